@@ -1,0 +1,56 @@
+# make setup | demo | test | e2e | chaos | lint | protos | docs | help
+
+PYTHON ?= python3
+VENV := .venv
+NATIVE := CMakeLists.txt $(shell find native -type f)
+
+.PHONY: help setup demo test e2e chaos lint protos docs
+
+help:
+	@echo "make setup   environment in $(VENV), command at $(VENV)/bin/esd"
+	@echo "make demo    trains a model on real data, random dispatch against ESD"
+	@echo "make test    lint and all tests"
+	@echo "make e2e     the whole system in containers, on a real engine"
+	@echo "make chaos   kills processes of 30 real runs at random moments and compares the models; at most 15 minutes"
+	@echo "make lint    ruff, mypy, import rules"
+	@echo "make protos  regenerates the code in protos/"
+	@echo "make docs    regenerates docs/reference/"
+
+setup: $(VENV)/.ready
+
+$(VENV)/.dependencies: requirements.lock scripts/debian-packages
+	scripts/debian-packages python3-venv python3-dev
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check --requirement requirements.lock
+	@touch $@
+
+$(VENV)/.ready: $(VENV)/.dependencies pyproject.toml $(NATIVE)
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: setup
+	@$(VENV)/bin/esd demo
+
+lint: setup
+	$(VENV)/bin/ruff check
+	$(VENV)/bin/ruff format --check
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+
+test: lint
+	scripts/debian-packages redis-server openssl prometheus chromium fonts-dejavu-core
+	$(VENV)/bin/pytest -n 2 --dist loadfile
+
+e2e: setup
+	scripts/debian-packages docker.io docker-compose debootstrap iproute2 openssl
+	scripts/e2e $(VENV)/bin/python
+
+chaos: setup
+	scripts/debian-packages redis-server
+	$(VENV)/bin/python -m benchmarks.chaos
+
+protos: setup
+	$(VENV)/bin/python -m protos.generate
+
+docs: setup
+	$(VENV)/bin/python -m scripts.reference
