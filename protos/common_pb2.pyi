@@ -1,0 +1,61 @@
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class SampleBatch(_message.Message):
+    __slots__ = ("samples", "fields", "dense_features", "ids", "dense", "labels")
+    SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    FIELDS_FIELD_NUMBER: _ClassVar[int]
+    DENSE_FEATURES_FIELD_NUMBER: _ClassVar[int]
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    DENSE_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    samples: int
+    fields: int
+    dense_features: int
+    ids: bytes
+    dense: bytes
+    labels: bytes
+    def __init__(self, samples: _Optional[int] = ..., fields: _Optional[int] = ..., dense_features: _Optional[int] = ..., ids: _Optional[bytes] = ..., dense: _Optional[bytes] = ..., labels: _Optional[bytes] = ...) -> None: ...
+
+class Optimizer(_message.Message):
+    __slots__ = ("kind", "learning_rate", "epsilon", "beta1", "beta2")
+    class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        KIND_UNSPECIFIED: _ClassVar[Optimizer.Kind]
+        SGD: _ClassVar[Optimizer.Kind]
+        ROWWISE_ADAGRAD: _ClassVar[Optimizer.Kind]
+        ADAM: _ClassVar[Optimizer.Kind]
+    KIND_UNSPECIFIED: Optimizer.Kind
+    SGD: Optimizer.Kind
+    ROWWISE_ADAGRAD: Optimizer.Kind
+    ADAM: Optimizer.Kind
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    LEARNING_RATE_FIELD_NUMBER: _ClassVar[int]
+    EPSILON_FIELD_NUMBER: _ClassVar[int]
+    BETA1_FIELD_NUMBER: _ClassVar[int]
+    BETA2_FIELD_NUMBER: _ClassVar[int]
+    kind: Optimizer.Kind
+    learning_rate: float
+    epsilon: float
+    beta1: float
+    beta2: float
+    def __init__(self, kind: _Optional[_Union[Optimizer.Kind, str]] = ..., learning_rate: _Optional[float] = ..., epsilon: _Optional[float] = ..., beta1: _Optional[float] = ..., beta2: _Optional[float] = ...) -> None: ...
+
+class TableSpec(_message.Message):
+    __slots__ = ("name", "dimension", "optimizer", "seed", "init_scale")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    DIMENSION_FIELD_NUMBER: _ClassVar[int]
+    OPTIMIZER_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    INIT_SCALE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    dimension: int
+    optimizer: Optimizer
+    seed: int
+    init_scale: float
+    def __init__(self, name: _Optional[str] = ..., dimension: _Optional[int] = ..., optimizer: _Optional[_Union[Optimizer, _Mapping]] = ..., seed: _Optional[int] = ..., init_scale: _Optional[float] = ...) -> None: ...

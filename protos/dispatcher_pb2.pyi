@@ -1,0 +1,500 @@
+from protos import common_pb2 as _common_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Criterion(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    CRITERION_UNSPECIFIED: _ClassVar[Criterion]
+    MIN2_MIN: _ClassVar[Criterion]
+    MIN3_MIN: _ClassVar[Criterion]
+    MIN3_MIN2: _ClassVar[Criterion]
+    ROW_MEAN: _ClassVar[Criterion]
+CRITERION_UNSPECIFIED: Criterion
+MIN2_MIN: Criterion
+MIN3_MIN: Criterion
+MIN3_MIN2: Criterion
+ROW_MEAN: Criterion
+
+class DescribeJobRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class DescribeJobResponse(_message.Message):
+    __slots__ = ("job",)
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    job: JobState
+    def __init__(self, job: _Optional[_Union[JobState, _Mapping]] = ...) -> None: ...
+
+class HybridDisRequest(_message.Message):
+    __slots__ = ("samples", "workers", "float_costs", "int_costs", "capacities", "alpha", "criterion", "solver")
+    SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    WORKERS_FIELD_NUMBER: _ClassVar[int]
+    FLOAT_COSTS_FIELD_NUMBER: _ClassVar[int]
+    INT_COSTS_FIELD_NUMBER: _ClassVar[int]
+    CAPACITIES_FIELD_NUMBER: _ClassVar[int]
+    ALPHA_FIELD_NUMBER: _ClassVar[int]
+    CRITERION_FIELD_NUMBER: _ClassVar[int]
+    SOLVER_FIELD_NUMBER: _ClassVar[int]
+    samples: int
+    workers: int
+    float_costs: bytes
+    int_costs: bytes
+    capacities: bytes
+    alpha: float
+    criterion: Criterion
+    solver: str
+    def __init__(self, samples: _Optional[int] = ..., workers: _Optional[int] = ..., float_costs: _Optional[bytes] = ..., int_costs: _Optional[bytes] = ..., capacities: _Optional[bytes] = ..., alpha: _Optional[float] = ..., criterion: _Optional[_Union[Criterion, str]] = ..., solver: _Optional[str] = ...) -> None: ...
+
+class HybridDisResponse(_message.Message):
+    __slots__ = ("assignment", "total_cost", "optimal_rows", "solver", "seconds")
+    ASSIGNMENT_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_COST_FIELD_NUMBER: _ClassVar[int]
+    OPTIMAL_ROWS_FIELD_NUMBER: _ClassVar[int]
+    SOLVER_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    assignment: bytes
+    total_cost: float
+    optimal_rows: bytes
+    solver: str
+    seconds: float
+    def __init__(self, assignment: _Optional[bytes] = ..., total_cost: _Optional[float] = ..., optimal_rows: _Optional[bytes] = ..., solver: _Optional[str] = ..., seconds: _Optional[float] = ...) -> None: ...
+
+class ModelSpec(_message.Message):
+    __slots__ = ("name", "hidden", "dense_optimizer")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    HIDDEN_FIELD_NUMBER: _ClassVar[int]
+    DENSE_OPTIMIZER_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    hidden: _containers.RepeatedScalarFieldContainer[int]
+    dense_optimizer: _common_pb2.Optimizer
+    def __init__(self, name: _Optional[str] = ..., hidden: _Optional[_Iterable[int]] = ..., dense_optimizer: _Optional[_Union[_common_pb2.Optimizer, _Mapping]] = ...) -> None: ...
+
+class JobSpec(_message.Message):
+    __slots__ = ("name", "workers", "fields", "dense_features", "batch_size", "workloads", "mechanism", "alpha", "criterion", "policy", "seed", "window", "table", "model", "parameter_servers", "budget_seconds", "workload_limits", "eviction_term", "measured_links", "checkpoint_every")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    WORKERS_FIELD_NUMBER: _ClassVar[int]
+    FIELDS_FIELD_NUMBER: _ClassVar[int]
+    DENSE_FEATURES_FIELD_NUMBER: _ClassVar[int]
+    BATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
+    WORKLOADS_FIELD_NUMBER: _ClassVar[int]
+    MECHANISM_FIELD_NUMBER: _ClassVar[int]
+    ALPHA_FIELD_NUMBER: _ClassVar[int]
+    CRITERION_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    PARAMETER_SERVERS_FIELD_NUMBER: _ClassVar[int]
+    BUDGET_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    WORKLOAD_LIMITS_FIELD_NUMBER: _ClassVar[int]
+    EVICTION_TERM_FIELD_NUMBER: _ClassVar[int]
+    MEASURED_LINKS_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_EVERY_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    workers: int
+    fields: int
+    dense_features: int
+    batch_size: int
+    workloads: _containers.RepeatedScalarFieldContainer[int]
+    mechanism: str
+    alpha: float
+    criterion: Criterion
+    policy: str
+    seed: int
+    window: int
+    table: _common_pb2.TableSpec
+    model: ModelSpec
+    parameter_servers: _containers.RepeatedScalarFieldContainer[str]
+    budget_seconds: float
+    workload_limits: WorkloadLimits
+    eviction_term: bool
+    measured_links: bool
+    checkpoint_every: int
+    def __init__(self, name: _Optional[str] = ..., workers: _Optional[int] = ..., fields: _Optional[int] = ..., dense_features: _Optional[int] = ..., batch_size: _Optional[int] = ..., workloads: _Optional[_Iterable[int]] = ..., mechanism: _Optional[str] = ..., alpha: _Optional[float] = ..., criterion: _Optional[_Union[Criterion, str]] = ..., policy: _Optional[str] = ..., seed: _Optional[int] = ..., window: _Optional[int] = ..., table: _Optional[_Union[_common_pb2.TableSpec, _Mapping]] = ..., model: _Optional[_Union[ModelSpec, _Mapping]] = ..., parameter_servers: _Optional[_Iterable[str]] = ..., budget_seconds: _Optional[float] = ..., workload_limits: _Optional[_Union[WorkloadLimits, _Mapping]] = ..., eviction_term: _Optional[bool] = ..., measured_links: _Optional[bool] = ..., checkpoint_every: _Optional[int] = ...) -> None: ...
+
+class WorkloadLimits(_message.Message):
+    __slots__ = ("least", "most")
+    LEAST_FIELD_NUMBER: _ClassVar[int]
+    MOST_FIELD_NUMBER: _ClassVar[int]
+    least: int
+    most: int
+    def __init__(self, least: _Optional[int] = ..., most: _Optional[int] = ...) -> None: ...
+
+class CreateJobRequest(_message.Message):
+    __slots__ = ("job",)
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    job: JobSpec
+    def __init__(self, job: _Optional[_Union[JobSpec, _Mapping]] = ...) -> None: ...
+
+class CreateJobResponse(_message.Message):
+    __slots__ = ("created",)
+    CREATED_FIELD_NUMBER: _ClassVar[int]
+    created: bool
+    def __init__(self, created: _Optional[bool] = ...) -> None: ...
+
+class RegisterWorkerRequest(_message.Message):
+    __slots__ = ("worker", "bandwidth_bytes_per_second", "cache_rows", "address", "rendezvous")
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    BANDWIDTH_BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    CACHE_ROWS_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    RENDEZVOUS_FIELD_NUMBER: _ClassVar[int]
+    worker: str
+    bandwidth_bytes_per_second: float
+    cache_rows: int
+    address: str
+    rendezvous: str
+    def __init__(self, worker: _Optional[str] = ..., bandwidth_bytes_per_second: _Optional[float] = ..., cache_rows: _Optional[int] = ..., address: _Optional[str] = ..., rendezvous: _Optional[str] = ...) -> None: ...
+
+class Lease(_message.Message):
+    __slots__ = ("lease_id", "heartbeat_seconds")
+    LEASE_ID_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    lease_id: str
+    heartbeat_seconds: float
+    def __init__(self, lease_id: _Optional[str] = ..., heartbeat_seconds: _Optional[float] = ...) -> None: ...
+
+class HeartbeatRequest(_message.Message):
+    __slots__ = ("lease_id", "failure", "epoch", "fatal")
+    LEASE_ID_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    FATAL_FIELD_NUMBER: _ClassVar[int]
+    lease_id: str
+    failure: str
+    epoch: int
+    fatal: bool
+    def __init__(self, lease_id: _Optional[str] = ..., failure: _Optional[str] = ..., epoch: _Optional[int] = ..., fatal: _Optional[bool] = ...) -> None: ...
+
+class HeartbeatResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class TransferCounts(_message.Message):
+    __slots__ = ("miss_pull", "update_push", "evict_push", "flush_push", "bytes_pulled", "bytes_pushed")
+    MISS_PULL_FIELD_NUMBER: _ClassVar[int]
+    UPDATE_PUSH_FIELD_NUMBER: _ClassVar[int]
+    EVICT_PUSH_FIELD_NUMBER: _ClassVar[int]
+    FLUSH_PUSH_FIELD_NUMBER: _ClassVar[int]
+    BYTES_PULLED_FIELD_NUMBER: _ClassVar[int]
+    BYTES_PUSHED_FIELD_NUMBER: _ClassVar[int]
+    miss_pull: int
+    update_push: int
+    evict_push: int
+    flush_push: int
+    bytes_pulled: int
+    bytes_pushed: int
+    def __init__(self, miss_pull: _Optional[int] = ..., update_push: _Optional[int] = ..., evict_push: _Optional[int] = ..., flush_push: _Optional[int] = ..., bytes_pulled: _Optional[int] = ..., bytes_pushed: _Optional[int] = ...) -> None: ...
+
+class PhaseTimes(_message.Message):
+    __slots__ = ("plan_wait", "push", "pull", "compute", "all_reduce", "update")
+    PLAN_WAIT_FIELD_NUMBER: _ClassVar[int]
+    PUSH_FIELD_NUMBER: _ClassVar[int]
+    PULL_FIELD_NUMBER: _ClassVar[int]
+    COMPUTE_FIELD_NUMBER: _ClassVar[int]
+    ALL_REDUCE_FIELD_NUMBER: _ClassVar[int]
+    UPDATE_FIELD_NUMBER: _ClassVar[int]
+    plan_wait: float
+    push: float
+    pull: float
+    compute: float
+    all_reduce: float
+    update: float
+    def __init__(self, plan_wait: _Optional[float] = ..., push: _Optional[float] = ..., pull: _Optional[float] = ..., compute: _Optional[float] = ..., all_reduce: _Optional[float] = ..., update: _Optional[float] = ...) -> None: ...
+
+class ReportRequest(_message.Message):
+    __slots__ = ("lease_id", "iteration", "flushed", "epoch", "loss_sum", "score_bins", "labels", "transfers", "phases", "seconds", "measured_bandwidth")
+    LEASE_ID_FIELD_NUMBER: _ClassVar[int]
+    ITERATION_FIELD_NUMBER: _ClassVar[int]
+    FLUSHED_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LOSS_SUM_FIELD_NUMBER: _ClassVar[int]
+    SCORE_BINS_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    TRANSFERS_FIELD_NUMBER: _ClassVar[int]
+    PHASES_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    MEASURED_BANDWIDTH_FIELD_NUMBER: _ClassVar[int]
+    lease_id: str
+    iteration: int
+    flushed: bool
+    epoch: int
+    loss_sum: float
+    score_bins: bytes
+    labels: bytes
+    transfers: TransferCounts
+    phases: PhaseTimes
+    seconds: float
+    measured_bandwidth: float
+    def __init__(self, lease_id: _Optional[str] = ..., iteration: _Optional[int] = ..., flushed: _Optional[bool] = ..., epoch: _Optional[int] = ..., loss_sum: _Optional[float] = ..., score_bins: _Optional[bytes] = ..., labels: _Optional[bytes] = ..., transfers: _Optional[_Union[TransferCounts, _Mapping]] = ..., phases: _Optional[_Union[PhaseTimes, _Mapping]] = ..., seconds: _Optional[float] = ..., measured_bandwidth: _Optional[float] = ...) -> None: ...
+
+class ReportResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class SubmitRequest(_message.Message):
+    __slots__ = ("job", "batch", "end")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    batch: _common_pb2.SampleBatch
+    end: bool
+    def __init__(self, job: _Optional[str] = ..., batch: _Optional[_Union[_common_pb2.SampleBatch, _Mapping]] = ..., end: _Optional[bool] = ...) -> None: ...
+
+class SubmitResponse(_message.Message):
+    __slots__ = ("samples",)
+    SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    samples: int
+    def __init__(self, samples: _Optional[int] = ...) -> None: ...
+
+class WatchPlansRequest(_message.Message):
+    __slots__ = ("lease_id", "from_iteration", "epoch")
+    LEASE_ID_FIELD_NUMBER: _ClassVar[int]
+    FROM_ITERATION_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    lease_id: str
+    from_iteration: int
+    epoch: int
+    def __init__(self, lease_id: _Optional[str] = ..., from_iteration: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class PlanMessage(_message.Message):
+    __slots__ = ("membership", "plan", "flush", "end", "reload")
+    MEMBERSHIP_FIELD_NUMBER: _ClassVar[int]
+    PLAN_FIELD_NUMBER: _ClassVar[int]
+    FLUSH_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    RELOAD_FIELD_NUMBER: _ClassVar[int]
+    membership: Membership
+    plan: IterationPlan
+    flush: FlushPlan
+    end: EndOfStream
+    reload: Reload
+    def __init__(self, membership: _Optional[_Union[Membership, _Mapping]] = ..., plan: _Optional[_Union[IterationPlan, _Mapping]] = ..., flush: _Optional[_Union[FlushPlan, _Mapping]] = ..., end: _Optional[_Union[EndOfStream, _Mapping]] = ..., reload: _Optional[_Union[Reload, _Mapping]] = ...) -> None: ...
+
+class Membership(_message.Message):
+    __slots__ = ("epoch", "slot", "workers", "rendezvous", "job", "members", "iteration")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    SLOT_FIELD_NUMBER: _ClassVar[int]
+    WORKERS_FIELD_NUMBER: _ClassVar[int]
+    RENDEZVOUS_FIELD_NUMBER: _ClassVar[int]
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    ITERATION_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    slot: int
+    workers: int
+    rendezvous: str
+    job: JobSpec
+    members: int
+    iteration: int
+    def __init__(self, epoch: _Optional[int] = ..., slot: _Optional[int] = ..., workers: _Optional[int] = ..., rendezvous: _Optional[str] = ..., job: _Optional[_Union[JobSpec, _Mapping]] = ..., members: _Optional[int] = ..., iteration: _Optional[int] = ...) -> None: ...
+
+class Reload(_message.Message):
+    __slots__ = ("checkpoint", "rows", "outdated")
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    OUTDATED_FIELD_NUMBER: _ClassVar[int]
+    checkpoint: int
+    rows: Transfers
+    outdated: Transfers
+    def __init__(self, checkpoint: _Optional[int] = ..., rows: _Optional[_Union[Transfers, _Mapping]] = ..., outdated: _Optional[_Union[Transfers, _Mapping]] = ...) -> None: ...
+
+class Transfers(_message.Message):
+    __slots__ = ("ids", "slots", "versions", "early")
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
+    VERSIONS_FIELD_NUMBER: _ClassVar[int]
+    EARLY_FIELD_NUMBER: _ClassVar[int]
+    ids: bytes
+    slots: bytes
+    versions: bytes
+    early: int
+    def __init__(self, ids: _Optional[bytes] = ..., slots: _Optional[bytes] = ..., versions: _Optional[bytes] = ..., early: _Optional[int] = ...) -> None: ...
+
+class GradientTransfers(_message.Message):
+    __slots__ = ("transfers", "contributors", "steps")
+    TRANSFERS_FIELD_NUMBER: _ClassVar[int]
+    CONTRIBUTORS_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    transfers: Transfers
+    contributors: bytes
+    steps: bytes
+    def __init__(self, transfers: _Optional[_Union[Transfers, _Mapping]] = ..., contributors: _Optional[bytes] = ..., steps: _Optional[bytes] = ...) -> None: ...
+
+class IterationPlan(_message.Message):
+    __slots__ = ("epoch", "iteration", "batch_size", "update_rows", "update_gradients", "evict_rows", "evict_gradients", "drops", "pulls", "samples", "fields", "positions", "unique_ids", "unique_slots", "unique_versions", "unique_contributors", "inverse", "dense", "labels", "dense_features")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ITERATION_FIELD_NUMBER: _ClassVar[int]
+    BATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
+    UPDATE_ROWS_FIELD_NUMBER: _ClassVar[int]
+    UPDATE_GRADIENTS_FIELD_NUMBER: _ClassVar[int]
+    EVICT_ROWS_FIELD_NUMBER: _ClassVar[int]
+    EVICT_GRADIENTS_FIELD_NUMBER: _ClassVar[int]
+    DROPS_FIELD_NUMBER: _ClassVar[int]
+    PULLS_FIELD_NUMBER: _ClassVar[int]
+    SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    FIELDS_FIELD_NUMBER: _ClassVar[int]
+    POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    UNIQUE_IDS_FIELD_NUMBER: _ClassVar[int]
+    UNIQUE_SLOTS_FIELD_NUMBER: _ClassVar[int]
+    UNIQUE_VERSIONS_FIELD_NUMBER: _ClassVar[int]
+    UNIQUE_CONTRIBUTORS_FIELD_NUMBER: _ClassVar[int]
+    INVERSE_FIELD_NUMBER: _ClassVar[int]
+    DENSE_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    DENSE_FEATURES_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    iteration: int
+    batch_size: int
+    update_rows: Transfers
+    update_gradients: GradientTransfers
+    evict_rows: Transfers
+    evict_gradients: GradientTransfers
+    drops: Transfers
+    pulls: Transfers
+    samples: int
+    fields: int
+    positions: bytes
+    unique_ids: bytes
+    unique_slots: bytes
+    unique_versions: bytes
+    unique_contributors: bytes
+    inverse: bytes
+    dense: bytes
+    labels: bytes
+    dense_features: int
+    def __init__(self, epoch: _Optional[int] = ..., iteration: _Optional[int] = ..., batch_size: _Optional[int] = ..., update_rows: _Optional[_Union[Transfers, _Mapping]] = ..., update_gradients: _Optional[_Union[GradientTransfers, _Mapping]] = ..., evict_rows: _Optional[_Union[Transfers, _Mapping]] = ..., evict_gradients: _Optional[_Union[GradientTransfers, _Mapping]] = ..., drops: _Optional[_Union[Transfers, _Mapping]] = ..., pulls: _Optional[_Union[Transfers, _Mapping]] = ..., samples: _Optional[int] = ..., fields: _Optional[int] = ..., positions: _Optional[bytes] = ..., unique_ids: _Optional[bytes] = ..., unique_slots: _Optional[bytes] = ..., unique_versions: _Optional[bytes] = ..., unique_contributors: _Optional[bytes] = ..., inverse: _Optional[bytes] = ..., dense: _Optional[bytes] = ..., labels: _Optional[bytes] = ..., dense_features: _Optional[int] = ...) -> None: ...
+
+class FlushPlan(_message.Message):
+    __slots__ = ("epoch", "iteration", "rows", "gradients", "checkpoint")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ITERATION_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    GRADIENTS_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    iteration: int
+    rows: Transfers
+    gradients: GradientTransfers
+    checkpoint: bool
+    def __init__(self, epoch: _Optional[int] = ..., iteration: _Optional[int] = ..., rows: _Optional[_Union[Transfers, _Mapping]] = ..., gradients: _Optional[_Union[GradientTransfers, _Mapping]] = ..., checkpoint: _Optional[bool] = ...) -> None: ...
+
+class EndOfStream(_message.Message):
+    __slots__ = ("iterations",)
+    ITERATIONS_FIELD_NUMBER: _ClassVar[int]
+    iterations: int
+    def __init__(self, iterations: _Optional[int] = ...) -> None: ...
+
+class WorkerState(_message.Message):
+    __slots__ = ("worker", "slot", "bandwidth_bytes_per_second", "cache_rows", "iterations", "transfers", "phases", "seconds_since_heartbeat", "address")
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    SLOT_FIELD_NUMBER: _ClassVar[int]
+    BANDWIDTH_BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    CACHE_ROWS_FIELD_NUMBER: _ClassVar[int]
+    ITERATIONS_FIELD_NUMBER: _ClassVar[int]
+    TRANSFERS_FIELD_NUMBER: _ClassVar[int]
+    PHASES_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_SINCE_HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    worker: str
+    slot: int
+    bandwidth_bytes_per_second: float
+    cache_rows: int
+    iterations: int
+    transfers: TransferCounts
+    phases: PhaseTimes
+    seconds_since_heartbeat: float
+    address: str
+    def __init__(self, worker: _Optional[str] = ..., slot: _Optional[int] = ..., bandwidth_bytes_per_second: _Optional[float] = ..., cache_rows: _Optional[int] = ..., iterations: _Optional[int] = ..., transfers: _Optional[_Union[TransferCounts, _Mapping]] = ..., phases: _Optional[_Union[PhaseTimes, _Mapping]] = ..., seconds_since_heartbeat: _Optional[float] = ..., address: _Optional[str] = ...) -> None: ...
+
+class ShadowCost(_message.Message):
+    __slots__ = ("mechanism", "iterations", "cost_seconds")
+    MECHANISM_FIELD_NUMBER: _ClassVar[int]
+    ITERATIONS_FIELD_NUMBER: _ClassVar[int]
+    COST_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    mechanism: str
+    iterations: int
+    cost_seconds: float
+    def __init__(self, mechanism: _Optional[str] = ..., iterations: _Optional[int] = ..., cost_seconds: _Optional[float] = ...) -> None: ...
+
+class Recovery(_message.Message):
+    __slots__ = ("cause", "epoch", "iterations_redone", "seconds")
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ITERATIONS_REDONE_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    cause: str
+    epoch: int
+    iterations_redone: int
+    seconds: float
+    def __init__(self, cause: _Optional[str] = ..., epoch: _Optional[int] = ..., iterations_redone: _Optional[int] = ..., seconds: _Optional[float] = ...) -> None: ...
+
+class JobState(_message.Message):
+    __slots__ = ("job", "phase", "failure", "samples_submitted", "iterations_planned", "iterations_confirmed", "loss", "auc", "workers", "cost_seconds", "makespan_seconds", "expected_cost_seconds", "lookups", "hits", "decision_median_seconds", "decision_p99_seconds", "training_seconds", "shadow_costs", "epoch", "checkpoint", "recoveries")
+    class Phase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        PHASE_UNSPECIFIED: _ClassVar[JobState.Phase]
+        WAITING_FOR_WORKERS: _ClassVar[JobState.Phase]
+        RUNNING: _ClassVar[JobState.Phase]
+        FLUSHING: _ClassVar[JobState.Phase]
+        FINISHED: _ClassVar[JobState.Phase]
+        FAILED: _ClassVar[JobState.Phase]
+        RECOVERING: _ClassVar[JobState.Phase]
+    PHASE_UNSPECIFIED: JobState.Phase
+    WAITING_FOR_WORKERS: JobState.Phase
+    RUNNING: JobState.Phase
+    FLUSHING: JobState.Phase
+    FINISHED: JobState.Phase
+    FAILED: JobState.Phase
+    RECOVERING: JobState.Phase
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    SAMPLES_SUBMITTED_FIELD_NUMBER: _ClassVar[int]
+    ITERATIONS_PLANNED_FIELD_NUMBER: _ClassVar[int]
+    ITERATIONS_CONFIRMED_FIELD_NUMBER: _ClassVar[int]
+    LOSS_FIELD_NUMBER: _ClassVar[int]
+    AUC_FIELD_NUMBER: _ClassVar[int]
+    WORKERS_FIELD_NUMBER: _ClassVar[int]
+    COST_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    MAKESPAN_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_COST_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    LOOKUPS_FIELD_NUMBER: _ClassVar[int]
+    HITS_FIELD_NUMBER: _ClassVar[int]
+    DECISION_MEDIAN_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    DECISION_P99_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    TRAINING_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    SHADOW_COSTS_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    RECOVERIES_FIELD_NUMBER: _ClassVar[int]
+    job: JobSpec
+    phase: JobState.Phase
+    failure: str
+    samples_submitted: int
+    iterations_planned: int
+    iterations_confirmed: int
+    loss: float
+    auc: float
+    workers: _containers.RepeatedCompositeFieldContainer[WorkerState]
+    cost_seconds: float
+    makespan_seconds: float
+    expected_cost_seconds: float
+    lookups: int
+    hits: int
+    decision_median_seconds: float
+    decision_p99_seconds: float
+    training_seconds: float
+    shadow_costs: _containers.RepeatedCompositeFieldContainer[ShadowCost]
+    epoch: int
+    checkpoint: int
+    recoveries: _containers.RepeatedCompositeFieldContainer[Recovery]
+    def __init__(self, job: _Optional[_Union[JobSpec, _Mapping]] = ..., phase: _Optional[_Union[JobState.Phase, str]] = ..., failure: _Optional[str] = ..., samples_submitted: _Optional[int] = ..., iterations_planned: _Optional[int] = ..., iterations_confirmed: _Optional[int] = ..., loss: _Optional[float] = ..., auc: _Optional[float] = ..., workers: _Optional[_Iterable[_Union[WorkerState, _Mapping]]] = ..., cost_seconds: _Optional[float] = ..., makespan_seconds: _Optional[float] = ..., expected_cost_seconds: _Optional[float] = ..., lookups: _Optional[int] = ..., hits: _Optional[int] = ..., decision_median_seconds: _Optional[float] = ..., decision_p99_seconds: _Optional[float] = ..., training_seconds: _Optional[float] = ..., shadow_costs: _Optional[_Iterable[_Union[ShadowCost, _Mapping]]] = ..., epoch: _Optional[int] = ..., checkpoint: _Optional[int] = ..., recoveries: _Optional[_Iterable[_Union[Recovery, _Mapping]]] = ...) -> None: ...

@@ -1,0 +1,262 @@
+from protos import common_pb2 as _common_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class DescribeServerRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class DescribeServerResponse(_message.Message):
+    __slots__ = ("store", "shard", "shards", "tables")
+    STORE_FIELD_NUMBER: _ClassVar[int]
+    SHARD_FIELD_NUMBER: _ClassVar[int]
+    SHARDS_FIELD_NUMBER: _ClassVar[int]
+    TABLES_FIELD_NUMBER: _ClassVar[int]
+    store: str
+    shard: int
+    shards: int
+    tables: _containers.RepeatedCompositeFieldContainer[TableState]
+    def __init__(self, store: _Optional[str] = ..., shard: _Optional[int] = ..., shards: _Optional[int] = ..., tables: _Optional[_Iterable[_Union[TableState, _Mapping]]] = ...) -> None: ...
+
+class CreateTableRequest(_message.Message):
+    __slots__ = ("table",)
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    table: _common_pb2.TableSpec
+    def __init__(self, table: _Optional[_Union[_common_pb2.TableSpec, _Mapping]] = ...) -> None: ...
+
+class CreateTableResponse(_message.Message):
+    __slots__ = ("created",)
+    CREATED_FIELD_NUMBER: _ClassVar[int]
+    created: bool
+    def __init__(self, created: _Optional[bool] = ...) -> None: ...
+
+class PullRequest(_message.Message):
+    __slots__ = ("table", "ids", "versions", "epoch")
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    VERSIONS_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    table: str
+    ids: bytes
+    versions: bytes
+    epoch: int
+    def __init__(self, table: _Optional[str] = ..., ids: _Optional[bytes] = ..., versions: _Optional[bytes] = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class RowChunk(_message.Message):
+    __slots__ = ("ids", "versions", "rows")
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    VERSIONS_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    ids: bytes
+    versions: bytes
+    rows: bytes
+    def __init__(self, ids: _Optional[bytes] = ..., versions: _Optional[bytes] = ..., rows: _Optional[bytes] = ...) -> None: ...
+
+class RowPush(_message.Message):
+    __slots__ = ("ids", "versions", "rows")
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    VERSIONS_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    ids: bytes
+    versions: bytes
+    rows: bytes
+    def __init__(self, ids: _Optional[bytes] = ..., versions: _Optional[bytes] = ..., rows: _Optional[bytes] = ...) -> None: ...
+
+class GradientPush(_message.Message):
+    __slots__ = ("ids", "target_versions", "contributors", "steps", "gradients", "worker")
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    TARGET_VERSIONS_FIELD_NUMBER: _ClassVar[int]
+    CONTRIBUTORS_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    GRADIENTS_FIELD_NUMBER: _ClassVar[int]
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    ids: bytes
+    target_versions: bytes
+    contributors: bytes
+    steps: bytes
+    gradients: bytes
+    worker: int
+    def __init__(self, ids: _Optional[bytes] = ..., target_versions: _Optional[bytes] = ..., contributors: _Optional[bytes] = ..., steps: _Optional[bytes] = ..., gradients: _Optional[bytes] = ..., worker: _Optional[int] = ...) -> None: ...
+
+class PushChunk(_message.Message):
+    __slots__ = ("table", "epoch", "rows", "gradients")
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    GRADIENTS_FIELD_NUMBER: _ClassVar[int]
+    table: str
+    epoch: int
+    rows: RowPush
+    gradients: GradientPush
+    def __init__(self, table: _Optional[str] = ..., epoch: _Optional[int] = ..., rows: _Optional[_Union[RowPush, _Mapping]] = ..., gradients: _Optional[_Union[GradientPush, _Mapping]] = ...) -> None: ...
+
+class PushResponse(_message.Message):
+    __slots__ = ("stored", "already_known")
+    STORED_FIELD_NUMBER: _ClassVar[int]
+    ALREADY_KNOWN_FIELD_NUMBER: _ClassVar[int]
+    stored: int
+    already_known: int
+    def __init__(self, stored: _Optional[int] = ..., already_known: _Optional[int] = ...) -> None: ...
+
+class ScanRequest(_message.Message):
+    __slots__ = ("table",)
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    table: str
+    def __init__(self, table: _Optional[str] = ...) -> None: ...
+
+class DenseChunk(_message.Message):
+    __slots__ = ("table", "data", "last")
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    table: str
+    data: bytes
+    last: bool
+    def __init__(self, table: _Optional[str] = ..., data: _Optional[bytes] = ..., last: _Optional[bool] = ...) -> None: ...
+
+class PutDenseResponse(_message.Message):
+    __slots__ = ("bytes",)
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    bytes: int
+    def __init__(self, bytes: _Optional[int] = ...) -> None: ...
+
+class GetDenseRequest(_message.Message):
+    __slots__ = ("table",)
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    table: str
+    def __init__(self, table: _Optional[str] = ...) -> None: ...
+
+class TableState(_message.Message):
+    __slots__ = ("spec", "rows", "pending_gradients", "waiting_pulls")
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    PENDING_GRADIENTS_FIELD_NUMBER: _ClassVar[int]
+    WAITING_PULLS_FIELD_NUMBER: _ClassVar[int]
+    spec: _common_pb2.TableSpec
+    rows: int
+    pending_gradients: int
+    waiting_pulls: int
+    def __init__(self, spec: _Optional[_Union[_common_pb2.TableSpec, _Mapping]] = ..., rows: _Optional[int] = ..., pending_gradients: _Optional[int] = ..., waiting_pulls: _Optional[int] = ...) -> None: ...
+
+class CutRequest(_message.Message):
+    __slots__ = ("table", "epoch", "checkpoint", "worker", "contributors")
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    CONTRIBUTORS_FIELD_NUMBER: _ClassVar[int]
+    table: str
+    epoch: int
+    checkpoint: int
+    worker: int
+    contributors: int
+    def __init__(self, table: _Optional[str] = ..., epoch: _Optional[int] = ..., checkpoint: _Optional[int] = ..., worker: _Optional[int] = ..., contributors: _Optional[int] = ...) -> None: ...
+
+class CutResponse(_message.Message):
+    __slots__ = ("complete",)
+    COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    complete: bool
+    def __init__(self, complete: _Optional[bool] = ...) -> None: ...
+
+class PartChunk(_message.Message):
+    __slots__ = ("table", "checkpoint", "name", "data", "last")
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    table: str
+    checkpoint: int
+    name: str
+    data: bytes
+    last: bool
+    def __init__(self, table: _Optional[str] = ..., checkpoint: _Optional[int] = ..., name: _Optional[str] = ..., data: _Optional[bytes] = ..., last: _Optional[bool] = ...) -> None: ...
+
+class PutPartResponse(_message.Message):
+    __slots__ = ("bytes",)
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    bytes: int
+    def __init__(self, bytes: _Optional[int] = ...) -> None: ...
+
+class GetPartRequest(_message.Message):
+    __slots__ = ("table", "checkpoint", "name")
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    table: str
+    checkpoint: int
+    name: str
+    def __init__(self, table: _Optional[str] = ..., checkpoint: _Optional[int] = ..., name: _Optional[str] = ...) -> None: ...
+
+class SaveRequest(_message.Message):
+    __slots__ = ("table", "epoch", "checkpoint")
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    table: str
+    epoch: int
+    checkpoint: int
+    def __init__(self, table: _Optional[str] = ..., epoch: _Optional[int] = ..., checkpoint: _Optional[int] = ...) -> None: ...
+
+class SaveResponse(_message.Message):
+    __slots__ = ("rows", "bytes")
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    rows: int
+    bytes: int
+    def __init__(self, rows: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
+
+class CommitRequest(_message.Message):
+    __slots__ = ("table", "epoch", "checkpoint", "manifest")
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    MANIFEST_FIELD_NUMBER: _ClassVar[int]
+    table: str
+    epoch: int
+    checkpoint: int
+    manifest: bytes
+    def __init__(self, table: _Optional[str] = ..., epoch: _Optional[int] = ..., checkpoint: _Optional[int] = ..., manifest: _Optional[bytes] = ...) -> None: ...
+
+class CommitResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class RestoreRequest(_message.Message):
+    __slots__ = ("table", "checkpoint", "epoch")
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    table: _common_pb2.TableSpec
+    checkpoint: int
+    epoch: int
+    def __init__(self, table: _Optional[_Union[_common_pb2.TableSpec, _Mapping]] = ..., checkpoint: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class RestoreResponse(_message.Message):
+    __slots__ = ("rows",)
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    rows: int
+    def __init__(self, rows: _Optional[int] = ...) -> None: ...
+
+class GetCheckpointRequest(_message.Message):
+    __slots__ = ("table",)
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    table: str
+    def __init__(self, table: _Optional[str] = ...) -> None: ...
+
+class GetCheckpointResponse(_message.Message):
+    __slots__ = ("epoch", "checkpoint", "manifest", "rows")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    MANIFEST_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    checkpoint: int
+    manifest: bytes
+    rows: int
+    def __init__(self, epoch: _Optional[int] = ..., checkpoint: _Optional[int] = ..., manifest: _Optional[bytes] = ..., rows: _Optional[int] = ...) -> None: ...
