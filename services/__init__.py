@@ -1,0 +1,1 @@
+"""What all services share: vocabulary, runtime, data readers and the `esd` command."""

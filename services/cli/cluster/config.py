@@ -1,0 +1,118 @@
+"""The file that describes a cluster; deploy/cluster.toml is an example."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from services.domain.errors import InvalidArgument
+from services.domain.links import parse_link
+
+
+def _link(text: str) -> str:
+    try:
+        parse_link(text)
+    except InvalidArgument as error:
+        raise ValueError(str(error)) from None
+    return text
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Host(_Section):
+    """One machine.
+
+    Attributes:
+        name: unique in the cluster.
+        engine: where its container engine is: `ssh://user@machine`, or `unix:///path` for this machine's.
+        address: at which the other machines reach it.
+        link: of its worker to the parameter server, bits per second (500m); none: no worker.
+        cache_rows: of its worker.
+        gpus: 1: its worker trains on a GPU.
+    """
+
+    name: str = Field(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9_.-]*$")
+    engine: str = Field(pattern=r"^(ssh|unix|tcp)://")
+    address: str = Field(min_length=1)
+    link: Annotated[str, AfterValidator(_link)] | None = None
+    cache_rows: int = Field(8000, ge=1)
+    gpus: int = Field(0, ge=0, le=1)
+
+
+class Ports(_Section):
+    """Ports that the services take: all on the head, but for the worker's, which is the same on every host."""
+
+    redis: int = 6379
+    ps_server: int = 50052
+    ps_server_metrics: int = 9102
+    dispatcher: int = 50051
+    dispatcher_metrics: int = 9101
+    page: int = 8080
+    worker: int = 50053
+    worker_metrics: int = 9103
+
+
+class Cluster(_Section):
+    """All machines.
+
+    Attributes:
+        name: prefix of containers and volumes.
+        version: of the images.
+        redis_image: the image of Redis.
+        head: name of the host that runs Redis, parameter server and dispatcher.
+        hosts: the machines.
+        ports: of the services.
+    """
+
+    name: str = Field("esd", pattern=r"^[a-z0-9][a-z0-9_-]*$")
+    version: str = "0.1.0"
+    redis_image: str = "redis:7.4-bookworm"
+    head: str
+    hosts: tuple[Host, ...] = Field(min_length=1)
+    ports: Ports = Ports()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        names = [host.name for host in self.hosts]
+        if len(set(names)) < len(names):
+            raise ValueError("two hosts have the same name")
+        if self.head not in names:
+            raise ValueError(f"head {self.head!r} is none of the hosts: {', '.join(names)}")
+        if not self.workers:
+            raise ValueError("no host has a link, so there is no worker")
+        return self
+
+    @property
+    def head_host(self) -> Host:
+        """The host that runs Redis, parameter server and dispatcher."""
+        return next(host for host in self.hosts if host.name == self.head)
+
+    @property
+    def workers(self) -> tuple[Host, ...]:
+        """The hosts that train."""
+        return tuple(host for host in self.hosts if host.link is not None)
+
+
+def read_cluster(path: Path) -> Cluster:
+    """Reads a cluster file.
+
+    Raises:
+        InvalidArgument: it cannot be read; all mistakes are listed with their place.
+    """
+    try:
+        return Cluster.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise InvalidArgument(f"{path}: {error.strerror}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidArgument(f"{path}: {error}") from None
+    except ValidationError as error:
+        mistakes = (
+            f"{'.'.join(map(str, mistake['loc'])) or 'file'}: {mistake['msg'].removeprefix('Value error, ')}"
+            for mistake in error.errors()
+        )
+        raise InvalidArgument(f"{path}:" + "".join(f"\n  {mistake}" for mistake in mistakes)) from None

@@ -1,0 +1,218 @@
+"""Runs all services of a cluster as processes of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from services.domain.errors import EsdError, Unavailable
+
+START_SECONDS = 120.0  # importing torch on a busy small machine takes a while
+STOP_SECONDS = 15.0
+REJOIN_SECONDS = 60.0  # a dead worker is started again here, and worth waiting for
+_LOG_LINES = 15  # of a failed service's log, shown to the user
+
+
+class ServiceFailed(EsdError):
+    """A service process ended with an error."""
+
+
+@dataclass(slots=True)
+class ServiceProcess:
+    """One running service.
+
+    Attributes:
+        name: for messages, such as `worker-2`.
+        process: its process.
+        log: the file that takes its standard error.
+        start: makes a process of it; its argument is added to the environment.
+        listen: the variable that says where it listens.
+        address: `host:port` of its gRPC service.
+        metrics: `host:port` of its metrics page, if it has one.
+        page: `host:port` of the page for people, if it has one.
+        restarts: how often it was started again.
+    """
+
+    name: str
+    process: asyncio.subprocess.Process
+    log: Path
+    start: Callable[[Mapping[str, str]], Awaitable[asyncio.subprocess.Process]]
+    listen: str
+    address: str = ""
+    metrics: str | None = None
+    page: str | None = None
+    restarts: int = 0
+
+    async def restart(self) -> None:
+        """Starts a service that has died again, at its old address."""
+        self.restarts += 1
+        self.process = await self.start({self.listen: self.address} if self.address else {})
+        await self.wait_ready()
+
+    async def wait_ready(self) -> None:
+        """Reads the ready line. Raises ServiceFailed if the process ends first, Unavailable if it takes too long."""
+        assert self.process.stdout is not None  # noqa: S101 - started with a pipe
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                line = await self.process.stdout.readline()
+                if not line:
+                    await self.process.wait()
+                    raise self.failure()
+        except TimeoutError:
+            raise Unavailable(f"{self.name} was not ready within {START_SECONDS:.0f} s; its log: {self.log}") from None
+        ready = json.loads(line)
+        self.address = ready["address"]
+        self.metrics = ready.get("metrics")
+        self.page = ready.get("page")
+
+    def failure(self) -> ServiceFailed:
+        """What to tell the user about a process that ended on its own."""
+        lines = self.log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
+        tail = "".join(f"\n    {line}" for line in lines)
+        return ServiceFailed(f"{self.name} ended with exit code {self.process.returncode}; end of {self.log}:{tail}")
+
+    async def stop(self) -> None:
+        """SIGTERM, then SIGKILL for a process that does not end in time."""
+        if self.process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self.process.terminate()
+            try:
+                async with asyncio.timeout(STOP_SECONDS):
+                    await self.process.wait()
+            except TimeoutError:
+                self.process.kill()
+                await self.process.wait()
+
+
+async def _start(name: str, module: str, prefix: str, environment: Mapping[str, str], logs: Path) -> ServiceProcess:
+    log = logs / f"{name}.log"
+    log.unlink(missing_ok=True)
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith("ESD_")}
+
+    async def start(more: Mapping[str, str]) -> asyncio.subprocess.Process:
+        with log.open("ab") as stderr:
+            return await asyncio.create_subprocess_exec(
+                sys.executable, "-m", module,
+                env={**inherited, **environment, **more},
+                stdout=asyncio.subprocess.PIPE,
+                stderr=stderr,
+                stdin=asyncio.subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C reaches the command alone, which then stops the services in order
+            )  # fmt: skip
+
+    return ServiceProcess(name, await start({}), log, start, f"{prefix}LISTEN")
+
+
+@dataclass(frozen=True, slots=True)
+class LocalCluster:
+    """The running services: parameter servers in shard order, the dispatcher, workers as they were started."""
+
+    parameter_servers: Sequence[ServiceProcess]
+    dispatcher: ServiceProcess
+    workers: Sequence[ServiceProcess]
+
+    @property
+    def services(self) -> list[ServiceProcess]:
+        """All of them, in the order in which they stop."""
+        return [*self.workers, self.dispatcher, *self.parameter_servers]
+
+    async def first_failure(self) -> ServiceFailed:
+        """Waits until a service ends that should not have, and returns why."""
+        return await self.supervise(0, lambda _: None)
+
+    async def supervise(self, restarts: int, report: Callable[[str], None]) -> ServiceFailed:
+        """Starts services that die again; returns the failure of the one that has died too often.
+
+        Args:
+            restarts: how many restarts there may be, over all services.
+            report: is told of each.
+        """
+        tasks = {asyncio.create_task(service.process.wait()): service for service in self.services}
+        try:
+            while tasks:
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    service = tasks.pop(task)
+                    if task.result() == 0 and service in self.workers:
+                        continue
+                    if sum(each.restarts for each in self.services) >= restarts:
+                        return service.failure()
+                    report(f"{service.name} ended with exit code {task.result()} and is started again")
+                    await service.restart()
+                    tasks[asyncio.create_task(service.process.wait())] = service
+            await asyncio.Event().wait()  # all workers are done and well
+            raise AssertionError("unreachable")
+        finally:
+            for task in tasks:
+                task.cancel()
+
+
+@contextlib.asynccontextmanager
+async def local_cluster(
+    *,
+    shards: int,
+    store: str,
+    worker_links: Sequence[float],
+    cache_rows: Sequence[int],
+    logs: Path,
+    rejoin_seconds: float = REJOIN_SECONDS,
+    checkpoint_dir: Path | None = None,
+) -> AsyncIterator[LocalCluster]:
+    """Starts parameter servers, a dispatcher and one worker per link; stops them all on leaving.
+
+    Args:
+        shards: number of parameter-server processes.
+        store: `memory` or a Redis URL.
+        worker_links: bytes per second of every worker's link.
+        cache_rows: rows of every worker's cache.
+        logs: an existing directory for the services' logs.
+        rejoin_seconds: how long the others wait for a worker that has died.
+        checkpoint_dir: where parameter servers with the memory store keep checkpoints.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def start(name: str, module: str, prefix: str, environment: Mapping[str, str]) -> ServiceProcess:
+            service = await _start(name, module, prefix, environment, logs)
+            stack.push_async_callback(service.stop)
+            return service
+
+        # torch takes seconds to import, so the workers start at once and find the dispatcher by its address
+        # as soon as it is known; the parameter servers and the dispatcher are quick.
+        kept = {} if checkpoint_dir is None else {"ESD_PS_CHECKPOINT_DIR": str(checkpoint_dir)}
+        servers = [
+            await start(
+                f"ps-{shard}",
+                "ps_server",
+                "ESD_PS_",
+                {"ESD_PS_STORE": store, "ESD_PS_SHARD": str(shard), "ESD_PS_SHARDS": str(shards)} | kept,
+            )
+            for shard in range(shards)
+        ]
+        dispatcher = await start(
+            "dispatcher",
+            "dispatcher",
+            "ESD_DISPATCHER_",
+            {"ESD_DISPATCHER_PAGE_PORT": "0", "ESD_DISPATCHER_REJOIN_SECONDS": str(rejoin_seconds)},
+        )
+        await asyncio.gather(dispatcher.wait_ready(), *(server.wait_ready() for server in servers))
+        workers = [
+            await start(
+                f"worker-{slot}",
+                "worker",
+                "ESD_WORKER_",
+                {
+                    "ESD_WORKER_NAME": f"worker-{slot}",
+                    "ESD_WORKER_DISPATCHER": dispatcher.address,
+                    "ESD_WORKER_LINK": repr(link),
+                    "ESD_WORKER_CACHE_ROWS": str(rows),
+                },
+            )
+            for slot, (link, rows) in enumerate(zip(worker_links, cache_rows, strict=True))
+        ]
+        yield LocalCluster(servers, dispatcher, workers)

@@ -1,0 +1,205 @@
+"""The options that `esd train` and `esd simulate` share, and what they mean together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dispatcher.core.mechanisms import MECHANISMS
+from services.data import Dataset, count_distinct, open_data
+from services.domain.errors import InvalidArgument
+from services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
+from services.domain.links import parse_links
+from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
+
+TABLE = "embeddings"
+DEFAULT_BATCH = 64
+BALANCED = "balanced"
+DEFAULT_CACHE_RATIO = 0.08  # ESD §6.1
+HIDDEN_LAYERS = (256, 128)
+PLAN_WINDOW = 4  # iterations planned ahead, the running one included: two overlap, more absorb jitter
+
+Data = Annotated[
+    str, typer.Option(help="flights, synthetic:criteo|avazu|zipf, or criteo|avazu|criteo-search|movielens:PATH.")
+]
+Model = Annotated[str, typer.Option(help="wdl, dfm, dcn or dlrm.")]
+Workers = Annotated[int, typer.Option(min=1, max=64, help="Number of workers.")]
+Links = Annotated[str, typer.Option(help="Link of each worker in bits per second, or one for all: 500m,500m,50m,50m.")]
+Mechanism = Annotated[str, typer.Option(help=f"Dispatch mechanism: {', '.join(MECHANISMS)}.")]
+BudgetMs = Annotated[
+    float | None, typer.Option(min=0, help="Time for one assignment, milliseconds.", show_default="as long as it takes")
+]
+Alpha = Annotated[float, typer.Option(min=0, max=1, help="esd: share of the samples that the exact solver assigns.")]
+CriterionOption = Annotated[Criterion, typer.Option(help="esd: which samples go to the exact solver.")]
+EvictionTerm = Annotated[
+    bool, typer.Option("--eviction-term", help="esd: expected costs contain the evict pushes a row may cause.")
+]
+Batch = Annotated[
+    int | None, typer.Option(min=1, help="Samples per worker and iteration.", show_default=str(DEFAULT_BATCH))
+]
+Workloads = Annotated[
+    str | None,
+    typer.Option(
+        help="Samples of each worker per iteration: equal, balanced (they follow measured times) or 96,96,32,32.",
+        show_default="equal",
+    ),
+]
+WorkloadLimits = Annotated[
+    str | None,
+    typer.Option(
+        help="balanced: least and most samples of a worker, 16,128.", show_default="a quarter and twice --batch"
+    ),
+]
+MeasuredLinks = Annotated[bool, typer.Option("--measured-links", help="Link speeds follow measurements.")]
+Dim = Annotated[int, typer.Option(min=1, max=4096, help="Values per embedding row.")]
+CacheRatio = Annotated[
+    float | None,
+    typer.Option(
+        min=0, max=1, help="Cache of a worker, as a share of the data's ids.", show_default=str(DEFAULT_CACHE_RATIO)
+    ),
+]
+CacheRows = Annotated[int | None, typer.Option(min=1, help="Cache of a worker in rows, instead of --cache-ratio.")]
+Policy = Annotated[str, typer.Option(help="Cache replacement: emark, lru or lfu.")]
+Optimizer = Annotated[OptimizerKind, typer.Option(help="Optimizer of the rows and of the dense parameters.")]
+LearningRate = Annotated[float, typer.Option("--lr", help="Learning rate.")]
+Store = Annotated[str, typer.Option("--store", help="memory, redis://HOST:PORT/DB or redis+cluster://HOST:PORT.")]
+Shards = Annotated[int, typer.Option("--shards", min=1, help="Parameter-server processes.")]
+Iterations = Annotated[
+    int | None, typer.Option(min=1, help="Stop after so many iterations.", show_default="all of the data")
+]
+SkipBad = Annotated[int, typer.Option(min=0, help="Malformed records to skip before giving up.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of rows, dense parameters and random choices.")]
+Dispatcher = Annotated[
+    str | None, typer.Option("--dispatcher", help="HOST:PORT of a dispatcher that runs already; nothing is started.")
+]
+ParameterServers = Annotated[
+    str | None,
+    typer.Option(help="with --dispatcher: HOST:PORT of every parameter server as workers reach it, in shard order."),
+]
+Table = Annotated[
+    str | None, typer.Option(help="with --dispatcher: name of the rows' table.", show_default="a new one")
+]
+CheckpointEvery = Annotated[
+    int,
+    typer.Option(min=0, help="Iterations between checkpoints, to which a run that lost a process goes back; 0: none."),
+]
+CheckpointDir = Annotated[
+    Path | None,
+    typer.Option(help="with --store memory: where checkpoints are kept, so that the parameter server may die, too."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")]
+Out = Annotated[Path | None, typer.Option("--out", help="Directory for the trained model (model.npz) and the logs.")]
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """Options of one run, as the user gave them; see the aliases above for their meaning."""
+
+    data: Data = "flights"
+    model: Model = "wdl"
+    workers: Workers = 4
+    links: Links = "500m"
+    measured_links: MeasuredLinks = False
+    mechanism: Mechanism = "esd"
+    alpha: Alpha = 1.0
+    criterion: CriterionOption = Criterion.MIN2_MIN
+    eviction_term: EvictionTerm = False
+    budget_ms: BudgetMs = None
+    batch: Batch = None
+    workloads: Workloads = None
+    workload_limits: WorkloadLimits = None
+    dim: Dim = 64
+    cache_ratio: CacheRatio = None
+    cache_rows: CacheRows = None
+    policy: Policy = "emark"
+    optimizer: Optimizer = OptimizerKind.ROWWISE_ADAGRAD
+    learning_rate: LearningRate = 0.02
+    iterations: Iterations = None
+    skip_bad: SkipBad = 0
+    seed: Seed = 0
+    checkpoint_every: CheckpointEvery = 1000
+
+    def worker_samples(self) -> tuple[int, ...]:
+        """m_j: samples of each worker per iteration."""
+        if self.workloads in (None, "equal", BALANCED):
+            return equal_workloads((self.batch or DEFAULT_BATCH) * self.workers, self.workers)
+        try:
+            shares = tuple(int(part) for part in self.workloads.split(","))
+        except ValueError:
+            raise InvalidArgument(f"--workloads {self.workloads!r} is not a list of whole numbers") from None
+        if len(shares) != self.workers:
+            raise InvalidArgument(f"--workloads names {len(shares)} workers, --workers is {self.workers}")
+        if min(shares) < 0 or sum(shares) == 0:
+            raise InvalidArgument(f"--workloads {self.workloads!r} must not be negative and must not all be zero")
+        if self.batch is not None and sum(shares) != self.batch * self.workers:
+            raise InvalidArgument(
+                f"--workloads sum to {sum(shares)}, but --batch {self.batch} x --workers {self.workers} is"
+                f" {self.batch * self.workers}; leave out one of the two"
+            )
+        return shares
+
+    def limits(self) -> tuple[int, int] | None:
+        """m_min and m_max of balanced workloads; None when workloads are fixed."""
+        if self.workloads != BALANCED:
+            if self.workload_limits is not None:
+                raise InvalidArgument("--workload-limits needs --workloads balanced")
+            return None
+        if self.workload_limits is None:
+            equal = self.worker_samples()
+            return max(1, min(equal) // 4), 2 * max(equal)
+        try:
+            least, most = (int(part) for part in self.workload_limits.split(","))
+        except ValueError:
+            raise InvalidArgument(
+                f"--workload-limits {self.workload_limits!r} is not two whole numbers: 16,128"
+            ) from None
+        return least, most
+
+    def bandwidths(self) -> tuple[float, ...]:
+        """Bytes per second of every worker's link."""
+        return parse_links(self.links, self.workers)
+
+    def job(self, *, fields: int, dense_features: int, parameter_servers: tuple[str, ...]) -> JobSpec:
+        """The job that these options describe, on data of the given shape."""
+        workloads = self.worker_samples()
+        optimizer = OptimizerSpec(self.optimizer, self.learning_rate)
+        return JobSpec(
+            name=self.data.partition(":")[0],
+            workers=self.workers,
+            fields=fields,
+            dense_features=dense_features,
+            batch_size=sum(workloads),
+            workloads=workloads,
+            mechanism=self.mechanism,
+            alpha=self.alpha,
+            criterion=self.criterion,
+            policy=self.policy,
+            seed=self.seed,
+            window=PLAN_WINDOW,
+            table=TableSpec(TABLE, self.dim, optimizer, self.seed, init_scale=self.dim**-0.5),
+            model=ModelSpec(self.model, HIDDEN_LAYERS, optimizer),
+            parameter_servers=parameter_servers,
+            budget_seconds=(self.budget_ms or 0.0) / 1e3,
+            workload_limits=self.limits(),
+            measured_links=self.measured_links,
+            eviction_term=self.eviction_term,
+            checkpoint_every=self.checkpoint_every,
+        )
+
+    def open(self, batch_size: int) -> Dataset:
+        """The data set, in batches of up to `batch_size` samples."""
+        return open_data(self.data, batch_size, seed=self.seed, skip_bad=self.skip_bad)
+
+    def cache_size(self, dataset: Dataset) -> int:
+        """Rows of one worker's cache; counts the data set's ids if a ratio asks for them."""
+        if self.cache_rows is not None:
+            if self.cache_ratio is not None:
+                raise InvalidArgument("--cache-rows and --cache-ratio exclude each other")
+            return self.cache_rows
+        if dataset.endless:
+            raise InvalidArgument(f"{self.data} is endless, so its ids cannot be counted: give --cache-rows")
+        ratio = DEFAULT_CACHE_RATIO if self.cache_ratio is None else self.cache_ratio
+        return max(1, round(ratio * count_distinct(self.data, seed=self.seed, skip_bad=self.skip_bad)))

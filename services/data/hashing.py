@@ -1,0 +1,52 @@
+"""Row ids from categorical values: (field, value) -> uint64, without a vocabulary pass.
+
+Specification, stable for ever and equal on all platforms (READER_VERSION names a change):
+
+    hash(key, bytes) = fold mix64(h ^ word) over the little-endian 64-bit words of the bytes, the last word
+                       padded with zeros, from h = mix64(key ^ (length * 0x9e3779b97f4a7c15 mod 2^64))
+    field key        = hash(0, field name in UTF-8)
+    id of a value    = hash(field key, value bytes as they stand in the file)
+    id of a derived value (a cross of fields, a number computed from others)
+                     = hash(key of its name, its parts as 8 little-endian bytes each: ids or integers)
+
+mix64 is a bijection, so values of at most 8 bytes and equal length never collide within a field; otherwise
+collisions are those of a random 64-bit function: 34 million ids (Criteo) collide with probability 3e-5.
+The text parser has the same function in C++ (native/text/hash.h).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.domain.ids import mix64
+
+_GOLDEN = 0x9E3779B97F4A7C15
+_MASK = 2**64 - 1
+
+
+def hash_bytes(key: int, value: bytes) -> int:
+    """The 64-bit hash of one value."""
+    words = np.frombuffer(value + bytes(-len(value) % 8), "<u8")
+    return int(_fold(_start(key, len(value)), [word.reshape(1) for word in words])[0])
+
+
+def field_key(name: str) -> int:
+    """The key with which a field's values are hashed."""
+    return hash_bytes(0, name.encode())
+
+
+def derived_ids(name: str, *parts: NDArray[np.integer]) -> NDArray[np.uint64]:
+    """Ids of a derived field: uint64 [k] from its parts, ids or integers that are not negative, [k] each."""
+    return _fold(_start(field_key(name), 8 * len(parts)), [part.astype(np.uint64) for part in parts])
+
+
+def _start(key: int, length: int) -> NDArray[np.uint64]:
+    return mix64(np.array([key ^ (length * _GOLDEN & _MASK)], np.uint64))
+
+
+def _fold(start: NDArray[np.uint64], words: list[NDArray[np.uint64]]) -> NDArray[np.uint64]:
+    hashed = start
+    for word in words:
+        hashed = mix64(hashed ^ word)
+    return hashed

@@ -1,0 +1,64 @@
+"""Text files, plain or gzip, in blocks of whole lines."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+from services.domain.errors import InvalidArgument, NotFound
+
+BLOCK_BYTES = 1 << 20
+MAX_LINE_BYTES = 1 << 16  # a record has a few hundred bytes; more means that this is another kind of file
+_GZIP_MAGIC = b"\x1f\x8b"
+
+
+class ByteStream(Protocol):
+    """What line_blocks reads from: a file, a gzip file, a member of a zip archive."""
+
+    def read(self, size: int, /) -> bytes:
+        """Up to `size` bytes; none at the end."""
+        ...
+
+
+def line_blocks(file: ByteStream) -> Iterator[bytes]:
+    """Yields the content in blocks of about 1 MiB that end where a line ends; the last one as the file ends.
+
+    Of a line without end only MAX_LINE_BYTES + 1 bytes are kept: enough for the parser to refuse it.
+    """
+    rest = b""
+    while chunk := file.read(BLOCK_BYTES):
+        end = chunk.rfind(b"\n") + 1
+        if end == 0:
+            rest = (rest + chunk)[: MAX_LINE_BYTES + 1]
+            continue
+        yield rest + chunk[:end]
+        rest = chunk[end:]
+    if rest:
+        yield rest
+
+
+def read_line_blocks(path: Path) -> Iterator[bytes]:
+    """The blocks of a file; gzip is recognised by its content.
+
+    Raises:
+        NotFound: there is no such file.
+        InvalidArgument: it cannot be read, or its gzip data is damaged.
+    """
+    try:
+        with path.open("rb") as raw:
+            packed = raw.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+            raw.seek(0)
+            if not packed:
+                yield from line_blocks(raw)
+                return
+            with gzip.GzipFile(fileobj=raw) as file:
+                yield from line_blocks(file)
+    except FileNotFoundError as error:
+        raise NotFound(f"data file {path} does not exist") from error
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InvalidArgument(f"{path}: damaged gzip data: {error}") from error
+    except OSError as error:
+        raise InvalidArgument(f"data file {path} cannot be read: {error.strerror}") from error

@@ -1,0 +1,51 @@
+"""Opens data by name: `flights`, `criteo:PATH`, `synthetic:zipf?samples=100000`, ..."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from services.data.dataset import Dataset
+from services.data.readers.avazu import AVAZU
+from services.data.readers.criteo import CRITEO
+from services.data.readers.criteo_search import CRITEO_SEARCH
+from services.data.readers.flights import FlightsDataset
+from services.data.readers.movielens import movielens_source
+from services.data.readers.synthetic import SyntheticDataset
+from services.data.text_dataset import TextDataset, TextSource
+from services.domain.errors import InvalidArgument
+
+_FILES: dict[str, TextSource] = {source.name: source for source in (CRITEO, AVAZU, CRITEO_SEARCH)}
+_KNOWN = "flights, criteo:PATH, avazu:PATH, criteo-search:PATH, movielens:PATH, synthetic:criteo|avazu|zipf"
+
+
+def open_data(uri: str, batch_size: int, *, seed: int, skip_bad: int = 0, data_dir: Path | None = None) -> Dataset:
+    """Opens a data set.
+
+    Args:
+        uri: flights, criteo:PATH, avazu:PATH, criteo-search:PATH, movielens:PATH (plain or gzip), or
+            synthetic:criteo|avazu|zipf, optionally with ?samples=N and more (services/data/readers/synthetic.py).
+        batch_size: samples of a yielded batch, at most; at least 1.
+        seed: of the synthetic streams; the others do not depend on it.
+        skip_bad: malformed records of a file that are skipped and counted before one is an error.
+        data_dir: where relative paths start; default: the working directory.
+
+    Raises:
+        NotFound: the file does not exist, or the flights package is not installed.
+        InvalidArgument: unknown name, bad option, unreadable file.
+    """
+    if batch_size < 1:
+        raise InvalidArgument(f"batch_size is {batch_size}, it must be at least 1")
+    if skip_bad < 0:
+        raise InvalidArgument(f"--skip-bad is {skip_bad}, it must be at least 0")
+    name, _, rest = uri.partition(":")
+    if uri == "flights":
+        return FlightsDataset(batch_size)
+    if name == "synthetic":
+        return SyntheticDataset.open(rest, batch_size, seed)
+    if name not in (*_FILES, "movielens"):
+        raise InvalidArgument(f"data {uri!r} is unknown; there are {_KNOWN}")
+    if not rest:
+        raise InvalidArgument(f"data {uri!r} names no file, write {name}:PATH")
+    path = (data_dir or Path()) / Path(rest).expanduser()
+    source = movielens_source(path) if name == "movielens" else _FILES[name]
+    return TextDataset(source, path, batch_size, skip_bad)

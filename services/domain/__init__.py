@@ -1,0 +1,1 @@
+"""The vocabulary of the system, pure: standard library and numpy only."""

@@ -1,0 +1,22 @@
+"""Row ids: 64-bit, open-ended, spread over parameter-server shards."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def mix64(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """splitmix64's finaliser, element by element: a bijection of uint64 that spreads nearby values."""
+    x = values.astype(np.uint64, copy=True)
+    x ^= x >> np.uint64(30)
+    x *= np.uint64(0xBF58476D1CE4E5B9)
+    x ^= x >> np.uint64(27)
+    x *= np.uint64(0x94D049BB133111EB)
+    x ^= x >> np.uint64(31)
+    return x
+
+
+def shard_of(ids: NDArray[np.uint64], shards: int) -> NDArray[np.int64]:
+    """The parameter-server shard of each id: mix64(id) mod shards, int64 [r]."""
+    return (mix64(ids) % np.uint64(shards)).astype(np.int64)

@@ -1,0 +1,164 @@
+"""Push plans: everything one worker does in one iteration, decided by the dispatcher.
+
+The dispatcher mirrors every cache and decides samples, pushes, evictions, pulls and cache slots; the worker
+holds tensors and obeys. Sets of rows are columns of equal length, never one object per row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.domain.jobs import JobSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Transfers:
+    """r rows to move between a cache and the parameter server.
+
+    Attributes:
+        ids: uint64 [r], distinct.
+        slots: uint32 [r], cache slots.
+        versions: int64 [r]: for rows the version moved, for gradients the version their sum makes.
+        early: the first `early` entries do not touch the previous iteration and may move while it trains.
+    """
+
+    ids: NDArray[np.uint64]
+    slots: NDArray[np.uint32]
+    versions: NDArray[np.int64]
+    early: int
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True, slots=True)
+class GradientTransfers:
+    """r partial gradients to push.
+
+    Attributes:
+        rows: which, and the version that each sum makes.
+        contributors: uint64 [r], bit w set when worker slot w contributes.
+        steps: int64 [r], optimizer step (iteration + 1) that produced the gradient.
+    """
+
+    rows: Transfers
+    contributors: NDArray[np.uint64]
+    steps: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class IterationPlan:
+    """What one worker does in one iteration, in this order: pushes, drops, pulls, training.
+
+    Attributes:
+        batch_size: k of the global batch; every gradient is divided by it.
+        update_rows: rows owned here that another worker needs (update push).
+        update_gradients: partial gradients of split rows that some worker needs (update push).
+        evict_rows: owned rows that leave the cache (evict push).
+        evict_gradients: partial gradients that leave the cache (evict push).
+        drops: clean or outdated rows that leave the cache for free; versions are unused.
+        pulls: missing or outdated rows to fetch (miss pull).
+        positions: uint32 [m], position of each sample in the global batch.
+        unique_ids: uint64 [u], the distinct ids of the worker's samples (U_j).
+        unique_slots: uint32 [u].
+        unique_versions: int64 [u], before training.
+        unique_contributors: uint64 [u], the workers that train each row now (W_x): one bit means that this
+            worker owns the row afterwards, more bits that it holds a partial gradient.
+        inverse: uint32 [m, F]: field f of sample i uses row unique_ids[inverse[i, f]].
+        dense: float32 [m, d].
+        labels: float32 [m].
+    """
+
+    epoch: int
+    iteration: int
+    batch_size: int
+    update_rows: Transfers
+    update_gradients: GradientTransfers
+    evict_rows: Transfers
+    evict_gradients: GradientTransfers
+    drops: Transfers
+    pulls: Transfers
+    positions: NDArray[np.uint32]
+    unique_ids: NDArray[np.uint64]
+    unique_slots: NDArray[np.uint32]
+    unique_versions: NDArray[np.int64]
+    unique_contributors: NDArray[np.uint64]
+    inverse: NDArray[np.uint32]
+    dense: NDArray[np.float32]
+    labels: NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class FlushPlan:
+    """Push everything the parameter server lacks. Contains the iterations before `iteration`.
+
+    Attributes:
+        checkpoint: within the stream: tell the parameter servers that this worker is done (Cut), and go on.
+    """
+
+    epoch: int
+    iteration: int
+    rows: Transfers
+    gradients: GradientTransfers
+    checkpoint: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """Who trains: the first message of every plan stream.
+
+    Attributes:
+        slot: of the worker that is told; its bit in masks of contributors.
+        rendezvous: of the first member.
+        members: mask of the slots that train in this epoch; 0 stands for all slots of the job.
+        iteration: the epoch's first; above 0 a Reload comes next.
+    """
+
+    epoch: int
+    slot: int
+    rendezvous: str
+    job: JobSpec
+    members: int = 0
+    iteration: int = 0
+
+    @property
+    def slots(self) -> tuple[int, ...]:
+        """The slots that train, ascending; a worker's place among them is its rank in the all-reduce group."""
+        every = range(self.job.workers)
+        return tuple(slot for slot in every if not self.members or self.members >> slot & 1)
+
+    @property
+    def leads(self) -> bool:
+        """Whether this worker does what one has to do for all."""
+        return self.slot == self.slots[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Reload:
+    """What a worker's cache must hold before the first plan of an epoch that begins at a checkpoint.
+
+    Attributes:
+        checkpoint: where the dense parameters and their optimizer are to be had.
+        rows: to pull.
+        outdated: slots kept for rows whose latest value is elsewhere; `versions` are the latest.
+    """
+
+    checkpoint: int
+    rows: Transfers
+    outdated: Transfers
+
+
+@dataclass(frozen=True, slots=True)
+class EndOfStream:
+    """The stream is over after `iterations` iterations."""
+
+    iterations: int
+
+
+PlanMessage = Membership | Reload | IterationPlan | FlushPlan | EndOfStream

@@ -1,0 +1,161 @@
+"""What workers tell the dispatcher: who they are, and what each trained iteration brought."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.domain.errors import InvalidArgument
+
+SCORE_BINS = 65536  # predicted probabilities are reported as floor(65536 p)
+_LONGEST_NAME = 256
+
+
+class _Summable:
+    """Adds field by field."""
+
+    __slots__ = ()
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class TransferCounts(_Summable):
+    """What one worker moved over its link: rows by kind of operation, and payload bytes."""
+
+    miss_pull: int = 0
+    update_push: int = 0
+    evict_push: int = 0
+    flush_push: int = 0
+    bytes_pulled: int = 0
+    bytes_pushed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseTimes(_Summable):
+    """Seconds one worker spent in the phases of an iteration.
+
+    Attributes:
+        plan_wait: waiting for the plan.
+        push: pushing what the iteration had to wait for.
+        pull: pulling what the iteration had to wait for.
+        compute: forward and backward.
+        all_reduce: dense gradients.
+        update: optimizer on dense parameters and owned rows.
+    """
+
+    plan_wait: float = 0.0
+    push: float = 0.0
+    pull: float = 0.0
+    compute: float = 0.0
+    all_reduce: float = 0.0
+    update: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """A worker that offers to train.
+
+    Attributes:
+        name: unique in the job.
+        bandwidth: bytes per second of its link to the parameter server.
+        cache_rows: rows its embedding cache holds.
+        address: `host:port` of its own gRPC service.
+        rendezvous: `host:port` at which it would host the all-reduce group.
+    """
+
+    name: str
+    bandwidth: float
+    cache_rows: int
+    address: str
+    rendezvous: str
+
+    def __post_init__(self) -> None:
+        for label, text in (("worker", self.name), ("address", self.address), ("rendezvous", self.rendezvous)):
+            if not 1 <= len(text) <= _LONGEST_NAME:
+                raise InvalidArgument(f"{label} has {len(text)} characters, it must have 1..{_LONGEST_NAME}")
+        if not (math.isfinite(self.bandwidth) and self.bandwidth > 0):
+            raise InvalidArgument(f"bandwidth of worker {self.name} is {self.bandwidth}, it must be positive")
+        if self.cache_rows < 1:
+            raise InvalidArgument(f"cache_rows of worker {self.name} is {self.cache_rows}, it must be at least 1")
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A place in the job, held as long as heartbeats come at least every `heartbeat_seconds`."""
+
+    lease_id: str
+    heartbeat_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class IterationReport:
+    """One trained iteration of one worker: confirms its plan.
+
+    Attributes:
+        loss_sum: sum of the logistic losses of its m samples, scored before they were trained.
+        score_bins: uint16 [m], floor(65536 p) of each predicted probability p.
+        labels: uint8 [m], 0 or 1.
+        transfers: what moved for this iteration.
+        phases: where the time went.
+        seconds: wall time of the iteration.
+        measured_bandwidth: bytes per second seen on the link; 0 when there was too little traffic to tell.
+        epoch: of the plan.
+    """
+
+    iteration: int
+    loss_sum: float
+    score_bins: NDArray[np.uint16]
+    labels: NDArray[np.uint8]
+    transfers: TransferCounts
+    phases: PhaseTimes
+    seconds: float
+    measured_bandwidth: float = 0.0
+    epoch: int = 0
+
+    def __post_init__(self) -> None:
+        if len(self.score_bins) != len(self.labels):
+            raise InvalidArgument(f"{len(self.score_bins)} score_bins for {len(self.labels)} labels")
+        if len(self.labels) and self.labels.max() > 1:
+            raise InvalidArgument(f"labels hold {int(self.labels.max())}, they must be 0 or 1")
+        durations = {f.name: getattr(self.phases, f.name) for f in fields(self.phases)}
+        for name, value in (
+            ("loss_sum", self.loss_sum),
+            ("seconds", self.seconds),
+            ("measured_bandwidth", self.measured_bandwidth),
+            *durations.items(),
+        ):
+            if not (math.isfinite(value) and value >= 0):
+                raise InvalidArgument(
+                    f"{name} of iteration {self.iteration} is {value}, it must be finite and not negative"
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class FlushReport:
+    """Confirms the flush plan of `iteration`: the parameter server has everything of this worker."""
+
+    iteration: int
+    transfers: TransferCounts
+    epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Why a worker cannot go on in an epoch.
+
+    Attributes:
+        fatal: another epoch would not help.
+    """
+
+    cause: str
+    epoch: int
+    fatal: bool = False
+
+
+Report = IterationReport | FlushReport

@@ -1,0 +1,96 @@
+"""Embedding tables and their optimizers."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+from services.domain.errors import InvalidArgument
+
+MAX_DIMENSION = 4096
+_NAME = re.compile(r"[a-z0-9_-]{1,64}")
+
+
+class OptimizerKind(Enum):
+    """How a row is updated. The value is the name in options and files."""
+
+    SGD = "sgd"
+    ROWWISE_ADAGRAD = "adagrad"
+    ADAM = "adam"
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizerSpec:
+    """An optimizer and its constants.
+
+    With g the gradient of a row, t the optimizer step (iteration + 1):
+
+    - SGD: w -= lr g
+    - ROWWISE_ADAGRAD: s += mean(g^2); w -= lr g / (sqrt(s) + epsilon)
+    - ADAM (lazy, as torch.optim.SparseAdam): m, v decay at the row's own steps only;
+      w -= lr sqrt(1 - beta2^t) / (1 - beta1^t) m / (sqrt(v) + epsilon)
+    """
+
+    kind: OptimizerKind = OptimizerKind.SGD
+    learning_rate: float = 0.05
+    epsilon: float = 1e-8
+    beta1: float = 0.9
+    beta2: float = 0.999
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
+            raise InvalidArgument(f"learning rate is {self.learning_rate}, it must be positive")
+        if not (math.isfinite(self.epsilon) and self.epsilon > 0):
+            raise InvalidArgument(f"epsilon is {self.epsilon}, it must be positive")
+        for name, beta in (("beta1", self.beta1), ("beta2", self.beta2)):
+            if not 0 <= beta < 1:
+                raise InvalidArgument(f"{name} is {beta}, it must be in [0, 1)")
+
+    def state_width(self, dimension: int) -> int:
+        """Floats of optimizer state beside a row of `dimension` values."""
+        return {
+            OptimizerKind.SGD: 0,
+            OptimizerKind.ROWWISE_ADAGRAD: 1,
+            OptimizerKind.ADAM: 2 * dimension,
+        }[self.kind]
+
+
+@dataclass(frozen=True, slots=True)
+class TableSpec:
+    """One embedding table.
+
+    Attributes:
+        name: `[a-z0-9_-]{1,64}`.
+        dimension: D, values per row, 1..4096.
+        optimizer: how rows are trained; its state lives beside the row.
+        seed: initial values are a pure function of (seed, id).
+        init_scale: they are uniform in [-init_scale, init_scale).
+    """
+
+    name: str
+    dimension: int
+    optimizer: OptimizerSpec
+    seed: int
+    init_scale: float
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise InvalidArgument(f"table name {self.name!r} must match {_NAME.pattern}")
+        if not 1 <= self.dimension <= MAX_DIMENSION:
+            raise InvalidArgument(f"dimension is {self.dimension}, it must be in 1..{MAX_DIMENSION}")
+        if not 0 <= self.seed < 2**64:
+            raise InvalidArgument(f"seed is {self.seed}, it must be in 0..2^64-1")
+        if not (math.isfinite(self.init_scale) and self.init_scale >= 0):
+            raise InvalidArgument(f"init_scale is {self.init_scale}, it must be finite and not negative")
+
+    @property
+    def row_width(self) -> int:
+        """W: floats of a row with its optimizer state."""
+        return self.dimension + self.optimizer.state_width(self.dimension)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row on the wire, state included: D_tran of the ESD paper (Table 1)."""
+        return 4 * self.row_width

@@ -1,0 +1,1 @@
+"""What every service process is built on: gRPC server and channel, settings, errors, metrics, logs."""

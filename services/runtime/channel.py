@@ -1,0 +1,89 @@
+"""Channels to other services: one factory, so that both ends agree on limits, deadlines, keepalive and retries."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import grpc
+
+from protos import dispatcher_pb2, ps_pb2, worker_pb2
+from services.runtime.security import PLAINTEXT, Credentials
+from services.runtime.settings import DEFAULT_MAX_MESSAGE_BYTES
+
+# Calls with one request and one answer end within this time even if their caller sets no timeout of its own.
+# Streams last as long as what they carry: their callers set the timeout, or none for a watch.
+DEFAULT_DEADLINE_SECONDS = 60.0
+
+# A peer that vanishes without closing its connection (power, cable, kill of its machine) is noticed within
+# 20 + 10 s. Shorter intervals would cost slow links more than they tell; longer ones delay recovery.
+KEEPALIVE_SECONDS = 20
+KEEPALIVE_TIMEOUT_SECONDS = 10
+
+KEEPALIVE_OPTIONS = (
+    ("grpc.keepalive_time_ms", KEEPALIVE_SECONDS * 1000),
+    ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_SECONDS * 1000),
+    # Plan streams and waiting pulls are silent for long; pings may go on without data for ever.
+    ("grpc.http2.max_pings_without_data", 0),
+)
+
+# UNAVAILABLE is the only status that promises that a repetition may help and, pushes being idempotent, cannot
+# harm. Five attempts is gRPC's upper bound; the pauses (each up to 0.2, 0.4, 0.8, 1.6 s) ride out a restart of
+# the peer's connection, not of the peer: that is the callers' business, who know how long waiting makes sense.
+_RETRY_POLICY = {
+    "maxAttempts": 5,
+    "initialBackoff": "0.2s",
+    "maxBackoff": "2s",
+    "backoffMultiplier": 2,
+    "retryableStatusCodes": ["UNAVAILABLE"],
+}
+
+_UNARY_CALLS = [
+    {"service": service.full_name, "method": method.name}
+    for file in (dispatcher_pb2, ps_pb2, worker_pb2)
+    for service in file.DESCRIPTOR.services_by_name.values()
+    for method in service.methods
+    if not method.client_streaming and not method.server_streaming
+]
+
+
+def channel(
+    address: str,
+    max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
+    deadline_seconds: float = DEFAULT_DEADLINE_SECONDS,
+    credentials: Credentials = PLAINTEXT,
+) -> grpc.aio.Channel:
+    """Opens a channel to `host:port`; nothing is sent before the first call. Close it, or use it in `async with`.
+
+    Calls fail at once with UNAVAILABLE, after the retries, while the peer is away (no wait-for-ready): they never
+    hang on a wrong address. `timeout=` of a call shortens `deadline_seconds`; streams have no other deadline.
+
+    gRPC repeats a call itself only until the first answer, and only what fits its retry buffer, here one message
+    of the longest kind: a client stream longer than that is not repeated.
+
+    With credentials that name an authority the channel is encrypted and the peer's certificate is checked, and
+    their token goes with every call.
+    """
+    options = channel_options(max_message_bytes, deadline_seconds)
+    secure = credentials.for_channel()
+    if secure is None:
+        return grpc.aio.insecure_channel(address, options=options)
+    return grpc.aio.secure_channel(address, secure, options=options)
+
+
+def channel_options(max_message_bytes: int, deadline_seconds: float) -> Sequence[tuple[str, int | str]]:
+    """What a channel tells gRPC; the other side is `server_options`."""
+    service_config = {
+        "methodConfig": [
+            {"name": _UNARY_CALLS, "timeout": f"{deadline_seconds:.3f}s", "retryPolicy": _RETRY_POLICY},
+            {"name": [{}], "retryPolicy": _RETRY_POLICY},
+        ]
+    }
+    return (
+        *KEEPALIVE_OPTIONS,
+        ("grpc.max_send_message_length", max_message_bytes),
+        ("grpc.max_receive_message_length", max_message_bytes),
+        ("grpc.enable_retries", 1),
+        ("grpc.per_rpc_retry_buffer_size", max_message_bytes),
+        ("grpc.service_config", json.dumps(service_config)),
+    )

@@ -1,0 +1,52 @@
+"""Logs: one JSON object per line on standard error, with the context of the task that wrote it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Mapping
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Literal
+
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+_context: ContextVar[Mapping[str, object]] = ContextVar("log_context", default=MappingProxyType({}))
+_STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
+
+
+def configure(level: LogLevel) -> None:
+    """Sends all logs of this process to standard error as JSON lines, from `level` up. May be called again."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+
+
+def bind(**fields: object) -> None:
+    """Adds fields to every line that the current task and the tasks it starts will log.
+
+    There is no way to unbind: a task's context ends with the task, and every RPC runs in its own.
+    """
+    _context.set(MappingProxyType({**_context.get(), **fields}))
+
+
+class JsonFormatter(logging.Formatter):
+    """A record as one JSON object: time, level, logger, message, the context, `extra` fields, the traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as one line of JSON; values that JSON does not know are written as text."""
+        line: dict[str, object] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **_context.get(),
+            **{key: value for key, value in record.__dict__.items() if key not in _STANDARD},
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)

@@ -1,0 +1,283 @@
+"""Every metric of the system. Services import the objects; nothing else imports prometheus_client.
+
+Rules, held by a test: the prefix is `esd_` (`grpc_server_` for what every service has), units are base units,
+counters end in `_total`, labels are few and bounded: names of tables, operations, phases, mechanisms, solvers,
+methods and codes, and worker slots (at most 64). A HELP text says what the number means and what to do when it
+is off. A service shows the metrics that it feeds, so that no dispatcher reports an empty store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, start_http_server
+
+from services.domain.errors import FailedPrecondition
+from services.runtime.settings import ServerSettings, split_address
+
+REGISTRY = CollectorRegistry()  # all of them
+_PROCESS = ProcessCollector(registry=REGISTRY)  # memory, CPU time and open files of this process
+
+# From a hash lookup to a stalled link.
+_SECONDS = (1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+
+# --- every service ---------------------------------------------------------------------------------------------
+
+RPCS_HANDLED = Counter(
+    "grpc_server_handled_total",
+    "Calls that ended, by method and status code. A rising share of codes other than OK: the service's log names "
+    "each cause. Calls that gRPC refuses itself (too many at once, message too long) reach no handler and are not "
+    "counted; the caller's error names the limit.",
+    ("method", "code"),
+    registry=REGISTRY,
+)
+RPC_SECONDS = Histogram(
+    "grpc_server_handling_seconds",
+    "Time from a call's arrival to the end of its handler, whole streams included. Pull waits for versions and "
+    "WatchPlans lasts as long as a worker, so long is not wrong there; elsewhere look at CPU and the store.",
+    ("method",),
+    buckets=_SECONDS,
+    registry=REGISTRY,
+)
+
+# --- dispatch --------------------------------------------------------------------------------------------------
+
+TRANSFERS = Counter(
+    "esd_embedding_transfers_total",
+    "Embedding rows moved over each worker's link, by operation: miss_pull, update_push, evict_push, flush_push. "
+    "Many evict_push: the caches are too small. Many update_push: samples that share rows land on different "
+    "workers; compare mechanisms.",
+    ("op", "worker"),
+    registry=REGISTRY,
+)
+TRANSFER_BYTES = Counter(
+    "esd_transfer_bytes_total",
+    "Payload bytes moved over each worker's link, by direction: pull or push. Much more per iteration than "
+    "transfers x row size: calls are being repeated; look for UNAVAILABLE in grpc_server_handled_total.",
+    ("op", "worker"),
+    registry=REGISTRY,
+)
+TRANSFER_COST = Counter(
+    "esd_transfer_cost_seconds_total",
+    "Transmission cost of the plans in force: link seconds over all workers (ESD paper, eq. 4). It should grow "
+    "clearly slower than esd_shadow_transfer_cost_seconds_total; if not, dispatch gains nothing on this stream.",
+    ("mechanism",),
+    registry=REGISTRY,
+)
+SHADOW_TRANSFER_COST = Counter(
+    "esd_shadow_transfer_cost_seconds_total",
+    "What the same stream would have cost under another mechanism, with caches of its own: the yardstick for "
+    "esd_transfer_cost_seconds_total.",
+    ("mechanism",),
+    registry=REGISTRY,
+)
+CACHE_LOOKUPS = Counter(
+    "esd_cache_lookups_total",
+    "Distinct rows that workers needed per iteration: hit (latest version cached) or miss. A falling hit share: "
+    "give the workers more cache rows, or a higher share of the exact solver (alpha).",
+    ("result", "table"),
+    registry=REGISTRY,
+)
+DISPATCH_SECONDS = Histogram(
+    "esd_dispatch_seconds",
+    "Time to decide one iteration, by phase (such as prepare, costs, assign, commit). It is hidden behind training "
+    "as long as the phases together take less than esd_iteration_seconds; if they do not, lower alpha.",
+    ("phase",),
+    buckets=_SECONDS,
+    registry=REGISTRY,
+)
+SOLVER_SECONDS = Histogram(
+    "esd_solver_seconds",
+    "Time of one exact assignment (Opt). Grows with batch size x alpha: lower alpha when it is too long.",
+    ("solver",),
+    buckets=_SECONDS,
+    registry=REGISTRY,
+)
+DISPATCH_WINDOW = Gauge(
+    "esd_dispatch_window_iterations",
+    "Iterations planned and not yet confirmed by all workers. At the job's window: the workers are the bottleneck, "
+    "as it should be. Near 0 while training: the sample stream or the dispatcher is.",
+    registry=REGISTRY,
+)
+QUEUED_SAMPLES = Gauge(
+    "esd_queued_samples",
+    "Samples taken in and not planned yet. Always near 0 while workers wait for plans: the sample stream is the "
+    "bottleneck. Always full: the workers or the dispatcher are, as it should be.",
+    registry=REGISTRY,
+)
+
+JOB_PHASE = Gauge(
+    "esd_job_phase",
+    "1 for the phase that the latest job is in, 0 for the others: waiting_for_workers, running, flushing, finished, "
+    "failed. Waiting for long: workers are missing. Failed: Describe and the dispatcher's log say why.",
+    ("phase",),
+    registry=REGISTRY,
+)
+HEARTBEAT_AGE = Gauge(
+    "esd_worker_heartbeat_age_seconds",
+    "Time since each worker was last heard of; 0 once it has nothing left to lose. Beyond half of esd_lease_seconds "
+    "the worker or its network is in trouble; beyond all of it the worker is given up.",
+    ("worker",),
+    registry=REGISTRY,
+)
+LEASE = Gauge(
+    "esd_lease_seconds",
+    "Silence after which a worker is given up, as set. Raise it if workers are given up that live, lower it to notice "
+    "dead ones earlier.",
+    registry=REGISTRY,
+)
+
+# --- training --------------------------------------------------------------------------------------------------
+
+ITERATIONS = Counter(
+    "esd_iterations_total",
+    "Iterations trained and confirmed by all workers. Flat while the job runs: a worker is stuck or away; Describe "
+    "of the dispatcher shows which one's heartbeat is old.",
+    registry=REGISTRY,
+)
+ITERATION_SECONDS = Histogram(
+    "esd_iteration_seconds",
+    "Time of one iteration of one worker, by phase: plan_wait, push, pull, compute, all_reduce, update. Long "
+    "plan_wait: the dispatcher is too slow. Long pull or push: the link is. Long all_reduce: another worker is.",
+    ("phase",),
+    buckets=_SECONDS,
+    registry=REGISTRY,
+)
+WORKER_BANDWIDTH = Gauge(
+    "esd_worker_bandwidth_bytes_per_second",
+    "Bandwidth of each worker's link to the parameter server, as measured, or as registered until then. Far below "
+    "what was registered: plans are made for a link that is not there; fix the link or register the truth.",
+    ("worker",),
+    registry=REGISTRY,
+)
+LOSS = Gauge(
+    "esd_loss",
+    "Mean logistic loss of the job's samples, each scored before it is trained. NaN or rising: lower the learning "
+    "rate, check the labels.",
+    registry=REGISTRY,
+)
+AUC = Gauge(
+    "esd_auc",
+    "Area under the ROC curve of the job's samples, each scored before it is trained. Near 0.5 after thousands of "
+    "iterations: the model learns nothing; check features and learning rate.",
+    registry=REGISTRY,
+)
+
+# --- parameter server ------------------------------------------------------------------------------------------
+
+TABLE_ROWS = Gauge(
+    "esd_table_rows",
+    "Rows stored, by table: those trained at least once. Times row bytes, this is what the store needs; plan its "
+    "memory by the growth.",
+    ("table",),
+    registry=REGISTRY,
+)
+PENDING_GRADIENTS = Gauge(
+    "esd_pending_gradients",
+    "Partial gradients that wait for their other contributors. Rising without end: a worker does not push its "
+    "share; it is stuck or has died.",
+    ("table",),
+    registry=REGISTRY,
+)
+PENDING_GRADIENT_BYTES = Gauge(
+    "esd_pending_gradient_bytes",
+    "Memory that the partial gradients in esd_pending_gradients take. It should stay below the row bytes of a few "
+    "batches; look at esd_pending_gradients when it does not.",
+    ("table",),
+    registry=REGISTRY,
+)
+WAITING_PULLS = Gauge(
+    "esd_waiting_pulls",
+    "Pulls that wait for a version that is not pushed yet. A few are normal; many for long: the slowest link holds "
+    "up the others, or a worker has died.",
+    ("table",),
+    registry=REGISTRY,
+)
+STORE_UP = Gauge(
+    "esd_store_up",
+    "1 while the store answers, 0 while it does not; looked at every two seconds. At 0 all pulls and pushes fail with "
+    "UNAVAILABLE and are repeated: start Redis again, or mend the way to it.",
+    registry=REGISTRY,
+)
+STORE_SECONDS = Histogram(
+    "esd_store_seconds",
+    "Time of one batch at the store, by operation: read or write. Long: the store or the way to it is overloaded; "
+    "with Redis check its slow log and whether it is fsyncing on every write.",
+    ("op",),
+    buckets=_SECONDS,
+    registry=REGISTRY,
+)
+
+# --- who shows what --------------------------------------------------------------------------------------------
+
+EVERY_SERVICE = (_PROCESS, RPCS_HANDLED, RPC_SECONDS)
+BY_SERVICE = {
+    "dispatcher": (
+        TRANSFERS,
+        TRANSFER_BYTES,
+        TRANSFER_COST,
+        SHADOW_TRANSFER_COST,
+        CACHE_LOOKUPS,
+        DISPATCH_SECONDS,
+        SOLVER_SECONDS,
+        DISPATCH_WINDOW,
+        QUEUED_SAMPLES,
+        JOB_PHASE,
+        HEARTBEAT_AGE,
+        LEASE,
+        ITERATIONS,
+        ITERATION_SECONDS,
+        WORKER_BANDWIDTH,
+        LOSS,
+        AUC,
+    ),
+    "ps": (
+        TABLE_ROWS,
+        PENDING_GRADIENTS,
+        PENDING_GRADIENT_BYTES,
+        WAITING_PULLS,
+        STORE_UP,
+        STORE_SECONDS,
+    ),
+}
+
+
+def rpc_handled(method: str, code: str, seconds: float) -> None:
+    """Counts one ended call: full method name, status code name, time in its handler."""
+    RPCS_HANDLED.labels(method, code).inc()
+    RPC_SECONDS.labels(method).observe(seconds)
+
+
+@contextmanager
+def page(settings: ServerSettings) -> Iterator[str | None]:
+    """Serves /metrics while the block runs, on the service's host; yields its `host:port`, None when off.
+
+    Raises:
+        FailedPrecondition: the port cannot be listened on.
+    """
+    if settings.metrics_port is None:
+        yield None
+        return
+    host, _, _ = settings.listen.rpartition(":")
+    try:
+        server, thread = start_http_server(settings.metrics_port, split_address(settings.listen)[0], _shown(settings))
+    except OSError as error:
+        raise FailedPrecondition(
+            f"cannot serve metrics on {host}:{settings.metrics_port}: {error.strerror}; "
+            f"choose another port with {settings.variable('metrics_port')}, or none"
+        ) from error
+    try:
+        yield f"{host}:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _shown(settings: ServerSettings) -> CollectorRegistry:
+    """The metrics of one service."""
+    registry = CollectorRegistry()
+    for collector in (*EVERY_SERVICE, *BY_SERVICE.get(settings.section(), ())):
+        registry.register(collector)
+    return registry

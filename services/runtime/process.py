@@ -1,0 +1,79 @@
+"""The frame of a service process: logs, signals, the ready line, exit codes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from typing import NoReturn
+
+from services.domain.errors import EsdError, InvalidArgument
+from services.runtime import logs
+
+EXIT_FAILURE = 1
+EXIT_CONFIGURATION = 2
+
+StopEvent = asyncio.Event
+
+_log = logging.getLogger(__name__)
+
+
+def run(main: Callable[[StopEvent], Awaitable[None]]) -> NoReturn:
+    """Runs a service until it returns, and exits with 0, 1 (failure) or 2 (wrong configuration).
+
+    `main` gets an event that SIGTERM and SIGINT set; it should then come to an end. A second signal does not
+    wait for that. Logs start at level info; `main` calls `logs.configure` when it knows its settings. An error
+    ends the process with a line on standard error, after the logs.
+    """
+    logs.configure("info")
+    try:
+        asyncio.run(_until_stopped(main))
+    except KeyboardInterrupt:  # the second signal
+        sys.exit(128 + signal.SIGINT)
+    except InvalidArgument as error:
+        _exit(EXIT_CONFIGURATION, str(error))
+    except EsdError as error:
+        _exit(EXIT_FAILURE, str(error))
+    # The edge of the process: a defect gets a traceback and an exit code. grpc.aio ends a call as cancelled when
+    # the iterator of its requests raises, so that is a defect too.
+    except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001
+        _log.exception("defect")
+        _exit(EXIT_FAILURE, f"defect: {error!r}")
+    sys.exit(0)
+
+
+async def _until_stopped(main: Callable[[StopEvent], Awaitable[None]]) -> None:
+    stop = StopEvent()
+    loop = asyncio.get_running_loop()
+
+    def request_stop(number: signal.Signals) -> None:
+        _log.info("stopping on %s", number.name)
+        for each in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(each)
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, request_stop, number)
+    await main(stop)
+
+
+def announce(service: str, address: str, metrics_address: str | None, **others: str | None) -> None:
+    """Prints the ready line, which launchers and tests wait for: the only line on standard output.
+
+    Args:
+        service: its name.
+        address: `host:port` of its gRPC service.
+        metrics_address: `host:port` of its metrics page; None when it is off.
+        others: what else it serves, by name, likewise.
+    """
+    ready = {"event": "ready", "service": service, "address": address, "metrics": metrics_address, **others}
+    sys.stdout.write(json.dumps(ready) + "\n")
+    sys.stdout.flush()
+
+
+def _exit(code: int, message: str) -> NoReturn:
+    sys.stderr.write(f"error: {message}\n")
+    sys.exit(code)

@@ -1,0 +1,110 @@
+"""What a process shows to its peers: TLS certificates, and the token that its calls carry.
+
+The same credentials serve it as a server and as a client. Secrets come from files and stay in here: no text that
+this module makes contains one.
+"""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass, field
+from typing import Self
+
+import grpc
+
+from services.runtime.settings import PeerSettings, SettingsError
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What one process shows and asks.
+
+    Attributes:
+        authority: PEM of the certificate authorities that peers' certificates are checked against; with it,
+            channels to other services are encrypted.
+        certificate: PEM of this process's own certificate, and those between it and the authority; with it, a
+            server encrypts, and a client can prove who it is.
+        key: PEM of its private key.
+        token: sent with every call, over encrypted channels only; a server asks for the same one.
+    """
+
+    authority: bytes | None = field(default=None, repr=False)
+    certificate: bytes | None = field(default=None, repr=False)
+    key: bytes | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+
+    @classmethod
+    def read(cls, settings: PeerSettings) -> Self:
+        """Reads the files that the settings name.
+
+        Raises:
+            SettingsError: a file is missing or holds something else, certificate and key do not belong together,
+                or a token would have to be sent in the clear. The text names the variables.
+        """
+        _check_pairs(settings)
+        _check_contents(settings)
+        token = settings.token_file.read_text().strip() if settings.token_file else None
+        if token == "":
+            raise SettingsError(f"{settings.variable('token_file')}={settings.token_file}: the file is empty")
+        authority, certificate, key = (
+            path.read_bytes() if path else None
+            for path in (settings.tls_ca, settings.tls_certificate, settings.tls_key)
+        )
+        return cls(authority, certificate, key, token)
+
+    def for_channel(self) -> grpc.ChannelCredentials | None:
+        """Credentials of a channel; None for plaintext."""
+        if self.authority is None:
+            return None
+        tls = grpc.ssl_channel_credentials(self.authority, self.key, self.certificate)
+        if self.token is None:
+            return tls
+        return grpc.composite_channel_credentials(tls, grpc.access_token_call_credentials(self.token))
+
+    def for_server(self, *, ask_clients: bool) -> grpc.ServerCredentials | None:
+        """Credentials of a server; None for plaintext. `ask_clients`: refuse connections without a certificate."""
+        if self.certificate is None or self.key is None:
+            return None
+        return grpc.ssl_server_credentials(
+            [(self.key, self.certificate)], self.authority if ask_clients else None, require_client_auth=ask_clients
+        )
+
+
+PLAINTEXT = Credentials()
+
+
+def _check_pairs(settings: PeerSettings) -> None:
+    if (settings.tls_certificate is None) != (settings.tls_key is None):
+        raise SettingsError(
+            f"{settings.variable('tls_certificate')} and {settings.variable('tls_key')} must be set together"
+        )
+    if settings.token_file and not settings.tls_ca:
+        raise SettingsError(
+            f"{settings.variable('token_file')} is set without {settings.variable('tls_ca')}, and a token is never "
+            "sent in the clear"
+        )
+
+
+def _check_contents(settings: PeerSettings) -> None:
+    """Lets OpenSSL read the files: gRPC itself would fail without a reason, or at the first call."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if settings.tls_ca:
+        try:
+            context.load_verify_locations(settings.tls_ca)
+        except (ssl.SSLError, OSError) as error:
+            raise SettingsError(
+                f"{settings.variable('tls_ca')}={settings.tls_ca}: no certificates in PEM ({_reason(error)})"
+            ) from error
+    if settings.tls_certificate:
+        try:
+            context.load_cert_chain(settings.tls_certificate, settings.tls_key, password="")
+        except (ssl.SSLError, OSError) as error:
+            raise SettingsError(
+                f"{settings.variable('tls_certificate')}={settings.tls_certificate} and "
+                f"{settings.variable('tls_key')}={settings.tls_key}: not a certificate and its key in PEM "
+                f"({_reason(error)})"
+            ) from error
+
+
+def _reason(error: OSError) -> str:
+    return getattr(error, "reason", None) or error.strerror or str(error)

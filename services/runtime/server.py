@@ -1,0 +1,150 @@
+"""The one way to serve gRPC: health, reflection, errors, metrics, limits, keepalive, graceful stop."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from services.domain.errors import FailedPrecondition
+from services.runtime import metrics
+from services.runtime.channel import KEEPALIVE_OPTIONS, KEEPALIVE_SECONDS
+from services.runtime.guard import Guard, client_names
+from services.runtime.interceptors import CallInterceptor
+from services.runtime.security import Credentials
+from services.runtime.settings import ServerSettings, SettingsError, split_address
+
+_log = logging.getLogger(__name__)
+
+# add_XServicer_to_server, the servicer, and the service's full name such as "esd.v1.ParameterServer".
+Service = tuple[Callable[[Any, grpc.aio.Server], None], Any, str]
+
+
+@dataclass(slots=True)
+class Server:
+    """A running server.
+
+    Attributes:
+        address: `host:port` that it listens on.
+        metrics_address: `host:port` of the metrics page; None when it is off.
+    """
+
+    address: str
+    metrics_address: str | None
+    _health: Any  # grpc_health's aio servicer has no type stubs
+    _names: Sequence[str]
+
+    async def set_serving(self, serving: bool) -> None:
+        """Tells health checks whether the service can do its work now. A new server is not serving."""
+        status = health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
+        for name in ("", *self._names):
+            await self._health.set(name, status)
+
+
+@asynccontextmanager
+async def serve(name: str, services: Sequence[Service], settings: ServerSettings) -> AsyncIterator[Server]:
+    """Serves until the block is left; then refuses new calls and lets running ones finish for the grace period.
+
+    Args:
+        name: of the service, for logs.
+        services: what to serve.
+        settings: address, limits, grace period, metrics port.
+
+    Raises:
+        FailedPrecondition: an address cannot be listened on.
+        SettingsError: certificates, keys or tokens are not what they should be.
+    """
+    credentials = Credentials.read(settings)
+    grpc_server = grpc.aio.server(
+        interceptors=(CallInterceptor(Guard(credentials.token, client_names(settings.tls_clients))),),
+        options=server_options(settings),
+        maximum_concurrent_rpcs=settings.max_concurrent_rpcs,
+    )
+    names = [full_name for _, _, full_name in services]
+    for add_to_server, servicer, _ in services:
+        add_to_server(servicer, grpc_server)
+    health_servicer = health.aio.HealthServicer()  # type: ignore[attr-defined]  # see Server
+    health_pb2_grpc.add_HealthServicer_to_server(health_servicer, grpc_server)
+    reflection.enable_server_reflection([*names, health.SERVICE_NAME, reflection.SERVICE_NAME], grpc_server)
+
+    address = _listen(grpc_server, settings, credentials)
+    with metrics.page(settings) as metrics_address:
+        server = Server(address, metrics_address, health_servicer, names)
+        await server.set_serving(False)
+        await grpc_server.start()
+        _log.info("%s listens on %s", name, address)
+        try:
+            yield server
+        finally:
+            await health_servicer.enter_graceful_shutdown()
+            await grpc_server.stop(settings.grace_seconds)
+            _log.info("%s has stopped", name)
+
+
+def server_options(settings: ServerSettings) -> Sequence[tuple[str, int]]:
+    """What the server tells gRPC; its clients' side is `channel_options`."""
+    return (
+        *KEEPALIVE_OPTIONS,
+        # Half of what our clients do, so that a ping that comes early is no offence ("too many pings").
+        ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_SECONDS * 500),
+        ("grpc.max_send_message_length", settings.max_message_bytes),
+        ("grpc.max_receive_message_length", settings.max_message_bytes),
+        # By default Linux lets two servers share a port and deals connections out between them.
+        ("grpc.so_reuseport", 0),
+    )
+
+
+def _listen(server: grpc.aio.Server, settings: ServerSettings, credentials: Credentials) -> str:
+    """Binds the server and returns the address with the real port."""
+    host, _, _ = settings.listen.rpartition(":")
+    try:
+        return f"{host}:{_bind(server, settings, credentials)}"
+    except RuntimeError:  # gRPC's text has no reason, the operating system has
+        raise FailedPrecondition(
+            f"cannot listen on {settings.listen}: {_refusal(settings.listen)}; "
+            f"choose another address with {settings.variable('listen')}"
+        ) from None
+
+
+def _bind(server: grpc.aio.Server, settings: ServerSettings, credentials: Credentials) -> int:
+    """Binds one address with the credentials of this deployment and returns its port."""
+    ask_clients = bool(settings.tls_clients)
+    if ask_clients and not (credentials.certificate and credentials.authority):
+        raise SettingsError(
+            f"{settings.variable('tls_clients')} is set without {settings.variable('tls_certificate')} and "
+            f"{settings.variable('tls_ca')}, so there are no certificates to look at"
+        )
+    secure = credentials.for_server(ask_clients=ask_clients)
+    if secure is not None:
+        return server.add_secure_port(settings.listen, secure)
+    if not _is_loopback(settings.listen):
+        _log.warning(
+            "%s is served without encryption to whoever can reach it; set %s and %s unless the network is private",
+            settings.listen,
+            settings.variable("tls_certificate"),
+            settings.variable("tls_key"),
+        )
+    return server.add_insecure_port(settings.listen)
+
+
+def _is_loopback(address: str) -> bool:
+    host, _ = split_address(address)
+    return host == "localhost" or host == "::1" or host.startswith("127.")
+
+
+def _refusal(address: str) -> str:
+    """Why the operating system does not let us listen on an address."""
+    host, port = split_address(address)
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            return error.strerror or str(error)
+    return "gRPC refuses it"

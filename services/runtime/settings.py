@@ -1,0 +1,210 @@
+"""Settings of a service: environment over TOML file over defaults, all mistakes reported at once.
+
+A service's class names its environment prefix; its section of the file named by `ESD_CONFIG` follows from it:
+
+    class ParameterServerSettings(ServerSettings, env_prefix="ESD_PS_"):
+        store: str = "memory"          # ESD_PS_STORE, or `store` under [ps]
+
+    settings = load(ParameterServerSettings)
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_args
+
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+
+from services.domain.errors import InvalidArgument
+from services.runtime.logs import LogLevel
+
+CONFIG_VARIABLE = "ESD_CONFIG"
+SECTIONS = ("ps", "dispatcher", "worker", "client")
+
+DEFAULT_MAX_MESSAGE_BYTES = 64 * 2**20
+
+
+class SettingsError(InvalidArgument):
+    """One or more settings are wrong; the text lists all of them."""
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port of `host:port` or `[ipv6]:port`; raises ValueError if it is neither."""
+    host, colon, port = address.rpartition(":")
+    bare = host.removeprefix("[").removesuffix("]")
+    if not (colon and bare and port.isdecimal() and int(port) < 2**16) or (":" in bare and host == bare):
+        raise ValueError(f"{address!r} is not host:port with a port in 0..65535, such as 127.0.0.1:50051")
+    return bare, int(port)
+
+
+def _address(value: str) -> str:
+    split_address(value)
+    return value
+
+
+def _port_or_off(value: object) -> object:
+    return None if value in (-1, "-1", "none", "off") else value
+
+
+def _readable(path: Path) -> Path:
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        raise ValueError(error.strerror) from error
+    return path
+
+
+Address = Annotated[str, AfterValidator(_address)]
+PortOrOff = Annotated[Annotated[int, Field(ge=0, lt=2**16)] | None, BeforeValidator(_port_or_off)]
+ReadableFile = Annotated[Path, AfterValidator(_readable)]
+
+
+class Settings(BaseSettings):
+    """Base of all settings: frozen, unknown keys refused, secrets (SecretStr) hidden in every text."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="forbid", env_ignore_empty=True)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - the signature is pydantic-settings'
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments over environment over file."""
+        return init_settings, env_settings, InitSettingsSource(settings_cls, init_kwargs=_read_file(cls.section()))
+
+    @classmethod
+    def variable(cls, field: str) -> str:
+        """The environment variable of a field, for messages: ESD_PS_LISTEN."""
+        return f"{cls.model_config['env_prefix']}{field}".upper()
+
+    @classmethod
+    def section(cls) -> str:
+        """The section of the TOML file: `ps` for the prefix ESD_PS_."""
+        return cls.model_config["env_prefix"].removeprefix("ESD_").removesuffix("_").lower()
+
+
+class PeerSettings(Settings):
+    """What a process shows to those it talks to, and asks of them. All unset: plaintext, for one machine only."""
+
+    tls_ca: ReadableFile | None = Field(
+        None,
+        description="PEM file of the certificate authorities that peers are checked against; when set, "
+        "connections to other services are encrypted",
+    )
+    tls_certificate: ReadableFile | None = Field(
+        None, description="PEM file of this process's certificate; when set, what it serves is encrypted"
+    )
+    tls_key: ReadableFile | None = Field(None, description="PEM file of the certificate's private key")
+    token_file: ReadableFile | None = Field(
+        None, description="file of a token that is sent with every call, and asked for of every caller"
+    )
+
+
+class ClientSettings(PeerSettings, env_prefix="ESD_CLIENT_"):
+    """How the `esd` command talks to services that run already."""
+
+
+class ServerSettings(PeerSettings):
+    """Settings that all services have."""
+
+    listen: Address = Field("127.0.0.1:0", description="host:port of the gRPC service; port 0 takes any free one")
+    metrics_port: PortOrOff = Field(
+        0, description="port of the Prometheus metrics page; 0 takes any free one, none (or -1) turns it off"
+    )
+    log_level: LogLevel = Field("info", description="debug, info, warning or error")
+    max_message_bytes: int = Field(
+        DEFAULT_MAX_MESSAGE_BYTES,
+        ge=2**16,
+        lt=2**31,
+        description="longest gRPC message, in bytes; give all services the same",
+    )
+    max_concurrent_rpcs: int = Field(
+        1024, ge=1, description="calls served at the same time; more are refused with RESOURCE_EXHAUSTED"
+    )
+    grace_seconds: float = Field(
+        5.0, ge=0, le=3600, description="time that running calls get to finish when the service stops"
+    )
+    tls_clients: str = Field(
+        "",
+        description="names of which every client's certificate must have one, separated by commas; * for any name "
+        "that tls_ca has signed; empty: clients need no certificate",
+    )
+
+
+S = TypeVar("S", bound=Settings)
+
+
+def load(settings: type[S]) -> S:
+    """Reads the settings of a service from environment and file.
+
+    Raises:
+        SettingsError: lists every mistake with its variable, and its place in the file if it comes from there.
+    """
+    mistakes = _unknown_variables(settings)
+    try:
+        loaded = settings()
+    except ValidationError as error:
+        mistakes += [_describe(settings, dict(mistake)) for mistake in error.errors()]
+    if mistakes:
+        raise SettingsError("wrong settings:" + "".join(f"\n  {mistake}" for mistake in mistakes))
+    return loaded
+
+
+def _read_file(section: str) -> dict[str, Any]:
+    path = os.environ.get(CONFIG_VARIABLE)
+    if not path:
+        return {}
+    try:
+        document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"{CONFIG_VARIABLE}={path}: {error.strerror}") from error
+    except ValueError as error:
+        raise SettingsError(f"{CONFIG_VARIABLE}={path}: {error}") from error
+    unknown = [name for name in document if name not in SECTIONS]
+    if unknown:
+        raise SettingsError(
+            f"{CONFIG_VARIABLE}={path}: no such section: {', '.join(unknown)}; choose from {', '.join(SECTIONS)}"
+        )
+    values = document.get(section, {})
+    if not isinstance(values, dict):
+        raise SettingsError(f"{CONFIG_VARIABLE}={path}: {section} must be a section, [{section}]")
+    return values
+
+
+def _unknown_variables(settings: type[Settings]) -> list[str]:
+    prefix = settings.model_config["env_prefix"].upper()
+    known = [settings.variable(field) for field in settings.model_fields]
+    return [
+        f"{name}: no such setting{_suggestion(name.upper(), known)}"
+        for name in sorted(os.environ)
+        if name.upper().startswith(prefix) and name.upper() not in known
+    ]
+
+
+def _describe(settings: type[Settings], mistake: dict[str, Any]) -> str:
+    """One line for one of pydantic's mistakes: variable, place, value, reason."""
+    field = str(mistake["loc"][0])
+    variable = settings.variable(field)
+    in_file = variable not in map(str.upper, os.environ)
+    place = f" ({field} under [{settings.section()}] in {os.environ.get(CONFIG_VARIABLE)})" if in_file else ""
+    if mistake["type"] == "missing":
+        return f"{variable} must be set"
+    if mistake["type"] == "extra_forbidden":
+        return f"{variable}{place}: no such setting{_suggestion(field, list(settings.model_fields))}"
+    annotation = settings.model_fields[field].annotation
+    secret = SecretStr in (annotation, *get_args(annotation))
+    value = "" if secret else f"={mistake['input']}"
+    return f"{variable}{value}{place}: {mistake['msg'].removeprefix('Value error, ')}"
+
+
+def _suggestion(name: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {close[0]}?" if close else ""

@@ -1,0 +1,131 @@
+"""Errors on the wire: one table, both directions.
+
+A server sends the status code of the error's class and, in trailing metadata, the class's name as the reason.
+A client rebuilds the class from that name, looked up in the table: a peer can never choose what gets imported.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import grpc
+
+from services.domain.errors import (
+    DeadlineExceeded,
+    EsdError,
+    FailedPrecondition,
+    Internal,
+    InvalidArgument,
+    NotFound,
+    PermissionDenied,
+    ResourceExhausted,
+    StaleEpoch,
+    StaleVersion,
+    Unauthenticated,
+    Unavailable,
+)
+
+REASON_KEY = "esd-reason"
+INTERNAL_TEXT = "internal error; the log of the service that failed has the details"
+
+CODES: Mapping[type[EsdError], grpc.StatusCode] = MappingProxyType(
+    {
+        InvalidArgument: grpc.StatusCode.INVALID_ARGUMENT,
+        NotFound: grpc.StatusCode.NOT_FOUND,
+        FailedPrecondition: grpc.StatusCode.FAILED_PRECONDITION,
+        StaleVersion: grpc.StatusCode.FAILED_PRECONDITION,
+        StaleEpoch: grpc.StatusCode.FAILED_PRECONDITION,
+        ResourceExhausted: grpc.StatusCode.RESOURCE_EXHAUSTED,
+        Unauthenticated: grpc.StatusCode.UNAUTHENTICATED,
+        PermissionDenied: grpc.StatusCode.PERMISSION_DENIED,
+        Unavailable: grpc.StatusCode.UNAVAILABLE,
+        DeadlineExceeded: grpc.StatusCode.DEADLINE_EXCEEDED,
+        Internal: grpc.StatusCode.INTERNAL,
+    }
+)
+
+_BY_REASON = {cls.__name__: cls for cls in CODES}
+# Statuses without a reason come from gRPC itself. A code that stands for several classes means the first.
+_BY_CODE = {code: cls for cls, code in reversed(tuple(CODES.items()))}
+
+# What gRPC says when one of our limits stops a call, and the setting behind it.
+_LIMITS = {
+    "message larger than max": "the limit is max_message_bytes of the service (ESD_<SERVICE>_MAX_MESSAGE_BYTES)",
+    "Concurrent RPC limit exceeded": "the limit is max_concurrent_rpcs of the service "
+    "(ESD_<SERVICE>_MAX_CONCURRENT_RPCS)",
+}
+
+# What gRPC's client says when both ends do not agree on TLS. There is no use in trying again.
+_HANDSHAKE = "Tls handshake failed"
+
+# What it says when a server hangs up on it at once, which one with TLS does to peers that it does not like.
+_HUNG_UP = "Socket closed"
+
+# Statuses travel in HTTP/2 headers, which gRPC limits to 8 KiB; percent-encoding may triple a character.
+_MAX_DETAILS = 2000
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What a peer gets to see of an error."""
+
+    code: grpc.StatusCode
+    details: str
+    reason: str
+
+
+def status_of(error: Exception) -> Status:
+    """The status of an error, by the most specific class of the table that it belongs to.
+
+    Anything outside the table is a defect of ours: it is logged with its traceback, and the peer gets a fixed
+    text, since the original may hold data or paths that are not the peer's business.
+    """
+    known = next((cls for cls in type(error).__mro__ if cls in CODES), Internal)
+    if known is Internal:
+        _log.error("internal error", exc_info=error)
+        return Status(CODES[Internal], INTERNAL_TEXT, Internal.__name__)
+    return Status(CODES[known], str(error)[:_MAX_DETAILS], known.__name__)
+
+
+def error_from(rpc_error: grpc.aio.AioRpcError) -> EsdError:
+    """The domain error that a failed call stands for: the one the server raised, or gRPC's own translated."""
+    details = rpc_error.details() or ""
+    trailing: Any = rpc_error.trailing_metadata()  # a mapping, though the stubs have it as a tuple
+    reason = trailing.get(REASON_KEY)
+    if reason in _BY_REASON:
+        return _BY_REASON[reason](details)
+    for text, limit in _LIMITS.items():
+        if text in details:
+            return ResourceExhausted(f"{details}; {limit}")
+    if _HANDSHAKE in details:
+        return Unauthenticated(
+            f"{details}; either only one end uses TLS, or the certificate's authority or name is not what the caller "
+            "expects: see tls_ca of the caller and tls_certificate of the service"
+        )
+    if _HUNG_UP in details and rpc_error.code() is grpc.StatusCode.UNAVAILABLE:
+        details += "; if it goes on, the service may want TLS (tls_ca of the caller) or a certificate (tls_certificate)"
+    code = rpc_error.code()
+    if code in _BY_CODE:
+        return _BY_CODE[code](details or code.name)
+    return Internal(f"the peer answered {code.name}: {details}")
+
+
+@contextmanager
+def domain_errors() -> Iterator[None]:
+    """Turns failed calls inside the block into domain errors, whether awaited or iterated.
+
+    with domain_errors():
+        async for chunk in stub.Pull(request, timeout=30):
+            ...
+    """
+    try:
+        yield
+    except grpc.aio.AioRpcError as rpc_error:
+        raise error_from(rpc_error) from rpc_error

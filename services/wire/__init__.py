@@ -1,0 +1,5 @@
+"""Codecs between the vocabulary (`services.domain`) and the contract (`protos`).
+
+Decoding checks everything a message says about itself, so that services can trust the result: lengths,
+shapes, ranges, enums. Every mistake is an InvalidArgument that names the field.
+"""

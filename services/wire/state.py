@@ -1,0 +1,85 @@
+"""The state of a job, as Describe tells it."""
+
+from __future__ import annotations
+
+from protos import dispatcher_pb2 as pb
+from services.domain.state import JobPhase, JobState, Recovery, ShadowCost, WorkerState
+from services.wire.jobs import decode_job, encode_job
+from services.wire.reports import decode_phases, decode_transfers, encode_phases, encode_transfers
+
+_FIGURES = (  # same name and unit on both sides
+    "failure",
+    "samples_submitted",
+    "iterations_planned",
+    "iterations_confirmed",
+    "loss",
+    "auc",
+    "cost_seconds",
+    "makespan_seconds",
+    "expected_cost_seconds",
+    "lookups",
+    "hits",
+    "decision_median_seconds",
+    "decision_p99_seconds",
+    "training_seconds",
+    "epoch",
+    "checkpoint",
+)
+_RECOVERY = ("cause", "epoch", "iterations_redone", "seconds")
+
+
+def encode_state(state: JobState) -> pb.JobState:
+    """A job with its figures so far."""
+    return pb.JobState(
+        job=encode_job(state.job),
+        phase=state.phase.name,
+        workers=[_encode_worker(worker) for worker in state.workers],
+        shadow_costs=[
+            pb.ShadowCost(mechanism=each.mechanism, iterations=each.iterations, cost_seconds=each.cost_seconds)
+            for each in state.shadow_costs
+        ],
+        recoveries=[pb.Recovery(**{name: getattr(each, name) for name in _RECOVERY}) for each in state.recoveries],
+        **{name: getattr(state, name) for name in _FIGURES},
+    )
+
+
+def decode_state(message: pb.JobState) -> JobState:
+    """Reads a job with its figures so far."""
+    return JobState(
+        job=decode_job(message.job),
+        phase=JobPhase[pb.JobState.Phase.Name(message.phase)],
+        workers=tuple(_decode_worker(worker) for worker in message.workers),
+        shadow_costs=tuple(
+            ShadowCost(each.mechanism, each.iterations, each.cost_seconds) for each in message.shadow_costs
+        ),
+        recoveries=tuple(Recovery(*(getattr(each, name) for name in _RECOVERY)) for each in message.recoveries),
+        **{name: getattr(message, name) for name in _FIGURES},
+    )
+
+
+def _encode_worker(worker: WorkerState) -> pb.WorkerState:
+    return pb.WorkerState(
+        worker=worker.worker,
+        slot=worker.slot,
+        bandwidth_bytes_per_second=worker.bandwidth,
+        cache_rows=worker.cache_rows,
+        iterations=worker.iterations,
+        transfers=encode_transfers(worker.transfers),
+        phases=encode_phases(worker.phases),
+        seconds_since_heartbeat=worker.seconds_since_heartbeat,
+        address=worker.address,
+    )
+
+
+def _decode_worker(message: pb.WorkerState) -> WorkerState:
+    return WorkerState(
+        worker=message.worker,
+        slot=message.slot,
+        bandwidth=message.bandwidth_bytes_per_second,
+        cache_rows=message.cache_rows,
+        iterations=message.iterations,
+        transfers=decode_transfers(message.transfers),
+        phases=decode_phases(message.phases),
+        seconds_since_heartbeat=message.seconds_since_heartbeat,
+        address=message.address,
+    )

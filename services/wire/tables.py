@@ -1,0 +1,61 @@
+"""Tables and optimizers on the wire."""
+
+from __future__ import annotations
+
+from protos import common_pb2
+from services.domain.errors import InvalidArgument
+from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
+
+_KINDS = {
+    OptimizerKind.SGD: common_pb2.Optimizer.SGD,
+    OptimizerKind.ROWWISE_ADAGRAD: common_pb2.Optimizer.ROWWISE_ADAGRAD,
+    OptimizerKind.ADAM: common_pb2.Optimizer.ADAM,
+}
+_KIND_OF = {number: kind for kind, number in _KINDS.items()}
+
+
+def encode_optimizer(spec: OptimizerSpec) -> common_pb2.Optimizer:
+    """The message of an optimizer."""
+    return common_pb2.Optimizer(
+        kind=_KINDS[spec.kind],
+        learning_rate=spec.learning_rate,
+        epsilon=spec.epsilon,
+        beta1=spec.beta1,
+        beta2=spec.beta2,
+    )
+
+
+def decode_optimizer(message: common_pb2.Optimizer) -> OptimizerSpec:
+    """The optimizer of a message. SGD has no epsilon, so there it may be left out."""
+    kind = _KIND_OF.get(message.kind)
+    if kind is None:
+        raise InvalidArgument(f"optimizer.kind is {message.kind}, it must be one of {sorted(_KIND_OF)}")
+    return OptimizerSpec(
+        kind=kind,
+        learning_rate=message.learning_rate,
+        epsilon=message.epsilon or (OptimizerSpec().epsilon if kind is OptimizerKind.SGD else 0.0),
+        beta1=message.beta1,
+        beta2=message.beta2,
+    )
+
+
+def encode_table(spec: TableSpec) -> common_pb2.TableSpec:
+    """The message of a table."""
+    return common_pb2.TableSpec(
+        name=spec.name,
+        dimension=spec.dimension,
+        optimizer=encode_optimizer(spec.optimizer),
+        seed=spec.seed,
+        init_scale=spec.init_scale,
+    )
+
+
+def decode_table(message: common_pb2.TableSpec) -> TableSpec:
+    """The table of a message."""
+    return TableSpec(
+        name=message.name,
+        dimension=message.dimension,
+        optimizer=decode_optimizer(message.optimizer),
+        seed=message.seed,
+        init_scale=message.init_scale,
+    )
