@@ -1,0 +1,287 @@
+"""The dispatch engine: who holds which embedding row, what a dispatch costs, and what it makes everyone do.
+
+The engine mirrors the state of every row and of every worker's cache. One iteration is
+
+    engine.prepare(ids)                     # look the batch up
+    costs = engine.costs(link_costs)        # or affinity(): what a mechanism needs to decide
+    plans = engine.commit(assignment)       # advance the state, get every worker's plan columns
+
+Everything is deterministic: the same calls give the same answers, bit for bit. A permutation of the samples
+permutes `costs`, `positions` and `inverse` and changes nothing else. Calls release the GIL; an engine
+may be shared by threads, its calls then take turns.
+"""
+
+from collections.abc import Sequence
+from typing import TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
+class CacheTooSmall(ValueError):
+    """One iteration's rows of some worker do not fit its cache. Nothing has changed."""
+
+class TransferColumns(TypedDict):
+    """Columns of `services.domain.plans.Transfers`: r rows of one worker.
+
+    Early: the row was not in the batch of the previous iteration, and (pulls) neither was the row whose slot it
+    takes. Early entries come first; early and late ones ascend by id, evictions and drops are in the order in which the
+    cache policy chose them.
+    """
+
+    ids: NDArray[np.uint64]
+    slots: NDArray[np.uint32]
+    versions: NDArray[np.int64]
+    early: int
+
+class GradientColumns(TransferColumns):
+    """Columns of `services.domain.plans.GradientTransfers`.
+
+    `contributors` is the set of workers that trained the row together, also after some of them
+    have pushed already: the parameter server applies the sum when it has heard all of them.
+    """
+
+    contributors: NDArray[np.uint64]
+    steps: NDArray[np.int64]
+
+class PlanColumns(TypedDict):
+    """Columns of `services.domain.plans.IterationPlan` that the engine decides; shapes and meaning are there.
+
+    `unique_ids` ascends. `positions` ascends.
+    """
+
+    iteration: int
+    update_rows: TransferColumns
+    update_gradients: GradientColumns
+    evict_rows: TransferColumns
+    evict_gradients: GradientColumns
+    drops: TransferColumns
+    pulls: TransferColumns
+    positions: NDArray[np.uint32]
+    unique_ids: NDArray[np.uint64]
+    unique_slots: NDArray[np.uint32]
+    unique_versions: NDArray[np.int64]
+    unique_contributors: NDArray[np.uint64]
+    inverse: NDArray[np.uint32]
+
+class FlushColumns(TypedDict):
+    """Columns of `services.domain.plans.FlushPlan`."""
+
+    iteration: int
+    rows: TransferColumns
+    gradients: GradientColumns
+
+class CacheColumns(TypedDict):
+    """What one worker caches, ascending by slot.
+
+    Attributes:
+        ids: uint64 [r].
+        slots: uint32 [r].
+        versions: int64 [r], the latest version of each row.
+        latest: bool [r], whether the copy is at that version; otherwise it is outdated and must be pulled to be used.
+    """
+
+    ids: NDArray[np.uint64]
+    slots: NDArray[np.uint32]
+    versions: NDArray[np.int64]
+    latest: NDArray[np.bool_]
+
+class Stats(TypedDict):
+    """What the engine holds.
+
+    Attributes:
+        ids: distinct ids seen so far.
+        index_bytes: memory of the state index.
+        cache_bytes: memory of the cache mirrors.
+        cached_rows: rows in each worker's cache, int64 [n].
+    """
+
+    ids: int
+    index_bytes: int
+    cache_bytes: int
+    cached_rows: NDArray[np.int64]
+
+class Engine:
+    """State of all rows and caches of one job.
+
+    Args:
+        cache_rows: cache slots of each worker; its length is n, 1..64.
+        policy: who leaves a full cache: `emark` (ESD paper, section 8.1), `lru` or `lfu`. A use is an iteration
+            that trains the copy; frequency is the number of uses since the copy was cached (counted to 1023).
+            Rows of the current iteration never leave. Ties go to the copy that came first to
+            where it stands in the order, then to the lower id.
+
+            - `lru`: oldest use first.
+            - `lfu`: lowest frequency, then oldest use.
+            - `emark`: copies that are outdated, or will be when this iteration ends, before all others; then lowest
+              mark, lowest frequency, oldest use (outdated ones: longest outdated). A used copy gets the mark `target`,
+              which starts at 1 and rises by one, before this iteration's rows are marked, when a victim is needed
+              and every copy that may leave is current and marked `target`.
+
+    Raises:
+        ValueError: no or more than 64 workers, a cache without rows, an unknown policy.
+    """
+
+    def __init__(self, cache_rows: Sequence[int], policy: str) -> None: ...
+    def prepare(self, ids: NDArray[np.uint64]) -> None:
+        """Looks a batch up; unseen ids are born clean, at version 0, cached nowhere.
+
+        Replaces a batch that was prepared and not committed.
+
+        Args:
+            ids: uint64 [k, F], C-contiguous; any value, repeats within a sample count once. k and F may differ
+                from call to call and may be 0; k * F < 2^32.
+        """
+
+    def costs(self, link_costs: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Expected transmission cost of training each sample on each worker (ESD paper, Alg. 1).
+
+        c[i, j] = sum over the distinct ids x of sample i, if worker j lacks the latest x: T_j, plus T_h if x is
+        owned by h.
+
+        Args:
+            link_costs: int32 [n], T_j in any unit, not negative; 2 * F * max(T) < 2^31.
+
+        Returns:
+            int32 [k, n].
+
+        Raises:
+            ValueError: wrong length, a negative or too large link cost.
+            RuntimeError: no batch is prepared.
+        """
+
+    def slots_needed(self) -> NDArray[np.int32]:
+        """int32 [k, n]: how many distinct ids of each sample each worker does not cache, latest or not.
+
+        Training the sample there takes so many slots of its cache, and where it is full as many rows leave it.
+
+        Raises:
+            RuntimeError: no batch is prepared.
+        """
+
+    def affinity(self, fields: NDArray[np.uint32] | None = None) -> NDArray[np.int32]:
+        """Herald's score: int32 [k, n], how many distinct ids of each sample each worker has at hand.
+
+        A copy counts when it is the latest, or when its worker took part in the row's last training and still
+        caches it (Herald paper, Alg. 1, as its released scheduler scores).
+
+        Args:
+            fields: uint32 [f], count only ids of these fields (an id that a sample repeats is of its first
+                field); all of them by default.
+
+        Raises:
+            ValueError: a field is not below F.
+            RuntimeError: no batch is prepared.
+        """
+
+    def joint(
+        self,
+        link_costs: NDArray[np.int32],
+        capacities: NDArray[np.int32],
+        seed: int,
+        seconds: float = ...,
+        wide_rounds: int = 5,
+        narrow_rounds: int = 30,
+        limits: tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]] | None = None,
+    ) -> tuple[NDArray[np.int32], float, float, int]:
+        """Places all samples of the prepared batch together, so that the iteration's operations cost least.
+
+        The objective counts a row once per worker that trains it, whatever the number of samples there. For a row
+        trained by the set M, owned by h or nobody, and used again with probability p:
+
+        - M = {j}: T_j if j lacks the latest, plus T_h if h exists and is not j;
+        - |M| >= 2: T_h if h exists, plus for each j in M: T_j if j lacks the latest, plus p T_j (the push of its
+          partial gradient).
+
+        p is learned from the stream: the share of the rows trained as often as this one that were trained again.
+        Evictions are not foreseen. p T_j is rounded to 1/64 (less finely where link costs are large).
+
+        Large-neighbourhood search: the first round assigns all samples exactly on costs that ignore each other; every
+        later round takes some samples away, prices their places against those that stay, and assigns them exactly.
+        Wide rounds free half of the samples, narrow rounds those that would cost little elsewhere.
+
+        Args:
+            link_costs: int32 [n], as for `costs`.
+            capacities: int32 [n], samples of each worker, not negative, sum k.
+            seed: of the choice of samples; uint64.
+            seconds: no round but the first starts later; infinite by default. Without this limit, the result is a
+                function of the state, the batch and the arguments.
+            wide_rounds: how many.
+            narrow_rounds: how many.
+            limits: least and most samples of each worker, [n], around its capacity, and what each computes per sample
+                in units of the link costs, [n]. If given, workers expected to take longer than the mean (operations
+                but for evictions, and computation) pass samples on in up to ten more rounds; a round counts if the
+                slowest worker becomes faster. None: capacities are met.
+
+        Returns:
+            assignment int32 [k]; its objective; the objective after the first round; rounds after the first. Without
+            limits the second is never above the third.
+
+        Raises:
+            ValueError: wrong lengths, a negative or too large link cost, capacities that do not sum to k or are not
+                within the limits, a sample cost that is negative or not finite.
+            RuntimeError: no batch is prepared.
+        """
+
+    def commit(self, assignment: NDArray[np.int32]) -> list[PlanColumns]:
+        """Dispatches the prepared batch and advances the state by one iteration.
+
+        In this order: update pushes of everything the batch needs, evictions, pulls, training.
+
+        Args:
+            assignment: int32 [k], worker of each sample.
+
+        Returns:
+            The plan columns of every worker, in slot order.
+
+        Raises:
+            CacheTooSmall: some worker's distinct rows exceed its cache. The batch stays prepared.
+            ValueError: wrong length, or a worker outside 0..n-1. The batch stays prepared.
+            RuntimeError: no batch is prepared.
+        """
+
+    def flush(self) -> list[FlushColumns]:
+        """Makes every worker push whatever the parameter server lacks; all rows become clean.
+
+        Owned rows stay in their caches as latest copies, partial gradients leave outdated copies behind.
+        """
+
+    @property
+    def workers(self) -> int:
+        """The number of workers, n."""
+
+    @property
+    def iteration(self) -> int:
+        """Iterations committed so far: the number of the next one."""
+
+    @property
+    def distinct(self) -> int:
+        """Distinct ids of the prepared batch; 0 without one."""
+
+    @property
+    def lookups(self) -> int:
+        """Distinct rows that the workers needed in the last committed iteration, summed over workers."""
+
+    @property
+    def hits(self) -> int:
+        """How many of the `lookups` found the latest value in the worker's cache."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory held: state index, cache mirrors and scratch space."""
+
+    def stats(self) -> Stats:
+        """What the engine holds now."""
+
+    def contents(self) -> list[CacheColumns]:
+        """What each worker caches, in slot order of the workers. No batch may be prepared (commit or restore first)."""
+
+    def snapshot(self) -> bytes:
+        """The whole state (a prepared batch is no part of it), for `restore`."""
+
+    def restore(self, snapshot: bytes) -> None:
+        """Returns to the state of a snapshot; a prepared batch is forgotten.
+
+        Raises:
+            ValueError: not a snapshot, damaged, or of an engine with other caches or another policy.
+                Nothing has changed.
+        """

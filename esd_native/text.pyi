@@ -1,0 +1,57 @@
+"""Delimited text to columns, and an exact count of distinct ids. Both release the GIL."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+class Parser:
+    """Parses lines of delimited text into hashed ids and numbers. Immutable, safe to share between threads."""
+
+    def __init__(
+        self,
+        columns: Sequence[tuple[str, bool, int]],
+        delimiter: str,
+        *,
+        quoted: bool,
+        missing: str,
+        max_line_bytes: int,
+    ) -> None:
+        """Fixes the format.
+
+        Args:
+            columns: kind, optional and field key of every column, in file order. Kinds: `skip`; `id`, hashed with
+                the field key (services/data/hashing.py); `integer` within +-2^53; `decimal`, finite as
+                float32 and no smaller than float64 can tell from 0; `flag`, 0 or 1. An optional number may be absent.
+            delimiter: one or two bytes.
+            quoted: fields may stand in double quotes, with "" for a quote; a quoted field ends on its own line.
+            missing: how an absent number is written, besides an empty field.
+            max_line_bytes: a longer line is no record.
+
+        Raises:
+            ValueError: unknown kind, or a delimiter that is not one or two bytes.
+        """
+
+    def parse(
+        self, text: bytes, bad_allowed: int
+    ) -> tuple[NDArray[np.uint64], NDArray[np.float64], int, list[tuple[int, int, str, bytes | None]]]:
+        """Parses whole lines, ended by LF or CRLF; the last one may lack its end.
+
+        Lines that are no records are left out and reported; after `bad_allowed` + 1 of them parsing stops.
+
+        Returns:
+            ids: uint64 [n, id columns], in file order.
+            numbers: float64 [n, number columns], in file order; an absent number is NaN.
+            lines: lines read.
+            mistakes: line (from 0 in this text), column (from 1; 0 for the whole line), what was expected there,
+                and the first 40 bytes found, or None at the end of the line.
+        """
+
+class DistinctIds:
+    """The number of distinct ids among all that were added, exact. About 20 bytes of memory for each."""
+
+    def __init__(self) -> None: ...
+    def add(self, ids: NDArray[np.uint64]) -> None:
+        """Adds uint64 [r], contiguous."""
+
+    def __len__(self) -> int: ...

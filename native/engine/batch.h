@@ -1,0 +1,65 @@
+// A batch with every id resolved once: everything that is computed about a batch works on small dense numbers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "engine/index.h"
+#include "engine/sort_by_id.h"
+
+namespace esd {
+
+// Distinct ids are numbered 0..distinct()-1 in ascending order, so whatever is listed by number is listed by id.
+struct PreparedBatch {
+  std::size_t samples = 0;  // k
+  std::size_t fields = 0;   // F
+  std::vector<std::uint64_t> ids;           // [distinct], ascending
+  std::vector<std::uint32_t> rows;          // [distinct], row numbers in the state index
+  std::vector<RowState> states;             // [distinct], checked out of the state index
+  std::vector<std::uint32_t> numbers;       // [k, F], number of each id
+  std::vector<std::uint32_t> once;          // [k, F], as `numbers`, repeats within a sample replaced by distinct();
+                                            // empty when no sample repeats an id
+  std::vector<std::uint32_t> unique_fields; // [k], distinct ids of each sample
+
+  std::size_t distinct() const { return ids.size(); }
+  const std::uint32_t* numbers_once() const { return once.empty() ? numbers.data() : once.data(); }
+  std::size_t memory_bytes() const {
+    return ids.capacity() * sizeof(std::uint64_t) + states.capacity() * sizeof(RowState) +
+           (rows.capacity() + numbers.capacity() + once.capacity() + unique_fields.capacity()) * sizeof(std::uint32_t);
+  }
+};
+
+// Prepares batches; keeps its scratch space from one to the next.
+class BatchPreparer {
+ public:
+  void prepare(const std::uint64_t* ids, std::size_t samples, std::size_t fields, StateIndex& index,
+               PreparedBatch& batch);
+  std::size_t memory_bytes() const { return table_.capacity() * sizeof(Slot); }
+
+ private:
+  // One distinct id of the batch. A slot is in use when `seen` is a sample of the present batch; samples are
+  // numbered on from batch to batch, so the table needs no clearing.
+  struct Slot {
+    std::uint64_t id;
+    std::uint32_t number;
+    std::uint32_t seen;
+  };
+
+  struct FirstNumber {
+    std::uint64_t id;
+    std::uint32_t first_number;  // by first appearance
+  };
+
+  void find_distinct(const std::uint64_t* ids, PreparedBatch& batch);
+  void renumber_ascending(PreparedBatch& batch);
+  void grow_table(std::size_t ids);
+
+  HugeVector<Slot> table_;
+  SorterById<FirstNumber> sorter_;
+  std::vector<FirstNumber> by_id_;
+  std::vector<std::uint32_t> rank_;       // by first number
+  std::uint32_t first_sample_ = 1;  // of the present batch; 0 marks a slot that was never used
+};
+
+}  // namespace esd

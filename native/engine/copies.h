@@ -1,0 +1,30 @@
+// One worker's cached copies, by slot.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/huge_pages.h"
+
+namespace esd {
+
+constexpr std::uint32_t kNone = 0xffffffffu;
+
+struct Copy {
+  std::uint32_t row;            // row number in the state index
+  std::uint32_t stamp;          // when it came to its present place in the policy's order
+  std::uint32_t mark;           // Emark's
+  std::uint16_t frequency;      // iterations that used the copy since it was cached
+  bool outdated;                // lacks the latest value, or will when the iteration ends, and owes no push
+  bool pinned;                  // used by the present iteration
+};
+static_assert(sizeof(Copy) == 16);
+
+using Copies = HugeVector<Copy>;  // by slot
+using Slots = std::vector<std::uint32_t>;
+
+// A copy changes its place at most twice in an iteration: outdated, then used.
+inline std::uint32_t outdate_stamp(std::uint32_t iteration) { return 2 * iteration; }
+inline std::uint32_t use_stamp(std::uint32_t iteration) { return 2 * iteration + 1; }
+
+}  // namespace esd

@@ -1,0 +1,107 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+
+#include "engine/scores.h"
+
+namespace esd {
+
+std::vector<std::unique_ptr<CacheMirror>> Engine::make_caches() const {
+  std::vector<std::unique_ptr<CacheMirror>> caches;
+  for (const std::uint32_t rows : cache_rows_) caches.push_back(std::make_unique<CacheMirror>(rows, policy_));
+  return caches;
+}
+
+void Engine::prepare(const std::uint64_t* ids, std::size_t samples, std::size_t fields) {
+  check_in();
+  preparer_.prepare(ids, samples, fields, index_, batch_);
+  check_out();
+}
+
+void Engine::check_out() {
+  index_.check_out(batch_.rows, batch_.states);
+  prepared_ = true;
+}
+
+void Engine::check_in() {
+  if (prepared_) index_.check_in(batch_.rows, batch_.states);
+  prepared_ = false;
+}
+
+const PreparedBatch& Engine::batch() const {
+  if (!prepared_) throw std::logic_error("no batch is prepared; call prepare first");
+  return batch_;
+}
+
+void Engine::check_link_costs(const std::int32_t* link_costs) const {
+  const std::int64_t highest = *std::max_element(link_costs, link_costs + workers());
+  if (*std::min_element(link_costs, link_costs + workers()) < 0) {
+    throw std::invalid_argument("a link cost is negative");
+  }
+  if (2 * highest * static_cast<std::int64_t>(batch().fields) > INT32_MAX) {
+    throw std::invalid_argument("link cost " + std::to_string(highest) + " is too large for " +
+                                std::to_string(batch().fields) + " fields: 2 * fields * cost must be below 2^31");
+  }
+}
+
+void Engine::costs(const std::int32_t* link_costs, std::int32_t* out) const {
+  check_link_costs(link_costs);
+  expected_costs(batch(), workers(), link_costs, out);
+}
+
+void Engine::check_limits(const JointRequest& request) const {
+  for (unsigned j = 0; j < workers(); ++j) {
+    const std::int32_t least = request.limits->least[j], most = request.limits->most[j];
+    if (least < 0 || request.capacities[j] < least || request.capacities[j] > most) {
+      throw std::invalid_argument("capacity of worker " + std::to_string(j) + " is " +
+                                  std::to_string(request.capacities[j]) + ", its limits are " + std::to_string(least) +
+                                  ".." + std::to_string(most));
+    }
+    if (!(request.limits->sample_costs[j] >= 0 && request.limits->sample_costs[j] < 1e300)) {
+      throw std::invalid_argument("the sample cost of worker " + std::to_string(j) + " must be finite, not negative");
+    }
+  }
+}
+
+JointResult Engine::joint(const JointRequest& request) const {
+  check_link_costs(request.link_costs);
+  std::int64_t room = 0;
+  for (unsigned j = 0; j < workers(); ++j) {
+    if (request.capacities[j] < 0) {
+      throw std::invalid_argument("capacity of worker " + std::to_string(j) + " is " +
+                                  std::to_string(request.capacities[j]) + ", it must not be negative");
+    }
+    room += request.capacities[j];
+  }
+  if (room != static_cast<std::int64_t>(batch().samples)) {
+    throw std::invalid_argument("capacities sum to " + std::to_string(room) + ", the batch has " +
+                                std::to_string(batch().samples) + " samples");
+  }
+  if (request.limits) check_limits(request);
+  return joint_search(batch(), reuse_, request);
+}
+
+void Engine::affinity(std::int32_t* out) const { affinities(batch(), workers(), out); }
+
+void Engine::affinity(const std::vector<std::uint32_t>& fields, std::int32_t* out) const {
+  for (const std::uint32_t field : fields) {
+    if (field < batch().fields) continue;
+    throw std::invalid_argument("field " + std::to_string(field) + " is chosen, the batch has " +
+                                std::to_string(batch().fields));
+  }
+  affinities(batch(), workers(), fields, out);
+}
+
+void Engine::slots_needed(std::int32_t* out) const { esd::slots_needed(batch(), directory_, workers(), out); }
+
+std::size_t Engine::cache_bytes() const {
+  std::size_t bytes = directory_.memory_bytes();
+  for (const auto& cache : caches_) bytes += cache->memory_bytes();
+  return bytes;
+}
+
+std::size_t Engine::memory_bytes() const {
+  return index_.memory_bytes() + cache_bytes() + preparer_.memory_bytes() + batch_.memory_bytes();
+}
+
+}  // namespace esd

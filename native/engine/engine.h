@@ -1,0 +1,83 @@
+// The dispatch engine: state of all rows and all caches of one job (DESIGN section 2).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "engine/batch.h"
+#include "engine/cache.h"
+#include "engine/copy_directory.h"
+#include "engine/index.h"
+#include "engine/plan.h"
+#include "joint/search.h"
+
+namespace esd {
+
+// One iteration's rows of some worker do not fit its cache.
+struct CacheTooSmall : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+class Commit;
+
+class Engine {
+ public:
+  Engine(std::vector<std::uint32_t> cache_rows, std::string policy);
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+  ~Engine();
+
+  void prepare(const std::uint64_t* ids, std::size_t samples, std::size_t fields);
+  const PreparedBatch& batch() const;  // throws std::logic_error when none is prepared
+  void costs(const std::int32_t* link_costs, std::int32_t* out) const;
+  void affinity(std::int32_t* out) const;
+  void affinity(const std::vector<std::uint32_t>& fields, std::int32_t* out) const;  // over some fields only
+
+  // `request.link_costs` and `request.capacities` hold for the workers of this engine.
+  JointResult joint(const JointRequest& request) const;
+
+  void slots_needed(std::int32_t* out) const;
+
+  IterationPlans commit(const std::int32_t* assignment, Arena&& arena);
+  FlushPlans flush(Arena&& arena);
+
+  std::string snapshot();
+  void restore(const char* data, std::size_t size);
+
+  unsigned workers() const { return static_cast<unsigned>(caches_.size()); }
+  std::uint32_t iteration() const { return iteration_; }
+  std::size_t distinct() const { return prepared_ ? batch_.distinct() : 0; }
+  std::uint64_t lookups() const { return lookups_; }
+  std::uint64_t hits() const { return hits_; }
+  const StateIndex& index() const { return index_; }
+  const CacheMirror& cache(unsigned worker) const { return *caches_[worker]; }
+  std::size_t cache_bytes() const;
+  std::size_t memory_bytes() const;
+
+ private:
+  friend class Commit;
+
+  std::vector<std::unique_ptr<CacheMirror>> make_caches() const;
+  void check_link_costs(const std::int32_t* link_costs) const;
+  void check_limits(const JointRequest& request) const;
+  void check_out();  // the rows of the batch
+  void check_in();
+
+  std::vector<std::uint32_t> cache_rows_;
+  std::string policy_;
+  StateIndex index_;
+  std::vector<std::unique_ptr<CacheMirror>> caches_;  // by worker
+  CopyDirectory directory_;
+  ReuseStatistics reuse_;
+  BatchPreparer preparer_;
+  PreparedBatch batch_;
+  bool prepared_ = false;
+  std::uint32_t iteration_ = 0;
+  std::uint64_t lookups_ = 0, hits_ = 0;  // of the last commit
+  const std::unique_ptr<Commit> commit_;
+};
+
+}  // namespace esd

@@ -1,0 +1,57 @@
+// Copies in ascending order of frequency, first come first within a frequency.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/copy_queue.h"
+#include "engine/policy.h"
+
+namespace esd {
+
+class FrequencyQueues {
+ public:
+  void push(const Copies& copies, std::uint32_t slot) {
+    const std::uint32_t frequency = copies[slot].frequency;
+    if (frequency >= queues_.size()) queues_.resize(frequency + 1);
+    queues_[frequency].push(copies, slot);
+    filled_[frequency / 64] |= std::uint64_t{1} << frequency % 64;
+  }
+
+  void forget(const Copy& copy) {
+    queues_[copy.frequency].forget();
+    if (queues_[copy.frequency].empty()) clear(copy.frequency);
+  }
+
+  // As CopyQueue::take, lowest frequency first.
+  std::uint32_t take(const Copies& copies, std::uint32_t count, Slots& victims) {
+    for (std::uint32_t word = 0; word < kWords && count > 0; ++word) {
+      for (std::uint64_t bits = filled_[word]; bits && count > 0; bits &= bits - 1) {
+        const std::uint32_t frequency = word * 64 + static_cast<std::uint32_t>(__builtin_ctzll(bits));
+        count = queues_[frequency].take(copies, count, victims);
+        if (queues_[frequency].empty()) clear(frequency);
+      }
+    }
+    return count;
+  }
+
+  void append_to(const Copies& copies, Slots& slots) const {
+    for (const CopyQueue& queue : queues_) queue.append_to(copies, slots);
+  }
+
+  std::size_t memory_bytes() const {
+    std::size_t bytes = queues_.capacity() * sizeof(CopyQueue);
+    for (const CopyQueue& queue : queues_) bytes += queue.memory_bytes();
+    return bytes;
+  }
+
+ private:
+  static constexpr std::uint32_t kWords = (kMaxFrequency + 1) / 64;
+
+  void clear(std::uint32_t frequency) { filled_[frequency / 64] &= ~(std::uint64_t{1} << frequency % 64); }
+
+  std::vector<CopyQueue> queues_;      // by frequency
+  std::uint64_t filled_[kWords] = {};  // bit f % 64 of word f / 64: some copy has frequency f
+};
+
+}  // namespace esd

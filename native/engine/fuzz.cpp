@@ -1,0 +1,111 @@
+// Random streams through the engine, for a build with sanitizers: engine_fuzz SECONDS SEED.
+//
+// Small id universes, caches that overflow, repeats within samples, empty and refused batches, flushes, snapshots
+// and damaged snapshots. What the results are is checked by the Python tests; here nothing may go wrong underneath.
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "common/mix64.h"
+#include "engine/engine.h"
+
+namespace {
+
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : state_(seed) {}
+  std::uint64_t next() { return esd::mix64(state_ += 0x9e3779b97f4a7c15ULL); }
+  std::uint64_t below(std::uint64_t bound) { return next() % bound; }
+
+ private:
+  std::uint64_t state_;
+};
+
+std::uint64_t draw_id(Random& random, std::uint64_t universe) {
+  switch (random.below(20)) {
+    case 0: return 0;
+    case 1: return ~std::uint64_t{0};
+    case 2: return esd::mix64(random.below(universe));
+    default: return random.below(random.below(universe) + 1);
+  }
+}
+
+void check_joint(const esd::Engine& engine, Random& random, const std::vector<std::int32_t>& link_costs,
+                 std::size_t samples) {
+  std::vector<std::int32_t> capacities(engine.workers());
+  for (std::size_t i = 0; i < samples; ++i) ++capacities[random.below(capacities.size())];
+  const auto no_limit = std::chrono::steady_clock::time_point::max();
+  const std::vector<std::int32_t> least(capacities.size(), 0), most(capacities.size(), static_cast<std::int32_t>(samples));
+  const std::vector<double> sample_costs(capacities.size(), static_cast<double>(random.below(1000)));
+  const esd::WorkloadLimits limits{least.data(), most.data(), sample_costs.data()};
+  engine.joint({link_costs.data(), capacities.data(), engine.workers(), random.next(), 2, 3, no_limit,
+                random.below(2) ? &limits : nullptr});
+}
+
+void run_iteration(esd::Engine& engine, Random& random, std::uint64_t universe, std::size_t samples,
+                   std::size_t fields) {
+  std::vector<std::uint64_t> ids(samples * fields);
+  for (std::uint64_t& id : ids) id = draw_id(random, universe);
+  engine.prepare(ids.data(), samples, fields);
+
+  const std::vector<std::int32_t> link_costs(engine.workers(), static_cast<std::int32_t>(random.below(1000)));
+  std::vector<std::int32_t> scores(samples * engine.workers());
+  engine.costs(link_costs.data(), scores.data());
+  engine.affinity(scores.data());
+  check_joint(engine, random, link_costs, samples);
+  if (random.below(10) == 0) engine.flush({});
+
+  std::vector<std::int32_t> assignment(samples);
+  for (std::int32_t& worker : assignment) worker = static_cast<std::int32_t>(random.below(engine.workers()));
+  if (samples > 0 && random.below(50) == 0) assignment[0] = static_cast<std::int32_t>(engine.workers());
+  try {
+    engine.commit(assignment.data(), {});
+  } catch (const esd::CacheTooSmall&) {
+  } catch (const std::invalid_argument&) {
+  }
+}
+
+void use_snapshot(esd::Engine& engine, Random& random) {
+  std::string bytes = engine.snapshot();
+  engine.restore(bytes.data(), bytes.size());
+  bytes[random.below(bytes.size())] ^= static_cast<char>(1 + random.below(255));
+  bytes.resize(random.below(2) ? bytes.size() : random.below(bytes.size()));
+  try {
+    engine.restore(bytes.data(), bytes.size());
+    std::puts("a damaged snapshot was restored");
+    std::exit(1);
+  } catch (const std::invalid_argument&) {
+  }
+}
+
+void run_job(Random& random) {
+  const char* policies[] = {"emark", "lru", "lfu"};
+  const std::size_t fields = random.below(6), samples = random.below(20);
+  std::vector<std::uint32_t> cache_rows(1 + random.below(random.below(3) ? 8 : 64));
+  for (std::uint32_t& rows : cache_rows) rows = static_cast<std::uint32_t>(1 + random.below(2 * samples * fields + 2));
+  esd::Engine engine(cache_rows, policies[random.below(3)]);
+  const std::uint64_t universe = 1 + random.below(400);
+  for (int iteration = 0; iteration < 100; ++iteration) {
+    run_iteration(engine, random, universe, random.below(4) ? samples : random.below(samples + 1), fields);
+    if (random.below(40) == 0) use_snapshot(engine, random);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3) {
+    std::fprintf(stderr, "usage: %s SECONDS SEED\n", argv[0]);
+    return 2;
+  }
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(std::atoi(argv[1]));
+  Random random(std::strtoull(argv[2], nullptr, 10));
+  int jobs = 0;
+  while (std::chrono::steady_clock::now() < end) {
+    run_job(random);
+    ++jobs;
+  }
+  std::printf("%d jobs\n", jobs);
+}

@@ -1,0 +1,73 @@
+// The state index: uint64 id -> RowState, for tens of millions of ids.
+//
+// Rows live in append-only pages and are named by a uint32 row number that never changes. A hash table of
+// 64-byte buckets (12 one-byte tags and 12 row numbers, one cache line) finds the number of an id. The table is
+// cut into segments that grow independently, each at its own loads: a growth moves some thousand
+// numbers, and growths are spread evenly over time, so that no insertion stalls. About 41 bytes per id.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "engine/huge_pages.h"
+#include "engine/row_state.h"
+
+namespace esd {
+
+class StateIndex {
+ public:
+  StateIndex();
+
+  // Row numbers of distinct ids; unseen ids are appended, in order, as clean rows at version 0.
+  void find_or_add(const std::uint64_t* ids, std::size_t count, std::uint32_t* rows);
+
+  RowState& operator[](std::uint32_t row) { return pages_[row >> kPageBits][row & (kPageRows - 1)]; }
+  const RowState& operator[](std::uint32_t row) const { return pages_[row >> kPageBits][row & (kPageRows - 1)]; }
+
+  // Moves the states of `rows` to dense `states` and leaves a reference behind (RowPlace::kInBatch); and back.
+  void check_out(const std::vector<std::uint32_t>& rows, std::vector<RowState>& states);
+  void check_in(const std::vector<std::uint32_t>& rows, const std::vector<RowState>& states);
+  void prefetch(std::uint32_t row) const { __builtin_prefetch(&(*this)[row]); }
+
+  std::uint32_t size() const { return size_; }
+  std::size_t memory_bytes() const;
+
+ private:
+  static constexpr unsigned kPageBits = 16;
+  static constexpr std::uint32_t kPageRows = 1u << kPageBits;  // 2 MiB, one huge page
+  static constexpr unsigned kSegmentBits = 12;
+  static constexpr unsigned kBucketRows = 12;
+
+  struct alignas(64) Bucket {
+    std::uint8_t tags[kBucketRows];  // hash bits, the top bit always set; filled from the front
+    std::uint8_t size;
+    std::uint8_t unused[3];
+    std::uint32_t rows[kBucketRows];
+  };
+  static_assert(sizeof(Bucket) == 64);
+
+  struct Segment {
+    std::unique_ptr<Bucket[]> buckets;
+    std::uint32_t bucket_count = 0;
+    std::uint32_t size = 0;
+  };
+
+  struct Free {
+    void operator()(RowState* page) const { std::free(page); }
+  };
+
+  static unsigned matches(const Bucket& bucket, std::uint8_t tag);
+  std::uint32_t find_or_add_one(std::uint64_t id, std::uint64_t hash);
+  std::uint32_t append(std::uint64_t id);
+  void grow(std::size_t segment_number);
+
+  std::vector<std::unique_ptr<RowState[], Free>> pages_;
+  std::vector<Segment> segments_;
+  std::uint32_t size_ = 0;
+  std::size_t table_bytes_ = 0;
+};
+
+}  // namespace esd

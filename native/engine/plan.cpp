@@ -1,0 +1,44 @@
+#include "engine/plan.h"
+
+#include <algorithm>
+
+namespace esd {
+namespace {
+
+std::size_t count_early(const std::vector<Transfer>& transfers) {
+  return static_cast<std::size_t>(
+      std::count_if(transfers.begin(), transfers.end(), [](const Transfer& transfer) { return transfer.early; }));
+}
+
+}  // namespace
+
+Transfers add_transfers(Arena& arena, std::size_t count, std::size_t early) {
+  Transfers columns;
+  columns.ids = add_column(arena.u64, count);
+  columns.slots = add_column(arena.u32, count);
+  columns.versions = add_column(arena.i64, count);
+  columns.early = early;
+  return columns;
+}
+
+Transfers append_rows(Arena& arena, const std::vector<Transfer>& transfers) {
+  const Transfers columns = add_transfers(arena, transfers.size(), count_early(transfers));
+  TransferWriter writer(arena, columns);
+  for (const Transfer& row : transfers) writer.write(row.early, row.id, row.slot, row.version);
+  return columns;
+}
+
+Transfers append_gradients(Arena& arena, const std::vector<Transfer>& transfers) {
+  Transfers columns = add_transfers(arena, transfers.size(), count_early(transfers));
+  columns.contributors = add_column(arena.u64, transfers.size());
+  columns.steps = add_column(arena.i64, transfers.size());
+  TransferWriter writer(arena, columns);
+  for (const Transfer& gradient : transfers) {
+    const std::size_t at = writer.write(gradient.early, gradient.id, gradient.slot, gradient.version);
+    arena.u64[columns.contributors.begin + at] = gradient.contributors;
+    arena.i64[columns.steps.begin + at] = gradient.step;
+  }
+  return columns;
+}
+
+}  // namespace esd

@@ -1,0 +1,112 @@
+// Plan columns of one iteration, all workers': three flat arrays, and where in them each column lies.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "engine/row_state.h"
+
+namespace esd {
+
+struct Span {
+  std::size_t begin = 0, size = 0;
+};
+
+// Grows a flat array by one column.
+template <typename T>
+Span add_column(std::vector<T>& values, std::size_t size) {
+  const Span span{values.size(), size};
+  values.resize(values.size() + size);
+  return span;
+}
+
+struct Arena {
+  std::vector<std::uint64_t> u64;
+  std::vector<std::int64_t> i64;
+  std::vector<std::uint32_t> u32;
+
+  void clear() {
+    u64.clear();
+    i64.clear();
+    u32.clear();
+  }
+};
+
+// Columns of services.domain.plans.Transfers; for gradients also contributors and steps.
+struct Transfers {
+  Span ids, slots, versions;  // u64, u32, i64
+  Span contributors, steps;   // u64, i64
+  std::size_t early = 0;
+};
+
+struct WorkerPlan {
+  Transfers update_rows, update_gradients, evict_rows, evict_gradients, drops, pulls;
+  Span positions, inverse;                                              // u32
+  Span unique_ids, unique_slots, unique_versions, unique_contributors;  // u64, u32, i64, u64
+};
+
+struct IterationPlans {
+  std::uint32_t iteration = 0;
+  std::size_t fields = 0;
+  Arena arena;
+  std::vector<WorkerPlan> workers;
+};
+
+struct WorkerFlush {
+  Transfers rows, gradients;
+};
+
+struct FlushPlans {
+  std::uint32_t iteration = 0;
+  Arena arena;
+  std::vector<WorkerFlush> workers;
+};
+
+// One row to move.
+struct Transfer {
+  std::uint64_t id;
+  std::uint64_t contributors;
+  std::uint32_t slot;
+  std::uint32_t version;
+  std::uint32_t step;
+  bool early;
+};
+
+// Moving `row` out of `slot` in iteration `now`; `contributors` of a split row.
+inline Transfer describe_departure(const RowState& row, WorkerMask contributors, std::uint32_t slot,
+                                   std::uint32_t now) {
+  return {row.id, contributors, slot, row.version, row.last_use + 1, !row.used_in(now - 1)};
+}
+
+// Makes room for the columns of `count` rows, `early` of them early ones.
+Transfers add_transfers(Arena& arena, std::size_t count, std::size_t early);
+
+// Fills columns, the early rows first, otherwise in the order of the calls. The arena must not grow meanwhile.
+class TransferWriter {
+ public:
+  TransferWriter(Arena& arena, const Transfers& columns)
+      : ids_(arena.u64.data() + columns.ids.begin), slots_(arena.u32.data() + columns.slots.begin),
+        versions_(arena.i64.data() + columns.versions.begin), next_{columns.early, 0} {}
+
+  // Returns the place of the row in the columns.
+  std::size_t write(bool early, std::uint64_t id, std::uint32_t slot, std::uint32_t version) {
+    const std::size_t at = next_[early]++;
+    ids_[at] = id;
+    slots_[at] = slot;
+    versions_[at] = version;
+    return at;
+  }
+
+ private:
+  std::uint64_t* ids_;
+  std::uint32_t* slots_;
+  std::int64_t* versions_;
+  std::size_t next_[2];  // of the late and of the early rows
+};
+
+// Append the transfers' columns to the arena.
+Transfers append_rows(Arena& arena, const std::vector<Transfer>& transfers);
+Transfers append_gradients(Arena& arena, const std::vector<Transfer>& transfers);
+
+}  // namespace esd

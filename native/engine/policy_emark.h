@@ -1,0 +1,87 @@
+// Emark (ESD paper, section 8.1): outdated copies leave first, then by mark, then by frequency.
+//
+// A used copy is marked `target`. When a victim is needed and every copy that may leave is current and marked `target`,
+// the target rises. So no mark but the two latest is left when an iteration ends (pinned copies may not
+// leave, and are marked anew): three generations, indexed by mark modulo 3, hold all copies at any time.
+#pragma once
+
+#include <initializer_list>
+
+#include "engine/frequency_queues.h"
+#include "engine/policy.h"
+
+namespace esd {
+
+class EmarkPolicy final : public Policy {
+ public:
+  explicit EmarkPolicy(Copies& copies) : copies_(copies) {}
+
+  void choose(std::uint32_t count, Slots& victims) override {
+    for (const std::uint32_t age : {2u, 1u, 0u}) {
+      count = generation(target_ + 3 - age).outdated.take(copies_, count, victims);
+    }
+    for (const std::uint32_t age : {2u, 1u}) {
+      count = generation(target_ + 3 - age).current.take(copies_, count, victims);
+    }
+    if (count > 0) generation(target_++).current.take(copies_, count, victims);
+  }
+
+  void use(const Slots& pinned, const Slots& slots, std::uint32_t now) override {
+    for (const std::uint32_t slot : pinned) queues(copies_[slot]).forget(copies_[slot]);
+    FrequencyQueues& latest = generation(target_).current;
+    for (const std::uint32_t slot : slots) {
+      Copy& copy = copies_[slot];
+      copy.frequency = next_frequency(copy.frequency);
+      copy.mark = target_;
+      copy.stamp = use_stamp(now);
+      copy.outdated = copy.pinned = false;
+      latest.push(copies_, slot);
+    }
+  }
+
+  void outdate(const Slots& slots, std::uint32_t now) override {
+    for (const std::uint32_t slot : slots) {
+      Copy& copy = copies_[slot];
+      queues(copy).forget(copy);
+      copy.stamp = outdate_stamp(now);
+      copy.outdated = true;
+      queues(copy).push(copies_, slot);
+    }
+  }
+
+  void list(Slots& slots) const override {
+    for (const Generation& generation : generations_) {
+      generation.current.append_to(copies_, slots);
+      generation.outdated.append_to(copies_, slots);
+    }
+  }
+
+  void append(std::uint32_t slot) override { queues(copies_[slot]).push(copies_, slot); }
+  std::uint32_t counter() const override { return target_; }
+  void set_counter(std::uint32_t target) override { target_ = target; }
+
+  std::size_t memory_bytes() const override {
+    std::size_t bytes = sizeof *this;
+    for (const Generation& generation : generations_) {
+      bytes += generation.current.memory_bytes() + generation.outdated.memory_bytes();
+    }
+    return bytes;
+  }
+
+ private:
+  struct Generation {
+    FrequencyQueues current, outdated;
+  };
+
+  Generation& generation(std::uint32_t mark) { return generations_[mark % 3]; }
+
+  FrequencyQueues& queues(const Copy& copy) {
+    return copy.outdated ? generation(copy.mark).outdated : generation(copy.mark).current;
+  }
+
+  Copies& copies_;
+  Generation generations_[3];
+  std::uint32_t target_ = 1;
+};
+
+}  // namespace esd

@@ -1,0 +1,45 @@
+// What the engine knows about one embedding row (DESIGN section 2).
+#pragma once
+
+#include <cstdint>
+
+namespace esd {
+
+using WorkerMask = std::uint64_t;  // bit j: worker j
+
+inline WorkerMask worker_bit(unsigned worker) { return WorkerMask{1} << worker; }
+
+enum RowKind : std::uint32_t {
+  kClean,    // the parameter server has the latest value, and so have the workers in `mask`
+  kOwned,    // the one worker in `mask` has it, the parameter server is behind
+  kSplit,    // nobody has it: the workers in `mask` hold partial gradients that they have not pushed
+  kSettled,  // clean after a flush of a split row: the workers in `mask` cache outdated copies that they trained last
+};
+
+// Where a row is cached: at one worker, or ...
+enum RowPlace : std::uint32_t {
+  kShared = 64,  // at several, or split: `slot` numbers a record of the copy directory
+  kInBatch,      // the state is in the prepared batch, for the time being: `slot` is its number there
+  kNowhere,
+};
+
+// 32 bytes, so that two rows share a cache line and none straddles.
+struct RowState {
+  std::uint64_t id;
+  WorkerMask mask;             // its meaning depends on `kind`
+  std::uint32_t version : 30;  // iterations that have trained the row
+  std::uint32_t kind : 2;      // RowKind
+  std::uint32_t last_use;      // the last of these iterations; meaningless at version 0
+  std::uint32_t place;         // RowPlace, or the worker that caches the row
+  std::uint32_t slot;          // its slot there
+
+  bool used_in(std::uint32_t iteration) const { return version > 0 && last_use == iteration; }
+
+  // Workers that can train the row without a pull.
+  WorkerMask latest() const { return kind == kClean || kind == kOwned ? mask : 0; }
+};
+static_assert(sizeof(RowState) == 32);
+
+constexpr std::uint32_t kMaxVersion = (1u << 30) - 1;
+
+}  // namespace esd

@@ -1,0 +1,182 @@
+// The engine's state as bytes: a header, all rows, all caches, and a checksum of everything before it.
+#include <cstring>
+#include <type_traits>
+
+#include "common/mix64.h"
+#include "engine/engine.h"
+
+namespace esd {
+namespace {
+
+constexpr char kMagic[8] = {'E', 'S', 'D', 'E', 'N', 'G', '0', '1'};
+
+class Writer {
+ public:
+  template <typename T>
+  void put(const T& value) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+  template <typename T>
+  void put_block(const T* values, std::size_t count) {
+    put(std::uint64_t{count});
+    bytes_.append(reinterpret_cast<const char*>(values), count * sizeof(T));
+  }
+  void reserve(std::size_t size) { bytes_.reserve(size); }
+  std::string& bytes() { return bytes_; }
+
+ private:
+  std::string bytes_;
+};
+
+class Reader {
+ public:
+  Reader(const char* data, std::size_t size) : data_(data), left_(size) {}
+
+  template <typename T>
+  T get() {
+    T value;
+    std::memcpy(&value, take(sizeof value), sizeof value);
+    return value;
+  }
+  template <typename Block>
+  Block get_block() {
+    constexpr std::size_t kSize = sizeof(typename Block::value_type);
+    const auto count = get<std::uint64_t>();
+    if (count > left_ / kSize) throw std::invalid_argument("the snapshot is cut short");
+    Block block;
+    block.resize(count);
+    if (count > 0) std::memcpy(block.data(), take(count * kSize), count * kSize);
+    return block;
+  }
+
+ private:
+  const char* take(std::size_t size) {
+    if (size > left_) throw std::invalid_argument("the snapshot is cut short");
+    const char* data = data_;
+    data_ += size;
+    left_ -= size;
+    return data;
+  }
+
+  const char* data_;
+  std::size_t left_;
+};
+
+std::uint64_t checksum(const char* data, std::size_t size) {
+  std::uint64_t sum = mix64(size);
+  for (; size >= 8; data += 8, size -= 8) {
+    std::uint64_t word;
+    std::memcpy(&word, data, 8);
+    sum = mix64(sum ^ word) + word;
+  }
+  for (; size > 0; ++data, --size) sum = mix64(sum ^ static_cast<unsigned char>(*data));
+  return sum;
+}
+
+struct SavedCopy {
+  std::uint32_t slot;
+  Copy copy;
+};
+
+void save_cache(const CacheMirror& cache, Writer& out) {
+  Slots order;
+  cache.policy->list(order);
+  out.put(cache.policy->counter());
+  out.put(std::uint32_t(order.size()));
+  for (const std::uint32_t slot : order) out.put(SavedCopy{slot, cache.copies[slot]});
+}
+
+void load_cache(CacheMirror& cache, Reader& in) {
+  cache.policy->set_counter(in.get<std::uint32_t>());
+  const auto used = in.get<std::uint32_t>();
+  cache.copies.resize(used);
+  for (std::uint32_t i = 0; i < used; ++i) {
+    const auto saved = in.get<SavedCopy>();
+    cache.copies[saved.slot] = saved.copy;
+    cache.policy->append(saved.slot);
+  }
+}
+
+void save_directory(const CopyDirectory& directory, Writer& out) {
+  out.put_block(directory.records().data(), directory.records().size());
+  out.put_block(directory.free_records().data(), directory.free_records().size());
+}
+
+void load_directory(CopyDirectory& directory, Reader& in) {
+  auto records = in.get_block<HugeVector<unsigned char>>();
+  auto free_records = in.get_block<std::vector<std::uint32_t>>();
+  directory.assign(std::move(records), std::move(free_records));
+}
+
+}  // namespace
+
+std::string Engine::snapshot() {
+  const bool prepared = prepared_;
+  check_in();
+  Writer out;
+  out.reserve(4096 + index_.size() * sizeof(RowState) + cache_bytes());
+  out.put(kMagic);
+  out.put_block(policy_.data(), policy_.size());
+  out.put_block(cache_rows_.data(), cache_rows_.size());
+  out.put(iteration_);
+  out.put(lookups_);
+  out.put(hits_);
+  out.put(index_.size());
+  for (std::uint32_t row = 0; row < index_.size(); ++row) out.put(index_[row]);
+  for (const auto& cache : caches_) save_cache(*cache, out);
+  save_directory(directory_, out);
+  if (prepared) check_out();
+  out.put(checksum(out.bytes().data(), out.bytes().size()));
+  return std::move(out.bytes());
+}
+
+// The checksum vouches for what follows the header; the header decides whether the snapshot is of such an engine.
+void Engine::restore(const char* data, std::size_t size) {
+  constexpr std::size_t kSum = sizeof(std::uint64_t);
+  if (size < sizeof kMagic + kSum || std::memcmp(data, kMagic, sizeof kMagic) != 0) {
+    throw std::invalid_argument("not a snapshot of a dispatch engine of this version");
+  }
+  std::uint64_t sum;
+  std::memcpy(&sum, data + size - kSum, kSum);
+  if (sum != checksum(data, size - kSum)) throw std::invalid_argument("the snapshot is damaged: its checksum differs");
+
+  Reader in(data + sizeof kMagic, size - sizeof kMagic - kSum);
+  const std::string policy = in.get_block<std::string>();
+  if (policy != policy_) {
+    throw std::invalid_argument("the snapshot is of cache policy " + policy + ", this engine has " + policy_);
+  }
+  const auto cache_rows = in.get_block<std::vector<std::uint32_t>>();
+  if (cache_rows != cache_rows_) {
+    throw std::invalid_argument("the snapshot is of " + std::to_string(cache_rows.size()) +
+                                " workers with other numbers of cache rows than this engine's " +
+                                std::to_string(cache_rows_.size()));
+  }
+  const auto iteration = in.get<std::uint32_t>();
+  const auto lookups = in.get<std::uint64_t>();
+  const auto hits = in.get<std::uint64_t>();
+  StateIndex index;
+  ReuseStatistics reuse;
+  const auto rows = in.get<std::uint32_t>();
+  for (std::uint32_t i = 0; i < rows; ++i) {
+    const auto row = in.get<RowState>();
+    std::uint32_t number;
+    index.find_or_add(&row.id, 1, &number);
+    index[number] = row;
+    reuse.train_until(row.version);
+  }
+  auto caches = make_caches();
+  for (const auto& cache : caches) load_cache(*cache, in);
+  iteration_ = iteration;
+  lookups_ = lookups;
+  hits_ = hits;
+  CopyDirectory directory(workers());
+  load_directory(directory, in);
+  index_ = std::move(index);
+  reuse_ = reuse;
+  directory_ = std::move(directory);
+  caches_ = std::move(caches);
+  prepared_ = false;
+}
+
+}  // namespace esd

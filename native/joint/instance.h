@@ -1,0 +1,96 @@
+// One batch as the joint optimiser sees it. Rows that one sample uses are a fixed cost of its place; only rows that
+// several samples use tie the samples' costs together.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "common/hot.h"
+#include "engine/batch.h"
+#include "joint/shared_row.h"
+
+namespace esd {
+
+template <unsigned Width>
+struct JointInstance {
+  JointLinks<Width> links;
+  std::size_t samples;
+  std::vector<SharedRow> rows;            // those of two samples or more, ascending by id
+  std::vector<std::int32_t> own_costs;    // [samples, Width], of the rows that no other sample uses
+  std::vector<std::uint32_t> shared;      // places in `rows`, sample by sample
+  std::vector<std::uint32_t> first;       // [samples + 1], where in `shared` each sample begins
+
+  JointInstance(const PreparedBatch& batch, const std::int32_t* link_costs, unsigned workers,
+                const ReuseStatistics& reuse);
+
+  std::int32_t* own(std::size_t sample) { return &own_costs[sample * Width]; }
+};
+
+inline SharedRow describe(const RowState& state, const std::int32_t* pull) {
+  const bool owned = state.kind == kOwned;
+  const std::uint32_t owner = owned ? static_cast<std::uint32_t>(__builtin_ctzll(state.mask)) : SharedRow::kNobody;
+  return {state.latest(), 0, ~WorkerMask{0}, owned ? pull[owner] : 0, owner,
+          ReuseStatistics::class_of(state.version + 1)};
+}
+
+namespace joint {
+
+constexpr std::uint32_t kAlone = 0xffffffffu;
+
+// Sorts each sample's rows into own costs and places of shared rows. `place` [distinct + 1]: of each number in the
+// shared rows, or kAlone. Returns the end of `shared`.
+template <unsigned Width>
+ESD_HOT std::uint32_t* sort_samples(const PreparedBatch& batch, const std::uint32_t* place,
+                                    const JointLinks<Width>& links, std::int32_t* own, std::uint32_t* shared,
+                                    std::uint32_t* first) {
+  const std::uint32_t* numbers = batch.numbers_once();
+  const auto repeated = static_cast<std::uint32_t>(batch.distinct());
+  std::uint32_t* const begin = shared;
+  for (std::size_t i = 0; i < batch.samples; ++i, numbers += batch.fields, own += Width) {
+    first[i] = static_cast<std::uint32_t>(shared - begin);
+    alignas(64) std::int32_t costs[Width] = {};
+    for (std::size_t f = 0; f < batch.fields; ++f) {
+      const std::uint32_t x = numbers[f];
+      if (x == repeated) continue;
+      *shared = place[x];
+      if (place[x] != kAlone) {
+        ++shared;
+        continue;
+      }
+      const RowState& state = batch.states[x];
+      if (state.kind == kOwned) {
+        const auto owner = static_cast<unsigned>(__builtin_ctzll(state.mask));
+        add_pulls(state.mask, links, links.pull[owner], costs);
+        costs[owner] -= links.pull[owner];
+      } else {
+        add_pulls(state.latest(), links, 0, costs);
+      }
+    }
+    for (unsigned j = 0; j < Width; ++j) own[j] = costs[j];
+  }
+  first[batch.samples] = static_cast<std::uint32_t>(shared - begin);
+  return shared;
+}
+
+}  // namespace joint
+
+template <unsigned Width>
+JointInstance<Width>::JointInstance(const PreparedBatch& batch, const std::int32_t* link_costs, unsigned workers,
+                                    const ReuseStatistics& reuse)
+    : links(link_costs, workers, batch.fields, reuse), samples(batch.samples), own_costs(samples * Width),
+      shared(samples * batch.fields + 1), first(samples + 1) {
+  std::vector<std::uint32_t> place(batch.distinct() + 1);  // first the number of samples
+  const std::uint32_t* numbers = batch.numbers_once();
+  for (std::size_t at = 0; at < samples * batch.fields; ++at) ++place[numbers[at]];
+  for (std::size_t x = 0; x < batch.distinct(); ++x) {
+    const bool alone = place[x] < 2;
+    place[x] = alone ? joint::kAlone : static_cast<std::uint32_t>(rows.size());
+    if (!alone) rows.push_back(describe(batch.states[x], links.pull));
+  }
+  const std::uint32_t* end =
+      joint::sort_samples(batch, place.data(), links, own_costs.data(), shared.data(), first.data());
+  shared.resize(static_cast<std::size_t>(end - shared.data()));
+}
+
+}  // namespace esd

@@ -1,0 +1,68 @@
+// What a row that several samples use costs, as a function of the workers that train it.
+//
+// Let M be these workers, h the owner if there is one, p how likely the row is used again.
+//   M = {j}:    [j lacks the latest] T_j + [h exists and is not j] T_h
+//   |M| >= 2:   [h exists] T_h + sum over j in M of [j lacks the latest] T_j + p T_j
+// With two or more trainers the row is split: each of them pushes a partial gradient if it is used again.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/row_state.h"
+#include "joint/links.h"
+
+namespace esd {
+
+struct SharedRow {
+  WorkerMask latest;         // workers that need no pull
+  WorkerMask trainers;       // M as the samples are placed now
+  WorkerMask priced_for;     // M for which the row's added costs were last computed
+  std::int32_t owner_cost;   // T_h, 0 without an owner
+  std::uint32_t owner;       // h, or kNobody
+  std::uint32_t reuse;       // class, this iteration's training counted
+
+  static constexpr std::uint32_t kNobody = 64;
+};
+
+// What is added whichever worker outside M joins: a newcomer makes the owner push, or the first trainer's row split.
+template <unsigned Width>
+std::int32_t common_cost(const SharedRow& row, const JointLinks<Width>& links, WorkerMask trainers) {
+  if (trainers == 0) return row.owner_cost;
+  if (trainers & (trainers - 1)) return 0;
+  const auto alone = static_cast<std::uint32_t>(__builtin_ctzll(trainers));
+  return links.again[row.reuse][alone] + (alone == row.owner ? row.owner_cost : 0);
+}
+
+// What it adds to the row's cost that `worker` joins `trainers`.
+template <unsigned Width>
+std::int32_t added_cost(const SharedRow& row, const JointLinks<Width>& links, WorkerMask trainers, unsigned worker) {
+  if (trainers >> worker & 1) return 0;
+  if (trainers == 0 && worker == row.owner) return 0;
+  const std::int32_t pull = row.latest >> worker & 1 ? 0 : links.pull[worker];
+  return pull + (trainers ? links.again[row.reuse][worker] : 0) + common_cost(row, links, trainers);
+}
+
+// costs[j] += T_j for every worker that lacks the latest, + `common`.
+template <unsigned Width>
+[[gnu::always_inline]] inline void add_pulls(WorkerMask latest, const JointLinks<Width>& links, std::int32_t common,
+                                             std::int32_t* costs) {
+  for (unsigned first = 0; first < Width; first += 32) {
+    const auto lacks = static_cast<std::uint32_t>(~latest >> first);
+    for (unsigned j = 0; j < 32 && first + j < Width; ++j) {
+      costs[first + j] += (-static_cast<std::int32_t>(lacks >> j & 1) & links.pull[first + j]) + common;
+    }
+  }
+}
+
+// `added_cost` of every worker.
+template <unsigned Width>
+[[gnu::always_inline]] inline void added_costs(const SharedRow& row, const JointLinks<Width>& links,
+                                               std::int32_t* costs) {
+  const std::int32_t* again = row.trainers ? links.again[row.reuse] : links.nothing;
+  for (unsigned j = 0; j < Width; ++j) costs[j] = again[j];
+  add_pulls(row.latest, links, common_cost(row, links, row.trainers), costs);
+  if (row.trainers == 0 && row.owner != SharedRow::kNobody) costs[row.owner] = 0;
+  for (WorkerMask rest = row.trainers; rest; rest &= rest - 1) costs[__builtin_ctzll(rest)] = 0;
+}
+
+}  // namespace esd

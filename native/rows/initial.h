@@ -1,0 +1,30 @@
+// The values a row is born with: a pure function of (seed, id), so it does not matter who asks first.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "common/mix64.h"
+
+namespace esd::rows {
+
+inline constexpr std::uint64_t kGolden = 0x9e3779b97f4a7c15ULL;
+
+struct Initial {
+  std::uint64_t seed;
+  double scale;
+  std::size_t dimension;  // D: values of a row, uniform in [-scale, scale)
+  std::size_t width;      // W: with the optimizer's state, which starts at zero
+
+  void fill(std::uint64_t id, float* row) const {
+    const std::uint64_t stream = mix64(id ^ mix64(seed + kGolden));
+    for (std::size_t c = 0; c < dimension; ++c) {
+      const std::uint64_t h = mix64(stream + (c + 1) * kGolden);
+      const double u = static_cast<double>(h >> 40) * 0x1p-24;
+      row[c] = static_cast<float>((2.0 * u - 1.0) * scale);
+    }
+    for (std::size_t c = dimension; c < width; ++c) row[c] = 0.0f;
+  }
+};
+
+}  // namespace esd::rows

@@ -1,0 +1,269 @@
+// esd_native.rows: what the parameter server does to rows, on whole blocks and without the GIL.
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <stdexcept>
+#include <string>
+
+#include "common/hot.h"
+#include "rows/initial.h"
+#include "rows/optimizers.h"
+#include "rows/partials.h"
+#include "rows/table.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace esd::rows {
+namespace {
+
+template <typename T>
+using In1 = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <typename T>
+using In2 = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+template <typename T>
+using Out = nb::ndarray<nb::numpy, T, nb::c_contig, nb::device::cpu>;
+using InOut2 = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+// A numpy array that owns its buffer; not initialised.
+template <typename T>
+struct Buffer {
+  T* data;
+  nb::capsule owner;
+
+  explicit Buffer(std::size_t n)
+      : data(new T[n]), owner(data, [](void* p) noexcept { delete[] static_cast<T*>(p); }) {}
+  nb::object array(std::size_t n) const { return nb::cast(Out<T>(data, {n}, owner)); }
+  nb::object array(std::size_t n, std::size_t m) const { return nb::cast(Out<T>(data, {n, m}, owner)); }
+};
+
+void require(bool condition, const char* what) {
+  if (!condition) throw std::invalid_argument(what);
+}
+
+ESD_HOT void fill_unborn(const Initial& initial, const std::uint64_t* ids, const std::int64_t* versions, std::size_t n,
+                         float* rows) {
+  for (std::size_t i = 0; i < n; ++i) {
+    if (versions[i] == 0) initial.fill(ids[i], rows + i * initial.width);
+  }
+}
+
+void initialise(In1<std::uint64_t> ids, In1<std::int64_t> versions, InOut2 rows, std::size_t dimension,
+                std::uint64_t seed, double scale) {
+  require(versions.size() == ids.size() && rows.shape(0) == ids.size(), "ids, versions and rows differ in length");
+  require(dimension <= rows.shape(1), "dimension is larger than the rows are wide");
+  const Initial initial{seed, scale, dimension, rows.shape(1)};
+  const nb::gil_scoped_release release;
+  fill_unborn(initial, ids.data(), versions.data(), ids.size(), rows.data());
+}
+
+void apply_sgd(InOut2 rows, In2<float> gradients, float rate) {
+  require(rows.shape(0) == gradients.shape(0), "rows and gradients differ in length");
+  require(rows.shape(1) == gradients.shape(1), "an SGD row is D floats");
+  const nb::gil_scoped_release release;
+  sgd(rows.data(), gradients.data(), rows.shape(0), rows.shape(1), rate);
+}
+
+void apply_adagrad(InOut2 rows, In2<float> gradients, float rate, float epsilon) {
+  require(rows.shape(0) == gradients.shape(0), "rows and gradients differ in length");
+  require(rows.shape(1) == gradients.shape(1) + 1, "a row-wise Adagrad row is D + 1 floats");
+  const nb::gil_scoped_release release;
+  rowwise_adagrad(rows.data(), gradients.data(), rows.shape(0), gradients.shape(1), rate, epsilon);
+}
+
+void apply_adam(InOut2 rows, In2<float> gradients, In1<std::int64_t> steps, double rate, double epsilon, double beta1,
+                double beta2) {
+  require(rows.shape(0) == gradients.shape(0) && steps.size() == rows.shape(0),
+          "rows, gradients and steps differ in length");
+  require(rows.shape(1) == 3 * gradients.shape(1), "an Adam row is 3 D floats");
+  const nb::gil_scoped_release release;
+  adam(rows.data(), gradients.data(), steps.data(), rows.shape(0), gradients.shape(1), {rate, epsilon, beta1, beta2});
+}
+
+nb::object table_versions(const RowTable& table, In1<std::uint64_t> ids) {
+  const std::size_t n = ids.size();
+  const Buffer<std::int64_t> versions(n);
+  {
+    const nb::gil_scoped_release release;
+    table.versions(ids.data(), n, versions.data);
+  }
+  return versions.array(n);
+}
+
+nb::tuple table_read(const RowTable& table, In1<std::uint64_t> ids) {
+  const std::size_t n = ids.size();
+  const Buffer<std::int64_t> versions(n);
+  const Buffer<float> rows(n * table.width());
+  {
+    const nb::gil_scoped_release release;
+    table.read(ids.data(), n, versions.data, rows.data);
+  }
+  return nb::make_tuple(versions.array(n), rows.array(n, table.width()));
+}
+
+nb::object table_write_newer(RowTable& table, In1<std::uint64_t> ids, In1<std::int64_t> versions, In2<float> rows) {
+  const std::size_t n = ids.size();
+  require(versions.size() == n && rows.shape(0) == n, "ids, versions and rows differ in length");
+  require(rows.shape(1) == table.width(), "rows do not have the table's width");
+  const Buffer<bool> stored(n);
+  {
+    const nb::gil_scoped_release release;
+    table.write_newer(ids.data(), n, versions.data(), rows.data(), stored.data);
+  }
+  return stored.array(n);
+}
+
+void table_overwrite(RowTable& table, In1<std::uint64_t> ids, In1<std::int64_t> versions, In2<float> rows) {
+  const std::size_t n = ids.size();
+  require(versions.size() == n && rows.shape(0) == n, "ids, versions and rows differ in length");
+  require(rows.shape(1) == table.width(), "rows do not have the table's width");
+  const nb::gil_scoped_release release;
+  table.overwrite(ids.data(), n, versions.data(), rows.data());
+}
+
+nb::tuple table_scan(const RowTable& table, std::uint64_t cursor, std::size_t limit) {
+  const Buffer<std::uint64_t> ids(limit);
+  const Buffer<std::int64_t> versions(limit);
+  const Buffer<float> rows(limit * table.width());
+  std::size_t n = 0;
+  {
+    const nb::gil_scoped_release release;
+    n = table.scan(cursor, limit, ids.data, versions.data, rows.data);
+  }
+  return nb::make_tuple(cursor, ids.array(n), versions.array(n), rows.array(n, table.width()));
+}
+
+// The columns of a gradient block, checked to be of one length.
+struct Gradients {
+  In1<std::uint64_t> ids;
+  In1<std::int64_t> targets;
+  In1<std::uint64_t> contributors;
+  In1<std::int64_t> steps;
+
+  void check() const {
+    require(targets.size() == ids.size() && contributors.size() == ids.size() && steps.size() == ids.size(),
+            "ids, targets, contributors and steps differ in length");
+  }
+  PartialGradients::Split split(std::size_t i) const {
+    return {targets.data()[i], contributors.data()[i], steps.data()[i]};
+  }
+};
+
+void require_gradients(const PartialGradients& partials, std::size_t n, const In2<float>& gradients, unsigned worker) {
+  require(gradients.shape(0) == n && gradients.shape(1) == partials.dimension(),
+          "gradients do not have one row of D floats per id");
+  require(worker < 64, "worker slots are 0..63");
+}
+
+nb::object partials_inspect(const PartialGradients& partials, In1<std::uint64_t> ids, In1<std::int64_t> targets,
+                            In1<std::uint64_t> contributors, In1<std::int64_t> steps, unsigned worker) {
+  const Gradients block{ids, targets, contributors, steps};
+  block.check();
+  require(worker < 64, "worker slots are 0..63");
+  const Buffer<std::uint8_t> arrivals(ids.size());
+  {
+    const nb::gil_scoped_release release;
+    const std::lock_guard lock(partials.mutex());
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      arrivals.data[i] = static_cast<std::uint8_t>(partials.inspect(ids.data()[i], block.split(i), worker));
+    }
+  }
+  return arrivals.array(ids.size());
+}
+
+void partials_add(PartialGradients& partials, In1<std::uint64_t> ids, In1<std::int64_t> targets,
+                  In1<std::uint64_t> contributors, In1<std::int64_t> steps, In2<float> gradients, unsigned worker) {
+  const Gradients block{ids, targets, contributors, steps};
+  block.check();
+  require_gradients(partials, ids.size(), gradients, worker);
+  const nb::gil_scoped_release release;
+  const std::lock_guard lock(partials.mutex());
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const std::uint64_t id = ids.data()[i];
+    const auto arrival = partials.inspect(id, block.split(i), worker);
+    if (arrival == Arrival::kRepeated) continue;
+    require(arrival != Arrival::kConflict, "a gradient disagrees with the pending ones");
+    partials.add(id, block.split(i), worker, gradients.data() + i * partials.dimension());
+  }
+}
+
+nb::object partials_sum(const PartialGradients& partials, In1<std::uint64_t> ids, In2<float> gradients,
+                        unsigned worker) {
+  require_gradients(partials, ids.size(), gradients, worker);
+  const std::size_t dimension = partials.dimension();
+  const Buffer<float> sums(ids.size() * dimension);
+  {
+    const nb::gil_scoped_release release;
+    const std::lock_guard lock(partials.mutex());
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      partials.sum(ids.data()[i], worker, gradients.data() + i * dimension, sums.data + i * dimension);
+    }
+  }
+  return sums.array(ids.size(), dimension);
+}
+
+void partials_discard(PartialGradients& partials, In1<std::uint64_t> ids) {
+  const nb::gil_scoped_release release;
+  const std::lock_guard lock(partials.mutex());
+  for (std::size_t i = 0; i < ids.size(); ++i) partials.discard(ids.data()[i]);
+}
+
+nb::tuple partials_splits(const PartialGradients& partials, In1<std::uint64_t> ids) {
+  const std::size_t n = ids.size();
+  const Buffer<std::int64_t> targets(n);
+  const Buffer<std::uint64_t> contributors(n);
+  const Buffer<std::int64_t> steps(n);
+  {
+    const nb::gil_scoped_release release;
+    const std::lock_guard lock(partials.mutex());
+    for (std::size_t i = 0; i < n; ++i) {
+      const PartialGradients::Split split = partials.split(ids.data()[i]);
+      targets.data[i] = split.target;
+      contributors.data[i] = split.contributors;
+      steps.data[i] = split.step;
+    }
+  }
+  return nb::make_tuple(targets.array(n), contributors.array(n), steps.array(n));
+}
+
+template <typename Value>
+auto locked(Value (PartialGradients::*read)() const) {
+  return [read](const PartialGradients& partials) {
+    const std::lock_guard lock(partials.mutex());
+    return (partials.*read)();
+  };
+}
+
+}  // namespace
+
+NB_MODULE(rows, m) {
+  m.def("initialise", &initialise, "ids"_a, "versions"_a, "rows"_a.noconvert(), "dimension"_a, "seed"_a, "scale"_a);
+  m.def("sgd", &apply_sgd, "rows"_a.noconvert(), "gradients"_a, "learning_rate"_a);
+  m.def("rowwise_adagrad", &apply_adagrad, "rows"_a.noconvert(), "gradients"_a, "learning_rate"_a, "epsilon"_a);
+  m.def("adam", &apply_adam, "rows"_a.noconvert(), "gradients"_a, "steps"_a, "learning_rate"_a, "epsilon"_a, "beta1"_a,
+        "beta2"_a);
+
+  nb::class_<RowTable>(m, "RowTable")
+      .def(nb::init<std::size_t>(), "width"_a)
+      .def("versions", &table_versions, "ids"_a)
+      .def("read", &table_read, "ids"_a)
+      .def("write_newer", &table_write_newer, "ids"_a, "versions"_a, "rows"_a)
+      .def("overwrite", &table_overwrite, "ids"_a, "versions"_a, "rows"_a)
+      .def("scan", &table_scan, "cursor"_a, "limit"_a)
+      .def("__len__", &RowTable::size)
+      .def_prop_ro("width", &RowTable::width)
+      .def_prop_ro("memory_bytes", &RowTable::memory_bytes);
+
+  nb::class_<PartialGradients>(m, "PartialGradients")
+      .def(nb::init<std::size_t>(), "dimension"_a)
+      .def("inspect", &partials_inspect, "ids"_a, "targets"_a, "contributors"_a, "steps"_a, "worker"_a)
+      .def("add", &partials_add, "ids"_a, "targets"_a, "contributors"_a, "steps"_a, "gradients"_a, "worker"_a)
+      .def("sum", &partials_sum, "ids"_a, "gradients"_a, "worker"_a)
+      .def("discard", &partials_discard, "ids"_a)
+      .def("splits", &partials_splits, "ids"_a)
+      .def("__len__", locked(&PartialGradients::gradients))
+      .def_prop_ro("memory_bytes", locked(&PartialGradients::memory_bytes));
+}
+
+}  // namespace esd::rows

@@ -1,0 +1,125 @@
+// Partial gradients of split rows that wait for their other contributors.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+namespace esd::rows {
+
+// What one contribution means for what is pending.
+enum class Arrival : std::uint8_t {
+  kWaits = 0,      // new; others are still missing
+  kCompletes = 1,  // new; it is the last one
+  kRepeated = 2,   // this worker's contribution is already there
+  kConflict = 3,   // disagrees on target version, contributors or step
+};
+
+class PartialGradients {
+ public:
+  struct Split {
+    std::int64_t target;         // version that the sum makes
+    std::uint64_t contributors;  // mask of workers
+    std::int64_t step;           // optimizer step
+
+    bool operator==(const Split& other) const {
+      return target == other.target && contributors == other.contributors && step == other.step;
+    }
+  };
+
+  explicit PartialGradients(std::size_t dimension) : dimension_(dimension) {}
+
+  std::size_t dimension() const { return dimension_; }
+
+  Arrival inspect(std::uint64_t id, const Split& split, unsigned worker) const {
+    const std::uint64_t self = std::uint64_t{1} << worker;
+    const auto found = pending_.find(id);
+    if (found == pending_.end()) return split.contributors == self ? Arrival::kCompletes : Arrival::kWaits;
+    const Pending& pending = found->second;
+    if (!(pending.split == split)) return Arrival::kConflict;
+    if (pending.arrived & self) return Arrival::kRepeated;
+    return (pending.arrived | self) == split.contributors ? Arrival::kCompletes : Arrival::kWaits;
+  }
+
+  // Keeps a copy of the gradient. The caller has inspected it: it is new and in agreement.
+  void add(std::uint64_t id, const Split& split, unsigned worker, const float* gradient) {
+    std::unique_ptr<float[]> copy(new float[dimension_]);
+    std::copy_n(gradient, dimension_, copy.get());
+    Pending& pending = pending_.try_emplace(id, Pending{split, 0, {}}).first->second;
+    const auto place = std::find_if(pending.parts.begin(), pending.parts.end(),
+                                    [worker](const Part& part) { return part.worker > worker; });
+    pending.parts.insert(place, Part{worker, std::move(copy)});
+    pending.arrived |= std::uint64_t{1} << worker;
+    ++gradients_;
+  }
+
+  // The sum of the pending gradients and this one, added in worker order.
+  void sum(std::uint64_t id, unsigned worker, const float* gradient, float* out) const {
+    const auto found = pending_.find(id);
+    bool first = true;
+    const auto add = [&](const float* part) {
+      if (first) {
+        std::copy_n(part, dimension_, out);
+      } else {
+        for (std::size_t c = 0; c < dimension_; ++c) out[c] += part[c];
+      }
+      first = false;
+    };
+    bool mine_is_due = true;
+    if (found != pending_.end()) {
+      for (const Part& part : found->second.parts) {
+        if (mine_is_due && worker < part.worker) {
+          add(gradient);
+          mine_is_due = false;
+        }
+        add(part.gradient.get());
+      }
+    }
+    if (mine_is_due) add(gradient);
+  }
+
+  void discard(std::uint64_t id) {
+    const auto found = pending_.find(id);
+    if (found == pending_.end()) return;
+    gradients_ -= found->second.parts.size();
+    pending_.erase(found);
+  }
+
+  // Zeros where nothing is pending.
+  Split split(std::uint64_t id) const {
+    const auto found = pending_.find(id);
+    return found == pending_.end() ? Split{0, 0, 0} : found->second.split;
+  }
+
+  std::size_t gradients() const { return gradients_; }
+
+  std::size_t memory_bytes() const {
+    return pending_.bucket_count() * sizeof(void*) + pending_.size() * (sizeof(Pending) + 3 * sizeof(void*)) +
+           gradients_ * (dimension_ * sizeof(float) + sizeof(Part));
+  }
+
+  std::mutex& mutex() const { return mutex_; }
+
+ private:
+  struct Part {
+    unsigned worker;
+    std::unique_ptr<float[]> gradient;
+  };
+
+  struct Pending {
+    Split split;
+    std::uint64_t arrived;
+    std::vector<Part> parts;  // ascending by worker
+  };
+
+  std::size_t dimension_;
+  std::size_t gradients_ = 0;
+  std::unordered_map<std::uint64_t, Pending> pending_;
+  mutable std::mutex mutex_;
+};
+
+}  // namespace esd::rows

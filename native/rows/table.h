@@ -1,0 +1,217 @@
+// The memory store's table: id -> version + row. Thread-safe, grows without a stall.
+//
+// Rows are spread over segments, each with its own lock, hash index and row chunks. Chunks never move, so
+// growth copies no row; an index doubles alone, so no pause is longer than one segment's rehash
+// (1/256 of the table).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "common/mix64.h"
+
+namespace esd::rows {
+
+class RowTable {
+ public:
+  explicit RowTable(std::size_t width)
+      : width_(width), stride_(sizeof(Header) + (width * sizeof(float) + 7) / 8 * 8) {
+    while (chunk_rows() * 2 * stride_ <= kChunkBytes) ++chunk_shift_;
+  }
+
+  std::size_t width() const { return width_; }
+
+  // Versions of n rows; 0 where there is none.
+  void versions(const std::uint64_t* ids, std::size_t n, std::int64_t* out) const {
+    for (std::size_t i = 0; i < n; ++i) {
+      const std::uint64_t hash = mix64(ids[i]);
+      const Segment& segment = segments_[hash >> kSegmentShift];
+      const std::lock_guard lock(segment.mutex);
+      const std::byte* record = find(segment, hash, ids[i]);
+      out[i] = record ? header(record).version : 0;
+    }
+  }
+
+  // Versions and rows [n, W]; version 0 and zeros where there is none.
+  void read(const std::uint64_t* ids, std::size_t n, std::int64_t* versions, float* rows) const {
+    for (std::size_t i = 0; i < n; ++i) {
+      const std::uint64_t hash = mix64(ids[i]);
+      const Segment& segment = segments_[hash >> kSegmentShift];
+      const std::lock_guard lock(segment.mutex);
+      const std::byte* record = find(segment, hash, ids[i]);
+      versions[i] = record ? header(record).version : 0;
+      if (record) {
+        std::memcpy(rows + i * width_, record + sizeof(Header), width_ * sizeof(float));
+      } else {
+        std::memset(rows + i * width_, 0, width_ * sizeof(float));
+      }
+    }
+  }
+
+  // Stores each row whose version is above the stored one; stored[i] tells which were.
+  void write_newer(const std::uint64_t* ids, std::size_t n, const std::int64_t* versions, const float* rows,
+                   bool* stored) {
+    for (std::size_t i = 0; i < n; ++i) {
+      const std::uint64_t hash = mix64(ids[i]);
+      Segment& segment = segments_[hash >> kSegmentShift];
+      const std::lock_guard lock(segment.mutex);
+      std::byte* record = find(segment, hash, ids[i]);
+      stored[i] = versions[i] > (record ? header(record).version : 0);
+      if (!stored[i]) continue;
+      if (!record) record = insert(segment, hash, ids[i]);
+      put(segment, record, versions[i], rows + i * width_);
+    }
+  }
+
+  // Stores each row whatever is there; version 0 takes the row out.
+  void overwrite(const std::uint64_t* ids, std::size_t n, const std::int64_t* versions, const float* rows) {
+    for (std::size_t i = 0; i < n; ++i) {
+      const std::uint64_t hash = mix64(ids[i]);
+      Segment& segment = segments_[hash >> kSegmentShift];
+      const std::lock_guard lock(segment.mutex);
+      std::byte* record = find(segment, hash, ids[i]);
+      if (!record && versions[i] == 0) continue;
+      if (!record) record = insert(segment, hash, ids[i]);
+      put(segment, record, versions[i], rows + i * width_);
+    }
+  }
+
+  // Copies up to `limit` rows from `cursor` on and moves it; returns how many. 0 to start, 0 rows at the end.
+  std::size_t scan(std::uint64_t& cursor, std::size_t limit, std::uint64_t* ids, std::int64_t* versions,
+                   float* rows) const {
+    std::size_t n = 0;
+    while (n < limit && (cursor >> 32) < kSegments) {
+      const Segment& segment = segments_[cursor >> 32];
+      const std::lock_guard lock(segment.mutex);
+      std::size_t slot = cursor & 0xffffffffULL;
+      for (; n < limit && slot < segment.size; ++slot) {
+        const std::byte* record = at(segment, slot);
+        if (header(record).version == 0) continue;
+        ids[n] = header(record).id;
+        versions[n] = header(record).version;
+        std::memcpy(rows + n * width_, record + sizeof(Header), width_ * sizeof(float));
+        ++n;
+      }
+      cursor = slot < segment.size ? (cursor >> 32 << 32 | slot) : ((cursor >> 32) + 1) << 32;
+    }
+    return n;
+  }
+
+  std::size_t size() const {
+    std::size_t total = 0;
+    for (const Segment& segment : segments_) {
+      const std::lock_guard lock(segment.mutex);
+      total += segment.live;
+    }
+    return total;
+  }
+
+  std::size_t memory_bytes() const {
+    std::size_t total = sizeof(*this);
+    for (const Segment& segment : segments_) {
+      const std::lock_guard lock(segment.mutex);
+      total += segment.index.capacity() * sizeof(Entry) + segment.chunks.size() * (chunk_rows() * stride_);
+    }
+    return total;
+  }
+
+ private:
+  static constexpr std::size_t kSegments = 256;
+  static constexpr int kSegmentShift = 56;  // the segment is the hash's top byte
+  static constexpr std::size_t kChunkBytes = 64 * 1024;
+  static constexpr std::uint64_t kFibonacci = 0x9e3779b97f4a7c15ULL;
+
+  struct Header {
+    std::uint64_t id;
+    std::int64_t version;
+  };
+
+  struct Entry {
+    std::uint64_t id;
+    std::uint32_t slot_plus_one;  // 0: free
+  };
+
+  struct Segment {
+    mutable std::mutex mutex;
+    std::vector<Entry> index;  // open addressing, linear probing; a power of two, at most 3/4 full
+    int index_bits = 0;
+    std::vector<std::unique_ptr<std::byte[]>> chunks;
+    std::size_t size = 0;  // records
+    std::size_t live = 0;  // of these, not taken out; one that is keeps its place, at version 0
+  };
+
+  static Header& header(std::byte* record) { return *reinterpret_cast<Header*>(record); }
+  static const Header& header(const std::byte* record) { return *reinterpret_cast<const Header*>(record); }
+
+  std::size_t chunk_rows() const { return std::size_t{1} << chunk_shift_; }
+
+  std::byte* at(const Segment& segment, std::size_t slot) const {
+    return segment.chunks[slot >> chunk_shift_].get() + (slot & (chunk_rows() - 1)) * stride_;
+  }
+
+  // Where probing starts. A shard's ids share mix64(id) mod shards, so the low bits alone would collide.
+  static std::size_t home(const Segment& segment, std::uint64_t hash) {
+    return (hash << 8) * kFibonacci >> (64 - segment.index_bits);
+  }
+
+  std::byte* find(const Segment& segment, std::uint64_t hash, std::uint64_t id) const {
+    if (segment.index.empty()) return nullptr;
+    const std::size_t mask = segment.index.size() - 1;
+    for (std::size_t i = home(segment, hash);; i = (i + 1) & mask) {
+      const Entry& entry = segment.index[i];
+      if (entry.slot_plus_one == 0) return nullptr;
+      if (entry.id == id) return at(segment, entry.slot_plus_one - 1);
+    }
+  }
+
+  // A record that was taken out reads as zeros: it has version 0 and must look as if it had never been there.
+  void put(Segment& segment, std::byte* record, std::int64_t version, const float* row) {
+    segment.live += (version != 0) - (header(record).version != 0);
+    header(record).version = version;
+    if (version != 0) {
+      std::memcpy(record + sizeof(Header), row, width_ * sizeof(float));
+    } else {
+      std::memset(record + sizeof(Header), 0, width_ * sizeof(float));
+    }
+  }
+
+  std::byte* insert(Segment& segment, std::uint64_t hash, std::uint64_t id) {
+    if ((segment.size + 1) * 4 > segment.index.size() * 3) grow_index(segment);
+    if (segment.size == segment.chunks.size() * chunk_rows()) {
+      segment.chunks.emplace_back(new std::byte[chunk_rows() * stride_]);
+    }
+    const std::size_t slot = segment.size++;
+    place(segment, hash, {id, static_cast<std::uint32_t>(slot + 1)});
+    std::byte* record = at(segment, slot);
+    header(record) = {id, 0};
+    return record;
+  }
+
+  static void place(Segment& segment, std::uint64_t hash, Entry entry) {
+    const std::size_t mask = segment.index.size() - 1;
+    std::size_t i = home(segment, hash);
+    while (segment.index[i].slot_plus_one != 0) i = (i + 1) & mask;
+    segment.index[i] = entry;
+  }
+
+  static void grow_index(Segment& segment) {
+    std::vector<Entry> old(segment.index.empty() ? 16 : segment.index.size() * 2);
+    old.swap(segment.index);
+    segment.index_bits = old.empty() ? 4 : segment.index_bits + 1;
+    for (const Entry& entry : old) {
+      if (entry.slot_plus_one != 0) place(segment, mix64(entry.id), entry);
+    }
+  }
+
+  std::size_t width_;
+  std::size_t stride_;  // bytes of a record: header and row
+  int chunk_shift_ = 0;
+  std::array<Segment, kSegments> segments_;
+};
+
+}  // namespace esd::rows

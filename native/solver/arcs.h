@@ -1,0 +1,143 @@
+// The cheapest row to move from each worker to each other one, kept up to date while rows move.
+//
+// A heap per pair of workers holds the rows whose move adds the least cost; rows beyond are represented by a
+// bound. An arc that is only a bound is exact again after `rebuild`.
+#pragma once
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "common/hot.h"
+#include "problem.h"
+
+namespace esd {
+
+template <class T>
+ESD_HOT bool any_below(const T* costs, T here, const T* bounds, int n) {
+  bool any = false;
+  for (int j = 0; j < n; ++j) any |= costs[j] - here < bounds[j];
+  return any;
+}
+
+template <class T>
+class Arcs {
+ public:
+  static constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
+
+  // `rows` are the problem's rows in play, `worker_of` [rows.size()] where they are. Both stay the caller's.
+  Arcs(const Problem<T>& problem, const std::vector<int>& rows, std::vector<int>& worker_of, int heap_rows)
+      : problem_(problem),
+        n_(problem.workers),
+        rows_(rows),
+        worker_of_(worker_of),
+        heap_rows_(static_cast<std::size_t>(heap_rows)),
+        heaps_(static_cast<std::size_t>(n_ * n_)),
+        bounds_(heaps_.size()),
+        costs_(heaps_.size()) {
+    for (int j = 0; j < n_; ++j) reset(j);
+    for (std::size_t r = 0; r < rows_.size(); ++r) offer(static_cast<int>(r), true);
+    for (int j = 0; j < n_; ++j) finish(j);
+  }
+
+  // What moving a row from `from` to `to` adds to the cost at least; kNone where nothing can move.
+  std::int64_t cost(int from, int to) const { return costs_[pair(from, to)]; }
+
+  bool exact(int from, int to) const { return !heaps_[pair(from, to)].empty(); }
+
+  void rebuild(int from) {
+    reset(from);
+    for (std::size_t r = 0; r < rows_.size(); ++r)
+      if (worker_of_[r] == from) offer(static_cast<int>(r), true);
+    finish(from);
+  }
+
+  // Moves the cheapest row of an exact arc. `refresh(from)` and `refresh(to)` must follow.
+  void move(int from, int to) {
+    auto& heap = heaps_[pair(from, to)];
+    const int row = heap.front().row;
+    worker_of_[static_cast<std::size_t>(row)] = to;
+    offer(row, false);
+  }
+
+  // Drops the rows that have left worker `from` from the tops of its heaps.
+  void refresh(int from) {
+    for (int to = 0; to < n_; ++to) {
+      auto& heap = heaps_[pair(from, to)];
+      while (!heap.empty() && worker_of_[static_cast<std::size_t>(heap.front().row)] != from) {
+        std::pop_heap(heap.begin(), heap.end(), dearer);
+        heap.pop_back();
+      }
+      const T bound = bounds_[pair(from, to)];
+      costs_[pair(from, to)] = !heap.empty()    ? heap.front().cost
+                               : is_open(bound) ? static_cast<std::int64_t>(bound)
+                                                : kNone;
+    }
+  }
+
+ private:
+  struct Entry {
+    T cost;
+    int row;
+  };
+  static constexpr T kEverything = std::numeric_limits<T>::max();
+  static constexpr T kNothing = std::numeric_limits<T>::min();
+
+  static bool dearer(const Entry& a, const Entry& b) { return a.cost != b.cost ? a.cost > b.cost : a.row > b.row; }
+  static bool cheaper(const Entry& a, const Entry& b) { return dearer(b, a); }
+  static bool is_open(T bound) { return bound != kEverything && bound != kNothing; }
+
+  std::size_t pair(int from, int to) const { return static_cast<std::size_t>(from * n_ + to); }
+
+  // Workers without capacity take no rows.
+  void reset(int from) {
+    for (int to = 0; to < n_; ++to) {
+      heaps_[pair(from, to)].clear();
+      bounds_[pair(from, to)] = to == from || problem_.capacities[to] == 0 ? kNothing : kEverything;
+    }
+  }
+
+  // Enters a row into its worker's heaps where it is below the bound.
+  void offer(int row, bool building) {
+    const int from = worker_of_[static_cast<std::size_t>(row)];
+    const T* costs = problem_.by_row + static_cast<std::ptrdiff_t>(rows_[static_cast<std::size_t>(row)]) * n_;
+    const T here = costs[from];
+    T* bounds = &bounds_[pair(from, 0)];
+    if (!any_below(costs, here, bounds, n_)) return;
+    for (int to = 0; to < n_; ++to) {
+      const T added = costs[to] - here;
+      if (added >= bounds[to]) continue;
+      auto& heap = heaps_[pair(from, to)];
+      heap.push_back({added, row});
+      if (!building)
+        std::push_heap(heap.begin(), heap.end(), dearer);
+      else if (heap.size() == 2 * heap_rows_)
+        shorten(heap, bounds[to]);
+    }
+  }
+
+  // Keeps the cheapest half; what is dropped, now and later, costs at least the new bound.
+  void shorten(std::vector<Entry>& heap, T& bound) {
+    const auto last = heap.begin() + static_cast<std::ptrdiff_t>(heap_rows_) - 1;
+    std::nth_element(heap.begin(), last, heap.end(), cheaper);
+    bound = last->cost;
+    heap.resize(heap_rows_);
+  }
+
+  void finish(int from) {
+    for (int to = 0; to < n_; ++to)
+      std::make_heap(heaps_[pair(from, to)].begin(), heaps_[pair(from, to)].end(), dearer);
+    refresh(from);
+  }
+
+  const Problem<T>& problem_;
+  const int n_;
+  const std::vector<int>& rows_;
+  std::vector<int>& worker_of_;
+  const std::size_t heap_rows_;
+  std::vector<std::vector<Entry>> heaps_;  // [from][to], min-heaps
+  std::vector<T> bounds_;                  // [from][to]
+  std::vector<std::int64_t> costs_;        // [from][to]
+};
+
+}  // namespace esd

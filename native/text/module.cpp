@@ -1,0 +1,91 @@
+// Python module esd_native.text. Its interface is documented in esd_native/text.pyi.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "text/distinct.h"
+#include "text/parser.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace esd::text {
+namespace {
+
+Kind kind_of(const std::string& name) {
+  if (name == "skip") return Kind::kSkip;
+  if (name == "id") return Kind::kId;
+  if (name == "integer") return Kind::kInteger;
+  if (name == "decimal") return Kind::kDecimal;
+  if (name == "flag") return Kind::kFlag;
+  throw std::invalid_argument("column kind is '" + name + "', it must be skip, id, integer, decimal or flag");
+}
+
+Parser make_parser(const std::vector<std::tuple<std::string, bool, std::uint64_t>>& columns, std::string delimiter,
+                   bool quoted, std::string missing, std::size_t max_line_bytes) {
+  if (delimiter.empty() || delimiter.size() > 2) {
+    throw std::invalid_argument("delimiter is '" + delimiter + "', it must be one or two bytes");
+  }
+  Format format{{}, std::move(delimiter), quoted, std::move(missing), max_line_bytes};
+  for (const auto& [kind, optional, field_key] : columns) {
+    format.columns.push_back({kind_of(kind), optional, field_key});
+  }
+  return Parser(std::move(format));
+}
+
+// Hands the first `rows` rows of a vector to numpy without a copy.
+template <typename T>
+auto to_numpy(std::vector<T> values, std::size_t rows, std::size_t columns) {
+  auto owner = std::make_unique<std::vector<T>>(std::move(values));
+  T* data = owner->data();
+  nb::capsule release(owner.release(), [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+  return nb::ndarray<nb::numpy, T, nb::ndim<2>>(data, {rows, columns}, release);
+}
+
+nb::tuple parse(const Parser& parser, const nb::bytes& text, std::size_t bad_allowed) {
+  const std::string_view view(text.c_str(), text.size());
+  Block block;
+  {
+    nb::gil_scoped_release release;
+    block = parser.parse(view, bad_allowed);
+  }
+  nb::list mistakes;
+  for (const Mistake& m : block.mistakes) {
+    const nb::object found = m.at_end ? nb::none() : nb::object(nb::bytes(m.found.data(), m.found.size()));
+    mistakes.append(nb::make_tuple(m.line, m.column, m.expected, found));
+  }
+  return nb::make_tuple(to_numpy(std::move(block.ids), block.records, parser.id_columns()),
+                        to_numpy(std::move(block.numbers), block.records, parser.number_columns()), block.lines,
+                        mistakes);
+}
+
+using Ids = nb::ndarray<const std::uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+void add(DistinctIds& distinct, const Ids& ids) {
+  nb::gil_scoped_release release;
+  distinct.add(ids.data(), ids.size());
+}
+
+}  // namespace
+}  // namespace esd::text
+
+NB_MODULE(text, module) {
+  using namespace esd::text;
+  nb::class_<Parser>(module, "Parser")
+      .def(nb::new_(&make_parser), "columns"_a, "delimiter"_a, nb::kw_only(), "quoted"_a, "missing"_a,
+           "max_line_bytes"_a)
+      .def("parse", &parse, "text"_a, "bad_allowed"_a);
+  nb::class_<DistinctIds>(module, "DistinctIds")
+      .def(nb::init<>())
+      .def("add", &add, "ids"_a)
+      .def("__len__", &DistinctIds::size);
+}
