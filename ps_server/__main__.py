@@ -1,0 +1,22 @@
+"""Runs one parameter server: `python -m ps_server`, configured by ESD_PS_* variables."""
+
+from __future__ import annotations
+
+from ps_server.service.app import parameter_server
+from ps_server.service.settings import ParameterServerSettings
+from services.runtime import logs
+from services.runtime.process import StopEvent, announce, run
+from services.runtime.settings import load
+
+
+async def main(stop: StopEvent) -> None:
+    """Serves until the process is told to stop."""
+    settings = load(ParameterServerSettings)
+    logs.configure(settings.log_level)
+    async with parameter_server(settings) as server:
+        announce("ps", server.address, server.metrics_address)
+        await stop.wait()
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,1 @@
+"""What the parameter server means, apart from how it is stored and reached."""

@@ -1,0 +1,131 @@
+"""Rows and gradients on the move, as columns, with the checks that public input must pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.domain.errors import InvalidArgument
+from services.domain.tables import TableSpec
+
+MAX_VERSION = 2**53 - 1  # stores may compare versions as float64 (Lua in Redis does)
+
+
+@dataclass(frozen=True, slots=True)
+class RowBlock:
+    """Rows with the version each of them has.
+
+    Attributes:
+        ids: uint64 [r], distinct.
+        versions: int64 [r].
+        rows: float32 [r, W].
+    """
+
+    ids: NDArray[np.uint64]
+    versions: NDArray[np.int64]
+    rows: NDArray[np.float32]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, part: slice | NDArray[np.bool_] | NDArray[np.integer]) -> Self:
+        return type(self)(self.ids[part], self.versions[part], self.rows[part])
+
+    def parts(self, size: int) -> Iterator[Self]:
+        """The block in pieces of at most `size` rows, in order."""
+        for start in range(0, len(self), size):
+            yield self[start : start + size]
+
+    def validate(self, spec: TableSpec) -> None:
+        """Raises InvalidArgument unless this is a push that the table can take."""
+        check_columns(self.ids, versions=self.versions)
+        check_distinct(self.ids)
+        check_versions(self.ids, self.versions, lowest=1)
+        check_floats(self.ids, self.rows, spec.row_width, f"rows of table {spec.name!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class GradientBlock:
+    """Partial gradients of one worker for rows that several workers trained in one iteration.
+
+    Attributes:
+        ids: uint64 [r], distinct.
+        targets: int64 [r], the version that each sum will make.
+        contributors: uint64 [r], bit w set when worker slot w contributes.
+        steps: int64 [r], optimizer step (iteration + 1) that produced the gradient.
+        gradients: float32 [r, D].
+        worker: slot of the sender, 0..63.
+    """
+
+    ids: NDArray[np.uint64]
+    targets: NDArray[np.int64]
+    contributors: NDArray[np.uint64]
+    steps: NDArray[np.int64]
+    gradients: NDArray[np.float32]
+    worker: int
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, part: slice | NDArray[np.bool_] | NDArray[np.integer]) -> Self:
+        return type(self)(
+            self.ids[part],
+            self.targets[part],
+            self.contributors[part],
+            self.steps[part],
+            self.gradients[part],
+            self.worker,
+        )
+
+    def validate(self, spec: TableSpec) -> None:
+        """Raises InvalidArgument unless this is a push that the table can take."""
+        check_columns(self.ids, target_versions=self.targets, contributors=self.contributors, steps=self.steps)
+        check_distinct(self.ids)
+        check_versions(self.ids, self.targets, lowest=1)
+        check_floats(self.ids, self.gradients, spec.dimension, f"gradients of table {spec.name!r}")
+        if not 0 <= self.worker < 64:
+            raise InvalidArgument(f"worker is {self.worker}, slots are 0..63")
+        absent = (self.contributors >> np.uint64(self.worker)) & np.uint64(1) == 0
+        if absent.any():
+            at = int(np.argmax(absent))
+            mask = int(self.contributors[at])
+            raise InvalidArgument(f"worker {self.worker} is not among the contributors {mask:#x} of row {self.ids[at]}")
+        if len(self) and self.steps.min() < 1:
+            at = int(np.argmin(self.steps))
+            raise InvalidArgument(f"step of row {self.ids[at]} is {self.steps[at]}, optimizer steps count from 1")
+
+
+def check_columns(ids: NDArray[np.uint64], **columns: NDArray[np.generic]) -> None:
+    """Raises InvalidArgument unless every column has one entry per id."""
+    for name, column in columns.items():
+        if len(column) != len(ids):
+            raise InvalidArgument(f"{len(column)} {name} given for {len(ids)} ids")
+
+
+def check_distinct(ids: NDArray[np.uint64]) -> None:
+    """Raises InvalidArgument when an id is there twice."""
+    ordered = np.sort(ids)
+    twice = ordered[1:] == ordered[:-1]
+    if twice.any():
+        raise InvalidArgument(f"row {ordered[int(np.argmax(twice))]} is named twice, ids must be distinct")
+
+
+def check_versions(ids: NDArray[np.uint64], versions: NDArray[np.int64], lowest: int) -> None:
+    """Raises InvalidArgument when a version is outside lowest..MAX_VERSION."""
+    wrong = (versions < lowest) | (versions > MAX_VERSION)
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        raise InvalidArgument(f"version of row {ids[at]} is {versions[at]}, it must be in {lowest}..{MAX_VERSION}")
+
+
+def check_floats(ids: NDArray[np.uint64], values: NDArray[np.float32], width: int, what: str) -> None:
+    """Raises InvalidArgument unless `values` is [len(ids), width] and finite."""
+    if values.shape != (len(ids), width):
+        raise InvalidArgument(f"{what} have shape {values.shape}, {(len(ids), width)} is needed")
+    if not np.isfinite(values).all():
+        at = int(np.argwhere(~np.isfinite(values))[0][0])
+        raise InvalidArgument(f"{what} are not finite: row {ids[at]} holds NaN or infinity")

@@ -1,0 +1,37 @@
+"""Which ids this server answers for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.domain.errors import InvalidArgument
+from services.domain.ids import shard_of
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Shard `index` of `count`: the ids with mix64(id) mod count == index."""
+
+    index: int = 0
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise InvalidArgument(f"shards is {self.count}, it must be at least 1")
+        if not 0 <= self.index < self.count:
+            raise InvalidArgument(f"shard is {self.index}, it must be in 0..{self.count - 1}")
+
+    def check(self, ids: NDArray[np.uint64]) -> None:
+        """Raises InvalidArgument when an id belongs to another shard."""
+        if self.count == 1:
+            return
+        owners = shard_of(ids, self.count)
+        foreign = owners != self.index
+        if foreign.any():
+            at = int(np.argmax(foreign))
+            raise InvalidArgument(
+                f"row {ids[at]} belongs to shard {owners[at]}, this server is shard {self.index} of {self.count}"
+            )

@@ -1,0 +1,155 @@
+"""One table of one shard: versioned reads and idempotent pushes over any store."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from esd_native import rows as native
+from ps_server.core import gradients
+from ps_server.core.blocks import GradientBlock, RowBlock, check_columns, check_distinct, check_versions
+from ps_server.core.gradients import Arrival
+from ps_server.core.history import History
+from ps_server.core.shard import Shard
+from ps_server.core.store import TableStore
+from services.domain.errors import FailedPrecondition
+from services.domain.tables import TableSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """What a push did.
+
+    Attributes:
+        stored: rows or gradients that were new.
+        already_known: repeated ones, ignored.
+        ids: uint64 [r], rows that can be read at `versions` (int64 [r]) now, whoever stored them.
+    """
+
+    stored: int
+    already_known: int
+    ids: NDArray[np.uint64]
+    versions: NDArray[np.int64]
+
+
+class Table:
+    """Rows of one table. Thread-safe.
+
+    Attributes:
+        spec: the table.
+        history: its epochs and checkpoints.
+    """
+
+    def __init__(self, spec: TableSpec, store: TableStore, shard: Shard) -> None:
+        self.spec = spec
+        self._store = store
+        self._shard = shard
+        self.history = History(store, spec.name)
+        # What is pending must not change between looking at a gradient and keeping it.
+        self._gradients = threading.Lock()
+
+    def read(self, ids: NDArray[np.uint64]) -> RowBlock:
+        """The rows as they are now; a row that was never trained has version 0 and its initial values."""
+        block = self._store.read(ids)
+        spec = self.spec
+        native.initialise(block.ids, block.versions, block.rows, spec.dimension, spec.seed, spec.init_scale)
+        return block
+
+    def check_pull(self, ids: NDArray[np.uint64], wanted: NDArray[np.int64], epoch: int = 0) -> None:
+        """Checks what a pull asks for.
+
+        Raises:
+            InvalidArgument: these are not distinct ids of this shard, with a possible version each.
+            StaleEpoch: the epoch is not the table's.
+        """
+        check_columns(ids, versions=wanted)
+        check_distinct(ids)
+        check_versions(ids, wanted, lowest=0)
+        self._shard.check(ids)
+        self.history.check(epoch)
+
+    def push_rows(self, block: RowBlock, epoch: int = 0) -> Pushed:
+        """Stores rows that are newer than the stored ones.
+
+        Raises:
+            InvalidArgument: wrong sizes, duplicate or foreign ids, NaN.
+            FailedPrecondition: partial gradients of a row are pending, and the push would make them void.
+            StaleEpoch: the epoch is not the table's.
+        """
+        block.validate(self.spec)
+        self._shard.check(block.ids)
+        with self.history.writing(epoch):
+            self._refuse_voiding(block)
+            stored = int(self._store.write_newer(block).sum())
+        return Pushed(stored, len(block) - stored, block.ids, block.versions)
+
+    def push_gradients(self, block: GradientBlock, epoch: int = 0) -> Pushed:
+        """Keeps partial gradients, and trains the rows whose last contributor this is.
+
+        Raises:
+            InvalidArgument: wrong sizes, duplicate or foreign ids, NaN, sender not a contributor.
+            FailedPrecondition: a gradient skips a version, or disagrees with the pending ones.
+            StaleEpoch: the epoch is not the table's.
+        """
+        block.validate(self.spec)
+        self._shard.check(block.ids)
+        with self.history.writing(epoch), self._gradients:
+            gradients.forget_made(self._store, block.ids)
+            arrivals = gradients.classify(self._store, block)
+            waiting = arrivals == Arrival.WAITS
+            if waiting.any():
+                self._store.partials.add(block[waiting])
+            last = block[arrivals == Arrival.COMPLETES]
+            if len(last):
+                gradients.complete(self._store, self.spec, last, self.read(last.ids))
+            made = ~waiting & (self._store.partials.splits(block.ids).targets == 0)
+        known = int((arrivals == Arrival.REPEATED).sum())
+        return Pushed(len(block) - known, known, block.ids[made], block.targets[made])
+
+    def scan(self) -> Iterator[RowBlock]:
+        """Every stored row, in unspecified order; rows pushed meanwhile may be missing."""
+        return self._store.scan()
+
+    def put_dense(self, data: bytes) -> None:
+        """Replaces the dense parameters."""
+        self._store.put_dense(data)
+
+    def get_dense(self) -> bytes | None:
+        """The dense parameters stored last, None when there are none."""
+        return self._store.get_dense()
+
+    def put_part(self, checkpoint: int, name: str, data: bytes) -> None:
+        """Keeps a named part of a checkpoint."""
+        self._store.put_part(checkpoint, name, data)
+
+    def get_part(self, checkpoint: int, name: str) -> bytes | None:
+        """A part of a checkpoint, None when there is no such one."""
+        return self._store.get_part(checkpoint, name)
+
+    def stored_rows(self) -> int:
+        """Rows that were trained at least once."""
+        return len(self._store)
+
+    def pending_gradients(self) -> int:
+        """Partial gradients that wait for their other contributors."""
+        return len(self._store.partials)
+
+    def pending_bytes(self) -> int:
+        """Memory that the pending gradients take in this process."""
+        return self._store.partials.memory_bytes
+
+    def _refuse_voiding(self, block: RowBlock) -> None:
+        targets = self._store.partials.splits(block.ids).targets
+        at = np.flatnonzero((targets > 0) & (targets <= block.versions))
+        if len(at):
+            void = at[self._store.versions(block.ids[at]) < targets[at]]
+            if len(void):
+                row = int(void[0])
+                raise FailedPrecondition(
+                    f"row {block.ids[row]} is pushed at version {block.versions[row]}, but partial gradients for its "
+                    f"version {targets[row]} are pending"
+                )

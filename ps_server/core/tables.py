@@ -1,0 +1,60 @@
+"""The tables of one parameter server."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import fields
+
+from ps_server.core.shard import Shard
+from ps_server.core.store import Store
+from ps_server.core.table import Table
+from services.domain.errors import FailedPrecondition, NotFound
+from services.domain.tables import TableSpec
+
+
+class Tables:
+    """Every table of the store, by name. Thread-safe."""
+
+    def __init__(self, store: Store, shard: Shard) -> None:
+        """Takes up every table that the store has, with its pending gradients.
+
+        Raises:
+            Unavailable: the store's backend is out of reach.
+        """
+        self._store = store
+        self._shard = shard
+        self._creation = threading.Lock()
+        self._tables = {spec.name: self._open(spec) for spec in store.tables()}
+
+    def create(self, spec: TableSpec) -> bool:
+        """Creates a table; False when the identical one is there already.
+
+        Raises:
+            FailedPrecondition: the name is taken by a table with another specification.
+        """
+        with self._creation:
+            existing, created = self._store.create(spec)
+            if existing != spec:
+                raise FailedPrecondition(f"table {spec.name!r} exists with {_differences(existing, spec)}")
+            if spec.name not in self._tables:
+                self._tables[spec.name] = self._open(spec)
+            return created
+
+    def get(self, name: str) -> Table:
+        """Raises NotFound when there is no such table."""
+        table = self._tables.get(name)
+        if table is None:
+            raise NotFound(f"there is no table {name!r}; CreateTable makes it")
+        return table
+
+    def all(self) -> list[Table]:
+        """Every table, by name."""
+        return [self._tables[name] for name in sorted(self._tables)]
+
+    def _open(self, spec: TableSpec) -> Table:
+        return Table(spec, self._store.open(spec), self._shard)
+
+
+def _differences(existing: TableSpec, asked: TableSpec) -> str:
+    pairs = ((field.name, getattr(existing, field.name), getattr(asked, field.name)) for field in fields(TableSpec))
+    return ", ".join(f"{name} {was} instead of {now}" for name, was, now in pairs if was != now)

@@ -1,0 +1,1 @@
+"""The parameter server's gRPC service."""

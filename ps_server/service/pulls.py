@@ -1,0 +1,68 @@
+"""Answers a pull: rows in request order, each at exactly the wanted version."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ps_server.core.blocks import RowBlock
+from ps_server.core.table import Table
+from ps_server.core.versions import behind
+from ps_server.service.arrivals import Arrivals
+from ps_server.service.store_pool import StorePool
+from services.runtime import metrics
+
+
+async def pull_blocks(
+    table: Table,
+    arrivals: Arrivals,
+    pool: StorePool,
+    ids: NDArray[np.uint64],
+    wanted: NDArray[np.int64],
+    *,
+    rows_per_block: int,
+    deadline: float,
+) -> AsyncIterator[RowBlock]:
+    """Yields the rows block by block, waiting for versions that are not there yet.
+
+    Args:
+        table: where the rows are.
+        arrivals: tells of pushes to that table.
+        pool: reads the store.
+        ids: uint64 [r], distinct.
+        wanted: int64 [r].
+        rows_per_block: rows of one block, the last one may have fewer.
+        deadline: time of the event loop's clock.
+
+    Raises:
+        StaleVersion: a row is newer than wanted.
+        DeadlineExceeded: a row has not reached the wanted version in time.
+    """
+    for start in range(0, len(ids), rows_per_block):
+        part = slice(start, start + rows_per_block)
+        yield await _block_at(table, arrivals, pool, ids[part], wanted[part], deadline)
+
+
+async def _block_at(
+    table: Table,
+    arrivals: Arrivals,
+    pool: StorePool,
+    ids: NDArray[np.uint64],
+    wanted: NDArray[np.int64],
+    deadline: float,
+) -> RowBlock:
+    with arrivals.expecting(ids, wanted) as waiter:
+        lagging = np.ones(len(ids), np.bool_)
+        waiter.expect(lagging)
+        block = await pool.read(table.read, ids)
+        while (lagging := behind(ids, block.versions, wanted)).any():
+            waiter.found(~lagging)
+            with metrics.WAITING_PULLS.labels(table.spec.name).track_inprogress():
+                await waiter.wait(deadline)
+            waiter.expect(lagging)
+            fresh = await pool.read(table.read, ids[lagging])
+            block.versions[lagging] = fresh.versions
+            block.rows[lagging] = fresh.rows
+        return block

@@ -1,0 +1,44 @@
+"""Settings of the parameter server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field, SecretStr
+
+from services.runtime.settings import ReadableFile, ServerSettings
+
+
+class ParameterServerSettings(ServerSettings, env_prefix="ESD_PS_"):
+    """Environment variables ESD_PS_*, or the section [ps] of the file named by ESD_CONFIG."""
+
+    store: SecretStr = Field(
+        SecretStr("memory"),
+        description="memory, redis://[user:password@]host:port[/db] or redis+cluster://host:port; rediss for TLS",
+    )
+    store_password_file: ReadableFile | None = Field(
+        None, description="file of the password of Redis, so that it need not stand in the URL"
+    )
+    store_tls_ca: ReadableFile | None = Field(
+        None,
+        description="PEM file of the authorities that the certificate of Redis is checked against; none: those that "
+        "the system trusts. If tls_certificate is set, it is shown to Redis",
+    )
+    checkpoint_dir: Path | None = Field(
+        None, description="where a memory store keeps checkpoints; without it, a server that dies takes its rows along"
+    )
+    shard: int = Field(0, ge=0, description="number of this server, 0..shards-1")
+    shards: int = Field(1, ge=1, description="number of parameter servers; each holds the ids of its shard")
+    store_threads: int = Field(4, ge=1, le=64, description="threads that work on the store")
+    store_timeout_seconds: float = Field(
+        5.0, gt=0, description="longest wait for one answer of Redis before the call fails with UNAVAILABLE"
+    )
+    pull_wait_seconds: float = Field(
+        120.0, gt=0, description="longest wait of a pull for a version, if the call's own deadline is not shorter"
+    )
+    max_dense_bytes: int = Field(256 * 2**20, ge=1, description="largest dense parameters, in bytes")
+    max_part_bytes: int = Field(
+        512 * 2**20,
+        ge=1,
+        description="largest part of a checkpoint, in bytes; the dispatcher's state needs about 50 bytes per row",
+    )

@@ -1,0 +1,144 @@
+"""Pending partial gradients, in memory to work on and in Redis to last."""
+
+# ruff: noqa: D102 - the methods are documented in ps_server/core/store.py
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ps_server.core.blocks import GradientBlock
+from ps_server.core.shard import Shard
+from ps_server.core.store import Splits
+from ps_server.stores.partials import MemoryPartials
+from ps_server.stores.redis import layout
+from ps_server.stores.redis.grouping import by_bucket, rows_per_command
+from ps_server.stores.redis.routes import Command, Route
+from services.domain.tables import TableSpec
+
+_SCAN_FIELDS = 500
+
+
+class RedisPartials:
+    """A PartialStore whose every change is in Redis before it is in memory."""
+
+    def __init__(self, spec: TableSpec, shard: Shard, route: Route) -> None:
+        self._memory = MemoryPartials(spec.dimension)
+        self._route = route
+        self._hashes = layout.bucket_keys("g", shard.index, spec.name)
+        self._gradients_per_command = rows_per_command(4 * spec.dimension)
+        # What a field and its value hold.
+        self._field = np.dtype([("id", "<u8"), ("worker", "u1")])
+        self._value = np.dtype(
+            [("target", "<i8"), ("contributors", "<u8"), ("step", "<i8"), ("gradient", "<f4", (spec.dimension,))]
+        )
+
+    @property
+    def memory_bytes(self) -> int:
+        return self._memory.memory_bytes
+
+    def load(self, versions: Callable[[NDArray[np.uint64]], NDArray[np.int64]]) -> None:
+        """Takes up what is pending in Redis.
+
+        Args:
+            versions: reads the versions of rows. Gradients for versions that are made already, which a crash
+                between writing a row and forgetting its gradients leaves behind, are removed.
+        """
+        for block in self._stored():
+            made = block.targets <= versions(block.ids)
+            if made.any():
+                self._forget(block.ids[made], np.full(int(made.sum()), block.worker, np.uint8))
+            self._memory.add(block[~made])
+
+    def inspect(self, block: GradientBlock) -> NDArray[np.uint8]:
+        return self._memory.inspect(block)
+
+    def add(self, block: GradientBlock) -> None:
+        groups = by_bucket(layout.bucket_of(block.ids), self._gradients_per_command)
+        ids = groups.arrange(block.ids)
+        values = np.empty(len(block), self._value)
+        values["target"] = groups.arrange(block.targets)
+        values["contributors"] = groups.arrange(block.contributors)
+        values["step"] = groups.arrange(block.steps)
+        values["gradient"] = groups.arrange(block.gradients)
+        pairs: list[bytes] = [b""] * (2 * len(block))
+        pairs[::2] = self._fields(ids, np.full(len(ids), block.worker, np.uint8))
+        pairs[1::2] = layout.split_rows(_packed(values))
+        hashes = self._hashes_of(ids, groups.parts)
+        self._route.execute(
+            hashes,
+            [
+                (b"HSET", key, *pairs[2 * part.start : 2 * part.stop])
+                for key, part in zip(hashes, groups.parts, strict=True)
+            ],
+        )
+        self._memory.add(block)
+
+    def sum(self, block: GradientBlock) -> NDArray[np.float32]:
+        return self._memory.sum(block)
+
+    def discard(self, ids: NDArray[np.uint64]) -> None:
+        contributors = self._memory.splits(ids).contributors
+        masks = np.unpackbits(contributors.view(np.uint8).reshape(-1, 8), axis=1, bitorder="little")
+        rows, workers = np.nonzero(masks)
+        self._forget(ids[rows], workers.astype(np.uint8))
+        self._memory.discard(ids)
+
+    def splits(self, ids: NDArray[np.uint64]) -> Splits:
+        return self._memory.splits(ids)
+
+    def clear(self) -> None:
+        self._route.execute(self._hashes, [(b"UNLINK", key) for key in self._hashes])
+        self._memory.clear()
+
+    def __len__(self) -> int:
+        return len(self._memory)
+
+    def _forget(self, ids: NDArray[np.uint64], workers: NDArray[np.uint8]) -> None:
+        groups = by_bucket(layout.bucket_of(ids), self._gradients_per_command)
+        ids, workers = groups.arrange(ids), groups.arrange(workers)
+        fields = self._fields(ids, workers)
+        hashes = self._hashes_of(ids, groups.parts)
+        commands: list[Command] = [
+            (b"HDEL", key, *fields[part]) for key, part in zip(hashes, groups.parts, strict=True)
+        ]
+        self._route.execute(hashes, commands)
+
+    def _stored(self) -> Iterator[GradientBlock]:
+        """What Redis holds, in blocks of one worker."""
+        for key in self._hashes:
+            cursor = b""
+            while cursor != b"0":
+                scan: Command = (b"HSCAN", key, cursor or b"0", b"COUNT", _SCAN_FIELDS)
+                ((cursor, pairs),) = self._route.execute([key], [scan])
+                yield from self._blocks(pairs[::2], pairs[1::2])
+
+    def _blocks(self, fields: list[bytes], values: list[bytes]) -> Iterator[GradientBlock]:
+        names = layout.join_rows(fields, self._field.itemsize).view(self._field).ravel()
+        parts = layout.join_rows(values, self._value.itemsize).view(self._value).ravel()
+        for worker in np.unique(names["worker"]):
+            mine = names["worker"] == worker
+            part = parts[mine]
+            yield GradientBlock(
+                ids=np.ascontiguousarray(names["id"][mine]),
+                targets=np.ascontiguousarray(part["target"]),
+                contributors=np.ascontiguousarray(part["contributors"]),
+                steps=np.ascontiguousarray(part["step"]),
+                gradients=np.ascontiguousarray(part["gradient"]),
+                worker=int(worker),
+            )
+
+    def _fields(self, ids: NDArray[np.uint64], workers: NDArray[np.uint8]) -> list[bytes]:
+        names = np.empty(len(ids), self._field)
+        names["id"] = ids
+        names["worker"] = workers
+        return layout.split_rows(_packed(names))
+
+    def _hashes_of(self, ids: NDArray[np.uint64], parts: Sequence[slice]) -> list[bytes]:
+        buckets = layout.bucket_of(ids)
+        return [self._hashes[buckets[part.start]] for part in parts]
+
+
+def _packed(records: NDArray[np.void]) -> NDArray[np.uint8]:
+    return records.view(np.uint8).reshape(len(records), records.dtype.itemsize)

@@ -1,0 +1,96 @@
+"""Rows of one cut in a file: the base, or what has changed since an earlier cut.
+
+    magic, earlier cut (0: this is a base), then blocks of: number of rows, ids, versions, rows; an empty block ends it
+    SHA-256 of everything before
+
+All numbers are little-endian. A file gets its name when it is complete and on disk.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from ps_server.core.blocks import RowBlock
+from services.domain.errors import FailedPrecondition
+
+_MAGIC = b"ESDROWS1"
+_DIGEST_BYTES = hashlib.sha256().digest_size
+
+
+def write_file(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Writes a file as a whole: after a crash it is there complete, or as it was before."""
+    draft = path.with_name(path.name + ".draft")
+    with draft.open("wb") as file:
+        write(file)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def write_rows(path: Path, earlier: int, blocks: Iterable[RowBlock]) -> tuple[int, int]:
+    """Writes the rows of a cut. Returns the numbers of rows and bytes."""
+    count = 0
+
+    def write(file: BinaryIO) -> None:
+        nonlocal count
+        digest = hashlib.sha256()
+
+        def put(data: bytes) -> None:
+            digest.update(data)
+            file.write(data)
+
+        put(_MAGIC + np.uint64(earlier).tobytes())
+        for block in blocks:
+            if len(block):
+                put(np.uint64(len(block)).tobytes())
+                put(block.ids.tobytes() + block.versions.tobytes() + block.rows.tobytes())
+                count += len(block)
+        put(np.uint64(0).tobytes())
+        file.write(digest.digest())
+
+    write_file(path, write)
+    return count, path.stat().st_size
+
+
+def earlier_cut(path: Path) -> int:
+    """The cut that a file builds on, 0 for none. Raises FailedPrecondition if it is no file of rows."""
+    with path.open("rb") as file:
+        head = file.read(len(_MAGIC) + 8)
+    if len(head) < len(_MAGIC) + 8 or not head.startswith(_MAGIC):
+        raise FailedPrecondition(f"{path} is not a file of rows of this version")
+    return int(np.frombuffer(head[len(_MAGIC) :], np.uint64)[0])
+
+
+def verify(path: Path) -> None:
+    """Raises FailedPrecondition unless the file is as it was written."""
+    earlier_cut(path)
+    digest = hashlib.sha256()
+    left = path.stat().st_size - _DIGEST_BYTES
+    with path.open("rb") as file:
+        while left > 0 and (data := file.read(min(left, 1 << 20))):
+            digest.update(data)
+            left -= len(data)
+        if file.read() != digest.digest():
+            raise FailedPrecondition(f"{path} is damaged: its checksum differs")
+
+
+def read_rows(path: Path, width: int) -> Iterator[RowBlock]:
+    """The rows of a file that was verified; W floats each."""
+    with path.open("rb") as file:
+        file.seek(len(_MAGIC) + 8)
+        while count := int(np.frombuffer(file.read(8), np.uint64)[0]):
+            ids = np.frombuffer(file.read(8 * count), np.uint64)
+            versions = np.frombuffer(file.read(8 * count), np.int64)
+            rows = np.frombuffer(file.read(4 * width * count), np.float32).reshape(count, width)
+            yield RowBlock(ids, versions, rows)
