@@ -1,0 +1,1 @@
+"""The dispatcher: decides which worker trains which sample, and publishes push plans."""

@@ -1,0 +1,37 @@
+"""How likely it is that a row which enters a cache pushes another one out (ESD §8.1, future work)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.domain.plans import IterationPlan
+
+_SMOOTHING = 0.1  # weight of the newest iteration
+
+
+class EvictionRisk:
+    """Learns, worker by worker, the share of taken slots that cost an evict push.
+
+    A cache that is not full has evicted nothing yet and costs nothing; a full one evicts a row for each slot that is
+    taken, and some of these rows owe a push.
+    """
+
+    def __init__(self, workers: int) -> None:
+        """Starts without any, for n workers."""
+        self._risks = np.zeros(workers)
+
+    def update(self, plans: Sequence[IterationPlan]) -> None:
+        """Takes in one iteration's plans, in slot order."""
+        for worker, plan in enumerate(plans):
+            pushed = len(plan.evict_rows) + len(plan.evict_gradients)
+            evicted = pushed + len(plan.drops)
+            if evicted:
+                self._risks[worker] += _SMOOTHING * (pushed / evicted - self._risks[worker])
+
+    def costs(self, link_costs: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Expected cost of taking a slot of each worker, float64 [n], in the unit of the link costs."""
+        costs: NDArray[np.float64] = self._risks * link_costs
+        return costs

@@ -1,0 +1,77 @@
+"""What the workers measured, as input to later decisions."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+_SMOOTHING = 0.2  # weight of the newest measurement
+_DEAD_BAND = 0.1  # a link whose mean speed is so near to the one in use, relatively, is left alone
+_SLOWEST = 1e-4  # of the fastest link; integer link costs need a bound
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """One iteration as the workers saw it. Part of the input: the same batches and feedback give the same plans.
+
+    Attributes:
+        seconds: float64 [n], what each worker took for transfers and computation, waiting for others left out.
+        bandwidths: float64 [n], bytes per second seen on each link, 0 where there was too little traffic to tell.
+    """
+
+    seconds: NDArray[np.float64]
+    bandwidths: NDArray[np.float64]
+
+
+class ComputeTimes:
+    """What every worker computes per sample: the time it took, less what its operations took by the cost model.
+
+    Feedback comes in the order of the iterations, one for each; an iteration is announced when it is planned.
+    """
+
+    def __init__(self, workers: int) -> None:
+        self._planned: deque[tuple[NDArray[np.float64], NDArray[np.int32]]] = deque()
+        self._computing = np.zeros(workers)
+        self._samples = np.zeros(workers)
+
+    def plan(self, link_seconds: NDArray[np.float64], workloads: NDArray[np.int32]) -> None:
+        """An iteration was planned, with so much time on each link and so many samples, [n]."""
+        self._planned.append((link_seconds, workloads))
+
+    def update(self, seconds: NDArray[np.float64]) -> None:
+        """Takes in how long every worker took for the first iteration of which it is not known yet."""
+        if not self._planned:
+            return
+        link_seconds, workloads = self._planned.popleft()
+        self._computing += _SMOOTHING * (np.maximum(seconds - link_seconds, 0.0) - self._computing)
+        self._samples += _SMOOTHING * (workloads - self._samples)
+
+    @property
+    def sample_seconds(self) -> NDArray[np.float64]:
+        """Seconds per sample, float64 [n]; 0 before any feedback, and for workers that have had no samples."""
+        return np.divide(self._computing, self._samples, out=np.zeros_like(self._samples), where=self._samples > 0)
+
+
+class MeasuredLinks:
+    """Bandwidths that follow measurements: configured at first, then smoothed measurements with a dead band.
+
+    The dead band keeps decisions from depending on noise: a link is believed to have changed when its smoothed
+    speed is more than 10% off.
+    """
+
+    def __init__(self, bandwidths: Sequence[float]) -> None:
+        self._means = np.asarray(bandwidths, np.float64).copy()
+        self.in_use = self._means.copy()
+
+    def update(self, measured: NDArray[np.float64]) -> bool:
+        """Takes in float64 [n], 0 for no measurement. Returns whether `in_use` has changed."""
+        seen = measured > 0
+        self._means[seen] += _SMOOTHING * (measured[seen] - self._means[seen])
+        followed = np.maximum(self._means, _SLOWEST * self._means.max())
+        changed = np.abs(followed - self.in_use) > _DEAD_BAND * self.in_use
+        self.in_use[changed] = followed[changed]
+        return bool(changed.any())

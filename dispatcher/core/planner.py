@@ -1,0 +1,250 @@
+"""Turns batches into plans: the state index, a dispatch mechanism and the cost model put together."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dispatcher.core.cost_model import CostModel
+from dispatcher.core.eviction_risk import EvictionRisk
+from dispatcher.core.feedback import ComputeTimes, Feedback, MeasuredLinks
+from dispatcher.core.mechanisms import Limits, Mechanism, Turn, get_mechanism
+from dispatcher.core.operations import Operations
+from dispatcher.core.plan_columns import flush_plan, iteration_plan, reload_plan
+from dispatcher.core.workloads import BalancedWorkloads
+from esd_native.engine import CacheTooSmall, Engine
+from services.domain.batches import SampleBatch
+from services.domain.errors import InvalidArgument, ResourceExhausted
+from services.domain.jobs import JobSpec, scale_workloads
+from services.domain.plans import FlushPlan, IterationPlan, Reload
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One planned iteration.
+
+    Attributes:
+        iteration: t, counted from 0.
+        assignment: int32 [k], the worker of each sample.
+        plans: one per worker, in slot order.
+        operations: rows moved, per worker and kind.
+        expected_cost_seconds: the mechanism's own estimate, the sum over samples of ESD Alg. 1's cost, which
+            counts an id once per sample; 0 for a mechanism that makes no estimate.
+        cost_seconds: realised cost, the sum of T_j over all operations (ESD eq. 4).
+        makespan_seconds: realised time on the busiest link.
+        link_seconds: float64 [n], realised time on each link.
+        workloads: int32 [n], samples of each worker.
+        lookups: (row, worker) pairs that the iteration trains.
+        hits: of these, with the latest version in the worker's cache.
+        solver: the solver that ran, "" for a mechanism without one.
+        seconds: wall time of this decision by phase: `index` (looking the batch up), `score` (costs or
+            affinities), `assign` (the assignment), `plan` (advancing the state, building the plans).
+    """
+
+    iteration: int
+    assignment: NDArray[np.int32]
+    plans: tuple[IterationPlan, ...]
+    operations: Operations
+    expected_cost_seconds: float
+    cost_seconds: float
+    makespan_seconds: float
+    link_seconds: NDArray[np.float64]
+    workloads: NDArray[np.int32]
+    lookups: int
+    hits: int
+    solver: str
+    seconds: dict[str, float]
+
+    @property
+    def decision_seconds(self) -> float:
+        """Wall time from the batch to the finished plans."""
+        return sum(self.seconds.values())
+
+
+class Planner:
+    """Plans one job's stream, batch after batch.
+
+    Pure and synchronous: the same job, links, caches, stream and feedback give the same plans, byte for byte. Not for
+    concurrent use; the kernels release the GIL, so a call may run in a worker thread.
+    """
+
+    def __init__(
+        self,
+        job: JobSpec,
+        bandwidths: Sequence[float],
+        cache_rows: Sequence[int],
+        *,
+        epoch: int = 0,
+        mechanism: Mechanism | None = None,
+        snapshot: bytes | None = None,
+    ) -> None:
+        """Starts with empty caches at iteration 0, or where a checkpoint left off.
+
+        Args:
+            job: what is trained, and how it is dispatched.
+            bandwidths: bytes per second of each worker's link to the parameter server, [n].
+            cache_rows: rows that each worker's cache holds, [n].
+            epoch: membership that the plans are for; copied into them.
+            mechanism: decides in place of the one that `job.mechanism` names.
+            snapshot: made by `checkpoint`, of a planner with the same caches and policy.
+
+        Raises:
+            InvalidArgument: unknown mechanism, solver or policy, a wrong number of links or caches, or a link
+                or cache that is not positive; a snapshot that is damaged or does not fit.
+        """
+        for name, values in (("bandwidths", bandwidths), ("cache_rows", cache_rows)):
+            if len(values) != job.workers:
+                raise InvalidArgument(f"{len(values)} {name} given for {job.workers} workers")
+        for worker, rows in enumerate(cache_rows):
+            if rows < 1:
+                raise InvalidArgument(f"cache_rows of worker {worker} is {rows}, it must be at least 1")
+        self.job = job
+        self.cost_model = CostModel(job.table.row_bytes, bandwidths, job.fields)
+        self._links = MeasuredLinks(bandwidths)
+        self._evictions = EvictionRisk(job.workers) if job.eviction_term else None
+        self._balance = _balance(job, cache_rows)
+        self._compute_times = ComputeTimes(job.workers)
+        self.workloads = job.workloads
+        self._epoch = epoch
+        self._mechanism = mechanism or get_mechanism(job)
+        try:
+            self._engine = Engine(list(cache_rows), job.policy)
+            if snapshot is not None:
+                self._engine.restore(snapshot)
+        except ValueError as error:
+            raise InvalidArgument(str(error)) from None
+
+    def observe(self, feedback: Feedback) -> None:
+        """Takes in what the workers measured; decisions after this call take it into account.
+
+        It does nothing to a job with fixed workloads and links as registered.
+        """
+        if self._balance is not None:
+            self._balance.update(feedback.seconds)
+            self._compute_times.update(feedback.seconds)
+            self.workloads = self._balance.current()
+        if self.job.measured_links and self._links.update(feedback.bandwidths):
+            self.cost_model = CostModel(self.job.table.row_bytes, self._links.in_use.tolist(), self.job.fields)
+
+    @property
+    def lookahead(self) -> int:
+        """How many batches after the present one the mechanism looks at."""
+        return self._mechanism.lookahead
+
+    def plan(self, batch: SampleBatch, upcoming: Sequence[SampleBatch] = ()) -> Decision:
+        """Assigns the next global batch and advances the mirrored caches by one iteration.
+
+        A batch shorter than the job's batch size (the end of a finite stream) is shared out in proportion to the
+        workloads.
+
+        Args:
+            batch: 1..batch_size samples.
+            upcoming: the batches after it, as many as `lookahead`; fewer if the stream ends before.
+
+        Raises:
+            InvalidArgument: the batch is empty, too long, or has another number of fields.
+            ResourceExhausted: a cache is smaller than the distinct rows its worker trains in this iteration.
+        """
+        self._check(batch)
+        for following in upcoming:
+            self._check(following)
+        started = time.perf_counter()
+        capacities = np.array(scale_workloads(self.workloads, len(batch)), np.int32)
+        self._engine.prepare(np.ascontiguousarray(batch.ids))
+        indexed = time.perf_counter()
+        iteration = self._engine.iteration
+        turn = Turn(
+            engine=self._engine,
+            ids=batch.ids,
+            capacities=capacities,
+            iteration=iteration,
+            link_costs=self.cost_model.link_costs,
+            eviction_costs=self._evictions.costs(self.cost_model.link_costs) if self._evictions else None,
+            upcoming=tuple(following.ids for following in upcoming[: self.lookahead]),
+            deadline=indexed + (self.job.budget_seconds or math.inf),
+            limits=self._limits(len(batch)),
+        )
+        choice = self._mechanism.decide(turn)
+        decided = time.perf_counter()
+        try:
+            columns = self._engine.commit(choice.assignment)
+        except CacheTooSmall as error:
+            raise ResourceExhausted(str(error)) from None
+        plans = tuple(iteration_plan(worker, batch, self._epoch) for worker in columns)
+        operations = Operations.of(plans)
+        if self._evictions:
+            self._evictions.update(plans)
+        planned = time.perf_counter()
+        link_seconds = self.cost_model.link_seconds(operations)
+        workloads = np.bincount(choice.assignment, minlength=self.job.workers).astype(np.int32)
+        if self._balance is not None:
+            self._compute_times.plan(link_seconds, workloads)
+            if len(batch) == self.job.batch_size:
+                self._balance.follow(workloads - capacities)
+                self.workloads = self._balance.current()
+
+        lookups = sum(len(plan.unique_ids) for plan in plans)
+        return Decision(
+            iteration=iteration,
+            assignment=choice.assignment,
+            plans=plans,
+            operations=operations,
+            expected_cost_seconds=choice.expected_cost * self.cost_model.unit_seconds,
+            cost_seconds=self.cost_model.total_seconds(operations),
+            makespan_seconds=self.cost_model.makespan_seconds(operations),
+            link_seconds=link_seconds,
+            workloads=workloads,
+            lookups=lookups,
+            hits=lookups - int(operations.miss_pull.sum()),
+            solver=choice.solver,
+            seconds={
+                "index": indexed - started,
+                "score": choice.score_seconds,
+                "assign": decided - indexed - choice.score_seconds,
+                "plan": planned - decided,
+            },
+        )
+
+    def flush(self) -> tuple[FlushPlan, ...]:
+        """Plans the push of everything the parameter server lacks; afterwards every row is clean."""
+        return tuple(flush_plan(columns, self._epoch) for columns in self._engine.flush())
+
+    def _limits(self, samples: int) -> Limits | None:
+        """How far a mechanism may depart from balanced workloads; not at all in a short batch."""
+        if self._balance is None or samples < self.job.batch_size:
+            return None
+        sample_costs = self._compute_times.sample_seconds / self.cost_model.unit_seconds
+        return Limits(*self._balance.limits, sample_costs)
+
+    def checkpoint(self) -> tuple[tuple[FlushPlan, ...], bytes]:
+        """Plans the flush of a checkpoint before the next iteration, and takes a snapshot of the state after it."""
+        flushes = tuple(flush_plan(columns, self._epoch, checkpoint=True) for columns in self._engine.flush())
+        return flushes, self._engine.snapshot()
+
+    def reloads(self) -> tuple[Reload, ...]:
+        """What each worker's cache must hold now, for workers that start with empty ones. Right after `__init__`."""
+        checkpoint = self._engine.iteration
+        return tuple(reload_plan(columns, checkpoint) for columns in self._engine.contents())
+
+    def _check(self, batch: SampleBatch) -> None:
+        k = len(batch)
+        if not 1 <= k <= self.job.batch_size:
+            raise InvalidArgument(f"the batch has {k} samples, it must have 1..{self.job.batch_size}")
+        if batch.ids.shape != (k, self.job.fields) or batch.ids.dtype != np.uint64:
+            raise InvalidArgument(
+                f"ids are {batch.ids.dtype} {batch.ids.shape}, the job needs uint64 ({k}, {self.job.fields})"
+            )
+
+
+def _balance(job: JobSpec, cache_rows: Sequence[int]) -> BalancedWorkloads | None:
+    """The controller of a job with balanced workloads. Nobody gets more samples than surely fit its cache."""
+    if job.workload_limits is None:
+        return None
+    least, most = job.workload_limits
+    fitting = [max(m, min(most, rows // job.fields)) for m, rows in zip(job.workloads, cache_rows, strict=True)]
+    return BalancedWorkloads(job.workloads, [least] * job.workers, fitting, delay=job.window - 1)

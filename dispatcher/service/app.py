@@ -1,0 +1,57 @@
+"""The dispatcher process: what `python -m dispatcher` runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from dispatcher.service.jobs import Jobs
+from dispatcher.service.page.serving import serve_page
+from dispatcher.service.servicer import DispatcherServicer
+from dispatcher.service.settings import DispatcherSettings
+from protos import dispatcher_pb2, dispatcher_pb2_grpc
+from services.runtime import logs
+from services.runtime.process import announce
+from services.runtime.server import serve
+
+_FULL_NAME = dispatcher_pb2.DESCRIPTOR.services_by_name["Dispatcher"].full_name
+
+
+@dataclass(frozen=True, slots=True)
+class ServedDispatcher:
+    """Where a running dispatcher is found, each as `host:port`; None for what is off."""
+
+    address: str
+    metrics_address: str | None
+    page_address: str | None
+
+
+@asynccontextmanager
+async def serve_dispatcher(settings: DispatcherSettings) -> AsyncIterator[ServedDispatcher]:
+    """Serves a dispatcher, and its page, while the block runs."""
+    jobs = Jobs(settings)
+    solvers = ThreadPoolExecutor(settings.solver_threads, thread_name_prefix="esd-solver")
+    servicer = DispatcherServicer(jobs, solvers)
+    register = dispatcher_pb2_grpc.add_DispatcherServicer_to_server
+    try:
+        async with (
+            serve("dispatcher", [(register, servicer, _FULL_NAME)], settings) as server,
+            serve_page(jobs, settings) as page,
+        ):
+            await server.set_serving(True)
+            yield ServedDispatcher(server.address, server.metrics_address, page)
+            await server.set_serving(False)
+            await jobs.close()  # ends the open streams, which would hold up the server's stop otherwise
+    finally:
+        solvers.shutdown(wait=False, cancel_futures=True)
+
+
+async def run_dispatcher(settings: DispatcherSettings, stop: asyncio.Event) -> None:
+    """Serves until `stop` is set."""
+    logs.configure(settings.log_level)
+    async with serve_dispatcher(settings) as served:
+        announce("dispatcher", served.address, served.metrics_address, page=served.page_address)
+        await stop.wait()

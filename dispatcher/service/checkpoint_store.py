@@ -1,0 +1,148 @@
+"""The parameter servers, as the keepers of a job's checkpoints."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+from dispatcher.service.settings import DispatcherSettings
+from protos import ps_pb2, ps_pb2_grpc
+from services.domain.errors import FailedPrecondition, Unavailable
+from services.domain.jobs import JobSpec
+from services.runtime.channel import channel
+from services.runtime.retry import repeated
+from services.runtime.security import Credentials
+from services.runtime.status import domain_errors
+from services.wire.tables import encode_table
+
+_CHUNK_BYTES = 1 << 20
+_CALL_SECONDS = 60.0
+_SAVE_SECONDS = 3600.0  # of a shard that writes gigabytes to a disk
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What the servers hold of a table.
+
+    Attributes:
+        epoch: the latest on any server.
+        manifest: of the committed checkpoint, empty if there is none.
+        rows: on all servers.
+    """
+
+    epoch: int
+    manifest: bytes
+    rows: int
+
+
+class CheckpointStore:
+    """Calls to all shards of one job; repeated while a server is unavailable."""
+
+    def __init__(self, job: JobSpec, settings: DispatcherSettings) -> None:
+        """Opens a channel to every shard; `close` closes them."""
+        self._table = encode_table(job.table)
+        credentials = Credentials.read(settings)
+        self._patience = settings.recovery_seconds
+        self._channels = [
+            channel(address, settings.max_message_bytes, credentials=credentials) for address in job.parameter_servers
+        ]
+        self._stubs = [ps_pb2_grpc.ParameterServerStub(each) for each in self._channels]  # type: ignore[no-untyped-call]
+
+    async def close(self) -> None:
+        """Closes all channels."""
+        for each in self._channels:
+            await each.close(None)
+
+    async def find(self) -> Kept:
+        """Makes sure that the table is there, and tells what is kept of it. Does not wait for absent servers.
+
+        Raises:
+            Unavailable: a server is away.
+            FailedPrecondition: the table exists with another specification.
+        """
+
+        async def find(stub: Any) -> Any:
+            with domain_errors():
+                await stub.CreateTable(ps_pb2.CreateTableRequest(table=self._table), timeout=_CALL_SECONDS)
+                return await stub.GetCheckpoint(ps_pb2.GetCheckpointRequest(table=self._table.name))
+
+        found = await asyncio.gather(*(find(stub) for stub in self._stubs))
+        return Kept(max(each.epoch for each in found), found[0].manifest, sum(each.rows for each in found))
+
+    async def committed(self) -> Kept:
+        """The committed checkpoint, and the latest epoch.
+
+        Raises:
+            FailedPrecondition: there is none any more.
+            Unavailable: a server is away for too long.
+        """
+        kept = await repeated(self.find, self._patience, on=Unavailable)
+        if not kept.manifest:
+            raise FailedPrecondition(
+                f"the parameter server has lost table {self._table.name!r}: it was restarted and its store is memory, "
+                "which a store in Redis or a checkpoint directory (ESD_PS_CHECKPOINT_DIR) would have survived"
+            )
+        return kept
+
+    async def restore(self, checkpoint: int, epoch: int) -> None:
+        """Puts every shard back to a checkpoint and begins an epoch there."""
+        request = ps_pb2.RestoreRequest(table=self._table, checkpoint=checkpoint, epoch=epoch)
+        await self._on(self._stubs, lambda stub: stub.Restore(request, timeout=self._patience))
+
+    async def put_part(self, checkpoint: int, name: str, data: bytes) -> None:
+        """Stores a part at the first shard."""
+
+        async def chunks() -> AsyncIterator[ps_pb2.PartChunk]:
+            for start in range(0, max(1, len(data)), _CHUNK_BYTES):
+                end = start + _CHUNK_BYTES
+                yield ps_pb2.PartChunk(
+                    table=self._table.name,
+                    checkpoint=checkpoint,
+                    name=name,
+                    data=data[start:end],
+                    last=end >= len(data),
+                )
+
+        await self._repeated(lambda: self._stubs[0].PutPart(chunks(), timeout=_CALL_SECONDS))
+
+    async def get_part(self, checkpoint: int, name: str) -> bytes:
+        """Reads a part from the first shard."""
+
+        async def get() -> bytes:
+            request = ps_pb2.GetPartRequest(table=self._table.name, checkpoint=checkpoint, name=name)
+            data = bytearray()
+            async for chunk in self._stubs[0].GetPart(request, timeout=_CALL_SECONDS):
+                data += chunk.data
+            return bytes(data)
+
+        return await self._repeated(get)
+
+    async def save(self, checkpoint: int, epoch: int) -> None:
+        """Makes every shard's share of a cut durable."""
+        request = ps_pb2.SaveRequest(table=self._table.name, epoch=epoch, checkpoint=checkpoint)
+        await self._on(self._stubs, lambda stub: stub.Save(request, timeout=_SAVE_SECONDS))
+
+    async def commit(self, checkpoint: int, epoch: int, manifest: bytes) -> None:
+        """Makes a checkpoint valid at the first shard; then the others drop what is older."""
+        first, *others = self._stubs
+
+        def request(text: bytes) -> ps_pb2.CommitRequest:
+            return ps_pb2.CommitRequest(table=self._table.name, epoch=epoch, checkpoint=checkpoint, manifest=text)
+
+        await self._repeated(lambda: first.Commit(request(manifest), timeout=_CALL_SECONDS))
+        await self._on(others, lambda stub: stub.Commit(request(b""), timeout=_CALL_SECONDS))
+
+    async def _on(self, stubs: Sequence[Any], call: Callable[[Any], Awaitable[object]]) -> None:
+        await asyncio.gather(*(self._repeated(partial(call, stub)) for stub in stubs))
+
+    async def _repeated(self, call: Callable[[], Awaitable[T]]) -> T:
+        async def once() -> T:
+            with domain_errors():
+                return await call()
+
+        return await repeated(once, self._patience, on=Unavailable)

@@ -1,0 +1,128 @@
+"""Checkpoints of one job: taken within the stream, committed in the background while training goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from dispatcher.service.checkpoint_store import CheckpointStore
+from dispatcher.service.epoch import Epoch
+from dispatcher.service.manifest import Manifest, SavedWorker, checksum
+from dispatcher.service.roster import Member
+from services.domain.errors import EsdError
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Pending:
+    """A cut that is on its way.
+
+    Attributes:
+        iteration: that follows it.
+        samples: of the stream, before it.
+        planned: totals of the plans before it.
+        engine: snapshot of the planner's state.
+        workers: who has flushed, by slot.
+        progress: loss and AUC of the iterations before it, once all have flushed.
+    """
+
+    iteration: int
+    samples: int
+    planned: dict[str, float]
+    engine: bytes
+    workers: dict[int, SavedWorker] = field(default_factory=dict)
+    progress: bytes = b""
+
+
+class Checkpoints:
+    """The latest checkpoint of a job, and the next one in the making.
+
+    Attributes:
+        store: where they are kept.
+        latest: the committed one.
+        epoch: the highest epoch number that any server has seen.
+    """
+
+    def __init__(self, every: int, store: CheckpointStore, latest: Manifest, epoch: int) -> None:
+        """Checkpoints before every iteration that is a multiple of `every`."""
+        self.store = store
+        self.latest = latest
+        self.epoch = epoch
+        self._every = every
+        self._pending: Pending | None = None
+        self._commit: asyncio.Task[None] | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Whether none is in the making."""
+        return self._pending is None
+
+    def due(self, epoch: Epoch, iteration: int) -> bool:
+        """Whether one is to be taken before this iteration."""
+        return iteration % self._every == 0 and iteration > epoch.first
+
+    def begin(self, pending: Pending) -> None:
+        """One is planned; the workers get their flush plans."""
+        self._pending = pending
+
+    def flushed(self, iteration: int, member: Member, everyone: int) -> bool:
+        """Counts a worker that has carried out its flush plan; True when it was the last of `everyone`."""
+        pending = self._pending
+        if pending is None or pending.iteration != iteration:
+            return False
+        registration = member.registration
+        pending.workers[member.slot] = SavedWorker(
+            registration.name, registration.bandwidth, registration.cache_rows, member.transfers, member.phases
+        )
+        return len(pending.workers) == everyone
+
+    def commit(self, epoch: Epoch, progress: bytes, done: Callable[[Manifest], None]) -> None:
+        """Starts committing the pending one, whose flush all workers have carried out; `done` is called at its end."""
+        assert self._pending is not None  # noqa: S101 - it has just been flushed
+        self._pending.progress = progress
+        self._commit = asyncio.create_task(self._write(self._pending, epoch, done), name="commit_checkpoint")
+
+    async def abandon(self) -> None:
+        """Lets go of one in the making: its epoch is over."""
+        if self._commit is not None:
+            self._commit.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._commit
+        self._commit = self._pending = None
+
+    async def close(self) -> None:
+        """Finishes what is being committed, and closes the connections."""
+        if self._commit is not None:
+            with suppress(asyncio.CancelledError):
+                await self._commit
+        await self.store.close()
+
+    async def _write(self, pending: Pending, epoch: Epoch, done: Callable[[Manifest], None]) -> None:
+        parts = {"engine": pending.engine, "progress": pending.progress}
+        absent = {slot: worker for slot, worker in enumerate(self.latest.workers) if slot not in pending.workers}
+        workers = pending.workers | absent  # a worker that is away now keeps its slot and its figures
+        manifest = Manifest(
+            job=self.latest.job,
+            iteration=pending.iteration,
+            samples=pending.samples,
+            workers=tuple(workers[slot] for slot in sorted(workers)),
+            planned=pending.planned,
+            checksums={name: checksum(data) for name, data in parts.items()},
+        )
+        try:
+            for name, data in parts.items():
+                await self.store.put_part(pending.iteration, name, data)
+            await self.store.save(pending.iteration, epoch.number)
+            await self.store.commit(pending.iteration, epoch.number, manifest.encode())
+        except EsdError as error:
+            # Training goes on; the way back is longer until the next one.
+            _log.warning("checkpoint %d could not be committed: %s", pending.iteration, error)
+        else:
+            self.latest = manifest
+            _log.info("checkpoint %d is committed", pending.iteration)
+        self._pending = None
+        done(self.latest)

@@ -1,0 +1,97 @@
+"""The sample stream of one job: batches of any size in, global batches of k samples out."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from services.domain.batches import SampleBatch
+
+
+class Intake:
+    """Samples that were taken in and are not planned yet, in stream order.
+
+    Holds at most `limit` samples, or less than a global batch and one batch that takes it above the limit: as long
+    as there is no whole global batch to plan, the stream must go on. What was given out is kept until it is released,
+    so that the stream can go back.
+
+    Args:
+        batch_size: k.
+        limit: of samples that wait.
+        start: samples of the stream that are behind already.
+        keep: whether to keep what was given out.
+
+    Attributes:
+        taken: samples taken in so far.
+        pending: of these, not planned yet.
+        closed: whether the stream has ended.
+    """
+
+    def __init__(self, batch_size: int, limit: int, *, start: int = 0, keep: bool = False) -> None:
+        self._batch_size = batch_size
+        self._limit = limit
+        self._batches: deque[SampleBatch] = deque()
+        self._keep = keep
+        self._given: deque[SampleBatch] = deque()
+        self._given_from = start  # where in the stream the first of them begins
+        self.taken = start
+        self.pending = 0
+        self.closed = False
+
+    def has_room(self, samples: int) -> bool:
+        """Whether a batch of so many samples may come in now."""
+        return self.pending < self._batch_size or self.pending + samples <= self._limit
+
+    def put(self, batch: SampleBatch) -> None:
+        """Takes a batch in."""
+        if len(batch):
+            self._batches.append(batch)
+        self.taken += len(batch)
+        self.pending += len(batch)
+
+    def close(self) -> None:
+        """Ends the stream; what is left makes the last, perhaps short, global batch."""
+        self.closed = True
+
+    @property
+    def ready(self) -> bool:
+        """Whether `take` has something to give: a whole global batch, or the rest of an ended stream."""
+        return self.pending >= self._batch_size or (self.closed and self.pending > 0)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the stream has ended and all of it was given out."""
+        return self.closed and self.pending == 0
+
+    def take(self) -> SampleBatch:
+        """Gives the next global batch out. Call it when `ready` only."""
+        missing = min(self._batch_size, self.pending)
+        self.pending -= missing
+        parts = []
+        while missing:
+            batch = self._batches.popleft()
+            parts.append(batch[:missing])
+            if len(batch) > missing:
+                self._batches.appendleft(batch[missing:])
+            missing -= len(parts[-1])
+        batch = parts[0] if len(parts) == 1 else SampleBatch.concatenate(parts)
+        if self._keep:
+            self._given.append(batch)
+        return batch
+
+    @property
+    def position(self) -> int:
+        """Samples of the stream that were given out."""
+        return self.taken - self.pending
+
+    def release(self, position: int) -> None:
+        """Forgets what was given out before this position: the stream will not go back behind it."""
+        while self._given and self._given_from + len(self._given[0]) <= position:
+            self._given_from += len(self._given.popleft())
+
+    def rewind(self, position: int) -> None:
+        """Goes back to a position that is not released and at which a batch was given out."""
+        self.release(position)
+        self.pending += sum(map(len, self._given))
+        self._batches.extendleft(reversed(self._given))
+        self._given.clear()
+        self._given_from = position

@@ -1,0 +1,390 @@
+"""One training job: its workers, its sample stream, its published plans, its figures.
+
+Everything here runs in one event loop, so the state between two awaits is consistent without locks; only the
+planning itself (dispatcher/service/planning.py) runs in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
+
+from dispatcher.service import telemetry
+from dispatcher.service.checkpoints import Checkpoints
+from dispatcher.service.epoch import Epoch
+from dispatcher.service.figures import Figures
+from dispatcher.service.intake import Intake
+from dispatcher.service.lifecycle import Lifecycle
+from dispatcher.service.manifest import Manifest
+from dispatcher.service.observations import Observations
+from dispatcher.service.plan_log import PlanLog
+from dispatcher.service.roster import Member, Roster
+from dispatcher.service.settings import DispatcherSettings
+from dispatcher.service.shadow import Shadows
+from protos import dispatcher_pb2 as pb
+from services.domain.batches import SampleBatch
+from services.domain.errors import FailedPrecondition, InvalidArgument, NotFound
+from services.domain.jobs import JobSpec
+from services.domain.plans import EndOfStream, Membership
+from services.domain.reports import FlushReport, IterationReport, Lease, Registration, Report, Trouble
+from services.domain.state import JobPhase, Recovery
+from services.wire.plans import encode_plan_message
+
+_log = logging.getLogger(__name__)
+
+
+class Job:
+    """A job from its creation to its end.
+
+    Attributes:
+        spec: what is trained, and how it is dispatched.
+        life: its phase, and how to wait for it.
+        roster: its workers.
+        intake: its samples that are not planned yet.
+        figures: its totals.
+        observations: what its workers measured, for the planner.
+        shadows: what other mechanisms would cost.
+        lease_seconds: after so much silence a worker is given up.
+        settings: of the dispatcher.
+        checkpoints: its checkpoints; None: it takes none, and cannot recover.
+        epoch: the present one, or the last; None before the first.
+        recoveries: epochs that ended early.
+        fruitless: how many of the latest did so before an iteration was trained.
+    """
+
+    def __init__(self, spec: JobSpec, settings: DispatcherSettings, checkpoints: Checkpoints | None = None) -> None:
+        self.spec = spec
+        self.life = Lifecycle(spec.name)
+        self.settings = settings
+        self.checkpoints = checkpoints
+        self.epoch: Epoch | None = None
+        self.recoveries: list[Recovery] = []
+        self.fruitless = 0
+        latest = checkpoints.latest if checkpoints is not None else Manifest({})
+        self.roster = Roster(
+            spec.workers,
+            settings.lease_seconds,
+            self._lease_expired,
+            self._worker_replaced if checkpoints is not None else None,
+            [worker.name for worker in latest.workers],
+        )
+        limit = settings.queued_batches * spec.batch_size
+        self.intake = Intake(spec.batch_size, limit, start=latest.samples, keep=checkpoints is not None)
+        self.figures = Figures(spec)
+        self.observations = Observations(spec.workers)
+        self.lease_seconds = settings.lease_seconds
+        self.shadows = Shadows(settings.shadow_mechanisms)
+        self._submitting = False
+        self._join_timer = asyncio.get_running_loop().call_later(settings.join_seconds, self._workers_missing)
+        telemetry.job_created(self.life, self.figures, settings.lease_seconds)
+
+    # --- workers -----------------------------------------------------------------------------------------------
+
+    def register(self, registration: Registration) -> Lease:
+        """Takes a worker in; the n-th one starts the job.
+
+        Raises:
+            NotFound: the job is over.
+            ResourceExhausted: all slots are taken.
+            FailedPrecondition: the name belongs to another worker of the running job.
+        """
+        if self.life.over:
+            raise NotFound(f"no job takes workers: {self.life}")
+        lease = self.roster.register(registration)
+        waiting = self.life.phase is JobPhase.WAITING_FOR_WORKERS
+        if self.checkpoints is None and waiting and self.roster.complete:
+            self.roster.seat()
+            everyone = (1 << self.spec.workers) - 1
+            self.begin_epoch(Epoch(0, 0, everyone, PlanLog(self.spec.workers)))
+        self.life.notify()
+        return lease
+
+    def heartbeat(self, lease_id: str, trouble: Trouble | None = None) -> None:
+        """Keeps a lease alive; a worker in trouble ends its epoch, or fails the job.
+
+        Raises:
+            NotFound: the lease has expired.
+            FailedPrecondition: the job has failed.
+        """
+        member = self._member(lease_id)
+        if trouble is not None and self.epoch is not None and trouble.epoch == self.epoch.number:
+            cause = f"{member} cannot go on: {trouble.cause}"
+            if trouble.fatal:
+                self.life.fail(cause)
+            else:
+                self.end_epoch(cause)
+
+    def report(self, lease_id: str, report: Report) -> None:
+        """Confirms an iteration or the flush. What was confirmed before is ignored, so a report may be repeated.
+
+        Raises:
+            NotFound: no such lease.
+            FailedPrecondition: the iteration is not the worker's next one, or is not planned yet; the job failed.
+            InvalidArgument: the number of samples is not that of the plan.
+        """
+        member = self._member(lease_id)
+        epoch = self.current_epoch()
+        epoch.check(report.epoch)
+        if isinstance(report, IterationReport):
+            self._confirm_iteration(member, epoch.plans, report)
+        elif report.iteration in epoch.plans.cuts:
+            self._confirm_cut(member, epoch, report)
+        elif report.iteration > member.cut or self.life.phase is JobPhase.FLUSHING:  # else it was counted before
+            self._confirm_flush(member, epoch.plans, report)
+
+    async def watch(self, lease_id: str, from_iteration: int, epoch_number: int = 0) -> AsyncGenerator[pb.PlanMessage]:
+        """Membership, plans from `from_iteration` on, flush plan, end: everything one worker has yet to do.
+
+        `from_iteration` counts only while `epoch_number` is the present epoch.
+
+        Raises:
+            NotFound: no such lease, or it expired while workers were missing.
+            FailedPrecondition: `from_iteration` is confirmed or beyond the next plan; the job failed.
+            StaleEpoch: the epoch ended while its plans were sent.
+        """
+        member = await self._joined(lease_id)
+        epoch = self.current_epoch()
+        plans = epoch.plans
+        yield encode_plan_message(self._membership(member.slot, epoch))
+        if epoch_number != epoch.number:
+            from_iteration = epoch.first
+        if epoch.reloads and from_iteration == epoch.first:
+            yield epoch.reloads[member.slot]
+
+        if not member.confirmed <= from_iteration <= plans.iterations:
+            raise FailedPrecondition(
+                f"{member} asks for plans from iteration {from_iteration} on; it has confirmed {member.confirmed} and"
+                f" {plans.iterations} are planned, so it can start from any between these two"
+            )
+        iteration, cut_sent = from_iteration, member.cut
+        while True:
+            await self._something_for(epoch, iteration, cut_sent)
+            if iteration in plans.cuts and cut_sent < iteration:
+                yield plans.cuts[iteration][member.slot]
+                cut_sent = iteration
+                continue
+            if iteration == plans.iterations:
+                break
+            if iteration < member.confirmed:
+                raise FailedPrecondition(f"{member} confirmed iteration {iteration}, which this stream did not bring")
+            yield plans.get(member.slot, iteration).message
+            iteration += 1
+
+        if not member.flushed:
+            yield plans.flush[member.slot]
+        await self.life.until(lambda: epoch.check() and self.life.phase is JobPhase.FINISHED)
+        yield encode_plan_message(EndOfStream(plans.iterations))
+
+    def _member(self, lease_id: str) -> Member:
+        """The worker behind a call, which is also a sign of its life."""
+        self.life.check()
+        member = self.roster.member(lease_id)
+        self.roster.renew(member)
+        return member
+
+    async def _joined(self, lease_id: str) -> Member:
+        """Waits with a worker for an epoch that it is a member of."""
+        while True:
+            await self.life.until(lambda: self._takes_part(lease_id))
+            member = self.roster.member(lease_id)
+            if self.current_epoch().members >> member.slot & 1:
+                return member
+
+    def _takes_part(self, lease_id: str) -> bool:
+        """Whether the worker is a member of the present epoch; else it is noted that it waits for one."""
+        member = self.roster.member(lease_id)
+        if self.epoch is not None and not self.epoch.over and self.epoch.members >> member.slot & 1:
+            return True
+        if not member.waiting:
+            member.waiting = True
+            self.life.notify()
+        return False
+
+    def _membership(self, slot: int, epoch: Epoch) -> Membership:
+        host = self.crew[0].registration
+        return Membership(epoch.number, slot, host.rendezvous, self.spec, epoch.members, epoch.first)
+
+    async def _something_for(self, epoch: Epoch, iteration: int, cut_sent: int) -> None:
+        """Waits for a flush plan before an iteration, its plan, or the end of the stream before it."""
+        plans = epoch.plans
+        no_more = (JobPhase.FLUSHING, JobPhase.FINISHED)
+        await self.life.until(
+            lambda: (
+                epoch.check()
+                and (
+                    iteration < plans.iterations
+                    or (iteration in plans.cuts and cut_sent < iteration)
+                    or self.life.phase in no_more
+                )
+            )
+        )
+
+    def _confirm_iteration(self, member: Member, plans: PlanLog, report: IterationReport) -> None:
+        if report.iteration < member.confirmed:
+            return
+        if report.iteration > member.confirmed or report.iteration >= plans.iterations:
+            raise FailedPrecondition(
+                f"{member} reports iteration {report.iteration}; the next one it has to report is {member.confirmed},"
+                f" and {plans.iterations} are planned"
+            )
+        expected = plans.get(member.slot, report.iteration).samples
+        if len(report.labels) != expected:
+            raise InvalidArgument(
+                f"{member} reports {len(report.labels)} samples of iteration {report.iteration}, its plan has"
+                f" {expected}"
+            )
+        plans.confirm(member.slot, report.iteration)
+        member.confirm(report)
+        telemetry.reported(member.slot, report)
+        self.observations.add(member.slot, report)
+        if self.figures.confirmed(member.slot, report):
+            self.current_epoch().trained = report.iteration + 1
+            telemetry.iteration_confirmed(plans.iterations - self.confirmed)
+            self.life.notify()  # nobody waits for a single worker's confirmation
+
+    def _confirm_cut(self, member: Member, epoch: Epoch, report: FlushReport) -> None:
+        checkpoints = self.checkpoints
+        if checkpoints is None or report.iteration <= member.cut:
+            return
+        member.confirm_cut(report)
+        telemetry.moved(member.slot, report.transfers)
+        if checkpoints.flushed(report.iteration, member, len(self.crew)):
+            checkpoints.commit(epoch, self.figures.progress.save(), lambda latest: self._checkpoint_done(epoch, latest))
+
+    def _confirm_flush(self, member: Member, plans: PlanLog, report: FlushReport) -> None:
+        if member.flushed:
+            return
+        if self.life.phase is not JobPhase.FLUSHING or report.iteration != plans.iterations:
+            raise FailedPrecondition(
+                f"{member} reports the flush of iteration {report.iteration}; {self.life} with"
+                f" {plans.iterations} iterations planned"
+            )
+        member.confirm_flush(report)
+        telemetry.moved(member.slot, report.transfers)
+        self.life.notify()
+
+    @property
+    def crew(self) -> list[Member]:
+        """The workers that train in the present epoch."""
+        epoch = self.epoch
+        return [m for m in self.roster.members if epoch is not None and epoch.members >> m.slot & 1]
+
+    @property
+    def confirmed(self) -> int:
+        """Iterations of the stream that every worker of the epoch has confirmed."""
+        return min((member.confirmed for member in self.crew), default=0)
+
+    # --- epochs ------------------------------------------------------------------------------------------------
+
+    def current_epoch(self) -> Epoch:
+        """The present epoch. Raises FailedPrecondition before the first."""
+        if self.epoch is None:
+            raise FailedPrecondition(f"{self.life}: no iteration is planned")
+        return self.epoch
+
+    def begin_epoch(self, epoch: Epoch) -> None:
+        """From now on workers get the plans of this epoch."""
+        if self.epoch is None and epoch.first == 0:
+            self.shadows.start(self.spec, [member.registration for member in self.roster.members])
+        self.epoch = epoch
+        self._join_timer.cancel()
+        self.observations = Observations(self.spec.workers)
+        for member in self.crew:
+            telemetry.seated(self.life, member)
+            self.observations.seated(member.slot, member.registration.bandwidth)
+        self.life.advance(JobPhase.RUNNING)
+
+    def end_epoch(self, cause: str) -> None:
+        """Ends the epoch early; without checkpoints, that fails the job."""
+        if self.checkpoints is None:
+            self.life.fail(cause)
+        elif not self.life.over and self.epoch is not None and not self.epoch.over:
+            _log.warning("epoch %d is over: %s", self.epoch.number, cause)
+            self.epoch.end(cause)
+            self.life.advance(JobPhase.RECOVERING)
+
+    def _checkpoint_done(self, epoch: Epoch, latest: Manifest) -> None:
+        for cut in [cut for cut in epoch.plans.cuts if cut <= latest.iteration]:
+            del epoch.plans.cuts[cut]
+        self.intake.release(latest.samples)
+        newcomers = [str(member) for member in self.roster.members if member not in self.crew]
+        if newcomers and not epoch.over and epoch is self.epoch:
+            self.end_epoch(f"{', '.join(newcomers)} joins")
+        self.life.notify()
+
+    def _worker_replaced(self, member: Member) -> None:
+        self.end_epoch(f"{member} has been restarted")
+
+    # --- sample stream -----------------------------------------------------------------------------------------
+
+    @contextmanager
+    def submitter(self) -> Iterator[None]:
+        """Holds the sample stream for one caller, since the order of the samples is part of the result.
+
+        Raises:
+            FailedPrecondition: another caller holds it, or it has ended; the job failed.
+        """
+        self.life.check()
+        if self.intake.closed:
+            raise FailedPrecondition(f"the sample stream of job {self.spec.name} has ended")
+        if self._submitting:
+            raise FailedPrecondition(f"another Submit call feeds job {self.spec.name}, whose samples have one order")
+        self._submitting = True
+        try:
+            yield
+        finally:
+            self._submitting = False
+
+    async def take_in(self, batch: SampleBatch) -> None:
+        """Takes samples in as soon as there is room.
+
+        Raises:
+            InvalidArgument: the batch has other fields or dense features than the job.
+            FailedPrecondition: the job failed.
+        """
+        for name, columns, expected in (
+            ("ids", batch.ids.shape[1], self.spec.fields),
+            ("dense features", batch.dense.shape[1], self.spec.dense_features),
+        ):
+            if columns != expected:
+                raise InvalidArgument(f"the batch has {columns} {name} per sample, job {self.spec.name} has {expected}")
+        await self.life.until(lambda: self.intake.has_room(len(batch)))
+        self.intake.put(batch)
+        self._stream_changed()
+
+    def next_batch(self) -> SampleBatch:
+        """Gives the next global batch to the planner; call it when `intake.ready`."""
+        batch = self.intake.take()
+        self._stream_changed()
+        return batch
+
+    def end_stream(self) -> None:
+        """No more samples: what is left makes the last batch."""
+        self.intake.close()
+        self._stream_changed()
+
+    def _stream_changed(self) -> None:
+        telemetry.queued(self.intake.pending)
+        self.life.notify()
+
+    # --- time limits: they do nothing to a job that is over ------------------------------------------------------
+
+    def _lease_expired(self, member: Member) -> None:
+        silence = f"{member} sent no heartbeat for {self.settings.lease_seconds:g} s"
+        needed = self.epoch is not None and not self.epoch.over and self.epoch.members >> member.slot & 1
+        if self.life.phase is JobPhase.WAITING_FOR_WORKERS or not needed:  # nothing is lost
+            _log.warning("%s; its slot is free again", silence)
+            self.roster.remove(member)
+            self.life.notify()
+        else:
+            self.end_epoch(f"{silence} (the limit is {self.settings.variable('lease_seconds')})")
+            if self.checkpoints is not None:
+                self.roster.remove(member)
+
+    def _workers_missing(self) -> None:
+        self.life.fail(
+            f"only {len(self.roster.members)} of {self.spec.workers} workers registered within"
+            f" {self.settings.join_seconds:g} s (the limit is {self.settings.variable('join_seconds')})"
+        )

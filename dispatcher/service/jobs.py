@@ -1,0 +1,72 @@
+"""The job that a dispatcher runs: one at a time, a new one may follow one that is over."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from dispatcher.core.planner import Planner
+from dispatcher.service.job import Job
+from dispatcher.service.opening import open_checkpoints
+from dispatcher.service.planning import plan_stream
+from dispatcher.service.settings import DispatcherSettings
+from services.domain.errors import FailedPrecondition, NotFound, Unavailable
+from services.domain.jobs import JobSpec
+
+_log = logging.getLogger(__name__)
+
+
+class Jobs:
+    """Holds the latest job and its planning task."""
+
+    def __init__(self, settings: DispatcherSettings) -> None:
+        self._settings = settings
+        self._job: Job | None = None
+        self._planning: asyncio.Task[None] | None = None
+        self._creation = asyncio.Lock()
+        self._closed = False
+
+    @property
+    def latest(self) -> Job | None:
+        """The job that runs, or the last one that did."""
+        return self._job
+
+    def current(self) -> Job:
+        """The latest job. Raises NotFound when there was none."""
+        if self._job is None:
+            raise NotFound("no job yet; open one with CreateJob")
+        return self._job
+
+    async def create(self, spec: JobSpec) -> bool:
+        """Opens a job, or takes up one that the parameter servers have a checkpoint of.
+
+        Returns False if exactly this one is open already.
+
+        Raises:
+            InvalidArgument: the mechanism or the cache policy is unknown.
+            FailedPrecondition: another job is running, or the table holds another job's rows.
+            Unavailable: a parameter server is away.
+        """
+        async with self._creation:
+            return await self._create(spec)
+
+    async def _create(self, spec: JobSpec) -> bool:
+        if self._closed:
+            raise Unavailable("the dispatcher is stopping")
+        if self._job is not None and not self._job.life.over:
+            if self._job.spec == spec:
+                return False
+            raise FailedPrecondition(f"{self._job.life}, and one dispatcher runs one job at a time")
+        Planner(spec, [1.0] * spec.workers, [1] * spec.workers)  # knows the names of mechanisms and policies
+        self._job = Job(spec, self._settings, await open_checkpoints(spec, self._settings))
+        self._planning = asyncio.create_task(plan_stream(self._job), name="plan_stream")
+        _log.info("%s, created", self._job.life)
+        return True
+
+    async def close(self) -> None:
+        """Lets go of everyone who waits for the job."""
+        self._closed = True
+        if self._job is not None:
+            self._job.life.stop()
+        if self._planning is not None:
+            await self._planning

@@ -1,0 +1,42 @@
+"""Reports of an iteration, put together as feedback for the planner."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dispatcher.core.feedback import Feedback
+from services.domain.reports import IterationReport
+
+
+class Observations:
+    """Feedback of the iterations that all n workers have reported and that no decision has used yet.
+
+    The time of a worker is what it moved, at the speed of its link, plus computation and row updates. Time in which a
+    worker waits for rows that others have yet to push, or for their dense gradients, is none of its own.
+    """
+
+    def __init__(self, workers: int) -> None:
+        self._workers = workers
+        self._bandwidths = np.zeros(workers)
+        self._reports: dict[int, dict[int, IterationReport]] = {}
+
+    def seated(self, slot: int, bandwidth: float) -> None:
+        """A worker's link as registered: its speed until it is measured."""
+        self._bandwidths[slot] = bandwidth
+
+    def add(self, slot: int, report: IterationReport) -> None:
+        """Takes a worker's report, once per iteration."""
+        self._reports.setdefault(report.iteration, {})[slot] = report
+
+    def take(self, iteration: int) -> Feedback:
+        """What the iteration told, which all workers have reported. Take iterations in order, each once."""
+        reports = self._reports.pop(iteration)
+        measured = np.zeros(self._workers)
+        seconds = np.zeros(self._workers)
+        for slot, report in reports.items():
+            measured[slot] = report.measured_bandwidth
+            if report.measured_bandwidth:
+                self._bandwidths[slot] = report.measured_bandwidth
+            moved = report.transfers.bytes_pulled + report.transfers.bytes_pushed
+            seconds[slot] = moved / self._bandwidths[slot] + report.phases.compute + report.phases.update
+        return Feedback(seconds, measured)

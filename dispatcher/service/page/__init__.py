@@ -1,0 +1,1 @@
+"""The page for people: what a dispatcher's job is doing, in a browser, live."""

@@ -1,0 +1,175 @@
+// The page: asks for /state.json every two seconds and shows it.
+
+import { bar, bytes, dot, duration, element, joined, lineChart, link, NOTHING, number, percent, seconds } from "./charts.js";
+
+const PAUSE = 2000; // milliseconds between two questions
+const SHOWN_POINTS = 120; // of a chart; neighbours are averaged beyond
+
+const OPERATIONS = [["miss_pull", "pulls"], ["update_push", "update pushes"], ["evict_push", "evict pushes"]];
+const PHASES = [
+  ["compute", "compute"], ["pull", "pull"], ["push", "push"], ["all_reduce", "all-reduce"], ["update", "update"],
+  ["plan_wait", "waiting for the plan"],
+];
+const colour = (index) => `var(--c${index + 1})`;
+const $ = (id) => document.getElementById(id);
+
+let last = null; // the latest document, for a window that changes its size
+
+async function ask() {
+  try {
+    if (document.hidden && last) return;
+    const response = await fetch("/state.json", { cache: "no-store", signal: AbortSignal.timeout(8000) });
+    if (!response.ok) throw new Error(`status ${response.status}`);
+    last = await response.json();
+    show(last);
+    $("updated").textContent = `updated ${new Date().toLocaleTimeString()}`;
+  } catch (error) {
+    notice(`The dispatcher does not answer (${error.message}). What is below is from before.`, true);
+  } finally {
+    setTimeout(ask, PAUSE);
+  }
+}
+
+function notice(text, bad = false) {
+  $("notice").hidden = !text;
+  $("notice").textContent = text;
+  $("notice").className = bad ? "bad" : "";
+}
+
+function show(state) {
+  const { job } = state;
+  $("main").hidden = $("phase").hidden = !job;
+  if (!job) {
+    notice("No job yet. The page fills as soon as one is created.");
+    return;
+  }
+  document.title = `${job.name}: ${job.phase}`;
+  $("title").textContent = job.name;
+  $("subtitle").textContent = `${job.mechanism} dispatch of ${job.model} to ${job.workers} workers, ${number(job.batch_size)} samples per iteration`;
+  $("phase").textContent = job.phase;
+  $("phase").className = `pill ${job.phase}`;
+  if (job.failure) notice(job.failure, true);
+  else if (state.workers.length < job.workers) notice(`${state.workers.length} of ${job.workers} workers are here; training starts when all are.`);
+  else notice("");
+  const course = between(state.history);
+  showTiles(state, course);
+  showCosts(state);
+  showCharts(course);
+  showWorkers(state);
+}
+
+/** What happened from point to point of the history, neighbours put together so that few enough are left. */
+function between(history) {
+  const count = history.iterations.length, every = Math.max(1, Math.ceil(count / SHOWN_POINTS));
+  const chosen = [...Array(count).keys()].filter((i) => (count - 1 - i) % every === 0);
+  const course = [];
+  let from = { iterations: 0, seconds: 0, samples: 0, loss: 0, planned: 0, decision_seconds: 0, cost_seconds: 0 };
+  for (const i of chosen) {
+    const to = Object.fromEntries(Object.entries(history).map(([name, column]) => [name, column[i]]));
+    const iterations = to.iterations - from.iterations, samples = to.samples - from.samples;
+    const planned = to.planned - from.planned || NaN;
+    if (iterations > 0) {
+      course.push({
+        iteration: to.iterations,
+        iterationSeconds: (to.seconds - from.seconds) / iterations,
+        decisionSeconds: (to.decision_seconds - from.decision_seconds) / planned,
+        costSeconds: (to.cost_seconds - from.cost_seconds) / planned,
+        loss: (to.loss * to.samples - from.loss * from.samples) / samples,
+        auc: to.auc,
+        samplesPerSecond: samples / (to.seconds - from.seconds),
+      });
+      from = to;
+    }
+  }
+  return course;
+}
+
+function showTiles(state, course) {
+  const recent = course.slice(-5);
+  const mean = (name) => recent.reduce((sum, each) => sum + each[name], 0) / recent.length;
+  const iterationSeconds = recent.length ? mean("iterationSeconds") : null;
+  const share = state.decision_median_seconds / iterationSeconds;
+  const tiles = [
+    ["Iterations", [number(state.iterations_confirmed), ""], `${number(state.iterations_planned - state.iterations_confirmed)} planned ahead`],
+    ["Throughput", [number(recent.length ? mean("samplesPerSecond") : null), "samples/s"], state.training_seconds ? `${number(state.samples)} in ${duration(state.training_seconds)}` : ""],
+    ["AUC", [state.auc === null ? NOTHING : state.auc.toFixed(4), ""], "0.5 is guessing"],
+    ["Loss", [state.loss === null ? NOTHING : state.loss.toFixed(4), ""], recent.length ? `${mean("loss").toFixed(4)} lately` : ""],
+    ["Cache hit ratio", [percent(state.hit_ratio), ""], "rows found up to date"],
+    ["Decision", seconds(state.decision_median_seconds || null), Number.isFinite(share) && share > 0 ? `${percent(share)} of an iteration` : ""],
+  ];
+  $("tiles").replaceChildren(...tiles.map(([name, [value, unit], sub]) =>
+    element("div", { class: "tile" }, element("div", { class: "name" }, name),
+      element("div", { class: "value" }, value, unit ? element("span", { class: "unit" }, unit) : null), element("div", { class: "sub" }, sub))));
+}
+
+function showCosts(state) {
+  // A shadow may be some iterations behind, so costs compare per iteration.
+  const costs = state.costs.filter((cost) => cost.iterations).map((cost) => ({ ...cost, each: cost.seconds / cost.iterations }));
+  if (!costs.length) {
+    $("costs").replaceChildren(element("div", { class: "empty" }, "Nothing planned yet"));
+    return;
+  }
+  const most = Math.max(...costs.map((cost) => cost.each)) || 1;
+  const rows = costs.flatMap((cost) => [
+    element("span", { class: cost.shadow ? "" : "who" }, cost.mechanism),
+    bar([[cost.each / most, cost.shadow ? "var(--other)" : "var(--accent)", cost.mechanism]], true),
+    element("span", { class: "amount" }, joined(seconds(cost.each))),
+  ]);
+  const own = costs.find((cost) => !cost.shadow);
+  const verdicts = costs.filter((cost) => cost.shadow && own?.each > 0).map((cost) => `${(cost.each / own.each).toFixed(2)}× under ${cost.mechanism}`);
+  $("costs").replaceChildren(element("div", { class: "cost" }, ...rows,
+    verdicts.length ? element("p", { class: "verdict" }, `The same stream costs ${verdicts.join(" and ")}.`) : null));
+}
+
+function showCharts(course) {
+  const line = (name) => course.map((each) => [each.iteration, each[name]]);
+  const time = (value) => joined(seconds(value));
+  lineChart($("cost"), [{ name: "cost", colour: "var(--accent)", points: line("costSeconds") }], { format: time });
+  lineChart($("times"), [
+    { name: "iteration", colour: colour(3), points: line("iterationSeconds") },
+    { name: "decision", colour: colour(0), points: line("decisionSeconds") },
+  ], { format: time, logarithmic: true });
+  lineChart($("loss"), [{ name: "loss", colour: colour(4), points: line("loss") }], { format: number });
+  lineChart($("auc"), [{ name: "AUC", colour: colour(2), points: line("auc") }], { format: number });
+}
+
+function showWorkers(state) {
+  const key = (entries) => entries.map(([, name], i) => element("span", {}, dot(colour(i)), name));
+  $("legend").replaceChildren(element("span", { class: "key" }, element("b", {}, "Operations:"), ...key(OPERATIONS)),
+    element("span", { class: "key" }, element("b", {}, "Time:"), ...key(PHASES)));
+  const most = Math.max(1e-9, ...state.workers.map((worker) => operations(worker) / (worker.iterations || 1)));
+  const names = ["Worker", "Link", "Lease", "Hit ratio", "Operations per iteration", "Bytes per iteration", "Time per iteration"];
+  $("workers").replaceChildren(element("table", {},
+    element("thead", {}, element("tr", {}, ...names.map((name) => element("th", { scope: "col" }, name)))),
+    element("tbody", {}, ...state.workers.map((worker) => workerRow(worker, names, most)))));
+}
+
+const operations = (worker) => OPERATIONS.reduce((sum, [name]) => sum + worker.transfers[name], 0);
+
+function workerRow(worker, names, most) {
+  const count = worker.iterations || 1, moved = operations(worker) / count;
+  const total = PHASES.reduce((sum, [name]) => sum + worker.phases[name], 0);
+  const { bytes_pulled: down, bytes_pushed: up } = worker.transfers;
+  const cell = (index, wide, ...content) => element("td", { "data-label": names[index], class: wide ? "full" : undefined }, ...content);
+  return element("tr", {},
+    element("td", { class: "who full" }, worker.name, element("div", { class: "sub" }, `slot ${worker.slot}, ${number(worker.iterations)} iterations`)),
+    cell(1, false, joined(link(worker.link_bytes_per_second))),
+    cell(2, false, ...lease(worker)),
+    cell(3, false, percent(worker.hit_ratio), bar([[worker.hit_ratio ?? 0, "var(--accent)", "hits"]])),
+    cell(5 - 1, true, number(moved), bar(OPERATIONS.map(([name, label], i) =>
+      [worker.transfers[name] / count / most, colour(i), `${number(worker.transfers[name] / count)} ${label}`]))),
+    cell(5, false, `↓ ${joined(bytes(down / count))}`, element("div", {}, `↑ ${joined(bytes(up / count))}`)),
+    cell(6, true, joined(seconds(total / count)), bar(PHASES.map(([name, label], i) =>
+      [worker.phases[name] / (total || 1), colour(i), `${joined(seconds(worker.phases[name] / count))} ${label}`]))));
+}
+
+function lease(worker) {
+  if (worker.lease_age_seconds === null) return ["done"];
+  const used = worker.lease_age_seconds / worker.lease_seconds;
+  const kind = used > 1 ? "lost" : used > 0.6 ? "late" : "";
+  return [element("span", { class: kind }, `${worker.lease_age_seconds.toFixed(1)} of ${number(worker.lease_seconds)} s`),
+    bar([[Math.min(1, used), used > 0.6 ? "var(--warn)" : "var(--good)", "age of the latest heartbeat"]])];
+}
+
+addEventListener("resize", () => last && show(last));
+ask();

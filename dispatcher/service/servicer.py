@@ -1,0 +1,104 @@
+"""The Dispatcher service of protos/dispatcher.proto: messages in, messages out, no decisions."""
+
+# ruff: noqa: N802, ARG002 - names and arguments of the rpcs are the proto's
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
+from typing import Any
+
+import grpc
+
+from dispatcher import wire
+from dispatcher.core.hybrid import hybrid_dis
+from dispatcher.service.describe import job_state
+from dispatcher.service.jobs import Jobs
+from dispatcher.solvers import get_solver
+from protos import dispatcher_pb2 as pb
+from protos import dispatcher_pb2_grpc
+from services.domain.errors import InvalidArgument, NotFound
+from services.runtime import metrics
+from services.wire.batches import decode_batch
+from services.wire.jobs import decode_job
+from services.wire.reports import decode_registration, decode_report, decode_trouble, encode_lease
+from services.wire.state import encode_state
+
+_Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
+    """Serves one dispatcher.
+
+    Args:
+        jobs: the job behind all calls but HybridDis.
+        solvers: threads for HybridDis.
+    """
+
+    def __init__(self, jobs: Jobs, solvers: ThreadPoolExecutor) -> None:
+        self._jobs = jobs
+        self._solvers = solvers
+
+    async def HybridDis(self, request: pb.HybridDisRequest, context: _Context) -> pb.HybridDisResponse:
+        """Solves one cost matrix."""
+        problem = wire.decode_problem(request)
+        solver = get_solver(problem.solver)
+        result = await asyncio.get_running_loop().run_in_executor(
+            self._solvers, hybrid_dis, problem.costs, problem.capacities, problem.alpha, problem.criterion, solver
+        )
+        if len(result.optimal_rows):
+            metrics.SOLVER_SECONDS.labels(result.solver).observe(result.seconds)
+        return wire.encode_result(result)
+
+    async def CreateJob(self, request: pb.CreateJobRequest, context: _Context) -> pb.CreateJobResponse:
+        """Opens a job, or confirms the running one."""
+        if not request.HasField("job"):
+            raise InvalidArgument("job is not set")
+        return pb.CreateJobResponse(created=await self._jobs.create(decode_job(request.job)))
+
+    async def RegisterWorker(self, request: pb.RegisterWorkerRequest, context: _Context) -> pb.Lease:
+        """Takes a worker in."""
+        return encode_lease(self._jobs.current().register(decode_registration(request)))
+
+    async def Heartbeat(self, request: pb.HeartbeatRequest, context: _Context) -> pb.HeartbeatResponse:
+        """Keeps a lease alive."""
+        self._jobs.current().heartbeat(request.lease_id, decode_trouble(request))
+        return pb.HeartbeatResponse()
+
+    async def Report(self, request: pb.ReportRequest, context: _Context) -> pb.ReportResponse:
+        """Confirms an iteration or the flush."""
+        self._jobs.current().report(request.lease_id, decode_report(request))
+        return pb.ReportResponse()
+
+    async def Submit(
+        self, request_iterator: AsyncIterator[pb.SubmitRequest], context: _Context
+    ) -> AsyncIterator[pb.SubmitResponse]:
+        """Takes the sample stream in, until a message says that it is complete."""
+        requests = aiter(request_iterator)
+        request = await anext(requests, None)
+        if request is None or not request.job:
+            raise InvalidArgument("job is not set in the first message")
+        job = self._jobs.current()
+        if request.job != job.spec.name:
+            raise NotFound(f"no job {request.job!r}; {job.life}")
+        with job.submitter():
+            while request is not None:  # None: cut off, and another call may go on
+                if request.HasField("batch"):
+                    await job.take_in(decode_batch(request.batch))
+                if request.end:
+                    job.end_stream()
+                yield pb.SubmitResponse(samples=job.intake.taken)
+                request = None if request.end else await anext(requests, None)
+
+    async def WatchPlans(self, request: pb.WatchPlansRequest, context: _Context) -> AsyncIterator[pb.PlanMessage]:
+        """Publishes one worker's plans."""
+        plans = self._jobs.current().watch(request.lease_id, request.from_iteration, request.epoch)
+        async with aclosing(plans):
+            async for message in plans:
+                yield message
+
+    async def Describe(self, request: pb.DescribeJobRequest, context: _Context) -> pb.DescribeJobResponse:
+        """Tells the job's state; absent while there was no job."""
+        job = self._jobs.latest
+        return pb.DescribeJobResponse(job=encode_state(job_state(job)) if job else None)

@@ -1,0 +1,62 @@
+"""Settings of the dispatcher process."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic_settings import NoDecode
+
+from dispatcher.core.mechanisms import MECHANISMS
+from services.runtime.settings import PortOrOff, ServerSettings
+
+
+def _names(value: object) -> object:
+    if value == "none":
+        return ()
+    return tuple(name.strip() for name in value.split(",") if name.strip()) if isinstance(value, str) else value
+
+
+def _known(names: tuple[str, ...]) -> tuple[str, ...]:
+    for name in names:
+        if name not in MECHANISMS:
+            raise ValueError(f"mechanism {name!r} is unknown; known are {', '.join(MECHANISMS)}")
+    return names
+
+
+Mechanisms = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_names), AfterValidator(_known)]
+
+
+class DispatcherSettings(ServerSettings, env_prefix="ESD_DISPATCHER_"):
+    """Environment variables ESD_DISPATCHER_<FIELD>, or the [dispatcher] section of the settings file."""
+
+    lease_seconds: float = Field(
+        5.0, gt=0, le=3600, description="a worker that sends no heartbeat for so long is given up"
+    )
+    join_seconds: float = Field(
+        600.0, gt=0, description="time a new job waits for all its workers to register before it fails"
+    )
+    rejoin_seconds: float = Field(
+        8.0,
+        ge=0,
+        description="time that the next epoch waits for a lost worker to come back, before the others go on without it",
+    )
+    recovery_seconds: float = Field(
+        60.0, gt=0, description="longest wait for a parameter server during recovery, before the job fails"
+    )
+    queued_batches: int = Field(
+        4, ge=1, description="global batches that are taken in ahead of planning; then Submit waits"
+    )
+    shadow_mechanisms: Mechanisms = Field(
+        ("random", "laia"),
+        description="mechanisms, separated by commas, whose cost of the same stream is computed beside the plans in "
+        "force, in a thread of their own; none: no others",
+    )
+    page_port: PortOrOff = Field(
+        None,
+        description="port of the page for people, on the host of listen; 0 takes any free one, none turns it off",
+    )
+    solver_threads: int = Field(
+        default_factory=lambda: os.cpu_count() or 1, ge=1, description="HybridDis calls that are solved at a time"
+    )

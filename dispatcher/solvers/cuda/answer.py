@@ -1,0 +1,71 @@
+"""What a kernel writes, and what it means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dispatcher.solvers.protocol import Prices, Solution
+from esd_native import cuda as native
+
+_BAD_ENTRY, _EXPONENT, _GAP, _PASSES, _PHASES, _ADJUSTMENTS = range(native.REPORT_WORDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The arrays that one solve fills.
+
+    Attributes:
+        report: int64 [REPORT_WORDS + n], see esd_native.cuda.
+        assignment: int32 [k].
+        chosen: [k], costs of the assignment, dtype of the costs.
+    """
+
+    report: NDArray[np.int64]
+    assignment: NDArray[np.int32]
+    chosen: NDArray[Any]
+
+    @classmethod
+    def empty(cls, samples: int, workers: int, dtype: np.dtype[Any]) -> Answer:
+        """Arrays for k samples and n workers."""
+        return cls(
+            np.zeros(native.REPORT_WORDS + workers, np.int64), np.zeros(samples, np.int32), np.zeros(samples, dtype)
+        )
+
+    @property
+    def bad_entry(self) -> int | None:
+        """Index of the first cost that is negative, infinite or NaN; then there is no solution."""
+        entry = int(self.report[_BAD_ENTRY])
+        return None if entry < 0 else entry
+
+    @property
+    def passes(self) -> int:
+        """Passes of the dual ascent over the matrix."""
+        return int(self.report[_PASSES])
+
+    @property
+    def phases(self) -> int:
+        """Phases of the Hungarian algorithm, after each of which more samples are assigned."""
+        return int(self.report[_PHASES])
+
+    @property
+    def adjustments(self) -> int:
+        """How often the Hungarian algorithm adjusted its matrix."""
+        return int(self.report[_ADJUSTMENTS])
+
+    def solution(self) -> Solution:
+        """The solution in the units of the costs, as the CPU solvers give it."""
+        solver = "hungarian-cuda" if self.phases > 0 or self.passes == 0 else "dual-cuda"
+        exponent = int(self.report[_EXPONENT])
+        prices: Prices = self.report[native.REPORT_WORDS :].copy()
+        cost: int | float
+        if self.chosen.dtype == np.int32:
+            cost = int(self.chosen.sum(dtype=np.int64))
+        else:
+            prices = np.ldexp(prices.astype(np.float64), -exponent)
+            cost = float(np.cumsum(self.chosen, dtype=np.float64)[-1])  # in order, as the CPU adds them up
+        gap = float(np.ldexp(float(self.report[_GAP]), -exponent))
+        return Solution(self.assignment.copy(), cost, prices, gap, solver)

@@ -1,0 +1,96 @@
+"""The CUDA solvers behind the protocol of all solvers."""
+
+from __future__ import annotations
+
+import logging
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dispatcher.solvers.cuda.device import CudaDevice, open_device
+from dispatcher.solvers.cuda.kernel import Algorithm
+from dispatcher.solvers.native import NativeSolver
+from dispatcher.solvers.protocol import AnyCosts, Costs, Prices, Solution
+from esd_native import solver as native
+from services.domain.errors import Internal, InvalidArgument, Unavailable
+
+_log = logging.getLogger(__name__)
+
+_KERNEL_COSTS = (np.int32, np.float32, np.float64)
+_MAX_ENTRIES = 2**30  # of a matrix, indexed by int32 in the kernels
+
+
+class CudaSolver:
+    """Solves in one launch on a CUDA device: one block up to 8192 samples, a cooperative grid beyond.
+
+    `hungarian-cuda` is the Hungarian algorithm of the paper (Chinese edition §3.4) without its k x k matrix;
+    `dual-cuda` is dual steepest ascent, which goes over to the former where it would take too many steps. Where there
+    is no device, one line is logged and the CPU solves.
+    """
+
+    def __init__(self, algorithm: Algorithm) -> None:
+        self._algorithm = algorithm
+        self._fallback = NativeSolver("auto")
+
+    @property
+    def name(self) -> str:
+        """See Solver.name."""
+        return f"{self._algorithm}-cuda"
+
+    def solve(self, costs: AnyCosts, capacities: NDArray[np.int32], prices: Prices | None = None) -> Solution:
+        """See Solver.solve. The Hungarian algorithm has no use for prices."""
+        device = _device()
+        if device is None and isinstance(costs, np.ndarray):
+            return self._fallback.solve(costs, capacities, prices)
+        return self.solve_on(open_device(), costs, capacities, prices)[0]
+
+    def solve_on(
+        self, device: CudaDevice, costs: AnyCosts, capacities: NDArray[np.int32], prices: Prices | None = None
+    ) -> tuple[Solution, float]:
+        """The solution and the milliseconds that the kernel ran. See Solver.solve."""
+        checked = costs if isinstance(costs, np.ndarray) else device.view(costs)
+        check(checked.shape, checked.dtype, capacities, prices)
+        start = None if prices is None else np.asarray(prices, np.float64)
+        answer, milliseconds = device.solve(costs, capacities, start, self._algorithm)
+        if answer.bad_entry is not None:
+            return self._fallback.solve(to_host(costs), capacities), milliseconds  # refuses them, by name
+        solution = answer.solution()
+        if solution.gap != 0:
+            raise Internal(f"{self.name} left a gap of {solution.gap} between its assignment and its dual bound")
+        return solution, milliseconds
+
+
+def check(
+    shape: tuple[int, ...], dtype: np.dtype[np.generic], capacities: NDArray[np.int32], prices: Prices | None
+) -> None:
+    """Refuses what the kernels cannot see: everything but the values of the costs. Raises InvalidArgument."""
+    if len(shape) != 2:
+        raise InvalidArgument(f"costs have shape {tuple(shape)}, they must be a matrix [k, n]")
+    if dtype not in _KERNEL_COSTS:
+        raise InvalidArgument(f"costs have dtype {dtype}, costs must be int32, float32 or float64")
+    samples, workers = shape
+    if samples * workers > _MAX_ENTRIES:
+        raise InvalidArgument(
+            f"costs have {samples} x {workers} entries, a CUDA solver takes at most 2^30; use a CPU solver"
+        )
+    try:
+        native.check(samples, workers, capacities, prices)
+    except ValueError as error:
+        raise InvalidArgument(str(error)) from None
+
+
+def to_host(costs: AnyCosts) -> Costs:
+    """A copy in host memory of costs that are on a device."""
+    if isinstance(costs, np.ndarray):
+        return costs
+    return open_device().download(costs)
+
+
+@cache
+def _device() -> CudaDevice | None:
+    try:
+        return open_device()
+    except Unavailable as reason:
+        _log.warning("CUDA solvers are not available, the CPU solves instead: %s", reason)
+        return None

@@ -1,0 +1,40 @@
+"""The exact solvers of the native extension."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dispatcher.solvers.protocol import AnyCosts, Prices, Solution
+from esd_native import solver as native
+from services.domain.errors import Internal, InvalidArgument
+
+
+class NativeSolver:
+    """Solves on one CPU thread.
+
+    `dual` is dual steepest ascent, which falls back to `paths`, multilevel successive shortest paths, where prices
+    would need many small steps. `auto` starts with `dual` for costs that are integers and with `paths` otherwise.
+    """
+
+    def __init__(self, name: Literal["auto", "dual", "paths"]) -> None:
+        self._name = name
+
+    @property
+    def name(self) -> Literal["auto", "dual", "paths"]:
+        """See Solver.name."""
+        return self._name
+
+    def solve(self, costs: AnyCosts, capacities: NDArray[np.int32], prices: Prices | None = None) -> Solution:
+        """See Solver.solve."""
+        if not isinstance(costs, np.ndarray):
+            raise InvalidArgument(f"costs are a {type(costs).__name__}, solver {self.name!r} takes numpy arrays only")
+        try:
+            found = native.solve(costs, capacities, prices, self._name)
+        except ValueError as error:
+            raise InvalidArgument(str(error)) from None
+        if found.gap != 0:
+            raise Internal(f"{found.algorithm} left a gap of {found.gap} between its assignment and its dual bound")
+        return Solution(found.assignment, found.cost, found.prices, found.gap, found.algorithm)

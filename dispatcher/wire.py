@@ -1,0 +1,97 @@
+"""HybridDis on the wire."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dispatcher.core.hybrid import HybridResult
+from protos import dispatcher_pb2 as pb
+from services.domain.errors import InvalidArgument
+from services.domain.jobs import MAX_WORKERS, Criterion
+from services.wire.arrays import decode_array, decode_column, encode_array
+from services.wire.jobs import decode_criterion, encode_criterion
+
+_DTYPES = {"float_costs": np.float32, "int_costs": np.int32}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One HybridDis call.
+
+    Attributes:
+        costs: float32 or int32 [k, n].
+        capacities: int32 [n].
+        alpha: share of each capacity filled by the exact solver.
+        criterion: which rows the exact solver takes.
+        solver: its name.
+    """
+
+    costs: NDArray[np.float32] | NDArray[np.int32]
+    capacities: NDArray[np.int32]
+    alpha: float
+    criterion: Criterion
+    solver: str
+
+
+def encode_problem(problem: Problem) -> pb.HybridDisRequest:
+    """The request of a call. Raises InvalidArgument unless costs are float32 or int32 [k, n]."""
+    field = next((name for name, dtype in _DTYPES.items() if problem.costs.dtype == dtype), None)
+    if field is None or problem.costs.ndim != 2:
+        raise InvalidArgument(
+            f"costs are {problem.costs.dtype} {list(problem.costs.shape)}, they must be float32 or int32 [k, n]"
+        )
+    samples, workers = problem.costs.shape
+    request = pb.HybridDisRequest(
+        samples=samples,
+        workers=workers,
+        capacities=encode_array(problem.capacities, np.int32, "capacities"),
+        alpha=problem.alpha,
+        criterion=encode_criterion(problem.criterion),
+        solver=problem.solver,
+    )
+    setattr(request, field, encode_array(problem.costs, _DTYPES[field], field))
+    return request
+
+
+def decode_problem(request: pb.HybridDisRequest) -> Problem:
+    """Reads a call, its shapes checked; its numbers are checked by who solves it."""
+    field = request.WhichOneof("costs")
+    if field is None:
+        raise InvalidArgument("costs are not set, neither float_costs nor int_costs")
+    if request.samples < 1:
+        raise InvalidArgument("samples is 0, it must be at least 1")
+    if not 1 <= request.workers <= MAX_WORKERS:
+        raise InvalidArgument(f"workers is {request.workers}, it must be in 1..{MAX_WORKERS}")
+    return Problem(
+        costs=decode_array(getattr(request, field), _DTYPES[field], (request.samples, request.workers), field),
+        capacities=decode_array(request.capacities, np.int32, (request.workers,), "capacities"),
+        alpha=request.alpha,
+        criterion=decode_criterion(request.criterion),
+        solver=request.solver or "auto",
+    )
+
+
+def encode_result(result: HybridResult) -> pb.HybridDisResponse:
+    """The answer to a call."""
+    return pb.HybridDisResponse(
+        assignment=encode_array(result.assignment, np.int32, "assignment"),
+        total_cost=result.cost,
+        optimal_rows=encode_array(result.optimal_rows, np.uint32, "optimal_rows"),
+        solver=result.solver,
+        seconds=result.seconds,
+    )
+
+
+def decode_result(response: pb.HybridDisResponse) -> HybridResult:
+    """Reads the answer to a call, which leaves the prices out."""
+    return HybridResult(
+        assignment=decode_column(response.assignment, np.int32, "assignment"),
+        cost=response.total_cost,
+        optimal_rows=decode_column(response.optimal_rows, np.uint32, "optimal_rows"),
+        solver=response.solver,
+        prices=None,
+        seconds=response.seconds,
+    )
