@@ -1,0 +1,46 @@
+"""Deep & Cross Network (Wang et al., 2017)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from worker.models.interface import ClickModel, InputShape, join
+from worker.models.layers import mlp
+
+CROSS_LAYERS = 3
+
+
+class DeepCross(ClickModel):
+    """Explicit feature crosses of bounded degree beside an MLP; both feed one output layer."""
+
+    def __init__(self, shape: InputShape, hidden: tuple[int, ...]) -> None:
+        super().__init__(shape, hidden)
+        width = shape.fields * shape.dimension + shape.dense_features
+        self.crosses = nn.ModuleList(Cross(width) for _ in range(CROSS_LAYERS))
+        # The MLP's last hidden layer goes to the output layer together with the crosses.
+        self.deep = mlp(width, hidden[:-1], hidden[-1]) if hidden else None
+        self.output = nn.Linear(width + sum(hidden[-1:]), 1)
+
+    def forward(self, rows: Tensor, dense: Tensor) -> Tensor:
+        """See ClickModel.forward."""
+        inputs = join(rows, dense)
+        crossed = inputs
+        for cross in self.crosses:
+            crossed = cross(inputs, crossed)
+        parts = (crossed,) if self.deep is None else (crossed, self.deep(inputs).relu())
+        logits: Tensor = self.output(torch.cat(parts, dim=1)).squeeze(1)
+        return logits
+
+
+class Cross(nn.Module):
+    """x_{l+1} = x_0 (x_l . w) + b + x_l (Wang et al., eq. 3)."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(1, width))
+        self.bias = nn.Parameter(torch.empty(width))
+
+    def forward(self, inputs: Tensor, crossed: Tensor) -> Tensor:
+        """The next cross [m, width] of x_0 `inputs` and x_l `crossed`."""
+        return torch.addcmul(self.bias + crossed, inputs, crossed @ self.weight.T)

@@ -1,0 +1,26 @@
+"""Wide & Deep (Cheng et al., 2016)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from worker.models.interface import ClickModel, InputShape, join, require_wide, split_wide
+from worker.models.layers import mlp
+
+
+class WideDeep(ClickModel):
+    """A linear model over ids and dense features, plus an MLP over the embedding vectors and dense features."""
+
+    def __init__(self, shape: InputShape, hidden: tuple[int, ...]) -> None:
+        super().__init__(shape, hidden)
+        width = require_wide(shape, "wdl")
+        self.wide = nn.Parameter(torch.empty(1, shape.dense_features))  # the MLP has the bias
+        self.deep = mlp(shape.fields * width + shape.dense_features, hidden, 1)
+
+    def forward(self, rows: Tensor, dense: Tensor) -> Tensor:
+        """See ClickModel.forward."""
+        weights, vectors = split_wide(rows)
+        wide = weights.sum(dim=1) + (dense @ self.wide.T).squeeze(1)
+        deep: Tensor = self.deep(join(vectors, dense)).squeeze(1)
+        return wide + deep

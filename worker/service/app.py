@@ -1,0 +1,38 @@
+"""The worker as a process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+
+from protos.worker_pb2_grpc import add_WorkerServicer_to_server
+from services.runtime import logs
+from services.runtime.process import StopEvent, announce
+from services.runtime.server import serve
+from services.runtime.settings import load
+from worker.service.servicer import WorkerService
+from worker.service.session import Session
+from worker.service.settings import WorkerSettings
+
+_log = logging.getLogger(__name__)
+
+
+async def serve_worker(stop: StopEvent) -> None:
+    """Takes part in one job and describes itself meanwhile; ends early when `stop` is set."""
+    settings = load(WorkerSettings)
+    logs.configure(settings.log_level)
+    logs.bind(worker=settings.name)
+    service = WorkerService(settings)
+    async with serve("worker", [(add_WorkerServicer_to_server, service, "esd.v1.Worker")], settings) as server:
+        session = asyncio.create_task(Session(settings, server.address, service).run())
+        await server.set_serving(True)
+        announce("worker", server.address, server.metrics_address)
+        stopped = asyncio.create_task(stop.wait())
+        await asyncio.wait((session, stopped), return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if not session.done():
+            _log.warning("stopped before the end of the stream")
+            session.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await session

@@ -1,0 +1,115 @@
+"""The transfers of a plan."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Executor
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.domain.plans import FlushPlan, GradientTransfers, IterationPlan, Transfers
+from services.domain.reports import TransferCounts
+from worker.core.blocks import Block, GradientBlock, RowBlock, gradient_half, half
+from worker.service.parameter_servers import ParameterServers
+from worker.service.tasks import run_in
+from worker.training.row_cache import RowCache
+
+
+class Mover:
+    """Moves rows between the cache and the parameter servers."""
+
+    def __init__(
+        self,
+        cache: RowCache,
+        dimension: int,
+        servers: ParameterServers,
+        reading_thread: Executor,
+        tasks: asyncio.TaskGroup,
+    ) -> None:
+        """Connects cache and servers.
+
+        Args:
+            cache: the worker's.
+            dimension: D.
+            servers: of the job.
+            reading_thread: copies rows out of the cache, beside training.
+            tasks: owns the transfers; a failed one ends the group.
+        """
+        self.cache = cache
+        self.servers = servers
+        self.tasks = tasks
+        self._dimension = dimension
+        self._reading_thread = reading_thread
+
+    async def flush(self, plan: FlushPlan) -> TransferCounts:
+        """Pushes everything that the parameter servers lack."""
+        size = await self.servers.push(await self.read([plan.rows], [plan.gradients]))
+        return TransferCounts(flush_push=len(plan.rows) + len(plan.gradients), bytes_pushed=size)
+
+    async def read(self, rows: list[Transfers], gradients: list[GradientTransfers]) -> list[Block]:
+        """Copies rows and partial gradients out of the cache; empty lists are left out."""
+        rows = [each for each in rows if len(each)]
+        gradients = [each for each in gradients if len(each)]
+        if not rows and not gradients:
+            return []
+        return await run_in(self._reading_thread, self._read, rows, gradients)
+
+    def _read(self, rows: list[Transfers], gradients: list[GradientTransfers]) -> list[Block]:
+        row_blocks: list[Block] = [
+            RowBlock(each.ids, each.versions, self.cache.read(each.slots, self.cache.width)) for each in rows
+        ]
+        gradient_blocks: list[Block] = [
+            GradientBlock(
+                each.rows.ids,
+                each.rows.versions,
+                each.contributors,
+                each.steps,
+                self.cache.read(each.rows.slots, self._dimension),
+            )
+            for each in gradients
+        ]
+        return row_blocks + gradient_blocks
+
+
+class Movement:
+    """The transfers of one iteration: start the early half, start the late half, wait for both.
+
+    Workers cannot wait for each other in a circle: what a pull waits for is pushed in the same half of the same
+    iteration or before, and no push waits for a pull of its own half.
+    """
+
+    def __init__(self, plan: IterationPlan, mover: Mover) -> None:
+        self.plan = plan
+        self._mover = mover
+        self._staging = np.empty((len(plan.pulls), mover.cache.width), np.float32)
+        self._pushes: list[asyncio.Task[int]] = []
+        self._pulls: list[asyncio.Task[int]] = []
+
+    async def start(self, *, early: bool) -> None:
+        """Starts pushes, then pulls. On return everything to push is read, and its slots may be overwritten."""
+        plan, mover = self.plan, self._mover
+        blocks = await mover.read(
+            [half(plan.update_rows, early), half(plan.evict_rows, early)],
+            [gradient_half(plan.update_gradients, early), gradient_half(plan.evict_gradients, early)],
+        )
+        self._pushes.append(mover.tasks.create_task(mover.servers.push(blocks)))
+        pulls = half(plan.pulls, early)
+        staging = self._staging[: plan.pulls.early] if early else self._staging[plan.pulls.early :]
+        self._pulls.append(mover.tasks.create_task(mover.servers.pull(pulls.ids, pulls.versions, staging)))
+
+    async def pulled(self) -> NDArray[np.float32]:
+        """Waits for the pulls; their rows in the plan's order, float32 [r, W]."""
+        await asyncio.gather(*self._pulls)
+        return self._staging
+
+    async def finished(self) -> TransferCounts:
+        """Waits until all that was pushed is durable, and tells what the plan has moved."""
+        plan = self.plan
+        return TransferCounts(
+            miss_pull=len(plan.pulls),
+            update_push=len(plan.update_rows) + len(plan.update_gradients),
+            evict_push=len(plan.evict_rows) + len(plan.evict_gradients),
+            bytes_pulled=sum(await asyncio.gather(*self._pulls)),
+            bytes_pushed=sum(await asyncio.gather(*self._pushes)),
+        )

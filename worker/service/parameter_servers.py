@@ -1,0 +1,107 @@
+"""The parameter servers of a job, as one table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.domain.ids import shard_of
+from services.domain.jobs import JobSpec
+from services.runtime.retry import repeated
+from services.runtime.security import Credentials
+from worker.core.blocks import Block
+from worker.service.link import Link
+from worker.service.settings import WorkerSettings
+from worker.service.shard import Shard
+from worker.service.tasks import all_of
+
+
+class ParameterServers:
+    """Rows by id, wherever their shard is. Calls are repeated while a shard is unavailable."""
+
+    def __init__(self, job: JobSpec, worker: int, link: Link, settings: WorkerSettings, epoch: int = 0) -> None:
+        """Opens a channel to every shard of the job; `aclose` closes them."""
+        self._retry_timeout = settings.retry_timeout
+        credentials = Credentials.read(settings)
+        self._shards = [
+            Shard(
+                address,
+                job.table,
+                worker,
+                link,
+                epoch=epoch,
+                max_message_bytes=settings.max_message_bytes,
+                patience=settings.peer_timeout,
+                credentials=credentials,
+            )
+            for address in job.parameter_servers
+        ]
+
+    async def aclose(self) -> None:
+        """Closes all channels."""
+        for shard in self._shards:
+            await shard.close()
+
+    async def create_table(self) -> None:
+        """Makes sure that every shard has the job's table."""
+        await all_of(repeated(shard.create_table, self._retry_timeout) for shard in self._shards)
+
+    async def pull(self, ids: NDArray[np.uint64], versions: NDArray[np.int64], rows: NDArray[np.float32]) -> int:
+        """Fills `rows`, float32 [r, W], with the rows of `ids` at exactly `versions`; returns the bytes received.
+
+        Raises:
+            StaleVersion: a row is already newer.
+            DeadlineExceeded: a version did not appear in time.
+        """
+
+        async def pull(shard: Shard, part: NDArray[np.int64]) -> int:
+            return await repeated(lambda: shard.pull(ids[part], versions[part], rows, places=part), self._retry_timeout)
+
+        return sum(await all_of(pull(self._shards[index], part) for index, part in self._parts(ids)))
+
+    async def push(self, blocks: Sequence[Block]) -> int:
+        """Stores rows and gradients durably; returns the bytes sent.
+
+        Raises:
+            FailedPrecondition: a gradient skips a version, or contributors disagree.
+        """
+        by_shard: dict[int, list[Block]] = {}
+        for block in blocks:
+            for index, part in self._parts(block.ids):
+                by_shard.setdefault(index, []).append(block[part])
+
+        async def push(shard: Shard, parts: list[Block]) -> int:
+            return await repeated(lambda: shard.push(parts), self._retry_timeout)
+
+        sizes = await all_of(push(self._shards[index], parts) for index, parts in by_shard.items())
+        return sum(sizes)
+
+    async def put_dense(self, data: bytes) -> None:
+        """Stores the dense parameters, a whole .npz file, at the first shard."""
+        await repeated(lambda: self._shards[0].put_dense(data), self._retry_timeout)
+
+    async def cut(self, checkpoint: int, contributors: int) -> None:
+        """Tells every shard that this worker has pushed everything of the iterations before the cut."""
+
+        async def cut(shard: Shard) -> None:
+            await repeated(lambda: shard.cut(checkpoint, contributors), self._retry_timeout)
+
+        await all_of(cut(shard) for shard in self._shards)
+
+    async def put_part(self, checkpoint: int, name: str, data: bytes) -> None:
+        """Stores a part of a checkpoint at the first shard."""
+        await repeated(lambda: self._shards[0].put_part(checkpoint, name, data), self._retry_timeout)
+
+    async def get_part(self, checkpoint: int, name: str) -> bytes:
+        """Reads a part of a checkpoint from the first shard."""
+        return await repeated(lambda: self._shards[0].get_part(checkpoint, name), self._retry_timeout)
+
+    def _parts(self, ids: NDArray[np.uint64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+        """Shard number and positions in `ids` of the rows that each shard holds; shards without any are left out."""
+        owners = shard_of(ids, len(self._shards))
+        for index in range(len(self._shards)):
+            part = np.flatnonzero(owners == index)
+            if len(part):
+                yield index, part

@@ -1,0 +1,110 @@
+"""One worker's part in one job, from registration to the end of the stream, epoch by epoch."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from services.domain.errors import DeadlineExceeded, EsdError, NotFound, StaleEpoch, StaleVersion, Unavailable
+from services.domain.reports import Registration, Trouble
+from services.runtime.security import Credentials
+from worker.service.dispatcher_client import Dispatcher
+from worker.service.epoch import WorkerEpoch
+from worker.service.servicer import WorkerService
+from worker.service.settings import WorkerSettings
+from worker.service.tasks import first_failure
+from worker.training.rendezvous import Rendezvous
+
+# What another epoch may mend: somebody is away, late, or ahead. Anything else would only happen again.
+_PASSING = (DeadlineExceeded, NotFound, StaleEpoch, StaleVersion, Unavailable)
+
+_log = logging.getLogger(__name__)
+
+
+class Session:
+    """Registers, trains what is planned, flushes, leaves. An epoch that breaks is followed by the next one."""
+
+    def __init__(self, settings: WorkerSettings, address: str, service: WorkerService) -> None:
+        """Opens what does not need the job; call `run` once.
+
+        Args:
+            settings: of this worker.
+            address: `host:port` of its own gRPC service.
+            service: is told when there is something to describe.
+        """
+        self._settings = settings
+        self._address = address
+        self._service = service
+        self._dispatcher = Dispatcher(
+            settings.dispatcher, settings.max_message_bytes, settings.retry_timeout, Credentials.read(settings)
+        )
+        self._rendezvous = Rendezvous()
+
+    async def run(self) -> None:
+        """Takes part in one job until its stream ends.
+
+        Raises:
+            EsdError: a plan was refused, the job failed, or it takes no checkpoints and a peer is lost.
+        """
+        try:
+            await self._dispatcher.register(self._registration(), self._settings.job_timeout)
+            _log.info("registered")
+            while True:
+                epoch = WorkerEpoch(self._settings, self._dispatcher, self._rendezvous, self._service)
+                try:
+                    await self._take_part(epoch)
+                except EsdError as error:
+                    await self._recover_from(error, epoch)
+                else:
+                    return
+        finally:
+            await self._dispatcher.close()
+
+    def _registration(self) -> Registration:
+        host, _, port = self._address.rpartition(":")
+        host = self._settings.advertise_host or host
+        return Registration(
+            name=self._settings.name,
+            bandwidth=self._settings.link,
+            cache_rows=self._settings.cache_rows,
+            address=f"{host}:{port}",
+            rendezvous=f"{host}:{self._rendezvous.port}",
+        )
+
+    async def _register_again(self) -> None:
+        """The lease is gone: this worker was given up, or the dispatcher has been restarted."""
+        await self._dispatcher.register(self._registration(), self._settings.retry_timeout)
+
+    async def _take_part(self, epoch: WorkerEpoch) -> None:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                heartbeats = tasks.create_task(self._dispatcher.keep_alive())
+                await epoch.run(tasks)
+                heartbeats.cancel()
+        except BaseExceptionGroup as failures:
+            raise first_failure(failures) from None
+        finally:
+            epoch.close()
+
+    async def _recover_from(self, error: EsdError, epoch: WorkerEpoch) -> None:
+        """Returns when another epoch makes sense, and raises the error otherwise."""
+        membership = epoch.membership
+        if membership is None:  # it waits for an epoch to begin
+            if isinstance(error, NotFound):
+                await self._register_again()
+            elif not isinstance(error, StaleEpoch):
+                raise error
+            return
+        passing = isinstance(error, _PASSING)
+        if passing and not membership.job.checkpoint_every:
+            raise error
+        _log.warning("epoch %d is over for this worker: %s", membership.epoch, error)
+        try:
+            await self._dispatcher.tell(Trouble(str(error), membership.epoch, fatal=not passing))
+        except NotFound:
+            await self._register_again()
+        except EsdError as failure:
+            if passing:
+                raise failure from error
+        if not passing:
+            raise error

@@ -1,0 +1,29 @@
+"""Settings of a worker."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from services.runtime.settings import Address, ServerSettings
+
+
+class WorkerSettings(ServerSettings, env_prefix="ESD_WORKER_"):
+    """What one worker is told; everything else comes with the job."""
+
+    name: str = Field(min_length=1, max_length=256, description="unique among the workers of a job")
+    dispatcher: Address = Field(description="host:port of the dispatcher")
+    link: float = Field(
+        gt=0, allow_inf_nan=False, description="speed of the link to the parameter server, bytes per second"
+    )
+    shape_link: bool = Field(
+        True, description="hold the traffic to the speed of the link; off where the network itself is that slow"
+    )
+    cache_rows: int = Field(ge=1, lt=2**32, description="embedding rows that the cache holds")
+    device: str = Field("cpu", pattern=r"^(cpu|cuda(:\d+)?)$", description="where training runs: cpu, cuda or cuda:N")
+    threads: int = Field(1, ge=1, description="threads of torch's CPU kernels")
+    advertise_host: str = Field("", description="host at which others reach this worker; empty: that of listen")
+    job_timeout: float = Field(3600.0, gt=0, description="seconds to wait for a dispatcher that has a job")
+    peer_timeout: float = Field(
+        60.0, gt=0, description="seconds to wait for other workers: in the all-reduce, and for rows that they push"
+    )
+    retry_timeout: float = Field(30.0, gt=0, description="seconds to try again while a service is unavailable")

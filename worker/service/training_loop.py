@@ -1,0 +1,143 @@
+"""The loop that follows the plan."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from concurrent.futures import Executor
+from typing import Any
+
+import numpy as np
+
+from services.domain.errors import FailedPrecondition
+from services.domain.plans import FlushPlan, IterationPlan, PlanMessage
+from services.domain.reports import IterationReport, PhaseTimes, TransferCounts
+from worker.core.cache_book import CacheBook
+from worker.service.link import Link
+from worker.service.movement import Movement, Mover
+from worker.service.tasks import run_in
+from worker.training.trainer import StepResult, Trainer
+
+SendReport = Callable[[IterationReport], Coroutine[Any, Any, None]]
+TakeCheckpoint = Callable[[FlushPlan], Coroutine[Any, Any, None]]
+
+
+class TrainingLoop:
+    """Trains the planned iterations in order.
+
+    While one trains, the rows of the next that it does not touch move already. Tensors are touched by the training
+    thread only, except for copying out what is to be pushed.
+    """
+
+    def __init__(
+        self,
+        messages: AsyncIterator[PlanMessage],
+        book: CacheBook,
+        mover: Mover,
+        trainer: Trainer,
+        training_thread: Executor,
+        link: Link,
+        send: SendReport,
+        take_checkpoint: TakeCheckpoint,
+    ) -> None:
+        """Prepares the loop.
+
+        Args:
+            messages: the plan stream, behind the membership.
+            book: refuses plans that do not fit the cache.
+            mover: moves rows, in tasks of its own group.
+            trainer: trains, in `training_thread`.
+            training_thread: a single thread.
+            link: measures the bandwidth.
+            send: confirms an iteration to the dispatcher.
+            take_checkpoint: carries out the flush plan of a checkpoint.
+        """
+        self._messages = messages
+        self._book = book
+        self._mover = mover
+        self._trainer = trainer
+        self._training_thread = training_thread
+        self._link = link
+        self._send = send
+        self._take_checkpoint = take_checkpoint
+
+    async def run(self) -> FlushPlan:
+        """Trains until the plan stream asks for the last flush, and returns its plan."""
+        tasks = self._mover.tasks
+        following = tasks.create_task(self._next())
+        reporting: asyncio.Task[None] | None = None
+        while True:
+            clock = _Laps()
+            current = await following
+            plan_wait = clock.lap()
+            if isinstance(current, FlushPlan):
+                if not current.checkpoint:
+                    break
+                if reporting is not None:
+                    await reporting
+                await self._take_checkpoint(current)
+                following = tasks.create_task(self._next())
+                continue
+
+            await current.start(early=False)
+            push = clock.lap()
+            rows = await current.pulled()
+            await run_in(self._training_thread, self._mover.cache.write, current.plan.pulls.slots, rows)
+            pull = clock.lap()
+
+            following = tasks.create_task(self._next())
+            step = await run_in(self._training_thread, self._trainer.step, current.plan)
+            clock.lap()
+            transfers = await current.finished()
+            if reporting is not None:  # reports go out in order, at most one at a time
+                await reporting
+            push += clock.lap()
+            phases = PhaseTimes(plan_wait, push, pull, step.compute, step.all_reduce, step.update)
+            report = self._report(current.plan, step, transfers, phases, clock.total())
+            reporting = tasks.create_task(self._send(report))
+        if reporting is not None:
+            await reporting
+        return current
+
+    async def _next(self) -> Movement | FlushPlan:
+        """Waits for the next plan, refuses it if it does not fit, and moves what may move early."""
+        message = await anext(self._messages)
+        if isinstance(message, FlushPlan):
+            self._book.enter_flush(message)
+            return message
+        if not isinstance(message, IterationPlan):
+            raise FailedPrecondition(f"{type(message).__name__} came where a plan was expected")
+        self._book.enter(message)
+        movement = Movement(message, self._mover)
+        await movement.start(early=True)
+        return movement
+
+    def _report(
+        self, plan: IterationPlan, step: StepResult, transfers: TransferCounts, phases: PhaseTimes, seconds: float
+    ) -> IterationReport:
+        return IterationReport(
+            iteration=plan.iteration,
+            loss_sum=step.loss_sum,
+            score_bins=step.score_bins,
+            labels=plan.labels.astype(np.uint8),
+            transfers=transfers,
+            phases=phases,
+            seconds=seconds,
+            measured_bandwidth=self._link.uplink.take(),
+            epoch=plan.epoch,
+        )
+
+
+class _Laps:
+    """Seconds since the start, and since the last lap."""
+
+    def __init__(self) -> None:
+        self._start = self._last = time.perf_counter()
+
+    def lap(self) -> float:
+        last, self._last = self._last, time.perf_counter()
+        return self._last - last
+
+    def total(self) -> float:
+        return self._last - self._start

@@ -1,0 +1,1 @@
+"""Tensors: the cached rows, their optimizers, and one training step."""

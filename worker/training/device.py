@@ -1,0 +1,30 @@
+"""Where training runs, and how it is made repeatable there."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+
+from services.domain.errors import FailedPrecondition
+
+
+def prepare_device(name: str, threads: int) -> torch.device:
+    """The device, ready for bit-identical runs. Call it in the training thread, before anything else of torch.
+
+    Args:
+        name: `cpu`, `cuda` or `cuda:N`.
+        threads: of torch's CPU kernels; another number may give other low bits.
+
+    Raises:
+        FailedPrecondition: there is no such device.
+    """
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # or cuBLAS varies the order of its sums
+    torch.use_deterministic_algorithms(True)
+    torch.set_num_threads(threads)
+    device = torch.device(name)
+    if device.type == "cuda":
+        if (device.index or 0) >= torch.cuda.device_count():
+            raise FailedPrecondition(f"ESD_WORKER_DEVICE is {name}, torch sees {torch.cuda.device_count()} GPUs")
+        torch.cuda.set_device(device)
+    return device

@@ -1,0 +1,77 @@
+"""The cached rows: one tensor on the training device."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from services.domain.errors import ResourceExhausted
+
+
+class RowCache:
+    """C slots of W floats each.
+
+    A slot holds a row's D values and its optimizer state, or, in its first D floats, the partial gradient of a
+    split row (the value beside it would be outdated anyway).
+
+    `read` may run in another thread than the rest, while an iteration trains: the plan names only slots that the
+    iteration does not touch. On a GPU it has its own stream, which waits for the last completed write, not for
+    the training that is queued meanwhile.
+    """
+
+    def __init__(self, slots: int, width: int, device: torch.device) -> None:
+        """Allocates the cache.
+
+        Args:
+            slots: C.
+            width: W, floats per row.
+            device: where training runs.
+
+        Raises:
+            ResourceExhausted: the device has not enough memory.
+        """
+        try:
+            self.rows = torch.zeros(slots, width, device=device)
+        except RuntimeError as error:
+            raise ResourceExhausted(
+                f"a cache of {slots} rows needs {4 * slots * width} bytes on {device}, which has less free; "
+                f"lower ESD_WORKER_CACHE_ROWS: {error}"
+            ) from error
+        self._device = device
+        self._read_stream: torch.cuda.Stream | None = None
+        self._written: torch.cuda.Event | None = None
+        if device.type == "cuda":
+            self._read_stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+            self.mark_written()
+
+    @property
+    def width(self) -> int:
+        """W."""
+        return self.rows.shape[1]
+
+    def index(self, slots: NDArray[np.uint32]) -> Tensor:
+        """Slots as an index tensor, int64 [r], on the device."""
+        return torch.from_numpy(slots.astype(np.int64)).to(self._device)
+
+    def read(self, slots: NDArray[np.uint32], columns: int) -> NDArray[np.float32]:
+        """Copies the first `columns` floats of each slot to host memory, float32 [r, columns]."""
+        with torch.no_grad(), torch.cuda.stream(self._read_stream):
+            if self._read_stream is not None and self._written is not None:
+                self._read_stream.wait_event(self._written)
+            return self.rows[self.index(slots), :columns].cpu().numpy()
+
+    def write(self, slots: NDArray[np.uint32], rows: NDArray[np.float32]) -> None:
+        """Puts whole rows, float32 [r, W], into their slots."""
+        if len(slots):
+            with torch.no_grad():
+                self.rows.index_copy_(0, self.index(slots), torch.from_numpy(rows).to(self._device))
+        self.mark_written()
+
+    def mark_written(self) -> None:
+        """Lets later reads see everything written so far."""
+        if self._read_stream is not None:
+            written = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            written.record(torch.cuda.current_stream(self._device))
+            self._written = written

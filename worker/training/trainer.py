@@ -1,0 +1,120 @@
+"""One training step: forward, backward, owned rows, dense parameters."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from services.domain.errors import FailedPrecondition
+from services.domain.jobs import JobSpec
+from services.domain.plans import IterationPlan
+from services.domain.reports import SCORE_BINS
+from worker.models import build_model
+from worker.training.dense import DenseParameters
+from worker.training.reducer import DenseReducer
+from worker.training.row_cache import RowCache
+from worker.training.row_optimizer import updated_rows
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """What one step brought; seconds by phase.
+
+    Attributes:
+        loss_sum: sum of the logistic losses before training (progressive validation).
+        score_bins: uint16 [m], floor(65536 * predicted probability).
+    """
+
+    loss_sum: float
+    score_bins: NDArray[np.uint16]
+    compute: float
+    all_reduce: float
+    update: float
+
+
+class Trainer:
+    """Trains the rows of a cache and the dense parameters of a model.
+
+    Every gradient is divided by the size of the global batch, so that the sum over the workers does not depend on
+    who trains which sample.
+    """
+
+    def __init__(self, job: JobSpec, cache: RowCache, reducer: DenseReducer, device: torch.device) -> None:
+        """Builds the job's model on `device`; `cache` must be there too."""
+        self._table = job.table
+        self._cache = cache
+        self._reducer = reducer
+        self._device = device
+        self._model = build_model(job).to(device)
+        self.dense = DenseParameters(self._model, job.model.dense_optimizer)
+
+    def step(self, plan: IterationPlan) -> StepResult:
+        """Trains one iteration; its rows are in the cache at the versions of the plan.
+
+        Raises:
+            FailedPrecondition: the loss is not finite; nothing was trained.
+            Unavailable: another worker is lost or late.
+        """
+        begin = time.perf_counter()
+        slots = self._cache.index(plan.unique_slots)
+        rows = self._cache.rows[slots]
+        self.dense.clear_gradients()
+        loss_sum, score_bins, gradients = self._forward_backward(plan, rows)
+
+        computed = time.perf_counter()
+        self._update_rows(plan, slots, rows, gradients)
+
+        rows_updated = time.perf_counter()
+        self._reducer.sum(self.dense.gradients)
+
+        reduced = time.perf_counter()
+        self.dense.step()
+        return StepResult(
+            loss_sum,
+            score_bins,
+            compute=computed - begin,
+            all_reduce=reduced - rows_updated,
+            update=rows_updated - computed + time.perf_counter() - reduced,
+        )
+
+    def _forward_backward(self, plan: IterationPlan, rows: Tensor) -> tuple[float, NDArray[np.uint16], Tensor]:
+        """Loss, scores, and the gradient [u, D] of each distinct row; dense gradients go to their vector."""
+        values = rows[:, : self._table.dimension].clone().requires_grad_()
+        if len(plan.labels) == 0:
+            return 0.0, np.zeros(0, np.uint16), torch.zeros_like(values)
+        inverse = torch.from_numpy(plan.inverse.astype(np.int64)).to(self._device)
+        dense = torch.tensor(plan.dense, device=self._device)
+        labels = torch.tensor(plan.labels, device=self._device)
+
+        # The lookup's backward pass adds up the samples of each row in a fixed order.
+        logits = self._model(functional.embedding(inverse, values), dense)
+        losses = functional.binary_cross_entropy_with_logits(logits, labels, reduction="none")
+        loss_sum = losses.detach().double().sum().item()
+        if not math.isfinite(loss_sum):
+            raise FailedPrecondition(
+                f"the loss of iteration {plan.iteration} is {loss_sum}: training diverged, lower the learning rate"
+            )
+        torch.autograd.backward(losses.sum() / plan.batch_size)
+        scores = logits.detach().double().sigmoid() * SCORE_BINS
+        bins = scores.clamp(max=SCORE_BINS - 1).cpu().numpy().astype(np.uint16)
+        assert values.grad is not None  # noqa: S101 - backward has just set it
+        return loss_sum, bins, values.grad
+
+    def _update_rows(self, plan: IterationPlan, slots: Tensor, rows: Tensor, gradients: Tensor) -> None:
+        """Rows that only this worker trains get the optimizer at once; of the others it keeps its gradient."""
+        contributors = plan.unique_contributors
+        alone = (contributors & (contributors - np.uint64(1))) == 0
+        owned = torch.from_numpy(np.flatnonzero(alone)).to(self._device)
+        split = torch.from_numpy(np.flatnonzero(~alone)).to(self._device)
+        with torch.no_grad():
+            trained = updated_rows(rows[owned], gradients[owned], self._table.optimizer, step=plan.iteration + 1)
+            self._cache.rows[slots[owned]] = trained
+            self._cache.rows[slots[split], : self._table.dimension] = gradients[split]
+        self._cache.mark_written()
