@@ -1,0 +1,153 @@
+"""The Grafana dashboard as code: `python3 -m deploy.grafana.dashboard` writes dashboards/esd.json.
+
+A test holds the file to this code, and evaluates every query against a Prometheus that scrapes a running system.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+FILE = Path(__file__).parent / "dashboards" / "esd.json"
+
+_SOURCE = {"type": "prometheus", "uid": "prometheus"}
+_WIDTH, _HEIGHT, _PER_ROW = 8, 7, 3  # Grafana's grid has 24 columns
+_RATE = "[$__rate_interval]"
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One graph: its title, its unit in Grafana's words, and pairs of (query, legend)."""
+
+    title: str
+    unit: str
+    queries: Sequence[tuple[str, str]]
+    description: str = ""
+    stacked: bool = False
+
+
+def _rate(metric: str, by: str = "") -> str:
+    return f"sum{f' by ({by})' if by else ''} (rate({metric}{_RATE}))"
+
+
+def _mean(histogram: str, by: str) -> str:
+    return f"{_rate(f'{histogram}_sum', by)} / {_rate(f'{histogram}_count', by)}"
+
+
+def _p99(histogram: str, by: str) -> str:
+    return f"histogram_quantile(0.99, {_rate(f'{histogram}_bucket', f'{by}, le')})"
+
+
+ROWS: dict[str, Sequence[Panel]] = {
+    "Training": (
+        Panel("Iterations per second", "iops", [("esd:iterations:rate1m", "iterations")]),
+        Panel("Loss", "none", [("esd_loss", "loss")], "Mean over all samples, each scored before it is trained."),
+        Panel("AUC", "none", [("esd_auc", "AUC")], "Over all samples, each scored before it is trained."),
+        Panel("Time of an iteration", "s", [(_mean("esd_iteration_seconds", "phase"), "{{phase}}")], stacked=True),
+        Panel("Phase of the job", "none", [("esd_job_phase == 1", "{{phase}}")]),
+        Panel(
+            "Heartbeat age",
+            "s",
+            [("esd_worker_heartbeat_age_seconds", "worker {{worker}}"), ("esd_lease_seconds", "lease")],
+        ),
+    ),
+    "Dispatch": (
+        Panel(
+            "Transmission cost, in force and in the shadow",
+            "none",
+            [
+                (_rate("esd_transfer_cost_seconds_total", "mechanism"), "{{mechanism}} (in force)"),
+                (_rate("esd_shadow_transfer_cost_seconds_total", "mechanism"), "{{mechanism}}"),
+            ],
+            "Link seconds per second. The distance to the others is what dispatch gains.",
+        ),
+        Panel("Cache hit ratio", "percentunit", [("esd:cache_hit_ratio:rate5m", "5 minutes")]),
+        Panel("Cache lookups per second", "ops", [(_rate("esd_cache_lookups_total", "table, result"), "{{result}}")]),
+        Panel(
+            "Decision against iteration",
+            "s",
+            [("esd:decision_seconds:mean5m", "decision"), ("esd:iteration_seconds:mean5m", "iteration")],
+            "Decisions are hidden behind training as long as they take less.",
+        ),
+        Panel("Time of a decision", "s", [(_mean("esd_dispatch_seconds", "phase"), "{{phase}}")], stacked=True),
+        Panel("Exact assignment, 99th percentile", "s", [(_p99("esd_solver_seconds", "solver"), "{{solver}}")]),
+        Panel("Iterations planned ahead", "none", [("esd_dispatch_window_iterations", "iterations")]),
+        Panel("Samples that wait to be planned", "none", [("esd_queued_samples", "samples")]),
+    ),
+    "Links": (
+        Panel("Operations per second", "ops", [(_rate("esd_embedding_transfers_total", "op"), "{{op}}")], stacked=True),
+        Panel("By worker", "ops", [(_rate("esd_embedding_transfers_total", "worker"), "worker {{worker}}")]),
+        Panel("Bytes", "Bps", [(_rate("esd_transfer_bytes_total", "worker, op"), "worker {{worker}} {{op}}")]),
+        Panel("Bandwidth", "Bps", [("esd_worker_bandwidth_bytes_per_second", "worker {{worker}}")]),
+    ),
+    "Parameter server": (
+        Panel("Rows", "none", [("esd_table_rows", "{{table}} {{instance}}")]),
+        Panel("Partial gradients that wait", "none", [("esd_pending_gradients", "{{table}} {{instance}}")]),
+        Panel("Their memory", "bytes", [("esd_pending_gradient_bytes", "{{table}} {{instance}}")]),
+        Panel("Pulls that wait", "none", [("esd_waiting_pulls", "{{table}} {{instance}}")]),
+        Panel("Store, 99th percentile", "s", [("esd:store_seconds:p99_5m", "{{op}} {{instance}}")]),
+        Panel("Store answers", "none", [("esd_store_up", "{{instance}}")]),
+    ),
+    "Services": (
+        Panel("Calls per second", "ops", [(_rate("grpc_server_handled_total", "job, code"), "{{job}} {{code}}")]),
+        Panel("Time of a call, mean", "s", [(_mean("grpc_server_handling_seconds", "method"), "{{method}}")]),
+        Panel("Targets that answer", "none", [("sum by (job) (up)", "{{job}}")]),
+        Panel("Memory", "bytes", [("process_resident_memory_bytes", "{{job}} {{instance}}")]),
+        Panel("Processors in use", "none", [(_rate("process_cpu_seconds_total", "job"), "{{job}}")]),
+    ),
+}  # fmt: skip
+
+
+def dashboard() -> dict[str, Any]:
+    """The dashboard as Grafana reads it."""
+    return {
+        "uid": "esd",
+        "title": "ESD",
+        "tags": ["esd"],
+        "timezone": "browser",
+        "schemaVersion": 39,
+        "refresh": "5s",
+        "time": {"from": "now-15m", "to": "now"},
+        "panels": [{"id": number, **panel} for number, panel in enumerate(_panels(), start=1)],
+    }
+
+
+def _panels() -> Iterator[dict[str, Any]]:
+    """Row headings and graphs, placed on the grid."""
+    top = 0
+    for heading, panels in ROWS.items():
+        yield {"type": "row", "title": heading, "gridPos": {"x": 0, "y": top, "w": 24, "h": 1}, "panels": []}
+        top += 1
+        for place, panel in enumerate(panels):
+            row, column = divmod(place, _PER_ROW)
+            position = {"x": column * _WIDTH, "y": top + row * _HEIGHT, "w": _WIDTH, "h": _HEIGHT}
+            yield _graph(panel) | {"gridPos": position}
+        top += -(-len(panels) // _PER_ROW) * _HEIGHT
+
+
+def _graph(panel: Panel) -> dict[str, Any]:
+    style = {"fillOpacity": 30, "stacking": {"mode": "normal"}} if panel.stacked else {"fillOpacity": 0}
+    return {
+        "type": "timeseries",
+        "title": panel.title,
+        "description": panel.description,
+        "datasource": _SOURCE,
+        "targets": [
+            {"refId": chr(ord("A") + i), "datasource": _SOURCE, "expr": expression, "legendFormat": legend}
+            for i, (expression, legend) in enumerate(panel.queries)
+        ],
+        "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0, "custom": style}, "overrides": []},
+        "options": {"legend": {"displayMode": "list", "placement": "bottom"}, "tooltip": {"mode": "multi"}},
+    }
+
+
+def text() -> str:
+    """The dashboard as the text of its file."""
+    return json.dumps(dashboard(), indent=1, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    FILE.write_text(text(), encoding="utf-8")

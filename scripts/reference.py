@@ -1,0 +1,142 @@
+"""Writes docs/reference/: settings, metrics and API, from the code itself. `make docs` runs it; a test finds drift."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import descriptor_pb2
+from grpc_tools import protoc
+from pydantic_core import PydanticUndefined
+
+from dispatcher.service.settings import DispatcherSettings
+from ps_server.service.settings import ParameterServerSettings
+from services.runtime.metrics import REGISTRY
+from services.runtime.settings import ClientSettings, ServerSettings
+from worker.service.settings import WorkerSettings
+
+ROOT = Path(__file__).resolve().parent.parent
+NOTICE = "<!-- Written by `make docs` from the code; do not edit. -->\n\n"
+
+
+def pages() -> dict[Path, str]:
+    """Every page by its path below the repository."""
+    return {
+        Path("docs/reference/settings.md"): NOTICE + settings_page(),
+        Path("docs/reference/metrics.md"): NOTICE + metrics_page(),
+        Path("docs/reference/api.md"): NOTICE + api_page(),
+    }
+
+
+def settings_page() -> str:
+    """Every environment variable of every service."""
+    text = (
+        "# Settings\n\n"
+        "Each service reads environment variables, and below them the file that `ESD_CONFIG` names (TOML, one\n"
+        "section per service; keys are the part of the variable after the prefix, in lower case). All mistakes are\n"
+        "reported at once.\n"
+    )
+    services = (
+        ("ps_server", ParameterServerSettings),
+        ("dispatcher", DispatcherSettings),
+        ("worker", WorkerSettings),
+        ("the `esd` command", ClientSettings),
+    )
+    for name, settings in services:
+        text += f"\n## {name}: section `[{settings.section()}]`\n\n| variable | default | meaning |\n|---|---|---|\n"
+        for field, info in sorted(
+            settings.model_fields.items(), key=lambda item: item[0] in ServerSettings.model_fields
+        ):
+            text += f"| `{settings.variable(field)}` | {_default(field, info)} | {info.description} |\n"
+    return text
+
+
+def _default(field: str, info: Any) -> str:
+    if info.default_factory is not None:
+        return "number of processors" if field == "solver_threads" else "see the code"
+    if info.default is PydanticUndefined:
+        return "required"
+    value = info.default.get_secret_value() if hasattr(info.default, "get_secret_value") else info.default
+    value = ",".join(value) if isinstance(value, tuple) else value
+    return f"`{value}`" if value not in ("", None) else "none"
+
+
+def metrics_page() -> str:
+    """Every metric with its labels and meaning."""
+    text = (
+        "# Metrics\n\n"
+        "Every service has a Prometheus page at its metrics port (`/metrics`). A service shows the metrics that it\n"
+        "feeds. `worker` labels are worker slots, 0 to n-1.\n\n"
+        "| metric | type | labels | meaning |\n|---|---|---|---|\n"
+    )
+    for metric in sorted(REGISTRY._collector_to_names, key=lambda collector: getattr(collector, "_name", "")):  # noqa: SLF001
+        name = getattr(metric, "_name", None)
+        if name is None:  # the process collector of the client library
+            continue
+        kind = type(metric).__name__.lower()
+        suffix = "_total" if kind == "counter" else ""
+        labels = ", ".join(f"`{label}`" for label in metric._labelnames) or "none"  # noqa: SLF001
+        text += f"| `{name}{suffix}` | {kind} | {labels} | {metric._documentation} |\n"  # noqa: SLF001
+    return (
+        text
+        + "\n`process_*`: memory, processor time and open files of the service, by the Prometheus client library.\n"
+    )
+
+
+def api_page() -> str:
+    """Every RPC and message, with the comments of the .proto files."""
+    text = (
+        "# API\n\n"
+        "Package `esd.v1`, as in `protos/`. All services also have the standard gRPC health and reflection services,\n"
+        "so `grpcurl -plaintext HOST:PORT list` works without the files. Arrays are little-endian `bytes`; the\n"
+        "comment of each field gives dtype and shape.\n"
+    )
+    for file in _descriptors():
+        comments = {tuple(location.path): _comment(location) for location in file.source_code_info.location}
+        for s, service in enumerate(file.service):
+            text += f"\n## {service.name}\n\n"
+            for r, rpc in enumerate(service.method):
+                request, response = (kind.rpartition(".")[2] for kind in (rpc.input_type, rpc.output_type))
+                request = f"stream {request}" if rpc.client_streaming else request
+                response = f"stream {response}" if rpc.server_streaming else response
+                text += f"- **{rpc.name}**(`{request}`) returns `{response}`. {comments[6, s, 2, r]}\n"
+        text += f"\n### Messages of `{file.name}`\n"
+        for m, message in enumerate(file.message_type):
+            text += f"\n**{message.name}** {comments.get((4, m), '')}\n\n"
+            text += "".join(
+                f"- `{_type(field)} {field.name} = {field.number}` {comments.get((4, m, 2, f), '')}\n"
+                for f, field in enumerate(message.field)
+            )
+    return text
+
+
+def _descriptors() -> Iterator[descriptor_pb2.FileDescriptorProto]:
+    """The parsed .proto files, comments included."""
+    files = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "protos").glob("*.proto"))
+    with tempfile.NamedTemporaryFile() as output:
+        arguments = ["protoc", f"-I{ROOT}", f"--descriptor_set_out={output.name}", "--include_source_info", *files]
+        if protoc.main(arguments) != 0:
+            raise RuntimeError("protoc failed")
+        yield from descriptor_pb2.FileDescriptorSet.FromString(Path(output.name).read_bytes()).file
+
+
+def _comment(location: descriptor_pb2.SourceCodeInfo.Location) -> str:
+    return " ".join((location.leading_comments + " " + location.trailing_comments).split())
+
+
+def _type(field: descriptor_pb2.FieldDescriptorProto) -> str:
+    name = field.type_name.rpartition(".")[2] or descriptor_pb2.FieldDescriptorProto.Type.Name(field.type)[5:].lower()
+    return f"repeated {name}" if field.label == field.LABEL_REPEATED else name
+
+
+def main() -> None:
+    """Writes every page."""
+    for path, text in pages().items():
+        (ROOT / path).parent.mkdir(parents=True, exist_ok=True)
+        (ROOT / path).write_text(text)
+
+
+if __name__ == "__main__":
+    main()
