@@ -1,0 +1,123 @@
+"""The whole benchmark, and what must hold of its results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from benchmarks.dispatch.cases import WORKERS, Stream, flights, shuffled, synthetic_criteo
+from benchmarks.dispatch.quality import MECHANISMS, Quality, compare_costs, compare_makespans
+from benchmarks.dispatch.speed import Speed, curve, time_decisions
+
+HERALD_MS = 29.9  # Herald's released scheduler, k = 1024, 26 ids, one thread, this class of machine
+_COST_LIMITS = {
+    "flights": {"unequal": 0.67, "equal": 0.80},
+    "flights, shuffled": {"unequal": 0.75},
+    "synthetic:criteo": {"unequal": 0.88},
+}
+_MS_LIMITS = {("joint", 512): 3, ("laia", 1024): 1, ("esd", 1024): 1, ("joint", 1024): 10, ("joint", 8192): 80}
+_TIMED = 60
+_CURVE_WORKERS = 64
+_CURVE_LARGEST = 65_536
+_CURVE_ITERATIONS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One requirement: `value` is at most, or at least, `limit`."""
+
+    name: str
+    value: float
+    limit: float
+    at_least: bool = False
+
+    @property
+    def met(self) -> bool:
+        """Whether it holds."""
+        return self.value >= self.limit if self.at_least else self.value <= self.limit
+
+
+@dataclass
+class Report:
+    """Everything that was measured."""
+
+    quality: list[Quality] = field(default_factory=list)
+    speed: list[Speed] = field(default_factory=list)
+    bars: list[Bar] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain dicts and lists."""
+        return {
+            "quality": [asdict(result) for result in self.quality],
+            "speed": [asdict(result) for result in self.speed],
+            "bars": [asdict(bar) | {"met": bar.met} for bar in self.bars],
+        }
+
+
+def run(iterations: int, seeds: Sequence[int], progress: Callable[[str], None]) -> Report:
+    """Measures everything. 400 iterations and 5 seeds are what the bars are meant for."""
+    report = Report()
+    in_order, criteo = flights(), synthetic_criteo(iterations * 128 * WORKERS)
+    for stream, m in ((in_order, 64), (shuffled(in_order), 64), (criteo, 128)):
+        progress(f"costs on {stream.name}")
+        results = list(compare_costs(stream, m, iterations, seeds))
+        report.quality += results
+        report.bars += cost_bars(stream.name, results)
+    progress("makespans on flights")
+    results = list(compare_makespans(in_order, 64, iterations, seeds))
+    report.quality += results
+    report.bars += makespan_bars(results)
+    progress("decision times")
+    report.speed += _speeds(in_order, criteo)
+    report.bars += speed_bars(report.speed)
+    progress(f"decision times for {_CURVE_WORKERS} workers")
+    many = synthetic_criteo(_CURVE_ITERATIONS * _CURVE_LARGEST)
+    for mechanism in ("esd", "joint"):
+        report.speed += curve(
+            many, mechanism, workers=_CURVE_WORKERS, largest=_CURVE_LARGEST, iterations=_CURVE_ITERATIONS
+        )
+    return report
+
+
+def cost_bars(stream: str, results: Sequence[Quality]) -> Iterator[Bar]:
+    """Of `compare_costs` on one stream."""
+    for links, limit in _COST_LIMITS[stream].items():
+        ratio = _pick(results, "joint", links=links).cost_seconds / _pick(results, "laia", links=links).cost_seconds
+        yield Bar(f"cost, joint / laia, {stream}, {links} links", ratio, limit)
+    esd = _pick(results, "esd")
+    if stream == "flights":
+        yield Bar("cost, esd / laia, flights", esd.cost_seconds / _pick(results, "laia").cost_seconds, 1.0)
+    if stream == "synthetic:criteo":
+        yield Bar("simulated iterations/s, esd, k = 1024, 26 ids", esd.iterations_per_second, 100, at_least=True)
+
+
+def makespan_bars(results: Sequence[Quality]) -> Iterator[Bar]:
+    """Of `compare_makespans`."""
+    best = _pick(results, "joint", workloads="balanced").makespan_seconds
+    equal = _pick(results, "laia").makespan_seconds
+    balanced = _pick(results, "laia", workloads="balanced").makespan_seconds
+    yield Bar("makespan, laia, equal workloads / joint, balanced", equal / best, 3.5, at_least=True)
+    yield Bar("makespan, joint / laia, both balanced", best / balanced, 0.8)
+
+
+def _pick(results: Sequence[Quality], mechanism: str, *, links: str = "unequal", workloads: str = "equal") -> Quality:
+    wanted = (mechanism, links, workloads)
+    return next(result for result in results if (result.mechanism, result.links, result.workloads) == wanted)
+
+
+def _speeds(in_order: Stream, criteo: Stream) -> Iterator[Speed]:
+    for mechanism in MECHANISMS:
+        yield time_decisions(in_order, mechanism, samples=512, iterations=3 * _TIMED, workers=WORKERS)
+    for samples, decisions in ((1024, 3 * _TIMED), (8192, _TIMED // 2)):
+        for mechanism in MECHANISMS:
+            yield time_decisions(criteo, mechanism, samples=samples, iterations=decisions, workers=WORKERS)
+
+
+def speed_bars(speeds: Sequence[Speed]) -> Iterator[Bar]:
+    """Of the decision times for 8 workers."""
+    ms = {(speed.mechanism, speed.samples): speed.cpu_ms for speed in speeds}
+    for (mechanism, samples), limit in _MS_LIMITS.items():
+        yield Bar(f"decision ms, {mechanism}, k = {samples}", ms[mechanism, samples], limit)
+    ratio = HERALD_MS / ms["laia", 1024]
+    yield Bar("Herald's scheduler / laia, decision time, k = 1024", ratio, 20, at_least=True)

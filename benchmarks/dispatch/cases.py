@@ -1,0 +1,101 @@
+"""Streams and jobs of the dispatch benchmark."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dispatcher.core.planner import Planner
+from services.data import count_distinct, open_data
+from services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
+from services.domain.links import parse_links
+from services.domain.tables import OptimizerSpec, TableSpec
+
+WORKERS = 8
+UNEQUAL_LINKS = "5g,5g,5g,5g,0.5g,0.5g,0.5g,0.5g"
+EQUAL_LINKS = "5g"
+CACHE_RATIO = 0.08  # ESD §6.1
+POLICY = "emark"
+
+_ROW_VALUES = 64
+_READ_SAMPLES = 4096
+_SHUFFLE_SEED = 1
+_WINDOW = 4  # iterations between a decision and its workers' times; as `esd train`
+_OPTIMIZER = OptimizerSpec()
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """The ids of a stream.
+
+    Attributes:
+        name: as in the results.
+        ids: uint64 [N, F].
+        cache_rows: 8% of the data set's ids, of the ids here where the data set is endless.
+    """
+
+    name: str
+    ids: NDArray[np.uint64]
+    cache_rows: int
+
+
+def flights() -> Stream:
+    """All of `flights`, in time order."""
+    return Stream("flights", read_ids("flights"), round(CACHE_RATIO * count_distinct("flights", seed=0)))
+
+
+def shuffled(stream: Stream) -> Stream:
+    """The same samples in a random order."""
+    order = np.random.default_rng(_SHUFFLE_SEED).permutation(len(stream.ids))
+    return Stream(f"{stream.name}, shuffled", stream.ids[order], stream.cache_rows)
+
+
+def synthetic_criteo(samples: int) -> Stream:
+    """The beginning of `synthetic:criteo`."""
+    ids = read_ids("synthetic:criteo", samples)
+    return Stream("synthetic:criteo", ids, round(CACHE_RATIO * len(np.unique(ids))))
+
+
+def read_ids(data: str, samples: int | None = None) -> NDArray[np.uint64]:
+    """Ids of a data set, uint64 [N, F]: its first `samples`, all of them by default."""
+    batches = open_data(data, _READ_SAMPLES, seed=0)
+    wanted = None if samples is None else -(-samples // _READ_SAMPLES)
+    return np.concatenate([batch.ids for batch in itertools.islice(batches, wanted)])[:samples]
+
+
+def make_planner(
+    mechanism: str,
+    *,
+    fields: int,
+    samples_per_worker: int,
+    cache_rows: int,
+    links: str = UNEQUAL_LINKS,
+    workers: int = WORKERS,
+    seed: int = 0,
+    balanced: bool = False,
+    alpha: float = 1.0,
+) -> Planner:
+    """A planner at iteration 0. Balanced workloads stay between a quarter and twice the equal share."""
+    batch_size = samples_per_worker * workers
+    job = JobSpec(
+        name="bench",
+        workers=workers,
+        fields=fields,
+        dense_features=0,
+        batch_size=batch_size,
+        workloads=equal_workloads(batch_size, workers),
+        mechanism=mechanism,
+        alpha=alpha,
+        criterion=Criterion.MIN2_MIN,
+        policy=POLICY,
+        seed=seed,
+        window=_WINDOW,
+        table=TableSpec("bench", _ROW_VALUES, _OPTIMIZER, seed=0, init_scale=0.01),
+        model=ModelSpec("wdl", (8,), _OPTIMIZER),
+        parameter_servers=("none",),
+        workload_limits=(samples_per_worker // 4, 2 * samples_per_worker) if balanced else None,
+    )
+    return Planner(job, parse_links(links, workers), [cache_rows] * workers)

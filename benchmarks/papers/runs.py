@@ -1,0 +1,170 @@
+"""Runs a setting on a workload and keeps what came out: figures share many settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from statistics import mean
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.papers.workload import Workload
+from dispatcher.core.alternatives import Cluster, get_alternative, simulate_alternative
+from dispatcher.core.mechanisms import Mechanism
+from dispatcher.core.operations import Operations
+from dispatcher.core.planner import Planner
+from services.domain.batches import SampleBatch
+from services.domain.errors import ResourceExhausted
+from services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
+from services.domain.links import parse_link
+from services.domain.tables import OptimizerSpec, TableSpec
+
+WARM_UP = 10  # iterations, ESD §6.1 and Herald §6.1
+
+FAST, SLOW = "5g", "0.5g"
+ESD_LINKS = (FAST,) * 4 + (SLOW,) * 4  # ESD §6.1
+EQUAL_LINKS = (FAST,) * 8  # Herald §6.1, but for the speed, which no ratio depends on
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One run. The defaults are those of ESD §6.1.
+
+    Attributes:
+        mechanism: by name.
+        alpha: share of the exact solver.
+        links: of the n workers, bits per second.
+        batch: m, samples per worker.
+        cache_ratio: share of the workload's rows that a worker caches.
+        policy: cache replacement of on-demand synchronisation; alternatives have LRU.
+        dim: values per row.
+        sync: `on-demand`, or an alternative.
+        sample_seconds: computation per sample.
+        eviction_term: whether expected costs contain evict pushes.
+        seed: of random choices.
+    """
+
+    mechanism: str = "laia"
+    alpha: float = 1.0
+    links: tuple[str, ...] = ESD_LINKS
+    batch: int = 128
+    cache_ratio: float = 0.08
+    policy: str = "emark"
+    dim: int = 512
+    sync: str = "on-demand"
+    sample_seconds: float = 0.0
+    eviction_term: bool = False
+    seed: int = 0
+
+    def job(self, fields: int) -> JobSpec:
+        """The job of the run."""
+        workers, optimizer = len(self.links), OptimizerSpec()
+        return JobSpec(
+            name="papers",
+            workers=workers,
+            fields=fields,
+            dense_features=0,
+            batch_size=self.batch * workers,
+            workloads=equal_workloads(self.batch * workers, workers),
+            mechanism=self.mechanism,
+            alpha=self.alpha,
+            criterion=Criterion.MIN2_MIN,
+            policy=self.policy,
+            seed=self.seed,
+            window=1,
+            table=TableSpec("embeddings", self.dim, optimizer, self.seed, init_scale=0.01),
+            model=ModelSpec("wdl", (), optimizer),
+            parameter_servers=("simulated",),
+            eviction_term=self.eviction_term,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run moved after the warm-up.
+
+    Attributes:
+        operations: rows between workers and parameter server.
+        cost_seconds: sum of T_j over all rows.
+        hit_ratio: lookups served from the worker's cache, latest version.
+        figures: an alternative's own figures, the whole run's.
+    """
+
+    operations: Operations
+    cost_seconds: float
+    hit_ratio: float
+    figures: dict[str, float]
+
+    @property
+    def transmissions(self) -> int:
+        """Rows moved in all."""
+        return int(self.operations.rows.sum())
+
+
+class Runs:
+    """All runs of one workload."""
+
+    def __init__(self, workload: Workload, iterations: int, seeds: int) -> None:
+        """Runs take `iterations` iterations after the warm-up, if the trace is so long, and `seeds` seeds."""
+        self.workload = workload
+        self.iterations = iterations
+        self.seeds = range(seeds)
+        self._outcomes: dict[Setting, Outcome | None] = {}
+
+    def outcome(self, setting: Setting) -> Outcome | None:
+        """What came of a setting.
+
+        None when its caches are smaller than what a worker trains in an iteration, or the trace ends in the warm-up.
+        """
+        if len(self.workload.trace) // (setting.batch * len(setting.links)) <= WARM_UP:
+            return None
+        if setting not in self._outcomes:
+            try:
+                self._outcomes[setting] = self.measure(setting)
+            except ResourceExhausted:
+                self._outcomes[setting] = None
+        return self._outcomes[setting]
+
+    def cost(self, setting: Setting) -> float:
+        """Mean cost over the seeds; NaN when there is no outcome."""
+        outcomes = [self.outcome(replace(setting, seed=seed)) for seed in self.seeds]
+        return mean(outcome.cost_seconds if outcome else float("nan") for outcome in outcomes)
+
+    def reduction(self, setting: Setting, baseline: Setting) -> float:
+        """Cost reduction against a baseline in percent (ESD §6.1)."""
+        return 100 * (1 - self.cost(setting) / self.cost(baseline))
+
+    def measure(self, setting: Setting, mechanism: Mechanism | None = None) -> Outcome:
+        """Runs once. Raises ResourceExhausted when a cache is too small."""
+        job = setting.job(self.workload.fields)
+        capacity = max(1, round(setting.cache_ratio * self.workload.rows))
+        capacities = [capacity] * job.workers
+        planner = Planner(job, [parse_link(link) for link in setting.links], capacities, mechanism=mechanism)
+        batches = self.workload.batches(job.batch_size, WARM_UP + self.iterations)
+        if setting.sync == "on-demand":
+            return _on_demand(planner, batches)
+        transfer = planner.cost_model.transfer_seconds
+        seconds = [setting.sample_seconds] * job.workers
+        profile = self.workload.trace if setting.sync == "fae" else np.empty(0, np.uint64)
+        alternative = get_alternative(setting.sync, Cluster(capacities, transfer, seconds, profile))
+        totals = simulate_alternative(planner, batches, alternative, warm_up=WARM_UP)
+        return Outcome(totals.operations, totals.cost_seconds, totals.hits / totals.lookups, totals.figures)
+
+
+def _on_demand(planner: Planner, batches: Iterable[SampleBatch]) -> Outcome:
+    operations = Operations.none(planner.job.workers)
+    cost, lookups, hits = 0.0, 0, 0
+    for batch in batches:
+        decision = planner.plan(batch)
+        if decision.iteration >= WARM_UP:
+            operations += decision.operations
+            cost += decision.cost_seconds
+            lookups += decision.lookups
+            hits += decision.hits
+    return Outcome(operations, cost, hits / lookups, {})
+
+
+def occurrences(ids: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """How often each distinct id of an array occurs, int64 [distinct]."""
+    return np.unique(ids, return_counts=True)[1]
