@@ -1,0 +1,68 @@
+"""Fixtures that several areas share."""
+
+import pytest
+
+from dispatcher.solvers.cuda.device import open_device
+from services.domain.errors import Unavailable
+from tests.support.certificates import Certificates
+from tests.support.redis_server import redis_cluster, redis_server
+
+
+def pytest_collection_modifyitems(items):
+    """Skips what is marked `gpu` where there is no device."""
+    marked = [item for item in items if item.get_closest_marker("gpu")]
+    if not marked:
+        return
+    try:
+        open_device()
+    except Unavailable as reason:
+        for item in marked:
+            item.add_marker(pytest.mark.skip(reason=str(reason)))
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory):
+    """Certificates of one authority: service, client, redis."""
+    return Certificates.make(tmp_path_factory.mktemp("certificates"), "service", "client", "redis")
+
+
+@pytest.fixture(scope="session")
+def foreign_certificates(tmp_path_factory):
+    """Certificates of another authority for the same names."""
+    return Certificates.make(tmp_path_factory.mktemp("foreign"), "service", "client")
+
+
+@pytest.fixture(scope="session")
+def shared_redis(tmp_path_factory):
+    """One Redis for all tests that empty it themselves and leave it running."""
+    with redis_server(tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+@pytest.fixture
+def redis_url(shared_redis):
+    """The URL of an empty Redis."""
+    shared_redis.cli("flushall")
+    return shared_redis.url
+
+
+@pytest.fixture
+def own_redis(tmp_path):
+    """A Redis that the test may kill and start again."""
+    with redis_server(tmp_path) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def shared_redis_cluster(tmp_path_factory):
+    """A Redis Cluster of three primaries."""
+    with redis_cluster(tmp_path_factory.mktemp("redis-cluster")) as servers:
+        yield servers
+
+
+@pytest.fixture
+def redis_cluster_url(shared_redis_cluster):
+    """The URL of an empty Redis Cluster."""
+    for server in shared_redis_cluster:
+        server.cli("flushall")
+    return f"redis+cluster://{shared_redis_cluster[0].address}"

@@ -1,0 +1,329 @@
+"""What every store must do, over memory, a checkpoint directory, one Redis and a Redis Cluster."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ps_server.core.blocks import GradientBlock, RowBlock
+from ps_server.core.gradients import Arrival
+from ps_server.core.shard import Shard
+from ps_server.stores.opening import open_store
+from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
+
+SPEC = TableSpec("clicks-1_a", 6, OptimizerSpec(OptimizerKind.ROWWISE_ADAGRAD, 0.1), seed=2**64 - 1, init_scale=0.25)
+ALL_BITS = 2**64 - 1
+ALONE = Shard()
+
+
+@pytest.fixture(params=["memory", "directory", "redis", "redis+cluster"])
+def url(request):
+    fixtures = {"directory": "tmp_path", "redis": "redis_url", "redis+cluster": "redis_cluster_url"}
+    return request.getfixturevalue(fixtures[request.param]) if request.param in fixtures else request.param
+
+
+def open_url(url, shard=ALONE):
+    if isinstance(url, Path):
+        return open_store("memory", shard, 5.0, checkpoint_dir=url)
+    return open_store(url, shard, 5.0)
+
+
+@pytest.fixture
+def store(url):
+    store = open_url(url)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def table(store):
+    store.create(SPEC)
+    return store.open(SPEC)
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+def rows_of(rng, ids, version, width=SPEC.row_width):
+    ids = np.asarray(ids, np.uint64)
+    return RowBlock(ids, np.full(len(ids), version), rng.standard_normal((len(ids), width)).astype(np.float32))
+
+
+def gradients_of(rng, ids, worker, target=1, contributors=0b111):
+    ids = np.asarray(ids, np.uint64)
+    r = len(ids)
+    values = rng.standard_normal((r, SPEC.dimension)).astype(np.float32)
+    columns = np.full(r, target), np.full(r, contributors, np.uint64), np.full(r, 9)
+    return GradientBlock(ids, *columns, values, worker)
+
+
+def assert_rows(block, expected):
+    np.testing.assert_array_equal(block.ids, expected.ids)
+    np.testing.assert_array_equal(block.versions, expected.versions)
+    np.testing.assert_array_equal(block.rows, expected.rows)
+
+
+def test_rows_never_written_have_version_zero(table):
+    ids = np.array([0, 1, ALL_BITS], np.uint64)
+    assert table.versions(ids).tolist() == [0, 0, 0]
+    block = table.read(ids)
+    assert block.versions.tolist() == [0, 0, 0]
+    assert block.rows.shape == (3, SPEC.row_width)
+    assert not block.rows.any()
+    block.rows[:] = 1  # the reader's own
+    assert len(table) == 0
+
+
+@pytest.mark.parametrize("count", [0, 1, 3000])
+def test_rows_are_read_as_written_in_the_order_asked(table, rng, count):
+    ids = rng.permutation(np.unique(rng.integers(0, 2**64, count, dtype=np.uint64)))
+    written = rows_of(rng, ids, 3)
+    assert table.write_newer(written).tolist() == [True] * len(ids)
+    order = rng.permutation(len(ids))
+    assert_rows(table.read(ids[order]), written[order])
+    assert table.versions(ids[order]).tolist() == [3] * len(ids)
+    assert len(table) == len(ids)
+
+
+def test_ids_and_values_of_any_bytes_are_kept(table):
+    ids = np.array([0, 10, 13, 0x7D7B7D7B7D7B7D7B, ALL_BITS], np.uint64)  # newlines, braces, all ones
+    rows = np.zeros((5, SPEC.row_width), np.float32)
+    rows[1], rows[2] = -0.0, np.float32(1e-45)
+    table.write_newer(RowBlock(ids, np.full(5, 2**53 - 1), rows))
+    read = table.read(ids)
+    assert read.rows.tobytes() == rows.tobytes()
+    assert read.versions.tolist() == [2**53 - 1] * 5
+
+
+def test_only_newer_rows_replace_stored_ones(table, rng):
+    first = rows_of(rng, [1, 2, 3], 5)
+    table.write_newer(first)
+    other = rows_of(rng, [3, 4, 1, 2], 5)
+    mixed = RowBlock(other.ids, np.array([300, 1, 5, 4]), other.rows)
+    assert table.write_newer(mixed).tolist() == [True, True, False, False]
+    assert_rows(table.read(first.ids[:2]), first[:2])
+    assert_rows(table.read(other.ids[:2]), mixed[:2])
+    assert len(table) == 4
+
+
+def test_a_scan_gives_every_row_once(table, rng):
+    written = rows_of(rng, np.unique(rng.integers(0, 2**64, 2500, dtype=np.uint64)), 2)
+    table.write_newer(written)
+    blocks = list(table.scan())
+    ids = np.concatenate([block.ids for block in blocks])
+    order = np.argsort(ids)
+    scanned = RowBlock(ids, *(np.concatenate([getattr(b, name) for b in blocks]) for name in ("versions", "rows")))
+    assert_rows(scanned[order], written)
+    assert max(block.rows.nbytes for block in blocks) <= 2**20
+
+
+def test_tables_do_not_see_each_others_rows(store, table, rng):
+    other_spec = TableSpec("clicks-1_a2", 6, SPEC.optimizer, seed=1, init_scale=1)
+    store.create(other_spec)
+    other = store.open(other_spec)
+    table.write_newer(rows_of(rng, [1, 2], 1))
+    table.partials.add(gradients_of(rng, [7], 0))
+    table.put_dense(b"mine")
+    assert len(other) == len(other.partials) == 0
+    assert list(other.scan()) == []
+    assert other.get_dense() is None
+    assert other.versions(np.array([1, 7], np.uint64)).tolist() == [0, 0]
+
+
+def test_shards_do_not_see_each_others_rows(url, rng):
+    stores = [open_url(url, Shard(index, 2)) for index in range(2)]
+    for store in stores:
+        store.create(SPEC)
+    one, other = (store.open(SPEC) for store in stores)
+    one.write_newer(rows_of(rng, [1, 2], 1))
+    assert (len(one), len(other)) == (2, 0)
+    assert list(other.scan()) == []
+    for store in stores:
+        store.close()
+
+
+def test_the_first_specification_of_a_table_holds(store):
+    assert store.create(SPEC) == (SPEC, True)
+    assert store.create(SPEC) == (SPEC, False)
+    other = TableSpec(SPEC.name, 7, OptimizerSpec(), seed=1, init_scale=1)
+    assert store.create(other) == (SPEC, False)
+    assert store.tables() == [SPEC]
+
+
+def test_dense_parameters_are_replaced_whole(table):
+    assert table.get_dense() is None
+    table.put_dense(bytes(range(256)) * 9000)
+    assert table.get_dense() == bytes(range(256)) * 9000
+    table.put_dense(b"")
+    assert table.get_dense() == b""
+
+
+def test_partial_gradients_are_kept_summed_and_forgotten(table, rng):
+    ids = rng.permutation(np.unique(rng.integers(0, 2**64, 700, dtype=np.uint64)))
+    first, second, last = (gradients_of(rng, ids, worker) for worker in (2, 0, 1))
+    assert set(table.partials.inspect(first)) == {Arrival.WAITS}
+    table.partials.add(first)
+    table.partials.add(second)
+    assert set(table.partials.inspect(second)) == {Arrival.REPEATED}
+    assert set(table.partials.inspect(last)) == {Arrival.COMPLETES}
+    assert set(table.partials.inspect(gradients_of(rng, ids, 1, target=2))) == {Arrival.CONFLICT}
+    assert len(table.partials) == 2 * len(ids)
+    np.testing.assert_array_equal(table.partials.sum(last), (second.gradients + last.gradients) + first.gradients)
+    assert [column.tolist() for column in table.partials.splits(ids[:2])] == [[1, 1], [7, 7], [9, 9]]
+    table.partials.discard(ids[1:])
+    assert len(table.partials) == 2
+    assert [column.tolist() for column in table.partials.splits(ids[1:2])] == [[0], [0], [0]]
+
+
+def test_concurrent_writers_leave_the_newest_rows(table, rng):
+    ids = rng.choice(2**40, 600, replace=False).astype(np.uint64)
+    blocks = [rows_of(rng, ids, version) for version in range(1, 13)]
+    with ThreadPoolExecutor(4) as pool:
+        stored = sum(mask.astype(int) for mask in pool.map(table.write_newer, [blocks[i] for i in rng.permutation(12)]))
+    assert (stored >= 1).all()
+    assert_rows(table.read(ids), blocks[-1])
+    assert len(table) == 600
+
+
+@pytest.mark.parametrize("url", ["redis", "redis+cluster"], indirect=True)
+def test_redis_keeps_everything_for_the_next_process(url, store, table, rng):
+    rows = rows_of(rng, rng.choice(2**40, 1200, replace=False), 4)
+    table.write_newer(rows)
+    pending = [gradients_of(rng, rows.ids, worker, target=5) for worker in (0, 2)]
+    for block in pending:
+        table.partials.add(block)
+    table.put_dense(b"dense")
+    store.close()
+
+    again = open_url(url)
+    assert again.tables() == [SPEC]
+    reopened = again.open(SPEC)
+    assert_rows(reopened.read(rows.ids), rows)
+    assert len(reopened) == 1200
+    assert reopened.get_dense() == b"dense"
+    assert len(reopened.partials) == 2400
+    last = gradients_of(rng, rows.ids, 1, target=5)
+    assert set(reopened.partials.inspect(last)) == {Arrival.COMPLETES}
+    np.testing.assert_array_equal(
+        reopened.partials.sum(last), (pending[0].gradients + last.gradients) + pending[1].gradients
+    )
+    reopened.partials.discard(rows.ids)
+    again.close()
+
+    forgotten = open_url(url)
+    assert len(forgotten.open(SPEC).partials) == 0
+    forgotten.close()
+
+
+@pytest.mark.parametrize("url", ["redis"], indirect=True)
+def test_gradients_of_versions_already_made_are_not_taken_up(url, store, table, rng):
+    table.partials.add(gradients_of(rng, [1, 2], 0, target=5))
+    table.write_newer(rows_of(rng, [1], 5))  # the process died before it forgot the gradient
+    reopened = store.open(SPEC)
+    assert reopened.partials.splits(np.array([1, 2], np.uint64)).targets.tolist() == [0, 5]
+    assert len(store.open(SPEC).partials) == 1
+
+
+def as_dict(table):
+    """Every stored row: id -> version and bytes."""
+    return {
+        int(i): (int(v), row.tobytes())
+        for block in table.scan()
+        for i, v, row in zip(block.ids, block.versions, block.rows, strict=True)
+    }
+
+
+def change(table, rng, count):
+    """Writes `count` of 400 rows at the next version, in blocks of any size."""
+    ids = rng.choice(400, count, replace=False).astype(np.uint64) * np.uint64(2**40 + 1)
+    for part in np.array_split(ids, 3):
+        block = rows_of(rng, part, 1)
+        table.write_newer(RowBlock(part, table.versions(part) + 1, block.rows))
+
+
+def test_undo_leads_back_to_every_cut(table, rng):
+    """As a sequence of states: written, cut, written, cut, written; then back, one cut after the other."""
+    change(table, rng, 200)
+    states = []
+    for cut in (10, 20):
+        states.append(as_dict(table))
+        table.keep_undo(cut)
+        change(table, rng, 150)
+        change(table, rng, 150)
+    assert table.undo(20) > 0
+    assert as_dict(table) == states[1]
+    assert len(table) == len(states[1])
+    table.keep_undo(10)
+    assert table.undo(10) > 0
+    assert as_dict(table) == states[0]
+    assert len(table) == len(states[0])
+
+
+def test_a_row_that_was_undone_can_be_trained_again(table, rng):
+    table.keep_undo(5)
+    block = rows_of(rng, [1, 2], 1)
+    table.write_newer(block)
+    assert table.undo(5) == 2
+    assert table.versions(block.ids).tolist() == [0, 0]
+    assert not table.read(block.ids).rows.any()
+    table.keep_undo(5)
+    assert table.write_newer(block).all()
+    assert_rows(table.read(block.ids), block)
+    assert len(table) == 2
+
+
+def test_undo_that_is_forgotten_or_off_changes_nothing(table, rng):
+    table.keep_undo(5)
+    change(table, rng, 50)
+    table.forget_undo(5)
+    table.keep_undo(None)
+    change(table, rng, 50)
+    rows = as_dict(table)
+    table.keep_undo(6)
+    assert table.undo(6) == 0
+    assert as_dict(table) == rows
+
+
+def test_a_cleared_table_is_as_created(table, rng):
+    table.write_newer(rows_of(rng, range(300), 1))
+    table.partials.add(gradients_of(rng, [7], 0))
+    table.clear()
+    assert (len(table), len(table.partials), list(table.scan())) == (0, 0, [])
+    change(table, rng, 20)
+    assert len(table) == 20
+
+
+def test_history_and_parts_are_kept(table):
+    assert table.load_history() is None
+    table.save_history(b"one")
+    table.save_history(b"two")
+    assert table.load_history() == b"two"
+    table.put_part(7, "engine", b"old")
+    table.put_part(7, "engine", bytes(range(256)))
+    table.put_part(8, "engine", b"")
+    assert table.get_part(7, "engine") == bytes(range(256))
+    assert table.get_part(7, "dense") is None
+    table.drop_parts(7)
+    assert table.get_part(7, "engine") is None
+    assert table.get_part(8, "engine") == b""
+
+
+@pytest.mark.parametrize("url", ["redis", "redis+cluster"], indirect=True)
+def test_redis_keeps_the_way_back_for_the_next_process(url, store, table, rng):
+    change(table, rng, 200)
+    before = as_dict(table)
+    table.keep_undo(3)
+    change(table, rng, 200)
+    store.close()
+    again = open_url(url)
+    reopened = again.open(SPEC)
+    reopened.keep_undo(3)
+    change(reopened, rng, 200)
+    reopened.undo(3)
+    assert as_dict(reopened) == before
+    again.close()

@@ -1,0 +1,140 @@
+"""The whole system with shaped links, after the run that `up` starts; and what it has to equal."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+import urllib.parse
+import urllib.request
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from dispatcher.client import DispatcherClient
+from services.cli.demo import DEMO
+from services.cli.options import RunOptions
+from services.cli.simulate import run as simulate_run
+from services.cli.stream import global_batches, training_stream
+from services.domain.state import JobState
+from services.domain.tables import OptimizerKind
+from tests.e2e.compose import Project, docker, inspect, wait_until
+from tests.support.reference import TrainedModel, train_reference
+
+# The rows of the demo. With SGD, since Adagrad's first steps have the same length whatever the gradient: where that is
+# rounding noise, two orders of summation take opposite ones (docs/semantics.md, "Optimizers").
+TRAINED: RunOptions = replace(
+    DEMO,
+    links="500m,500m,50m,50m",
+    mechanism="esd",
+    iterations=200,
+    optimizer=OptimizerKind.SGD,
+    learning_rate=0.05,
+)
+LINKS = TRAINED.links
+FIRST_ITERATION_SECONDS = 30
+
+
+def train_options(mechanism: str) -> str:
+    """The driver's options for the run above under a mechanism."""
+    return (
+        f"--data {TRAINED.data} --model {TRAINED.model} --batch {TRAINED.batch} --dim {TRAINED.dim}"
+        f" --optimizer {TRAINED.optimizer.value} --lr {TRAINED.learning_rate} --iterations {TRAINED.iterations}"
+        f" --mechanism {mechanism}"
+    )
+
+
+@cache
+def cache_rows() -> int:
+    """Rows of a worker's cache."""
+    return TRAINED.cache_size(TRAINED.open(1024))
+
+
+@dataclass(frozen=True)
+class System:
+    """A running system whose first run is over.
+
+    Attributes:
+        project: its containers.
+        first_iteration_seconds: from `up` to the first iteration that all workers had trained.
+        result: what the driver printed.
+        model: the file that it wrote.
+    """
+
+    project: Project
+    first_iteration_seconds: float
+    result: dict[str, Any]
+    model: Path
+
+    @classmethod
+    def start(cls, project: Project, directory: Path) -> System:
+        """Brings everything up and waits for the end of the driver."""
+        started = time.monotonic()
+        project.must("up", "--detach", timeout=120)
+        dispatcher = project.address("dispatcher", 50051)
+        wait_until(lambda: _iterations(dispatcher) > 0, 120)
+        first_iteration = time.monotonic() - started
+        assert project.exit_of("driver", timeout=300) == 0, project.logs()
+        _await_workers(project)
+        docker("cp", f"{project.containers('driver')[0]}:/out/model.npz", str(directory))
+        return cls(project, first_iteration, project.result(project.logs("driver")), directory / "model.npz")
+
+    def train(self, mechanism: str) -> dict[str, Any]:
+        """Another run on the same services, and its result."""
+        output = self.project.must(
+            "run", "--rm", "-T", "--no-deps", "driver", "esd", "train", "--dispatcher", "dispatcher:50051",
+            "--parameter-servers", "ps_server:50052", "--workers", str(TRAINED.workers), "--json",
+            *train_options(mechanism).split(),
+        )  # fmt: skip
+        return self.project.result(output)
+
+    def query(self, expression: str) -> dict[tuple[str, ...], float]:
+        """What Prometheus answers: values by the values of the labels, in the order of the labels' names."""
+        address = self.project.address("prometheus", 9090)
+        parameters = urllib.parse.urlencode({"query": expression})
+        with urllib.request.urlopen(f"http://{address}/api/v1/query?{parameters}", timeout=10) as answer:
+            series = json.load(answer)["data"]["result"]
+        return {
+            tuple(value for _, value in sorted(entry["metric"].items())): float(entry["value"][1]) for entry in series
+        }
+
+    def describe(self) -> JobState | None:
+        """The dispatcher's own account."""
+        return _describe(self.project.address("dispatcher", 50051))
+
+
+def expected_operations() -> dict[str, list[int]]:
+    """By kind and worker, as simulated."""
+    return simulate_run(replace(TRAINED, cache_rows=cache_rows(), cache_ratio=None), None, None)["operations"]
+
+
+def expected_model() -> TrainedModel:
+    """As one process trains it."""
+    stream = training_stream(TRAINED)
+    job = TRAINED.job(
+        fields=len(stream.dataset.fields),
+        dense_features=len(stream.dataset.dense_features),
+        parameter_servers=("none",),
+    )
+    return train_reference(job, global_batches(stream, job.batch_size))
+
+
+def _await_workers(project: Project) -> None:
+    """Returns when all workers have left the job and are back for the next."""
+    for container in project.containers("worker"):
+        wait_until(lambda c=container: inspect(c)["RestartCount"] > 0, 60)
+        wait_until(lambda c=container: inspect(c)["State"]["Health"]["Status"] == "healthy", 180)
+
+
+def _iterations(dispatcher: str) -> int:
+    state = _describe(dispatcher)
+    return 0 if state is None else state.iterations_confirmed
+
+
+def _describe(dispatcher: str) -> JobState | None:
+    async def describe() -> JobState | None:
+        async with DispatcherClient(dispatcher) as client:
+            return await client.describe()
+
+    return asyncio.run(describe())

@@ -1,0 +1,102 @@
+"""`esd cluster` on two machines: this one, and a network namespace with an engine of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from services.cli.attach import run_attached
+from services.cli.simulate import run as simulate_run
+from tests.e2e.compose import ROOT, docker
+from tests.e2e.engine import second_machine
+from tests.integration.test_attached_training import OPTIONS
+from tests.support.redis_server import free_port
+
+pytestmark = pytest.mark.timeout(600)
+
+PORTS = (
+    "redis", "ps_server", "ps_server_metrics", "dispatcher", "dispatcher_metrics", "page", "worker", "worker_metrics",
+)  # fmt: skip
+
+
+def esd(*arguments: str) -> str:
+    """The output of the command, which has to work."""
+    command = [sys.executable, "-m", "services.cli", *arguments]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT, timeout=400)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def cluster_file(tmp_path_factory, project_names):
+    directory = tmp_path_factory.mktemp("second")
+    with second_machine(directory, f"esd{os.getpid()}") as second:
+        ports = {name: free_port() for name in PORTS}
+        file = directory / "cluster.toml"
+        file.write_text(
+            f"""
+name = "{next(project_names)}"
+version = "e2e"
+redis_image = "esd-e2e-redis"
+head = "first"
+
+[[hosts]]
+name = "first"
+engine = "{os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")}"
+address = "{second.address_here}"
+link = "1g"
+cache_rows = {OPTIONS.cache_rows}
+
+[[hosts]]
+name = "second"
+engine = "{second.engine}"
+address = "{second.address}"
+link = "1g"
+cache_rows = {OPTIONS.cache_rows}
+
+[ports]
+{"".join(f"{name} = {port}" + chr(10) for name, port in ports.items())}
+"""
+        )
+        try:
+            yield file, second.address_here, ports
+        finally:
+            esd("cluster", "down", "--volumes", "--file", str(file))
+
+
+def states(file: Path) -> list[dict[str, str]]:
+    return json.loads(esd("cluster", "status", "--json", "--file", str(file)).splitlines()[-1])
+
+
+def test_a_cluster_of_two_hosts_trains(images, cluster_file, tmp_path) -> None:
+    file, head, ports = cluster_file
+    esd("cluster", "up", "--file", str(file))
+    assert sorted((each["host"], each["service"], each["health"]) for each in states(file)) == [
+        ("first", "dispatcher", "healthy"),
+        ("first", "ps_server", "healthy"),
+        ("first", "redis", "healthy"),
+        ("first", "worker", "healthy"),
+        ("second", "worker", "healthy"),
+    ]
+
+    esd("cluster", "up", "--file", str(file))  # changes nothing
+
+    result = run_attached(
+        OPTIONS,
+        dispatcher=f"{head}:{ports['dispatcher']}",
+        parameter_servers=f"{head}:{ports['ps_server']}",
+        table=None,
+        out=tmp_path,
+    )
+    assert result["operations"] == simulate_run(OPTIONS, None, None)["operations"]
+    assert (tmp_path / "model.npz").exists()
+
+    esd("cluster", "down", "--volumes", "--file", str(file))
+    assert states(file) == []
+    assert tomllib.loads(file.read_text())["name"] not in docker("volume", "ls", "--quiet")

@@ -1,0 +1,64 @@
+"""Overlays of the compose file at work together: Redis Cluster, and TLS with client certificates and a token."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import pytest
+
+from dispatcher.client import DispatcherClient
+from services.domain.errors import Unauthenticated, Unavailable
+from services.domain.state import JobPhase
+from services.runtime.security import Credentials
+from services.runtime.settings import ClientSettings
+from tests.e2e.compose import Project, docker
+from tests.support.certificates import Certificates
+
+pytestmark = pytest.mark.timeout(600)
+
+SERVICES_USER = 10001
+
+
+@pytest.fixture
+def certificates(tmp_path) -> Certificates:
+    made = Certificates.make(tmp_path / "certs", "ps_server", "dispatcher", "worker", "client")
+    for file in (made.directory, *made.directory.iterdir()):
+        os.chown(file, SERVICES_USER, SERVICES_USER)
+    return made
+
+
+def cluster_nodes(project: Project) -> list[str]:
+    """Role of each node, as the first one knows them."""
+    (first,) = project.containers("redis")
+    lines = docker("exec", first, "redis-cli", "cluster", "nodes").splitlines()
+    return sorted(line.split()[2].removeprefix("myself,") for line in lines)
+
+
+async def phase(address: str, credentials: Credentials) -> JobPhase:
+    async with DispatcherClient(address, credentials=credentials, timeout=5) as client:
+        return (await client.describe()).phase
+
+
+def test_a_run_over_tls_into_a_redis_cluster(new_project, certificates) -> None:
+    project = new_project(
+        files=["deploy/redis-cluster.yml", "deploy/tls.yml"],
+        variables={
+            "WORKERS": "2",
+            "CERTS_DIR": str(certificates.directory),
+            "REDIS_PASSWORD": "secret-4712",
+            "TRAIN": "--data flights --iterations 20",
+        },
+    )
+    project.must("up", "--detach", timeout=180)
+    assert project.exit_of("driver", timeout=240) == 0, project.logs()
+    assert project.result(project.logs("driver"))["iterations"] == 20
+    assert cluster_nodes(project) == ["master"] * 3 + ["slave"] * 3
+
+    address = project.address("dispatcher", 50051)
+    ours = ClientSettings(**certificates.of("client", token=True))
+    assert asyncio.run(phase(address, Credentials.read(ours))) is JobPhase.FINISHED
+    with pytest.raises((Unauthenticated, Unavailable)):
+        asyncio.run(phase(address, Credentials()))
+    assert "secret-4712" not in project.logs()
+    assert certificates.token.read_text().strip() not in project.logs()

@@ -1,0 +1,100 @@
+"""`esd simulate` as other programs call it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.support.command import esd
+
+
+def result(*arguments: str) -> dict:
+    finished = esd("simulate", "--json", *arguments)
+    assert finished.returncode == 0, finished.stderr
+    return json.loads(finished.stdout.splitlines()[-1])
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> list[str]:
+    """Two workers, four iterations of two samples: 7 moves from worker 0 to worker 1, is split, and comes back."""
+    ids = np.array([[7, 1], [8, 2], [8, 1], [7, 2], [7, 1], [7, 2], [7, 1], [8, 2]], np.uint64)
+    assignment = np.array([[0, 1], [0, 1], [0, 1], [0, 1]], np.int32)
+    np.save(tmp_path / "trace.npy", ids)
+    np.save(tmp_path / "assignment.npy", assignment)
+    return ["--trace", str(tmp_path / "trace.npy"), "--assignments", str(tmp_path / "assignment.npy"), "--workers", "2"]
+
+
+def test_counts_of_a_hand_worked_trace(trace: list[str]) -> None:
+    """Iteration 0: both workers pull two rows. 1: 7 and 8 change places, so each owner pushes and the other pulls.
+    2: worker 0 needs 7 beside its owner, worker 1: a push, a pull, and 7 is split. 3: both push their part of 7 and
+    worker 0 pulls it; worker 1 needs 8, owned by worker 0: a push and a pull."""
+    counted = result(*trace, "--cache-rows", "4", "--dim", "4", "--links", "1m,2m", "--optimizer", "sgd")
+    assert counted["operations"]["miss_pull"] == [2 + 1 + 1 + 1, 2 + 1 + 0 + 1]
+    assert counted["operations"]["update_push"] == [0 + 1 + 0 + 2, 0 + 1 + 1 + 1]
+    assert counted["operations"]["evict_push"] == [0, 0]
+    assert counted["operations"]["flush_push"] == [2, 2]
+    slow, fast = 16 / (1e6 / 8), 16 / (2e6 / 8)  # seconds a row: 4 float32 over 1 and 2 Mbit/s
+    assert counted["cost_seconds"] == pytest.approx(slow * (5 + 3) + fast * (4 + 3))
+    assert counted["makespan_seconds"] == pytest.approx(slow * (2 + 2 + 1 + 3))
+    assert counted["hit_ratio"] == pytest.approx(1 - 9 / 16)
+    assert counted["iterations"] == 4
+    assert counted["samples"] == 8
+
+
+def test_alternatives_run_on_the_same_assignments(trace: list[str]) -> None:
+    """Full-set synchronisation pushes all 2 + 2 rows of every iteration; it pulls what on-demand pulls."""
+    small = ("--cache-rows", "4", "--dim", "4", "--links", "1m,2m", "--optimizer", "sgd")
+    counted = result(*trace, *small, "--sync", "full-set")
+    assert counted["operations"]["update_push"] == [8, 8]
+    assert counted["operations"]["miss_pull"] == [5, 4]
+    assert counted["figures"]["stale_read_share"] == 0
+    assert result(*trace, *small, "--sync", "fae")["figures"]["hot_rows"] == 4
+    assert result(*trace, *small, "--sync", "p2f", "--compute-us", "50")["figures"]["busy_seconds"] > 0
+
+
+def test_balanced_workloads_follow_the_slow_worker() -> None:
+    counted = result(
+        *("--data", "flights", "--iterations", "60", "--workers", "2", "--links", "5g", "--batch", "32"),
+        *("--workloads", "balanced", "--workload-limits", "1,63", "--compute-us", "100,300", "--cache-rows", "9000"),
+    )
+    assert counted["workloads"][0] > 1.5 * counted["workloads"][1]
+    assert sum(counted["workloads"]) == pytest.approx(64)
+
+
+def test_a_cache_too_small_names_what_it_needs(trace: list[str]) -> None:
+    refused = esd("simulate", *trace, "--cache-rows", "1")
+    assert refused.returncode == 1
+    assert "worker 0 caches 1 rows, iteration 0 needs 2" in refused.stderr
+    assert "--cache-rows" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--mechanism", "nearest"], "'nearest' is unknown"),
+        (["--sync", "sometimes"], "known are on-demand, full-set"),
+        (["--sync", "p2f", "--workloads", "balanced"], "needs --sync on-demand"),
+        (["--workload-limits", "1,2"], "needs --workloads balanced"),
+        (["--workloads", "balanced", "--workload-limits", "many"], "two whole numbers"),
+        (["--compute-us", "1,2"], "one number or 4"),
+        (["--policy", "fifo"], "'fifo'"),
+        (["--links", "5g,5g,5g"], "3 links for 4 workers"),
+        (["--links", "fast"], "'fast'"),
+        (["--workloads", "10,20"], "names 2 workers"),
+        (["--workloads", "1,2,3,4", "--batch", "9"], "leave out one of the two"),
+        (["--cache-rows", "10", "--cache-ratio", "0.1"], "exclude each other"),
+        (["--data", "synthetic:zipf", "--iterations", "3"], "--cache-rows"),
+        (["--data", "synthetic:zipf", "--cache-rows", "9000"], "--iterations"),
+        (["--data", "criteo:/nowhere/train.txt"], "/nowhere/train.txt"),
+        (["--data", "tea"], "'tea' is unknown"),
+        (["--trace", "/nowhere/trace.npy"], "/nowhere/trace.npy"),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_it(arguments: list[str], message: str) -> None:
+    refused = esd("simulate", *arguments)
+    assert refused.returncode != 0
+    assert message in refused.stderr
+    assert "Traceback" not in refused.stderr

@@ -1,0 +1,115 @@
+"""`esd train` as its users and other programs call it, with all services as processes."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from services.data import open_data
+from services.domain.batches import SampleBatch
+from tests.support.auc import exact_auc
+from tests.support.command import esd
+
+
+def popularity_scores(samples: SampleBatch) -> np.ndarray:
+    """Predicts from the past rate of late flights of the same tail number, smoothed: no model, no training."""
+    tail = samples.ids[:, 2]
+    late: dict[int, list[float]] = {}
+    scores = np.empty(len(tail))
+    for i, (number, label) in enumerate(zip(tail.tolist(), samples.labels.tolist(), strict=True)):
+        seen = late.setdefault(number, [4.6, 20.0])
+        scores[i] = seen[0] / seen[1]
+        seen[0] += label
+        seen[1] += 1
+    return scores
+
+
+def test_what_a_program_reads(tmp_path: Path) -> None:
+    """The contract of --json and --out, on enough flights to beat a baseline that needs no model."""
+    finished = esd(
+        "train", "--data", "flights", "--workers", "2", "--batch", "128", "--dim", "16", "--iterations", "400",
+        "--optimizer", "adagrad", "--lr", "0.02", "--seed", "1", "--json", "--out", str(tmp_path),
+    )  # fmt: skip
+    assert finished.returncode == 0, finished.stderr
+    result = json.loads(finished.stdout.splitlines()[-1])
+    assert result["iterations"] == 400
+    assert result["samples"] == 400 * 256
+    assert result["iterations_per_second"] == pytest.approx(400 / result["seconds"])
+    for kind in ("miss_pull", "update_push", "evict_push"):
+        assert len(result["operations"][kind]) == 2
+    assert all(count > 0 for count in result["bytes"]["pulled"] + result["bytes"]["pushed"])
+    assert 0 < result["makespan_seconds"] < result["cost_seconds"]
+    assert 0 < result["hit_ratio"] < 1
+    assert 0 < result["decision_ms"]["median"] <= result["decision_ms"]["p99"]
+    assert result["phase_seconds"]["compute"] > 0
+
+    samples = SampleBatch.concatenate(list(open_data("flights", 4096, seed=0)))[: 400 * 256]
+    rate = samples.labels.mean()
+    constant_loss = -(rate * np.log(rate) + (1 - rate) * np.log(1 - rate))
+    assert result["loss"] < constant_loss - 0.01
+    assert result["auc"] > exact_auc(popularity_scores(samples), samples.labels) + 0.05
+
+    with np.load(tmp_path / "model.npz") as model:
+        np.testing.assert_array_equal(model["ids"], np.unique(samples.ids))
+        assert model["rows"].shape == (len(model["ids"]), 16)
+        assert model["rows"].dtype == np.float32
+        assert model["versions"].dtype == np.int64
+        assert model["versions"].min() >= 1
+        assert any(name.startswith("dense/") for name in model.files)
+
+
+def test_a_terminated_command_leaves_no_service_behind(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "services.cli", "train", "--workers", "1", "--links", "1m", "--out", str(tmp_path)]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as running:
+        log = tmp_path / "logs" / "worker-0.log"
+        while not (log.exists() and "registered" in log.read_text()):
+            assert running.poll() is None
+        services = Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split()
+        assert len(services) == 3
+        running.terminate()
+        assert running.wait(60) == 128 + signal.SIGTERM
+    assert not [service for service in services if Path(f"/proc/{service}").exists()]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "messages"),
+    [
+        (["--store", "redis://127.0.0.1:1/0"], ["ps-0", "127.0.0.1:1"]),
+        (["--store", "postgres://127.0.0.1"], ["ps-0", "store 'postgres'"]),
+        (["--model", "transformer"], ["'transformer' is unknown", "wdl"]),
+        (["--mechanism", "nearest"], ["'nearest' is unknown"]),
+        (["--cache-rows", "10"], ["worker 0 caches 10 rows", "--cache-rows"]),
+        (["--data", "criteo:/nowhere/train.txt"], ["/nowhere/train.txt"]),
+    ],
+    ids=lambda value: " ".join(value) if value[0].startswith("--") else "",
+)
+def test_a_mistake_ends_the_run_and_names_itself(arguments: list[str], messages: list[str]) -> None:
+    refused = esd("train", "--workers", "1", "--iterations", "3", "--dim", "4", *arguments)
+    assert refused.returncode in (1, 2)
+    assert refused.stdout == ""
+    for message in messages:
+        assert message in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_a_malformed_record_ends_the_run_and_names_its_place(tmp_path: Path) -> None:
+    good = "\t".join(["1", *(["3"] * 13), *(["0a1b2c3d"] * 26)])
+    path = tmp_path / "train.txt"
+    path.write_text(f"{good}\n" * 40 + good.replace("3", "three", 1) + "\n" + f"{good}\n" * 5)
+    refused = esd("train", "--data", f"criteo:{path}", "--workers", "1", "--batch", "8", "--cache-rows", "99")
+    assert refused.returncode == 2
+    assert f"{path}:41: column 2" in refused.stderr
+    assert "--skip-bad" in refused.stderr
+    taken = esd(
+        "train", "--data", f"criteo:{path}", "--workers", "1", "--batch", "8", "--cache-rows", "99", "--skip-bad", "1",
+        "--json",
+    )  # fmt: skip
+    assert taken.returncode == 0, taken.stderr
+    assert "skipped 1 malformed record" in taken.stderr
+    assert json.loads(taken.stdout.splitlines()[-1])["samples"] == 45

@@ -1,0 +1,34 @@
+"""A real dispatcher on a free port."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+
+import pytest
+
+from dispatcher.client import DispatcherClient
+from dispatcher.service.app import serve_dispatcher
+from dispatcher.service.settings import DispatcherSettings
+from tests.support.simple_clients import Dispatcher
+
+
+@pytest.fixture
+async def start_dispatcher() -> AsyncIterator[Callable[..., Awaitable[Dispatcher]]]:
+    """Starts dispatchers; a long lease unless the test is about leases."""
+    async with AsyncExitStack() as tests_end:
+
+        async def start(**settings: object) -> Dispatcher:
+            defaults = {"metrics_port": None, "lease_seconds": 60.0, "grace_seconds": 1.0}
+            running = AsyncExitStack()
+            tests_end.push_async_callback(running.aclose)
+            server = await running.enter_async_context(serve_dispatcher(DispatcherSettings(**(defaults | settings))))
+            client = await tests_end.enter_async_context(DispatcherClient(server.address))
+            return Dispatcher(server.address, client, running.aclose, server.page_address)
+
+        yield start
+
+
+@pytest.fixture
+async def dispatcher(start_dispatcher: Callable[..., Awaitable[Dispatcher]]) -> Dispatcher:
+    return await start_dispatcher()

@@ -1,0 +1,146 @@
+"""The dispatcher's page over HTTP: its files, its document, and what it makes of odd requests."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from typing import Any
+
+import pytest
+
+from dispatcher.service.page import http
+from services.domain.errors import FailedPrecondition
+from services.domain.state import JobPhase
+from tests.support.simple_clients import JOB, run_to_the_end, samples, state_when
+
+
+async def exchange(address: str, request: bytes) -> tuple[int, dict[str, str], bytes]:
+    """Status, headers and body of one raw request."""
+    host, _, port = address.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    try:
+        writer.write(request)
+        answer = await asyncio.wait_for(reader.read(), 20)
+    finally:
+        writer.close()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    status, *lines = head.decode().split("\r\n")
+    return int(status.split()[1]), dict(line.split(": ", 1) for line in lines), body
+
+
+async def get(dispatcher: Any, path: str) -> tuple[int, dict[str, str], bytes]:
+    return await exchange(dispatcher.page_address, f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+
+
+async def document(dispatcher: Any) -> dict[str, Any]:
+    status, headers, body = await get(dispatcher, "/state.json")
+    assert (status, headers["Content-Type"]) == (200, "application/json")
+    return json.loads(body)
+
+
+@pytest.fixture
+async def dispatcher(start_dispatcher: Any) -> Any:
+    return await start_dispatcher(page_port=0)
+
+
+async def test_the_page_is_off_by_default(start_dispatcher: Any) -> None:
+    assert (await start_dispatcher()).page_address is None
+
+
+async def test_everything_that_the_page_needs_comes_from_here(dispatcher: Any) -> None:
+    status, headers, body = await get(dispatcher, "/")
+    assert status == 200
+    assert headers["Content-Security-Policy"] == "default-src 'self'"
+    page = body.decode()
+    links = re.findall(r'(?:src|href)="([^"]+)"', page)
+    assert len(links) >= 4
+    _, _, script = await get(dispatcher, "/page.js")
+    links += [f"/{name}" for name in re.findall(r'from "\./([^"]+)"', script.decode())]
+    for path in links:
+        assert path.startswith("/"), f"{path} is not of this server"
+        assert (await get(dispatcher, path))[0] == 200, path
+    assert "://" not in page
+
+
+async def test_the_document_before_the_first_job(dispatcher: Any) -> None:
+    assert await document(dispatcher) == {"job": None}
+
+
+async def test_the_document_of_a_job(dispatcher: Any) -> None:
+    await dispatcher.client.create_job(JOB)
+    await dispatcher.worker("edge-0").register()
+    waiting = await document(dispatcher)
+    assert waiting["job"]["phase"] == "waiting for workers"
+    assert [worker["name"] for worker in waiting["workers"]] == ["edge-0"]
+    assert (waiting["loss"], waiting["auc"], waiting["hit_ratio"]) == (None, None, None)
+
+    await run_to_the_end(dispatcher, JOB, [samples(20)])
+    state = await state_when(dispatcher.client, lambda state: state.phase is JobPhase.FINISHED)
+    shown = await document(dispatcher)
+    assert (shown["job"]["name"], shown["job"]["phase"], shown["job"]["failure"]) == ("flights", "finished", "")
+    assert (shown["iterations_confirmed"], shown["samples"]) == (3, 20)
+    assert shown["loss"] == pytest.approx(state.loss, rel=1e-5)
+    assert shown["auc"] == 0.5
+    assert shown["hit_ratio"] == pytest.approx(state.hits / state.lookups, rel=1e-5)
+    assert shown["costs"][0] == {
+        "mechanism": "random", "shadow": False, "iterations": 3,
+        "seconds": pytest.approx(state.cost_seconds, rel=1e-5),
+    }  # fmt: skip
+    for worker, expected in zip(shown["workers"], state.workers, strict=True):
+        assert worker["name"] == expected.worker
+        assert worker["link_bytes_per_second"] == expected.bandwidth
+        assert worker["transfers"]["miss_pull"] == expected.transfers.miss_pull
+        assert worker["phases"]["compute"] == pytest.approx(expected.phases.compute)
+        assert worker["lease_age_seconds"] is None, "a flushed worker needs no lease"
+        assert 0 < worker["hit_ratio"] < 1
+    lookups = sum(worker["transfers"]["miss_pull"] / (1 - worker["hit_ratio"]) for worker in shown["workers"])
+    assert lookups == pytest.approx(state.lookups, rel=1e-4)
+
+
+async def test_the_history_of_a_job(dispatcher: Any) -> None:
+    await run_to_the_end(dispatcher, JOB, [samples(20)])
+    shown = await document(dispatcher)
+    history = shown["history"]
+    assert history["iterations"] == [1, 2, 3, 3], "the last point is now"
+    assert history["samples"] == [8, 16, 20, 20]
+    assert all(column == sorted(column) for name, column in history.items() if name.endswith(("seconds", "lookups")))
+    assert history["cost_seconds"][-1] == shown["costs"][0]["seconds"]
+    assert history["loss"][-1] == shown["loss"]
+
+
+@pytest.mark.parametrize(
+    ("request_line", "status"),
+    [
+        ("GET /nothing HTTP/1.1", 404),
+        ("GET /../settings.py HTTP/1.1", 404),
+        ("POST / HTTP/1.1", 405),
+        ("GET /", 400),
+        ("\x16\x03\x01", 400),
+        ("GET / HTTP/2", 400),
+        ("GET /" + "x" * 20_000 + " HTTP/1.1", 400),
+        ("GET /state.json?now HTTP/1.1", 200),
+    ],
+)
+async def test_odd_requests(dispatcher: Any, request_line: str, status: int) -> None:
+    assert (await exchange(dispatcher.page_address, f"{request_line}\r\n\r\n".encode()))[0] == status
+
+
+async def test_head_brings_no_body(dispatcher: Any) -> None:
+    status, headers, body = await exchange(dispatcher.page_address, b"HEAD / HTTP/1.1\r\n\r\n")
+    assert (status, body) == (200, b"")
+    assert int(headers["Content-Length"]) > 1000
+
+
+async def test_a_peer_that_says_nothing_is_let_go(dispatcher: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "_PATIENCE_SECONDS", 0.1)
+    host, _, port = dispatcher.page_address.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    assert await asyncio.wait_for(reader.read(), 20) == b""
+    writer.close()
+
+
+async def test_a_port_in_use_names_the_variable(start_dispatcher: Any, dispatcher: Any) -> None:
+    port = int(dispatcher.page_address.rpartition(":")[2])
+    with pytest.raises(FailedPrecondition, match=f"127.0.0.1:{port}: .*ESD_DISPATCHER_PAGE_PORT"):
+        await start_dispatcher(page_port=port)

@@ -1,0 +1,250 @@
+"""Plan streams: resumable, told the cause when the job fails, never a hang."""
+
+import asyncio
+
+import pytest
+
+from dispatcher.client import DispatcherClient
+from services.domain.errors import FailedPrecondition, NotFound, Unavailable
+from services.domain.plans import EndOfStream, FlushPlan, IterationPlan, Membership
+from services.domain.state import JobPhase
+from tests.support.cuttable_proxy import cuttable_proxy
+from tests.support.simple_clients import JOB, Dispatcher, Worker, job_with, samples, state_when, stream
+
+
+async def start_job(dispatcher: Dispatcher, **changes: object) -> list[Worker]:
+    """A running job with its two workers."""
+    await dispatcher.client.create_job(job_with(**changes))
+    workers = [dispatcher.worker("edge-0"), dispatcher.worker("edge-1")]
+    for worker in workers:
+        await worker.register()
+    return workers
+
+
+def submit_batches(dispatcher: Dispatcher, count: int) -> asyncio.Task[int]:
+    batches = [samples(8, seed=seed) for seed in range(count)]
+    return asyncio.create_task(dispatcher.client.submit(JOB.name, stream(batches)))
+
+
+async def test_broken_stream_goes_on_where_it_broke(dispatcher: Dispatcher) -> None:
+    worker, other = await start_job(dispatcher)
+    submit = submit_batches(dispatcher, 6)
+    others_end = asyncio.create_task(other.train())
+    kinds = []
+    async with cuttable_proxy(dispatcher.address) as proxy, DispatcherClient(proxy.address) as flaky:
+        async for message in flaky.watch_plans(worker.lease.lease_id):
+            kinds.append(message.iteration if isinstance(message, IterationPlan) else type(message))
+            proxy.cut()  # after every single message
+            match message:
+                case IterationPlan():
+                    await worker.report(message)
+                case FlushPlan():
+                    await worker.flushed(message)
+    assert kinds == [Membership, 0, 1, 2, 3, 4, 5, FlushPlan, EndOfStream]
+    await others_end
+    assert await submit == 48
+
+
+async def test_unconfirmed_plans_may_be_watched_again(dispatcher: Dispatcher) -> None:
+    worker, _ = await start_job(dispatcher, window=3)
+    submit = submit_batches(dispatcher, 3)
+    first = await take(worker, 0, 3)
+    again = await take(worker, 1, 2)
+    assert [plan.iteration for plan in first] == [0, 1, 2]
+    assert [plan.iteration for plan in again] == [1, 2]
+    assert again[0].positions.tobytes() == first[1].positions.tobytes()
+
+    await worker.report(first[0])
+    for start in (0, 4):
+        with pytest.raises(FailedPrecondition, match=f"iteration {start} on; it has confirmed 1 and 3 are planned"):
+            await take(worker, start, 1)
+    assert await submit == 24
+
+
+async def take(worker: Worker, start: int, count: int) -> list[IterationPlan]:
+    plans: list[IterationPlan] = []
+    async for message in worker.watch(start):
+        if isinstance(message, IterationPlan):
+            plans.append(message)
+            if len(plans) == count:
+                break
+    return plans
+
+
+async def test_unknown_lease(dispatcher: Dispatcher) -> None:
+    await start_job(dispatcher)
+    with pytest.raises(NotFound, match="no lease 'nobody'"):
+        async for _ in dispatcher.client.watch_plans("nobody"):
+            pass
+    with pytest.raises(NotFound, match="no lease ''"):
+        await dispatcher.client.heartbeat("")
+
+
+async def test_lost_worker_fails_the_job_with_its_name(start_dispatcher) -> None:
+    dispatcher = await start_dispatcher(lease_seconds=0.5)
+    worker, _ = await start_job(dispatcher)
+    assert worker.lease.heartbeat_seconds == 0.125
+    loop = asyncio.get_running_loop()
+    lost_since = loop.time()  # the other one registers, and is never heard of again
+
+    async def heartbeats() -> None:
+        while True:
+            await dispatcher.client.heartbeat(worker.lease.lease_id)
+
+    async def endless():
+        while True:
+            yield samples(8)
+
+    cause = r"job flights failed: worker edge-1 \(slot 1\) sent no heartbeat for 0.5 s .*ESD_DISPATCHER_LEASE_SECONDS"
+    told = await asyncio.gather(
+        heartbeats(),
+        take(worker, 0, 100),
+        dispatcher.client.submit(JOB.name, endless()),
+        return_exceptions=True,
+    )
+    assert 0.4 < loop.time() - lost_since < 2.5
+    for error in told:
+        assert isinstance(error, FailedPrecondition)
+        assert error.args[0].startswith("job flights failed: worker edge-1 (slot 1) sent no heartbeat for 0.5 s")
+    with pytest.raises(FailedPrecondition, match=cause):
+        await dispatcher.client.submit(JOB.name, stream([]))
+    state = await dispatcher.client.describe()
+    assert state.phase is JobPhase.FAILED
+    assert "edge-1" in state.failure
+    assert await dispatcher.client.create_job(job_with(seed=99))  # a failed job makes room
+
+
+async def test_worker_lost_before_the_start_frees_its_slot(start_dispatcher) -> None:
+    dispatcher = await start_dispatcher(lease_seconds=0.3)
+    await dispatcher.client.create_job(JOB)
+    lost = dispatcher.worker("lost")
+    await lost.register()
+    with pytest.raises(NotFound, match="has expired"):
+        await take(lost, 0, 1)
+    await dispatcher.worker("edge-0").register()
+    assert (await dispatcher.client.describe()).phase is JobPhase.WAITING_FOR_WORKERS
+
+
+async def test_restarted_worker_outlives_its_old_lease(start_dispatcher) -> None:
+    dispatcher = await start_dispatcher(lease_seconds=0.3)
+    await dispatcher.client.create_job(JOB)
+    worker = dispatcher.worker("edge-0")
+    await worker.register()
+    await worker.register(rendezvous="edge-0:7002")
+    clock = asyncio.get_running_loop().time
+    old_lease_is_over = clock() + 0.5
+    while clock() < old_lease_is_over:
+        await dispatcher.client.heartbeat(worker.lease.lease_id)
+    assert [w.worker for w in (await dispatcher.client.describe()).workers] == ["edge-0"]
+
+
+async def test_missing_workers_fail_the_job(start_dispatcher) -> None:
+    dispatcher = await start_dispatcher(join_seconds=0.3)
+    await dispatcher.client.create_job(JOB)
+    worker = dispatcher.worker("edge-0")
+    await worker.register()
+    with pytest.raises(FailedPrecondition, match=r"only 1 of 2 workers registered within 0.3 s .*JOIN_SECONDS"):
+        await take(worker, 0, 1)
+
+
+async def test_time_to_join_ends_with_the_last_worker(start_dispatcher) -> None:
+    dispatcher = await start_dispatcher(join_seconds=0.3)
+    await start_job(dispatcher)
+    clock = asyncio.get_running_loop().time
+    later = clock() + 0.5
+    state = await state_when(dispatcher.client, lambda _: clock() > later)
+    assert state.phase is JobPhase.RUNNING
+
+
+async def test_cache_too_small_fails_the_job_with_the_number_it_needs(dispatcher: Dispatcher) -> None:
+    await dispatcher.client.create_job(JOB)
+    worker = dispatcher.worker("edge-0")
+    await worker.register(cache_rows=2)
+    await dispatcher.worker("edge-1").register()
+    submit = submit_batches(dispatcher, 1)
+    with pytest.raises(FailedPrecondition, match=r"job flights failed: .*\b1[0-2]\b.*rows"):
+        await take(worker, 0, 1)
+    await asyncio.gather(submit, return_exceptions=True)
+
+
+async def test_cut_off_submit_leaves_the_stream_open(dispatcher: Dispatcher) -> None:
+    workers = await start_job(dispatcher, window=4)
+    async with cuttable_proxy(dispatcher.address) as proxy, DispatcherClient(proxy.address) as flaky:
+
+        async def half():
+            yield samples(8, seed=0)
+            await state_when(dispatcher.client, lambda s: s.samples_submitted == 8)
+            with pytest.raises(FailedPrecondition, match="another Submit call feeds job flights"):
+                await dispatcher.client.submit(JOB.name, stream([]))
+            proxy.cut()
+            yield samples(8, seed=99)
+
+        with pytest.raises(Unavailable):
+            await flaky.submit(JOB.name, half())
+
+    async def other_half():
+        while True:  # until the dispatcher has noticed the cut
+            try:
+                return await dispatcher.client.submit(JOB.name, stream([samples(8, seed=1)]))
+            except FailedPrecondition:
+                continue
+
+    total, *_ = await asyncio.gather(other_half(), *(worker.train() for worker in workers))
+    assert total == 16
+    assert [len(worker.plans) for worker in workers] == [2, 2]
+    with pytest.raises(FailedPrecondition, match="the sample stream of job flights has ended"):
+        await dispatcher.client.submit(JOB.name, stream([]))
+
+
+async def test_source_that_raises_leaves_the_stream_open(dispatcher: Dispatcher) -> None:
+    await start_job(dispatcher)
+
+    async def unreadable():
+        yield samples(8)
+        raise OSError("disk on fire")
+
+    with pytest.raises(OSError, match="disk on fire"):
+        await dispatcher.client.submit(JOB.name, unreadable())
+    assert (await dispatcher.client.describe()).phase is JobPhase.RUNNING
+
+
+async def test_stopping_dispatcher_lets_everyone_go(dispatcher: Dispatcher) -> None:
+    worker, _ = await start_job(dispatcher)
+    submit = submit_batches(dispatcher, 100)
+    watching = asyncio.Event()
+
+    async def watch() -> None:
+        async for _ in dispatcher.client.watch_plans(worker.lease.lease_id, patience=0.0):
+            watching.set()
+
+    watch_task = asyncio.create_task(watch())
+    await watching.wait()
+    await dispatcher.stop()
+    for task in (watch_task, submit):
+        with pytest.raises(Unavailable):
+            await task
+
+
+async def test_worker_done_with_its_flush_may_go(start_dispatcher) -> None:
+    dispatcher = await start_dispatcher(lease_seconds=0.5)
+    worker, other = await start_job(dispatcher)
+    submit = submit_batches(dispatcher, 0)
+
+    async def keep_alive() -> None:
+        while True:
+            await dispatcher.client.heartbeat(other.lease.lease_id)
+
+    others_heart = asyncio.create_task(keep_alive())
+    async for message in worker.watch():
+        if isinstance(message, FlushPlan):
+            await worker.flushed(message)
+            await dispatcher.client.heartbeat(worker.lease.lease_id)  # its last one
+            break
+    longer_than_its_lease = asyncio.get_running_loop().time() + 0.7
+    await state_when(dispatcher.client, lambda _: asyncio.get_running_loop().time() > longer_than_its_lease)
+    assert (await dispatcher.client.describe()).phase is JobPhase.FLUSHING
+    await other.train()
+    others_heart.cancel()
+    assert (await dispatcher.client.describe()).phase is JobPhase.FINISHED
+    assert await submit == 0
+    assert [type(message) async for message in worker.watch()] == [Membership, EndOfStream]  # no second flush

@@ -1,0 +1,116 @@
+"""What other mechanisms would cost is what the simulator says they cost."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dispatcher.core.planner import Planner
+from dispatcher.core.simulate import simulate
+from dispatcher.service import shadow
+from dispatcher.service.settings import DispatcherSettings
+from dispatcher.service.shadow import Shadows
+from services.cli.report import training_result
+from services.domain.jobs import JobSpec
+from services.domain.state import ShadowCost
+from services.runtime.metrics import REGISTRY
+from services.runtime.settings import SettingsError, load
+from tests.support.simple_clients import job_with, registration, run_to_the_end, samples, state_when
+
+JOB = job_with(workers=2, batch_size=16, mechanism="esd")
+WORKERS = [registration("edge-0", cache_rows=40), registration("edge-1", cache_rows=40)]
+BATCHES = [samples(16, seed=seed, job=JOB) for seed in range(12)]
+
+
+def simulated(job: JobSpec, mechanism: str, cache_rows: int) -> float:
+    planner = Planner(replace(job, mechanism=mechanism), [1e6, 1e6], [cache_rows] * 2)
+    return simulate(planner, BATCHES).cost_seconds
+
+
+def counted(mechanism: str) -> float:
+    return REGISTRY.get_sample_value("esd_shadow_transfer_cost_seconds_total", {"mechanism": mechanism}) or 0.0
+
+
+async def test_shadow_costs_equal_the_simulator(start_dispatcher: Any) -> None:
+    before = {mechanism: counted(mechanism) for mechanism in ("random", "laia")}
+    dispatcher = await start_dispatcher(shadow_mechanisms=("random", "esd", "laia"))
+    await run_to_the_end(dispatcher, JOB, BATCHES)
+    state = await state_when(
+        dispatcher.client, lambda state: all(cost.iterations == len(BATCHES) for cost in state.shadow_costs)
+    )
+    assert [cost.mechanism for cost in state.shadow_costs] == ["random", "laia"], "without the job's own"
+    for cost in state.shadow_costs:
+        assert cost.cost_seconds == pytest.approx(simulated(JOB, cost.mechanism, 100))
+        assert counted(cost.mechanism) - before[cost.mechanism] == pytest.approx(cost.cost_seconds)
+        told = training_result(state)["shadow_costs"][cost.mechanism]
+        assert told == {"iterations": len(BATCHES), "cost_seconds": cost.cost_seconds}
+
+
+async def test_none_are_computed_when_none_are_wanted(start_dispatcher: Any) -> None:
+    dispatcher = await start_dispatcher(shadow_mechanisms=())
+    await run_to_the_end(dispatcher, JOB, BATCHES[:2])
+    assert (await dispatcher.client.describe()).shadow_costs == ()
+
+
+async def until_planned(shadows: Shadows) -> tuple[ShadowCost, ...]:
+    await asyncio.get_running_loop().run_in_executor(shadows._thread, int)  # its one thread works in order
+    return shadows.costs
+
+
+async def test_a_batch_that_comes_again_counts_once() -> None:
+    shadows = Shadows(("random",))
+    shadows.start(JOB, WORKERS)
+    for iteration in (0, 1, 1, 0, 2):
+        shadows.follow(iteration, BATCHES[iteration])
+    (cost,) = await until_planned(shadows)
+    assert cost.iterations == 3
+    shadows.close()
+
+
+async def test_a_shadow_that_missed_a_batch_ends(caplog: pytest.LogCaptureFixture) -> None:
+    shadows = Shadows(("random",))
+    shadows.start(JOB, WORKERS)
+    shadows.follow(0, BATCHES[0])
+    with caplog.at_level(logging.WARNING):
+        shadows.follow(2, BATCHES[2])
+    assert await until_planned(shadows) == ()
+    assert "no shadow costs any more" in caplog.text
+    shadows.close()
+
+
+async def test_shadows_that_fall_behind_end(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(shadow, "_FARTHEST_BEHIND", 2)
+    shadows = Shadows(("random",))
+    shadows.start(JOB, WORKERS)
+    with caplog.at_level(logging.WARNING):
+        for iteration in range(3):  # nothing is awaited, so nothing is counted as planned
+            shadows.follow(iteration, BATCHES[iteration])
+    assert shadows.costs == ()
+    assert "2 batches behind" in caplog.text
+    await until_planned(shadows)
+    shadows.close()
+
+
+async def test_a_cache_that_is_too_small_for_a_shadow_leaves_the_job_alone(caplog: pytest.LogCaptureFixture) -> None:
+    shadows = Shadows(("random",))
+    shadows.start(JOB, [replace(worker, cache_rows=2) for worker in WORKERS])
+    with caplog.at_level(logging.WARNING):
+        shadows.follow(0, BATCHES[0])
+        assert await until_planned(shadows) == ()
+    assert "cache" in caplog.text
+    shadows.close()
+
+
+def test_names_come_from_one_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert load(DispatcherSettings).shadow_mechanisms == ("random", "laia")
+    monkeypatch.setenv("ESD_DISPATCHER_SHADOW_MECHANISMS", "laia, esd")
+    assert load(DispatcherSettings).shadow_mechanisms == ("laia", "esd")
+    monkeypatch.setenv("ESD_DISPATCHER_SHADOW_MECHANISMS", "none")
+    assert load(DispatcherSettings).shadow_mechanisms == ()
+    monkeypatch.setenv("ESD_DISPATCHER_SHADOW_MECHANISMS", "lala")
+    with pytest.raises(SettingsError, match=r"ESD_DISPATCHER_SHADOW_MECHANISMS.*lala.*known are random"):
+        load(DispatcherSettings)

@@ -1,0 +1,31 @@
+"""Parameter servers on free ports."""
+
+from contextlib import AsyncExitStack
+
+import pytest
+
+from ps_server.service.app import parameter_server
+from ps_server.service.settings import ParameterServerSettings
+from services.runtime.channel import channel
+from tests.support.ps_client import Client
+
+
+@pytest.fixture
+async def start():
+    """Starts servers with the given settings, in this process, and returns a client of each."""
+    async with AsyncExitStack() as stack:
+
+        async def started(**settings):
+            settings = ParameterServerSettings(metrics_port=None, grace_seconds=0, **settings)
+            server = await stack.enter_async_context(parameter_server(settings))
+            return Client(server.address, await stack.enter_async_context(channel(server.address)))
+
+        yield started
+
+
+@pytest.fixture
+async def client(start):
+    """A client of a server with an empty table over the memory store."""
+    client = await start()
+    assert await client.create()
+    return client

@@ -1,0 +1,188 @@
+"""The parameter server over a real Redis: restarts, outages, refusals to start."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+
+import grpc
+import numpy as np
+import pytest
+from grpc import StatusCode
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from ps_server.service.app import parameter_server
+from ps_server.service.settings import ParameterServerSettings
+from services.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
+from services.runtime.channel import channel
+from tests.support.ps_client import SPEC, Client, gradient_push, refused, row_push
+from tests.support.redis_server import await_cluster, free_port, redis_cluster, redis_server
+
+
+async def started(**environment):
+    """`python -m ps_server` as a process, and its ready line (None if it ended instead)."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "ps_server",
+        env={**os.environ, **environment},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    line = await process.stdout.readline()
+    return process, json.loads(line) if line else None
+
+
+async def open_ended(store):
+    """Enters a server that is expected to refuse."""
+    async with parameter_server(ParameterServerSettings(store=store, metrics_port=None)):
+        raise AssertionError("it started")
+
+
+async def test_a_killed_server_continues_from_redis(own_redis, start):
+    rng = np.random.default_rng(0)
+    parts = rng.standard_normal((3, 600, SPEC.dimension)).astype(np.float32)
+    ids = rng.permutation(600)
+    environment = {"ESD_PS_STORE": own_redis.url, "ESD_PS_METRICS_PORT": "none"}
+    process, ready = await started(**environment)
+    async with channel(ready["address"]) as opened:
+        client = Client(ready["address"], opened)
+        await client.create()
+        await client.push(row_push(ids, 4, 1.0))
+        await client.push(gradient_push(2, ids, 5, 0b111, parts[2]))
+        await client.push(gradient_push(0, ids, 5, 0b111, parts[0]))
+        await client.put_dense(b"dense")
+    process.send_signal(signal.SIGKILL)
+    await process.wait()
+    own_redis.kill()
+    own_redis.start()
+
+    process, ready = await started(**environment)
+    async with channel(ready["address"]) as opened:
+        client = Client(ready["address"], opened)
+        assert not await client.create()
+        (table,) = (await client.describe()).tables
+        assert (table.rows, table.pending_gradients) == (600, 1200)
+        assert await client.get_dense() == b"dense"
+        assert await client.push(gradient_push(0, ids, 5, 0b111, parts[0])) == (0, 600)
+        assert await client.push(gradient_push(1, ids, 5, 0b111, parts[1])) == (600, 0)
+        trained = await client.pull(ids, 5)
+    process.send_signal(signal.SIGTERM)
+    assert await process.wait() == 0
+
+    undisturbed = await start()
+    await undisturbed.create()
+    await undisturbed.push(row_push(ids, 4, 1.0))
+    for worker in range(3):
+        await undisturbed.push(gradient_push(worker, ids, 5, 0b111, parts[worker]))
+    np.testing.assert_array_equal(trained[2], (await undisturbed.pull(ids, 5))[2])
+
+
+async def test_while_redis_is_away_calls_are_unavailable_and_nothing_is_lost(own_redis, start):
+    url = own_redis.url.replace("redis://", "redis://default:hunter2@")
+    own_redis.cli("acl", "setuser", "default", ">hunter2", "nopass")
+    address = (await start(store=url)).address
+    async with grpc.aio.insecure_channel(address) as opened:  # without retries
+        client = Client(address, opened)
+        await client.create()
+        await client.push(row_push([1], 1, 1.0), gradient_push(0, [2], 1, 0b11, 1.0))
+        own_redis.kill()
+        away = f"^Redis at {own_redis.address} is out of reach"
+        with refused(StatusCode.UNAVAILABLE, away) as caught:
+            await client.push(gradient_push(1, [2], 1, 0b11, 1.0))
+        assert "hunter2" not in str(caught.value)
+        with refused(StatusCode.UNAVAILABLE, away):
+            await client.pull([1], 1)
+        with refused(StatusCode.UNAVAILABLE, away):
+            await client.put_dense(b"dense")
+
+        states = aiter(health_pb2_grpc.HealthStub(opened).Watch(health_pb2.HealthCheckRequest(), timeout=20))
+        while (await anext(states)).status != health_pb2.HealthCheckResponse.NOT_SERVING:
+            pass
+        own_redis.start()
+        while (await anext(states)).status != health_pb2.HealthCheckResponse.SERVING:
+            pass
+        assert await client.push(gradient_push(1, [2], 1, 0b11, 1.0)) == (1, 0)
+        assert (await client.pull([1, 2], 1))[1].tolist() == [1, 1]
+
+
+async def test_a_server_that_cannot_reach_redis_says_so_and_ends():
+    port = free_port()
+    process, ready = await started(ESD_PS_STORE=f"redis://user:hunter2@127.0.0.1:{port}/0")
+    said = (await process.stderr.read()).decode()
+    assert ready is None
+    assert await process.wait() == 1
+    assert said.splitlines()[-1].startswith(f"error: Redis at 127.0.0.1:{port} is out of reach")
+    assert "hunter2" not in said
+
+
+@pytest.mark.parametrize(
+    ("store", "error", "text"),
+    [
+        ("mysql://x", InvalidArgument, "store 'mysql' is neither memory"),
+        ("redis://:0bad", InvalidArgument, "the store URL must be redis://"),
+        ("redis+cluster://127.0.0.1:1", Unavailable, "Redis at 127.0.0.1:1 is out of reach"),
+    ],
+)
+async def test_impossible_stores_are_refused(store, error, text):
+    with pytest.raises(error, match=text):
+        await open_ended(store)
+
+
+async def test_a_redis_that_would_drop_rows_is_refused(tmp_path):
+    options = "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"
+    text = "would drop rows when full: its maxmemory-policy is allkeys-lru"
+    with redis_server(tmp_path, *options) as server, pytest.raises(FailedPrecondition, match=text):
+        await open_ended(server.url)
+
+
+async def test_a_wrong_password_is_named_as_such(tmp_path):
+    with redis_server(tmp_path) as server:
+        server.cli("config", "set", "requirepass", "secret")
+        with pytest.raises(FailedPrecondition, match="refuses our user or password"):
+            await open_ended(server.url)
+
+
+async def test_a_full_redis_is_resource_exhausted(tmp_path, start):
+    with redis_server(tmp_path, "--maxmemory-policy", "noeviction") as server:
+        client = await start(store=server.url)
+        await client.create()
+        server.cli("config", "set", "maxmemory", "1mb")
+        with refused(StatusCode.RESOURCE_EXHAUSTED, "is full; raise its maxmemory"):
+            await client.push(row_push(range(10), 1, 1.0))
+
+
+async def test_rows_of_other_shard_counts_are_refused(redis_url, start):
+    for shard in range(2):
+        await (await start(store=redis_url, shard=shard, shards=2)).create()
+    with pytest.raises(FailedPrecondition, match=r"tables of 2 shards .* this server has 1"):
+        await open_ended(redis_url)
+
+
+async def test_a_cluster_serves_like_one_redis(redis_cluster_url, start):
+    client = await start(store=redis_cluster_url)
+    await client.create()
+    ids = np.arange(5000, dtype=np.uint64)
+    assert await client.push(*(row_push(part, 1, part[:, None]) for part in np.array_split(ids, 5))) == (5000, 0)
+    _, _, rows = await client.pull(ids[::-1], 1)
+    np.testing.assert_array_equal(rows[:, 0], ids[::-1])
+    assert (await client.scan())[0].tolist() == ids.tolist()
+
+
+async def test_a_cluster_node_that_is_away_makes_calls_unavailable_until_it_is_back(tmp_path, start):
+    ids = np.arange(200, dtype=np.uint64)  # on all nodes
+    with redis_cluster(tmp_path) as nodes:
+        address = (await start(store=f"redis+cluster://{nodes[0].address}")).address
+        async with grpc.aio.insecure_channel(address) as opened:  # without retries
+            client = Client(address, opened)
+            await client.create()
+            await client.push(row_push(ids, 1, 1.0))
+            nodes[2].kill()
+            with refused(StatusCode.UNAVAILABLE, "^Redis at"):
+                await client.push(row_push(ids, 2, 2.0))
+            nodes[2].start()
+            await_cluster(nodes)
+            stored, known = await client.push(row_push(ids, 2, 2.0))
+            assert stored + known == len(ids)
+            assert (await client.pull(ids, 2))[2][:, 0].tolist() == [2] * len(ids)

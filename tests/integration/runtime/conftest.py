@@ -1,0 +1,152 @@
+"""A toy service on the contract's stubs, with calls of all four kinds; the name in a request says how it behaves."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import grpc
+import pytest
+
+from protos import dispatcher_pb2, dispatcher_pb2_grpc, ps_pb2, ps_pb2_grpc
+from services.domain.errors import Unavailable
+from services.runtime import status
+from services.runtime.channel import channel
+from services.runtime.server import Server, serve
+from services.runtime.settings import ServerSettings
+
+
+class ToySettings(ServerSettings, env_prefix="ESD_TOY_"):
+    """Defaults of every service."""
+
+
+class ToyServicer(ps_pb2_grpc.ParameterServerServicer, dispatcher_pb2_grpc.DispatcherServicer):
+    """One call of each kind.
+
+    Names of tables and jobs: the name of a domain error raises it; `defect` raises a ValueError; `wait` waits until
+    `released` (`waiting` is set meanwhile); `recovers` is unavailable twice; `big` answers with 100,000 bytes.
+    """
+
+    def __init__(self) -> None:
+        self.attempts: Counter[str] = Counter()
+        self.waiting = asyncio.Event()
+        self.released = asyncio.Event()
+        self.cancelled = asyncio.Event()
+
+    async def behave(self, name: str) -> None:
+        self.attempts[name] += 1
+        if name == "wait":
+            self.waiting.set()
+            try:
+                await self.released.wait()
+            except asyncio.CancelledError:
+                self.cancelled.set()
+                raise
+        if name == "recovers" and self.attempts[name] < 3:
+            raise Unavailable("Redis is restarting")
+        if name == "defect":
+            raise ValueError("password is hunter2")
+        for cls in status.CODES:
+            if name == cls.__name__:
+                raise cls("rows is 0, the limit is 5")
+
+    async def CreateTable(  # noqa: N802 - the names are the contract's
+        self, request: ps_pb2.CreateTableRequest, context: Any
+    ) -> ps_pb2.CreateTableResponse:
+        await self.behave(request.table.name)
+        return ps_pb2.CreateTableResponse(created=True)
+
+    async def Pull(  # noqa: N802
+        self, request: ps_pb2.PullRequest, context: Any
+    ) -> AsyncIterator[ps_pb2.RowChunk]:
+        yield ps_pb2.RowChunk(rows=bytes(100_000 if request.table == "big" else 4))
+        await self.behave(request.table)
+        yield ps_pb2.RowChunk(rows=bytes(8))
+
+    async def Push(  # noqa: N802
+        self, requests: AsyncIterator[ps_pb2.PushChunk], context: Any
+    ) -> ps_pb2.PushResponse:
+        stored = 0
+        async for chunk in requests:
+            await self.behave(chunk.table)
+            stored += 1
+        return ps_pb2.PushResponse(stored=stored)
+
+    async def Submit(  # noqa: N802
+        self, requests: AsyncIterator[dispatcher_pb2.SubmitRequest], context: Any
+    ) -> AsyncIterator[dispatcher_pb2.SubmitResponse]:
+        async for request in requests:
+            await self.behave(request.job)
+            yield dispatcher_pb2.SubmitResponse(samples=1)
+
+
+class Toy:
+    """A served toy with a client's stub; `stop` leaves the server's block early, before the client's."""
+
+    def __init__(
+        self,
+        server: Server,
+        stop: Callable[[], Awaitable[None]],
+        servicer: ToyServicer,
+        to_server: grpc.aio.Channel,
+    ) -> None:
+        self.server = server
+        self.stop = stop
+        self.servicer = servicer
+        self.stub = ps_pb2_grpc.ParameterServerStub(to_server)
+        self.dispatcher_stub = dispatcher_pb2_grpc.DispatcherStub(to_server)
+
+    async def create(self, name: str, seconds: float = 20) -> ps_pb2.CreateTableResponse:
+        with status.domain_errors():
+            return await self.stub.CreateTable(ps_pb2.CreateTableRequest(table={"name": name}), timeout=seconds)
+
+    async def pull(self, name: str, seconds: float = 20) -> list[int]:
+        """Bytes of the received chunks."""
+        with status.domain_errors():
+            return [len(chunk.rows) async for chunk in self.stub.Pull(ps_pb2.PullRequest(table=name), timeout=seconds)]
+
+    async def push(self, *names: str, seconds: float = 20) -> int:
+        with status.domain_errors():
+            answer = await self.stub.Push((ps_pb2.PushChunk(table=name) for name in names), timeout=seconds)
+        return int(answer.stored)
+
+    async def submit(self, *names: str, seconds: float = 20) -> int:
+        """Number of answers."""
+        requests = (dispatcher_pb2.SubmitRequest(job=name) for name in names)
+        with status.domain_errors():
+            return len([answer async for answer in self.dispatcher_stub.Submit(requests, timeout=seconds)])
+
+
+ServeToy = Callable[..., AbstractAsyncContextManager[Toy]]
+
+
+@pytest.fixture
+def serve_toy() -> ServeToy:
+    """Serves a toy with the given settings: `async with serve_toy(max_concurrent_rpcs=2) as toy`.
+
+    Without a metrics page unless asked for, since closing one takes half a second.
+    """
+
+    @asynccontextmanager
+    async def serve_one(**settings: Any) -> AsyncIterator[Toy]:
+        servicer = ToyServicer()
+        services = [
+            (ps_pb2_grpc.add_ParameterServerServicer_to_server, servicer, "esd.v1.ParameterServer"),
+            (dispatcher_pb2_grpc.add_DispatcherServicer_to_server, servicer, "esd.v1.Dispatcher"),
+        ]
+        async with AsyncExitStack() as serving:
+            server = await serving.enter_async_context(
+                serve("toy", services, ToySettings(**{"metrics_port": None} | settings))
+            )
+            async with channel(server.address) as to_server:
+                yield Toy(server, serving.aclose, servicer, to_server)
+
+    return serve_one
+
+
+@pytest.fixture
+async def toy(serve_toy: ServeToy) -> AsyncIterator[Toy]:
+    """A toy with default settings."""
+    async with serve_toy() as served:
+        yield served

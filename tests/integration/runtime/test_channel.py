@@ -1,0 +1,103 @@
+"""The channel factory: retries, deadlines, limits."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from protos import ps_pb2, ps_pb2_grpc
+from services.domain.errors import DeadlineExceeded, FailedPrecondition, ResourceExhausted, Unavailable
+from services.runtime.channel import channel
+from services.runtime.status import domain_errors
+
+
+async def test_unavailable_is_retried_until_it_recovers(toy: Any) -> None:
+    assert (await toy.create("recovers")).created
+    assert toy.servicer.attempts["recovers"] == 3
+
+
+async def test_unavailable_is_reported_after_five_attempts(toy: Any) -> None:
+    with pytest.raises(Unavailable, match="rows is 0"):
+        await toy.create("Unavailable")
+    assert toy.servicer.attempts["Unavailable"] == 5
+
+
+@pytest.mark.parametrize("name", ["FailedPrecondition", "ResourceExhausted", "DeadlineExceeded", "NotFound", "defect"])
+async def test_nothing_else_is_retried(toy: Any, name: str) -> None:
+    with pytest.raises(Exception, match=r"rows is 0|internal error"):
+        await toy.create(name)
+    assert toy.servicer.attempts[name] == 1
+
+
+async def test_a_stream_that_has_begun_to_answer_is_not_retried(toy: Any) -> None:
+    with pytest.raises(Unavailable):
+        await toy.pull("Unavailable")
+    assert toy.servicer.attempts["Unavailable"] == 1
+
+
+async def test_nobody_at_the_address_is_an_error_and_no_wait() -> None:
+    async with channel("127.0.0.1:1") as nowhere:
+        stub = ps_pb2_grpc.ParameterServerStub(nowhere)
+        with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1"), domain_errors():
+            await asyncio.wait_for(stub.Describe(ps_pb2.DescribeServerRequest()), 20)
+
+
+async def test_unary_calls_have_a_deadline_of_their_own(toy: Any) -> None:
+    async with channel(toy.server.address, deadline_seconds=0.2) as impatient:
+        stub = ps_pb2_grpc.ParameterServerStub(impatient)
+        with pytest.raises(DeadlineExceeded), domain_errors():
+            await asyncio.wait_for(stub.CreateTable(ps_pb2.CreateTableRequest(table={"name": "wait"})), 20)
+
+
+async def test_streams_have_none(toy: Any) -> None:
+    async with channel(toy.server.address, deadline_seconds=0.1) as impatient:
+        stub = ps_pb2_grpc.ParameterServerStub(impatient)
+        stream = stub.Pull(ps_pb2.PullRequest(table="wait"))
+        await stream.read()
+        with pytest.raises(DeadlineExceeded), domain_errors():  # waits out the deadline that the stream must not have
+            await stub.CreateTable(ps_pb2.CreateTableRequest(table={"name": "wait"}))
+        toy.servicer.released.set()
+        assert len((await stream.read()).rows) == 8
+
+
+@pytest.mark.parametrize(
+    "call",
+    [lambda toy: toy.create("x" * 70_000), lambda toy: toy.push("fine", "x" * 70_000), lambda toy: toy.pull("big")],
+    ids=["request", "request stream", "answer"],
+)
+async def test_a_message_over_the_limit_names_the_setting(
+    serve_toy: Any, call: Callable[[Any], Awaitable[Any]]
+) -> None:
+    async with serve_toy(max_message_bytes=2**16) as toy:
+        with pytest.raises(ResourceExhausted, match=r"larger than max .* max_message_bytes .*MAX_MESSAGE_BYTES"):
+            await call(toy)
+
+
+async def test_calls_over_the_limit_are_refused_and_name_the_setting(serve_toy: Any) -> None:
+    async with serve_toy(max_concurrent_rpcs=1) as toy:
+        first = asyncio.create_task(toy.create("wait"))
+        await asyncio.wait_for(toy.servicer.waiting.wait(), 20)
+        with pytest.raises(ResourceExhausted, match="MAX_CONCURRENT_RPCS"):
+            await toy.create("fine")
+        toy.servicer.released.set()
+        assert (await first).created
+        assert (await toy.create("fine")).created
+
+
+async def test_a_port_in_use_is_an_error_that_names_address_and_variable(serve_toy: Any, toy: Any) -> None:
+    address = toy.server.address
+    with pytest.raises(
+        FailedPrecondition, match=f"cannot listen on {address}: Address already in use; .*ESD_TOY_LISTEN"
+    ):
+        async with serve_toy(listen=address):
+            pass
+
+
+async def test_a_metrics_port_in_use_is_an_error_that_names_the_variable(serve_toy: Any) -> None:
+    async with serve_toy(metrics_port=0) as toy:
+        port = int(toy.server.metrics_address.rpartition(":")[2])
+        text = f"127.0.0.1:{port}: Address already in use; .*ESD_TOY_METRICS_PORT"
+        with pytest.raises(FailedPrecondition, match=text):
+            async with serve_toy(metrics_port=port):
+                pass

@@ -1,0 +1,70 @@
+"""Errors of handlers reach real clients as their own class, on all kinds of calls."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+import pytest
+
+from protos import ps_pb2
+from services.domain.errors import DeadlineExceeded, EsdError, Internal, NotFound, Unavailable
+from services.runtime.status import CODES, INTERNAL_TEXT, REASON_KEY, domain_errors
+
+RETRIED = Unavailable
+
+Call = Callable[[Any, str], Awaitable[Any]]
+CALLS: list[Call] = [
+    lambda toy, name: toy.create(name),
+    lambda toy, name: toy.pull(name),
+    lambda toy, name: toy.push("fine", name),
+    lambda toy, name: toy.submit("fine", name),
+]
+KINDS = ["unary-unary", "unary-stream", "stream-unary", "stream-stream"]
+
+
+@pytest.mark.parametrize("call", CALLS, ids=KINDS)
+@pytest.mark.parametrize("cls", [cls for cls in CODES if cls not in (Internal, RETRIED)], ids=lambda cls: cls.__name__)
+async def test_the_class_and_text_of_an_error_cross_the_wire(toy: Any, call: Call, cls: type[EsdError]) -> None:
+    with pytest.raises(EsdError) as caught:
+        await call(toy, cls.__name__)
+    assert type(caught.value) is cls
+    assert str(caught.value) == "rows is 0, the limit is 5"
+
+
+@pytest.mark.parametrize("call", CALLS, ids=KINDS)
+@pytest.mark.parametrize("name", ["Internal", "defect"])
+async def test_defects_cross_the_wire_without_their_text(toy: Any, call: Call, name: str) -> None:
+    with pytest.raises(Internal) as caught:
+        await call(toy, name)
+    assert str(caught.value) == INTERNAL_TEXT
+
+
+async def test_what_a_stream_sent_before_its_error_arrives(toy: Any) -> None:
+    stream = toy.stub.Pull(ps_pb2.PullRequest(table="NotFound"), timeout=20)
+    assert len((await stream.read()).rows) == 4
+    with pytest.raises(NotFound), domain_errors():
+        await stream.read()
+
+
+async def test_the_raw_status_names_code_text_and_reason(toy: Any) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await toy.stub.CreateTable(ps_pb2.CreateTableRequest(table={"name": "StaleVersion"}), timeout=20)
+    assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert caught.value.details() == "rows is 0, the limit is 5"
+    assert caught.value.trailing_metadata()[REASON_KEY] == "StaleVersion"
+
+
+async def test_a_deadline_ends_the_call_on_both_sides(toy: Any) -> None:
+    with pytest.raises(DeadlineExceeded):
+        await toy.create("wait", seconds=0.2)
+    await asyncio.wait_for(toy.servicer.cancelled.wait(), 20)
+
+
+async def test_a_cancelled_call_cancels_its_handler(toy: Any) -> None:
+    call = asyncio.create_task(toy.pull("wait"))
+    await asyncio.wait_for(toy.servicer.waiting.wait(), 20)
+    call.cancel()
+    await asyncio.wait_for(toy.servicer.cancelled.wait(), 20)
+    with pytest.raises(asyncio.CancelledError):
+        await call

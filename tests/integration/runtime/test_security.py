@@ -1,0 +1,157 @@
+"""TLS, client certificates and tokens on real connections."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from protos import dispatcher_pb2, dispatcher_pb2_grpc, ps_pb2, ps_pb2_grpc
+from services.domain.errors import EsdError, PermissionDenied, Unauthenticated, Unavailable
+from services.runtime.channel import channel
+from services.runtime.security import PLAINTEXT, Credentials
+from services.runtime.settings import ClientSettings, SettingsError
+from services.runtime.status import domain_errors
+from tests.support.certificates import Certificates
+
+
+def client(**settings: Any) -> Credentials:
+    return Credentials.read(ClientSettings(**settings))
+
+
+async def create(toy: Any, credentials: Credentials, metadata: Any = ()) -> bool:
+    """One unary call."""
+    async with channel(toy.server.address, credentials=credentials) as to_server:
+        stub = ps_pb2_grpc.ParameterServerStub(to_server)
+        request = ps_pb2.CreateTableRequest(table={"name": "fine"})
+        with domain_errors():
+            return bool((await stub.CreateTable(request, timeout=20, metadata=metadata)).created)
+
+
+async def refusal(toy: Any, credentials: Credentials, metadata: Any = ()) -> EsdError:
+    with pytest.raises(EsdError) as caught:
+        await create(toy, credentials, metadata)
+    return caught.value
+
+
+async def test_an_encrypted_server_lets_in_who_trusts_it(serve_toy: Any, certificates: Certificates) -> None:
+    async with serve_toy(**certificates.of("service")) as toy:
+        assert await create(toy, client(tls_ca=certificates.authority))
+
+
+async def test_an_encrypted_server_is_closed_to_plaintext(serve_toy: Any, certificates: Certificates) -> None:
+    async with serve_toy(**certificates.of("service")) as toy:
+        error = await refusal(toy, PLAINTEXT)
+    assert isinstance(error, Unavailable), "it may as well be a server that restarts"
+    assert "the service may want TLS (tls_ca of the caller)" in str(error)
+
+
+async def test_a_client_does_not_trust_a_foreign_server(
+    serve_toy: Any, certificates: Certificates, foreign_certificates: Certificates
+) -> None:
+    async with serve_toy(**foreign_certificates.of("service")) as toy:
+        error = await refusal(toy, client(tls_ca=certificates.authority))
+    assert isinstance(error, Unauthenticated)
+    assert "CERTIFICATE_VERIFY_FAILED" in str(error)
+    assert "tls_ca of the caller" in str(error)
+
+
+async def test_a_client_with_tls_says_so_to_a_server_without(toy: Any, certificates: Certificates) -> None:
+    error = await refusal(toy, client(tls_ca=certificates.authority))
+    assert isinstance(error, Unauthenticated)
+    assert "only one end uses TLS" in str(error)
+
+
+async def test_client_certificates(
+    serve_toy: Any, certificates: Certificates, foreign_certificates: Certificates
+) -> None:
+    foreign = foreign_certificates.of("client") | {"tls_ca": certificates.authority}
+    async with serve_toy(**certificates.of("service"), tls_clients="*") as toy:
+        assert await create(toy, client(**certificates.of("client")))
+        for stranger in (client(tls_ca=certificates.authority), client(**foreign)):
+            assert isinstance(await refusal(toy, stranger), Unavailable)
+        assert toy.servicer.attempts["fine"] == 1
+
+
+async def test_only_listed_names_may_call(
+    serve_toy: Any, certificates: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serve_toy(**certificates.of("service"), tls_clients="service, worker") as toy:
+        assert await create(toy, client(**certificates.of("service")))
+        with caplog.at_level(logging.WARNING):
+            error = await refusal(toy, client(**certificates.of("client")))
+    assert isinstance(error, PermissionDenied)
+    assert "client" in str(error)
+    assert "ESD_<SERVICE>_TLS_CLIENTS" in str(error)
+    assert "call refused: the certificate of" in caplog.text
+
+
+async def test_a_token_goes_with_every_kind_of_call(serve_toy: Any, certificates: Certificates) -> None:
+    service = certificates.of("service", token=True)
+    credentials = client(tls_ca=certificates.authority, token_file=certificates.token)
+    async with serve_toy(**service) as toy, channel(toy.server.address, credentials=credentials) as to_server:
+        parameter_server = ps_pb2_grpc.ParameterServerStub(to_server)
+        dispatcher = dispatcher_pb2_grpc.DispatcherStub(to_server)
+        assert (await parameter_server.CreateTable(ps_pb2.CreateTableRequest(table={"name": "fine"}))).created
+        assert len([chunk async for chunk in parameter_server.Pull(ps_pb2.PullRequest(table="fine"))]) == 2
+        assert (await parameter_server.Push(iter([ps_pb2.PushChunk(table="fine")]))).stored == 1
+        requests = iter([dispatcher_pb2.SubmitRequest(job="fine")])
+        assert len([answer async for answer in dispatcher.Submit(requests)]) == 1
+
+
+@pytest.mark.parametrize(
+    ("metadata", "text"),
+    [
+        ((), "carries no token"),
+        ((("authorization", "Bearer wrong"),), "carries a wrong token"),
+        ((("authorization", "open-sesame-4711"),), "carries a wrong token"),
+    ],
+    ids=["none", "wrong", "without its scheme"],
+)
+async def test_a_call_without_the_token_is_refused_and_logged(
+    serve_toy: Any, certificates: Certificates, caplog: pytest.LogCaptureFixture, metadata: Any, text: str
+) -> None:
+    async with serve_toy(**certificates.of("service", token=True)) as toy:
+        with caplog.at_level(logging.WARNING):
+            error = await refusal(toy, client(tls_ca=certificates.authority), metadata)
+        assert toy.servicer.attempts["fine"] == 0
+    assert isinstance(error, Unauthenticated)
+    assert text in str(error)
+    assert "ESD_<SERVICE>_TOKEN_FILE" in str(error)
+    assert text in caplog.text
+    assert not any(secret in caplog.text + str(error) for secret in certificates.secrets())
+
+
+async def test_health_is_open_and_reflection_is_not(serve_toy: Any, certificates: Certificates) -> None:
+    credentials = client(tls_ca=certificates.authority)
+    request = reflection_pb2.ServerReflectionRequest(list_services="")
+    async with serve_toy(**certificates.of("service", token=True)) as toy:
+        await toy.server.set_serving(True)
+        async with channel(toy.server.address, credentials=credentials) as to_server:
+            health = await health_pb2_grpc.HealthStub(to_server).Check(health_pb2.HealthCheckRequest(), timeout=20)
+            assert health.status == health_pb2.HealthCheckResponse.SERVING
+            reflection = reflection_pb2_grpc.ServerReflectionStub(to_server)
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await anext(aiter(reflection.ServerReflectionInfo(iter([request]), timeout=20)))
+    assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+async def test_plaintext_beyond_this_machine_is_worth_a_warning(
+    serve_toy: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        async with serve_toy(listen="127.0.0.1:0"):
+            assert "without encryption" not in caplog.text
+        async with serve_toy(listen="0.0.0.0:0"):
+            assert "without encryption" in caplog.text
+            assert "ESD_TOY_TLS_CERTIFICATE" in caplog.text
+
+
+async def test_clients_can_be_asked_for_certificates_over_tls_only(serve_toy: Any) -> None:
+    with pytest.raises(SettingsError, match=r"ESD_TOY_TLS_CLIENTS is set without ESD_TOY_TLS_CERTIFICATE"):
+        async with serve_toy(tls_clients="*"):
+            pass

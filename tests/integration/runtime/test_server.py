@@ -1,0 +1,159 @@
+"""Life of a server: health, reflection, metrics, graceful stop."""
+
+import asyncio
+import urllib.request
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from services.domain.errors import DeadlineExceeded, NotFound, Unavailable
+from services.runtime.channel import channel
+from services.runtime.metrics import REGISTRY
+
+SERVICE = "esd.v1.ParameterServer"
+Call = Callable[[Any, str], Awaitable[Any]]
+SERVING = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+@pytest.mark.parametrize("name", ["", SERVICE])
+async def test_health_follows_set_serving(toy: Any, name: str) -> None:
+    async with channel(toy.server.address) as to_server:
+        watch = health_pb2_grpc.HealthStub(to_server).Watch(health_pb2.HealthCheckRequest(service=name), timeout=20)
+        seen = [(await watch.read()).status]
+        for serving in (True, False, True):
+            await toy.server.set_serving(serving)
+            seen.append((await watch.read()).status)
+        assert seen == [NOT_SERVING, SERVING, NOT_SERVING, SERVING]
+
+
+async def test_health_of_an_unknown_service(toy: Any) -> None:
+    async with channel(toy.server.address) as to_server:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await health_pb2_grpc.HealthStub(to_server).Check(health_pb2.HealthCheckRequest(service="x"), timeout=20)
+    assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+async def test_stopping_turns_health_off_and_lets_running_calls_finish(serve_toy: Any) -> None:
+    async with serve_toy(grace_seconds=20) as toy, channel(toy.server.address) as to_server, asyncio.timeout(20):
+        await toy.server.set_serving(True)
+        watch = health_pb2_grpc.HealthStub(to_server).Watch(health_pb2.HealthCheckRequest())
+        assert (await watch.read()).status == SERVING
+        running = asyncio.create_task(toy.pull("wait"))
+        await toy.servicer.waiting.wait()
+
+        stopping = asyncio.create_task(toy.stop())
+        assert (await watch.read()).status == NOT_SERVING
+        watch.cancel()
+        toy.servicer.released.set()
+        assert await running == [4, 8]
+        await stopping
+
+
+async def test_calls_that_outlast_the_grace_period_are_ended(serve_toy: Any) -> None:
+    async with serve_toy(grace_seconds=0.1) as toy, asyncio.timeout(20):
+        running = asyncio.create_task(toy.pull("wait"))
+        await toy.servicer.waiting.wait()
+        await toy.stop()
+        with pytest.raises(Unavailable):
+            await running
+        assert toy.servicer.cancelled.is_set()
+
+
+async def test_reflection_lists_the_services(toy: Any) -> None:
+    async with channel(toy.server.address) as to_server:
+        stub = reflection_pb2_grpc.ServerReflectionStub(to_server)
+        request = reflection_pb2.ServerReflectionRequest(list_services="")
+        answers = [answer async for answer in stub.ServerReflectionInfo(iter([request]), timeout=20)]
+    listed = {service.name for service in answers[0].list_services_response.service}
+    assert listed == {SERVICE, "esd.v1.Dispatcher", "grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"}
+
+
+def handled(method: str, code: str) -> float:
+    labels = {"method": f"/esd.v1.{method}", "code": code}
+    return REGISTRY.get_sample_value("grpc_server_handled_total", labels) or 0.0
+
+
+def pull_seconds() -> float:
+    labels = {"method": f"/{SERVICE}/Pull"}
+    return REGISTRY.get_sample_value("grpc_server_handling_seconds_sum", labels) or 0.0
+
+
+@pytest.mark.parametrize(
+    ("method", "call"),
+    [
+        ("ParameterServer/CreateTable", lambda toy, name: toy.create(name)),
+        ("ParameterServer/Pull", lambda toy, name: toy.pull(name)),
+        ("ParameterServer/Push", lambda toy, name: toy.push("fine", name)),
+        ("Dispatcher/Submit", lambda toy, name: toy.submit("fine", name)),
+    ],
+)
+async def test_every_kind_of_call_is_counted_by_its_final_code(toy: Any, method: str, call: Call) -> None:
+    fine, failed = handled(method, "OK"), handled(method, "NOT_FOUND")
+    await call(toy, "fine")
+    with pytest.raises(NotFound):
+        await call(toy, "NotFound")
+    assert (handled(method, "OK"), handled(method, "NOT_FOUND")) == (fine + 1, failed + 1)
+
+
+async def test_the_time_of_a_stream_ends_with_its_last_message(toy: Any) -> None:
+    before = pull_seconds()
+    running = asyncio.create_task(toy.pull("wait"))
+    await toy.servicer.waiting.wait()
+    assert pull_seconds() == before
+    started = asyncio.get_running_loop().time()
+    await asyncio.sleep(0.05)  # the duration to be measured
+    waited = asyncio.get_running_loop().time() - started
+    toy.servicer.released.set()
+    await running
+    assert pull_seconds() - before >= waited
+
+
+@pytest.mark.parametrize(("seconds", "code"), [(0.2, "DEADLINE_EXCEEDED"), (20, "CANCELLED")])
+async def test_calls_that_the_client_ends_are_counted_as_such(toy: Any, seconds: float, code: str) -> None:
+    before = handled("ParameterServer/CreateTable", code)
+    running = asyncio.create_task(toy.create("wait", seconds=seconds))
+    await toy.servicer.waiting.wait()
+    if code == "CANCELLED":
+        running.cancel()
+    with pytest.raises((DeadlineExceeded, asyncio.CancelledError)):
+        await running
+    await asyncio.wait_for(toy.servicer.cancelled.wait(), 20)
+    await toy.create("fine")  # the handler's task has ended before a later call's answer
+    assert handled("ParameterServer/CreateTable", code) == before + 1
+
+
+async def test_a_call_of_an_unknown_method_does_not_become_a_label(toy: Any) -> None:
+    async with channel(toy.server.address) as to_server:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await to_server.unary_unary("/made.up/Name")(b"", timeout=20)
+    assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+    methods = {
+        sample.labels["method"]
+        for family in REGISTRY.collect()
+        for sample in family.samples
+        if "method" in sample.labels
+    }
+    assert "unknown" in methods
+    assert "/made.up/Name" not in methods
+
+
+async def test_the_metrics_page_is_served_and_ends_with_the_server(serve_toy: Any) -> None:
+    async with serve_toy(metrics_port=0) as toy:
+        url = f"http://{toy.server.metrics_address}/metrics"
+        with await asyncio.to_thread(urllib.request.urlopen, url, timeout=20) as answer:
+            page = answer.read().decode()
+        assert "# HELP grpc_server_handled_total " in page
+        assert "esd_auc" not in page, "the toy is no dispatcher"
+        assert "process_resident_memory_bytes" in page
+    with pytest.raises(OSError, match="refused"):
+        await asyncio.to_thread(urllib.request.urlopen, url, timeout=20)
+
+
+async def test_the_metrics_page_can_be_turned_off(serve_toy: Any) -> None:
+    async with serve_toy(metrics_port=None) as toy:
+        assert toy.server.metrics_address is None

@@ -1,0 +1,68 @@
+"""`esd train --dispatcher` on services that run already."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from services.cli import simulate
+from services.cli.attach import run_attached
+from services.cli.launcher import local_cluster
+from services.cli.main import app
+from services.cli.options import RunOptions
+from services.domain.errors import InvalidArgument
+from services.domain.jobs import Criterion
+from services.domain.tables import OptimizerKind
+
+OPTIONS = RunOptions(
+    data="flights", model="wdl", workers=2, links="1g", mechanism="esd", alpha=1.0, criterion=Criterion.MIN2_MIN,
+    batch=16, workloads=None, dim=4, cache_ratio=None, cache_rows=600, policy="emark", optimizer=OptimizerKind.SGD,
+    learning_rate=0.05, iterations=10, skip_bad=0, seed=1,
+)  # fmt: skip
+
+
+async def test_a_run_on_running_services_is_as_simulated_and_leaves_them_running(tmp_path: Path) -> None:
+    links = OPTIONS.bandwidths()
+    async with local_cluster(
+        shards=2, store="memory", worker_links=links, cache_rows=[OPTIONS.cache_rows] * 2, logs=tmp_path
+    ) as cluster:
+        servers = ",".join(server.address for server in cluster.parameter_servers)
+        result = await asyncio.to_thread(
+            run_attached,
+            OPTIONS,
+            dispatcher=cluster.dispatcher.address,
+            parameter_servers=servers,
+            table="mine",
+            out=tmp_path,
+        )
+        assert cluster.dispatcher.process.returncode is None
+    simulated = simulate.run(OPTIONS, None, None)
+    assert result["operations"] == simulated["operations"]
+    with np.load(tmp_path / "model.npz") as model:
+        assert len(model["ids"]) > 0
+
+
+def test_a_malformed_parameter_server_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match=r"--parameter-servers.*'here'"):
+        run_attached(
+            replace(OPTIONS), dispatcher="127.0.0.1:1", parameter_servers="127.0.0.1:1,here", table=None, out=None
+        )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--dispatcher", "d:1", "--parameter-servers", "p:1", "--links", "1g"], "--links is decided"),
+        (["--dispatcher", "d:1", "--parameter-servers", "p:1", "--cache-rows", "5"], "--cache-rows is decided"),
+        (["--dispatcher", "d:1"], "go together"),
+        (["--parameter-servers", "p:1"], "go together"),
+        (["--table", "t"], "go together"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(arguments: list[str], reason: str) -> None:
+    result = CliRunner().invoke(app, ["train", *arguments])
+    assert isinstance(result.exception, InvalidArgument)
+    assert reason in str(result.exception)

@@ -1,0 +1,98 @@
+"""The page in a real browser, wide and narrow, light and dark, with what a job makes of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dispatcher.client import DispatcherClient
+from dispatcher.service.app import serve_dispatcher
+from dispatcher.service.settings import DispatcherSettings
+from tests.support.browser import Browser, chromium
+from tests.support.simple_clients import Dispatcher, job_with, run_to_the_end, samples
+
+DESKTOP = {"width": 1280, "height": 900}
+PHONE = {"width": 360, "height": 780, "touch": True}
+JOB = job_with(workers=4, batch_size=32, name="flights")
+NO_NOTICE = "document.getElementById('notice').hidden"
+ALL_WORKERS = "document.querySelectorAll('#workers tbody tr').length === 4"
+
+
+@pytest.fixture
+async def browser(tmp_path: Path) -> AsyncIterator[Browser]:
+    async with chromium(tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def dispatcher() -> AsyncIterator[Dispatcher]:
+    settings = DispatcherSettings(metrics_port=None, page_port=0, grace_seconds=1.0)
+    async with serve_dispatcher(settings) as served, DispatcherClient(served.address) as client:
+        yield Dispatcher(served.address, client, asyncio.Event().wait, served.page_address)
+
+
+async def test_a_job_from_its_start_to_its_end(dispatcher: Dispatcher, browser: Browser) -> None:
+    await browser.open(f"http://{dispatcher.page_address}/", **DESKTOP)
+    await browser.until("document.getElementById('notice').textContent.startsWith('No job yet')")
+    await dispatcher.client.create_job(JOB)
+    await browser.until("document.getElementById('notice').textContent.startsWith('0 of 4 workers')")
+
+    await run_to_the_end(dispatcher, JOB, [samples(640, job=JOB)])
+    await browser.until(f"document.getElementById('phase').textContent === 'finished' && {NO_NOTICE}")
+    text = await browser.run("document.body.innerText")
+    for expected in ("random dispatch of wdl to 4 workers", "edge-3", "8 Mbit/s", "0.6931", "0.5000", "500 ms"):
+        assert expected in text
+    assert await browser.run("document.querySelectorAll('.chart path.series').length") == 5
+    assert await browser.run(ALL_WORKERS)
+    assert browser.complaints == []
+    assert {url.removeprefix(f"http://{dispatcher.page_address}") for url in browser.requested} == {
+        "/", "/page.css", "/page.js", "/charts.js", "/icon.svg", "/state.json"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("window", [DESKTOP, PHONE], ids=["desktop", "phone"])
+async def test_it_fits_the_window(
+    dispatcher: Dispatcher, browser: Browser, window: dict[str, Any], dark: bool, tmp_path: Path
+) -> None:
+    await run_to_the_end(dispatcher, JOB, [samples(640, job=JOB)])
+    await browser.open(f"http://{dispatcher.page_address}/", dark=dark, **window)
+    await browser.until(ALL_WORKERS)
+    assert await browser.run("document.documentElement.scrollWidth") == window["width"]
+    cut_off = (
+        "[...document.querySelectorAll('.tile, .card, td, h1, .pill')].filter(e => e.scrollWidth > e.clientWidth + 1)"
+    )
+    assert await browser.run(f"{cut_off}.map(e => e.innerText)") == []
+    ground = await browser.run("getComputedStyle(document.body).backgroundColor")
+    assert (ground == "rgb(15, 20, 26)") is dark
+    assert (await browser.screenshot()).startswith(b"\x89PNG")
+
+
+async def test_a_dispatcher_that_goes_away_is_told(browser: Browser) -> None:
+    async with serve_dispatcher(DispatcherSettings(metrics_port=None, page_port=0)) as served:
+        await browser.open(f"http://{served.page_address}/", **PHONE)
+        await browser.until(f"!{NO_NOTICE}")
+    await browser.until("document.getElementById('notice').textContent.includes('does not answer')")
+
+
+async def test_a_failure_is_shown_as_text(dispatcher: Dispatcher, browser: Browser) -> None:
+    job = job_with(name="<b>bold</b>")
+    await dispatcher.client.create_job(job)
+    small = dispatcher.worker("edge-0")
+    await small.register(cache_rows=1)
+    await dispatcher.worker("edge-1").register(cache_rows=1)
+    await dispatcher.client.describe()
+    submission = asyncio.create_task(dispatcher.client.submit(job.name, _stream(samples(8))))
+    await browser.open(f"http://{dispatcher.page_address}/", **DESKTOP)
+    await browser.until("document.getElementById('phase').textContent === 'failed'")
+    assert "cache" in await browser.run("document.getElementById('notice').textContent")
+    assert await browser.run("document.getElementById('title').textContent") == "<b>bold</b>"
+    await asyncio.gather(submission, return_exceptions=True)
+
+
+async def _stream(batch: Any) -> AsyncIterator[Any]:
+    yield batch

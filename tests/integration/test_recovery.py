@@ -1,0 +1,215 @@
+"""kill -9 of real processes: the run goes on by itself and ends with the model of an undisturbed run."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dispatcher.client import DispatcherClient
+from services.cli import train
+from services.cli.driver import drive
+from services.cli.export import export_model
+from services.cli.launcher import LocalCluster, ServiceProcess, local_cluster
+from services.cli.options import RunOptions
+from services.cli.stream import global_batches, training_stream
+from services.domain.batches import SampleBatch
+from services.domain.errors import EsdError
+from services.domain.jobs import Criterion
+from services.domain.state import JobPhase, JobState
+from services.domain.tables import OptimizerKind
+from services.runtime.security import PLAINTEXT
+from tests.support.reference import train_reference
+
+OPTIONS = RunOptions(
+    data="flights",
+    model="wdl",
+    workers=3,
+    links="1g,1g,100m",
+    mechanism="esd",
+    alpha=1.0,
+    criterion=Criterion.MIN2_MIN,
+    batch=20,
+    workloads=None,
+    dim=8,
+    cache_ratio=None,
+    cache_rows=600,
+    policy="emark",
+    optimizer=OptimizerKind.ADAM,
+    learning_rate=0.002,
+    iterations=150,
+    skip_bad=0,
+    seed=3,
+    checkpoint_every=25,
+)
+
+
+class Killer:
+    """Kills one process when so many iterations are confirmed."""
+
+    def __init__(self, choose: Callable[[LocalCluster], ServiceProcess], iteration: int) -> None:
+        self._choose = choose
+        self._iteration = iteration
+        self.killed: str | None = None
+
+    def __call__(self, cluster: LocalCluster, state: JobState) -> None:
+        if self.killed is None and state.iterations_confirmed >= self._iteration:
+            service = self._choose(cluster)
+            self.killed = service.name
+            service.process.send_signal(signal.SIGKILL)
+
+
+@dataclass
+class HeldBack:
+    """A stream that stops after so many samples until an event is set."""
+
+    batches: Iterable[SampleBatch]
+    samples: int
+    event: threading.Event
+
+    def __iter__(self) -> Iterator[SampleBatch]:
+        left = self.samples
+        for batch in self.batches:
+            if left <= 0:
+                assert self.event.wait(60)
+            left -= len(batch)
+            yield batch
+
+
+def worker(cluster: LocalCluster) -> ServiceProcess:
+    return cluster.workers[1]
+
+
+def dispatcher(cluster: LocalCluster) -> ServiceProcess:
+    return cluster.dispatcher
+
+
+def parameter_server(cluster: LocalCluster) -> ServiceProcess:
+    return cluster.parameter_servers[-1]
+
+
+def assert_same_model(path: Path, expected: Path) -> None:
+    """Bit by bit."""
+    with np.load(path / "model.npz") as model, np.load(expected / "model.npz") as undisturbed:
+        assert set(model.files) == set(undisturbed.files)
+        for name in model.files:
+            np.testing.assert_array_equal(model[name], undisturbed[name], err_msg=name)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
+    path = tmp_path_factory.mktemp("undisturbed")
+    return path, train.run(OPTIONS, store="memory", shards=2, out=path)
+
+
+def assert_same_run(result: dict, path: Path, undisturbed: tuple[Path, dict]) -> None:
+    """The model bit by bit; every sample counted once; the figures of the dispatch as if nothing had been redone."""
+    expected_path, expected = undisturbed
+    assert_same_model(path, expected_path)
+    for figure in ("iterations", "samples", "loss", "auc", "operations", "cost_seconds", "hit_ratio"):
+        assert result[figure] == expected[figure], figure
+
+
+def test_a_killed_worker_comes_back_and_all_go_on_from_the_checkpoint(undisturbed, tmp_path):
+    kill = Killer(worker, iteration=60)
+    result = train.run(OPTIONS, store="memory", shards=2, out=tmp_path, watch=kill)
+    assert [each["iterations_redone"] >= 10 for each in result["recoveries"]] == [True]
+    assert_same_run(result, tmp_path, undisturbed)
+
+
+def test_a_killed_dispatcher_takes_the_job_up_at_the_checkpoint(undisturbed, tmp_path):
+    kill = Killer(dispatcher, iteration=60)
+    result = train.run(OPTIONS, store="memory", shards=2, out=tmp_path, watch=kill)
+    assert kill.killed == "dispatcher"
+    assert_same_run(result, tmp_path, undisturbed)
+
+
+def test_a_killed_parameter_server_goes_on_with_what_redis_has(undisturbed, tmp_path, redis_url):
+    kill = Killer(parameter_server, iteration=60)
+    result = train.run(OPTIONS, store=redis_url, shards=2, out=tmp_path, watch=kill)
+    assert kill.killed == "ps-1"
+    assert_same_run(result, tmp_path, undisturbed)
+
+
+def test_a_killed_parameter_server_goes_back_to_its_checkpoint_directory(undisturbed, tmp_path):
+    kill = Killer(parameter_server, iteration=60)
+    keep = {"store": "memory", "shards": 2, "checkpoint_dir": tmp_path / "kept"}
+    result = train.run(OPTIONS, **keep, out=tmp_path, watch=kill)
+    assert [each["iterations_redone"] >= 10 for each in result["recoveries"]] == [True]
+    assert_same_run(result, tmp_path, undisturbed)
+
+
+def test_a_killed_parameter_server_that_kept_rows_in_memory_only_ends_the_run_cleanly(tmp_path):
+    kill = Killer(parameter_server, iteration=60)
+    with pytest.raises(EsdError, match=r"store in memory loses them.*; the last checkpoint is 50"):
+        train.run(OPTIONS, store="memory", shards=2, out=tmp_path, watch=kill)
+
+
+@pytest.mark.timeout(300)
+async def test_survivors_go_on_and_a_late_worker_joins_at_a_checkpoint(tmp_path):
+    """The global batch stays the same, so the model does: up to the order of float sums."""
+    stream = training_stream(OPTIONS)
+    dataset = stream.dataset
+    settings = {"shards": 1, "store": "memory", "worker_links": OPTIONS.bandwidths(), "cache_rows": [600] * 3}
+    restarts, back = [], threading.Event()
+    async with (
+        local_cluster(**settings, logs=tmp_path, rejoin_seconds=2.0) as cluster,
+        DispatcherClient(cluster.dispatcher.address) as client,
+        asyncio.TaskGroup() as tasks,
+    ):
+        kill = Killer(worker, iteration=40)
+
+        def watch(state: JobState) -> None:
+            kill(cluster, state)
+            there = [each.slot for each in state.workers]
+            if restarts and 1 in there:
+                back.set()
+            if not restarts and state.phase is JobPhase.RUNNING and 1 not in there and state.iterations_confirmed >= 60:
+                restarts.append(tasks.create_task(cluster.workers[1].restart()))
+
+        options = replace(OPTIONS, iterations=175)
+        job = options.job(
+            fields=len(dataset.fields),
+            dense_features=len(dataset.dense_features),
+            parameter_servers=(cluster.parameter_servers[0].address,),
+        )
+
+        state = await drive(client, job, HeldBack(training_stream(options), 100 * job.batch_size, back), watch)
+        assert restarts
+        assert [each.slot for each in state.workers] == [0, 1, 2]
+        assert any("worker-1" in each.cause and each.cause.endswith("joins") for each in state.recoveries)
+        await export_model(job, tmp_path / "model.npz", PLAINTEXT)
+
+    expected = train_reference(job, global_batches(training_stream(options), job.batch_size))
+    with np.load(tmp_path / "model.npz") as model:
+        np.testing.assert_array_equal(model["ids"], expected.ids)
+        np.testing.assert_array_equal(model["versions"], expected.versions)
+        assert np.linalg.norm(model["rows"] - expected.rows) < 1e-3 * np.linalg.norm(expected.rows)
+
+
+def test_redis_may_be_killed_and_started_again(undisturbed, tmp_path, own_redis):
+    """With appendfsync always, nothing that was acknowledged is lost."""
+    killed = []
+
+    def kill(_: LocalCluster, state: JobState) -> None:
+        if not killed and state.iterations_confirmed >= 60:
+            killed.append(state.iterations_confirmed)
+            own_redis.kill()
+            own_redis.start()
+
+    result = train.run(OPTIONS, store=own_redis.url, shards=2, out=tmp_path, watch=kill)
+    assert killed
+    assert_same_run(result, tmp_path, undisturbed)
+
+
+def test_a_finished_run_can_be_repeated_on_its_store(undisturbed, tmp_path, redis_url):
+    """The second run goes on from the last checkpoint of the first."""
+    for run in ("first", "second"):
+        result = train.run(OPTIONS, store=redis_url, shards=2, out=tmp_path / run)
+        assert_same_run(result, tmp_path / run, undisturbed)

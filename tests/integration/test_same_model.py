@@ -1,0 +1,113 @@
+"""The model is a function of the stream and the seed, not of the cluster; and the operations are as simulated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from services.cli import simulate, train
+from services.cli.options import RunOptions
+from services.cli.stream import first_samples, global_batches
+from services.domain.tables import OptimizerKind
+from tests.support.auc import exact_auc
+from tests.support.reference import TrainedModel, train_reference
+
+BASE = RunOptions(
+    workers=2,
+    links="1g",
+    batch=32,
+    dim=8,
+    cache_rows=1_000,
+    optimizer=OptimizerKind.SGD,
+    learning_rate=0.05,
+    iterations=60,
+    seed=3,
+)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """One way to train the same stream of 60 batches of 64 samples."""
+
+    name: str
+    options: RunOptions
+    store: str = "memory"
+    shards: int = 1
+
+
+def cluster(name: str, *, store: str = "memory", shards: int = 1, **changes) -> Cluster:
+    return Cluster(name, replace(BASE, **changes), store, shards)
+
+
+ADAM = {"optimizer": OptimizerKind.ADAM, "learning_rate": 0.002}
+UNEQUAL = "1g,1g,100m,100m"
+ADAGRAD = {"optimizer": OptimizerKind.ROWWISE_ADAGRAD}
+
+# Every value of every axis occurs, and each optimizer meets evictions, split rows and both stores.
+CLUSTERS = [
+    cluster("one worker", workers=1, batch=64, mechanism="random"),
+    cluster("one worker, Adam, Redis", workers=1, batch=64, checkpoint_every=25, store="redis", **ADAM),
+    cluster("two workers, ESD, checkpoints", checkpoint_every=20),
+    cluster("two workers, LAIA, Adam, LRU", mechanism="laia", policy="lru", cache_rows=700, **ADAM),
+    cluster("two workers, random, Adagrad, LFU, Redis", mechanism="random", policy="lfu", store="redis", **ADAGRAD),
+    cluster("four workers, ESD, Adam, Redis, two shards", workers=4, batch=16, store="redis", shards=2, **ADAM),
+    cluster("four workers, ESD, Adagrad, DLRM", workers=4, batch=16, model="dlrm", cache_rows=500, **ADAGRAD),
+    cluster("four workers, LAIA, DeepFM", workers=4, batch=16, mechanism="laia", model="dfm", cache_rows=500),
+    cluster("unequal, DCN", workers=4, batch=None, workloads="30,20,14,0", alpha=0.5, model="dcn", links=UNEQUAL),
+    cluster("unequal, Adam", workers=4, batch=None, workloads="40,4,10,10", mechanism="random", shards=2, **ADAM),
+]  # fmt: skip
+
+
+def stream(options: RunOptions):
+    size = sum(options.worker_samples())
+    return global_batches(first_samples(options.open(1024), options.iterations * size), size)
+
+
+def reference(options: RunOptions) -> TrainedModel:
+    dataset = options.open(1024)
+    job = options.job(
+        fields=len(dataset.fields), dense_features=len(dataset.dense_features), parameter_servers=("none",)
+    )
+    return train_reference(job, stream(options))
+
+
+def distance(a: np.ndarray, b: np.ndarray) -> float:
+    """Relative, in norm."""
+    return float(np.linalg.norm(a - b) / np.linalg.norm(b))
+
+
+@pytest.mark.parametrize("case", CLUSTERS, ids=lambda case: case.name)
+def test_a_cluster_trains_the_model_of_one_machine(case: Cluster, tmp_path: Path, redis_url: str) -> None:
+    store = redis_url if case.store == "redis" else case.store
+    result = train.run(case.options, store=store, shards=case.shards, out=tmp_path)
+    expected = reference(case.options)
+    tolerance = 1e-3 if case.options.optimizer is OptimizerKind.ADAM else 1e-4
+
+    with np.load(tmp_path / "model.npz") as model:
+        np.testing.assert_array_equal(model["ids"], expected.ids)
+        np.testing.assert_array_equal(model["versions"], expected.versions)
+        assert distance(model["rows"], expected.rows) < tolerance
+        assert {name.removeprefix("dense/") for name in model.files if name.startswith("dense/")} == set(expected.dense)
+        for name, values in expected.dense.items():
+            assert distance(model[f"dense/{name}"], values) < tolerance, name
+
+    labels = np.concatenate([batch.labels for batch in stream(case.options)])
+    assert result["auc"] == pytest.approx(exact_auc(expected.scores, labels), abs=1e-3)
+    simulated = simulate.run(case.options, None, None)
+    assert result["operations"] == simulated["operations"]
+    assert result["hit_ratio"] == simulated["hit_ratio"]
+    assert result["cost_seconds"] == pytest.approx(simulated["cost_seconds"])
+    assert result["makespan_seconds"] == pytest.approx(simulated["makespan_seconds"])
+
+
+def test_the_same_seed_gives_the_same_bits(tmp_path: Path) -> None:
+    options = replace(BASE, workers=3, batch=20, cache_rows=600, links="1g,1g,100m", iterations=40, **ADAM)
+    for run in ("first", "second"):
+        train.run(options, store="memory", shards=2, out=tmp_path / run)
+    with np.load(tmp_path / "first/model.npz") as first, np.load(tmp_path / "second/model.npz") as second:
+        assert set(first.files) == set(second.files)
+        for name in first.files:
+            np.testing.assert_array_equal(first[name], second[name], err_msg=name)

@@ -1,0 +1,201 @@
+"""Real parameter servers and workers as processes, and a dispatcher that replays given plans over real gRPC."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from protos import dispatcher_pb2 as pb
+from protos import dispatcher_pb2_grpc
+from services.domain.errors import EsdError, NotFound
+from services.domain.jobs import JobSpec
+from services.domain.plans import EndOfStream, Membership, PlanMessage
+from services.domain.reports import FlushReport, IterationReport, Lease, Registration, Report
+from services.runtime.server import serve
+from services.runtime.settings import ServerSettings
+from services.wire.plans import encode_plan_message
+from services.wire.reports import decode_registration, decode_report, encode_lease
+from worker.service.servicer import WorkerService
+from worker.service.session import Session
+from worker.service.settings import WorkerSettings
+
+READY_SECONDS = 60  # importing torch on a busy machine
+
+
+@dataclass
+class Process:
+    """A started service."""
+
+    process: asyncio.subprocess.Process
+    address: str
+
+    async def end(self, seconds: float = 60) -> tuple[int, str]:
+        """Waits for the process to end; its exit code and standard error."""
+        async with asyncio.timeout(seconds):
+            _, stderr = await self.process.communicate()
+        assert self.process.returncode is not None
+        return self.process.returncode, stderr.decode()
+
+
+StartProcess = Callable[..., Awaitable[Process]]
+
+
+@pytest.fixture
+async def start_process() -> AsyncIterator[StartProcess]:
+    """Starts `python -m MODULE` with the given environment and waits for its ready line; kills it at the end."""
+    started: list[asyncio.subprocess.Process] = []
+
+    async def start(module: str, **environment: str) -> Process:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", module,
+            env={**os.environ, **environment},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        started.append(process)
+        assert process.stdout is not None
+        async with asyncio.timeout(READY_SECONDS):
+            line = await process.stdout.readline()
+        if not line:
+            _, stderr = await process.communicate()
+            pytest.fail(f"{module} did not start:\n{stderr.decode()}")
+        return Process(process, json.loads(line)["address"])
+
+    yield start
+    for process in started:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()
+
+
+@pytest.fixture
+def start_servers(start_process: StartProcess) -> Callable[[int], Awaitable[tuple[str, ...]]]:
+    """Starts parameter servers with the memory store; their addresses in shard order."""
+
+    async def start(shards: int) -> tuple[str, ...]:
+        servers = [
+            start_process("ps_server", ESD_PS_SHARD=str(shard), ESD_PS_SHARDS=str(shards)) for shard in range(shards)
+        ]
+        return tuple(server.address for server in await asyncio.gather(*servers))
+
+    return start
+
+
+@pytest.fixture
+def start_worker(start_process: StartProcess) -> StartProcess:
+    """Starts a worker that is to register with the dispatcher at an address."""
+
+    async def start(dispatcher: str, name: str = "worker", **environment: str) -> Process:
+        defaults = {
+            "ESD_WORKER_NAME": name,
+            "ESD_WORKER_DISPATCHER": dispatcher,
+            "ESD_WORKER_LINK": "1e9",
+            "ESD_WORKER_CACHE_ROWS": "64",
+        }
+        return await start_process("worker", **(defaults | environment))
+
+    return start
+
+
+@dataclass
+class ScriptedDispatcher(dispatcher_pb2_grpc.DispatcherServicer):
+    """Gives slots in order of registration, and to each slot its script.
+
+    A script is a list of plan messages, behind which the stream stays open; an error in it is raised in its place.
+    EndOfStream is sent when all workers have confirmed their flush, as the real dispatcher does.
+    """
+
+    job: JobSpec
+    scripts: Sequence[Sequence[PlanMessage | EsdError]]
+    registrations: list[Registration] = field(default_factory=list)
+    reports: list[list[Report]] = field(default_factory=list)
+    changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    def __post_init__(self) -> None:
+        self.reports = [[] for _ in self.scripts]
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with self.changed:
+            await self.changed.wait_for(condition)
+
+    def flushed(self) -> bool:
+        return all(reports and isinstance(reports[-1], FlushReport) for reports in self.reports)
+
+    def iteration_reports(self, slot: int) -> list[IterationReport]:
+        return [report for report in self.reports[slot] if isinstance(report, IterationReport)]
+
+    async def RegisterWorker(self, request: pb.RegisterWorkerRequest, context: Any) -> pb.Lease:  # noqa: N802
+        registration = decode_registration(request)
+        if registration not in self.registrations:
+            if len(self.registrations) == len(self.scripts):
+                raise NotFound("no job takes workers")
+            async with self.changed:
+                self.registrations.append(registration)
+                self.changed.notify_all()
+        slot = self.registrations.index(registration)
+        return encode_lease(Lease(str(slot), heartbeat_seconds=1.0))
+
+    async def Heartbeat(self, request: pb.HeartbeatRequest, context: Any) -> pb.HeartbeatResponse:  # noqa: N802
+        return pb.HeartbeatResponse()
+
+    async def Report(self, request: pb.ReportRequest, context: Any) -> pb.ReportResponse:  # noqa: N802
+        async with self.changed:
+            self.reports[int(request.lease_id)].append(decode_report(request))
+            self.changed.notify_all()
+        return pb.ReportResponse()
+
+    async def WatchPlans(  # noqa: N802
+        self, request: pb.WatchPlansRequest, context: Any
+    ) -> AsyncIterator[pb.PlanMessage]:
+        slot = int(request.lease_id)
+        await self.until(lambda: len(self.registrations) == len(self.scripts))
+        rendezvous = self.registrations[0].rendezvous
+        yield encode_plan_message(Membership(epoch=0, slot=slot, rendezvous=rendezvous, job=self.job))
+        for message in self.scripts[slot][request.from_iteration :]:
+            if isinstance(message, EsdError):
+                raise message
+            if isinstance(message, EndOfStream):
+                await self.until(self.flushed)
+            yield encode_plan_message(message)
+        await asyncio.Event().wait()
+
+
+class DispatcherSettings(ServerSettings, env_prefix="ESD_SCRIPTED_"):
+    """Defaults of every service."""
+
+
+@pytest.fixture
+async def serve_scripts() -> AsyncIterator[Callable[..., Awaitable[tuple[ScriptedDispatcher, str]]]]:
+    """Serves a scripted dispatcher; returns it and its address."""
+    async with AsyncExitStack() as stack:
+
+        async def start(
+            job: JobSpec, scripts: Sequence[Sequence[PlanMessage | EsdError]]
+        ) -> tuple[ScriptedDispatcher, str]:
+            dispatcher = ScriptedDispatcher(job, scripts)
+            services = [(dispatcher_pb2_grpc.add_DispatcherServicer_to_server, dispatcher, "esd.v1.Dispatcher")]
+            settings = DispatcherSettings(metrics_port=None, grace_seconds=0)
+            server = await stack.enter_async_context(serve("dispatcher", services, settings))
+            return dispatcher, server.address
+
+        yield start
+
+
+@pytest.fixture
+def run_session() -> Callable[..., Awaitable[None]]:
+    """Runs a worker's session in this process: for jobs of one worker, whose end is an error."""
+
+    async def run(dispatcher: str, **changes: Any) -> None:
+        defaults = {"name": "worker", "dispatcher": dispatcher, "link": 1e9, "cache_rows": 64}
+        settings = WorkerSettings(**(defaults | changes))
+        await Session(settings, "127.0.0.1:1", WorkerService(settings)).run()
+
+    return run

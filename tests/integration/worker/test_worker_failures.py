@@ -1,0 +1,130 @@
+"""Whatever goes wrong ends the worker with a clear error, within a bound."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from dataclasses import replace
+
+import pytest
+
+from dispatcher.core.planner import Planner
+from protos import worker_pb2, worker_pb2_grpc
+from services.domain.errors import DeadlineExceeded, FailedPrecondition, StaleVersion, Unavailable
+from services.domain.plans import IterationPlan
+from services.domain.tables import OptimizerSpec
+from services.runtime.channel import channel
+from tests.integration.worker.small import small_job, small_stream
+
+
+def plans_of(job, iterations):
+    """The plans of every worker."""
+    planner = Planner(job, [1e9] * job.workers, [64] * job.workers)
+    decisions = [planner.plan(batch) for batch in small_stream(iterations)]
+    return [[decision.plans[slot] for decision in decisions] for slot in range(job.workers)]
+
+
+def with_first_pull_at(plan: IterationPlan, version: int) -> IterationPlan:
+    """The plan, with another version of the first row that it pulls."""
+    pulled, trained = plan.pulls.versions.copy(), plan.unique_versions.copy()
+    pulled[0] = version
+    trained[plan.unique_ids == plan.pulls.ids[0]] = version
+    return replace(plan, pulls=replace(plan.pulls, versions=pulled), unique_versions=trained)
+
+
+async def test_a_plan_that_does_not_fit_is_refused_before_anything_moves(start_servers, run_session, serve_scripts):
+    job = small_job(await start_servers(1), 1, OptimizerSpec())
+    ((first, second),) = plans_of(job, 2)
+    slots = second.unique_slots.copy()
+    slots[0], slots[1] = slots[1], slots[0]
+    dispatcher, address = await serve_scripts(job, [[first, replace(second, unique_slots=slots)]])
+    with pytest.raises(FailedPrecondition, match=rf"iteration 1 does not fit .* id {second.unique_ids[0]} "):
+        await run_session(address)
+    assert all(report.iteration == 0 for report in dispatcher.reports[0])
+
+
+async def test_a_stale_pull_is_refused(start_servers, run_session, serve_scripts):
+    """Another run has trained the rows: the plan asks for version 0 of rows that are at version 1."""
+    job = small_job(await start_servers(1), 1, OptimizerSpec())
+    planner = Planner(job, [1e9], [64])
+    plan = planner.plan(small_stream(1)[0]).plans[0]
+    dispatcher, address = await serve_scripts(job, [[plan, *planner.flush(), FailedPrecondition("end of test")]])
+    with pytest.raises(FailedPrecondition, match="end of test"):
+        await run_session(address)
+    assert dispatcher.flushed()
+
+    _, address = await serve_scripts(job, [[plan]])
+    with pytest.raises(StaleVersion, match="version"):
+        await run_session(address)
+
+
+async def test_a_version_that_never_comes_is_waited_for_within_the_peer_timeout(
+    start_servers, run_session, serve_scripts
+):
+    job = small_job(await start_servers(1), 1, OptimizerSpec())
+    ((plan,),) = plans_of(job, 1)
+    _, address = await serve_scripts(job, [[with_first_pull_at(plan, 5)]])
+    async with asyncio.timeout(20):
+        with pytest.raises(DeadlineExceeded):
+            await run_session(address, peer_timeout=1)
+
+
+async def test_the_cause_of_a_failed_job_is_shown(start_servers, run_session, serve_scripts):
+    job = small_job(await start_servers(1), 1, OptimizerSpec())
+    ((plan,),) = plans_of(job, 1)
+    cause = FailedPrecondition("job job failed: worker b sent no heartbeat for 5 s")
+    _, address = await serve_scripts(job, [[plan, cause]])
+    with pytest.raises(FailedPrecondition, match=str(cause)):
+        await run_session(address)
+
+
+async def test_a_dispatcher_that_is_away_is_waited_for_within_the_job_timeout(run_session):
+    async with asyncio.timeout(20):
+        with pytest.raises(Unavailable):
+            await run_session("127.0.0.1:1", job_timeout=1)
+
+
+async def test_a_job_without_its_parameter_server_is_given_up_within_the_retry_timeout(run_session, serve_scripts):
+    job = small_job(["127.0.0.1:1"], 1, OptimizerSpec())
+    _, address = await serve_scripts(job, [[]])
+    async with asyncio.timeout(30):
+        with pytest.raises(Unavailable):
+            await run_session(address, retry_timeout=1)
+
+
+@pytest.mark.parametrize("loss", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"])
+async def test_a_lost_peer_ends_the_others(start_servers, start_worker, serve_scripts, loss):
+    job = small_job(await start_servers(1), 2, OptimizerSpec())
+    first_script, second_script = plans_of(job, 3)
+    # Behind the first iteration only the first worker gets a plan, so it waits for the second one's part.
+    dispatcher, address = await serve_scripts(job, [first_script, second_script[:1]])
+    first, second = await asyncio.gather(
+        *(start_worker(address, name, ESD_WORKER_PEER_TIMEOUT="5") for name in ("a", "b"))
+    )
+    await asyncio.wait_for(dispatcher.until(lambda: all(dispatcher.reports)), 60)
+    if dispatcher.registrations[0].name == "b":
+        first, second = second, first
+    second.process.send_signal(loss)
+    code, stderr = await first.end(30)
+    error = stderr.splitlines()[-1]
+    assert code == 1
+    assert error.startswith("error: ")
+    assert "another worker is lost" in error or "version" in error
+
+
+async def test_a_worker_describes_itself_and_ends_on_a_signal(start_servers, start_worker, serve_scripts):
+    job = small_job(await start_servers(1), 1, OptimizerSpec())
+    ((plan,),) = plans_of(job, 1)
+    dispatcher, address = await serve_scripts(job, [[plan]])
+    worker = await start_worker(address, "a")
+    await asyncio.wait_for(dispatcher.until(lambda: bool(dispatcher.reports[0])), 60)
+    async with channel(worker.address) as to_worker:
+        state = await worker_pb2_grpc.WorkerStub(to_worker).Describe(worker_pb2.DescribeWorkerRequest(), timeout=10)
+    assert (state.worker, state.slot, state.iteration, state.device) == ("a", 0, 0, "cpu")
+    assert (state.cache_rows, state.cached_rows) == (64, len(plan.unique_ids))
+    assert state.link_bytes_per_second == 1e9
+
+    worker.process.terminate()
+    code, stderr = await worker.end(15)
+    assert code == 0, stderr
+    assert "stopped before the end of the stream" in stderr

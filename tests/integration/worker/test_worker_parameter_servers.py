@@ -1,0 +1,106 @@
+"""The worker's client of the parameter servers, against real ones."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import numpy as np
+import pytest
+
+from services.domain.jobs import JobSpec
+from services.domain.tables import OptimizerSpec
+from tests.integration.worker.single_machine import initial_rows
+from tests.integration.worker.small import small_job
+from worker.core.blocks import GradientBlock, RowBlock
+from worker.service.link import Link
+from worker.service.parameter_servers import ParameterServers
+from worker.service.settings import WorkerSettings
+
+IDS = np.random.default_rng(1).integers(0, 2**64, 5000, np.uint64)
+NEVER_TRAINED = np.zeros(len(IDS), np.int64)
+SETTINGS = WorkerSettings(name="a", dispatcher="127.0.0.1:1", link=1e9, cache_rows=8)
+
+
+def connect(job: JobSpec, worker: int = 0, link: Link | None = None) -> ParameterServers:
+    return ParameterServers(job, worker, link or Link(1e9, shape=False), SETTINGS)
+
+
+@pytest.fixture
+async def job(start_servers):
+    return small_job(await start_servers(2), 2, OptimizerSpec(learning_rate=0.5))
+
+
+@pytest.fixture
+async def servers(job):
+    servers = connect(job)
+    await servers.create_table()
+    yield servers
+    await servers.aclose()
+
+
+async def test_rows_come_in_the_order_they_were_asked_for(job, servers):
+    rows = np.empty((len(IDS), 5), np.float32)
+    size = await servers.pull(IDS, NEVER_TRAINED, rows)
+    np.testing.assert_array_equal(rows, initial_rows(IDS, job.table))
+    assert len(IDS) * 36 <= size < len(IDS) * 37  # id, version, row
+
+
+async def test_pushed_rows_come_back(servers):
+    rows = np.random.default_rng(2).normal(size=(len(IDS), 5)).astype(np.float32)
+    await servers.push([RowBlock(IDS[:3000], NEVER_TRAINED[:3000] + 1, rows[:3000])])
+    await servers.push([RowBlock(IDS, NEVER_TRAINED + 1, rows)])  # a repetition, in part
+    pulled = np.empty_like(rows)
+    await servers.pull(IDS, NEVER_TRAINED + 1, pulled)
+    np.testing.assert_array_equal(pulled, rows)
+
+
+async def test_a_pull_waits_for_the_gradients_of_all_contributors(job, servers):
+    ids, gradients = IDS[:100], np.ones((100, 5), np.float32)
+    block = GradientBlock(
+        ids,
+        targets=np.ones(100, np.int64),
+        contributors=np.full(100, 0b11, np.uint64),
+        steps=np.ones(100, np.int64),
+        gradients=gradients,
+    )
+    rows = np.empty((100, 5), np.float32)
+    pulling = asyncio.create_task(servers.pull(ids, np.ones(100, np.int64), rows))
+    await servers.push([block])
+    assert not pulling.done()
+    other = connect(job, worker=1)
+    await other.push([block])
+    await other.aclose()
+    await pulling
+    np.testing.assert_allclose(rows, initial_rows(ids, job.table) - 0.5 * 2 * gradients, rtol=1e-6)
+
+
+async def test_traffic_keeps_to_the_speed_of_the_link_in_both_directions(job, servers):
+    link = Link(400_000, shape=True)
+    slow = connect(job, link=link)
+    rows = np.empty((len(IDS), 5), np.float32)
+    started = time.perf_counter()
+    size = await slow.pull(IDS, NEVER_TRAINED, rows)
+    assert 0.9 <= (time.perf_counter() - started) * 400_000 / size < 2
+
+    started = time.perf_counter()
+    size = await slow.push([RowBlock(IDS, NEVER_TRAINED + 1, rows)])
+    assert 0.8 <= (time.perf_counter() - started) * 400_000 / size < 2
+    assert link.uplink.take() == pytest.approx(400_000, rel=0.3)
+    await slow.aclose()
+
+
+async def test_a_server_that_restarts_is_waited_for(start_process):
+    first = await start_process("ps_server")
+    job = small_job([first.address], 1, OptimizerSpec())
+    servers = connect(job)
+    await servers.create_table()
+    first.process.terminate()
+    await first.end()
+    again = asyncio.create_task(servers.create_table())
+    await start_process("ps_server", ESD_PS_LISTEN=first.address)
+    await again
+    rows = np.empty((10, 5), np.float32)
+    await servers.pull(IDS[:10], NEVER_TRAINED[:10], rows)
+    np.testing.assert_array_equal(rows, initial_rows(IDS[:10], job.table))
+    await servers.aclose()

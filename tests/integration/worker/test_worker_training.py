@@ -1,0 +1,101 @@
+"""Worker processes that follow real plans train the model of a single machine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from dispatcher.core.planner import Planner
+from services.domain.plans import EndOfStream, IterationPlan
+from services.domain.reports import TransferCounts
+from services.domain.tables import OptimizerKind, OptimizerSpec
+from tests.integration.worker.single_machine import train
+from tests.integration.worker.small import small_job, small_stream, stored_model
+
+ITERATIONS = 20
+
+
+def scripts_of(job, cache_rows, batches):
+    """Plans of every worker, with their flush and end."""
+    planner = Planner(job, [1e9] * job.workers, [cache_rows] * job.workers)
+    decisions = [planner.plan(batch) for batch in batches]
+    flush = planner.flush()
+    return [
+        [*(decision.plans[slot] for decision in decisions), flush[slot], EndOfStream(len(batches))]
+        for slot in range(job.workers)
+    ]
+
+
+def planned(script):
+    """What a script's iterations and its flush move."""
+    plans = [message for message in script if isinstance(message, IterationPlan)]
+    flush = script[-2]
+    return Counter(
+        miss_pull=sum(len(plan.pulls) for plan in plans),
+        update_push=sum(len(plan.update_rows) + len(plan.update_gradients) for plan in plans),
+        evict_push=sum(len(plan.evict_rows) + len(plan.evict_gradients) for plan in plans),
+        flush_push=len(flush.rows) + len(flush.gradients),
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "workloads", "cache_rows", "shards"),
+    [
+        (OptimizerKind.SGD, (4, 4, 4), 18, 2),
+        (OptimizerKind.ROWWISE_ADAGRAD, (9, 3), 36, 1),
+        (OptimizerKind.ADAM, (6, 6), 26, 1),
+        (OptimizerKind.ADAM, (12,), 48, 2),
+    ],
+    ids=["sgd, 3 workers, 2 shards", "adagrad, unequal workers", "adam, 2 workers", "adam, 1 worker, 2 shards"],
+)
+async def test_workers_train_the_model_of_one_machine(
+    start_servers, start_worker, serve_scripts, kind, workloads, cache_rows, shards
+):
+    optimizer = OptimizerSpec(kind, learning_rate=0.05)
+    job = small_job(await start_servers(shards), len(workloads), optimizer, workloads)
+    batches = small_stream(ITERATIONS)
+    scripts = scripts_of(job, cache_rows, batches)
+    dispatcher, address = await serve_scripts(job, scripts)
+    workers = await asyncio.gather(
+        *(start_worker(address, f"worker-{j}", ESD_WORKER_CACHE_ROWS=str(cache_rows)) for j in range(job.workers))
+    )
+    for code, stderr in await asyncio.gather(*(worker.end() for worker in workers)):
+        assert code == 0, stderr
+
+    rows, dense = await stored_model(job)
+    expected_rows, expected_dense = train(job, batches)
+    assert rows.keys() == expected_rows.keys()
+    ids = sorted(rows)
+    trained = Counter(x for batch in batches for x in np.unique(batch.ids).tolist())
+    assert {x: rows[x][0] for x in ids} == dict(trained)
+    values = np.stack([rows[x][1][: job.table.dimension] for x in ids])
+    expected = np.stack([expected_rows[x] for x in ids])
+    tolerance = 1e-3 if kind is OptimizerKind.ADAM else 1e-4
+    assert np.linalg.norm(values - expected) <= tolerance * np.linalg.norm(expected)
+    for name, parameter in expected_dense.items():
+        np.testing.assert_allclose(dense[name], parameter, rtol=10 * tolerance, atol=tolerance)
+
+    moved = [sum((r.transfers for r in reports), TransferCounts()) for reports in dispatcher.reports]
+    for script, transfers in zip(scripts, moved, strict=True):
+        plan = planned(script)
+        assert {name: getattr(transfers, name) for name in plan} == dict(plan)
+        assert plan["miss_pull"]
+        assert plan["flush_push"]
+        assert plan["evict_push"] or job.workers == 1
+        assert transfers.bytes_pulled > plan["miss_pull"] * job.table.row_bytes
+    assert_reports_score_every_sample(dispatcher, batches)
+
+
+def assert_reports_score_every_sample(dispatcher, batches):
+    for slot in range(len(dispatcher.scripts)):
+        assert [report.iteration for report in dispatcher.iteration_reports(slot)] == list(range(len(batches)))
+    reports = [report for slot in range(len(dispatcher.scripts)) for report in dispatcher.iteration_reports(slot)]
+    labels = np.concatenate([report.labels for report in reports])
+    assert labels.sum() == sum(batch.labels.sum() for batch in batches)
+    assert sum(len(report.score_bins) for report in reports) == sum(map(len, batches))
+    loss = sum(report.loss_sum for report in reports) / len(labels)
+    assert 0.5 < loss < 1.0
+    assert all(report.seconds >= report.phases.compute > 0 for report in reports if len(report.labels))

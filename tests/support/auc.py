@@ -1,0 +1,16 @@
+"""The exact area under the ROC curve."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def exact_auc(scores: NDArray, labels: NDArray) -> float:
+    """Mann-Whitney: rank all scores (ties share their mean rank), add the ranks of the positives."""
+    _, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    last_rank = np.cumsum(counts)
+    mean_rank = last_rank - (counts - 1) / 2
+    positives = int(labels.sum())
+    rank_sum = mean_rank[inverse][labels == 1].sum()
+    return float((rank_sum - positives * (positives + 1) / 2) / (positives * (len(labels) - positives)))

@@ -1,0 +1,44 @@
+"""A certificate authority of the tests' own, made by the script that users have for first steps."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+SCRIPT = Path(__file__).parents[2] / "deploy" / "certs"
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """Certificates of one authority by name, and a token, as files."""
+
+    directory: Path
+
+    @classmethod
+    def make(cls, directory: Path, *names: str) -> Certificates:
+        subprocess.run([SCRIPT, directory, *names], check=True)
+        (directory / "token").write_text("open-sesame-4711\n")
+        return cls(directory)
+
+    @property
+    def authority(self) -> Path:
+        return self.directory / "ca.crt"
+
+    @property
+    def token(self) -> Path:
+        return self.directory / "token"
+
+    def of(self, name: str, *, token: bool = False) -> dict[str, Path]:
+        """Settings of a process that has a certificate, and a token if so."""
+        settings = {
+            "tls_ca": self.authority,
+            "tls_certificate": self.directory / f"{name}.crt",
+            "tls_key": self.directory / f"{name}.key",
+        }
+        return settings | ({"token_file": self.token} if token else {})
+
+    def secrets(self) -> list[str]:
+        """What must never be seen anywhere: the token, and the middle line of every key."""
+        keys = [path.read_text().splitlines()[-2] for path in self.directory.glob("*.key")]
+        return [self.token.read_text().strip(), *keys]

@@ -1,0 +1,137 @@
+"""Real Redis servers for tests: on free ports, in a directory of their own, ended with the block."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.support.certificates import Certificates
+
+READY = "Ready to accept connections"
+
+
+def free_port() -> int:
+    """A port that is free now; Redis cannot choose one itself."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return probe.getsockname()[1]
+
+
+@dataclass
+class RedisServer:
+    """One redis-server process. Everything it acknowledges is on disk, so that `kill` loses nothing."""
+
+    directory: Path
+    options: tuple[str, ...] = ()
+    port: int = field(default_factory=free_port)
+    cli_options: tuple[str, ...] = ()
+    process: subprocess.Popen[str] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def url(self) -> str:
+        return f"redis://{self.address}/0"
+
+    def start(self) -> None:
+        """Starts it, again on the same port and data, and returns when it answers."""
+        command = ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.directory)]
+        durable = ["--save", "", "--appendonly", "yes", "--appendfsync", "always"]
+        self.process = subprocess.Popen([*command, *durable, *self.options], stdout=subprocess.PIPE, text=True)
+        said = ""
+        for line in self.process.stdout:
+            said += line
+            if READY in line:
+                self.cli("config", "set", "loglevel", "warning")  # nobody reads the pipe any more
+                return
+        self.process.wait()
+        raise RuntimeError(f"redis-server did not start:\n{said}")
+
+    def kill(self) -> None:
+        """kill -9."""
+        if self.process:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait()
+            self.process.stdout.close()
+            self.process = None
+
+    def cli(self, *command: str) -> str:
+        """The answer of redis-cli to one command."""
+        done = subprocess.run(
+            ["redis-cli", "-p", str(self.port), *self.cli_options, *command],
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+        return done.stdout
+
+
+@contextlib.contextmanager
+def redis_server(directory: Path, *options: str) -> Iterator[RedisServer]:
+    """A running server."""
+    server = RedisServer(directory, options)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.kill()
+
+
+@contextlib.contextmanager
+def encrypted_redis_server(directory: Path, certificates: Certificates, password: str) -> Iterator[RedisServer]:
+    """A server that speaks TLS only and asks clients for a certificate and a password."""
+    port = free_port()
+    files = certificates.of("redis")
+    tls = {"cert-file": files["tls_certificate"], "key-file": files["tls_key"], "ca-cert-file": files["tls_ca"]}
+    options = [item for name, file in tls.items() for item in (f"--tls-{name}", str(file))]
+    client = (
+        "--tls",
+        "--cert",
+        str(tls["cert-file"]),
+        "--key",
+        str(tls["key-file"]),
+        "--cacert",
+        str(tls["ca-cert-file"]),
+    )
+    server = RedisServer(
+        directory,
+        ("--port", "0", "--tls-port", str(port), *options, "--requirepass", password),
+        port,
+        (*client, "--no-auth-warning", "-a", password),
+    )
+    try:
+        server.start()
+        yield server
+    finally:
+        server.kill()
+
+
+@contextlib.contextmanager
+def redis_cluster(directory: Path, nodes: int = 3) -> Iterator[list[RedisServer]]:
+    """A Redis Cluster of primaries; its URL is `redis+cluster://` with any server's address."""
+    with contextlib.ExitStack() as stack:
+        servers = []
+        for node in range(nodes):
+            place = directory / str(node)
+            place.mkdir()
+            options = ("--cluster-enabled", "yes", "--cluster-port", str(free_port()), "--cluster-node-timeout", "2000")
+            servers.append(stack.enter_context(redis_server(place, *options)))
+        servers[0].cli("--cluster", "create", *(server.address for server in servers), "--cluster-yes")
+        await_cluster(servers)
+        yield servers
+
+
+def await_cluster(servers: list[RedisServer], seconds: float = 20.0) -> None:
+    """Returns when every node knows that all slots are served; asking takes redis-cli long enough to be no burden."""
+    deadline = time.monotonic() + seconds
+    while not all("cluster_state:ok" in server.cli("cluster", "info") for server in servers):
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"the Redis Cluster was not ready after {seconds} s")

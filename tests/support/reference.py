@@ -1,0 +1,105 @@
+"""Single-process training with nothing but torch: what every cluster has to reproduce."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from torch.nn import functional
+
+from services.domain.batches import SampleBatch
+from services.domain.ids import mix64
+from services.domain.jobs import JobSpec
+from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
+from worker.models import build_model
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedModel:
+    """Rows that were trained (ids ascending), how often, and the dense parameters by name."""
+
+    ids: NDArray[np.uint64]
+    rows: NDArray[np.float32]
+    versions: NDArray[np.int64]
+    dense: dict[str, NDArray[np.float32]]
+    scores: NDArray[np.float64]  # predicted before each sample was trained, in stream order
+
+
+def initial_rows(table: TableSpec, ids: NDArray[np.uint64]) -> NDArray[np.float32]:
+    """Initial values [r, D], by the documented formula."""
+    golden = 0x9E3779B97F4A7C15
+    seed = mix64(np.array([(table.seed + golden) % 2**64], np.uint64))
+    columns = np.arange(1, table.dimension + 1, dtype=np.uint64) * np.uint64(golden)
+    bits = mix64(mix64(ids ^ seed)[:, None] + columns[None, :])
+    uniform = (bits >> np.uint64(40)).astype(np.float64) * 2.0**-24
+    return ((2 * uniform - 1) * np.float64(np.float32(table.init_scale))).astype(np.float32)
+
+
+def train_reference(job: JobSpec, batches: Iterable[SampleBatch]) -> TrainedModel:
+    """Trains the global batches in order in this process."""
+    torch.manual_seed(0)
+    stream = list(batches)
+    ids = np.unique(np.concatenate([batch.ids.ravel() for batch in stream]))
+    embedding = nn.Embedding(len(ids), job.table.dimension, sparse=True)
+    with torch.no_grad():
+        embedding.weight.copy_(torch.from_numpy(initial_rows(job.table, ids)))
+    model = build_model(job)
+    train_rows = _row_optimizer(job.table.optimizer, embedding)
+    train_dense = _dense_optimizer(job.model.dense_optimizer, model)
+    versions = np.zeros(len(ids), np.int64)
+    scores = []
+    for batch in stream:
+        index = np.searchsorted(ids, batch.ids)
+        versions[np.unique(index)] += 1
+        model.zero_grad()
+        embedding.zero_grad()
+        logits = model(embedding(torch.from_numpy(index)), torch.tensor(batch.dense))
+        functional.binary_cross_entropy_with_logits(logits, torch.tensor(batch.labels)).backward()
+        scores.append(torch.sigmoid(logits.detach().double()).numpy())
+        train_rows()
+        train_dense.step()
+    return TrainedModel(
+        ids=ids,
+        rows=embedding.weight.detach().numpy(),
+        versions=versions,
+        dense={name: parameter.detach().numpy() for name, parameter in model.named_parameters()},
+        scores=np.concatenate(scores),
+    )
+
+
+def _row_optimizer(spec: OptimizerSpec, embedding: nn.Embedding):
+    weight = embedding.weight
+    match spec.kind:
+        case OptimizerKind.SGD:
+            return torch.optim.SGD([weight], lr=spec.learning_rate).step
+        case OptimizerKind.ADAM:
+            return torch.optim.SparseAdam(
+                [weight], lr=spec.learning_rate, betas=(spec.beta1, spec.beta2), eps=spec.epsilon
+            ).step
+        case OptimizerKind.ROWWISE_ADAGRAD:
+            state = torch.zeros(len(weight))
+
+            def step() -> None:
+                gradient = weight.grad.coalesce()
+                rows, values = gradient.indices()[0], gradient.values()
+                state[rows] += values.square().mean(dim=1)
+                with torch.no_grad():
+                    weight[rows] -= spec.learning_rate * values / (state[rows].sqrt() + spec.epsilon)[:, None]
+
+            return step
+
+
+def _dense_optimizer(spec: OptimizerSpec, model: nn.Module) -> torch.optim.Optimizer:
+    match spec.kind:
+        case OptimizerKind.SGD:
+            return torch.optim.SGD(model.parameters(), lr=spec.learning_rate)
+        case OptimizerKind.ROWWISE_ADAGRAD:
+            return torch.optim.Adagrad(model.parameters(), lr=spec.learning_rate, eps=spec.epsilon)
+        case OptimizerKind.ADAM:
+            return torch.optim.Adam(
+                model.parameters(), lr=spec.learning_rate, betas=(spec.beta1, spec.beta2), eps=spec.epsilon
+            )

@@ -1,0 +1,163 @@
+"""A running dispatcher, and clients that do what a driver and workers do, without training."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from dispatcher.client import DispatcherClient
+from services.domain.batches import SampleBatch
+from services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
+from services.domain.plans import EndOfStream, FlushPlan, IterationPlan, Membership, PlanMessage
+from services.domain.reports import FlushReport, IterationReport, Lease, PhaseTimes, Registration, TransferCounts
+from services.domain.state import JobState
+from services.domain.tables import OptimizerSpec, TableSpec
+
+JOB = JobSpec(
+    name="flights",
+    workers=2,
+    fields=3,
+    dense_features=1,
+    batch_size=8,
+    workloads=(4, 4),
+    mechanism="random",
+    alpha=1.0,
+    criterion=Criterion.MIN2_MIN,
+    policy="lru",
+    seed=7,
+    window=2,
+    table=TableSpec("embeddings", 4, OptimizerSpec(), 7, 0.1),
+    model=ModelSpec("wdl", (8,), OptimizerSpec()),
+    parameter_servers=("127.0.0.1:1",),
+)
+
+
+def job_with(**changes: object) -> JobSpec:
+    """JOB with changes; workloads follow batch size and workers."""
+    workers = changes.get("workers", JOB.workers)
+    batch_size = changes.get("batch_size", JOB.batch_size)
+    return replace(JOB, **({"workloads": equal_workloads(batch_size, workers)} | changes))
+
+
+def samples(count: int, *, seed: int = 0, job: JobSpec = JOB) -> SampleBatch:
+    """So many random samples; the dense feature is the sample's number."""
+    rng = np.random.default_rng(seed)
+    return SampleBatch(
+        rng.integers(0, 50, (count, job.fields), dtype=np.uint64),
+        np.repeat(np.arange(count, dtype=np.float32)[:, None], job.dense_features, axis=1),
+        rng.integers(0, 2, count).astype(np.float32),
+    )
+
+
+async def stream(batches: Iterable[SampleBatch]) -> AsyncIterator[SampleBatch]:
+    for batch in batches:
+        yield batch
+
+
+def registration(name: str, **changes: object) -> Registration:
+    return replace(Registration(name, 1e6, 100, f"{name}:7000", f"{name}:7001"), **changes)
+
+
+def report_of(plan: IterationPlan, **changes: object) -> IterationReport:
+    """What a worker would report that predicts one half for every sample."""
+    report = IterationReport(
+        iteration=plan.iteration,
+        loss_sum=len(plan.labels) * float(np.log(2)),
+        score_bins=np.full(len(plan.labels), 32768, np.uint16),
+        labels=plan.labels.astype(np.uint8),
+        transfers=TransferCounts(
+            miss_pull=len(plan.pulls),
+            update_push=len(plan.update_rows) + len(plan.update_gradients),
+            evict_push=len(plan.evict_rows) + len(plan.evict_gradients),
+            bytes_pulled=16 * len(plan.pulls),
+        ),
+        phases=PhaseTimes(compute=0.5),
+        seconds=0.5,
+        measured_bandwidth=2e6,
+    )
+    return replace(report, **changes)
+
+
+def flush_report_of(plan: FlushPlan) -> FlushReport:
+    return FlushReport(plan.iteration, TransferCounts(flush_push=len(plan.rows) + len(plan.gradients)))
+
+
+@dataclass
+class Worker:
+    """Registers, and confirms its plans one by one."""
+
+    client: DispatcherClient
+    name: str
+    lease: Lease | None = None
+    membership: Membership | None = None
+    plans: list[IterationPlan] = field(default_factory=list)
+    flush: FlushPlan | None = None
+    end: EndOfStream | None = None
+
+    async def register(self, **changes: object) -> Lease:
+        self.lease = await self.client.register(registration(self.name, **changes))
+        return self.lease
+
+    def watch(self, from_iteration: int = 0) -> AsyncIterator[PlanMessage]:
+        return self.client.watch_plans(self.lease.lease_id, from_iteration)
+
+    async def report(self, plan: IterationPlan, **changes: object) -> None:
+        await self.client.report(self.lease.lease_id, report_of(plan, **changes))
+
+    async def flushed(self, plan: FlushPlan) -> None:
+        await self.client.report(self.lease.lease_id, flush_report_of(plan))
+
+    async def train(self) -> None:
+        """The whole life of a worker."""
+        if self.lease is None:
+            await self.register()
+        async for message in self.watch():
+            match message:
+                case Membership():
+                    self.membership = message
+                case IterationPlan():
+                    self.plans.append(message)
+                    await self.report(message)
+                case FlushPlan():
+                    self.flush = message
+                    await self.flushed(message)
+                case EndOfStream():
+                    self.end = message
+
+
+async def state_when(client: DispatcherClient, condition: Callable[[JobState], bool]) -> JobState:
+    """Asks for the state until it is as wanted, which it must be soon."""
+    async with asyncio.timeout(20):
+        while True:
+            state = await client.describe()
+            if state is not None and condition(state):
+                return state
+
+
+@dataclass
+class Dispatcher:
+    """A running dispatcher and a client of it."""
+
+    address: str
+    client: DispatcherClient
+    stop: Callable[[], Awaitable[None]]
+    page_address: str | None = None
+
+    def worker(self, name: str) -> Worker:
+        return Worker(self.client, name)
+
+
+async def run_to_the_end(dispatcher: Dispatcher, job: JobSpec, batches: Iterable[SampleBatch]) -> list[Worker]:
+    """Creates a job, trains it and returns its workers, by slot."""
+    await dispatcher.client.create_job(job)
+    workers = [dispatcher.worker(f"edge-{slot}") for slot in range(job.workers)]
+    for worker in workers:
+        await worker.register()
+    async with asyncio.TaskGroup() as tasks:
+        for worker in workers:
+            tasks.create_task(worker.train())
+        tasks.create_task(dispatcher.client.submit(job.name, stream(batches)))
+    return workers

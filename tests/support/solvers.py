@@ -1,0 +1,46 @@
+"""Every solver that the contract binds: the CPU's, the CUDA kernels emulated on the CPU, and the kernels themselves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dispatcher.solvers import get_solver
+from dispatcher.solvers.cuda.answer import Answer
+from dispatcher.solvers.cuda.solver import check
+from dispatcher.solvers.native import NativeSolver
+from esd_native import cuda as native
+
+
+class EmulatedSolver:
+    """A CUDA solver whose block is played by one CPU thread.
+
+    Every solve has another number of threads, and at every step the threads take turns in another order.
+    """
+
+    def __init__(self, algorithm):
+        self._algorithm = algorithm
+        self.name = f"emulated-{algorithm}-cuda"
+        self._random = np.random.default_rng(12)
+
+    def solve(self, costs, capacities, prices=None):
+        threads, seed = int(self._random.integers(1, 65)), int(self._random.integers(2**32))
+        return self.answer(costs, capacities, prices, threads, seed).solution()
+
+    def answer(self, costs, capacities, prices=None, threads=32, seed=0):
+        check(costs.shape, costs.dtype, capacities, prices)
+        start = None if prices is None else np.asarray(prices, np.float64)
+        answer = Answer.empty(*costs.shape, costs.dtype)
+        native.emulate(
+            costs, capacities, start, self._algorithm, threads, seed, answer.report, answer.assignment, answer.chosen
+        )
+        if answer.bad_entry is not None:
+            NativeSolver("auto").solve(costs, capacities)  # refuses them
+        return answer
+
+
+SOLVER_CASES = [
+    *(pytest.param(get_solver(name), id=name) for name in ("auto", "dual", "paths")),
+    *(pytest.param(solver, id=solver.name) for solver in (EmulatedSolver("dual"), EmulatedSolver("hungarian"))),
+    *(pytest.param(get_solver(name), id=name, marks=pytest.mark.gpu) for name in ("dual-cuda", "hungarian-cuda")),
+]

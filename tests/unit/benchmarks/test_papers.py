@@ -1,0 +1,103 @@
+"""The papers' figures: measured on small traces, written as JSON, Markdown and plots."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchmarks.papers import herald_figures, report, scars_figures
+from benchmarks.papers.__main__ import main
+from benchmarks.papers.figure import Figure
+from benchmarks.papers.runs import WARM_UP, Runs, Setting
+from benchmarks.papers.workload import Workload
+
+SMALL = Setting(batch=8, cache_ratio=0.3)
+
+
+@pytest.fixture(scope="module")
+def workload() -> Workload:
+    return Workload.load("synthetic:criteo?samples=20000", 12_000)
+
+
+@pytest.fixture
+def runs(workload: Workload) -> Runs:
+    return Runs(workload, iterations=20, seeds=2)
+
+
+def test_a_workload_is_the_start_of_its_data(workload: Workload) -> None:
+    assert workload.name == "synthetic:criteo"
+    assert workload.trace.shape == (12_000, 26)
+    assert workload.rows == len(set(workload.trace.ravel().tolist()))
+    assert [len(batch) for batch in workload.batches(5000, 10)] == [5000, 5000]
+
+
+def test_the_warm_up_is_not_counted(workload: Workload) -> None:
+    short, long = (Runs(workload, n, 1).outcome(SMALL) for n in (20, 40))
+    everything = Runs(workload, 20 + WARM_UP, 1).outcome(SMALL)
+    assert short.transmissions < everything.transmissions < long.transmissions + short.transmissions
+
+
+def test_a_reduction_is_relative_to_its_baseline(runs: Runs) -> None:
+    esd = replace(SMALL, mechanism="esd")
+    ours, base = (np.mean([runs.outcome(replace(s, seed=n)).cost_seconds for n in (0, 1)]) for s in (esd, SMALL))
+    assert runs.reduction(esd, SMALL) == pytest.approx(100 * (1 - ours / base))
+    assert runs.reduction(replace(SMALL, mechanism="random"), SMALL) < 0
+
+
+def test_what_does_not_fit_has_no_number(runs: Runs) -> None:
+    assert runs.outcome(replace(SMALL, cache_ratio=1e-6)) is None
+    assert runs.outcome(replace(SMALL, batch=5000)) is None
+    assert math.isnan(runs.reduction(replace(SMALL, batch=5000), SMALL))
+
+
+def test_herald_saves_more_than_its_parts(workload: Workload) -> None:
+    """One counted iteration of m = 128 is enough to tell LAIA, the plan, and both apart."""
+    figure = herald_figures.breakdown([Runs(workload, 1, 1)])
+    saved = {row.setting: row.value for row in figure.rows}
+    assert saved["plan alone: pull"] == pytest.approx(0, abs=2)
+    assert saved["both: all"] > max(saved["LAIA alone: all"], saved["plan alone: all"]) > 0
+
+
+def test_brute_force_is_never_beaten(workload: Workload) -> None:
+    figure = herald_figures.quality([Runs(workload, 3, 1)])
+    assert {row.setting for row in figure.rows} >= {"laia @ 2", "esd @ 5"}
+    assert all(0 < row.value <= 1.2 for row in figure.rows)  # each follows its own past, so 1 is not a strict bound
+
+
+def test_equation_2_holds_on_shuffled_samples(workload: Workload) -> None:
+    ratios = {row.setting: row.value for row in scars_figures.distinct_rows([Runs(workload, 1, 1)]).rows}
+    assert ratios["shuffled @ 128"] == pytest.approx(1, abs=0.03)
+
+
+def test_fivefold_growth_stays_below_five() -> None:
+    growth = {row.setting: row.value for row in scars_figures.overlap().rows}
+    assert set(growth) == {"Zipf 1.2", "exponential", "half-normal"}
+    assert all(1 < value < 5 for value in growth.values())
+
+
+def test_the_command_writes_json_a_page_and_plots(tmp_path) -> None:
+    main(["--data", "synthetic:zipf?samples=4000&keys=5000&fields=4", "--papers", "scars", "--out", str(tmp_path)])
+    figures = json.loads((tmp_path / "scars.json").read_text())
+    assert [figure["key"] for figure in figures] == ["scars-overlap", "scars-eq2", "scars-cache"]
+    assert all(figure["values"] for figure in figures)
+    page = (tmp_path / "scars.md").read_text()
+    for figure in figures:
+        assert f"![{figure['title']}]({figure['key']}.png)" in page
+        assert figure["paper"] in page
+        assert (tmp_path / f"{figure['key']}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_missing_number_is_null_in_json_and_named_on_the_page(tmp_path) -> None:
+    figure = Figure("key", "Title", "%", "1 to 2", "Because.", rows=[])
+    figure.add("flights", "LAIA", math.nan)
+    figure.add("flights", "ESD", 12.345)
+    report.write("esd", [figure], tmp_path, "command", ["flights: 3 samples"])
+    written = json.loads((tmp_path / "esd.json").read_text())
+    assert [value["value"] for value in written[0]["values"]] == [None, 12.345]
+    page = (tmp_path / "esd.md").read_text()
+    assert "| LAIA | n/a |" in page
+    assert "| ESD | 12.3 |" in page

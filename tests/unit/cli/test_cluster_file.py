@@ -1,0 +1,82 @@
+"""Cluster files: what is read from them, which containers follow, which mistakes are named."""
+
+from pathlib import Path
+
+import pytest
+
+from services.cli.cluster.config import read_cluster
+from services.cli.cluster.containers import containers_of
+from services.domain.errors import InvalidArgument
+
+EXAMPLE = Path(__file__).parents[3] / "deploy" / "cluster.toml"
+
+MINIMAL = """
+head = "a"
+[[hosts]]
+name = "a"
+engine = "unix:///var/run/docker.sock"
+address = "127.0.0.1"
+link = "1g"
+"""
+
+
+def write(directory: Path, text: str) -> Path:
+    file = directory / "cluster.toml"
+    file.write_text(text)
+    return file
+
+
+def test_the_example_gives_the_services_on_the_head_and_a_worker_for_each_link() -> None:
+    containers = containers_of(read_cluster(EXAMPLE))
+    assert [(each.host.name, each.service) for each in containers] == [
+        ("head", "redis"),
+        ("head", "ps_server"),
+        ("head", "dispatcher"),
+        ("edge-1", "worker"),
+        ("edge-2", "worker"),
+    ]
+    first, second = containers[3:]
+    assert (first.image, second.image) == ("esd-cuda:0.1.0", "esd-worker:0.1.0")
+    assert (first.gpu, second.gpu) == (True, False)
+    assert float(first.environment["ESD_WORKER_LINK"]) == 62.5e6
+    assert float(second.environment["ESD_WORKER_LINK"]) == 6.25e6
+    assert first.environment["ESD_WORKER_DISPATCHER"] == "10.0.0.1:50051"
+
+
+def test_the_example_names_the_defaults(tmp_path: Path) -> None:
+    example, minimal = read_cluster(EXAMPLE), read_cluster(write(tmp_path, MINIMAL))
+    assert (example.ports, example.version, example.redis_image) == (
+        minimal.ports,
+        minimal.version,
+        minimal.redis_image,
+    )
+
+
+def test_a_container_is_another_one_when_anything_about_it_changes(tmp_path: Path) -> None:
+    before = containers_of(read_cluster(write(tmp_path, MINIMAL)))
+    after = containers_of(read_cluster(write(tmp_path, MINIMAL.replace("1g", "2g"))))
+    changed = [old.service for old, new in zip(before, after, strict=True) if old.fingerprint != new.fingerprint]
+    assert changed == ["worker"]
+
+
+@pytest.mark.parametrize(
+    ("text", "mistake"),
+    [
+        (MINIMAL.replace('head = "a"', 'head = "b"'), "head 'b' is none of the hosts: a"),
+        (MINIMAL.replace('link = "1g"', ""), "no host has a link"),
+        (MINIMAL.replace("1g", "fast"), "hosts.0.link: link speed 'fast'"),
+        (MINIMAL.replace("unix:", "http:"), "hosts.0.engine"),
+        (MINIMAL.replace("address", "adress"), "hosts.0.adress"),
+        (MINIMAL + MINIMAL.split("\n", 2)[2], "two hosts have the same name"),
+        (MINIMAL + "[[", "cluster.toml"),
+    ],
+)
+def test_mistakes_are_named_with_their_place(tmp_path: Path, text: str, mistake: str) -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        read_cluster(write(tmp_path, text))
+    assert mistake in str(refused.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument, match=r"absent\.toml: No such file"):
+        read_cluster(tmp_path / "absent.toml")

@@ -1,0 +1,78 @@
+import json
+import os
+
+import numpy as np
+import pytest
+
+from services.data import count_distinct, open_data
+from services.data import distinct as distinct_module
+from services.domain.batches import SampleBatch
+from services.domain.errors import InvalidArgument
+
+HEADER = "userId,movieId,rating,timestamp\n"
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    home = tmp_path / "cache"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home))
+    return home / "esd" / "distinct"
+
+
+@pytest.fixture
+def ratings(tmp_path):
+    file = tmp_path / "ratings.csv"
+    file.write_text(HEADER + "1,10,5,0\n1,11,3,0\n2,10,1,0\n")
+    return file
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """One entry for every time that a data set was really counted."""
+    calls = []
+    count = distinct_module._count
+    monkeypatch.setattr(distinct_module, "_count", lambda dataset: calls.append(dataset) or count(dataset))
+    return calls
+
+
+def test_counts_once_and_remembers(ratings, counted, cache):
+    assert count_distinct(f"movielens:{ratings}") == 4
+    assert count_distinct(f"movielens:{ratings}") == 4
+    assert len(counted) == 1
+    assert len(list(cache.iterdir())) == 1
+
+
+def test_another_content_or_time_is_counted_anew(ratings, counted):
+    count_distinct(f"movielens:{ratings}")
+    ratings.write_text(HEADER + "1,10,5,0\n1,12,3,0\n3,10,1,0\n4,13,1,0\n")
+    assert count_distinct(f"movielens:{ratings}") == 6
+    os.utime(ratings, ns=(0, 0))
+    assert count_distinct(f"movielens:{ratings}") == 6
+    assert len(counted) == 3
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", '{"fingerprint": "other", "distinct": 1}'])
+def test_a_damaged_memory_is_not_believed(ratings, cache, content):
+    count_distinct(f"movielens:{ratings}")
+    (entry,) = cache.iterdir()
+    entry.write_text(content)
+    assert count_distinct(f"movielens:{ratings}") == 4
+    assert json.loads(entry.read_text())["distinct"] == 4
+
+
+def test_a_read_only_home_is_no_obstacle(ratings, monkeypatch, caplog):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(ratings))  # a file: nothing can be written below it
+    assert count_distinct(f"movielens:{ratings}") == 4
+    assert "cannot be remembered" in caplog.text
+
+
+def test_equals_numpy_and_depends_on_the_seed():
+    uri = "synthetic:zipf?samples=5000"
+    for seed in (0, 1):
+        samples = SampleBatch.concatenate(list(open_data(uri, 100, seed=seed)))
+        assert count_distinct(uri, seed=seed) == len(np.unique(samples.ids))
+
+
+def test_an_endless_stream_cannot_be_counted():
+    with pytest.raises(InvalidArgument, match="'synthetic:criteo' is endless: give --cache-rows"):
+        count_distinct("synthetic:criteo")

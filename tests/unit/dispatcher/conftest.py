@@ -1,0 +1,213 @@
+"""An independent cluster for planner tests: it executes plans on dicts and checks DESIGN's rules on the way."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+import pytest
+
+from dispatcher.core.operations import Operations
+from services.domain.batches import SampleBatch
+from services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
+from services.domain.plans import FlushPlan, GradientTransfers, IterationPlan, Transfers
+from services.domain.tables import OptimizerSpec, TableSpec
+
+
+@dataclass
+class Copy:
+    """A cached row: a row's value is how often it was trained, a partial gradient how often just now."""
+
+    id: int
+    version: int
+    value: int
+    owned: bool = False
+    partial: int | None = None
+    target: int = 0  # version that the sum of the partial gradients makes
+    contributors: int = 0
+    step: int = 0
+
+
+class Cluster:
+    """Workers and a parameter server that do what plans say and refuse what must not happen."""
+
+    def __init__(self, cache_rows: Sequence[int]) -> None:
+        self.cache_rows = cache_rows
+        self.caches: list[dict[int, Copy]] = [{} for _ in cache_rows]
+        self.server: dict[int, tuple[int, int]] = defaultdict(lambda: (0, 0))  # id -> version, value
+        self.sums: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)  # id, target -> worker -> partial
+        self.versions: Counter[int] = Counter()  # batches that trained the row
+        self.trained: Counter[int] = Counter()  # single-process truth: occurrences in the stream
+        self.previous: set[int] = set()  # ids of the previous iteration
+        self.freed: list[dict[int, int]] = []  # per worker: slot -> row that left it in this iteration
+        self.iteration = 0
+
+    def run(self, batch: SampleBatch, assignment: np.ndarray, plans: Sequence[IterationPlan]) -> Operations:
+        """Executes one iteration and returns the operations that its rules demand and the caches caused."""
+        rows_of = [set(batch.ids[assignment == j].ravel().tolist()) for j in range(len(self.caches))]
+        trainers = {x: sum(1 << j for j, rows in enumerate(rows_of) if x in rows) for x in set().union(*rows_of)}
+        assert sorted(np.concatenate([p.positions for p in plans])) == list(range(len(batch)))
+
+        self.freed = [{} for _ in plans]
+        update_push = [self._update_pushes(j, plans[j], trainers) for j in range(len(plans))]
+        evict_push = [self._evictions(j, plans[j], rows_of[j]) for j in range(len(plans))]
+        miss_pull = [self._pulls(j, plans[j], rows_of[j]) for j in range(len(plans))]
+        for j, plan in enumerate(plans):
+            assert (assignment[plan.positions] == j).all()
+            self._train(j, plan, batch, rows_of[j], trainers)
+        for x in trainers:
+            self.versions[x] += 1
+        self.trained.update(batch.ids.ravel().tolist())
+        self.previous = set(trainers)
+        self.iteration += 1
+        return Operations(*(np.array(counts, np.int64) for counts in (miss_pull, update_push, evict_push)))
+
+    def flush(self, plans: Sequence[FlushPlan]) -> None:
+        """Pushes what is left; then the server alone must hold the single-process result."""
+        for j, plan in enumerate(plans):
+            self._push_rows(j, plan.rows)
+            self._push_gradients(j, plan.gradients)
+        assert not any(copy.owned or copy.partial is not None for cache in self.caches for copy in cache.values())
+        assert not self.sums
+        assert {x: value for x, (_, value) in self.server.items() if value} == dict(self.trained)
+        assert {x: version for x, (version, _) in self.server.items() if version} == dict(self.versions)
+
+    def _update_pushes(self, j: int, plan: IterationPlan, trainers: dict[int, int]) -> int:
+        cached = [copy for copy in self.caches[j].values() if copy.id in trainers]
+        rows = {copy.id for copy in cached if copy.owned and trainers[copy.id] & ~(1 << j)}
+        gradients = {copy.id for copy in cached if copy.partial is not None}
+        assert set(plan.update_rows.ids.tolist()) == rows
+        assert set(plan.update_gradients.rows.ids.tolist()) == gradients
+        self._push_rows(j, plan.update_rows)
+        self._push_gradients(j, plan.update_gradients)
+        return len(rows) + len(gradients)
+
+    def _evictions(self, j: int, plan: IterationPlan, needed: set[int]) -> int:
+        self._push_rows(j, plan.evict_rows)
+        self._push_gradients(j, plan.evict_gradients)
+        for transfers in (plan.evict_rows, plan.evict_gradients.rows, plan.drops):
+            for x, slot in zip(transfers.ids.tolist(), transfers.slots.tolist(), strict=True):
+                copy = self.caches[j].pop(slot)
+                self.freed[j][slot] = x
+                assert copy.id == x
+                assert x not in needed
+                assert not copy.owned, "an owned row was dropped"
+                assert copy.partial is None, "a partial gradient was dropped"
+        return len(plan.evict_rows) + len(plan.evict_gradients)
+
+    def _pulls(self, j: int, plan: IterationPlan, needed: set[int]) -> int:
+        latest = {copy.id for copy in self.caches[j].values() if copy.version == self.versions[copy.id]}
+        assert set(plan.pulls.ids.tolist()) == needed - latest
+        self._check_early(plan.pulls, self.freed[j])
+        for x, slot, version in _entries(plan.pulls):
+            assert slot < self.cache_rows[j]
+            assert version == self.versions[x], "a stale read was planned"
+            assert self.server[x][0] == version, "the server does not hold the version to pull"
+            occupant = self.caches[j].get(slot)
+            assert occupant is None or occupant.id == x
+            assert occupant is None or (not occupant.owned and occupant.partial is None)
+            self.caches[j][slot] = Copy(x, *self.server[x])
+        return len(plan.pulls)
+
+    def _train(
+        self, j: int, plan: IterationPlan, batch: SampleBatch, needed: set[int], trainers: dict[int, int]
+    ) -> None:
+        assert plan.iteration == self.iteration
+        assert plan.batch_size == len(batch)
+        assert set(plan.unique_ids.tolist()) == needed
+        assert len(plan.unique_ids) == len(needed)
+        assert (plan.unique_ids[plan.inverse] == batch.ids[plan.positions]).all()
+        assert (plan.dense == batch.dense[plan.positions]).all()
+        assert (plan.labels == batch.labels[plan.positions]).all()
+        gradients = Counter(batch.ids[plan.positions].ravel().tolist())
+        columns = (plan.unique_ids, plan.unique_slots, plan.unique_versions, plan.unique_contributors)
+        for x, slot, version, contributors in zip(*(column.tolist() for column in columns), strict=True):
+            copy = self.caches[j][slot]
+            assert (copy.id, copy.version, version) == (x, self.versions[x], self.versions[x])
+            assert copy.partial is None
+            assert contributors == trainers[x]
+            if contributors == 1 << j:
+                copy.value += gradients[x]
+                copy.version += 1
+                copy.owned = True
+            else:
+                copy.partial, copy.target = gradients[x], version + 1
+                copy.contributors, copy.step = contributors, self.iteration + 1
+
+    def _push_rows(self, j: int, transfers: Transfers) -> None:
+        self._check_early(transfers)
+        for x, slot, version in _entries(transfers):
+            copy = self.caches[j][slot]
+            assert copy.owned
+            assert (copy.id, copy.version) == (x, version)
+            assert version > self.server[x][0]
+            self.server[x] = (version, copy.value)
+            copy.owned = False
+
+    def _push_gradients(self, j: int, transfers: GradientTransfers) -> None:
+        self._check_early(transfers.rows)
+        columns = zip(_entries(transfers.rows), transfers.contributors.tolist(), transfers.steps.tolist(), strict=True)
+        for (x, slot, version), contributors, step in columns:
+            copy = self.caches[j][slot]
+            assert copy.partial is not None
+            assert (copy.id, copy.target, copy.contributors, copy.step) == (x, version, contributors, step)
+            arrived = self.sums[x, version]
+            arrived[j] = copy.partial
+            copy.partial = None
+            if sum(1 << worker for worker in arrived) == contributors:
+                before, value = self.server[x]
+                assert before == version - 1
+                self.server[x] = (version, value + sum(arrived.values()))
+                del self.sums[x, version]
+
+    def _check_early(self, transfers: Transfers, freed: Mapping[int, int] = MappingProxyType({})) -> None:
+        """Early entries touch no row of the previous iteration, nor a slot that such a row has just left."""
+        touches = [x in self.previous or freed.get(slot) in self.previous for x, slot, _ in _entries(transfers)]
+        assert touches == [False] * transfers.early + [True] * (len(touches) - transfers.early)
+
+
+def _entries(transfers: Transfers) -> list[tuple[int, int, int]]:
+    return list(zip(transfers.ids.tolist(), transfers.slots.tolist(), transfers.versions.tolist(), strict=True))
+
+
+def _job(**changes: object) -> JobSpec:
+    """A job of 4 workers and 3 fields unless told otherwise; workloads default to equal shares."""
+    values: dict = {"workers": 4, "fields": 3, "batch_size": 16, "mechanism": "random", "alpha": 1.0, "seed": 7}
+    values |= {"criterion": Criterion.MIN2_MIN, "policy": "emark", "window": 1} | changes
+    values.setdefault("workloads", equal_workloads(values["batch_size"], values["workers"]))
+    sgd = OptimizerSpec()
+    return JobSpec(
+        name="test",
+        dense_features=2,
+        table=TableSpec("emb", 8, sgd, seed=1, init_scale=0.01),
+        model=ModelSpec("wdl", (8,), sgd),
+        parameter_servers=("127.0.0.1:1",),
+        **values,
+    )
+
+
+def _batches(count: int, samples: int, fields: int, rows: int, seed: int) -> list[SampleBatch]:
+    """Skewed random batches: ids spread over 64 bits, a few of them in most samples."""
+    rng = np.random.default_rng(seed)
+    names = rng.integers(0, 2**64, rows, dtype=np.uint64)
+    names[:2] = 0, 2**64 - 1
+    picks = (rows * rng.random((count, samples, fields)) ** 3).astype(np.int64)
+    dense = rng.random((count, samples, 2), dtype=np.float32)
+    labels = rng.integers(0, 2, (count, samples)).astype(np.float32)
+    return [SampleBatch(names[picks[t]], dense[t], labels[t]) for t in range(count)]
+
+
+@pytest.fixture
+def make_cluster() -> type[Cluster]:
+    return Cluster
+
+
+@pytest.fixture
+def make_job() -> Callable[..., JobSpec]:
+    return _job
+
+
+@pytest.fixture
+def make_batches() -> Callable[..., list[SampleBatch]]:
+    return _batches

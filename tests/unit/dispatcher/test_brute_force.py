@@ -1,0 +1,78 @@
+"""Brute force is what the others are measured against, so it is checked against nothing but counting."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+
+from dispatcher.core.mechanisms import MECHANISMS, Replay, Turn
+from dispatcher.core.mechanisms.brute_force import BruteForce
+from dispatcher.core.planner import Planner
+from esd_native.engine import Engine
+from services.domain.errors import InvalidArgument
+
+BANDWIDTHS = [4e6, 2e6, 1e6]
+
+
+def first_iterations(job, batches, mechanism=None):
+    planner = Planner(job, BANDWIDTHS, [15, 12, 9], mechanism=mechanism)
+    return [planner.plan(batch) for batch in batches]
+
+
+@pytest.mark.parametrize("workloads", [(2, 2, 1), (0, 3, 2), (5, 0, 0)])
+def test_no_assignment_costs_less(make_job, make_batches, workloads):
+    """Every assignment of the last batch, after the same history, is replayed through the planner."""
+    job = make_job(workers=3, batch_size=5, workloads=workloads, mechanism="brute-force")
+    batches = make_batches(6, samples=5, fields=3, rows=12, seed=4)
+    *history, chosen = first_iterations(job, batches)
+    table = np.array([decision.assignment for decision in (*history, chosen)])
+    places = np.repeat(np.arange(3), workloads)
+    costs = []
+    for assignment in sorted(set(itertools.permutations(places.tolist()))):
+        table[-1] = assignment
+        costs.append(first_iterations(job, batches, Replay(table, 3))[-1].cost_seconds)
+    assert chosen.cost_seconds == pytest.approx(min(costs))
+    assert chosen.expected_cost_seconds == pytest.approx(chosen.cost_seconds, rel=0.01)
+
+
+@pytest.mark.parametrize("mechanism", sorted(set(MECHANISMS) - {"brute-force"}))
+def test_no_mechanism_beats_it_from_the_same_state(make_job, make_batches, mechanism):
+    job = make_job(workers=3, batch_size=3, mechanism=mechanism)
+    batches = make_batches(25, samples=3, fields=3, rows=15, seed=9)
+    decisions = first_iterations(job, batches)
+    table = np.array([decision.assignment for decision in decisions])
+    for t in range(1, len(batches)):
+        oracle = first_iterations(
+            dataclasses.replace(job, mechanism="brute-force"), batches[: t + 1], _Switch(Replay(table, 3), t)
+        )[-1]
+        assert oracle.cost_seconds <= decisions[t].cost_seconds + 1e-12
+
+
+class _Switch:
+    """Replays a history, then decides by brute force."""
+
+    lookahead = 0
+
+    def __init__(self, history, iteration):
+        self._history, self._iteration = history, iteration
+
+    def decide(self, turn):
+        return (BruteForce() if turn.iteration == self._iteration else self._history).decide(turn)
+
+
+def test_an_assignment_that_no_cache_has_room_for_is_not_chosen():
+    """Sample 0 and 1 share no id: only apart do they fit."""
+    engine = Engine([2, 2], "lru")
+    ids = np.array([[1, 2], [3, 4], [3, 4], [1, 2]], np.uint64)
+    engine.prepare(ids)
+    turn = Turn(engine, ids, np.array([2, 2], np.int32), 0, np.ones(2, np.int32))
+    assert BruteForce().decide(turn).assignment.tolist() == [0, 1, 1, 0]
+
+
+def test_too_many_assignments_are_refused():
+    engine = Engine([50] * 4, "lru")
+    ids = np.arange(16, dtype=np.uint64)[:, None]
+    engine.prepare(ids)
+    with pytest.raises(InvalidArgument, match=r"6\.31e\+07 assignments of 16 samples to 4 workers"):
+        BruteForce().decide(Turn(engine, ids, np.full(4, 4, np.int32), 0, np.ones(4, np.int32)))

@@ -1,0 +1,73 @@
+import numpy as np
+import pytest
+
+from dispatcher.core.eviction_risk import EvictionRisk
+from dispatcher.core.mechanisms import Turn
+from dispatcher.core.mechanisms.esd import Esd
+from dispatcher.core.planner import Planner
+from dispatcher.core.simulate import simulate
+from esd_native.engine import Engine
+from services.domain.jobs import Criterion
+
+LINKS = np.array([1, 1, 10], np.int32)
+
+
+def test_risk_is_the_share_of_evictions_that_push(make_job, make_batches):
+    planner = Planner(make_job(mechanism="esd"), [1e6] * 4, [30] * 4)
+    risk, shares = EvictionRisk(4), np.zeros(4)
+    assert not risk.costs(np.full(4, 10, np.int32)).any()
+    for batch in make_batches(60, samples=16, fields=3, rows=300, seed=3):
+        plans = planner.plan(batch).plans
+        risk.update(plans)
+        for j, plan in enumerate(plans):
+            pushed, dropped = len(plan.evict_rows) + len(plan.evict_gradients), len(plan.drops)
+            if pushed + dropped:
+                shares[j] = 0.9 * shares[j] + 0.1 * pushed / (pushed + dropped)
+    assert (shares > 0.1).all()
+    assert risk.costs(np.full(4, 10, np.int32)) == pytest.approx(10 * shares)
+
+
+def test_a_sample_stays_away_from_a_cache_that_it_would_overflow():
+    """Rows 1 and 2 are nobody's latest copy; worker 1 still has outdated ones, and worker 0 would have to evict."""
+    engine = Engine([4, 4, 4], "lru")
+    for ids, workers in (([[1, 2], [1, 2]], [1, 2]), ([[1, 2], [8, 9]], [2, 0])):
+        engine.prepare(np.array(ids, np.uint64))
+        engine.commit(np.array(workers, np.int32))
+    ids = np.array([[1, 2], [20, 21]], np.uint64)
+    engine.prepare(ids)
+    assert engine.slots_needed().tolist() == [[2, 0, 0], [2, 2, 2]]
+
+    def choice(evictions):
+        turn = Turn(engine, ids, np.array([1, 1, 0], np.int32), 0, LINKS, eviction_costs=evictions)
+        return Esd(1.0, Criterion.MIN2_MIN).decide(turn)
+
+    assert choice(np.array([0.0, 0.3, 0.0])).assignment.tolist() == [1, 0]
+    assert choice(np.array([0.3, 0.3, 0.0])).assignment.tolist() == [1, 0]
+    plain, priced = choice(None), choice(np.array([0.5, 0.5, 0.0]))
+    assert priced.expected_cost == plain.expected_cost + 2 * 0.5
+
+
+def test_very_unequal_links_leave_no_room_for_finer_costs():
+    """Costs near the solvers' limit are taken as they are, and nothing overflows."""
+    engine = Engine([4, 4], "lru")
+    ids = np.array([[1], [2]], np.uint64)
+    engine.prepare(ids)
+    links = np.array([1, 2**28], np.int32)
+    turn = Turn(engine, ids, np.array([1, 1], np.int32), 0, links, eviction_costs=links * 1.0)
+    assert Esd(1.0, Criterion.MIN2_MIN).decide(turn).expected_cost == 2 * (1 + 2**28)
+
+
+def test_evictions_that_count_cost_less_where_caches_are_small(make_job, make_batches):
+    stream = make_batches(300, samples=64, fields=6, rows=3000, seed=1)
+    costs = {
+        term: simulate(
+            Planner(
+                make_job(mechanism="esd", batch_size=64, fields=6, eviction_term=term),
+                [625e6, 625e6, 62.5e6, 62.5e6],
+                [120] * 4,
+            ),
+            stream,
+        ).cost_seconds
+        for term in (False, True)
+    }
+    assert costs[True] < costs[False]

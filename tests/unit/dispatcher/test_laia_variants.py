@@ -1,0 +1,162 @@
+import time
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from dispatcher.core.mechanisms import Turn
+from dispatcher.core.mechanisms.laia import Laia, allocate
+from dispatcher.core.mechanisms.laia_adaptive import LaiaAdaptive
+from dispatcher.core.mechanisms.laia_two_choices import LaiaTwoChoices
+from dispatcher.core.mechanisms.random import Random
+from dispatcher.core.mechanisms.table_profiler import TableProfiler
+from dispatcher.core.planner import Planner
+from dispatcher.core.simulate import simulate
+from esd_native.engine import Engine
+
+CAPACITIES = np.full(3, 8, np.int32)
+LINKS = np.ones(3, np.int32)
+
+
+def turns(engine, batches):
+    """Prepares batch after batch; whoever iterates commits."""
+    for t, batch in enumerate(batches):
+        engine.prepare(batch.ids)
+        upcoming = tuple(following.ids for following in batches[t + 1 : t + 2])
+        yield Turn(engine, batch.ids, CAPACITIES, t, LINKS, upcoming)
+
+
+def degree_of_infrequency(ids, workers):
+    """Share of the rows of one table that occur less often than a worker trains samples."""
+    counts = Counter(ids.tolist())
+    return sum(count < len(ids) / workers for count in counts.values()) / len(counts)
+
+
+def test_the_profiler_counts_what_the_stream_held(make_batches):
+    batches = make_batches(40, samples=30, fields=5, rows=60, seed=3)
+    rng = np.random.default_rng(1)
+    profiler = TableProfiler(5, workers=4)
+    columns = []
+    for batch in batches:
+        ids = batch.ids.copy()
+        ids[:, 2] = rng.integers(0, 3, 30)  # a table of three popular rows
+        columns.append(ids)
+        profiler.add(ids)
+    seen = np.concatenate(columns)
+    expected = [degree_of_infrequency(seen[:, f], 4) for f in range(5)]
+    assert profiler.degrees().tolist() == pytest.approx(expected)
+    assert 2 not in profiler.highest(4)
+    assert profiler.highest(5).tolist() == [0, 1, 2, 3, 4]
+
+
+def test_adaptive_laia_is_laia_when_time_does_not_press(make_batches):
+    batches = make_batches(20, samples=24, fields=4, rows=60, seed=8)
+    engine, adaptive = Engine([60] * 3, "emark"), LaiaAdaptive(5, fields=4, workers=3)
+    for turn in turns(engine, batches):
+        chosen = adaptive.decide(turn).assignment
+        assert (chosen == Laia(5).decide(turn).assignment).all()
+        engine.commit(chosen)
+
+
+def test_adaptive_laia_scores_the_chosen_tables_only(make_batches):
+    """The ids of the other tables could be anything."""
+    batches = make_batches(20, samples=24, fields=4, rows=60, seed=8)
+    for batch in batches:
+        batch.ids[:, 1] = 77  # the lowest degree of infrequency by far
+    engine, adaptive = Engine([60] * 3, "emark"), LaiaAdaptive(5, fields=4, workers=3, tables=3)
+    for turn in turns(engine, batches):
+        chosen = adaptive.decide(turn).assignment
+        scores = engine.affinity(np.array([0, 2, 3], np.uint32))
+        assert (chosen == allocate(scores, CAPACITIES, 5, turn.iteration)).all()
+        engine.commit(chosen)
+
+
+def test_adaptive_laia_scores_fewer_tables_the_less_time_it_has(make_batches):
+    batch = make_batches(1, samples=24, fields=4, rows=60, seed=8)[0]
+    engine = Engine([60] * 3, "emark")
+    engine.prepare(batch.ids)
+    asked = []
+
+    class Spy:
+        def affinity(self, fields=None):
+            asked.append(4 if fields is None else len(fields))
+            return engine.affinity(fields)
+
+    adaptive = LaiaAdaptive(5, fields=4, workers=3)
+    for t, budget in enumerate([10.0, 10.0, 0.0]):
+        adaptive.decide(Turn(Spy(), batch.ids, CAPACITIES, t, LINKS, deadline=time.perf_counter() + budget))
+    assert asked == [4, 4, 1]
+
+
+def test_affinity_over_some_fields_counts_their_ids_only(make_batches):
+    *history, last = make_batches(12, samples=24, fields=4, rows=60, seed=8)
+    engine = Engine([60] * 3, "emark")
+    for turn in turns(engine, history):
+        engine.commit(Random(2).decide(turn).assignment)
+    last.ids[:, 3] = last.ids[:, 0]  # a repeat counts in its first field
+    engine.prepare(np.ascontiguousarray(last.ids[:, [0, 2]]))
+    expected = engine.affinity()
+    engine.prepare(last.ids)
+    assert (engine.affinity(np.array([0, 2, 3], np.uint32)) == expected).all()
+    assert not engine.affinity(np.array([], np.uint32)).any()
+    with pytest.raises(ValueError, match="field 4 is chosen, the batch has 4"):
+        engine.affinity(np.array([4], np.uint32))
+
+
+def test_two_choices_score_the_next_batch_as_it_will_be(make_batches):
+    """With caches that hold everything the foreseen scores of the next batch are the real ones."""
+    batches = make_batches(12, samples=24, fields=4, rows=60, seed=8)
+    for batch, before in zip(batches[1::2], batches[::2], strict=True):
+        batch.ids[:20] = before.ids[:20]  # samples whose ids are all trained before
+    engine, kept = Engine([60] * 3, "emark"), Counter()
+    for turn in turns(engine, batches):
+        before = engine.snapshot()
+        scores, outcomes = engine.affinity(), {}
+        first = allocate(scores, CAPACITIES, 5, turn.iteration)
+        second = allocate(scores, CAPACITIES, (5 + 0x9E3779B97F4A7C15) % 2**64, turn.iteration)
+        for name, choice in (("second", second), ("first", first)):
+            if turn.upcoming:
+                engine.commit(choice)
+                engine.prepare(turn.upcoming[0])
+                following = engine.affinity()
+                best = allocate(following, CAPACITIES, 5, turn.iteration + 1)
+                outcomes[name] = sum(int(s[j]) for s, j in zip(scores, choice, strict=True))
+                outcomes[name] += sum(int(s[j]) for s, j in zip(following, best, strict=True))
+                engine.restore(before)
+                engine.prepare(turn.ids)
+        better = "second" if outcomes and outcomes["second"] > outcomes["first"] else "first"
+        chosen = LaiaTwoChoices(5).decide(turn).assignment
+        assert (chosen == {"first": first, "second": second}[better]).all()
+        kept[better] += 1
+        engine.commit(chosen)
+    assert kept["second"] > 0
+
+
+def test_the_simulator_looks_as_far_ahead_as_the_mechanism(make_job, make_batches):
+    batches = make_batches(7, samples=16, fields=3, rows=80, seed=2)
+    seen = []
+
+    class Spy(Random):
+        lookahead = 2
+
+        def decide(self, turn):
+            seen.append([ids.tolist() for ids in turn.upcoming])
+            return super().decide(turn)
+
+    simulate(Planner(make_job(), [1e6] * 4, [50] * 4, mechanism=Spy(1)), iter(batches))
+    assert seen == [[b.ids.tolist() for b in batches[t + 1 : t + 3]] for t in range(7)]
+
+
+def test_priced_heuristic_is_nearer_to_the_optimum(make_job, make_batches):
+    """alpha = 0: Heu decides everything; all three pay expected cost on their own history."""
+    stream = make_batches(60, samples=64, fields=6, rows=3000, seed=1)
+    job = {"batch_size": 64, "fields": 6}
+    bandwidths = [625e6, 625e6, 62.5e6, 62.5e6]
+    costs = {
+        (mechanism, alpha): simulate(
+            Planner(make_job(mechanism=mechanism, alpha=alpha, **job), bandwidths, [400] * 4), stream
+        ).cost_seconds
+        for mechanism, alpha in (("esd", 0.0), ("esd-priced", 0.0), ("esd", 1.0))
+    }
+    assert costs["esd-priced", 0.0] < costs["esd", 0.0]
+    assert costs["esd-priced", 0.0] < 1.05 * costs["esd", 1.0]

@@ -1,0 +1,157 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from dispatcher.core.mechanisms import MECHANISMS
+from dispatcher.core.planner import Planner
+from services.domain.errors import InvalidArgument, ResourceExhausted
+from services.domain.jobs import scale_workloads
+
+SCALABLE = sorted(set(MECHANISMS) - {"brute-force"})
+BANDWIDTHS = [625e6, 625e6, 62.5e6, 62.5e6]
+
+
+def plan_bytes(value):
+    """Every byte of a decision's plans, in field order."""
+    if dataclasses.is_dataclass(value):
+        return b"".join(plan_bytes(getattr(value, field.name)) for field in dataclasses.fields(value))
+    if isinstance(value, tuple):
+        return b"".join(plan_bytes(item) for item in value)
+    if isinstance(value, np.ndarray):
+        return value.dtype.str.encode() + str(value.shape).encode() + value.tobytes()
+    return repr(value).encode()
+
+
+def run(planner, cluster, batches):
+    """Plans and executes a stream; the cluster asserts the rules of every iteration."""
+    for batch in batches:
+        decision = planner.plan(batch)
+        assert decision.iteration == cluster.iteration
+        counts = np.bincount(decision.assignment, minlength=planner.job.workers)
+        assert tuple(counts) == scale_workloads(planner.job.workloads, len(batch))
+        demanded = cluster.run(batch, decision.assignment, decision.plans)
+        for field in dataclasses.fields(demanded):
+            assert (getattr(decision.operations, field.name) == getattr(demanded, field.name)).all(), field.name
+        assert decision.cost_seconds == pytest.approx(planner.cost_model.total_seconds(demanded))
+        assert decision.lookups - decision.hits == demanded.miss_pull.sum()
+    cluster.flush(planner.flush())
+
+
+@pytest.mark.parametrize("policy", ["emark", "lru", "lfu"])
+@pytest.mark.parametrize("mechanism", SCALABLE)
+@pytest.mark.parametrize(
+    ("workers", "workloads", "cache_rows"),
+    [
+        (1, (16,), [40]),
+        (2, (8, 8), [24, 24]),
+        (4, (4, 4, 4, 4), [200, 200, 200, 200]),
+        (4, (4, 4, 4, 4), [12, 13, 14, 15]),
+        (4, (9, 6, 1, 0), [27, 20, 3, 1]),
+    ],
+)
+def test_plans_train_the_model_of_a_single_process(
+    make_job, make_batches, make_cluster, mechanism, policy, workers, workloads, cache_rows
+):
+    job = make_job(workers=workers, workloads=workloads, mechanism=mechanism, policy=policy)
+    planner = Planner(job, BANDWIDTHS[:workers], cache_rows)
+    batches = make_batches(60, samples=16, fields=3, rows=80, seed=3)
+    run(planner, make_cluster(cache_rows), [*batches, batches[0][:5]])
+
+
+def test_sixty_four_workers(make_job, make_batches, make_cluster):
+    job = make_job(workers=64, batch_size=128, mechanism="esd")
+    planner = Planner(job, [1e6] * 64, [7] * 64)
+    run(planner, make_cluster([7] * 64), make_batches(12, samples=128, fields=3, rows=300, seed=5))
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.25, 1.0])
+def test_esd_meets_unequal_workloads_at_any_alpha(make_job, make_batches, make_cluster, alpha):
+    job = make_job(mechanism="esd", alpha=alpha, workloads=(7, 5, 4, 0))
+    planner = Planner(job, BANDWIDTHS, [21, 15, 12, 1])
+    run(planner, make_cluster([21, 15, 12, 1]), make_batches(40, samples=16, fields=3, rows=60, seed=11))
+
+
+@pytest.mark.parametrize("mechanism", SCALABLE)
+def test_same_seed_and_stream_give_identical_plans(make_job, make_batches, mechanism):
+    def plans():
+        planner = Planner(make_job(mechanism=mechanism), BANDWIDTHS, [20] * 4)
+        batches = make_batches(30, samples=16, fields=3, rows=80, seed=2)
+        return b"".join(plan_bytes(planner.plan(batch).plans) for batch in batches) + plan_bytes(planner.flush())
+
+    assert plans() == plans()
+
+
+@pytest.mark.parametrize("mechanism", ["random", "laia"])
+def test_the_seed_changes_what_is_drawn(make_job, make_batches, mechanism):
+    batch = make_batches(1, samples=16, fields=3, rows=80, seed=2)[0]
+    first, second = (
+        Planner(make_job(mechanism=mechanism, seed=seed), BANDWIDTHS, [50] * 4).plan(batch) for seed in (1, 2)
+    )
+    assert (first.assignment != second.assignment).any()
+
+
+def test_random_dispatch_needs_no_history(make_job, make_batches):
+    batches = make_batches(3, samples=16, fields=3, rows=80, seed=2)
+    one, other = (Planner(make_job(mechanism="random"), BANDWIDTHS, [50] * 4) for _ in range(2))
+    for planner, history in ((one, batches[0]), (other, batches[1])):
+        planner.plan(history)
+    assert (one.plan(batches[2]).assignment == other.plan(batches[2]).assignment).all()
+
+
+def test_permuting_samples_leaves_the_expected_cost_of_esd_unchanged(make_job, make_batches):
+    history = make_batches(20, samples=16, fields=3, rows=80, seed=4)
+    order = np.random.default_rng(0).permutation(16)
+    plain, permuted = (Planner(make_job(mechanism="esd"), BANDWIDTHS, [30] * 4) for _ in range(2))
+    for batch in history[:-1]:
+        plain.plan(batch)
+        permuted.plan(batch)
+    last = history[-1]
+    assert permuted.plan(last[order]).expected_cost_seconds == plain.plan(last).expected_cost_seconds
+
+
+def test_plans_carry_the_epoch_they_are_for(make_job, make_batches):
+    planner = Planner(make_job(), BANDWIDTHS, [50] * 4, epoch=3)
+    plans = planner.plan(make_batches(1, samples=16, fields=3, rows=80, seed=4)[0]).plans
+    assert {plan.epoch for plan in (*plans, *planner.flush())} == {3}
+
+
+def test_phases_add_up_to_the_decision_time(make_job, make_batches):
+    planner = Planner(make_job(mechanism="esd"), BANDWIDTHS, [30] * 4)
+    decision = planner.plan(make_batches(1, samples=16, fields=3, rows=80, seed=4)[0])
+    assert set(decision.seconds) == {"index", "score", "assign", "plan"}
+    assert min(decision.seconds.values()) >= 0
+    assert decision.decision_seconds == sum(decision.seconds.values()) > 0
+
+
+def test_a_cache_too_small_for_one_iteration_is_refused_with_the_number_it_needs(make_job, make_batches):
+    planner = Planner(make_job(workers=1, workloads=(16,)), [1e6], [5])
+    batch = make_batches(1, samples=16, fields=3, rows=1000, seed=4)[0]
+    with pytest.raises(ResourceExhausted, match=str(len(np.unique(batch.ids)))):
+        planner.plan(batch)
+
+
+def test_batches_that_do_not_fit_the_job_are_refused(make_job, make_batches):
+    planner = Planner(make_job(), BANDWIDTHS, [50] * 4)
+    with pytest.raises(InvalidArgument, match="17 samples"):
+        planner.plan(make_batches(1, samples=17, fields=3, rows=9, seed=1)[0])
+    with pytest.raises(InvalidArgument, match="0 samples"):
+        planner.plan(make_batches(1, samples=16, fields=3, rows=9, seed=1)[0][:0])
+    with pytest.raises(InvalidArgument, match=r"needs uint64 \(16, 3\)"):
+        planner.plan(make_batches(1, samples=16, fields=4, rows=9, seed=1)[0])
+
+
+@pytest.mark.parametrize(
+    ("changes", "bandwidths", "cache_rows", "message"),
+    [
+        ({}, [1.0] * 3, [9] * 4, "3 bandwidths"),
+        ({}, [1.0] * 4, [9] * 5, "5 cache_rows"),
+        ({}, [1.0] * 4, [9, 9, 0, 9], "cache_rows of worker 2"),
+        ({}, [1.0, 1.0, -1.0, 1.0], [9] * 4, "bandwidth of worker 2"),
+        ({"mechanism": "best"}, [1.0] * 4, [9] * 4, "mechanism 'best' is unknown; known are"),
+        ({"policy": "fifo"}, [1.0] * 4, [9] * 4, "fifo"),
+    ],
+)
+def test_a_planner_that_cannot_work_is_refused(make_job, changes, bandwidths, cache_rows, message):
+    with pytest.raises(InvalidArgument, match=message):
+        Planner(make_job(**changes), bandwidths, cache_rows)

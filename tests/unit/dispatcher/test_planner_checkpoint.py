@@ -1,0 +1,75 @@
+"""A planner restored from a checkpoint plans as the one that took it."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+
+import numpy as np
+import pytest
+
+from dispatcher.core.planner import Planner
+from services.domain.errors import InvalidArgument
+from tests.support.simple_clients import job_with, samples
+
+BANDWIDTHS, CACHE_ROWS = [1e6, 1e5], [30, 25]
+
+
+def planner(policy="emark", mechanism="esd", snapshot=None):
+    job = job_with(policy=policy, mechanism=mechanism)
+    return Planner(job, BANDWIDTHS, CACHE_ROWS, snapshot=snapshot)
+
+
+def batches(count):
+    stream = samples(8 * count)
+    return [stream[8 * i : 8 * i + 8] for i in range(count)]
+
+
+def assert_equal(a, b):
+    """Dataclasses of arrays, field by field."""
+    if is_dataclass(a):
+        for field in fields(a):
+            assert_equal(getattr(a, field.name), getattr(b, field.name))
+    else:
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("policy", ["emark", "lru", "lfu"])
+@pytest.mark.parametrize("mechanism", ["random", "laia", "esd"])
+def test_the_restored_planner_goes_on_byte_for_byte(policy, mechanism):
+    stream = batches(40)
+    original = planner(policy, mechanism)
+    for batch in stream[:20]:
+        original.plan(batch)
+    flushes, snapshot = original.checkpoint()
+    assert all(flush.checkpoint and flush.iteration == 20 for flush in flushes)
+    restored = planner(policy, mechanism, snapshot)
+    for batch in stream[20:]:
+        for a, b in zip(original.plan(batch).plans, restored.plan(batch).plans, strict=True):
+            assert_equal(a, b)
+
+
+def test_a_reload_is_what_the_plans_build_on():
+    """Caches that hold what the reloads say, and nothing else, find each row where the next plans expect it."""
+    stream = batches(30)
+    original = planner()
+    for batch in stream[:20]:
+        original.plan(batch)
+    restored = planner(snapshot=original.checkpoint()[1])
+    reloads = restored.reloads()
+    caches = [dict(zip(each.rows.slots.tolist(), each.rows.ids.tolist(), strict=True)) for each in reloads]
+    versions = {int(i): int(v) for r in reloads for i, v in zip(r.rows.ids, r.rows.versions, strict=True)}
+    found = 0
+    for plan, cache in zip(restored.plan(stream[20]).plans, caches, strict=True):
+        pulled = set(plan.pulls.ids.tolist())
+        for row, slot, version in zip(plan.unique_ids, plan.unique_slots, plan.unique_versions, strict=True):
+            if int(row) not in pulled:
+                assert cache[int(slot)] == int(row)
+                assert versions[int(row)] == int(version)
+                found += 1
+    assert found > 0
+
+
+def test_a_snapshot_of_other_caches_is_refused():
+    snapshot = planner().checkpoint()[1]
+    with pytest.raises(InvalidArgument, match="snapshot"):
+        Planner(job_with(policy="emark"), BANDWIDTHS, [30, 26], snapshot=snapshot)

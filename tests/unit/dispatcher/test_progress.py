@@ -1,0 +1,99 @@
+"""The streaming AUC equals the exact one on binned scores; loss does not depend on who reports first."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dispatcher.core.progress import Progress, ScoreHistogram
+from services.domain.reports import IterationReport, PhaseTimes, TransferCounts
+from tests.support.auc import exact_auc
+
+
+def histogram(bins: list[int], labels: list[int]) -> ScoreHistogram:
+    scores = ScoreHistogram()
+    scores.add(np.array(bins, np.uint16), np.array(labels, np.uint8))
+    return scores
+
+
+def test_auc_by_hand() -> None:
+    assert histogram([1, 2, 3, 4], [0, 0, 1, 1]).auc() == 1.0
+    assert histogram([4, 3, 2, 1], [0, 0, 1, 1]).auc() == 0.0
+    assert histogram([7, 7], [0, 1]).auc() == 0.5
+    assert histogram([0, 65535, 5, 5], [0, 1, 1, 0]).auc() == pytest.approx((1 + 1 + 1 + 0.5) / 4)
+
+
+@pytest.mark.parametrize("labels", [[], [0, 0], [1, 1]])
+def test_auc_needs_both_labels(labels: list[int]) -> None:
+    assert math.isnan(histogram([3] * len(labels), labels).auc())
+
+
+@given(
+    st.lists(
+        st.tuples(st.one_of(st.integers(0, 65535), st.integers(100, 103)), st.integers(0, 1)), min_size=2, max_size=200
+    ).filter(lambda pairs: {label for _, label in pairs} == {0, 1}),
+    st.integers(1, 5),
+)
+def test_auc_equals_the_exact_one(pairs: list[tuple[int, int]], parts: int) -> None:
+    bins = np.array([b for b, _ in pairs], np.uint16)
+    labels = np.array([label for _, label in pairs], np.uint8)
+    scores = ScoreHistogram()
+    for some_bins, some_labels in zip(np.array_split(bins, parts), np.array_split(labels, parts), strict=True):
+        scores.add(some_bins, some_labels)
+    assert scores.auc() == pytest.approx(exact_auc(bins, labels), abs=1e-12)
+
+
+def report(iteration: int, loss_sum: float, bins: list[int], labels: list[int]) -> IterationReport:
+    return IterationReport(
+        iteration,
+        loss_sum,
+        np.array(bins, np.uint16),
+        np.array(labels, np.uint8),
+        TransferCounts(),
+        PhaseTimes(),
+        seconds=0.0,
+    )
+
+
+def test_loss_is_the_same_whoever_reports_first() -> None:
+    losses = [0.1, 1e16, -1e16 + 2e16, 0.3]  # their sum depends on the order of additions
+    results = set()
+    for order in itertools.permutations(range(4)):
+        progress = Progress(workers=4)
+        completed = [progress.add(slot, report(0, losses[slot], [slot], [slot % 2])) for slot in order]
+        assert completed == [False, False, False, True]
+        results.add((progress.loss, progress.auc, progress.samples))
+    assert results == {((((0.1 + 1e16) + 1e16) + 0.3) / 4, 0.75, 4)}
+
+
+def test_only_complete_iterations_count() -> None:
+    progress = Progress(workers=2)
+    assert math.isnan(progress.loss)
+    assert not progress.add(0, report(0, 2.0, [1, 2], [0, 1]))
+    assert not progress.add(0, report(1, 4.0, [1, 2], [1, 0]))  # worker 0 is ahead
+    assert progress.samples == 0
+    assert progress.add(1, report(0, 1.0, [3], [1]))
+    assert progress.samples == 3
+    assert progress.loss == 1.0
+    assert progress.auc == 1.0
+    assert progress.add(1, report(1, 0.0, [], []))  # a worker without samples reports, too
+    assert progress.samples == 5
+
+
+def test_progress_goes_back_and_on_with_fewer_workers():
+    progress = Progress(2)
+    for slot in (0, 1):
+        progress.add(slot, report(0, 1.0, [10], [1]))
+    saved, loss = progress.save(), progress.loss
+    progress.add(0, report(1, 5.0, [20], [0]))
+    progress.load(saved, workers=1)
+    assert (progress.loss, progress.samples) == (loss, 2)
+    assert progress.add(1, report(1, 2.0, [5], [0]))  # the only one that is left
+    assert progress.loss == pytest.approx(4.0 / 3)
+    assert progress.auc == 1.0
+    progress.load(None, workers=2)
+    assert progress.samples == 0
+    assert not progress.add(0, report(0, 1.0, [10], [1]))

@@ -1,0 +1,18 @@
+"""Slots follow from the workers' names, whoever registers first."""
+
+import itertools
+
+from dispatcher.service.roster import Roster
+from services.domain.reports import Registration
+
+NAMES = ["1", "2", "worker-2", "worker-02", "worker-10", "worker-²"]
+SLOTS = ["1", "2", "worker-02", "worker-2", "worker-10", "worker-²"]
+
+
+async def test_slots_by_name() -> None:
+    for order in itertools.permutations(NAMES[2:]):
+        roster = Roster(len(NAMES), lease_seconds=60.0, on_expired=lambda _: None)
+        for name in (*order, *NAMES[:2]):
+            roster.register(Registration(name, 1.0, 1, "h:1", "h:2"))
+        roster.seat()
+        assert [(m.slot, m.registration.name) for m in roster.members] == list(enumerate(SLOTS))

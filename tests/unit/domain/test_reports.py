@@ -1,0 +1,64 @@
+"""Registrations and reports refuse what could not be true, and counts add up field by field."""
+
+import math
+
+import numpy as np
+import pytest
+
+from services.domain.errors import InvalidArgument
+from services.domain.reports import IterationReport, PhaseTimes, Registration, TransferCounts
+
+REGISTRATION = {"name": "edge-1", "bandwidth": 1e6, "cache_rows": 10, "address": "h:1", "rendezvous": "h:2"}
+
+
+def report(**changes: object) -> IterationReport:
+    values: dict[str, object] = {
+        "iteration": 3,
+        "loss_sum": 1.5,
+        "score_bins": np.array([0, 65535], np.uint16),
+        "labels": np.array([0, 1], np.uint8),
+        "transfers": TransferCounts(),
+        "phases": PhaseTimes(),
+        "seconds": 0.1,
+    }
+    return IterationReport(**(values | changes))
+
+
+def test_counts_add_field_by_field() -> None:
+    total = TransferCounts(1, 2, 3, 4, 5, 6) + TransferCounts(10, 20, 30, 40, 50, 60)
+    assert total == TransferCounts(11, 22, 33, 44, 55, 66)
+    assert PhaseTimes(pull=0.5) + PhaseTimes(pull=0.25, push=1.0) == PhaseTimes(pull=0.75, push=1.0)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("name", "", "worker has 0 characters"),
+        ("name", "x" * 257, "worker has 257 characters"),
+        ("address", "", "address has 0 characters"),
+        ("rendezvous", "", "rendezvous has 0 characters"),
+        ("bandwidth", 0.0, "bandwidth of worker edge-1 is 0.0"),
+        ("bandwidth", math.nan, "bandwidth of worker edge-1 is nan"),
+        ("cache_rows", 0, "cache_rows of worker edge-1 is 0"),
+    ],
+)
+def test_registration_is_checked(field: str, value: object, message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        Registration(**(REGISTRATION | {field: value}))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("loss_sum", math.nan, "loss_sum of iteration 3 is nan"),
+        ("loss_sum", -0.5, "loss_sum of iteration 3 is -0.5"),
+        ("seconds", math.inf, "seconds of iteration 3 is inf"),
+        ("measured_bandwidth", -1.0, "measured_bandwidth of iteration 3"),
+        ("phases", PhaseTimes(compute=math.nan), "compute of iteration 3 is nan"),
+        ("score_bins", np.zeros(3, np.uint16), "3 score_bins for 2 labels"),
+        ("labels", np.array([0, 2], np.uint8), "labels hold 2"),
+    ],
+)
+def test_report_is_checked(field: str, value: object, message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        report(**{field: value})

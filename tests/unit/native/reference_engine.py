@@ -1,0 +1,246 @@
+"""The dispatch engine in plain Python: the specification that the native engine must equal, bit for bit.
+
+States of a row, the operations of an iteration and their order: DESIGN section 2. Cache policies: ESD paper,
+section 8.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+MAX_FREQUENCY = 1023
+
+
+@dataclass
+class Row:
+    """What is known about one embedding row."""
+
+    kind: str = "clean"  # clean | owned | split | settled (a split row after a flush)
+    workers: set[int] = field(default_factory=set)  # holders | owner | who has not pushed | whose copies are outdated
+    contributors: set[int] = field(default_factory=set)  # who trained it last
+    version: int = 0
+    last_use: int | None = None
+
+    def has_latest(self, worker: int) -> bool:
+        return self.kind in ("clean", "owned") and worker in self.workers
+
+
+@dataclass
+class Copy:
+    """A cached copy of a row in one worker's cache."""
+
+    slot: int
+    frequency: int = 0
+    mark: int = 0
+    outdated: bool = False
+    arrival: tuple[int, int, int] = (0, 0, 0)  # at its place in the policy's order: iteration, step, id
+    last_use: int = -1
+
+
+class Cache:
+    """One worker's cache: copies by id, and the policy that orders them."""
+
+    def __init__(self, capacity: int, policy: str) -> None:
+        self.capacity = capacity
+        self.policy = policy
+        self.copies: dict[int, Copy] = {}
+        self.target = 1
+
+    def order(self, copy: Copy) -> tuple:
+        """The copy with the lowest key leaves first."""
+        if self.policy == "lru":
+            return copy.arrival
+        if self.policy == "lfu":
+            return (copy.frequency, copy.arrival)
+        return (not copy.outdated, copy.mark, copy.frequency, copy.arrival)
+
+    def victim(self, now: int) -> int:
+        """The id that leaves next; its copy is not used by iteration `now`."""
+        may_leave = {x: copy for x, copy in self.copies.items() if copy.last_use != now}
+        if self.policy == "emark" and all(c.mark == self.target and not c.outdated for c in may_leave.values()):
+            self.target += 1
+        return min(may_leave, key=lambda x: self.order(may_leave[x]))
+
+    def use(self, x: int, now: int) -> None:
+        copy = self.copies[x]
+        copy.frequency = min(copy.frequency + 1, MAX_FREQUENCY)
+        copy.mark = self.target
+        copy.outdated = False
+        copy.arrival = (now, 2, x)
+
+    def outdate(self, x: int, now: int, *, by_flush: bool = False) -> None:
+        self.copies[x].outdated = True
+        if self.policy == "emark":
+            self.copies[x].arrival = (now, 0 if by_flush else 1, x)
+
+
+class ReferenceEngine:
+    """Same calls as `esd_native.engine.Engine`, on lists of lists; plans hold lists of tuples."""
+
+    def __init__(self, cache_rows: Iterable[int], policy: str) -> None:
+        self.caches = [Cache(capacity, policy) for capacity in cache_rows]
+        self.n = len(self.caches)
+        self.rows: dict[int, Row] = {}
+        self.iteration = 0
+        self.lookups = self.hits = 0
+        self.batch: list[list[int]] = []
+
+    def prepare(self, ids: list[list[int]]) -> None:
+        self.batch = ids
+        for sample in ids:
+            for x in sample:
+                self.rows.setdefault(x, Row())
+
+    def costs(self, link_costs: list[int]) -> list[list[int]]:
+        return [
+            [sum(self._cost(x, j, link_costs) for x in set(sample)) for j in range(self.n)] for sample in self.batch
+        ]
+
+    def _cost(self, x: int, j: int, link_costs: list[int]) -> int:
+        row = self.rows[x]
+        if row.has_latest(j):
+            return 0
+        return link_costs[j] + (link_costs[min(row.workers)] if row.kind == "owned" else 0)
+
+    def affinity(self) -> list[list[int]]:
+        return [[sum(j in self.rows[x].workers for x in set(sample)) for j in range(self.n)] for sample in self.batch]
+
+    def slots_needed(self) -> list[list[int]]:
+        return [[sum(x not in cache.copies for x in set(sample)) for cache in self.caches] for sample in self.batch]
+
+    def commit(self, assignment: list[int]) -> list[dict]:
+        now = self.iteration
+        needs = [
+            sorted({x for sample, j in zip(self.batch, assignment, strict=True) if j == worker for x in sample})
+            for worker in range(self.n)
+        ]
+        for worker, cache in enumerate(self.caches):
+            if len(needs[worker]) > cache.capacity:
+                raise ValueError(f"worker {worker} caches {cache.capacity} rows, it needs {len(needs[worker])}")
+        trainers = {x: {j for j in range(self.n) if x in set(needs[j])} for x in {x for need in needs for x in need}}
+        early = {x for x, row in self.rows.items() if now == 0 or row.last_use != now - 1}
+
+        plans = [
+            {"iteration": now, **{kind: [] for kind in ("update_rows", "update_gradients", "evict_rows")}}
+            | {kind: [] for kind in ("evict_gradients", "drops", "pulls")}
+            for _ in range(self.n)
+        ]
+        for x in sorted(trainers):
+            self._push_updates(x, trainers[x], plans, early)
+        late_slots = [self._make_room(j, needs[j], plans[j], early) for j in range(self.n)]
+        self.lookups = sum(map(len, needs))
+        self.hits = 0
+        for j, plan in enumerate(plans):
+            self._pull(j, needs[j], plan, early, late_slots[j])
+            self._describe(j, needs[j], plan, assignment, trainers)
+        for x, workers in trainers.items():
+            row = self.rows[x]
+            row.kind = "owned" if len(workers) == 1 else "split"
+            row.workers = set(workers)
+            row.contributors = set(workers)
+            row.version += 1
+            row.last_use = now
+        self.iteration += 1
+        return plans
+
+    def _push_updates(self, x: int, trainers: set[int], plans: list[dict], early: set[int]) -> None:
+        """Operation 1: whatever somebody else needs of the row goes to the parameter server."""
+        row = self.rows[x]
+        outdated = set() if row.kind == "settled" else row.workers - trainers
+        if row.kind == "owned" and trainers - row.workers:
+            (owner,) = row.workers
+            plans[owner]["update_rows"].append(self._row(x, owner, early))
+            row.kind = "clean"
+        elif row.kind == "split":
+            for j in row.workers:
+                plans[j]["update_gradients"].append(self._gradient(x, j, early))
+            row.kind, row.workers = "clean", set()
+        elif row.kind == "settled":
+            row.kind, row.workers = "clean", set()
+        for j in outdated:
+            self.caches[j].outdate(x, self.iteration)
+
+    def _make_room(self, j: int, needs: list[int], plan: dict, early: set[int]) -> set[int]:
+        """Operation 2: victims leave, missing rows get slots. Returns slots that are in use until now - 1 ends."""
+        cache = self.caches[j]
+        for x in needs:
+            if x in cache.copies:
+                cache.copies[x].last_use = self.iteration
+        missing = [x for x in needs if x not in cache.copies]
+        used = len(cache.copies)
+        slots = list(range(used, min(cache.capacity, used + len(missing))))
+        late_slots = []
+        for _ in range(len(missing) - len(slots)):
+            x = cache.victim(self.iteration)
+            (slots if x in early else late_slots).append(cache.copies[x].slot)
+            row = self.rows[x]
+            if row.kind == "owned" and j in row.workers:
+                plan["evict_rows"].append(self._row(x, j, early))
+            elif row.kind == "split" and j in row.workers:
+                plan["evict_gradients"].append(self._gradient(x, j, early))
+            else:
+                plan["drops"].append(self._row(x, j, early))
+            row.workers.discard(j)
+            if not row.workers:
+                row.kind = "clean"
+            del cache.copies[x]
+        in_turn = [x for x in missing if x in early] + [x for x in missing if x not in early]
+        for x, slot in zip(in_turn, slots + late_slots, strict=True):
+            cache.copies[x] = Copy(slot, last_use=self.iteration)
+        for x in needs:
+            cache.use(x, self.iteration)
+        return set(late_slots)
+
+    def _pull(self, j: int, needs: list[int], plan: dict, early: set[int], late_slots: set[int]) -> None:
+        """Operation 3: a needed row without the latest value here is pulled."""
+        for x in needs:
+            if self.rows[x].has_latest(j):
+                self.hits += 1
+                continue
+            slot = self.caches[j].copies[x].slot
+            plan["pulls"].append((x in early and slot not in late_slots, x, slot, self.rows[x].version))
+
+    def _describe(self, j: int, needs: list[int], plan: dict, assignment: list[int], trainers: dict) -> None:
+        plan["positions"] = [i for i, worker in enumerate(assignment) if worker == j]
+        plan["unique_ids"] = needs
+        plan["unique_slots"] = [self.caches[j].copies[x].slot for x in needs]
+        plan["unique_versions"] = [self.rows[x].version for x in needs]
+        plan["unique_contributors"] = [mask(trainers[x]) for x in needs]
+        plan["inverse"] = [[needs.index(x) for x in self.batch[i]] for i in plan["positions"]]
+
+    def flush(self) -> list[dict]:
+        early = {x for x, row in self.rows.items() if self.iteration == 0 or row.last_use != self.iteration - 1}
+        plans: list[dict] = [{"iteration": self.iteration, "rows": [], "gradients": []} for _ in range(self.n)]
+        for x in sorted(self.rows):
+            row = self.rows[x]
+            if row.kind == "owned":
+                (owner,) = row.workers
+                plans[owner]["rows"].append(self._row(x, owner, early))
+                row.kind = "clean"
+            elif row.kind == "split":
+                for j in row.workers:
+                    plans[j]["gradients"].append(self._gradient(x, j, early))
+                    self.caches[j].outdate(x, self.iteration, by_flush=True)
+                row.kind = "settled"
+        return plans
+
+    def _row(self, x: int, j: int, early: set[int]) -> tuple:
+        return (x in early, x, self.caches[j].copies[x].slot, self.rows[x].version)
+
+    def _gradient(self, x: int, j: int, early: set[int]) -> tuple:
+        row = self.rows[x]
+        assert row.last_use is not None
+        return (*self._row(x, j, early), mask(row.contributors), row.last_use + 1)
+
+
+def mask(workers: Iterable[int]) -> int:
+    return sum(1 << j for j in workers)
+
+
+def columns(transfers: list[tuple]) -> dict:
+    """The columns of a list of transfers: early ones first, otherwise in the given order."""
+    ordered = sorted(transfers, key=lambda transfer: not transfer[0])
+    names = ("ids", "slots", "versions", "contributors", "steps")
+    table = {name: [transfer[1 + c] for transfer in ordered if len(transfer) > 1 + c] for c, name in enumerate(names)}
+    return table | {"early": sum(transfer[0] for transfer in ordered)}

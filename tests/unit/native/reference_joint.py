@@ -1,0 +1,52 @@
+"""The objective of joint dispatch in plain Python: what `Engine.joint` minimises and reports.
+
+For every row, and the set of workers that would train it: pulls, the owner's push, and the partial gradients that a
+split row is expected to owe.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from tests.unit.native.reference_engine import ReferenceEngine, Row
+
+CLASSES = 16  # rows that were trained 15 times or more are alike
+STEP = 1 / 64  # expected costs are rounded to it, as long as link costs are small
+
+
+def reuse_probability(rows: Iterable[Row], trainings: int) -> float:
+    """How likely a row that has been trained so often is trained again: what happened to those before it."""
+    versions = [row.version for row in rows]
+    if trainings < CLASSES - 1:
+        uses = sum(version >= trainings for version in versions)
+        reuses = sum(version > trainings for version in versions)
+    else:
+        uses = sum(max(0, version - CLASSES + 2) for version in versions)
+        reuses = sum(max(0, version - CLASSES + 1) for version in versions)
+    return (reuses + 0.5) / (uses + 1)
+
+
+def objective(engine: ReferenceEngine, assignment: Sequence[int], link_costs: Sequence[int]) -> float:
+    """The cost of the prepared batch under an assignment."""
+    trainers: dict[int, set[int]] = {}
+    for sample, worker in zip(engine.batch, assignment, strict=True):
+        for x in sample:
+            trainers.setdefault(x, set()).add(worker)
+    return sum(row_cost(engine, x, workers, link_costs) for x, workers in trainers.items())
+
+
+def row_cost(engine: ReferenceEngine, x: int, trainers: set[int], link_costs: Sequence[int]) -> float:
+    row = engine.rows[x]
+    cost: float = sum(link_costs[j] for j in trainers if not row.has_latest(j))
+    if row.kind == "owned" and trainers - row.workers:
+        cost += link_costs[min(row.workers)]
+    if len(trainers) > 1:
+        cost += sum(partial_cost(engine, x, link_costs[j]) for j in trainers)
+    return cost
+
+
+def partial_cost(engine: ReferenceEngine, x: int, link_cost: int) -> float:
+    """What a worker with this link cost is expected to owe for its partial gradient of a split row."""
+    reused = reuse_probability(engine.rows.values(), engine.rows[x].version + 1)
+    return math.floor(reused * link_cost / STEP + 0.5) * STEP

@@ -1,0 +1,233 @@
+"""Bad calls, extreme shapes and ids, snapshots, permutations, memory."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from esd_native.engine import CacheTooSmall, Engine
+
+
+def ids(*samples: list[int]) -> np.ndarray:
+    return np.array(samples, dtype=np.uint64)
+
+
+def workers(*assignment: int) -> np.ndarray:
+    return np.array(assignment, dtype=np.int32)
+
+
+def plans_as_lists(plans: list[dict]) -> list:
+    return [
+        {name: plans_as_lists([value])[0] if isinstance(value, dict) else np.asarray(value).tolist()}
+        for plan in plans
+        for name, value in plan.items()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cache_rows", "policy", "message"),
+    [
+        ([], "lru", "0 workers"),
+        ([1] * 65, "lru", "65 workers"),
+        ([4, 0], "lru", "worker 1 is 0"),
+        ([4, -3], "lru", "worker 1 is -3"),
+        ([4], "fifo", "'fifo' is unknown"),
+    ],
+)
+def test_refuses_bad_settings(cache_rows: list[int], policy: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Engine(cache_rows, policy)
+
+
+def test_refuses_calls_without_a_batch() -> None:
+    engine = Engine([4], "lru")
+    for call in (
+        engine.affinity,
+        lambda: engine.costs(workers(1)),
+        lambda: engine.commit(workers()),
+    ):
+        with pytest.raises(RuntimeError, match="no batch is prepared"):
+            call()
+    engine.prepare(ids([1]))
+    engine.commit(workers(0))
+    with pytest.raises(RuntimeError, match="no batch is prepared"):
+        engine.commit(workers(0))
+
+
+def test_refuses_bad_assignments_and_costs() -> None:
+    engine = Engine([4, 4], "lru")
+    engine.prepare(ids([1], [2]))
+    for assignment, message in (
+        (workers(0), "1 elements for 2 samples"),
+        (workers(0, 2), "sample 1 is assigned to worker 2"),
+        (workers(-1, 0), "sample 0 is assigned to worker -1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            engine.commit(assignment)
+    for link_costs, message in (
+        (workers(1), "1 elements for 2 workers"),
+        (workers(1, -1), "negative"),
+        (workers(1, 2**30), "too large for 1 fields"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            engine.costs(link_costs)
+    with pytest.raises(TypeError):
+        engine.prepare(np.array([[1]], dtype=np.int64))
+    assert len(engine.commit(workers(0, 1))) == 2  # still prepared
+
+
+def test_cache_too_small_changes_nothing() -> None:
+    engine = Engine([2, 3], "emark")
+    engine.prepare(ids([1, 2], [3, 4]))
+    engine.commit(workers(0, 1))
+    before = engine.snapshot()
+    batch = ids([5, 6], [7, 6], [1, 2])
+    engine.prepare(batch)
+    message = "worker 0 caches 2 rows, iteration 1 needs 3: .*--cache-rows or --cache-ratio"
+    with pytest.raises(CacheTooSmall, match=message):
+        engine.commit(workers(0, 0, 1))
+    assert issubclass(CacheTooSmall, ValueError)
+    plans = engine.commit(workers(1, 1, 0))
+    other = Engine([2, 3], "emark")
+    other.restore(before)
+    other.prepare(batch)
+    assert plans_as_lists(other.commit(workers(1, 1, 0))) == plans_as_lists(plans)
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (0, 3), (4, 0)])
+def test_nothing_to_train(shape: tuple[int, int]) -> None:
+    engine = Engine([2, 2], "lfu")
+    engine.prepare(np.zeros(shape, dtype=np.uint64))
+    assert engine.distinct == 0
+    assert engine.costs(workers(1, 2)).tolist() == [[0, 0]] * shape[0]
+    assert engine.affinity().shape == (shape[0], 2)
+    plans = engine.commit(np.arange(shape[0], dtype=np.int32) % 2)
+    assert [len(plan["positions"]) for plan in plans] == [shape[0] // 2] * 2
+    assert all(plan["inverse"].shape == (shape[0] // 2, shape[1]) for plan in plans)
+    assert engine.iteration == 1
+
+
+def test_extreme_and_repeated_ids() -> None:
+    engine = Engine([8], "lru")
+    top = 2**64 - 1
+    engine.prepare(ids([0, top, 0], [top, top, 1]))
+    assert engine.distinct == 3
+    assert engine.costs(workers(5)).tolist() == [[10], [10]]
+    (plan,) = engine.commit(workers(0, 0))
+    assert plan["unique_ids"].tolist() == [0, 1, top]
+    assert plan["inverse"].tolist() == [[0, 2, 0], [2, 2, 1]]
+
+
+def test_many_fields_count_exactly() -> None:
+    """More ids per sample than a byte counts."""
+    engine = Engine([2000] * 3, "lru")
+    batch = np.arange(1200, dtype=np.uint64).reshape(2, 600)
+    engine.prepare(batch)
+    engine.commit(workers(0, 2))
+    engine.prepare(batch)
+    assert engine.affinity().tolist() == [[600, 0, 0], [0, 0, 600]]
+    assert engine.costs(workers(1, 10, 1000)).tolist() == [[0, 6600, 600600], [600600, 606000, 0]]
+
+
+def random_iterations(engine: Engine, rng: np.random.Generator, count: int, universe: int) -> list:
+    plans = []
+    for _ in range(count):
+        engine.prepare(rng.integers(0, universe, (16, 5), dtype=np.uint64) ** 3)
+        plans.append(plans_as_lists(engine.commit(rng.integers(0, engine.workers, 16, dtype=np.int32))))
+    return plans
+
+
+@pytest.mark.parametrize("policy", ["emark", "lru", "lfu"])
+def test_snapshot_continues_identically(policy: str) -> None:
+    engine = Engine([100] * 9, policy)
+    random_iterations(engine, np.random.default_rng(1), 60, 300)
+    engine.prepare(ids([1]))  # no part of the snapshot
+    snapshot = engine.snapshot()
+    other = Engine([100] * 9, policy)
+    other.restore(snapshot)
+    assert other.iteration == 60
+    assert (other.lookups, other.hits) == (engine.lookups, engine.hits)
+    assert random_iterations(other, np.random.default_rng(2), 40, 300) == random_iterations(
+        engine, np.random.default_rng(2), 40, 300
+    )
+    assert other.snapshot() == engine.snapshot()
+
+
+def test_refuses_wrong_snapshots() -> None:
+    engine = Engine([50, 60], "emark")
+    random_iterations(engine, np.random.default_rng(1), 10, 100)
+    snapshot = engine.snapshot()
+    rng = random.Random(3)
+    for _ in range(100):
+        damaged = bytearray(snapshot)
+        damaged[rng.randrange(len(damaged))] ^= 1 << rng.randrange(8)
+        with pytest.raises(ValueError, match="snapshot"):
+            engine.restore(bytes(damaged))
+    for wrong in (b"", b"x" * 100, snapshot[:-1], snapshot + b"\0"):
+        with pytest.raises(ValueError, match="snapshot"):
+            engine.restore(wrong)
+    with pytest.raises(ValueError, match="cache policy emark, this engine has lru"):
+        Engine([50, 60], "lru").restore(snapshot)
+    with pytest.raises(ValueError, match="cache rows"):
+        Engine([50, 61], "emark").restore(snapshot)
+    assert engine.snapshot() == snapshot
+
+
+def test_permuted_samples_change_only_positions() -> None:
+    rng = np.random.default_rng(5)
+    one, two = Engine([90] * 4, "emark"), Engine([90] * 4, "emark")
+    for _ in range(30):
+        batch = rng.integers(0, 200, (16, 5), dtype=np.uint64)
+        assignment = rng.integers(0, 4, 16, dtype=np.int32)
+        order = rng.permutation(16)
+        one.prepare(batch)
+        two.prepare(batch[order])
+        link_costs = workers(1, 2, 3, 4)
+        assert (one.costs(link_costs)[order] == two.costs(link_costs)).all()
+        assert (one.affinity()[order] == two.affinity()).all()
+        for plan, permuted in zip(one.commit(assignment), two.commit(assignment[order]), strict=True):
+            back = np.argsort(order[permuted["positions"]])
+            assert (plan["positions"] == order[permuted["positions"]][back]).all()
+            assert (plan["inverse"] == permuted["inverse"][back]).all()
+            for name in plan.keys() - {"positions", "inverse"}:
+                assert plans_as_lists([{name: plan[name]}]) == plans_as_lists([{name: permuted[name]}])
+    assert one.snapshot() == two.snapshot()
+
+
+def test_index_finds_every_id_again() -> None:
+    """A million ids, enough for the index to grow many times; at most 48 bytes each."""
+    engine = Engine([1_100_000], "lru")
+    rng = np.random.default_rng(6)
+    keys = np.unique(
+        np.concatenate([rng.integers(0, 2**64, 500_000, dtype=np.uint64), np.arange(500_000, dtype=np.uint64)])
+    )
+    for part in np.array_split(rng.permutation(keys), 10):
+        engine.prepare(part.reshape(-1, 1))
+        engine.commit(np.zeros(len(part), dtype=np.int32))
+    stats = engine.stats()
+    assert stats["ids"] == len(keys)
+    assert stats["cached_rows"].tolist() == [len(keys)]
+    assert stats["index_bytes"] <= 48 * len(keys)
+    engine.prepare(keys.reshape(-1, 1))
+    (plan,) = engine.commit(np.zeros(len(keys), dtype=np.int32))
+    assert (plan["unique_ids"] == keys).all()
+    assert (plan["unique_versions"] == 1).all()
+    assert len(np.unique(plan["unique_slots"])) == len(keys)
+    assert engine.hits == len(keys)
+
+
+@pytest.mark.parametrize("policy", ["emark", "lru", "lfu"])
+def test_memory_is_flat_at_a_bounded_number_of_ids(policy: str) -> None:
+    engine = Engine([300, 400], policy)
+    rng = np.random.default_rng(8)
+
+    def run(iterations: int) -> int:
+        for _ in range(iterations):
+            engine.prepare(rng.zipf(1.3, (32, 4)).astype(np.uint64) % np.uint64(2000))
+            engine.commit(rng.integers(0, 2, 32, dtype=np.int32))
+        return engine.memory_bytes
+
+    settled = run(4000)
+    assert run(8000) <= settled * 1.05

@@ -1,0 +1,105 @@
+"""The native row table against a dict."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from esd_native.rows import RowTable
+from services.domain.ids import shard_of
+
+
+class ReferenceTable:
+    """A dict of id -> (version, row)."""
+
+    def __init__(self, width):
+        self.width = width
+        self.stored = {}
+
+    def read(self, ids):
+        found = [self.stored.get(int(row), (0, np.zeros(self.width, np.float32))) for row in ids]
+        rows = np.array([values for _, values in found], np.float32).reshape(len(ids), self.width)
+        return np.array([version for version, _ in found], np.int64), rows
+
+    def write_newer(self, ids, versions, rows):
+        newer = versions > self.read(ids)[0]
+        for row, version, values in zip(ids[newer], versions[newer], rows[newer], strict=True):
+            self.stored[int(row)] = (int(version), values.copy())
+        return newer
+
+
+def scan_all(table, limit):
+    cursor, ids, versions, rows = table.scan(0, limit)
+    blocks = []
+    while len(ids):
+        assert len(ids) <= limit
+        blocks.append((ids, versions, rows))
+        cursor, ids, versions, rows = table.scan(cursor, limit)
+    return [np.concatenate(column) for column in zip(*blocks, strict=True)] if blocks else [ids, versions, rows]
+
+
+@pytest.mark.parametrize("width", [1, 2, 17, 5000])
+def test_equals_the_reference_under_random_writes_and_reads(width):
+    rng = np.random.default_rng(width)
+    table, reference = RowTable(width), ReferenceTable(width)
+    universe = rng.integers(0, 2**64, 300, dtype=np.uint64)
+    for _ in range(60):
+        ids = rng.choice(universe, rng.integers(0, 40), replace=False)
+        versions = rng.integers(1, 9, len(ids))
+        rows = rng.standard_normal((len(ids), width)).astype(np.float32)
+        np.testing.assert_array_equal(
+            table.write_newer(ids, versions, rows), reference.write_newer(ids, versions, rows)
+        )
+        asked = rng.choice(universe, 25)
+        for got, expected in zip(table.read(asked), reference.read(asked), strict=True):
+            np.testing.assert_array_equal(got, expected)
+        np.testing.assert_array_equal(table.versions(asked), reference.read(asked)[0])
+    assert len(table) == len(reference.stored)
+    ids, versions, rows = scan_all(table, 7)
+    assert set(ids.tolist()) == set(reference.stored)
+    for got, expected in zip((versions, rows), reference.read(ids), strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_a_shards_ids_spread_over_the_index():
+    ids = np.arange(400_000, dtype=np.uint64)
+    ids = ids[shard_of(ids, 64) == 3]
+    table = RowTable(1)
+    table.write_newer(ids, np.ones(len(ids), np.int64), np.ones((len(ids), 1), np.float32))
+    assert len(table) == len(ids)
+    assert (table.versions(ids) == 1).all()
+
+
+def test_memory_grows_with_the_rows_and_by_little_more():
+    table = RowTable(512)
+    ids = np.arange(20_000, dtype=np.uint64)
+    table.write_newer(ids, np.ones(len(ids), np.int64), np.zeros((len(ids), 512), np.float32))
+    payload = len(ids) * (512 * 4 + 16)
+    assert payload <= table.memory_bytes <= payload * 1.5
+
+
+def test_concurrent_writers_and_readers_see_whole_rows():
+    table = RowTable(64)
+    ids = np.arange(500, dtype=np.uint64)
+
+    def write(version):
+        table.write_newer(ids, np.full(500, version), np.full((500, 64), version, np.float32))
+
+    def read(_):
+        versions, rows = table.read(ids)
+        return bool((rows == versions[:, None]).all())
+
+    with ThreadPoolExecutor(8) as pool:
+        writes = [pool.submit(write, version) for version in np.random.default_rng(0).permutation(np.arange(1, 200))]
+        assert all(pool.map(read, range(200)))
+        for done in writes:
+            done.result()
+    assert (table.versions(ids) == 199).all()
+
+
+def test_wrong_shapes_raise_value_error():
+    table, ids = RowTable(4), np.arange(3, dtype=np.uint64)
+    with pytest.raises(ValueError, match="width"):
+        table.write_newer(ids, np.ones(3, np.int64), np.zeros((3, 5), np.float32))
+    with pytest.raises(ValueError, match="length"):
+        table.write_newer(ids, np.ones(2, np.int64), np.zeros((3, 4), np.float32))

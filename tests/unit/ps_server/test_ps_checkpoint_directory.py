@@ -1,0 +1,149 @@
+"""A memory store with a checkpoint directory, across deaths of its process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ps_server.core.blocks import RowBlock
+from ps_server.core.shard import Shard
+from ps_server.core.tables import Tables
+from ps_server.stores.directory import DirectoryStore
+from services.domain.errors import FailedPrecondition, StaleEpoch
+from services.domain.tables import OptimizerSpec, TableSpec
+
+SPEC = TableSpec("t", 3, OptimizerSpec(), seed=1, init_scale=0.1)
+ONE = 1  # the only worker's mask
+
+
+class Server:
+    """One life of a server after the other, on the same directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._rng = np.random.default_rng(0)
+        self.start()
+
+    def start(self) -> None:
+        self._tables = Tables(DirectoryStore(self._directory, Shard()), Shard())
+        self._tables.create(SPEC)
+        self.table = self._tables.get("t")
+        self.epoch = self.table.history.record.epoch
+
+    def train(self, count: int) -> None:
+        """Moves `count` of 500 rows on by one version."""
+        ids = self._rng.choice(500, count, replace=False).astype(np.uint64)
+        versions = self.table.read(ids).versions + 1
+        self.table.push_rows(RowBlock(ids, versions, self._rng.random((count, 3), np.float32)), self.epoch)
+
+    def checkpoint(self, cut: int) -> int:
+        """Takes one; the rows that had to be written."""
+        self.table.history.cut(self.epoch, cut, 0, ONE)
+        self.train(20)  # goes on while the cut is written
+        written, _ = self.table.history.save(self.epoch, cut)
+        self.table.history.commit(self.epoch, cut, b"manifest")
+        return written
+
+    def restore(self, cut: int) -> None:
+        self.epoch += 1
+        self.table.history.restore(cut, self.epoch)
+
+    def rows(self) -> dict[int, tuple[int, bytes]]:
+        return {
+            int(i): (int(v), row.tobytes())
+            for block in self.table.scan()
+            for i, v, row in zip(block.ids, block.versions, block.rows, strict=True)
+        }
+
+    @property
+    def files(self) -> list[Path]:
+        return sorted(self._directory.rglob("rows-*"))
+
+
+@pytest.fixture
+def server(tmp_path):
+    return Server(tmp_path)
+
+
+def test_a_new_process_has_the_rows_of_the_committed_cut(server):
+    server.train(200)
+    at_cut = server.rows()
+    server.checkpoint(10)
+    server.train(100)
+    server.start()
+    assert server.rows() == at_cut
+    assert server.table.history.record.manifest == b"manifest"
+    server.train(50)
+    server.restore(10)
+    assert server.rows() == at_cut
+
+
+def test_checkpoints_hold_what_changed_and_now_and_then_all(server):
+    server.train(400)
+    assert server.checkpoint(1) == 400
+    states = []
+    for cut in range(2, 30):
+        server.train(10)
+        states.append((server.rows(), server.checkpoint(cut)))
+        assert len(server.files) <= 8
+    written = [count for _, count in states]
+    assert sum(count <= 30 for count in written) >= 24
+    assert max(written) >= 400
+    server.start()
+    assert server.rows() == states[-1][0]
+
+
+def test_a_cut_that_was_not_committed_is_not_restored(server):
+    server.train(200)
+    at_cut = server.rows()
+    server.checkpoint(10)
+    server.train(100)
+    server.table.history.cut(server.epoch, 20, 0, ONE)
+    server.table.history.save(server.epoch, 20)
+    server.start()  # before the commit
+    assert server.rows() == at_cut
+    assert [path.name for path in server.files] == ["rows-10"]
+    server.train(30)
+    second = server.rows()
+    server.checkpoint(20)
+    server.start()
+    assert server.rows() == second
+
+
+def test_half_a_file_is_as_good_as_none(server, tmp_path):
+    server.train(200)
+    server.checkpoint(10)
+    rows = server.rows()
+    (server.files[0].parent / "rows-20.draft").write_bytes(b"ESDROWS1")
+    server.restore(10)
+    rows = server.rows()
+    server.start()
+    assert server.rows() == rows
+
+
+def test_a_damaged_file_is_named(server):
+    server.train(200)
+    server.checkpoint(10)
+    path = server.files[0]
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(FailedPrecondition, match="rows-10 is damaged"):
+        server.start()
+
+
+def test_who_knew_the_process_before_is_refused(server):
+    server.train(10)
+    server.checkpoint(10)
+    before = server.epoch
+    server.start()
+    with pytest.raises(StaleEpoch):
+        server.table.history.check(before)
+
+
+def test_a_table_without_a_checkpoint_begins_anew(server):
+    server.train(100)
+    server.start()
+    assert server.rows() == {}

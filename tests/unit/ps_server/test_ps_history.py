@@ -1,0 +1,162 @@
+"""Epochs and cuts of one table."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from ps_server.core.blocks import GradientBlock, RowBlock
+from ps_server.core.gate import Gate
+from ps_server.core.history import Record
+from ps_server.core.shard import Shard
+from ps_server.core.table import Table
+from ps_server.stores.memory import MemoryTable
+from services.domain.errors import FailedPrecondition, InvalidArgument, StaleEpoch
+from services.domain.tables import OptimizerSpec, TableSpec
+
+SPEC = TableSpec("t", 2, OptimizerSpec(), seed=1, init_scale=0.1)
+ALL = 0b11
+
+
+@pytest.fixture
+def store():
+    return MemoryTable(SPEC)
+
+
+@pytest.fixture
+def table(store):
+    return Table(SPEC, store, Shard())
+
+
+def rows(version, *ids):
+    r = len(ids)
+    return RowBlock(np.array(ids, np.uint64), np.full(r, version), np.full((r, 2), version, np.float32))
+
+
+def gradient(worker, target=1):
+    columns = np.array([target]), np.array([ALL], np.uint64), np.array([1])
+    return GradientBlock(np.array([5], np.uint64), *columns, np.ones((1, 2), np.float32), worker)
+
+
+def versions(table, *ids):
+    return table.read(np.array(ids, np.uint64)).versions.tolist()
+
+
+def cut(table, checkpoint, epoch=0):
+    assert not table.history.cut(epoch, checkpoint, 0, ALL)
+    assert table.history.cut(epoch, checkpoint, 1, ALL)
+
+
+def test_a_cut_needs_every_worker_and_counts_each_once(table):
+    assert not table.history.cut(0, 10, 1, ALL)
+    assert not table.history.cut(0, 10, 1, ALL)
+    with pytest.raises(FailedPrecondition, match="not complete"):
+        table.history.commit(0, 10, b"m")
+    assert table.history.cut(0, 10, 0, ALL)
+    assert table.history.cut(0, 10, 0, ALL)  # repeated
+    table.history.commit(0, 10, b"m")
+    assert (table.history.record.committed, table.history.record.manifest) == (10, b"m")
+
+
+def test_rows_go_back_to_a_cut_and_pending_gradients_go(table):
+    table.push_rows(rows(1, 1, 2))
+    cut(table, 10)
+    table.push_rows(rows(2, 1, 3))
+    table.push_gradients(gradient(0))
+    assert table.history.restore(10, 1) == 2
+    assert versions(table, 1, 2, 3) == [1, 1, 0]
+    assert table.pending_gradients() == 0
+    table.push_rows(rows(2, 1, 3), epoch=1)
+    table.history.restore(10, 2)
+    assert versions(table, 1, 2, 3) == [1, 1, 0]
+
+
+def test_a_cut_that_was_not_committed_is_gone_back_over(table):
+    table.push_rows(rows(1, 1))
+    cut(table, 10)
+    table.history.commit(0, 10, b"ten")
+    table.push_rows(rows(2, 1, 2))
+    cut(table, 20)
+    table.push_rows(rows(3, 1, 2, 3))
+    table.history.restore(10, 1)
+    assert versions(table, 1, 2, 3) == [1, 0, 0]
+    assert table.history.record.cuts == (10,)
+
+
+def test_a_commit_drops_the_way_back_to_older_cuts(table):
+    for checkpoint in (10, 20):
+        cut(table, checkpoint)
+        table.put_part(checkpoint, "engine", b"x")
+    table.history.commit(0, 20, b"m")
+    with pytest.raises(FailedPrecondition, match="cannot go back to checkpoint 10"):
+        table.history.restore(10, 1)
+    assert table.get_part(10, "engine") is None
+    assert table.get_part(20, "engine") == b"x"
+
+
+def test_checkpoint_zero_is_the_empty_table(table):
+    table.push_rows(rows(1, 1, 2))
+    cut(table, 10)
+    table.push_rows(rows(2, 1, 2))
+    table.history.restore(0, 1)
+    assert table.stored_rows() == 0
+
+
+def test_requests_of_another_epoch_are_refused(table):
+    table.history.restore(0, 3)
+    ids = np.array([1], np.uint64)
+    for epoch in (0, 2, 4):
+        for request in (
+            lambda epoch=epoch: table.push_rows(rows(1, 1), epoch),
+            lambda epoch=epoch: table.push_gradients(gradient(0), epoch),
+            lambda epoch=epoch: table.check_pull(ids, np.array([0]), epoch),
+            lambda epoch=epoch: table.history.cut(epoch, 10, 0, ALL),
+            lambda epoch=epoch: table.history.commit(epoch, 0, b""),
+        ):
+            with pytest.raises(StaleEpoch, match="epoch 3"):
+                request()
+    assert table.stored_rows() == 0
+    with pytest.raises(StaleEpoch):
+        table.history.restore(0, 2)
+    table.history.restore(0, 3)  # repeated
+
+
+def test_cuts_are_checked(table):
+    with pytest.raises(InvalidArgument, match="not among"):
+        table.history.cut(0, 10, 2, ALL)
+    with pytest.raises(InvalidArgument, match="checkpoint is 0"):
+        table.history.cut(0, 0, 0, ALL)
+    cut(table, 10)
+    with pytest.raises(FailedPrecondition, match="too late"):
+        table.history.cut(0, 9, 0, ALL)
+
+
+def test_history_outlives_its_table_object(table, store):
+    cut(table, 10)
+    table.history.commit(0, 10, b"m")
+    table.push_rows(rows(1, 1))
+    assert not table.history.cut(0, 20, 1, ALL)
+    again = Table(SPEC, store, Shard())
+    assert again.history.record == Record(0, (10,), 10, b"m", 20, 0b10)
+    again.push_rows(rows(1, 2))
+    again.history.restore(10, 1)
+    assert again.stored_rows() == 0
+
+
+def test_a_closed_gate_waits_for_who_is_inside():
+    gate, order = Gate(), []
+
+    def close():
+        with gate.closed():
+            order.append("closed")
+
+    with gate.passing(), gate.passing():
+        closing = threading.Thread(target=close)
+        closing.start()
+        order.append("inside")
+    closing.join()
+    with gate.passing():
+        order.append("after")
+    assert order == ["inside", "closed", "after"]

@@ -1,0 +1,211 @@
+"""Versioned reads and idempotent pushes, over the memory store."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from ps_server.core.blocks import GradientBlock, RowBlock
+from ps_server.core.shard import Shard
+from ps_server.core.tables import Tables
+from ps_server.core.versions import behind
+from ps_server.stores.memory import MemoryStore
+from services.domain.errors import FailedPrecondition, InvalidArgument, NotFound, StaleVersion
+from services.domain.ids import shard_of
+from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
+
+SPEC = TableSpec("t", 4, OptimizerSpec(OptimizerKind.ADAM, 0.1), seed=3, init_scale=0.5)
+
+
+WHOLE = Shard()
+
+
+def make_table(spec=SPEC, shard=WHOLE):
+    tables = Tables(MemoryStore(), shard)
+    assert tables.create(spec)
+    return tables.get(spec.name)
+
+
+def rows_at(ids, version, value=1.0, width=SPEC.row_width):
+    ids = np.array(ids, np.uint64)
+    return RowBlock(ids, np.full(len(ids), version, np.int64), np.full((len(ids), width), value, np.float32))
+
+
+def gradients_of(worker, ids, target, contributors, values=None, step=1):
+    ids = np.array(ids, np.uint64)
+    if values is None:
+        values = np.full((len(ids), SPEC.dimension), worker + 1, np.float32)
+    return GradientBlock(
+        ids,
+        np.full(len(ids), target, np.int64),
+        np.full(len(ids), contributors, np.uint64),
+        np.full(len(ids), step, np.int64),
+        values,
+        worker,
+    )
+
+
+def test_a_row_is_born_the_same_whoever_asks_first():
+    ids = np.array([7, 2**64 - 1], np.uint64)
+    one, other = make_table().read(ids), make_table().read(ids[::-1].copy())
+    assert one.versions.tolist() == [0, 0]
+    np.testing.assert_array_equal(one.rows, other.rows[::-1])
+    assert (np.abs(one.rows[:, :4]) <= 0.5).all()
+    assert one.rows[:, :4].std() > 0
+    assert (one.rows[:, 4:] == 0).all()
+
+
+def test_only_newer_rows_are_stored():
+    table = make_table()
+    first = table.push_rows(rows_at([1, 2], 5))
+    assert (first.stored, first.already_known) == (2, 0)
+    again = table.push_rows(rows_at([1, 2], 5, value=9))
+    older = table.push_rows(rows_at([1, 3], 4, value=9))
+    assert (again.stored, again.already_known) == (0, 2)
+    assert (older.stored, older.already_known) == (1, 1)
+    read = table.read(np.array([1, 2, 3], np.uint64))
+    assert read.versions.tolist() == [5, 5, 4]
+    assert read.rows[:, 0].tolist() == [1, 1, 9]
+    assert table.stored_rows() == 3
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_gradients_are_summed_in_worker_order_and_applied_once(order):
+    rng = np.random.default_rng(0)
+    parts = (rng.standard_normal((3, 1, 4)) * [[[1e-3]], [[1]], [[1e3]]]).astype(np.float32)
+    table, reference = make_table(), make_table()
+    for count, worker in enumerate(order):
+        pushed = table.push_gradients(gradients_of(worker, [8], 1, 0b111, parts[worker]))
+        assert (pushed.stored, pushed.already_known) == (1, 0)
+        assert len(pushed.ids) == (count == 2)
+        assert table.pending_gradients() == (count + 1) % 3
+    reference.push_gradients(gradients_of(0, [8], 1, 0b1, (parts[0] + parts[1]) + parts[2]))
+    ids = np.array([8], np.uint64)
+    assert table.read(ids).versions.tolist() == [1]
+    np.testing.assert_array_equal(table.read(ids).rows, reference.read(ids).rows)
+    assert not np.array_equal(table.read(ids).rows, make_table().read(ids).rows)
+
+
+def test_repeated_contributions_change_nothing():
+    table = make_table()
+    for _ in range(2):
+        first = table.push_gradients(gradients_of(0, [1, 2], 1, 0b11))
+    assert (first.stored, first.already_known, len(first.ids)) == (0, 2, 0)
+    table.push_gradients(gradients_of(1, [1, 2], 1, 0b11))
+    ids = np.array([1, 2], np.uint64)
+    trained = table.read(ids).rows
+    for worker in (0, 1):
+        late = table.push_gradients(gradients_of(worker, [1, 2], 1, 0b11))
+        # Announced again: whoever waits may have missed the first time.
+        assert (late.stored, late.already_known, late.versions.tolist()) == (0, 2, [1, 1])
+    np.testing.assert_array_equal(table.read(ids).rows, trained)
+    assert table.pending_gradients() == 0
+
+
+def test_one_push_may_wait_complete_and_repeat():
+    table = make_table()
+    table.push_rows(rows_at([3], 1))
+    table.push_gradients(gradients_of(1, [2], 1, 0b11))
+    pushed = table.push_gradients(gradients_of(0, [1, 2, 3], 1, 0b11))
+    assert (pushed.stored, pushed.already_known) == (2, 1)
+    assert sorted(pushed.ids.tolist()) == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (gradients_of(1, [1], 1, 0b111), "disagrees"),
+        (gradients_of(1, [1], 1, 0b11, step=2), "disagrees"),
+        (gradients_of(1, [1], 2, 0b11), "only at 0"),
+    ],
+)
+def test_disagreement_is_refused_and_changes_nothing(wrong, message):
+    table = make_table()
+    table.push_gradients(gradients_of(0, [1], 1, 0b11))
+    with pytest.raises(FailedPrecondition, match=message):
+        table.push_gradients(wrong)
+    assert table.pending_gradients() == 1
+    assert len(table.push_gradients(gradients_of(1, [1], 1, 0b11)).ids) == 1
+
+
+def test_a_row_push_may_not_void_pending_gradients():
+    table = make_table()
+    table.push_gradients(gradients_of(0, [1], 1, 0b11))
+    with pytest.raises(FailedPrecondition, match="version 1 are pending"):
+        table.push_rows(rows_at([2, 1], 2))
+    assert table.stored_rows() == 0
+
+
+def test_what_a_crash_left_pending_is_forgotten():
+    store = MemoryStore()
+    tables = Tables(store, Shard())
+    tables.create(SPEC)
+    table, backend = tables.get("t"), store.open(SPEC)
+    table.push_gradients(gradients_of(0, [1], 1, 0b11))
+    backend.write_newer(rows_at([1], 1))  # as if the process had died before it forgot the gradient
+    assert table.push_rows(rows_at([1], 1)).already_known == 1
+    assert table.push_gradients(gradients_of(0, [1], 2, 0b11)).stored == 1
+    assert table.pending_gradients() == 1
+
+
+def change(block, **columns):
+    return type(block)(**{name: columns.get(name, getattr(block, name)) for name in type(block).__slots__})
+
+
+@pytest.mark.parametrize(
+    ("block", "message"),
+    [
+        (rows_at([1, 2, 1], 1), "row 1 is named twice"),
+        (rows_at([1], 0), "must be in 1"),
+        (rows_at([1], 2**60), "must be in 1"),
+        (rows_at([1], 1, width=5), r"\(1, 12\) is needed"),
+        (rows_at([1], 1, value=np.nan), "row 1 holds NaN"),
+        (rows_at([1], 1, value=-np.inf), "row 1 holds NaN"),
+        (change(rows_at([1, 2], 1), versions=np.ones(1, np.int64)), "1 versions given for 2 ids"),
+        (gradients_of(0, [5, 5], 1, 0b11), "row 5 is named twice"),
+        (gradients_of(2, [5], 1, 0b11), "worker 2 is not among the contributors 0x3 of row 5"),
+        (gradients_of(64, [5], 1, 0b11), "slots are 0..63"),
+        (gradients_of(0, [5], 0, 0b11), "must be in 1"),
+        (gradients_of(0, [5], 1, 0b11, step=0), "steps count from 1"),
+        (gradients_of(0, [5], 1, 0b11, np.full((1, 4), np.nan, np.float32)), "not finite"),
+        (gradients_of(0, [5], 1, 0b11, np.zeros((1, 12), np.float32)), r"\(1, 4\) is needed"),
+    ],
+)
+def test_wrong_pushes_are_refused_whole(block, message):
+    table = make_table()
+    push = table.push_rows if isinstance(block, RowBlock) else table.push_gradients
+    with pytest.raises(InvalidArgument, match=message):
+        push(block)
+    assert table.stored_rows() == table.pending_gradients() == 0
+
+
+def test_ids_of_other_shards_are_refused():
+    ids = np.arange(100, dtype=np.uint64)
+    owners = shard_of(ids, 3)
+    table = make_table(shard=Shard(1, 3))
+    table.push_rows(rows_at(ids[owners == 1], 1))
+    with pytest.raises(InvalidArgument, match="this server is shard 1 of 3"):
+        table.push_rows(rows_at(ids[:20], 1))
+    with pytest.raises(InvalidArgument, match="shard"):
+        table.push_gradients(gradients_of(0, ids[:20], 2, 1))
+    with pytest.raises(InvalidArgument, match=r"it must be in 0\.\.2"):
+        Shard(3, 3)
+
+
+def test_a_version_is_ready_behind_or_ahead():
+    ids, have = np.arange(3, dtype=np.uint64), np.array([2, 2, 0])
+    assert behind(ids, have, np.array([2, 3, 1])).tolist() == [False, True, True]
+    with pytest.raises(StaleVersion, match="row 1 is at version 2, the pull wants the older version 1"):
+        behind(ids, have, np.array([2, 1, 0]))
+
+
+def test_tables_are_made_once_with_one_specification():
+    tables = Tables(MemoryStore(), Shard())
+    assert tables.create(SPEC)
+    assert not tables.create(SPEC)
+    other = TableSpec("t", 8, SPEC.optimizer, seed=3, init_scale=0.5)
+    with pytest.raises(FailedPrecondition, match="dimension 4 instead of 8"):
+        tables.create(other)
+    with pytest.raises(NotFound, match="no table 'u'"):
+        tables.get("u")
+    assert [table.spec for table in tables.all()] == [SPEC]

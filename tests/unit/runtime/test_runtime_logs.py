@@ -1,0 +1,51 @@
+"""Logs are JSON lines with the context of the task that wrote them."""
+
+import asyncio
+import json
+import logging
+import sys
+
+from services.runtime import logs
+
+
+def line(**fields: object) -> dict[str, object]:
+    record = logging.LogRecord("esd.test", logging.WARNING, "file.py", 1, "row %d is late", (7,), None)
+    record.__dict__.update(fields)
+    text = logs.JsonFormatter().format(record)
+    assert "\n" not in text
+    return json.loads(text)
+
+
+def test_a_line_has_time_level_logger_and_message() -> None:
+    written = line()
+    assert written.pop("time")
+    assert written == {"level": "warning", "logger": "esd.test", "message": "row 7 is late"}
+
+
+def test_extra_fields_are_kept_even_if_json_does_not_know_them() -> None:
+    assert line(iteration=3, path=sys)["iteration"] == 3
+    assert "module 'sys'" in str(line(path=sys)["path"])
+
+
+def test_a_traceback_is_one_line() -> None:
+    try:
+        raise ValueError("wrong")
+    except ValueError:
+        written = line(exc_info=sys.exc_info())
+    assert "ValueError: wrong" in str(written["exception"])
+
+
+async def test_context_belongs_to_its_task_and_the_tasks_it_starts() -> None:
+    async def child() -> dict[str, object]:
+        logs.bind(step=1)
+        return line()
+
+    async def parent(worker: int) -> tuple[dict[str, object], dict[str, object]]:
+        logs.bind(worker=worker)
+        return await asyncio.create_task(child()), line()
+
+    for worker, (inner, outer) in enumerate(await asyncio.gather(parent(0), parent(1))):
+        assert (inner["worker"], inner["step"]) == (worker, 1)
+        assert outer["worker"] == worker
+        assert "step" not in outer
+    assert "worker" not in line()

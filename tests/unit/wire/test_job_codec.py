@@ -1,0 +1,136 @@
+"""Tables, optimizers and jobs survive the wire exactly; malformed ones are refused by field."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protos import common_pb2, dispatcher_pb2
+from services.domain.errors import InvalidArgument
+from services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
+from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
+from services.wire.jobs import decode_criterion, decode_job, encode_job
+from services.wire.tables import decode_optimizer, decode_table, encode_optimizer, encode_table
+
+POSITIVE = st.floats(min_value=0, exclude_min=True, allow_infinity=False)
+BETA = st.floats(0, 1, exclude_max=True)
+SEED = st.integers(0, 2**64 - 1)
+OPTIMIZERS = st.builds(OptimizerSpec, st.sampled_from(OptimizerKind), POSITIVE, POSITIVE, BETA, BETA)
+TABLES = st.builds(
+    TableSpec,
+    name=st.from_regex(r"[a-z0-9_-]{1,64}", fullmatch=True),
+    dimension=st.integers(1, 4096),
+    optimizer=OPTIMIZERS,
+    seed=SEED,
+    init_scale=st.floats(0, allow_infinity=False),
+)
+MODELS = st.builds(
+    ModelSpec, st.sampled_from(["wdl", "dlrm"]), st.lists(st.integers(1, 4096), max_size=3).map(tuple), OPTIMIZERS
+)
+
+
+@st.composite
+def jobs(draw: st.DrawFn) -> JobSpec:
+    workloads = draw(st.lists(st.integers(0, 1000), min_size=1, max_size=64).filter(any))
+    return JobSpec(
+        name=draw(st.text(st.characters(codec="utf-8"), min_size=1, max_size=20)),
+        workers=len(workloads),
+        fields=draw(st.integers(1, 100)),
+        dense_features=draw(st.integers(0, 100)),
+        batch_size=sum(workloads),
+        workloads=tuple(workloads),
+        mechanism=draw(st.sampled_from(["random", "laia", "esd"])),
+        alpha=draw(st.floats(0, 1)),
+        criterion=draw(st.sampled_from(Criterion)),
+        policy=draw(st.sampled_from(["emark", "lru", "lfu"])),
+        seed=draw(SEED),
+        window=draw(st.integers(1, 100)),
+        table=draw(TABLES),
+        model=draw(MODELS),
+        parameter_servers=tuple(draw(st.lists(st.just("127.0.0.1:1"), min_size=1, max_size=3))),
+        budget_seconds=draw(st.floats(0, 1e6)),
+        workload_limits=draw(st.none() | st.tuples(st.integers(0, min(workloads)), st.integers(max(workloads), 5000))),
+        measured_links=draw(st.booleans()),
+        eviction_term=draw(st.booleans()),
+    )
+
+
+def good_job() -> dispatcher_pb2.JobSpec:
+    optimizer = encode_optimizer(OptimizerSpec())
+    return dispatcher_pb2.JobSpec(
+        name="job",
+        workers=3,
+        fields=2,
+        batch_size=8,
+        mechanism="esd",
+        alpha=0.5,
+        policy="emark",
+        window=2,
+        table=common_pb2.TableSpec(name="t", dimension=4, optimizer=optimizer, init_scale=0.1),
+        model=dispatcher_pb2.ModelSpec(name="wdl", hidden=[8], dense_optimizer=optimizer),
+        parameter_servers=["127.0.0.1:1"],
+    )
+
+
+@given(OPTIMIZERS)
+def test_optimizers_round_trip(spec: OptimizerSpec) -> None:
+    wire = encode_optimizer(spec).SerializeToString()
+    assert decode_optimizer(common_pb2.Optimizer.FromString(wire)) == spec
+
+
+@given(TABLES)
+def test_tables_round_trip(spec: TableSpec) -> None:
+    assert decode_table(common_pb2.TableSpec.FromString(encode_table(spec).SerializeToString())) == spec
+
+
+@given(jobs())
+def test_jobs_round_trip(job: JobSpec) -> None:
+    assert decode_job(dispatcher_pb2.JobSpec.FromString(encode_job(job).SerializeToString())) == job
+
+
+def test_no_workloads_mean_equal_shares_and_no_criterion_the_papers() -> None:
+    job = decode_job(good_job())
+    assert job.workloads == equal_workloads(8, 3)
+    assert job.criterion is Criterion.MIN2_MIN
+
+
+def test_sgd_needs_no_epsilon() -> None:
+    message = common_pb2.Optimizer(kind=common_pb2.Optimizer.SGD, learning_rate=0.1)
+    assert decode_optimizer(message).learning_rate == 0.1
+    message.kind = common_pb2.Optimizer.ADAM
+    with pytest.raises(InvalidArgument, match=r"epsilon is 0\.0"):
+        decode_optimizer(message)
+
+
+@pytest.mark.parametrize("number", [-1, 5, 2**31 - 1])
+def test_an_unknown_criterion_is_refused(number: int) -> None:
+    with pytest.raises(InvalidArgument, match=f"criterion is {number}"):
+        decode_criterion(number)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "text"),
+    [
+        (lambda job: job.ClearField("table"), "job.table is not set"),
+        (lambda job: job.ClearField("model"), "job.model is not set"),
+        (lambda job: job.table.ClearField("optimizer"), "optimizer.kind is 0"),
+        (lambda job: setattr(job.model.dense_optimizer, "kind", 9), "optimizer.kind is 9"),
+        (lambda job: setattr(job.table.optimizer, "learning_rate", float("nan")), "learning rate is nan"),
+        (lambda job: setattr(job.table, "dimension", 4097), "dimension is 4097"),
+        (lambda job: setattr(job.table, "name", "T/1"), "table name 'T/1'"),
+        (lambda job: setattr(job, "workers", 0), "workers is 0"),
+        (lambda job: setattr(job, "workers", 65), "workers is 65"),
+        (lambda job: setattr(job, "criterion", 77), "criterion is 77"),
+        (lambda job: setattr(job, "alpha", float("nan")), "alpha is nan"),
+        (lambda job: job.workloads.extend([8, 0]), "2 workloads given for 3 workers"),
+        (lambda job: job.workloads.extend([8, 1, 0]), "must sum to batch_size 8"),
+        (lambda job: job.ClearField("parameter_servers"), "parameter_servers is empty"),
+    ],
+)
+def test_malformed_jobs_are_refused_by_field(spoil: Callable[[dispatcher_pb2.JobSpec], None], text: str) -> None:
+    job = good_job()
+    decode_job(job)
+    spoil(job)
+    with pytest.raises(InvalidArgument, match=text):
+        decode_job(job)

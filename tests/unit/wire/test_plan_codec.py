@@ -1,0 +1,228 @@
+"""Everything that a plan stream carries survives the wire; malformed messages are refused by field."""
+
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from protos import dispatcher_pb2
+from services.domain.errors import InvalidArgument
+from services.domain.jobs import Criterion, JobSpec, ModelSpec
+from services.domain.plans import (
+    EndOfStream,
+    FlushPlan,
+    GradientTransfers,
+    IterationPlan,
+    Membership,
+    PlanMessage,
+    Transfers,
+)
+from services.domain.tables import OptimizerSpec, TableSpec
+from services.wire.plans import decode_plan_message, encode_plan_message
+
+JOB = JobSpec(
+    name="job",
+    workers=2,
+    fields=2,
+    dense_features=1,
+    batch_size=4,
+    workloads=(2, 2),
+    mechanism="esd",
+    alpha=1.0,
+    criterion=Criterion.ROW_MEAN,
+    policy="emark",
+    seed=7,
+    window=1,
+    table=TableSpec("t", 4, OptimizerSpec(), seed=7, init_scale=0.1),
+    model=ModelSpec("wdl", (8,), OptimizerSpec()),
+    parameter_servers=("127.0.0.1:1",),
+)
+
+MASKS = st.integers(1, 2**64 - 1)
+COUNTER = st.integers(0, 2**64 - 1)
+
+
+@st.composite
+def transfers(draw: st.DrawFn) -> Transfers:
+    r = draw(st.integers(0, 4))
+    return Transfers(
+        ids=draw(arrays(np.uint64, r)),
+        slots=draw(arrays(np.uint32, r)),
+        versions=draw(arrays(np.int64, r)),
+        early=draw(st.integers(0, r)),
+    )
+
+
+@st.composite
+def gradients(draw: st.DrawFn) -> GradientTransfers:
+    rows = draw(transfers())
+    return GradientTransfers(
+        rows=rows,
+        contributors=draw(arrays(np.uint64, len(rows), elements=MASKS)),
+        steps=draw(arrays(np.int64, len(rows))),
+    )
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> IterationPlan:
+    m, per_sample, features = draw(st.tuples(st.integers(0, 4), st.integers(1, 3), st.integers(0, 3)))
+    k = m + draw(st.integers(0, 3))
+    u = draw(st.integers(1, 5)) if m else 0
+    return IterationPlan(
+        epoch=draw(COUNTER),
+        iteration=draw(COUNTER),
+        batch_size=k,
+        update_rows=draw(transfers()),
+        update_gradients=draw(gradients()),
+        evict_rows=draw(transfers()),
+        evict_gradients=draw(gradients()),
+        drops=draw(transfers()),
+        pulls=draw(transfers()),
+        positions=draw(arrays(np.uint32, m, elements=st.integers(0, max(k - 1, 0)))),
+        unique_ids=draw(arrays(np.uint64, u)),
+        unique_slots=draw(arrays(np.uint32, u)),
+        unique_versions=draw(arrays(np.int64, u)),
+        unique_contributors=draw(arrays(np.uint64, u, elements=MASKS)),
+        inverse=draw(arrays(np.uint32, (m, per_sample), elements=st.integers(0, max(u - 1, 0)))),
+        dense=draw(arrays(np.float32, (m, features))),
+        labels=draw(arrays(np.float32, m)),
+    )
+
+
+MESSAGES = st.one_of(
+    plans(),
+    st.builds(FlushPlan, COUNTER, COUNTER, transfers(), gradients()),
+    st.builds(Membership, epoch=COUNTER, slot=st.integers(0, 1), rendezvous=st.just("10.0.0.1:4711"), job=st.just(JOB)),
+    st.builds(EndOfStream, COUNTER),
+)
+
+
+def assert_same(before: Any, after: Any, path: str) -> None:
+    """Equality of nested dataclasses with arrays, types and shapes included."""
+    assert type(before) is type(after), path
+    if isinstance(before, np.ndarray):
+        assert (before.dtype, before.shape) == (after.dtype, after.shape), path
+        np.testing.assert_array_equal(before, after, err_msg=path)
+    elif is_dataclass(before):
+        for field in fields(before):
+            assert_same(getattr(before, field.name), getattr(after, field.name), f"{path}.{field.name}")
+    else:
+        assert before == after, path
+
+
+@given(MESSAGES)
+def test_round_trip(message: PlanMessage) -> None:
+    wire = encode_plan_message(message).SerializeToString()
+    assert_same(message, decode_plan_message(dispatcher_pb2.PlanMessage.FromString(wire)), type(message).__name__)
+
+
+def some_transfers() -> Transfers:
+    return Transfers(np.array([5, 6], np.uint64), np.array([0, 1], np.uint32), np.array([1, 1], np.int64), early=1)
+
+
+def some_gradients() -> GradientTransfers:
+    return GradientTransfers(some_transfers(), np.array([3, 3], np.uint64), np.array([1, 1], np.int64))
+
+
+def good_plan() -> dispatcher_pb2.PlanMessage:
+    """2 of 4 samples, 2 fields, 3 distinct rows, 1 dense feature."""
+    rows, partial = some_transfers(), some_gradients()
+    return encode_plan_message(
+        IterationPlan(
+            epoch=0,
+            iteration=3,
+            batch_size=4,
+            update_rows=rows,
+            update_gradients=partial,
+            evict_rows=rows,
+            evict_gradients=partial,
+            drops=rows,
+            pulls=rows,
+            positions=np.array([0, 3], np.uint32),
+            unique_ids=np.array([7, 8, 9], np.uint64),
+            unique_slots=np.array([2, 3, 4], np.uint32),
+            unique_versions=np.zeros(3, np.int64),
+            unique_contributors=np.ones(3, np.uint64),
+            inverse=np.array([[0, 1], [2, 1]], np.uint32),
+            dense=np.zeros((2, 1), np.float32),
+            labels=np.zeros(2, np.float32),
+        )
+    )
+
+
+Spoil = Callable[[dispatcher_pb2.IterationPlan], None]
+
+
+def put(path: str, value: bytes | int) -> Spoil:
+    """Sets a field, named by its path, to something wrong."""
+
+    def spoil(plan: dispatcher_pb2.IterationPlan) -> None:
+        *parents, name = path.split(".")
+        target: Any = plan
+        for parent in parents:
+            target = getattr(target, parent)
+        setattr(target, name, value)
+
+    return spoil
+
+
+@pytest.mark.parametrize(
+    ("spoil", "text"),
+    [
+        (put("update_rows.ids", bytes(9)), "update_rows.ids has 9 bytes, which is no multiple of the 8"),
+        (put("evict_rows.ids", bytes(24)), r"evict_rows.slots has 8 bytes, uint32 \[3\] needs 12"),
+        (put("drops.slots", bytes(4)), r"drops.slots has 4 bytes, uint32 \[2\] needs 8"),
+        (put("pulls.versions", bytes(15)), r"pulls.versions has 15 bytes, int64 \[2\] needs 16"),
+        (put("pulls.early", 3), "pulls.early is 3, there are only 2 entries"),
+        (put("update_gradients.transfers.slots", b""), "update_gradients.transfers.slots has 0 bytes"),
+        (put("update_gradients.contributors", bytes(8)), "update_gradients.contributors has 8 bytes"),
+        (put("evict_gradients.contributors", bytes(16)), "evict_gradients.contributors of entry 0 names no worker"),
+        (put("evict_gradients.steps", bytes(8)), "evict_gradients.steps has 8 bytes"),
+        (put("samples", 3), r"positions has 8 bytes, uint32 \[3\] needs 12"),
+        (put("batch_size", 3), r"positions contains 3, it must be below batch_size \(3\)"),
+        (put("fields", 3), r"inverse has 16 bytes, uint32 \[2, 3\] needs 24"),
+        (put("unique_ids", bytes(16)), r"inverse contains 2, it must be below the number of unique_ids \(2\)"),
+        (put("unique_slots", bytes(8)), r"unique_slots has 8 bytes, uint32 \[3\] needs 12"),
+        (put("unique_versions", bytes(8)), "unique_versions has 8 bytes"),
+        (put("unique_contributors", bytes(24)), "unique_contributors of entry 0 names no worker"),
+        (put("dense_features", 2), r"dense has 8 bytes, float32 \[2, 2\] needs 16"),
+        (put("labels", bytes(9)), "labels has 9 bytes"),
+    ],
+)
+def test_malformed_plans_are_refused_by_field(spoil: Spoil, text: str) -> None:
+    message = good_plan()
+    decode_plan_message(message)
+    spoil(message.plan)
+    with pytest.raises(InvalidArgument, match=text):
+        decode_plan_message(message)
+
+
+def test_a_message_without_body_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="body is not set"):
+        decode_plan_message(dispatcher_pb2.PlanMessage())
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"slot": 2}, r"slot is 2, it must be below workers \(2\)"),
+        ({"workers": 3}, "workers is 3, the job in the same message has 2"),
+    ],
+)
+def test_a_contradictory_membership_is_refused(changes: dict[str, int], text: str) -> None:
+    message = encode_plan_message(Membership(epoch=1, slot=0, rendezvous="10.0.0.1:4711", job=JOB))
+    for name, value in changes.items():
+        setattr(message.membership, name, value)
+    with pytest.raises(InvalidArgument, match=text):
+        decode_plan_message(message)
+
+
+def test_a_plan_with_columns_of_another_type_is_a_defect() -> None:
+    flush = FlushPlan(0, 1, replace(some_transfers(), slots=np.array([0, 1])), some_gradients())
+    with pytest.raises(TypeError, match=r"rows.slots is int64, the contract says uint32"):
+        encode_plan_message(flush)

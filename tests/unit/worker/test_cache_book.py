@@ -1,0 +1,166 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from services.domain.errors import FailedPrecondition
+from services.domain.plans import FlushPlan, Reload
+from worker.core.cache_book import CacheBook
+
+ME, OTHER = 0b01, 0b10
+BOTH = ME | OTHER
+
+
+@pytest.fixture
+def book(plans):
+    """After iteration 0: id 10 owned in slot 0, id 11 a partial gradient in slot 1; slots 2 and 3 empty."""
+    book = CacheBook(rows=4, worker=0, epoch=1)
+    book.enter(plans.plan(0, pulls=[(10, 0, 0), (11, 1, 0)], train=[(10, 0, 0, ME), (11, 1, 0, BOTH)]))
+    return book
+
+
+def refuses(book, plan, *words):
+    """The plan is refused with all words in the message, and the book is as it was."""
+    before = (book._ids.copy(), book._versions.copy(), book._states.copy(), book.next_iteration)
+    with pytest.raises(FailedPrecondition) as refusal:
+        book.enter(plan)
+    for word in words:
+        assert word in str(refusal.value)
+    after = (book._ids, book._versions, book._states, book.next_iteration)
+    for old, new in zip(before, after, strict=True):
+        np.testing.assert_array_equal(old, new)
+
+
+def test_a_row_is_pushed_pulled_back_evicted_and_replaced(book, plans):
+    book.enter(
+        plans.plan(
+            1,
+            update_rows=plans.rows((10, 0, 1)),
+            update_gradients=plans.gradients((11, 1, 1, BOTH)),
+            pulls=[(11, 1, 1)],
+            train=[(10, 0, 1, BOTH), (11, 1, 1, ME)],
+        )
+    )
+    book.enter(
+        plans.plan(
+            2,
+            evict_gradients=plans.gradients((10, 0, 2, BOTH)),
+            evict_rows=plans.rows((11, 1, 2)),
+            pulls=[(12, 0, 0), (13, 1, 7)],
+            train=[(12, 0, 0, ME), (13, 1, 7, ME)],
+        )
+    )
+    assert book.next_iteration == 3
+    assert book.cached_rows == 2
+
+
+def test_an_owned_row_trains_again_without_a_transfer(book, plans):
+    book.enter(plans.plan(1, train=[(10, 0, 1, ME)]))
+    refuses(book, plans.plan(2, train=[(10, 0, 1, ME)]), "slot 0", "id 10", "version 1", "holds id 10 at version 2")
+
+
+def test_an_update_push_and_a_drop_of_the_same_row_fit(book, plans):
+    book.enter(plans.plan(1, update_rows=plans.rows((10, 0, 1)), drops=plans.rows((10, 0, 1))))
+    assert book.cached_rows == 1
+
+
+@pytest.mark.parametrize(
+    ("column", "row"),
+    [("update_rows", (10, 0, 2)), ("update_rows", (12, 0, 1)), ("evict_rows", (11, 1, 1)), ("evict_rows", (10, 2, 1))],
+    ids=["version", "id", "is a gradient", "empty slot"],
+)
+def test_refuses_a_row_push_of_something_else(book, plans, column, row):
+    step = "update push" if column == "update_rows" else "evict push"
+    refuses(book, plans.plan(1, **{column: plans.rows(row)}), step, f"id {row[0]}", f"slot {row[1]}", "owned expected")
+
+
+@pytest.mark.parametrize("column", ["update_gradients", "evict_gradients"])
+def test_refuses_a_gradient_push_of_an_owned_row(book, plans, column):
+    refuses(book, plans.plan(1, **{column: plans.gradients((10, 0, 1, BOTH))}), "partial expected", "owned")
+
+
+def test_refuses_a_gradient_push_that_others_contribute(book, plans):
+    refuses(book, plans.plan(1, update_gradients=plans.gradients((11, 1, 1, OTHER))), "id 11", "slot 0", "0x2")
+
+
+def test_a_gradient_is_pushed_once(book, plans):
+    push = plans.gradients((11, 1, 1, BOTH))
+    refuses(book, plans.plan(1, update_gradients=push, evict_gradients=push), "evict push", "spent")
+
+
+def test_refuses_to_drop_what_is_not_pushed(book, plans):
+    refuses(book, plans.plan(1, drops=plans.rows((10, 0, 1))), "nothing unpushed", "slot 0", "owned")
+    refuses(book, plans.plan(1, drops=plans.rows((11, 1, 1))), "nothing unpushed", "slot 1", "partial")
+    refuses(book, plans.plan(1, drops=plans.rows((12, 2, 0))), "slot 2 is empty")
+
+
+def test_refuses_to_pull_over_a_row(book, plans):
+    refuses(book, plans.plan(1, pulls=[(12, 0, 0)]), "pull of id 12 version 0", "holds id 10")
+    refuses(book, plans.plan(1, pulls=[(10, 0, 5)]), "pull of id 10 version 5", "owned")
+
+
+def test_pulls_only_what_is_newer(book, plans):
+    book.enter(plans.plan(1, update_rows=plans.rows((10, 0, 1))))
+    refuses(book, plans.plan(2, pulls=[(10, 0, 1)]), "an older copy expected", "version 1, clean")
+    book.enter(plans.plan(2, pulls=[(10, 0, 2)]))
+
+
+def test_refuses_to_train_a_row_that_is_not_there(book, plans):
+    refuses(book, plans.plan(1, train=[(12, 2, 0, ME)]), "training: id 12", "slot 2 is empty")
+    refuses(book, plans.plan(1, train=[(11, 1, 1, ME)]), "training: id 11", "partial")
+
+
+def test_refuses_to_train_for_others(book, plans):
+    refuses(book, plans.plan(1, train=[(10, 0, 1, OTHER)]), "training of id 10", "do not include this worker")
+
+
+def test_refuses_slots_beyond_the_cache(book, plans):
+    refuses(book, plans.plan(1, pulls=[(12, 4, 0)]), "slot 4 does not exist", "cache_rows is 4")
+
+
+def test_refuses_a_slot_named_twice(book, plans):
+    refuses(book, plans.plan(1, pulls=[(12, 2, 0), (13, 2, 0)]), "slot 2 is named twice")
+
+
+def test_refuses_plans_out_of_order(book, plans):
+    refuses(book, plans.plan(0), "iteration 0", "expected 1")
+    refuses(book, plans.plan(2), "iteration 2", "expected 1")
+    refuses(book, plans.plan(1, epoch=2), "epoch 2", "epoch 1")
+
+
+def test_refuses_samples_that_name_unknown_rows(book, plans):
+    fits = plans.plan(1, train=[(10, 0, 1, ME)])
+    refuses(book, replace(fits, inverse=np.array([[1]], np.uint32)), "inverse names row 1", "1 unique rows")
+    refuses(book, replace(fits, batch_size=0), "1 samples", "global batch has 0")
+
+
+def test_a_flush_brings_everything_home(book, plans):
+    book.enter_flush(FlushPlan(1, 1, plans.rows((10, 0, 1)), plans.gradients((11, 1, 1, BOTH))))
+    book.enter(plans.plan(1, drops=plans.rows((10, 0, 1), (11, 1, 1))))
+    assert book.cached_rows == 0
+
+
+def test_refuses_a_flush_that_leaves_something_behind(book, plans):
+    with pytest.raises(FailedPrecondition, match=r"leaves 1 unpushed rows behind.*slot 1 holds id 11.*partial"):
+        book.enter_flush(FlushPlan(1, 1, plans.rows((10, 0, 1)), plans.gradients()))
+    book.enter_flush(FlushPlan(1, 1, plans.rows((10, 0, 1)), plans.gradients((11, 1, 1, BOTH))))
+
+
+def test_a_reloaded_cache_takes_the_plans_of_its_epoch(plans):
+    book = CacheBook(4, worker=0, epoch=1, first_iteration=20)
+    book.enter_reload(Reload(20, rows=plans.rows((7, 0, 3)), outdated=plans.rows((8, 1, 5))))
+    assert (book.cached_rows, book.next_iteration) == (2, 20)
+    with pytest.raises(FailedPrecondition, match="training: id 8"):  # its latest value is elsewhere
+        book.enter(plans.plan(20, train=[(8, 1, 5, 1)]))
+    book.enter(plans.plan(20, pulls=[(8, 1, 5)], train=[(7, 0, 3, 1), (8, 1, 5, 1)]))
+    with pytest.raises(FailedPrecondition, match="empty cache"):
+        book.enter_reload(Reload(20, rows=plans.rows(), outdated=plans.rows()))
+
+
+def test_a_reload_must_fit_the_cache(plans):
+    book = CacheBook(4, worker=0, epoch=1)
+    with pytest.raises(FailedPrecondition, match="slot 4 does not exist"):
+        book.enter_reload(Reload(1, rows=plans.rows((7, 4, 3)), outdated=plans.rows()))
+    with pytest.raises(FailedPrecondition, match="named twice"):
+        book.enter_reload(Reload(1, rows=plans.rows((7, 1, 3)), outdated=plans.rows((8, 1, 3))))
+    assert book.cached_rows == 0

@@ -1,0 +1,88 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from services.domain.errors import InvalidArgument
+from worker.models import MODELS, build_model
+
+
+@pytest.mark.parametrize("dense_features", [0, 3])
+@pytest.mark.parametrize("hidden", [(), (8,), (8, 4)])
+@pytest.mark.parametrize("name", MODELS)
+def test_one_logit_per_sample_and_every_parameter_learns(make_job, name, hidden, dense_features):
+    model = build_model(make_job(model=name, hidden=hidden, dense_features=dense_features))
+    rows = torch.randn(6, 4, 5, generator=torch.Generator().manual_seed(1))
+    dense = torch.randn(6, dense_features, generator=torch.Generator().manual_seed(2))
+    logits = model(rows, dense)
+    assert logits.shape == (6,)
+    logits.square().sum().backward()
+    assert all(p.grad is not None and (p.numel() == 0 or p.grad.abs().sum() > 0) for p in model.parameters())
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_samples_do_not_see_each_other(make_job, name):
+    model = build_model(make_job(model=name))
+    generator = torch.Generator().manual_seed(1)
+    rows, dense = torch.randn(6, 4, 5, generator=generator), torch.randn(6, 3, generator=generator)
+    torch.testing.assert_close(model(rows, dense)[2:3], model(rows[2:3], dense[2:3]))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_initial_parameters_depend_on_the_seed_alone(make_job, name):
+    torch.manual_seed(1)
+    state = torch.get_rng_state()
+    one = build_model(make_job(model=name)).state_dict()
+    assert torch.equal(torch.get_rng_state(), state), "the global random state was used"
+    torch.manual_seed(2)
+    same = build_model(make_job(model=name)).state_dict()
+    other = build_model(replace(make_job(model=name), seed=8)).state_dict()
+    for key, values in one.items():
+        assert torch.equal(values, same[key])
+    assert any(not torch.equal(values, other[key]) for key, values in one.items())
+
+
+def test_parameters_of_equal_shape_start_differently(make_job):
+    crosses = build_model(make_job(model="dcn")).crosses
+    assert not torch.equal(crosses[0].weight, crosses[1].weight)
+
+
+def test_deepfm_is_the_factorisation_machine_plus_the_deep_part(make_job):
+    model = build_model(make_job(model="dfm"))
+    generator = torch.Generator().manual_seed(1)
+    rows, dense = torch.randn(1, 4, 5, generator=generator), torch.randn(1, 3, generator=generator)
+    weights, vectors = rows[0, :, 0], rows[0, :, 1:]
+    pairs = sum(vectors[i] @ vectors[j] for i in range(4) for j in range(i))
+    deep = model.deep(torch.cat((vectors.flatten(), dense[0])))[0]
+    expected = weights.sum() + dense[0] @ model.linear[0] + pairs + deep
+    torch.testing.assert_close(model(rows, dense)[0], expected)
+
+
+def test_cross_layer_follows_its_equation(make_job):
+    cross = build_model(make_job(model="dcn")).crosses[0]
+    width = cross.bias.shape[0]
+    first, crossed = torch.randn(2, width), torch.randn(2, width)
+    expected = [x0 * (xl @ cross.weight[0]) + cross.bias + xl for x0, xl in zip(first, crossed, strict=True)]
+    torch.testing.assert_close(cross(first, crossed), torch.stack(expected))
+
+
+def test_unknown_models_and_rows_without_a_vector_are_refused(make_job):
+    with pytest.raises(InvalidArgument, match="'ncf' is unknown, choose one of wdl, dfm, dcn, dlrm"):
+        build_model(make_job(model="ncf"))
+    with pytest.raises(InvalidArgument, match="dimension is 1, wdl needs at least 2"):
+        build_model(make_job(dimension=1))
+
+
+def test_rows_reach_the_gradient_of_a_plain_embedding(make_job):
+    """The lookup from coalesced rows gives nn.Embedding's gradient, repeated ids summed."""
+    model = build_model(make_job())
+    ids = np.array([[3, 1, 1, 0], [3, 2, 1, 1]])
+    dense = torch.randn(2, 3)
+    table = torch.nn.Embedding(4, 5)
+    model(table(torch.from_numpy(ids)), dense).sum().backward()
+
+    unique, inverse = np.unique(ids, return_inverse=True)
+    rows = table.weight.detach()[torch.from_numpy(unique)].requires_grad_()
+    model(torch.nn.functional.embedding(torch.from_numpy(inverse.reshape(ids.shape)), rows), dense).sum().backward()
+    torch.testing.assert_close(rows.grad, table.weight.grad)

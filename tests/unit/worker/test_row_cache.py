@@ -1,0 +1,29 @@
+import numpy as np
+import pytest
+import torch
+
+from services.domain.errors import ResourceExhausted
+from worker.training.row_cache import RowCache
+
+CPU = torch.device("cpu")
+
+
+def test_rows_are_read_from_the_slots_they_were_written_to():
+    cache = RowCache(6, 3, CPU)
+    rows = np.arange(6, dtype=np.float32).reshape(2, 3)
+    cache.write(np.array([4, 1], np.uint32), rows)
+    np.testing.assert_array_equal(cache.read(np.array([1, 4, 0], np.uint32), 3), [[3, 4, 5], [0, 1, 2], [0, 0, 0]])
+    np.testing.assert_array_equal(cache.read(np.array([1], np.uint32), 2), [[3, 4]])
+
+
+def test_what_was_read_does_not_follow_the_cache():
+    cache = RowCache(2, 3, CPU)
+    slot = np.array([1], np.uint32)
+    before = cache.read(slot, 3)
+    cache.write(slot, np.ones((1, 3), np.float32))
+    assert not before.any()
+
+
+def test_a_cache_beyond_the_memory_names_the_setting():
+    with pytest.raises(ResourceExhausted, match=r"needs 17592186044416000 bytes on cpu.*ESD_WORKER_CACHE_ROWS"):
+        RowCache(2**32, 1024000, CPU)

@@ -1,0 +1,141 @@
+"""A trainer against plain PyTorch: nn.Embedding, the same batches, no cache."""
+
+import io
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from services.domain.errors import FailedPrecondition
+from services.domain.tables import OptimizerKind, OptimizerSpec
+from worker.models import MODELS, build_model
+from worker.training.reducer import DenseReducer
+from worker.training.row_cache import RowCache
+from worker.training.trainer import Trainer
+
+CPU = torch.device("cpu")
+IDS, FIELDS, BATCH = 30, 4, 8
+ALONE, SHARED = 0b1, 0b11
+
+
+@pytest.fixture
+def samples():
+    """Ten global batches: ids [k, F], dense [k, 3], labels [k]."""
+    rng = np.random.default_rng(5)
+    return [
+        (
+            rng.integers(0, IDS, (BATCH, FIELDS)),
+            rng.normal(size=(BATCH, 3)).astype(np.float32),
+            rng.integers(0, 2, BATCH).astype(np.float32),
+        )
+        for _ in range(10)
+    ]
+
+
+def initial_rows(width, dimension):
+    rows = np.zeros((IDS, width), np.float32)
+    rows[:, :dimension] = np.random.default_rng(6).normal(size=(IDS, dimension))
+    return rows
+
+
+def trainer_of(job):
+    """A trainer whose cache holds id x in slot IDS - 1 - x."""
+    cache = RowCache(IDS, job.table.row_width, CPU)
+    cache.write(np.arange(IDS, dtype=np.uint32)[::-1].copy(), initial_rows(job.table.row_width, job.table.dimension))
+    return Trainer(job, cache, DenseReducer(None), CPU), cache
+
+
+def plan_of(plans, iteration, batch, contributors=ALONE):
+    ids, dense, labels = batch
+    unique, inverse = np.unique(ids, return_inverse=True)
+    plan = plans.plan(iteration, train=[(x, IDS - 1 - x, iteration, contributors) for x in unique.tolist()])
+    inverse = inverse.reshape(ids.shape).astype(np.uint32)
+    return replace(plan, batch_size=BATCH, inverse=inverse, dense=dense, labels=labels)
+
+
+def train(plans, job, samples):
+    trainer, cache = trainer_of(job)
+    results = [trainer.step(plan_of(plans, t, batch)) for t, batch in enumerate(samples)]
+    rows = cache.read(np.arange(IDS, dtype=np.uint32)[::-1].copy(), job.table.row_width)
+    return rows, trainer.dense.to_npz(), results
+
+
+OPTIMIZERS = {
+    OptimizerKind.SGD: (
+        lambda rows: torch.optim.SGD(rows, lr=0.1),
+        lambda dense: torch.optim.SGD(dense, lr=0.1),
+    ),
+    OptimizerKind.ADAM: (
+        lambda rows: torch.optim.SparseAdam(rows, lr=0.1),
+        lambda dense: torch.optim.Adam(dense, lr=0.1),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", OPTIMIZERS, ids=lambda kind: kind.value)
+@pytest.mark.parametrize("model", MODELS)
+def test_trains_as_plain_pytorch_does(plans, make_job, samples, model, kind):
+    job = make_job(model=model, optimizer=OptimizerSpec(kind, learning_rate=0.1))
+    rows, trained_dense, results = train(plans, job, samples)
+
+    reference = build_model(job)
+    table = torch.nn.Embedding.from_pretrained(torch.tensor(initial_rows(5, 5)), freeze=False, sparse=True)
+    make_row_optimizer, make_dense_optimizer = OPTIMIZERS[kind]
+    optimizers = [make_row_optimizer(table.parameters()), make_dense_optimizer(reference.parameters())]
+    for (ids, dense, labels), result in zip(samples, results, strict=True):
+        logits = reference(table(torch.from_numpy(ids)), torch.from_numpy(dense))
+        loss = functional.binary_cross_entropy_with_logits(logits, torch.from_numpy(labels))
+        assert result.loss_sum / BATCH == pytest.approx(loss.item(), rel=1e-4)
+        np.testing.assert_allclose(result.score_bins / 65536, logits.detach().sigmoid().numpy(), atol=1e-3)
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        loss.backward()
+        for optimizer in optimizers:
+            optimizer.step()
+    torch.testing.assert_close(torch.from_numpy(rows)[:, :5], table.weight.detach(), rtol=1e-3, atol=1e-4)
+    dense_parameters = np.load(io.BytesIO(trained_dense))
+    for name, parameter in reference.named_parameters():
+        actual = torch.from_numpy(dense_parameters[name])
+        torch.testing.assert_close(actual, parameter.detach(), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", OptimizerKind, ids=lambda kind: kind.value)
+def test_two_runs_are_bit_identical(plans, make_job, samples, kind):
+    job = make_job(optimizer=OptimizerSpec(kind, learning_rate=0.1))
+    rows, dense, _ = train(plans, job, samples)
+    again, dense_again, _ = train(plans, job, samples)
+    np.testing.assert_array_equal(rows, again)
+    assert dense == dense_again
+
+
+def test_shared_rows_keep_their_gradient_for_the_push(plans, make_job, samples):
+    """With SGD, the value minus lr times the partial gradient is what training alone would have made."""
+    job = make_job(optimizer=OptimizerSpec(OptimizerKind.SGD, learning_rate=0.1))
+    shared, cache = trainer_of(job)
+    shared.step(plan_of(plans, 0, samples[0], SHARED))
+    alone, cache_alone = trainer_of(job)
+    alone.step(plan_of(plans, 0, samples[0], ALONE))
+    slots = plan_of(plans, 0, samples[0]).unique_slots
+    before = torch.from_numpy(initial_rows(5, 5)[::-1][slots].copy())
+    gradients = torch.from_numpy(cache.read(slots, 5))
+    torch.testing.assert_close(before - 0.1 * gradients, torch.from_numpy(cache_alone.read(slots, 5)))
+
+
+def test_a_worker_without_samples_changes_nothing(plans, make_job):
+    trainer, cache = trainer_of(make_job())
+    before, dense = cache.rows.clone(), trainer.dense.to_npz()
+    result = trainer.step(plans.plan(0))
+    assert (result.loss_sum, len(result.score_bins)) == (0.0, 0)
+    assert torch.equal(cache.rows, before)
+    assert trainer.dense.to_npz() == dense
+
+
+def test_divergence_stops_before_a_row_is_spoilt(plans, make_job, samples):
+    trainer, cache = trainer_of(make_job())
+    ids, dense, labels = samples[0]
+    before = cache.rows.clone()
+    with pytest.raises(FailedPrecondition, match=r"loss of iteration 0 is nan.*learning rate"):
+        trainer.step(plan_of(plans, 0, (ids, np.full_like(dense, np.nan), labels)))
+    assert torch.equal(cache.rows, before)
