@@ -13,6 +13,10 @@ from dispatcher.service.settings import DispatcherSettings
 from services.domain.errors import FailedPrecondition, NotFound, Unavailable
 from services.domain.jobs import JobSpec
 
+# Opening a job asks the parameter servers what they hold of it. One that does not answer at all (a link that is cut)
+# must not keep callers longer than they wait, by default 30 s: they get an answer, and try again.
+_OPENING_SECONDS = 20.0
+
 _log = logging.getLogger(__name__)
 
 
@@ -45,10 +49,15 @@ class Jobs:
         Raises:
             InvalidArgument: the mechanism or the cache policy is unknown.
             FailedPrecondition: another job is running, or the table holds another job's rows.
-            Unavailable: a parameter server is away.
+            Unavailable: a parameter server is away, or has not answered in time.
         """
-        async with self._creation:
-            return await self._create(spec)
+        try:
+            async with asyncio.timeout(_OPENING_SECONDS), self._creation:
+                return await self._create(spec)
+        except TimeoutError:
+            raise Unavailable(
+                f"job {spec.name} could not be opened within {_OPENING_SECONDS:g} s: a parameter server does not answer"
+            ) from None
 
     async def _create(self, spec: JobSpec) -> bool:
         if self._closed:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from services.domain.errors import EsdError, Unavailable
+from services.runtime.process import STOP_WITH_STDIN
 
 START_SECONDS = 120.0  # importing torch on a busy small machine takes a while
 STOP_SECONDS = 15.0
@@ -98,11 +99,11 @@ async def _start(name: str, module: str, prefix: str, environment: Mapping[str, 
     async def start(more: Mapping[str, str]) -> asyncio.subprocess.Process:
         with log.open("ab") as stderr:
             return await asyncio.create_subprocess_exec(
-                sys.executable, "-m", module,
+                sys.executable, "-m", module, STOP_WITH_STDIN,
                 env={**inherited, **environment, **more},
+                stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=stderr,
-                stdin=asyncio.subprocess.DEVNULL,
                 start_new_session=True,  # Ctrl-C reaches the command alone, which then stops the services in order
             )  # fmt: skip
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
@@ -16,6 +17,11 @@ from services.runtime import logs
 EXIT_FAILURE = 1
 EXIT_CONFIGURATION = 2
 
+# An argument of every service: it also stops when its standard input ends, as it does with whoever holds the other
+# side. So a launcher that is killed leaves nothing running.
+STOP_WITH_STDIN = "--stop-with-stdin"
+ORPHAN_SECONDS = 15  # nobody is left to lose patience with a service that does not stop
+
 StopEvent = asyncio.Event
 
 _log = logging.getLogger(__name__)
@@ -25,8 +31,9 @@ def run(main: Callable[[StopEvent], Awaitable[None]]) -> NoReturn:
     """Runs a service until it returns, and exits with 0, 1 (failure) or 2 (wrong configuration).
 
     `main` gets an event that SIGTERM and SIGINT set; it should then come to an end. A second signal does not
-    wait for that. Logs start at level info; `main` calls `logs.configure` when it knows its settings. An error
-    ends the process with a line on standard error, after the logs.
+    wait for that. With the argument STOP_WITH_STDIN the end of standard input sets it, too. Logs start at level
+    info; `main` calls `logs.configure` when it knows its settings. An error ends the process with a line on
+    standard error, after the logs.
     """
     logs.configure("info")
     try:
@@ -49,14 +56,22 @@ async def _until_stopped(main: Callable[[StopEvent], Awaitable[None]]) -> None:
     stop = StopEvent()
     loop = asyncio.get_running_loop()
 
-    def request_stop(number: signal.Signals) -> None:
-        _log.info("stopping on %s", number.name)
+    def request_stop(cause: str) -> None:
+        _log.info("stopping on %s", cause)
         for each in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(each)
         stop.set()
 
+    def read_stdin() -> None:
+        if not os.read(sys.stdin.fileno(), 4096):
+            loop.remove_reader(sys.stdin)
+            signal.alarm(ORPHAN_SECONDS)  # its default action ends the process
+            request_stop("the end of standard input")
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, request_stop, number)
+        loop.add_signal_handler(number, request_stop, number.name)
+    if STOP_WITH_STDIN in sys.argv[1:]:
+        loop.add_reader(sys.stdin, read_stdin)
     await main(stop)
 
 

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -64,7 +65,10 @@ def test_what_a_program_reads(tmp_path: Path) -> None:
         assert any(name.startswith("dense/") for name in model.files)
 
 
-def test_a_terminated_command_leaves_no_service_behind(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 128 + signal.SIGTERM), (signal.SIGKILL, -signal.SIGKILL)]
+)
+def test_a_command_that_is_ended_leaves_no_service_behind(tmp_path: Path, number: signal.Signals, code: int) -> None:
     command = [sys.executable, "-m", "services.cli", "train", "--workers", "1", "--links", "1m", "--out", str(tmp_path)]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as running:
         log = tmp_path / "logs" / "worker-0.log"
@@ -72,9 +76,19 @@ def test_a_terminated_command_leaves_no_service_behind(tmp_path: Path) -> None:
             assert running.poll() is None
         services = Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split()
         assert len(services) == 3
-        running.terminate()
-        assert running.wait(60) == 128 + signal.SIGTERM
-    assert not [service for service in services if Path(f"/proc/{service}").exists()]
+        running.send_signal(number)
+        assert running.wait(60) == code
+    deadline = time.monotonic() + 30
+    while any(is_running(service) for service in services):
+        assert time.monotonic() < deadline
+
+
+def is_running(pid: str) -> bool:
+    """Whether a process does something; one that nobody has waited for yet does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 @pytest.mark.parametrize(

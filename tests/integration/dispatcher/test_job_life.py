@@ -2,14 +2,16 @@
 
 import asyncio
 import math
+import socket
 from contextlib import aclosing
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from dispatcher.service import jobs
 from services.domain.batches import SampleBatch
-from services.domain.errors import FailedPrecondition, InvalidArgument, NotFound, ResourceExhausted
+from services.domain.errors import FailedPrecondition, InvalidArgument, NotFound, ResourceExhausted, Unavailable
 from services.domain.plans import EndOfStream, FlushPlan, IterationPlan, Membership
 from services.domain.reports import FlushReport, TransferCounts
 from services.domain.state import JobPhase
@@ -232,3 +234,17 @@ async def test_window_and_back_pressure(start_dispatcher) -> None:
     with pytest.raises(asyncio.CancelledError):
         await submit
     assert (await dispatcher.client.describe()).phase is JobPhase.RUNNING
+
+
+async def test_a_parameter_server_that_does_not_answer_holds_up_nobody(dispatcher: Dispatcher, monkeypatch) -> None:
+    """As behind a cut link: connections are taken, and nothing comes back."""
+    monkeypatch.setattr(jobs, "_OPENING_SECONDS", 0.5)
+    async with asyncio.timeout(10):
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            address = "{}:{}".format(*silent.getsockname())
+            job = job_with(checkpoint_every=10, parameter_servers=(address,))
+            attempts = [dispatcher.client.create_job(job) for _ in range(2)]
+            for attempt in await asyncio.gather(*attempts, return_exceptions=True):
+                assert isinstance(attempt, Unavailable)
+                assert "a parameter server does not answer" in str(attempt)
+        assert await dispatcher.client.create_job(JOB)
