@@ -17,6 +17,7 @@ from services.cli.demo import DEMO
 from services.cli.options import RunOptions
 from services.cli.simulate import run as simulate_run
 from services.cli.stream import global_batches, training_stream
+from services.domain.errors import Unavailable
 from services.domain.state import JobState
 from services.domain.tables import OptimizerKind
 from tests.e2e.compose import Project, docker, inspect, wait_until
@@ -128,7 +129,10 @@ def _await_workers(project: Project) -> None:
 
 
 def _iterations(dispatcher: str) -> int:
-    state = _describe(dispatcher)
+    try:
+        state = _describe(dispatcher)
+    except Unavailable:  # its port is open before it serves
+        return 0
     return 0 if state is None else state.iterations_confirmed
 
 
