@@ -25,13 +25,14 @@ class TransferColumns(TypedDict):
 
     Early: the row was not in the batch of the previous iteration, and (pulls) neither was the row whose slot it
     takes. Early entries come first; early and late ones ascend by id, evictions and drops are in the order in which the
-    cache policy chose them.
+    cache policy chose them. `size`: of all these rows together, their number where all rows have size 1.
     """
 
     ids: NDArray[np.uint64]
     slots: NDArray[np.uint32]
     versions: NDArray[np.int64]
     early: int
+    size: int
 
 class GradientColumns(TransferColumns):
     """Columns of `services.domain.plans.GradientTransfers`.
@@ -104,7 +105,8 @@ class Engine:
     """State of all rows and caches of one job.
 
     Args:
-        cache_rows: cache slots of each worker; its length is n, 1..64.
+        cache_sizes: room of each worker's cache in units of row size, so rows where all have size 1; its length is n,
+            1..64.
         policy: who leaves a full cache: `emark` (ESD paper, section 8.1), `lru` or `lfu`. A use is an iteration
             that trains the copy; frequency is the number of uses since the copy was cached (counted to 1023).
             Rows of the current iteration never leave. Ties go to the copy that came first to
@@ -116,12 +118,15 @@ class Engine:
               mark, lowest frequency, oldest use (outdated ones: longest outdated). A used copy gets the mark `target`,
               which starts at 1 and rises by one, before this iteration's rows are marked, when a victim is needed
               and every copy that may leave is current and marked `target`.
+        field_sizes: size of the rows of each field, [F], 1..65535 (ESD paper, section 8.2); none: every row has size
+            1. A row has the size of the field in which it is first trained; of the first of them, in the order of a
+            batch.
 
     Raises:
-        ValueError: no or more than 64 workers, a cache without rows, an unknown policy.
+        ValueError: no or more than 64 workers, a cache without room, an unknown policy, a size out of range.
     """
 
-    def __init__(self, cache_rows: Sequence[int], policy: str) -> None: ...
+    def __init__(self, cache_sizes: Sequence[int], policy: str, field_sizes: Sequence[int] = ()) -> None: ...
     def prepare(self, ids: NDArray[np.uint64]) -> None:
         """Looks a batch up; unseen ids are born clean, at version 0, cached nowhere.
 
@@ -129,17 +134,21 @@ class Engine:
 
         Args:
             ids: uint64 [k, F], C-contiguous; any value, repeats within a sample count once. k and F may differ
-                from call to call and may be 0; k * F < 2^32.
+                from call to call and may be 0; k * F < 2^32. With field sizes, F is their number.
+
+        Raises:
+            ValueError: another number of fields than field sizes.
         """
 
     def costs(self, link_costs: NDArray[np.int32]) -> NDArray[np.int32]:
         """Expected transmission cost of training each sample on each worker (ESD paper, Alg. 1).
 
         c[i, j] = sum over the distinct ids x of sample i, if worker j lacks the latest x: T_j, plus T_h if x is
-        owned by h.
+        owned by h; each times the size of the row.
 
         Args:
-            link_costs: int32 [n], T_j in any unit, not negative; 2 * F * max(T) < 2^31.
+            link_costs: int32 [n], T_j of a row of size 1 in any unit, not negative; 2 * max(T) * the sum of the
+                fields' row sizes (F where all are 1) < 2^31.
 
         Returns:
             int32 [k, n].
@@ -149,10 +158,10 @@ class Engine:
             RuntimeError: no batch is prepared.
         """
 
-    def slots_needed(self) -> NDArray[np.int32]:
-        """int32 [k, n]: how many distinct ids of each sample each worker does not cache, latest or not.
+    def room_needed(self) -> NDArray[np.int32]:
+        """int32 [k, n]: the size of the distinct rows of each sample that each worker does not cache, latest or not.
 
-        Training the sample there takes so many slots of its cache, and where it is full as many rows leave it.
+        Training the sample there takes so much room of its cache, and where it is full other rows must make it.
 
         Raises:
             RuntimeError: no batch is prepared.
@@ -192,8 +201,9 @@ class Engine:
         - |M| >= 2: T_h if h exists, plus for each j in M: T_j if j lacks the latest, plus p T_j (the push of its
           partial gradient).
 
-        p is learned from the stream: the share of the rows trained as often as this one that were trained again.
-        Evictions are not foreseen. p T_j is rounded to 1/64 (less finely where link costs are large).
+        Each times the size of the row. p is learned from the stream: the share of the rows trained as often as this
+        one that were trained again. Evictions are not foreseen. p T_j is rounded to 1/64 (less finely where link
+        costs are large).
 
         Large-neighbourhood search: the first round assigns all samples exactly on costs that ignore each other; every
         later round takes some samples away, prices their places against those that stay, and assigns them exactly.
@@ -234,7 +244,7 @@ class Engine:
             The plan columns of every worker, in slot order.
 
         Raises:
-            CacheTooSmall: some worker's distinct rows exceed its cache. The batch stays prepared.
+            CacheTooSmall: some worker's distinct rows need more room than its cache has. The batch stays prepared.
             ValueError: wrong length, or a worker outside 0..n-1. The batch stays prepared.
             RuntimeError: no batch is prepared.
         """

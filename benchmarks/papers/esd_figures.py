@@ -99,7 +99,7 @@ def _shares(outcome: Outcome) -> dict[str, float]:
         "miss pull": operations.miss_pull.sum() / total,
         "update push": operations.update_push.sum() / total,
         "evict push": operations.evict_push.sum() / total,
-        "on 5 Gbit/s": operations.rows[fast].sum() / total,
+        "on 5 Gbit/s": operations.total[fast].sum() / total,
     }
 
 

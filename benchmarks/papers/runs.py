@@ -99,7 +99,7 @@ class Outcome:
     @property
     def transmissions(self) -> int:
         """Rows moved in all."""
-        return int(self.operations.rows.sum())
+        return int(self.operations.total.sum())
 
 
 class Runs:

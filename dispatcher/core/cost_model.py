@@ -20,20 +20,22 @@ class CostModel:
     """Link costs of n workers (ESD Table 1: T_j = D_tran / B_j).
 
     Attributes:
-        transfer_seconds: float64 [n], T_j: seconds to move one row over worker j's link.
+        transfer_seconds: float64 [n], T_j: seconds to move one row over worker j's link; where rows differ in size
+            (ESD §8.2), one unit of row size.
         link_costs: int32 [n], T_j in units of `unit_seconds`, rounded. The solvers are exact on integers. The
             unit is the largest whole fraction of the fastest link's T_j (at most 1/100 of it) for which no
             link cost is off by more than 0.5%: links of 5 and 0.5 Gbit/s cost 1 and 10, of 3 and 2 cost 2 and 3.
         unit_seconds: seconds of one unit.
     """
 
-    def __init__(self, row_bytes: int, bandwidths: Sequence[float], fields: int) -> None:
+    def __init__(self, row_bytes: int, bandwidths: Sequence[float], sample_rows: int) -> None:
         """Derives T_j and the integer link costs.
 
         Args:
-            row_bytes: bytes of one row on the wire, optimizer state included.
+            row_bytes: bytes of one row on the wire, optimizer state included; or of one unit of row size.
             bandwidths: bytes per second of each worker's link.
-            fields: F, ids per sample; F (T_j + T_h) is the largest possible cost of a sample.
+            sample_rows: rows of one sample, or their units; times T_j + T_h, this is the largest possible cost of a
+                sample.
 
         Raises:
             InvalidArgument: a bandwidth is not positive and finite, or the links differ too much.
@@ -45,26 +47,26 @@ class CostModel:
         fastest = float(self.transfer_seconds.min())
         ratios = self.transfer_seconds / fastest
         scale = _smallest_scale(ratios)
-        largest = float(ratios.max()) * scale * 2 * fields
+        largest = float(ratios.max()) * scale * 2 * sample_rows
         if largest > _COST_LIMIT:
             raise InvalidArgument(
-                f"the slowest link is {ratios.max():.6g} times slower than the fastest: with {fields} fields the cost "
-                f"of a sample reaches {largest:.6g}, the limit is {_COST_LIMIT}; raise the slowest bandwidth"
+                f"the slowest link is {ratios.max():.6g} times slower than the fastest: with {sample_rows} rows per "
+                f"sample its cost reaches {largest:.6g}, the limit is {_COST_LIMIT}; raise the slowest bandwidth"
             )
         self.link_costs: NDArray[np.int32] = np.rint(ratios * scale).astype(np.int32)
         self.unit_seconds: float = fastest / scale
 
-    def link_seconds(self, operations: Operations) -> NDArray[np.float64]:
-        """Time on each link, float64 [n]: T_j times j's operations."""
-        return self.transfer_seconds * operations.rows
+    def link_seconds(self, volume: Operations) -> NDArray[np.float64]:
+        """Time on each link, float64 [n]: T_j times what j's operations move, in rows or units of row size."""
+        return self.transfer_seconds * volume.total
 
-    def total_seconds(self, operations: Operations) -> float:
-        """Sum of T_j over all operations: the objective of ESD eq. 4."""
-        return float(self.link_seconds(operations).sum())
+    def total_seconds(self, volume: Operations) -> float:
+        """Sum over all operations of what they take: the objective of ESD eq. 4."""
+        return float(self.link_seconds(volume).sum())
 
-    def makespan_seconds(self, operations: Operations) -> float:
-        """Time on the busiest link when all links work at once: max over j of T_j times j's operations."""
-        return float(self.link_seconds(operations).max())
+    def makespan_seconds(self, volume: Operations) -> float:
+        """Time on the busiest link when all links work at once."""
+        return float(self.link_seconds(volume).max())
 
 
 def _smallest_scale(ratios: NDArray[np.float64]) -> int:

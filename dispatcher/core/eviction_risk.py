@@ -32,6 +32,9 @@ class EvictionRisk:
                 self._risks[worker] += _SMOOTHING * (pushed / evicted - self._risks[worker])
 
     def costs(self, link_costs: NDArray[np.int32]) -> NDArray[np.float64]:
-        """Expected cost of taking a slot of each worker, float64 [n], in the unit of the link costs."""
+        """Expected cost of taking a slot of each worker, float64 [n], in the unit of the link costs.
+
+        Where rows differ in size, of taking one unit of room.
+        """
         costs: NDArray[np.float64] = self._risks * link_costs
         return costs

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from services.domain.plans import FlushPlan, IterationPlan
 
+if TYPE_CHECKING:  # the shapes of the engine's dicts exist in its stub only
+    from esd_native.engine import PlanColumns
+
 
 @dataclass(frozen=True, slots=True)
 class Operations:
-    """Rows that each worker moves over its link, by kind.
+    """Rows that each worker moves over its link, by kind; or their size, in bytes or in units.
 
     Attributes:
         miss_pull: int64 [n], missing or outdated rows fetched.
@@ -40,6 +43,15 @@ class Operations:
             np.array([len(p.evict_rows) + len(p.evict_gradients) for p in plans], np.int64),
         )
 
+    @classmethod
+    def sizes(cls, columns: Sequence[PlanColumns]) -> Self:
+        """The size of the rows that one iteration moves, in the engine's unit, from its columns in slot order."""
+        return cls(
+            np.array([c["pulls"]["size"] for c in columns], np.int64),
+            np.array([c["update_rows"]["size"] + c["update_gradients"]["size"] for c in columns], np.int64),
+            np.array([c["evict_rows"]["size"] + c["evict_gradients"]["size"] for c in columns], np.int64),
+        )
+
     def __add__(self, other: Self) -> Self:
         return type(self)(
             self.miss_pull + other.miss_pull,
@@ -47,9 +59,12 @@ class Operations:
             self.evict_push + other.evict_push,
         )
 
+    def __mul__(self, factor: int) -> Self:
+        return type(self)(self.miss_pull * factor, self.update_push * factor, self.evict_push * factor)
+
     @property
-    def rows(self) -> NDArray[np.int64]:
-        """int64 [n]: operations of every kind; each moves one row."""
+    def total(self) -> NDArray[np.int64]:
+        """int64 [n]: of all kinds together."""
         return self.miss_pull + self.update_push + self.evict_push
 
 

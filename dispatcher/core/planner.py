@@ -16,6 +16,7 @@ from dispatcher.core.feedback import ComputeTimes, Feedback, MeasuredLinks
 from dispatcher.core.mechanisms import Limits, Mechanism, Turn, get_mechanism
 from dispatcher.core.operations import Operations
 from dispatcher.core.plan_columns import flush_plan, iteration_plan, reload_plan
+from dispatcher.core.row_sizes import RowSizes
 from dispatcher.core.workloads import BalancedWorkloads
 from esd_native.engine import CacheTooSmall, Engine
 from services.domain.batches import SampleBatch
@@ -33,6 +34,7 @@ class Decision:
         assignment: int32 [k], the worker of each sample.
         plans: one per worker, in slot order.
         operations: rows moved, per worker and kind.
+        moved_bytes: the same in bytes.
         expected_cost_seconds: the mechanism's own estimate, the sum over samples of ESD Alg. 1's cost, which
             counts an id once per sample; 0 for a mechanism that makes no estimate.
         cost_seconds: realised cost, the sum of T_j over all operations (ESD eq. 4).
@@ -50,6 +52,7 @@ class Decision:
     assignment: NDArray[np.int32]
     plans: tuple[IterationPlan, ...]
     operations: Operations
+    moved_bytes: Operations
     expected_cost_seconds: float
     cost_seconds: float
     makespan_seconds: float
@@ -79,6 +82,7 @@ class Planner:
         bandwidths: Sequence[float],
         cache_rows: Sequence[int],
         *,
+        field_dimensions: Sequence[int] = (),
         epoch: int = 0,
         mechanism: Mechanism | None = None,
         snapshot: bytes | None = None,
@@ -88,7 +92,10 @@ class Planner:
         Args:
             job: what is trained, and how it is dispatched.
             bandwidths: bytes per second of each worker's link to the parameter server, [n].
-            cache_rows: rows that each worker's cache holds, [n].
+            cache_rows: rows that each worker's cache holds, [n]; where rows differ in size, it has the bytes of so
+                many rows of the job's table.
+            field_dimensions: values per row of each field, [F], where rows differ in size (ESD §8.2); a row has the
+                size of the field in which it is first trained. None: all have the dimension of the job's table.
             epoch: membership that the plans are for; copied into them.
             mechanism: decides in place of the one that `job.mechanism` names.
             snapshot: made by `checkpoint`, of a planner with the same caches and policy.
@@ -104,16 +111,18 @@ class Planner:
             if rows < 1:
                 raise InvalidArgument(f"cache_rows of worker {worker} is {rows}, it must be at least 1")
         self.job = job
-        self.cost_model = CostModel(job.table.row_bytes, bandwidths, job.fields)
+        self._sizes = RowSizes(job.table, job.fields, field_dimensions)
         self._links = MeasuredLinks(bandwidths)
+        self.cost_model = self._cost_model()
         self._evictions = EvictionRisk(job.workers) if job.eviction_term else None
-        self._balance = _balance(job, cache_rows)
+        caches = [self._sizes.cache(rows, job.table) for rows in cache_rows]
+        self._balance = _balance(job, [cache // self._sizes.of_sample for cache in caches])
         self._compute_times = ComputeTimes(job.workers)
         self.workloads = job.workloads
         self._epoch = epoch
         self._mechanism = mechanism or get_mechanism(job)
         try:
-            self._engine = Engine(list(cache_rows), job.policy)
+            self._engine = Engine(caches, job.policy, self._sizes.of_fields)
             if snapshot is not None:
                 self._engine.restore(snapshot)
         except ValueError as error:
@@ -129,7 +138,7 @@ class Planner:
             self._compute_times.update(feedback.seconds)
             self.workloads = self._balance.current()
         if self.job.measured_links and self._links.update(feedback.bandwidths):
-            self.cost_model = CostModel(self.job.table.row_bytes, self._links.in_use.tolist(), self.job.fields)
+            self.cost_model = self._cost_model()
 
     @property
     def lookahead(self) -> int:
@@ -177,10 +186,11 @@ class Planner:
             raise ResourceExhausted(str(error)) from None
         plans = tuple(iteration_plan(worker, batch, self._epoch) for worker in columns)
         operations = Operations.of(plans)
+        volume = Operations.sizes(columns) if self._sizes.of_fields else operations
         if self._evictions:
             self._evictions.update(plans)
         planned = time.perf_counter()
-        link_seconds = self.cost_model.link_seconds(operations)
+        link_seconds = self.cost_model.link_seconds(volume)
         workloads = np.bincount(choice.assignment, minlength=self.job.workers).astype(np.int32)
         if self._balance is not None:
             self._compute_times.plan(link_seconds, workloads)
@@ -194,9 +204,10 @@ class Planner:
             assignment=choice.assignment,
             plans=plans,
             operations=operations,
+            moved_bytes=volume * self._sizes.unit_bytes,
             expected_cost_seconds=choice.expected_cost * self.cost_model.unit_seconds,
-            cost_seconds=self.cost_model.total_seconds(operations),
-            makespan_seconds=self.cost_model.makespan_seconds(operations),
+            cost_seconds=float(link_seconds.sum()),
+            makespan_seconds=float(link_seconds.max()),
             link_seconds=link_seconds,
             workloads=workloads,
             lookups=lookups,
@@ -213,6 +224,9 @@ class Planner:
     def flush(self) -> tuple[FlushPlan, ...]:
         """Plans the push of everything the parameter server lacks; afterwards every row is clean."""
         return tuple(flush_plan(columns, self._epoch) for columns in self._engine.flush())
+
+    def _cost_model(self) -> CostModel:
+        return CostModel(self._sizes.unit_bytes, self._links.in_use.tolist(), self._sizes.of_sample)
 
     def _limits(self, samples: int) -> Limits | None:
         """How far a mechanism may depart from balanced workloads; not at all in a short batch."""
@@ -241,10 +255,10 @@ class Planner:
             )
 
 
-def _balance(job: JobSpec, cache_rows: Sequence[int]) -> BalancedWorkloads | None:
-    """The controller of a job with balanced workloads. Nobody gets more samples than surely fit its cache."""
+def _balance(job: JobSpec, fitting: Sequence[int]) -> BalancedWorkloads | None:
+    """The controller of a job with balanced workloads. Nobody gets more samples than surely fit its cache, [n]."""
     if job.workload_limits is None:
         return None
     least, most = job.workload_limits
-    fitting = [max(m, min(most, rows // job.fields)) for m, rows in zip(job.workloads, cache_rows, strict=True)]
-    return BalancedWorkloads(job.workloads, [least] * job.workers, fitting, delay=job.window - 1)
+    upper = [max(m, min(most, fits)) for m, fits in zip(job.workloads, fitting, strict=True)]
+    return BalancedWorkloads(job.workloads, [least] * job.workers, upper, delay=job.window - 1)

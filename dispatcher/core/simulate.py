@@ -25,6 +25,7 @@ class Totals:
         iterations: planned iterations.
         samples: samples in them.
         operations: rows moved, per worker and kind.
+        moved_bytes: the same in bytes.
         flush_push: int64 [n], rows pushed for checkpoints and at the end of the stream.
         cost_seconds: sum of T_j over all operations (ESD eq. 4).
         makespan_seconds: sum over iterations of the slowest worker's link time and computation.
@@ -39,6 +40,7 @@ class Totals:
     iterations: int
     samples: int
     operations: Operations
+    moved_bytes: Operations
     flush_push: NDArray[np.int64]
     cost_seconds: float
     makespan_seconds: float
@@ -72,7 +74,7 @@ def simulate(
     """
     computing = np.zeros(planner.job.workers) if sample_seconds is None else np.asarray(sample_seconds, np.float64)
     pending: deque[Feedback] = deque()
-    operations = Operations.none(planner.job.workers)
+    operations = moved_bytes = Operations.none(planner.job.workers)
     workloads = np.zeros(planner.job.workers)
     samples = lookups = hits = 0
     cost = makespan = expected = 0.0
@@ -90,6 +92,7 @@ def simulate(
         samples += len(batch)
         workloads += decision.workloads
         operations += decision.operations
+        moved_bytes += decision.moved_bytes
         cost += decision.cost_seconds
         makespan += float(seconds.max())
         expected += decision.expected_cost_seconds
@@ -101,6 +104,7 @@ def simulate(
         iterations=len(decision_seconds),
         samples=samples,
         operations=operations,
+        moved_bytes=moved_bytes,
         flush_push=flushed + flush_pushes(planner.flush()),
         cost_seconds=cost,
         makespan_seconds=makespan,

@@ -21,12 +21,16 @@ struct PreparedBatch {
   std::vector<std::uint32_t> once;          // [k, F], as `numbers`, repeats within a sample replaced by distinct();
                                             // empty when no sample repeats an id
   std::vector<std::uint32_t> unique_fields; // [k], distinct ids of each sample
+  std::vector<std::uint32_t> sizes;         // [distinct], of the rows; empty when all have size 1
+  std::uint64_t sample_size = 0;            // of the rows of one sample that repeats no id
 
   std::size_t distinct() const { return ids.size(); }
+  std::uint32_t size(std::size_t number) const { return sizes.empty() ? 1 : sizes[number]; }
   const std::uint32_t* numbers_once() const { return once.empty() ? numbers.data() : once.data(); }
   std::size_t memory_bytes() const {
     return ids.capacity() * sizeof(std::uint64_t) + states.capacity() * sizeof(RowState) +
-           (rows.capacity() + numbers.capacity() + once.capacity() + unique_fields.capacity()) * sizeof(std::uint32_t);
+           (rows.capacity() + numbers.capacity() + once.capacity() + unique_fields.capacity() + sizes.capacity()) *
+               sizeof(std::uint32_t);
   }
 };
 

@@ -15,14 +15,19 @@ struct CacheMirror {
   CacheMirror(const CacheMirror&) = delete;  // the policy refers to `copies`
   CacheMirror& operator=(const CacheMirror&) = delete;
 
-  // Slots are used from 0 upwards; a slot once used always holds a copy.
-  std::uint32_t used() const { return static_cast<std::uint32_t>(copies.size()); }
-  std::uint32_t free() const { return capacity - used(); }
+  // Slots are used from 0 upwards.
+  std::uint32_t slots() const { return static_cast<std::uint32_t>(copies.size()); }
+  std::uint32_t rows() const { return static_cast<std::uint32_t>(copies.size() - vacant.size()); }
+  std::uint64_t free() const { return capacity - filled; }
 
-  std::size_t memory_bytes() const { return copies.capacity() * sizeof(Copy) + policy->memory_bytes(); }
+  std::size_t memory_bytes() const {
+    return copies.capacity() * sizeof(Copy) + vacant.capacity() * sizeof(std::uint32_t) + policy->memory_bytes();
+  }
 
-  const std::uint32_t capacity;
+  const std::uint32_t capacity;  // in units of row size
+  std::uint64_t filled = 0;      // likewise
   Copies copies;
+  Slots vacant;  // slots without a copy, marked by row kNone; there are none as long as all rows have the same size
   std::unique_ptr<Policy> policy;
 };
 

@@ -70,15 +70,33 @@ class Commit {
     }
   }
 
+  // Of all rows together.
+  std::uint64_t size_of(const Numbers& rows) const {
+    if (engine_.sizes_.uniform()) return rows.size();
+    std::uint64_t size = 0;
+    for (const std::uint32_t x : rows) size += batch_.sizes[x];
+    return size;
+  }
+
+  // Of the rows at some places in `needs`.
+  std::uint64_t size_of(const Numbers& needs, const Numbers& places) const {
+    if (engine_.sizes_.uniform()) return places.size();
+    std::uint64_t size = 0;
+    for (const std::uint32_t i : places) size += batch_.sizes[needs[i]];
+    return size;
+  }
+
   void check_capacities() {
     if (now_ == kMaxVersion) throw std::length_error("the engine counts at most 2^30 - 1 iterations");
     lookups_ = 0;
     for (unsigned j = 0; j < engine_.workers(); ++j) {
       lookups_ += needs_[j].size();
       const std::uint32_t capacity = engine_.caches_[j]->capacity;
-      if (needs_[j].size() <= capacity) continue;
-      throw CacheTooSmall("worker " + std::to_string(j) + " caches " + std::to_string(capacity) + " rows, iteration " +
-                          std::to_string(now_) + " needs " + std::to_string(needs_[j].size()) +
+      const std::uint64_t needed = size_of(needs_[j]);
+      if (needed <= capacity) continue;
+      throw CacheTooSmall("worker " + std::to_string(j) + " caches " + std::to_string(capacity) +
+                          (engine_.sizes_.uniform() ? " rows, iteration " : " units of row size, iteration ") +
+                          std::to_string(now_) + " needs " + std::to_string(needed) +
                           ": give it at least as many by --cache-rows or --cache-ratio, or fewer samples");
     }
   }
@@ -118,11 +136,16 @@ class Commit {
     const Numbers& needs = needs_[worker];
     find_copies(worker, needs, cache);
     const std::size_t missing = early_missing_.size() + late_missing_.size();
-    evict(worker, cache, plan, missing > cache.free() ? static_cast<std::uint32_t>(missing - cache.free()) : 0);
+    const std::uint64_t room = size_of(needs, early_missing_) + size_of(needs, late_missing_);
+    evict(worker, cache, plan, room > cache.free() ? room - cache.free() : 0);
+    cache.filled += room;
     early_place_.assign(needs.size(), true);
     vacant_taken_ = 0;
+    fresh_ = missing > vacant_.size() ? missing - vacant_.size() : 0;
     for (const std::uint32_t i : early_missing_) place(worker, needs, i, cache);
     for (const std::uint32_t i : late_missing_) place(worker, needs, i, cache);
+    cache.vacant.assign(vacant_.begin() + static_cast<std::ptrdiff_t>(vacant_taken_), vacant_.end());
+    for (const std::uint32_t slot : cache.vacant) cache.copies[slot].row = kNone;
     cache.policy->use(pinned_, slots_, now_);
 
     pull(worker, needs, plan);
@@ -134,14 +157,15 @@ class Commit {
     transfers_.clear();
     for (const std::uint32_t x : row_pushes_[worker]) {
       const RowState& row = batch_.states[x];
-      transfers_.push_back(describe_departure(row, 0, directory.slot(row, worker), now_));
+      transfers_.push_back(describe_departure(row, batch_.size(x), 0, directory.slot(row, worker), now_));
     }
     plan.update_rows = append_rows(plans_.arena, transfers_);
 
     gradients_.clear();
     for (const std::uint32_t x : gradient_pushes_[worker]) {
       const RowState& row = batch_.states[x];
-      gradients_.push_back(describe_departure(row, directory.contributors(row), directory.slot(row, worker), now_));
+      gradients_.push_back(describe_departure(row, batch_.size(x), directory.contributors(row),
+                                              directory.slot(row, worker), now_));
     }
     plan.update_gradients = append_gradients(plans_.arena, gradients_);
 
@@ -179,15 +203,23 @@ class Commit {
     for (const std::uint32_t slot : slots) __builtin_prefetch(&cache.copies[slot], 1);
   }
 
-  // Makes `count` copies leave. Their slots go to `vacant_`, those of rows that the previous iteration trains last:
-  // from `early_vacant_` on they are free only when it ends.
-  void evict(unsigned worker, CacheMirror& cache, WorkerPlan& plan, std::uint32_t count) {
+  // Chooses copies to leave until `room` is made.
+  void choose_victims(CacheMirror& cache, std::uint64_t room) {
     victims_.clear();
-    cache.policy->choose(count, victims_);
+    if (engine_.sizes_.uniform()) return cache.policy->choose(static_cast<std::uint32_t>(room), victims_);
+    for (std::uint64_t made = 0; made < room; made += engine_.sizes_[cache.copies[victims_.back()].row]) {
+      cache.policy->choose(1, victims_);
+    }
+  }
+
+  // Makes copies leave. Their slots join the vacant ones, those of rows that the previous iteration trains last: from
+  // `early_vacant_` on they are free only when it ends.
+  void evict(unsigned worker, CacheMirror& cache, WorkerPlan& plan, std::uint64_t room) {
+    choose_victims(cache, room);
     transfers_.clear();
     gradients_.clear();
     drops_.clear();
-    vacant_.clear();
+    vacant_ = cache.vacant;
     late_vacant_.clear();
     for (std::size_t i = 0; i < victims_.size(); ++i) {
       if (i + kAhead < victims_.size()) engine_.index_.prefetch(cache.copies[victims_[i + kAhead]].row);
@@ -198,7 +230,8 @@ class Commit {
       const bool owes = !copy.outdated && row.kind != kClean;
       const bool split = owes && row.kind == kSplit;
       const WorkerMask contributors = split ? engine_.directory_.contributors(row) : 0;
-      const Transfer departure = describe_departure(row, contributors, slot, now_);
+      const Transfer departure = describe_departure(row, engine_.sizes_[copy.row], contributors, slot, now_);
+      cache.filled -= departure.size;
       (!owes ? drops_ : split ? gradients_ : transfers_).push_back(departure);
       (departure.early ? vacant_ : late_vacant_).push_back(slot);
       row.mask &= ~worker_bit(worker);
@@ -221,8 +254,9 @@ class Commit {
   // come first: they and the slots that are free early belong together.
   void place(unsigned worker, const Numbers& needs, std::uint32_t i, CacheMirror& cache) {
     const Copy copy{batch_.rows[needs[i]], use_stamp(now_), 0, 0, false, true};
-    if (cache.free() > 0) {
-      slots_[i] = cache.used();
+    if (fresh_ > 0) {
+      --fresh_;
+      slots_[i] = cache.slots();
       cache.copies.push_back(copy);
     } else {
       early_place_[i] = vacant_taken_ < early_vacant_;
@@ -253,6 +287,7 @@ class Commit {
     };
     for (const std::uint32_t i : early_pulls_) write(i, true);
     for (const std::uint32_t i : late_pulls_) write(i, false);
+    plan.pulls.size = size_of(needs, early_pulls_) + size_of(needs, late_pulls_);
   }
 
   void describe_samples(unsigned worker, const Numbers& needs, WorkerPlan& plan) {
@@ -293,6 +328,7 @@ class Commit {
       if (row.kind == kSplit) engine_.directory_.set_contributors(row, trainers_[x]);
       engine_.directory_.tidy(row);
     }
+    engine_.sizes_.learn(batch_, engine_.index_.size());
     engine_.check_in();
   }
 
@@ -324,14 +360,15 @@ class Commit {
   Numbers early_pulls_, late_pulls_;      // places in its needs
   Slots victims_, vacant_, late_vacant_;
   std::size_t early_vacant_ = 0, vacant_taken_ = 0;
+  std::size_t fresh_ = 0;  // slots to be used for the first time
   std::vector<std::uint8_t> early_place_;  // by need: its slot is free early
   std::vector<Transfer> transfers_, gradients_, drops_;
   Numbers place_in_needs_;  // by number
 };
 
-Engine::Engine(std::vector<std::uint32_t> cache_rows, std::string policy)
-    : cache_rows_(std::move(cache_rows)), policy_(std::move(policy)), caches_(make_caches()),
-      directory_(workers()), commit_(std::make_unique<Commit>(*this)) {}
+Engine::Engine(std::vector<std::uint32_t> cache_sizes, std::string policy, std::vector<std::uint32_t> field_sizes)
+    : cache_sizes_(std::move(cache_sizes)), policy_(std::move(policy)), sizes_(std::move(field_sizes)),
+      caches_(make_caches()), directory_(workers()), commit_(std::make_unique<Commit>(*this)) {}
 
 Engine::~Engine() = default;
 

@@ -8,13 +8,15 @@ namespace esd {
 
 std::vector<std::unique_ptr<CacheMirror>> Engine::make_caches() const {
   std::vector<std::unique_ptr<CacheMirror>> caches;
-  for (const std::uint32_t rows : cache_rows_) caches.push_back(std::make_unique<CacheMirror>(rows, policy_));
+  for (const std::uint32_t size : cache_sizes_) caches.push_back(std::make_unique<CacheMirror>(size, policy_));
   return caches;
 }
 
 void Engine::prepare(const std::uint64_t* ids, std::size_t samples, std::size_t fields) {
+  sizes_.check(fields);
   check_in();
   preparer_.prepare(ids, samples, fields, index_, batch_);
+  sizes_.describe(batch_);
   check_out();
 }
 
@@ -38,15 +40,16 @@ void Engine::check_link_costs(const std::int32_t* link_costs) const {
   if (*std::min_element(link_costs, link_costs + workers()) < 0) {
     throw std::invalid_argument("a link cost is negative");
   }
-  if (2 * highest * static_cast<std::int64_t>(batch().fields) > INT32_MAX) {
+  if (2 * highest * static_cast<std::int64_t>(batch().sample_size) > INT32_MAX) {
     throw std::invalid_argument("link cost " + std::to_string(highest) + " is too large for " +
-                                std::to_string(batch().fields) + " fields: 2 * fields * cost must be below 2^31");
+                                std::to_string(batch().fields) + " fields: 2 * cost * the sum of the sizes of their "
+                                "rows must be below 2^31");
   }
 }
 
 void Engine::costs(const std::int32_t* link_costs, std::int32_t* out) const {
   check_link_costs(link_costs);
-  expected_costs(batch(), workers(), link_costs, out);
+  (batch().sizes.empty() ? expected_costs : sized_costs)(batch(), workers(), link_costs, out);
 }
 
 void Engine::check_limits(const JointRequest& request) const {
@@ -92,7 +95,9 @@ void Engine::affinity(const std::vector<std::uint32_t>& fields, std::int32_t* ou
   affinities(batch(), workers(), fields, out);
 }
 
-void Engine::slots_needed(std::int32_t* out) const { esd::slots_needed(batch(), directory_, workers(), out); }
+void Engine::room_needed(std::int32_t* out) const {
+  (batch().sizes.empty() ? slots_needed : sized_room_needed)(batch(), directory_, workers(), out);
+}
 
 std::size_t Engine::cache_bytes() const {
   std::size_t bytes = directory_.memory_bytes();
@@ -101,7 +106,7 @@ std::size_t Engine::cache_bytes() const {
 }
 
 std::size_t Engine::memory_bytes() const {
-  return index_.memory_bytes() + cache_bytes() + preparer_.memory_bytes() + batch_.memory_bytes();
+  return index_.memory_bytes() + sizes_.memory_bytes() + cache_bytes() + preparer_.memory_bytes() + batch_.memory_bytes();
 }
 
 }  // namespace esd

@@ -12,6 +12,7 @@
 #include "engine/copy_directory.h"
 #include "engine/index.h"
 #include "engine/plan.h"
+#include "engine/row_sizes.h"
 #include "joint/search.h"
 
 namespace esd {
@@ -25,7 +26,8 @@ class Commit;
 
 class Engine {
  public:
-  Engine(std::vector<std::uint32_t> cache_rows, std::string policy);
+  // `cache_sizes`: room of each cache, in units of row size. `field_sizes`: see RowSizes.
+  Engine(std::vector<std::uint32_t> cache_sizes, std::string policy, std::vector<std::uint32_t> field_sizes = {});
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
   ~Engine();
@@ -39,7 +41,7 @@ class Engine {
   // `request.link_costs` and `request.capacities` hold for the workers of this engine.
   JointResult joint(const JointRequest& request) const;
 
-  void slots_needed(std::int32_t* out) const;
+  void room_needed(std::int32_t* out) const;
 
   IterationPlans commit(const std::int32_t* assignment, Arena&& arena);
   FlushPlans flush(Arena&& arena);
@@ -66,9 +68,10 @@ class Engine {
   void check_out();  // the rows of the batch
   void check_in();
 
-  std::vector<std::uint32_t> cache_rows_;
+  std::vector<std::uint32_t> cache_sizes_;
   std::string policy_;
   StateIndex index_;
+  RowSizes sizes_;
   std::vector<std::unique_ptr<CacheMirror>> caches_;  // by worker
   CopyDirectory directory_;
   ReuseStatistics reuse_;

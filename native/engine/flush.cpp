@@ -18,12 +18,15 @@ FlushPlans Engine::flush(Arena&& arena) {
   for (unsigned j = 0; j < workers(); ++j) {
     CacheMirror& cache = *caches_[j];
     std::vector<Transfer> rows, gradients;
-    for (std::uint32_t slot = 0; slot < cache.used(); ++slot) {
+    for (std::uint32_t slot = 0; slot < cache.slots(); ++slot) {
+      if (cache.copies[slot].row == kNone) continue;
       const RowState& row = index_[cache.copies[slot].row];
       if (!(row.mask & worker_bit(j))) continue;
       if (row.kind != kOwned && row.kind != kSplit) continue;
       const WorkerMask contributors = row.kind == kSplit ? directory_.contributors(row) : 0;
-      (row.kind == kSplit ? gradients : rows).push_back(describe_departure(row, contributors, slot, iteration_));
+      const Transfer push =
+          describe_departure(row, sizes_[cache.copies[slot].row], contributors, slot, iteration_);
+      (row.kind == kSplit ? gradients : rows).push_back(push);
       flushed.push_back(cache.copies[slot].row);
     }
     sorter.sort(rows);

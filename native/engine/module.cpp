@@ -27,23 +27,33 @@ using Numbers = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device:
 using Limits = std::tuple<Integers, Integers, Numbers>;  // least and most workloads, sample costs
 using Fields = nb::ndarray<const std::uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-std::vector<std::uint32_t> check_cache_rows(const std::vector<std::int64_t>& cache_rows) {
-  if (cache_rows.empty() || cache_rows.size() > 64) {
-    throw std::invalid_argument(std::to_string(cache_rows.size()) + " workers, there must be 1..64");
+std::vector<std::uint32_t> check_cache_sizes(const std::vector<std::int64_t>& cache_sizes) {
+  if (cache_sizes.empty() || cache_sizes.size() > 64) {
+    throw std::invalid_argument(std::to_string(cache_sizes.size()) + " workers, there must be 1..64");
   }
-  for (std::size_t j = 0; j < cache_rows.size(); ++j) {
-    if (cache_rows[j] >= 1 && cache_rows[j] < kNone) continue;
-    throw std::invalid_argument("cache_rows of worker " + std::to_string(j) + " is " + std::to_string(cache_rows[j]) +
+  for (std::size_t j = 0; j < cache_sizes.size(); ++j) {
+    if (cache_sizes[j] >= 1 && cache_sizes[j] < kNone) continue;
+    throw std::invalid_argument("the cache of worker " + std::to_string(j) + " is " + std::to_string(cache_sizes[j]) +
                                 ", it must be in 1.." + std::to_string(kNone - 1));
   }
-  return {cache_rows.begin(), cache_rows.end()};
+  return {cache_sizes.begin(), cache_sizes.end()};
+}
+
+std::vector<std::uint32_t> check_field_sizes(const std::vector<std::int64_t>& field_sizes) {
+  for (std::size_t f = 0; f < field_sizes.size(); ++f) {
+    if (field_sizes[f] >= 1 && field_sizes[f] <= RowSizes::kMaxSize) continue;
+    throw std::invalid_argument("the size of field " + std::to_string(f) + " is " + std::to_string(field_sizes[f]) +
+                                ", it must be in 1.." + std::to_string(RowSizes::kMaxSize));
+  }
+  return {field_sizes.begin(), field_sizes.end()};
 }
 
 // The engine as Python sees it: calls release the GIL and take turns.
 class SharedEngine {
  public:
-  SharedEngine(const std::vector<std::int64_t>& cache_rows, const std::string& policy)
-      : engine_(check_cache_rows(cache_rows), policy) {}
+  SharedEngine(const std::vector<std::int64_t>& cache_sizes, const std::string& policy,
+               const std::vector<std::int64_t>& field_sizes)
+      : engine_(check_cache_sizes(cache_sizes), policy, check_field_sizes(field_sizes)) {}
 
   void prepare(const Ids& ids) {
     if (ids.size() > 0xffffffffu) throw std::invalid_argument("ids has 2^32 elements or more");
@@ -56,8 +66,8 @@ class SharedEngine {
     return scores([&](std::int32_t* out) { engine_.costs(link_costs.data(), out); });
   }
 
-  nb::ndarray<nb::numpy, std::int32_t, nb::ndim<2>> slots_needed() {
-    return scores([&](std::int32_t* out) { engine_.slots_needed(out); });
+  nb::ndarray<nb::numpy, std::int32_t, nb::ndim<2>> room_needed() {
+    return scores([&](std::int32_t* out) { engine_.room_needed(out); });
   }
 
   nb::ndarray<nb::numpy, std::int32_t, nb::ndim<2>> affinity(const std::optional<Fields>& fields) {
@@ -139,7 +149,8 @@ class SharedEngine {
       for (unsigned j = 0; j < engine_.workers(); ++j) {
         Columns columns;
         const CacheMirror& cache = engine_.cache(j);
-        for (std::uint32_t slot = 0; slot < cache.used(); ++slot) {
+        for (std::uint32_t slot = 0; slot < cache.slots(); ++slot) {
+          if (cache.copies[slot].row == kNone) continue;
           const RowState& row = engine_.index()[cache.copies[slot].row];
           columns.ids.push_back(row.id);
           columns.slots.push_back(slot);
@@ -169,7 +180,7 @@ class SharedEngine {
       ids = engine_.index().size();
       index_bytes = engine_.index().memory_bytes();
       cache_bytes = engine_.cache_bytes();
-      for (unsigned j = 0; j < engine_.workers(); ++j) cached.push_back(engine_.cache(j).used());
+      for (unsigned j = 0; j < engine_.workers(); ++j) cached.push_back(engine_.cache(j).rows());
     }
     nb::dict stats;
     stats["ids"] = ids;
@@ -232,10 +243,11 @@ NB_MODULE(engine, module) {
   module.doc() = "The dispatch engine. See engine.pyi.";
   nb::exception<esd::CacheTooSmall>(module, "CacheTooSmall", PyExc_ValueError);
   nb::class_<SharedEngine>(module, "Engine")
-      .def(nb::init<const std::vector<std::int64_t>&, const std::string&>(), nb::arg("cache_rows"), nb::arg("policy"))
+      .def(nb::init<const std::vector<std::int64_t>&, const std::string&, const std::vector<std::int64_t>&>(),
+           nb::arg("cache_sizes"), nb::arg("policy"), nb::arg("field_sizes") = std::vector<std::int64_t>())
       .def("prepare", &SharedEngine::prepare, nb::arg("ids").noconvert())
       .def("costs", &SharedEngine::costs, nb::arg("link_costs").noconvert())
-      .def("slots_needed", &SharedEngine::slots_needed)
+      .def("room_needed", &SharedEngine::room_needed)
       .def("affinity", &SharedEngine::affinity, nb::arg("fields").noconvert() = nb::none())
       .def("joint", &SharedEngine::joint, nb::arg("link_costs").noconvert(), nb::arg("capacities").noconvert(),
            nb::arg("seed"), nb::arg("seconds") = std::numeric_limits<double>::infinity(), nb::arg("wide_rounds") = 5,

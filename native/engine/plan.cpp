@@ -10,6 +10,12 @@ std::size_t count_early(const std::vector<Transfer>& transfers) {
       std::count_if(transfers.begin(), transfers.end(), [](const Transfer& transfer) { return transfer.early; }));
 }
 
+std::uint64_t total_size(const std::vector<Transfer>& transfers) {
+  std::uint64_t size = 0;
+  for (const Transfer& transfer : transfers) size += transfer.size;
+  return size;
+}
+
 }  // namespace
 
 Transfers add_transfers(Arena& arena, std::size_t count, std::size_t early) {
@@ -18,11 +24,13 @@ Transfers add_transfers(Arena& arena, std::size_t count, std::size_t early) {
   columns.slots = add_column(arena.u32, count);
   columns.versions = add_column(arena.i64, count);
   columns.early = early;
+  columns.size = count;
   return columns;
 }
 
 Transfers append_rows(Arena& arena, const std::vector<Transfer>& transfers) {
-  const Transfers columns = add_transfers(arena, transfers.size(), count_early(transfers));
+  Transfers columns = add_transfers(arena, transfers.size(), count_early(transfers));
+  columns.size = total_size(transfers);
   TransferWriter writer(arena, columns);
   for (const Transfer& row : transfers) writer.write(row.early, row.id, row.slot, row.version);
   return columns;
@@ -30,6 +38,7 @@ Transfers append_rows(Arena& arena, const std::vector<Transfer>& transfers) {
 
 Transfers append_gradients(Arena& arena, const std::vector<Transfer>& transfers) {
   Transfers columns = add_transfers(arena, transfers.size(), count_early(transfers));
+  columns.size = total_size(transfers);
   columns.contributors = add_column(arena.u64, transfers.size());
   columns.steps = add_column(arena.i64, transfers.size());
   TransferWriter writer(arena, columns);

@@ -38,6 +38,7 @@ struct Transfers {
   Span ids, slots, versions;  // u64, u32, i64
   Span contributors, steps;   // u64, i64
   std::size_t early = 0;
+  std::uint64_t size = 0;     // of all rows together
 };
 
 struct WorkerPlan {
@@ -70,16 +71,18 @@ struct Transfer {
   std::uint32_t slot;
   std::uint32_t version;
   std::uint32_t step;
+  std::uint16_t size;  // of the row
   bool early;
 };
 
-// Moving `row` out of `slot` in iteration `now`; `contributors` of a split row.
-inline Transfer describe_departure(const RowState& row, WorkerMask contributors, std::uint32_t slot,
-                                   std::uint32_t now) {
-  return {row.id, contributors, slot, row.version, row.last_use + 1, !row.used_in(now - 1)};
+// Moving `row`, of size `size`, out of `slot` in iteration `now`; `contributors` of a split row.
+inline Transfer describe_departure(const RowState& row, std::uint32_t size, WorkerMask contributors,
+                                   std::uint32_t slot, std::uint32_t now) {
+  return {row.id, contributors, slot, row.version, row.last_use + 1, static_cast<std::uint16_t>(size),
+          !row.used_in(now - 1)};
 }
 
-// Makes room for the columns of `count` rows, `early` of them early ones.
+// Makes room for the columns of `count` rows of size 1, `early` of them early ones.
 Transfers add_transfers(Arena& arena, std::size_t count, std::size_t early);
 
 // Fills columns, the early rows first, otherwise in the order of the calls. The arena must not grow meanwhile.

@@ -23,6 +23,7 @@ class Columns {
     columns["slots"] = u32(transfers.slots);
     columns["versions"] = i64(transfers.versions);
     columns["early"] = transfers.early;
+    columns["size"] = transfers.size;
     return columns;
   }
 

@@ -22,4 +22,8 @@ void affinities(const PreparedBatch& batch, unsigned workers, const std::vector<
 // out[i, j] counts the distinct ids of sample i that worker j does not cache, int32 [k, workers].
 void slots_needed(const PreparedBatch& batch, const CopyDirectory& directory, unsigned workers, std::int32_t* out);
 
+// As expected_costs and slots_needed, each id times the size of its row.
+void sized_costs(const PreparedBatch& batch, unsigned workers, const std::int32_t* link_costs, std::int32_t* out);
+void sized_room_needed(const PreparedBatch& batch, const CopyDirectory& directory, unsigned workers, std::int32_t* out);
+
 }  // namespace esd

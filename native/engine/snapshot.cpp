@@ -8,7 +8,7 @@
 namespace esd {
 namespace {
 
-constexpr char kMagic[8] = {'E', 'S', 'D', 'E', 'N', 'G', '0', '1'};
+constexpr char kMagic[8] = {'E', 'S', 'D', 'E', 'N', 'G', '0', '2'};
 
 class Writer {
  public:
@@ -83,15 +83,20 @@ void save_cache(const CacheMirror& cache, Writer& out) {
   Slots order;
   cache.policy->list(order);
   out.put(cache.policy->counter());
+  out.put_block(cache.vacant.data(), cache.vacant.size());
+  out.put(cache.filled);
   out.put(std::uint32_t(order.size()));
   for (const std::uint32_t slot : order) out.put(SavedCopy{slot, cache.copies[slot]});
 }
 
 void load_cache(CacheMirror& cache, Reader& in) {
   cache.policy->set_counter(in.get<std::uint32_t>());
-  const auto used = in.get<std::uint32_t>();
-  cache.copies.resize(used);
-  for (std::uint32_t i = 0; i < used; ++i) {
+  cache.vacant = in.get_block<Slots>();
+  cache.filled = in.get<std::uint64_t>();
+  const auto rows = in.get<std::uint32_t>();
+  cache.copies.resize(rows + cache.vacant.size());
+  for (const std::uint32_t slot : cache.vacant) cache.copies[slot].row = kNone;
+  for (std::uint32_t i = 0; i < rows; ++i) {
     const auto saved = in.get<SavedCopy>();
     cache.copies[saved.slot] = saved.copy;
     cache.policy->append(saved.slot);
@@ -118,12 +123,14 @@ std::string Engine::snapshot() {
   out.reserve(4096 + index_.size() * sizeof(RowState) + cache_bytes());
   out.put(kMagic);
   out.put_block(policy_.data(), policy_.size());
-  out.put_block(cache_rows_.data(), cache_rows_.size());
+  out.put_block(cache_sizes_.data(), cache_sizes_.size());
+  out.put_block(sizes_.of_fields().data(), sizes_.of_fields().size());
   out.put(iteration_);
   out.put(lookups_);
   out.put(hits_);
   out.put(index_.size());
   for (std::uint32_t row = 0; row < index_.size(); ++row) out.put(index_[row]);
+  out.put_block(sizes_.of_rows().data(), sizes_.of_rows().size());
   for (const auto& cache : caches_) save_cache(*cache, out);
   save_directory(directory_, out);
   if (prepared) check_out();
@@ -146,11 +153,14 @@ void Engine::restore(const char* data, std::size_t size) {
   if (policy != policy_) {
     throw std::invalid_argument("the snapshot is of cache policy " + policy + ", this engine has " + policy_);
   }
-  const auto cache_rows = in.get_block<std::vector<std::uint32_t>>();
-  if (cache_rows != cache_rows_) {
-    throw std::invalid_argument("the snapshot is of " + std::to_string(cache_rows.size()) +
-                                " workers with other numbers of cache rows than this engine's " +
-                                std::to_string(cache_rows_.size()));
+  const auto cache_sizes = in.get_block<std::vector<std::uint32_t>>();
+  if (cache_sizes != cache_sizes_) {
+    throw std::invalid_argument("the snapshot is of " + std::to_string(cache_sizes.size()) +
+                                " workers with other caches than this engine's " +
+                                std::to_string(cache_sizes_.size()));
+  }
+  if (in.get_block<std::vector<std::uint32_t>>() != sizes_.of_fields()) {
+    throw std::invalid_argument("the snapshot is of fields with other row sizes than this engine's");
   }
   const auto iteration = in.get<std::uint32_t>();
   const auto lookups = in.get<std::uint64_t>();
@@ -165,6 +175,7 @@ void Engine::restore(const char* data, std::size_t size) {
     index[number] = row;
     reuse.train_until(row.version);
   }
+  auto row_sizes = in.get_block<std::vector<std::uint16_t>>();
   auto caches = make_caches();
   for (const auto& cache : caches) load_cache(*cache, in);
   iteration_ = iteration;
@@ -173,6 +184,7 @@ void Engine::restore(const char* data, std::size_t size) {
   CopyDirectory directory(workers());
   load_directory(directory, in);
   index_ = std::move(index);
+  sizes_.restore(std::move(row_sizes));
   reuse_ = reuse;
   directory_ = std::move(directory);
   caches_ = std::move(caches);

@@ -27,16 +27,26 @@ struct JointInstance {
   std::int32_t* own(std::size_t sample) { return &own_costs[sample * Width]; }
 };
 
-inline SharedRow describe(const RowState& state, const std::int32_t* pull) {
+inline SharedRow describe(const RowState& state, std::uint32_t size, const std::int32_t* pull) {
   const bool owned = state.kind == kOwned;
   const std::uint32_t owner = owned ? static_cast<std::uint32_t>(__builtin_ctzll(state.mask)) : SharedRow::kNobody;
   return {state.latest(), 0, ~WorkerMask{0}, owned ? pull[owner] : 0, owner,
-          ReuseStatistics::class_of(state.version + 1)};
+          ReuseStatistics::class_of(state.version + 1), static_cast<std::int32_t>(size)};
 }
 
 namespace joint {
 
 constexpr std::uint32_t kAlone = 0xffffffffu;
+
+// costs[j] += what a row of size 1 that no other sample uses costs at worker j.
+template <unsigned Width>
+[[gnu::always_inline]] inline void add_own(const RowState& state, const JointLinks<Width>& links,
+                                           std::int32_t* costs) {
+  if (state.kind != kOwned) return add_pulls(state.latest(), links, 0, costs);
+  const auto owner = static_cast<unsigned>(__builtin_ctzll(state.mask));
+  add_pulls(state.mask, links, links.pull[owner], costs);
+  costs[owner] -= links.pull[owner];
+}
 
 // Sorts each sample's rows into own costs and places of shared rows. `place` [distinct + 1]: of each number in the
 // shared rows, or kAlone. Returns the end of `shared`.
@@ -58,13 +68,12 @@ ESD_HOT std::uint32_t* sort_samples(const PreparedBatch& batch, const std::uint3
         ++shared;
         continue;
       }
-      const RowState& state = batch.states[x];
-      if (state.kind == kOwned) {
-        const auto owner = static_cast<unsigned>(__builtin_ctzll(state.mask));
-        add_pulls(state.mask, links, links.pull[owner], costs);
-        costs[owner] -= links.pull[owner];
+      if (batch.sizes.empty()) {
+        add_own(batch.states[x], links, costs);
       } else {
-        add_pulls(state.latest(), links, 0, costs);
+        alignas(64) std::int32_t row_costs[Width] = {};
+        add_own(batch.states[x], links, row_costs);
+        for (unsigned j = 0; j < Width; ++j) costs[j] += static_cast<std::int32_t>(batch.sizes[x]) * row_costs[j];
       }
     }
     for (unsigned j = 0; j < Width; ++j) own[j] = costs[j];
@@ -78,7 +87,7 @@ ESD_HOT std::uint32_t* sort_samples(const PreparedBatch& batch, const std::uint3
 template <unsigned Width>
 JointInstance<Width>::JointInstance(const PreparedBatch& batch, const std::int32_t* link_costs, unsigned workers,
                                     const ReuseStatistics& reuse)
-    : links(link_costs, workers, batch.fields, reuse), samples(batch.samples), own_costs(samples * Width),
+    : links(link_costs, workers, batch.sample_size, reuse), samples(batch.samples), own_costs(samples * Width),
       shared(samples * batch.fields + 1), first(samples + 1) {
   std::vector<std::uint32_t> place(batch.distinct() + 1);  // first the number of samples
   const std::uint32_t* numbers = batch.numbers_once();
@@ -86,7 +95,7 @@ JointInstance<Width>::JointInstance(const PreparedBatch& batch, const std::int32
   for (std::size_t x = 0; x < batch.distinct(); ++x) {
     const bool alone = place[x] < 2;
     place[x] = alone ? joint::kAlone : static_cast<std::uint32_t>(rows.size());
-    if (!alone) rows.push_back(describe(batch.states[x], links.pull));
+    if (!alone) rows.push_back(describe(batch.states[x], batch.size(x), links.pull));
   }
   const std::uint32_t* end =
       joint::sort_samples(batch, place.data(), links, own_costs.data(), shared.data(), first.data());

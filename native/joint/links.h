@@ -18,10 +18,10 @@ struct JointLinks {
   std::int32_t again[ReuseStatistics::kClasses][Width] = {};  // p_c T_j: a partial gradient will be pushed
   std::int32_t nothing[Width] = {};
 
-  JointLinks(const std::int32_t* link_costs, unsigned workers, std::size_t fields, const ReuseStatistics& reuse) {
-    // An id adds at most T_j + p T_j + p T_q + T_h to the cost of a sample; the solver takes costs below 2^28.
+  JointLinks(const std::int32_t* link_costs, unsigned workers, std::uint64_t sample_size, const ReuseStatistics& reuse) {
+    // A row of size 1 adds at most T_j + p T_j + p T_q + T_h to the cost of a sample; the solver takes costs below 2^28.
     const double highest = *std::max_element(link_costs, link_costs + workers);
-    while (4 * highest * static_cast<double>(fields) * scale >= 0x1p28) scale /= 2;
+    while (4 * highest * static_cast<double>(sample_size) * scale >= 0x1p28) scale /= 2;
     for (unsigned j = 0; j < workers; ++j) {
       pull[j] = static_cast<std::int32_t>(std::lround(link_costs[j] * scale));
       for (std::uint32_t c = 1; c < ReuseStatistics::kClasses; ++c) {

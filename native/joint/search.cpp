@@ -40,7 +40,8 @@ class JointSearch {
   JointSearch(const PreparedBatch& batch, const ReuseStatistics& reuse, const JointRequest& request)
       : batch_(batch), request_(request), instance_(batch, request.link_costs, request.workers, reuse), placement_(instance_),
         draws_(request.seed), regrets_(instance_.samples) {
-    eager_below_ = *std::max_element(instance_.links.pull, instance_.links.pull + Width);
+    const auto mean_size = batch.fields ? static_cast<std::int32_t>(batch.sample_size / batch.fields) : 1;
+    eager_below_ = mean_size * *std::max_element(instance_.links.pull, instance_.links.pull + Width);
   }
 
   JointResult run() {
@@ -178,7 +179,7 @@ class JointSearch {
   Transport<Width> transport_;
   Draws draws_;
   std::vector<std::int32_t> regrets_;  // by sample, as of its last narrow round
-  std::int32_t eager_below_;           // the cost of one pull over the slowest link
+  std::int32_t eager_below_;           // the cost of one row's pull over the slowest link
 
   std::vector<std::uint32_t> free_;  // samples that are nowhere
   int room_[Width] = {};             // places for them at each worker

@@ -1,4 +1,4 @@
-// What a row that several samples use costs, as a function of the workers that train it.
+// What a row that several samples use costs, as a function of the workers that train it; times its size.
 //
 // Let M be these workers, h the owner if there is one, p how likely the row is used again.
 //   M = {j}:    [j lacks the latest] T_j + [h exists and is not j] T_h
@@ -17,14 +17,15 @@ struct SharedRow {
   WorkerMask latest;         // workers that need no pull
   WorkerMask trainers;       // M as the samples are placed now
   WorkerMask priced_for;     // M for which the row's added costs were last computed
-  std::int32_t owner_cost;   // T_h, 0 without an owner
+  std::int32_t owner_cost;   // T_h for a row of size 1, 0 without an owner
   std::uint32_t owner;       // h, or kNobody
   std::uint32_t reuse;       // class, this iteration's training counted
+  std::int32_t size;
 
   static constexpr std::uint32_t kNobody = 64;
 };
 
-// What is added whichever worker outside M joins: a newcomer makes the owner push, or the first trainer's row split.
+// What is added, for a row of size 1, whichever worker outside M joins: a newcomer makes the owner push, or the first trainer's row split.
 template <unsigned Width>
 std::int32_t common_cost(const SharedRow& row, const JointLinks<Width>& links, WorkerMask trainers) {
   if (trainers == 0) return row.owner_cost;
@@ -39,7 +40,7 @@ std::int32_t added_cost(const SharedRow& row, const JointLinks<Width>& links, Wo
   if (trainers >> worker & 1) return 0;
   if (trainers == 0 && worker == row.owner) return 0;
   const std::int32_t pull = row.latest >> worker & 1 ? 0 : links.pull[worker];
-  return pull + (trainers ? links.again[row.reuse][worker] : 0) + common_cost(row, links, trainers);
+  return row.size * (pull + (trainers ? links.again[row.reuse][worker] : 0) + common_cost(row, links, trainers));
 }
 
 // costs[j] += T_j for every worker that lacks the latest, + `common`.
@@ -63,6 +64,8 @@ template <unsigned Width>
   add_pulls(row.latest, links, common_cost(row, links, row.trainers), costs);
   if (row.trainers == 0 && row.owner != SharedRow::kNobody) costs[row.owner] = 0;
   for (WorkerMask rest = row.trainers; rest; rest &= rest - 1) costs[__builtin_ctzll(rest)] = 0;
+  if (row.size == 1) return;
+  for (unsigned j = 0; j < Width; ++j) costs[j] *= row.size;
 }
 
 }  // namespace esd

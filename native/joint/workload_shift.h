@@ -28,17 +28,17 @@ inline std::vector<double> expected_times(const PreparedBatch& batch, const std:
     for (std::size_t f = 0; f < batch.fields; ++f) trainers[*numbers++] |= worker_bit(static_cast<unsigned>(worker));
     times[static_cast<std::size_t>(worker)] += sample_costs[worker];
   }
-  std::vector<std::int64_t> operations(workers);
+  std::vector<std::int64_t> moved(workers);  // row sizes
   for (std::size_t x = 0; x < batch.distinct(); ++x) {
     const RowState& row = batch.states[x];
     WorkerMask pushes = 0;
     if (row.kind == kSplit || (row.kind == kOwned && (trainers[x] & ~row.mask))) pushes = row.mask;
-    for (; pushes; pushes &= pushes - 1) ++operations[static_cast<std::size_t>(__builtin_ctzll(pushes))];
+    for (; pushes; pushes &= pushes - 1) moved[static_cast<std::size_t>(__builtin_ctzll(pushes))] += batch.size(x);
     for (WorkerMask pulls = trainers[x] & ~row.latest(); pulls; pulls &= pulls - 1) {
-      ++operations[static_cast<std::size_t>(__builtin_ctzll(pulls))];
+      moved[static_cast<std::size_t>(__builtin_ctzll(pulls))] += batch.size(x);
     }
   }
-  for (unsigned j = 0; j < workers; ++j) times[j] += static_cast<double>(operations[j]) * link_costs[j];
+  for (unsigned j = 0; j < workers; ++j) times[j] += static_cast<double>(moved[j]) * link_costs[j];
   return times;
 }
 

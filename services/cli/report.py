@@ -81,6 +81,10 @@ def simulation_result(totals: Totals) -> Result:
             "evict_push": totals.operations.evict_push.tolist(),
             "flush_push": totals.flush_push.tolist(),
         },
+        "bytes": {  # without flushes
+            "pulled": totals.moved_bytes.miss_pull.tolist(),
+            "pushed": (totals.moved_bytes.update_push + totals.moved_bytes.evict_push).tolist(),
+        },
         "cost_seconds": totals.cost_seconds,
         "makespan_seconds": totals.makespan_seconds,
         "workloads": totals.workloads.tolist(),

@@ -17,6 +17,7 @@ from dispatcher.core.mechanisms import Replay
 from dispatcher.core.planner import Planner
 from dispatcher.core.simulate import simulate
 from services.cli import options as opt
+from services.cli.dimensions import parse_dimensions
 from services.cli.report import Result, alternative_result, print_result, simulation_result
 from services.cli.signature import takes_run_options
 from services.cli.simulated_stream import open_stream
@@ -32,6 +33,15 @@ Assignments = Annotated[
 Sync = Annotated[
     str, typer.Option(help=f"How embeddings are kept in step: on-demand, or an alternative: {', '.join(ALTERNATIVES)}.")
 ]
+Dims = Annotated[
+    str | None,
+    typer.Option(
+        help="Values per row by field, where rows differ in size: one number per field, 16,64,..., or some by name, "
+        "origin=16,dest=16 (of a trace: 0=16,1=16); the others have --dim. Caches have the bytes of so many rows of "
+        "--dim values as they would hold without.",
+        show_default="--dim",
+    ),
+]
 ComputeUs = Annotated[
     str, typer.Option(help="Computation per sample, microseconds, of all workers or of each: 50 or 50,50,200,200.")
 ]
@@ -44,6 +54,7 @@ def command(
     assignments: Assignments = None,
     compute_us: ComputeUs = "0",
     sync: Sync = ON_DEMAND,
+    dims: Dims = None,
     _store: opt.Store = "memory",  # a training command can be simulated as it stands
     _shards: opt.Shards = 1,
     _checkpoint_dir: opt.CheckpointDir = None,
@@ -60,7 +71,7 @@ def command(
     if sync != ON_DEMAND:
         name += f", {sync}"
     seconds = _compute_seconds(compute_us, chosen.workers)
-    print_result(name, run(chosen, ids, table, seconds, sync), as_json=as_json)
+    print_result(name, run(chosen, ids, table, seconds, sync, dims), as_json=as_json)
 
 
 def run(
@@ -69,6 +80,7 @@ def run(
     assignments: NDArray[np.int32] | None,
     sample_seconds: Sequence[float] | None = None,
     sync: str = ON_DEMAND,
+    dims: str | None = None,
 ) -> Result:
     """Simulates one run.
 
@@ -78,14 +90,18 @@ def run(
         assignments: who trains what, instead of the mechanism that the options name.
         sample_seconds: [n], what each worker computes per sample; nothing by default.
         sync: how embeddings are kept in step.
+        dims: values per row by field, as `--dims`.
     """
     stream = open_stream(chosen, trace)
-    job = chosen.job(fields=stream.fields, dense_features=stream.dense_features, parameter_servers=("simulated",))
+    job = chosen.job(fields=len(stream.fields), dense_features=stream.dense_features, parameter_servers=("simulated",))
     caches = [stream.cache_rows] * chosen.workers
     mechanism = None if assignments is None else Replay(assignments, chosen.workers)
-    planner = Planner(job, chosen.bandwidths(), caches, mechanism=mechanism)
+    dimensions = () if dims is None else parse_dimensions(dims, stream.fields, chosen.dim)
+    planner = Planner(job, chosen.bandwidths(), caches, mechanism=mechanism, field_dimensions=dimensions)
     if sync == ON_DEMAND:
         return simulation_result(simulate(planner, stream.batches(), sample_seconds=sample_seconds))
+    if dims is not None:
+        raise InvalidArgument(f"--dims needs --sync {ON_DEMAND}: the alternatives count rows of one size")
     if job.workload_limits is not None:
         raise InvalidArgument(f"--workloads balanced needs --sync {ON_DEMAND}, give a list")
     cluster = Cluster(

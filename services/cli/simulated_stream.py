@@ -19,13 +19,13 @@ class SimulatedStream:
     """A stream that can be read more than once.
 
     Attributes:
-        fields: F.
+        fields: names of the F fields; those of a trace are numbers, 0 to F - 1.
         dense_features: d.
         cache_rows: of each worker, as the options say.
         batches: reads the global batches from the start.
     """
 
-    fields: int
+    fields: tuple[str, ...]
     dense_features: int
     cache_rows: int
     batches: Callable[[], Iterator[SampleBatch]]
@@ -41,10 +41,11 @@ def open_stream(chosen: opt.RunOptions, trace: NDArray[np.uint64] | None) -> Sim
         size = sum(chosen.worker_samples())
         limit = None if chosen.iterations is None else chosen.iterations * size
         cache = chosen.cache_rows or _share(chosen.cache_ratio, trace)
-        return SimulatedStream(trace.shape[1], 0, cache, lambda: trace_batches(trace[:limit], size))
+        names = tuple(map(str, range(trace.shape[1])))
+        return SimulatedStream(names, 0, cache, lambda: trace_batches(trace[:limit], size))
     stream = training_stream(chosen)
     return SimulatedStream(
-        fields=len(stream.dataset.fields),
+        fields=stream.dataset.fields,
         dense_features=len(stream.dataset.dense_features),
         cache_rows=chosen.cache_size(stream.dataset),
         batches=lambda: global_batches(stream, stream.batch_size),

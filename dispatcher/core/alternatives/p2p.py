@@ -42,7 +42,7 @@ class PeerToPeer:
             np.add.at(peer_rows, slower, 1.0)
         operations = Operations(pulls, pushes, planned.evict_push)
         self._direct += int(peer_rows.sum())
-        self._server_rows += int(operations.rows.sum())
+        self._server_rows += int(operations.total.sum())
         return Traffic(operations, peer_rows, trained.decision.lookups, trained.decision.hits)
 
     def figures(self) -> dict[str, float]:

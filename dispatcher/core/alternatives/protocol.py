@@ -52,7 +52,7 @@ class Traffic:
     @property
     def rows(self) -> NDArray[np.float64]:
         """float64 [n], rows that each link moves."""
-        return self.operations.rows + self.peer_rows
+        return self.operations.total + self.peer_rows
 
 
 class Alternative(Protocol):

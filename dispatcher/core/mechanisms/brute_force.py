@@ -58,12 +58,13 @@ def _realised_cost(turn: Turn, assignment: NDArray[np.int32]) -> float:
         plans = turn.engine.commit(assignment)
     except CacheTooSmall:
         return math.inf
-    return float(sum(cost * _operations(plan) for cost, plan in zip(turn.link_costs.tolist(), plans, strict=True)))
+    return float(sum(cost * _volume(plan) for cost, plan in zip(turn.link_costs.tolist(), plans, strict=True)))
 
 
-def _operations(plan: PlanColumns) -> int:
+def _volume(plan: PlanColumns) -> int:
+    """The size of the rows that it moves."""
     pushes = (plan["update_rows"], plan["update_gradients"], plan["evict_rows"], plan["evict_gradients"])
-    return len(plan["pulls"]["ids"]) + sum(len(push["ids"]) for push in pushes)
+    return plan["pulls"]["size"] + sum(push["size"] for push in pushes)
 
 
 def _count(capacities: NDArray[np.int32]) -> int:

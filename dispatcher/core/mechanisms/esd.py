@@ -60,7 +60,7 @@ def _expected_costs(turn: Turn) -> tuple[NDArray[np.int32], float]:
         return costs, 1.0
     finer = _FINER if costs.max() < _FINER_LIMIT else 1  # a link may cost 1, and a share of it must not be lost
     per_slot = np.rint(finer * turn.eviction_costs).astype(np.int32)
-    return finer * costs + turn.engine.slots_needed() * per_slot, 1 / finer
+    return finer * costs + turn.engine.room_needed() * per_slot, 1 / finer
 
 
 class _WarmStart:

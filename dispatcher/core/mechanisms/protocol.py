@@ -41,8 +41,8 @@ class Turn:
         upcoming: ids of the batches that follow, in order, each uint64 [k', F]; as many as the mechanism's
             `lookahead` asks for, fewer at the end of a stream.
         deadline: `time.perf_counter()` by which the decision is wanted; infinite without a budget.
-        eviction_costs: float64 [n], in the unit of the link costs, what a slot that is taken in each cache is expected
-            to cost in evict pushes; None when the job's cost model leaves evictions out.
+        eviction_costs: float64 [n], in the unit of the link costs, what a slot that is taken in each cache, or a unit
+            of its room, is expected to cost in evict pushes; None when the job's cost model leaves evictions out.
         limits: within which worker j may get another number of samples than capacities[j]; None: capacities are met.
     """
 

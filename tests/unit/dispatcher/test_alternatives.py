@@ -181,7 +181,7 @@ def test_peer_to_peer_spares_the_server_and_never_costs_more(make_job, batches):
         for j, plan in enumerate(decision.plans):
             for x in plan.pulls.ids.tolist():
                 pulls[x].append(j)
-        expected = (transfer * decision.operations.rows).sum()
+        expected = (transfer * decision.operations.total).sum()
         direct = np.zeros(3)
         for owner, plan in enumerate(decision.plans):
             for x in plan.update_rows.ids.tolist():

@@ -11,7 +11,7 @@ def operations(miss_pull, update_push, evict_push):
 
 
 def test_transfer_seconds_are_row_bytes_over_bandwidth():
-    model = CostModel(2048, [625e6, 62.5e6], fields=26)
+    model = CostModel(2048, [625e6, 62.5e6], sample_rows=26)
     assert model.transfer_seconds.tolist() == [2048 / 625e6, 2048 / 62.5e6]
 
 
@@ -27,23 +27,23 @@ def test_transfer_seconds_are_row_bytes_over_bandwidth():
     ],
 )
 def test_link_costs_use_the_smallest_scale_that_represents_the_ratios(bandwidths, expected):
-    assert CostModel(4, bandwidths, fields=1).link_costs.tolist() == expected
+    assert CostModel(4, bandwidths, sample_rows=1).link_costs.tolist() == expected
 
 
 def test_link_costs_are_within_half_a_percent_for_any_links():
     rng = np.random.default_rng(0)
     for _ in range(300):
         bandwidths = 10 ** rng.uniform(3, 6, rng.integers(1, 65))
-        model = CostModel(512, bandwidths, fields=26)
+        model = CostModel(512, bandwidths, sample_rows=26)
         exact = 512 / bandwidths
         assert np.abs(model.link_costs * model.unit_seconds / exact - 1).max() <= 0.005 + 1e-9
         assert model.link_costs.dtype == np.int32
 
 
 def test_cost_sums_all_links_and_makespan_takes_the_busiest():
-    model = CostModel(10, [10, 1], fields=1)
+    model = CostModel(10, [10, 1], sample_rows=1)
     counts = operations([3, 1], [2, 0], [1, 0])
-    assert counts.rows.tolist() == [6, 1]
+    assert counts.total.tolist() == [6, 1]
     assert model.total_seconds(counts) == pytest.approx(6 * 1 + 1 * 10)
     assert model.makespan_seconds(counts) == pytest.approx(10)
 
@@ -53,15 +53,15 @@ def test_operations_add_kind_by_kind():
     assert total.miss_pull.tolist() == [11, 22]
     assert total.update_push.tolist() == [33, 44]
     assert total.evict_push.tolist() == [55, 66]
-    assert Operations.none(2).rows.tolist() == [0, 0]
+    assert Operations.none(2).total.tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("bandwidth", [0.0, -1.0, float("nan"), float("inf")])
 def test_a_bandwidth_that_is_no_speed_is_refused(bandwidth):
     with pytest.raises(InvalidArgument, match="bandwidth of worker 1"):
-        CostModel(4, [1.0, bandwidth], fields=1)
+        CostModel(4, [1.0, bandwidth], sample_rows=1)
 
 
 def test_links_too_far_apart_for_integer_costs_are_refused():
     with pytest.raises(InvalidArgument, match="times slower"):
-        CostModel(4, [1e12, 1.0], fields=26)
+        CostModel(4, [1e12, 1.0], sample_rows=26)

@@ -35,7 +35,7 @@ def test_a_sample_stays_away_from_a_cache_that_it_would_overflow():
         engine.commit(np.array(workers, np.int32))
     ids = np.array([[1, 2], [20, 21]], np.uint64)
     engine.prepare(ids)
-    assert engine.slots_needed().tolist() == [[2, 0, 0], [2, 2, 2]]
+    assert engine.room_needed().tolist() == [[2, 0, 0], [2, 2, 2]]
 
     def choice(evictions):
         turn = Turn(engine, ids, np.array([1, 1, 0], np.int32), 0, LINKS, eviction_costs=evictions)

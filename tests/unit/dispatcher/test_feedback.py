@@ -89,7 +89,7 @@ def test_esd_turns_away_from_a_link_that_slows_down(make_job, make_batches):
         planner = Planner(job, [1e6, 1e6], [60] * 2)
         rows = np.zeros(2)
         for batch in batches:
-            rows += planner.plan(batch).operations.rows
+            rows += planner.plan(batch).operations.total
             planner.observe(Feedback(np.ones(2), measured(1e6, bandwidth)))
         return rows[1] / rows.sum()
 

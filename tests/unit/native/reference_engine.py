@@ -1,12 +1,12 @@
 """The dispatch engine in plain Python: the specification that the native engine must equal, bit for bit.
 
 States of a row, the operations of an iteration and their order: DESIGN section 2. Cache policies: ESD paper,
-section 8.1.
+section 8.1. Row sizes: ESD paper, section 8.2.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 MAX_FREQUENCY = 1023
@@ -21,6 +21,7 @@ class Row:
     contributors: set[int] = field(default_factory=set)  # who trained it last
     version: int = 0
     last_use: int | None = None
+    size: int = 0  # of the field in which it was first trained, 0 before
 
     def has_latest(self, worker: int) -> bool:
         return self.kind in ("clean", "owned") and worker in self.workers
@@ -31,6 +32,7 @@ class Copy:
     """A cached copy of a row in one worker's cache."""
 
     slot: int
+    size: int
     frequency: int = 0
     mark: int = 0
     outdated: bool = False
@@ -45,6 +47,8 @@ class Cache:
         self.capacity = capacity
         self.policy = policy
         self.copies: dict[int, Copy] = {}
+        self.slots = 0
+        self.vacant: list[int] = []  # slots without a copy
         self.target = 1
 
     def order(self, copy: Copy) -> tuple:
@@ -78,8 +82,9 @@ class Cache:
 class ReferenceEngine:
     """Same calls as `esd_native.engine.Engine`, on lists of lists; plans hold lists of tuples."""
 
-    def __init__(self, cache_rows: Iterable[int], policy: str) -> None:
-        self.caches = [Cache(capacity, policy) for capacity in cache_rows]
+    def __init__(self, cache_sizes: Iterable[int], policy: str, field_sizes: Sequence[int] = ()) -> None:
+        self.caches = [Cache(capacity, policy) for capacity in cache_sizes]
+        self.field_sizes = field_sizes
         self.n = len(self.caches)
         self.rows: dict[int, Row] = {}
         self.iteration = 0
@@ -88,13 +93,15 @@ class ReferenceEngine:
 
     def prepare(self, ids: list[list[int]]) -> None:
         self.batch = ids
+        self.sizes: dict[int, int] = {}  # of the batch's rows
         for sample in ids:
-            for x in sample:
-                self.rows.setdefault(x, Row())
+            for x, size in zip(sample, self.field_sizes or [1] * len(sample), strict=True):
+                self.sizes.setdefault(x, self.rows.setdefault(x, Row()).size or size)
 
     def costs(self, link_costs: list[int]) -> list[list[int]]:
         return [
-            [sum(self._cost(x, j, link_costs) for x in set(sample)) for j in range(self.n)] for sample in self.batch
+            [sum(self.sizes[x] * self._cost(x, j, link_costs) for x in set(sample)) for j in range(self.n)]
+            for sample in self.batch
         ]
 
     def _cost(self, x: int, j: int, link_costs: list[int]) -> int:
@@ -106,8 +113,11 @@ class ReferenceEngine:
     def affinity(self) -> list[list[int]]:
         return [[sum(j in self.rows[x].workers for x in set(sample)) for j in range(self.n)] for sample in self.batch]
 
-    def slots_needed(self) -> list[list[int]]:
-        return [[sum(x not in cache.copies for x in set(sample)) for cache in self.caches] for sample in self.batch]
+    def room_needed(self) -> list[list[int]]:
+        return [
+            [sum(self.sizes[x] for x in set(sample) if x not in cache.copies) for cache in self.caches]
+            for sample in self.batch
+        ]
 
     def commit(self, assignment: list[int]) -> list[dict]:
         now = self.iteration
@@ -116,8 +126,9 @@ class ReferenceEngine:
             for worker in range(self.n)
         ]
         for worker, cache in enumerate(self.caches):
-            if len(needs[worker]) > cache.capacity:
-                raise ValueError(f"worker {worker} caches {cache.capacity} rows, it needs {len(needs[worker])}")
+            needed = sum(self.sizes[x] for x in needs[worker])
+            if needed > cache.capacity:
+                raise ValueError(f"the cache of worker {worker} is {cache.capacity}, it needs {needed}")
         trainers = {x: {j for j in range(self.n) if x in set(needs[j])} for x in {x for need in needs for x in need}}
         early = {x for x, row in self.rows.items() if now == 0 or row.last_use != now - 1}
 
@@ -141,6 +152,7 @@ class ReferenceEngine:
             row.contributors = set(workers)
             row.version += 1
             row.last_use = now
+            row.size = self.sizes[x]
         self.iteration += 1
         return plans
 
@@ -168,12 +180,12 @@ class ReferenceEngine:
             if x in cache.copies:
                 cache.copies[x].last_use = self.iteration
         missing = [x for x in needs if x not in cache.copies]
-        used = len(cache.copies)
-        slots = list(range(used, min(cache.capacity, used + len(missing))))
-        late_slots = []
-        for _ in range(len(missing) - len(slots)):
+        room = cache.capacity - sum(copy.size for copy in cache.copies.values())
+        early_slots, late_slots = list(cache.vacant), []
+        while room < sum(self.sizes[x] for x in missing):
             x = cache.victim(self.iteration)
-            (slots if x in early else late_slots).append(cache.copies[x].slot)
+            room += cache.copies[x].size
+            (early_slots if x in early else late_slots).append(cache.copies[x].slot)
             row = self.rows[x]
             if row.kind == "owned" and j in row.workers:
                 plan["evict_rows"].append(self._row(x, j, early))
@@ -185,9 +197,13 @@ class ReferenceEngine:
             if not row.workers:
                 row.kind = "clean"
             del cache.copies[x]
+        fresh = max(0, len(missing) - len(early_slots) - len(late_slots))
+        slots = [*range(cache.slots, cache.slots + fresh), *early_slots, *late_slots]
+        cache.slots += fresh
         in_turn = [x for x in missing if x in early] + [x for x in missing if x not in early]
-        for x, slot in zip(in_turn, slots + late_slots, strict=True):
-            cache.copies[x] = Copy(slot, last_use=self.iteration)
+        for x, slot in zip(in_turn, slots, strict=False):
+            cache.copies[x] = Copy(slot, self.sizes[x], last_use=self.iteration)
+        cache.vacant = slots[len(in_turn) :]
         for x in needs:
             cache.use(x, self.iteration)
         return set(late_slots)
@@ -227,6 +243,10 @@ class ReferenceEngine:
 
     def _row(self, x: int, j: int, early: set[int]) -> tuple:
         return (x in early, x, self.caches[j].copies[x].slot, self.rows[x].version)
+
+    def total_size(self, transfers: list[tuple]) -> int:
+        """Of the rows in a plan's transfers."""
+        return sum(self.rows[x].size for _, x, *_ in transfers)
 
     def _gradient(self, x: int, j: int, early: set[int]) -> tuple:
         row = self.rows[x]

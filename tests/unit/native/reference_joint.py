@@ -43,7 +43,7 @@ def row_cost(engine: ReferenceEngine, x: int, trainers: set[int], link_costs: Se
         cost += link_costs[min(row.workers)]
     if len(trainers) > 1:
         cost += sum(partial_cost(engine, x, link_costs[j]) for j in trainers)
-    return cost
+    return engine.sizes[x] * cost
 
 
 def partial_cost(engine: ReferenceEngine, x: int, link_cost: int) -> float:

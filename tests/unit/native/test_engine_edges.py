@@ -170,9 +170,11 @@ def test_refuses_wrong_snapshots() -> None:
             engine.restore(wrong)
     with pytest.raises(ValueError, match="cache policy emark, this engine has lru"):
         Engine([50, 60], "lru").restore(snapshot)
-    with pytest.raises(ValueError, match="cache rows"):
+    with pytest.raises(ValueError, match="other caches"):
         Engine([50, 61], "emark").restore(snapshot)
     assert engine.snapshot() == snapshot
+    with pytest.raises(ValueError, match="other row sizes"):
+        Engine([50, 60], "emark", [1, 2]).restore(snapshot)
 
 
 def test_permuted_samples_change_only_positions() -> None:
@@ -231,3 +233,28 @@ def test_memory_is_flat_at_a_bounded_number_of_ids(policy: str) -> None:
 
     settled = run(4000)
     assert run(8000) <= settled * 1.05
+
+
+@pytest.mark.parametrize("size", [0, -1, 65536])
+def test_refuses_row_sizes_out_of_range(size: int) -> None:
+    with pytest.raises(ValueError, match=f"size of field 1 is {size}, it must be in 1..65535"):
+        Engine([4], "lru", [1, size])
+
+
+def test_refuses_batches_of_other_fields_than_it_has_sizes_of() -> None:
+    engine = Engine([40], "lru", [1, 2])
+    engine.prepare(ids([1, 2]))
+    with pytest.raises(ValueError, match="3 fields, row sizes are known of 2"):
+        engine.prepare(ids([1, 2, 3]))
+    assert len(engine.commit(workers(0))) == 1  # the batch before is still prepared
+
+
+def test_a_big_row_makes_room_for_small_ones() -> None:
+    engine = Engine([6], "lru", [4, 1])
+    engine.prepare(ids([1, 2]))
+    engine.commit(workers(0))  # 5 of 6 units
+    engine.prepare(ids([3, 4]))
+    (plan,) = engine.commit(workers(0))
+    assert (plan["evict_rows"]["ids"].tolist(), plan["evict_rows"]["size"]) == ([1], 4)  # as old as row 2, and enough
+    assert (plan["pulls"]["ids"].tolist(), plan["pulls"]["size"]) == ([3, 4], 5)
+    assert engine.contents()[0]["ids"].tolist() == [4, 2, 3]  # one slot is new, the other was row 1's

@@ -14,21 +14,24 @@ TRANSFERS = ("update_rows", "evict_rows", "drops", "pulls")
 GRADIENTS = ("update_gradients", "evict_gradients")
 
 
-def assert_columns(actual: dict, transfers: list[tuple], gradients: bool, where: str) -> None:
+def assert_columns(
+    actual: dict, transfers: list[tuple], reference: ReferenceEngine, gradients: bool, where: str
+) -> None:
     expected = columns(transfers)
+    assert actual["size"] == reference.total_size(transfers), f"{where}.size"
     for name in ("ids", "slots", "versions", "early") + (("contributors", "steps") if gradients else ()):
         value = actual[name] if name == "early" else actual[name].tolist()
         assert value == expected[name], f"{where}.{name}"
 
 
-def assert_plans(actual: list[dict], expected: list[dict]) -> None:
-    for j, (plan, reference) in enumerate(zip(actual, expected, strict=True)):
-        where = f"iteration {reference['iteration']}, worker {j}"
-        assert plan["iteration"] == reference["iteration"]
+def assert_plans(actual: list[dict], expected: list[dict], reference: ReferenceEngine) -> None:
+    for j, (plan, planned) in enumerate(zip(actual, expected, strict=True)):
+        where = f"iteration {planned['iteration']}, worker {j}"
+        assert plan["iteration"] == planned["iteration"]
         for kind in TRANSFERS + GRADIENTS:
-            assert_columns(plan[kind], reference[kind], kind in GRADIENTS, f"{where}, {kind}")
+            assert_columns(plan[kind], planned[kind], reference, kind in GRADIENTS, f"{where}, {kind}")
         for name in ("positions", "unique_ids", "unique_slots", "unique_versions", "unique_contributors", "inverse"):
-            assert plan[name].tolist() == reference[name], f"{where}, {name}"
+            assert plan[name].tolist() == planned[name], f"{where}, {name}"
 
 
 def random_stream(rng: random.Random, universe: int, samples: int, fields: int, iterations: int) -> list[np.ndarray]:
@@ -54,9 +57,9 @@ def run_both(engine: Engine, reference: ReferenceEngine, batch: np.ndarray, rng:
     link_costs = [rng.choice((0, 1, 10, 1000)) for _ in range(n)]
     assert engine.costs(np.array(link_costs, dtype=np.int32)).tolist() == reference.costs(link_costs)
     assert engine.affinity().tolist() == reference.affinity()
-    assert engine.slots_needed().tolist() == reference.slots_needed()
+    assert engine.room_needed().tolist() == reference.room_needed()
     assignment = random_assignment(rng, len(batch), n)
-    assert_plans(engine.commit(assignment), reference.commit(assignment.tolist()))
+    assert_plans(engine.commit(assignment), reference.commit(assignment.tolist()), reference)
     assert (engine.iteration, engine.lookups, engine.hits) == (
         reference.iteration,
         reference.lookups,
@@ -88,8 +91,32 @@ def test_equals_reference(policy: str, workers: int) -> None:
 def assert_flush(engine: Engine, reference: ReferenceEngine) -> None:
     for j, (plan, expected) in enumerate(zip(engine.flush(), reference.flush(), strict=True)):
         assert plan["iteration"] == expected["iteration"]
-        assert_columns(plan["rows"], expected["rows"], gradients=False, where=f"flush, worker {j}, rows")
-        assert_columns(plan["gradients"], expected["gradients"], gradients=True, where=f"flush, worker {j}, gradients")
+        for kind in ("rows", "gradients"):
+            assert_columns(plan[kind], expected[kind], reference, kind == "gradients", f"flush, worker {j}, {kind}")
+
+
+@pytest.mark.parametrize("policy", ["emark", "lru", "lfu"])
+@pytest.mark.parametrize("workers", [1, 3, 9])
+def test_equals_reference_with_rows_of_unequal_size(policy: str, workers: int) -> None:
+    rng = random.Random(f"sizes {policy} {workers}")
+    for sizes in ([1, 7, 2], [65535, 3, 40000]):
+        samples = 12
+        reference = ReferenceEngine(
+            [samples * 3 * max(sizes) + rng.choice((0, 1, 60, max(sizes))) for _ in range(workers)], policy, sizes
+        )
+        capacities = [cache.capacity for cache in reference.caches]
+        engine = Engine(capacities, policy, sizes)
+        for batch in random_stream(rng, 150, samples, len(sizes), 60):
+            run_both(engine, reference, batch, rng)
+            if rng.random() < 0.1:
+                assert_flush(engine, reference)
+                snapshot = engine.snapshot()
+                engine = Engine(capacities, policy, sizes)
+                engine.restore(snapshot)
+        for cache, columns_of in zip(reference.caches, engine.contents(), strict=True):
+            held = sorted((copy.slot, x) for x, copy in cache.copies.items())
+            assert list(zip(columns_of["slots"].tolist(), columns_of["ids"].tolist(), strict=True)) == held
+        assert engine.stats()["cached_rows"].tolist() == [len(cache.copies) for cache in reference.caches]
 
 
 @pytest.mark.parametrize("policy", ["emark", "lru", "lfu"])

@@ -33,10 +33,10 @@ def draw_capacities(rng, samples, workers):
     return [chosen.count(j) for j in range(workers)]
 
 
-def with_history(rng, workers, universe, samples, fields, iterations, last_samples=None):
+def with_history(rng, workers, universe, samples, fields, iterations, last_samples=None, sizes=()):
     """Both engines after the same random iterations, with the same batch prepared."""
-    cache_rows = [samples * fields + rng.choice((0, 5, 100)) for _ in range(workers)]
-    engine, reference = Engine(cache_rows, "emark"), ReferenceEngine(cache_rows, "emark")
+    caches = [samples * fields * max(sizes, default=1) + rng.choice((0, 5, 100)) for _ in range(workers)]
+    engine, reference = Engine(caches, "emark", sizes), ReferenceEngine(caches, "emark", sizes)
     for t in range(iterations + 1):
         batch = draw_batch(rng, universe, samples if t < iterations else last_samples or samples, fields)
         engine.prepare(batch)
@@ -60,6 +60,19 @@ def test_capacities_are_met_and_the_cost_is_the_objective(workers):
         assert cost == objective(reference, assignment.tolist(), links)
         assert cost <= start
         assert rounds == 35
+
+
+@pytest.mark.parametrize("workers", [2, 5, 33])
+def test_the_cost_is_the_objective_where_rows_differ_in_size(workers):
+    rng = random.Random(workers)
+    for _ in range(8):
+        engine, reference = with_history(rng, workers, rng.choice((20, 200)), 40, 4, 20, sizes=(1, 5, 2, 9))
+        capacities = draw_capacities(rng, 40, workers)
+        links = [rng.choice(LINKS) for _ in range(workers)]
+        assignment, cost, start, _ = engine.joint(int32(links), int32(capacities), rng.getrandbits(64))
+        assert np.bincount(assignment, minlength=workers).tolist() == capacities
+        assert cost == objective(reference, assignment.tolist(), links)
+        assert cost <= start
 
 
 @pytest.mark.parametrize("workers", [2, 3, 8, 20])
