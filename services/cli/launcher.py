@@ -154,6 +154,10 @@ class LocalCluster:
                 task.cancel()
 
 
+async def _directly(_worker: str, address: str) -> str:
+    return address
+
+
 @contextlib.asynccontextmanager
 async def local_cluster(
     *,
@@ -164,6 +168,7 @@ async def local_cluster(
     logs: Path,
     rejoin_seconds: float = REJOIN_SECONDS,
     checkpoint_dir: Path | None = None,
+    reach_dispatcher: Callable[[str, str], Awaitable[str]] = _directly,
 ) -> AsyncIterator[LocalCluster]:
     """Starts parameter servers, a dispatcher and one worker per link; stops them all on leaving.
 
@@ -175,6 +180,7 @@ async def local_cluster(
         logs: an existing directory for the services' logs.
         rejoin_seconds: how long the others wait for a worker that has died.
         checkpoint_dir: where parameter servers with the memory store keep checkpoints.
+        reach_dispatcher: where a worker of this name reaches the dispatcher of this address.
     """
     async with contextlib.AsyncExitStack() as stack:
 
@@ -202,18 +208,14 @@ async def local_cluster(
             {"ESD_DISPATCHER_PAGE_PORT": "0", "ESD_DISPATCHER_REJOIN_SECONDS": str(rejoin_seconds)},
         )
         await asyncio.gather(dispatcher.wait_ready(), *(server.wait_ready() for server in servers))
-        workers = [
-            await start(
-                f"worker-{slot}",
-                "worker",
-                "ESD_WORKER_",
-                {
-                    "ESD_WORKER_NAME": f"worker-{slot}",
-                    "ESD_WORKER_DISPATCHER": dispatcher.address,
-                    "ESD_WORKER_LINK": repr(link),
-                    "ESD_WORKER_CACHE_ROWS": str(rows),
-                },
-            )
-            for slot, (link, rows) in enumerate(zip(worker_links, cache_rows, strict=True))
-        ]
+        workers = []
+        for slot, (link, rows) in enumerate(zip(worker_links, cache_rows, strict=True)):
+            name = f"worker-{slot}"
+            settings = {
+                "ESD_WORKER_NAME": name,
+                "ESD_WORKER_DISPATCHER": await reach_dispatcher(name, dispatcher.address),
+                "ESD_WORKER_LINK": repr(link),
+                "ESD_WORKER_CACHE_ROWS": str(rows),
+            }
+            workers.append(await start(name, "worker", "ESD_WORKER_", settings))
         yield LocalCluster(servers, dispatcher, workers)

@@ -18,6 +18,7 @@ import grpc
 
 from services.domain.errors import PermissionDenied, Unauthenticated
 from services.runtime import logs, metrics
+from services.runtime.decoding import all_checked, checked, tolerant
 from services.runtime.guard import Guard
 from services.runtime.status import REASON_KEY, status_of
 
@@ -26,6 +27,7 @@ _log = logging.getLogger(__name__)
 # Handlers of grpc.aio differ by the kind of answer only: (request or request iterator, context).
 _Context = grpc.aio.ServicerContext[Any, Any]
 _Handler = Callable[[Any, _Context], Any]
+_Check = Callable[[Any, str], Any]  # of a request, or of the iterator of a stream's requests, by a method's name
 
 
 class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in the stubs only
@@ -52,28 +54,31 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # 
 
 
 def _wrapped(handler: Any, method: str, guard: Guard) -> Any:
-    codecs = handler.request_deserializer, handler.response_serializer
+    codecs = tolerant(handler.request_deserializer), handler.response_serializer
+    check = all_checked if handler.request_streaming else checked
     if handler.response_streaming:
         if handler.request_streaming:
-            return grpc.stream_stream_rpc_method_handler(_streaming(handler.stream_stream, method, guard), *codecs)
-        return grpc.unary_stream_rpc_method_handler(_streaming(handler.unary_stream, method, guard), *codecs)
+            return grpc.stream_stream_rpc_method_handler(
+                _streaming(handler.stream_stream, check, method, guard), *codecs
+            )
+        return grpc.unary_stream_rpc_method_handler(_streaming(handler.unary_stream, check, method, guard), *codecs)
     if handler.request_streaming:
-        return grpc.stream_unary_rpc_method_handler(_single(handler.stream_unary, method, guard), *codecs)
-    return grpc.unary_unary_rpc_method_handler(_single(handler.unary_unary, method, guard), *codecs)
+        return grpc.stream_unary_rpc_method_handler(_single(handler.stream_unary, check, method, guard), *codecs)
+    return grpc.unary_unary_rpc_method_handler(_single(handler.unary_unary, check, method, guard), *codecs)
 
 
-def _single(handle: _Handler, method: str, guard: Guard) -> _Handler:
+def _single(handle: _Handler, check: _Check, method: str, guard: Guard) -> _Handler:
     async def surrounded(request: Any, context: _Context) -> Any:
         async with _call(method, context, guard):
-            return await handle(request, context)
+            return await handle(check(request, method), context)
 
     return surrounded
 
 
-def _streaming(handle: _Handler, method: str, guard: Guard) -> _Handler:
+def _streaming(handle: _Handler, check: _Check, method: str, guard: Guard) -> _Handler:
     async def surrounded(request: Any, context: _Context) -> AsyncIterator[Any]:
         async with _call(method, context, guard):
-            answer = handle(request, context)
+            answer = handle(check(request, method), context)
             if inspect.isawaitable(answer):  # a handler that calls context.write itself, as gRPC's health service
                 await answer
                 return

@@ -90,6 +90,17 @@ def test_rows_are_read_as_written_in_the_order_asked(table, rng, count):
     assert len(table) == len(ids)
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_what_is_read_may_be_changed(table, rng, count):
+    """As a pull does that waits for some of its rows."""
+    ids = np.arange(count, dtype=np.uint64)
+    table.write_newer(rows_of(rng, ids, 1))
+    read = table.read(ids)
+    read.versions[:] = 7
+    read.rows[:] = 0.0
+    assert table.read(ids).versions.tolist() == [1] * count
+
+
 def test_ids_and_values_of_any_bytes_are_kept(table):
     ids = np.array([0, 10, 13, 0x7D7B7D7B7D7B7D7B, ALL_BITS], np.uint64)  # newlines, braces, all ones
     rows = np.zeros((5, SPEC.row_width), np.float32)

@@ -1,4 +1,4 @@
-"""A TCP proxy whose connections a test can cut, as a flaky link would."""
+"""A TCP proxy whose connections can be cut, as a flaky link would."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ class CuttableProxy:
         self._host, port = target.rsplit(":", 1)
         self._port = int(port)
         self._connections: set[asyncio.StreamWriter] = set()
+        self._open = True
+        self._passing = asyncio.Event()
+        self._passing.set()
         self.address = ""
 
     def cut(self) -> None:
@@ -25,28 +28,48 @@ class CuttableProxy:
         for writer in self._connections:
             writer.transport.abort()
 
+    async def cut_for(self, seconds: float) -> None:
+        """Resets all connections, and new ones as soon as they are made, for so long."""
+        self._open = False
+        self.cut()
+        await asyncio.sleep(seconds)
+        self._open = True
+
+    async def hold_for(self, seconds: float) -> None:
+        """Lets nothing pass for so long, and nobody is told: packets are lost, and sent again when the link is back."""
+        self._passing.clear()
+        await asyncio.sleep(seconds)
+        self._passing.set()
+
     async def forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Carries one connection."""
-        there_reader, there_writer = await asyncio.open_connection(self._host, self._port)
+        if not self._open:
+            writer.transport.abort()
+            return
+        try:
+            there_reader, there_writer = await asyncio.open_connection(self._host, self._port)
+        except OSError:  # nobody listens there now
+            writer.transport.abort()
+            return
         pair = {writer, there_writer}
         self._connections |= pair
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(_pump(reader, there_writer))
-                tasks.create_task(_pump(there_reader, writer))
+                tasks.create_task(self._pump(reader, there_writer))
+                tasks.create_task(self._pump(there_reader, writer))
         finally:
             self._connections -= pair
 
-
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    try:
-        while data := await reader.read(65536):
-            writer.write(data)
-            await writer.drain()
-    except ConnectionError:
-        pass  # cut
-    finally:
-        writer.close()
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while data := await reader.read(65536):
+                await self._passing.wait()
+                writer.write(data)
+                await writer.drain()
+        except ConnectionError:
+            pass  # cut
+        finally:
+            writer.close()
 
 
 @asynccontextmanager

@@ -74,7 +74,7 @@ def decode_rows(values: Sequence[bytes | None], width: int) -> tuple[NDArray[np.
     length = VERSION_BYTES + 4 * width
     absent = bytes(length)
     packed = join_rows([absent if value is None else value for value in values], length)
-    versions = np.ascontiguousarray(packed[:, :VERSION_BYTES]).view(np.int64).ravel()
+    versions = packed[:, :VERSION_BYTES].copy().view(np.int64).ravel()  # a copy of one row, too: it may be changed
     return versions, packed[:, VERSION_BYTES:].copy().view(np.float32)
 
 

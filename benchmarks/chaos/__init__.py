@@ -1,0 +1,1 @@
+"""Faults in real runs, and whether the model is still that of an undisturbed one."""

@@ -1,0 +1,125 @@
+"""One training run on a cluster of local processes, whose links can be cut."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from dispatcher.client import DispatcherClient
+from services.cli.driver import drive
+from services.cli.export import export_model
+from services.cli.launcher import REJOIN_SECONDS, LocalCluster, ServiceProcess, local_cluster
+from services.cli.options import RunOptions
+from services.cli.stream import training_stream
+from services.domain.jobs import JobSpec
+from services.domain.state import JobState
+from services.domain.tables import OptimizerKind
+from tests.support.cuttable_proxy import CuttableProxy, cuttable_proxy
+
+OPTIONS = RunOptions(
+    data="synthetic:zipf?fields=8&keys=20000",
+    workers=2,
+    links="1g,200m",
+    batch=16,
+    dim=8,
+    cache_rows=600,
+    optimizer=OptimizerKind.ADAM,
+    learning_rate=0.002,
+    iterations=300,
+    seed=1,
+    checkpoint_every=40,
+)
+RESTARTS = 5  # as in `esd train`
+_REJOIN_WITHOUT = 2.0  # seconds to wait for a worker that is known to stay away
+_LONGEST_RUN = 150.0  # seconds, on a busy machine; one that takes longer hangs
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """A running cluster and its links.
+
+    Attributes:
+        cluster: the services.
+        worker_links: from each worker to the dispatcher.
+        store_link: from everyone to the parameter server.
+        driver_link: from whoever sends the samples to the dispatcher.
+    """
+
+    cluster: LocalCluster
+    worker_links: list[CuttableProxy]
+    store_link: CuttableProxy
+    driver_link: CuttableProxy
+
+
+Watch = Callable[[System, JobState], None]
+
+
+async def run(store: str, place: Path, watch: Watch, *, absentee: int | None = None) -> JobState:
+    """Trains once, and writes the model to `place`.
+
+    Args:
+        store: URL of an empty Redis, or `directory` for a memory store that keeps checkpoints in `place`.
+        place: an existing folder.
+        watch: sees every state of the job that is polled.
+        absentee: slot of a worker that is not started again when it dies.
+
+    Raises:
+        TimeoutError: it hangs.
+        EsdError: it ended with an error.
+    """
+    in_memory = store == "directory"
+    stream = training_stream(OPTIONS)
+    async with asyncio.timeout(_LONGEST_RUN), AsyncExitStack() as stack:
+        links: list[CuttableProxy] = []
+
+        async def reach_dispatcher(_worker: str, address: str) -> str:
+            links.append(await stack.enter_async_context(cuttable_proxy(address)))
+            return links[-1].address
+
+        cluster = await stack.enter_async_context(
+            local_cluster(
+                shards=1,
+                store="memory" if in_memory else store,
+                worker_links=OPTIONS.bandwidths(),
+                cache_rows=[OPTIONS.cache_size(stream.dataset)] * OPTIONS.workers,
+                logs=place,
+                rejoin_seconds=REJOIN_SECONDS if absentee is None else _REJOIN_WITHOUT,
+                checkpoint_dir=place / "kept" if in_memory else None,
+                reach_dispatcher=reach_dispatcher,
+            )
+        )
+        store_link = await stack.enter_async_context(cuttable_proxy(cluster.parameter_servers[0].address))
+        driver_link = await stack.enter_async_context(cuttable_proxy(cluster.dispatcher.address))
+        client = await stack.enter_async_context(DispatcherClient(driver_link.address))
+        system = System(cluster, links, store_link, driver_link)
+        job = OPTIONS.job(
+            fields=len(stream.dataset.fields),
+            dense_features=len(stream.dataset.dense_features),
+            parameter_servers=(store_link.address,),
+        )
+        job = replace(job, model=replace(job.model, hidden=(32,)))
+        training = asyncio.create_task(drive(client, job, stream, lambda state: watch(system, state)))
+        failure = asyncio.create_task(_supervised(cluster, absentee).supervise(RESTARTS, lambda _: None))
+        try:
+            await asyncio.wait({training, failure}, return_when=asyncio.FIRST_COMPLETED)
+            if not training.done():
+                raise failure.result()
+            state = training.result()
+        finally:
+            for task in (training, failure):
+                task.cancel()
+            await asyncio.gather(training, failure, return_exceptions=True)
+        await _export(job, place)
+        return state
+
+
+def _supervised(cluster: LocalCluster, absentee: int | None) -> LocalCluster:
+    there: list[ServiceProcess] = [worker for slot, worker in enumerate(cluster.workers) if slot != absentee]
+    return replace(cluster, workers=there)
+
+
+async def _export(job: JobSpec, place: Path) -> None:
+    await export_model(job, place / "model.npz")

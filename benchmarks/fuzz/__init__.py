@@ -1,0 +1,1 @@
+"""Malformed requests to every public RPC: no crash, no hang, no internal text."""

@@ -1,0 +1,122 @@
+"""Sends at least 10,000 malformed requests to real service processes: `python -m benchmarks.fuzz`.
+
+To a parameter server with its rows in memory, one with its rows in Redis, a dispatcher and a worker. Each must answer
+every request within its deadline, with a status that blames the caller and a text that tells nothing of the inside,
+must log no defect, and must do its work afterwards.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack, ExitStack
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.fuzz import targets
+from benchmarks.fuzz.campaign import MAX_MESSAGE_BYTES, Tally, campaign
+from benchmarks.fuzz.targets import Target
+from dispatcher.client import DispatcherClient
+from services.runtime.channel import channel
+from tests.support.redis_server import redis_server
+
+_LIMIT_SECONDS = 180.0  # for each service
+_READY_SECONDS = 120.0
+_SHARES = {"ps_server": 0.35, "ps_server on Redis": 0.2, "dispatcher": 0.4, "worker": 0.05}
+
+
+async def start(stack: AsyncExitStack, module: str, log: Path, **settings: str) -> str:
+    """Starts a service, whose log goes to a file, and returns its address."""
+    prefix = {"ps_server": "ESD_PS_"}.get(module, f"ESD_{module.upper()}_")
+    settings |= {"max_message_bytes": str(MAX_MESSAGE_BYTES)}
+    with log.open("wb") as stderr:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", module,
+            env={**os.environ, **{prefix + name.upper(): value for name, value in settings.items()}},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=stderr,
+        )  # fmt: skip
+
+    async def end() -> None:
+        if process.returncode is not None:
+            raise AssertionError(f"{module} ended with exit code {process.returncode}")
+        process.terminate()
+        await process.wait()
+
+    stack.push_async_callback(end)
+    assert process.stdout is not None  # noqa: S101 - started with a pipe
+    async with asyncio.timeout(_READY_SECONDS):
+        return str(json.loads(await process.stdout.readline())["address"])
+
+
+async def targets_of(stack: AsyncExitStack, folder: Path, redis_url: str) -> list[Callable[[], Target]]:
+    """Starts all services."""
+    memory = await start(stack, "ps_server", folder / "ps_server.log")
+    stored = await start(stack, "ps_server", folder / "ps_server_redis.log", store=redis_url)
+    dispatcher = await start(stack, "dispatcher", folder / "dispatcher.log", lease_seconds="60", join_seconds="1")
+    idle = await start(stack, "dispatcher", folder / "idle.log")
+    worker = await start(stack, "worker", folder / "worker.log", name="w", dispatcher=idle, link="1e9", cache_rows="64")
+    client = await stack.enter_async_context(DispatcherClient(dispatcher))
+    channels = [await stack.enter_async_context(channel(address)) for address in (memory, stored, worker)]
+    return [
+        targets.parameter_server("ps_server", memory, channels[0]),
+        targets.parameter_server("ps_server on Redis", stored, channels[1]),
+        targets.dispatcher(dispatcher, client),
+        targets.worker(worker, channels[2]),
+    ]
+
+
+def defects(folder: Path) -> list[str]:
+    """What services have logged that only a defect of theirs explains."""
+    lines = [line for log in folder.glob("*.log") for line in log.read_text().splitlines()]
+    return [line for line in lines if "internal error" in line or "defect" in line or "Traceback" in line]
+
+
+def main() -> None:
+    """Prints a table of the answers; the exit code tells whether all were right."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--requests", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    table = Table("service", "method", "requests", "answers", show_edge=False)
+    sent, began = 0, time.monotonic()
+    with ExitStack() as resources:
+        folder = Path(resources.enter_context(tempfile.TemporaryDirectory(prefix="esd-fuzz-")))
+        redis = resources.enter_context(redis_server(folder))
+        runner = resources.enter_context(asyncio.Runner())
+        stack = AsyncExitStack()
+        try:
+            for target in runner.run(targets_of(stack, folder, redis.url)):
+                count = round(1.02 * arguments.requests * _SHARES[target.name])
+                until = time.monotonic() + _LIMIT_SECONDS
+                tally = campaign(runner, target, count=count, number=arguments.seed, until=until)
+                _report(table, target.name, tally)
+                sent += tally.sent
+        finally:
+            runner.run(stack.aclose())
+        found = defects(folder)
+    console = Console(width=150)
+    console.print(table)
+    console.print(f"{sent} requests in {time.monotonic() - began:.0f} s (seed {arguments.seed})")
+    for line in found:
+        console.print(f"logged: {line}", markup=False)
+    sys.exit(0 if sent >= arguments.requests and not found else 1)
+
+
+def _report(table: Table, name: str, tally: Tally) -> None:
+    for method in sorted({method for method, _ in tally.answers}):
+        answers = {code: count for (of, code), count in tally.answers.items() if of == method}
+        shown = ", ".join(f"{code} {count}" for code, count in sorted(answers.items()))
+        table.add_row(name, method, str(sum(answers.values())), shown)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,225 @@
+"""What is fuzzed: the methods of each service, with good requests to start from, and a check that it still works."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import Any
+
+import grpc
+import numpy as np
+from google.protobuf.descriptor import Descriptor
+from google.protobuf.message import Message
+
+from benchmarks.fuzz.calls import Method
+from benchmarks.fuzz.messages import Pools
+from dispatcher.client import DispatcherClient
+from protos import common_pb2, dispatcher_pb2, ps_pb2, ps_pb2_grpc, worker_pb2, worker_pb2_grpc
+from services.domain.errors import EsdError
+from services.domain.jobs import Criterion, JobSpec, ModelSpec
+from services.domain.reports import Registration
+from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
+from services.wire.jobs import encode_job
+from services.wire.reports import encode_registration
+from services.wire.tables import encode_table
+
+_TABLE = TableSpec("t", 4, OptimizerSpec(OptimizerKind.ADAM, 0.1), seed=1, init_scale=0.5)
+_KEPT = replace(_TABLE, name="kept")  # what no request names
+_JOB = JobSpec(
+    name="job",
+    workers=2,
+    fields=2,
+    dense_features=1,
+    batch_size=4,
+    workloads=(2, 2),
+    mechanism="esd",
+    alpha=1.0,
+    criterion=Criterion.MIN2_MIN,
+    policy="emark",
+    seed=7,
+    window=2,
+    table=_TABLE,
+    model=ModelSpec("wdl", (8,), OptimizerSpec()),
+    parameter_servers=("127.0.0.1:1",),
+)
+_LEASES = ("lease-of-first--", "lease-of-second-")
+_WAITING = {"Pull", "WatchPlans", "Submit"}
+_ASKING = {"CreateJob"}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One running service.
+
+    Attributes:
+        name: for people.
+        address: `host:port`.
+        examples: good requests by method name; their class tells the method's input.
+        pools: by name of a string field, values that mean something to the service.
+        refresh: brings the service into a state in which good requests are good; what to write into them for the
+            placeholders in pools and examples, which have the same length.
+        check: raises AssertionError unless the service does its work.
+        module: generated code of its contract.
+    """
+
+    name: str
+    address: str
+    module: ModuleType
+    examples: Mapping[str, Sequence[Message]]
+    pools: Pools
+    refresh: Callable[[], Awaitable[Mapping[bytes, bytes]]]
+    check: Callable[[], Awaitable[None]]
+
+    def methods(self) -> list[tuple[Method, Descriptor]]:
+        """Every RPC with the descriptor of its input."""
+        (service,) = self.module.DESCRIPTOR.services_by_name.values()
+        return [
+            (
+                Method(
+                    f"/{service.full_name}/{method.name}",
+                    method.client_streaming,
+                    method.server_streaming,
+                    waits=method.name in _WAITING,
+                    may_be_unavailable=method.name in _ASKING,
+                ),
+                method.input_type,
+            )
+            for method in service.methods
+        ]
+
+
+def parameter_server(name: str, address: str, channel: grpc.aio.Channel) -> Target:
+    """A parameter server, with a table that requests name and one that they do not."""
+    stub: Any = ps_pb2_grpc.ParameterServerStub(channel)  # type: ignore[no-untyped-call]
+    ids, versions = np.arange(3, dtype=np.uint64).tobytes(), np.ones(3, np.int64).tobytes()
+    rows = np.full((3, _TABLE.row_width), 0.25, np.float32).tobytes()
+    gradients = ps_pb2.GradientPush(
+        ids=ids,
+        target_versions=versions,
+        contributors=np.full(3, 3, np.uint64).tobytes(),
+        steps=versions,
+        gradients=np.ones((3, _TABLE.dimension), np.float32).tobytes(),
+    )
+    pushes = [
+        ps_pb2.PushChunk(table="t", rows=ps_pb2.RowPush(ids=ids, versions=versions, rows=rows)),
+        ps_pb2.PushChunk(table="t", gradients=gradients),
+    ]
+    examples: dict[str, Sequence[Message]] = {
+        "CreateTable": [ps_pb2.CreateTableRequest(table=encode_table(_TABLE))],
+        "Pull": [ps_pb2.PullRequest(table="t", ids=ids, versions=bytes(24))],
+        "Push": pushes,
+        "Scan": [ps_pb2.ScanRequest(table="t")],
+        "PutDense": [ps_pb2.DenseChunk(table="t", data=b"dense", last=True)],
+        "GetDense": [ps_pb2.GetDenseRequest(table="t")],
+        "Cut": [ps_pb2.CutRequest(table="t", checkpoint=1, worker=0, contributors=1)],
+        "PutPart": [ps_pb2.PartChunk(table="t", checkpoint=1, name="dense", data=b"part", last=True)],
+        "GetPart": [ps_pb2.GetPartRequest(table="t", checkpoint=1, name="dense")],
+        "Save": [ps_pb2.SaveRequest(table="t", checkpoint=1)],
+        "Commit": [ps_pb2.CommitRequest(table="t", checkpoint=1, manifest=b"{}")],
+        "Restore": [ps_pb2.RestoreRequest(table=encode_table(_TABLE), checkpoint=1, epoch=1)],
+        "GetCheckpoint": [ps_pb2.GetCheckpointRequest(table="t")],
+        "Describe": [ps_pb2.DescribeServerRequest()],
+    }
+    kept = ps_pb2.PushChunk(table="kept", rows=ps_pb2.RowPush(ids=ids, versions=versions, rows=rows))
+
+    async def refresh() -> Mapping[bytes, bytes]:
+        for spec in (_TABLE, _KEPT):
+            await stub.CreateTable(ps_pb2.CreateTableRequest(table=encode_table(spec)))
+        await stub.Push(iter([kept]))
+        return {}
+
+    async def check() -> None:
+        request = ps_pb2.PullRequest(table="kept", ids=ids, versions=versions)
+        chunks = [chunk async for chunk in stub.Pull(request, timeout=10)]
+        _expect(b"".join(chunk.rows for chunk in chunks) == rows, f"{name} has lost rows that no request named")
+
+    pools = {"table": ["t"], "name": ["t", "dense", "engine"]}
+    return Target(name, address, ps_pb2, examples, pools, refresh, check)
+
+
+def dispatcher(address: str, client: DispatcherClient) -> Target:
+    """A dispatcher with a job whose workers hold leases and train nothing."""
+    batch = common_pb2.SampleBatch(
+        samples=2,
+        fields=2,
+        dense_features=1,
+        ids=np.arange(4, dtype=np.uint64).tobytes(),
+        dense=np.zeros(2, np.float32).tobytes(),
+        labels=np.ones(2, np.float32).tobytes(),
+    )
+    registrations = [Registration(f"w-{slot}", 1e6, 100, f"h:{slot}", f"h:1{slot}") for slot in range(_JOB.workers)]
+    costs = np.arange(8, dtype=np.float32)
+    report = dispatcher_pb2.ReportRequest(
+        lease_id=_LEASES[0],
+        score_bins=np.full(2, 3, np.uint16).tobytes(),
+        labels=b"\1\0",
+        transfers=dispatcher_pb2.TransferCounts(miss_pull=2),
+        phases=dispatcher_pb2.PhaseTimes(compute=0.1),
+    )
+    examples: dict[str, Sequence[Message]] = {
+        "HybridDis": [
+            dispatcher_pb2.HybridDisRequest(
+                samples=4,
+                workers=2,
+                float_costs=costs.tobytes(),
+                capacities=np.array([2, 2], np.int32).tobytes(),
+                alpha=0.5,
+            )
+        ],
+        "CreateJob": [dispatcher_pb2.CreateJobRequest(job=encode_job(_JOB))],
+        "RegisterWorker": [encode_registration(each) for each in registrations],
+        "Heartbeat": [dispatcher_pb2.HeartbeatRequest(lease_id=_LEASES[0])],
+        "Report": [report, dispatcher_pb2.ReportRequest(lease_id=_LEASES[0], flushed=True)],
+        "Submit": [dispatcher_pb2.SubmitRequest(job="job", batch=batch)],
+        "WatchPlans": [dispatcher_pb2.WatchPlansRequest(lease_id=_LEASES[0])],
+        "Describe": [dispatcher_pb2.DescribeJobRequest()],
+    }
+
+    pools = {
+        "job": ["job"],
+        "lease_id": _LEASES,
+        "worker": ["w-0", "w-1"],
+        "mechanism": ["esd", "laia", "random", "joint"],
+        "policy": ["lru", "lfu", "emark"],
+        "name": ["job", "t", "wdl", "dlrm"],
+        "solver": ["auto"],
+    }
+
+    async def refresh() -> Mapping[bytes, bytes]:
+        leases = {}
+        try:
+            await client.create_job(_JOB)
+            for placeholder, each in zip(_LEASES, registrations, strict=True):
+                leases[placeholder.encode()] = (await client.register(each)).lease_id.encode()
+        except EsdError:
+            pass  # a request has opened another job, or taken a place; that ends when its workers do not come
+        return leases
+
+    async def check() -> None:
+        matrix = np.array([[1, 5], [5, 1], [1, 5], [5, 1]], np.float32)
+        result = await client.hybrid_dis(matrix, np.array([2, 2], np.int32))
+        _expect(result.assignment.tolist() == [0, 1, 0, 1], "the dispatcher assigns samples wrongly")
+        await client.describe()
+
+    return Target("dispatcher", address, dispatcher_pb2, examples, pools, refresh, check)
+
+
+def worker(address: str, channel: grpc.aio.Channel) -> Target:
+    """A worker."""
+    stub: Any = worker_pb2_grpc.WorkerStub(channel)  # type: ignore[no-untyped-call]
+    examples = {"Describe": [worker_pb2.DescribeWorkerRequest()]}
+
+    async def refresh() -> Mapping[bytes, bytes]:
+        return {}
+
+    async def check() -> None:
+        described = await stub.Describe(worker_pb2.DescribeWorkerRequest(), timeout=10)
+        _expect(bool(described.worker), "the worker does not know its name")
+
+    return Target("worker", address, worker_pb2, examples, {}, refresh, check)
+
+
+def _expect(holds: bool, complaint: str) -> None:
+    if not holds:
+        raise AssertionError(complaint)

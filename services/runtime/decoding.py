@@ -1,0 +1,37 @@
+"""Requests that are no messages: gRPC answers them with an internal error, though the caller is at fault."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Final
+
+from google.protobuf.message import DecodeError
+
+from services.domain.errors import InvalidArgument
+
+_UNDECODABLE: Final = object()
+
+
+def tolerant(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    """A deserializer that does not raise, so that the handler still gets to refuse the request; see `checked`."""
+
+    def decode(data: bytes) -> Any:
+        try:
+            return deserialize(data)
+        except DecodeError:
+            return _UNDECODABLE
+
+    return decode
+
+
+def checked(request: Any, method: str) -> Any:
+    """The request. Raises InvalidArgument if its bytes were no message."""
+    if request is _UNDECODABLE:
+        raise InvalidArgument(f"the request of {method} is not a message of the kind that it takes")
+    return request
+
+
+async def all_checked(requests: AsyncIterator[Any], method: str) -> AsyncIterator[Any]:
+    """The requests of a stream, each checked."""
+    async for request in requests:
+        yield checked(request, method)

@@ -1,0 +1,68 @@
+"""A few hundred malformed requests to every service; `python -m benchmarks.fuzz` sends many more."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+
+import pytest
+
+from benchmarks.fuzz import targets
+from benchmarks.fuzz.campaign import MAX_MESSAGE_BYTES, campaign
+from benchmarks.fuzz.targets import Target
+from dispatcher.client import DispatcherClient
+from dispatcher.service.app import serve_dispatcher
+from dispatcher.service.settings import DispatcherSettings
+from protos.worker_pb2_grpc import add_WorkerServicer_to_server
+from ps_server.service.app import parameter_server
+from ps_server.service.settings import ParameterServerSettings
+from services.runtime.channel import channel
+from services.runtime.server import serve
+from worker.service.servicer import WorkerService
+from worker.service.settings import WorkerSettings
+
+COMMON = {"metrics_port": None, "grace_seconds": 0, "max_message_bytes": MAX_MESSAGE_BYTES}
+
+
+@pytest.fixture
+def runner() -> Iterator[asyncio.Runner]:
+    with asyncio.Runner() as runner:
+        yield runner
+
+
+async def start_parameter_server(stack: AsyncExitStack) -> Target:
+    server = await stack.enter_async_context(parameter_server(ParameterServerSettings(**COMMON)))
+    return targets.parameter_server(
+        "ps_server", server.address, await stack.enter_async_context(channel(server.address))
+    )
+
+
+async def start_dispatcher(stack: AsyncExitStack) -> Target:
+    settings = DispatcherSettings(**COMMON, lease_seconds=60, join_seconds=1)
+    server = await stack.enter_async_context(serve_dispatcher(settings))
+    return targets.dispatcher(server.address, await stack.enter_async_context(DispatcherClient(server.address)))
+
+
+async def start_worker(stack: AsyncExitStack) -> Target:
+    settings = WorkerSettings(**COMMON, name="worker", dispatcher="127.0.0.1:1", link=1e9, cache_rows=64)
+    services = [(add_WorkerServicer_to_server, WorkerService(settings), "esd.v1.Worker")]
+    server = await stack.enter_async_context(serve("worker", services, settings))
+    return targets.worker(server.address, await stack.enter_async_context(channel(server.address)))
+
+
+@pytest.mark.parametrize(
+    ("start", "count"), [(start_parameter_server, 320), (start_dispatcher, 240), (start_worker, 64)]
+)
+def test_malformed_requests_are_refused_and_harm_nobody(runner, caplog, start, count):
+    stack = AsyncExitStack()
+    target = runner.run(start(stack))
+    try:
+        with caplog.at_level(logging.ERROR):
+            tally = campaign(runner, target, count=count, number=1, until=time.monotonic() + 60)
+    finally:
+        runner.run(stack.aclose())
+    assert tally.sent >= count
+    assert not [record for record in caplog.records if "internal error" in record.message]
