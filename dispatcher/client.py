@@ -120,9 +120,9 @@ class DispatcherClient:
         return decode_state(response.job) if response.HasField("job") else None
 
     async def submit(self, job: str, batches: AsyncIterator[SampleBatch]) -> int:
-        """Sends the sample stream of a job and ends it. Returns the samples that the job has taken in.
+        """Sends the sample stream of a job, or what is left of it, and ends it. Returns the samples it has.
 
-        Draws the next batch only when the last one is taken in, so a slow job slows the source down. If the source
+        Draws the next batch only when the last one is acknowledged, so a slow job slows the source down. If the source
         raises or the call breaks, the stream stays open, and another call may go on with it.
 
         Args:
@@ -130,7 +130,7 @@ class DispatcherClient:
             batches: batches of any size, in training order.
 
         Raises:
-            FailedPrecondition: the job failed; the message names the cause.
+            FailedPrecondition: the stream has ended before; the job failed; the message names the cause.
         """
         return await self.feed(job, lambda _: batches)
 
@@ -139,15 +139,15 @@ class DispatcherClient:
 
         Args:
             job: name of the job.
-            stream_from: the stream without its first so many samples, which the job has taken in before.
+            stream_from: the stream without its first so many samples, which the job has acknowledged before.
         """
         call = self._stub.Submit()
         try:
             with domain_errors():
                 # Nothing but the job's name until the first answer, for up to then gRPC may repeat the call.
-                taken = await _exchange(call, pb.SubmitRequest(job=job))
-                async for batch in stream_from(taken):
-                    await _exchange(call, pb.SubmitRequest(batch=encode_batch(batch)))
+                position = await _exchange(call, pb.SubmitRequest(job=job))
+                async for batch in stream_from(position):
+                    position = await _exchange(call, pb.SubmitRequest(batch=encode_batch(batch), position=position))
                 samples = await _exchange(call, pb.SubmitRequest(end=True))
                 await call.code()  # lets the call end in order
                 return samples

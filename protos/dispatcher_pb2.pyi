@@ -240,20 +240,24 @@ class ReportResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class SubmitRequest(_message.Message):
-    __slots__ = ("job", "batch", "end")
+    __slots__ = ("job", "batch", "end", "position")
     JOB_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
     job: str
     batch: _common_pb2.SampleBatch
     end: bool
-    def __init__(self, job: _Optional[str] = ..., batch: _Optional[_Union[_common_pb2.SampleBatch, _Mapping]] = ..., end: _Optional[bool] = ...) -> None: ...
+    position: int
+    def __init__(self, job: _Optional[str] = ..., batch: _Optional[_Union[_common_pb2.SampleBatch, _Mapping]] = ..., end: _Optional[bool] = ..., position: _Optional[int] = ...) -> None: ...
 
 class SubmitResponse(_message.Message):
-    __slots__ = ("samples",)
+    __slots__ = ("samples", "durable")
     SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    DURABLE_FIELD_NUMBER: _ClassVar[int]
     samples: int
-    def __init__(self, samples: _Optional[int] = ...) -> None: ...
+    durable: bool
+    def __init__(self, samples: _Optional[int] = ..., durable: _Optional[bool] = ...) -> None: ...
 
 class WatchPlansRequest(_message.Message):
     __slots__ = ("lease_id", "from_iteration", "epoch")

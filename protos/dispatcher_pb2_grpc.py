@@ -117,10 +117,13 @@ class DispatcherServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Submit(self, request_iterator, context):
-        """The sample stream, in training order. Each batch is answered when the job has taken it in; a batch is
-        any number of samples: the dispatcher cuts the stream into global batches. The last message says that it
-        is the end. A call that closes without it was cut off (to a server, a lost client looks like one that has
-        finished): the stream stays open, and another call may go on after the samples taken in.
+        """The sample stream, in training order. Each batch is answered when the job has taken it in and, if the job takes
+        checkpoints, has it in the log that the parameter server keeps: from then on it is trained exactly once, whoever
+        crashes. A batch is any number of samples: the dispatcher cuts the stream into global batches. The last message
+        says that it is the end. A call that closes without it was cut off (to a server, a lost client looks like one
+        that has finished): the stream stays open, and another call may go on after the samples taken in. The answer to
+        the first message says how many these are; what comes again is ignored.
+        FAILED_PRECONDITION: samples are missing before a batch, or come after the stream's end; another call submits.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

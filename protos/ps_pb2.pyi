@@ -250,13 +250,63 @@ class GetCheckpointRequest(_message.Message):
     def __init__(self, table: _Optional[str] = ...) -> None: ...
 
 class GetCheckpointResponse(_message.Message):
-    __slots__ = ("epoch", "checkpoint", "manifest", "rows")
+    __slots__ = ("epoch", "checkpoint", "manifest", "rows", "durable")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     MANIFEST_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
+    DURABLE_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     checkpoint: int
     manifest: bytes
     rows: int
-    def __init__(self, epoch: _Optional[int] = ..., checkpoint: _Optional[int] = ..., manifest: _Optional[bytes] = ..., rows: _Optional[int] = ...) -> None: ...
+    durable: bool
+    def __init__(self, epoch: _Optional[int] = ..., checkpoint: _Optional[int] = ..., manifest: _Optional[bytes] = ..., rows: _Optional[int] = ..., durable: _Optional[bool] = ...) -> None: ...
+
+class SampleLogEntry(_message.Message):
+    __slots__ = ("position", "samples", "batch")
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    position: int
+    samples: int
+    batch: bytes
+    def __init__(self, position: _Optional[int] = ..., samples: _Optional[int] = ..., batch: _Optional[bytes] = ...) -> None: ...
+
+class AppendSamplesRequest(_message.Message):
+    __slots__ = ("table", "epoch", "entry")
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_FIELD_NUMBER: _ClassVar[int]
+    table: str
+    epoch: int
+    entry: SampleLogEntry
+    def __init__(self, table: _Optional[str] = ..., epoch: _Optional[int] = ..., entry: _Optional[_Union[SampleLogEntry, _Mapping]] = ...) -> None: ...
+
+class AppendSamplesResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ReadSamplesRequest(_message.Message):
+    __slots__ = ("table", "epoch")
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    table: str
+    epoch: int
+    def __init__(self, table: _Optional[str] = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class TrimSamplesRequest(_message.Message):
+    __slots__ = ("table", "epoch", "position", "all")
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    ALL_FIELD_NUMBER: _ClassVar[int]
+    table: str
+    epoch: int
+    position: int
+    all: bool
+    def __init__(self, table: _Optional[str] = ..., epoch: _Optional[int] = ..., position: _Optional[int] = ..., all: _Optional[bool] = ...) -> None: ...
+
+class TrimSamplesResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...

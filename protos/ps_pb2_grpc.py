@@ -99,6 +99,21 @@ class ParameterServerStub:
                 request_serializer=protos_dot_ps__pb2.GetCheckpointRequest.SerializeToString,
                 response_deserializer=protos_dot_ps__pb2.GetCheckpointResponse.FromString,
                 _registered_method=True)
+        self.AppendSamples = channel.unary_unary(
+                '/esd.v1.ParameterServer/AppendSamples',
+                request_serializer=protos_dot_ps__pb2.AppendSamplesRequest.SerializeToString,
+                response_deserializer=protos_dot_ps__pb2.AppendSamplesResponse.FromString,
+                _registered_method=True)
+        self.ReadSamples = channel.unary_stream(
+                '/esd.v1.ParameterServer/ReadSamples',
+                request_serializer=protos_dot_ps__pb2.ReadSamplesRequest.SerializeToString,
+                response_deserializer=protos_dot_ps__pb2.SampleLogEntry.FromString,
+                _registered_method=True)
+        self.TrimSamples = channel.unary_unary(
+                '/esd.v1.ParameterServer/TrimSamples',
+                request_serializer=protos_dot_ps__pb2.TrimSamplesRequest.SerializeToString,
+                response_deserializer=protos_dot_ps__pb2.TrimSamplesResponse.FromString,
+                _registered_method=True)
         self.Describe = channel.unary_unary(
                 '/esd.v1.ParameterServer/Describe',
                 request_serializer=protos_dot_ps__pb2.DescribeServerRequest.SerializeToString,
@@ -214,6 +229,30 @@ class ParameterServerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AppendSamples(self, request, context):
+        """Appends to the log of a job's sample stream, which shard 0 keeps for the dispatcher: after a crash, the next
+        dispatcher reads from it what no checkpoint covers yet. May be repeated.
+        FAILED_PRECONDITION: the log ends elsewhere than at the entry's position; the epoch is over.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReadSamples(self, request, context):
+        """Begins an epoch, so that nothing of an earlier dispatcher is appended or committed any more, and streams the log.
+        FAILED_PRECONDITION: a later epoch has begun.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def TrimSamples(self, request, context):
+        """Drops what a checkpoint covers from the log, or all of it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Describe(self, request, context):
         """State of the server and its tables.
         """
@@ -288,6 +327,21 @@ def add_ParameterServerServicer_to_server(servicer, server):
                     servicer.GetCheckpoint,
                     request_deserializer=protos_dot_ps__pb2.GetCheckpointRequest.FromString,
                     response_serializer=protos_dot_ps__pb2.GetCheckpointResponse.SerializeToString,
+            ),
+            'AppendSamples': grpc.unary_unary_rpc_method_handler(
+                    servicer.AppendSamples,
+                    request_deserializer=protos_dot_ps__pb2.AppendSamplesRequest.FromString,
+                    response_serializer=protos_dot_ps__pb2.AppendSamplesResponse.SerializeToString,
+            ),
+            'ReadSamples': grpc.unary_stream_rpc_method_handler(
+                    servicer.ReadSamples,
+                    request_deserializer=protos_dot_ps__pb2.ReadSamplesRequest.FromString,
+                    response_serializer=protos_dot_ps__pb2.SampleLogEntry.SerializeToString,
+            ),
+            'TrimSamples': grpc.unary_unary_rpc_method_handler(
+                    servicer.TrimSamples,
+                    request_deserializer=protos_dot_ps__pb2.TrimSamplesRequest.FromString,
+                    response_serializer=protos_dot_ps__pb2.TrimSamplesResponse.SerializeToString,
             ),
             'Describe': grpc.unary_unary_rpc_method_handler(
                     servicer.Describe,
@@ -646,6 +700,87 @@ class ParameterServer:
             '/esd.v1.ParameterServer/GetCheckpoint',
             protos_dot_ps__pb2.GetCheckpointRequest.SerializeToString,
             protos_dot_ps__pb2.GetCheckpointResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AppendSamples(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/esd.v1.ParameterServer/AppendSamples',
+            protos_dot_ps__pb2.AppendSamplesRequest.SerializeToString,
+            protos_dot_ps__pb2.AppendSamplesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReadSamples(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/esd.v1.ParameterServer/ReadSamples',
+            protos_dot_ps__pb2.ReadSamplesRequest.SerializeToString,
+            protos_dot_ps__pb2.SampleLogEntry.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TrimSamples(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/esd.v1.ParameterServer/TrimSamples',
+            protos_dot_ps__pb2.TrimSamplesRequest.SerializeToString,
+            protos_dot_ps__pb2.TrimSamplesResponse.FromString,
             options,
             channel_credentials,
             insecure,

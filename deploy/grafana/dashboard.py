@@ -75,7 +75,11 @@ ROWS: dict[str, Sequence[Panel]] = {
         Panel("Time of a decision", "s", [(_mean("esd_dispatch_seconds", "phase"), "{{phase}}")], stacked=True),
         Panel("Exact assignment, 99th percentile", "s", [(_p99("esd_solver_seconds", "solver"), "{{solver}}")]),
         Panel("Iterations planned ahead", "none", [("esd_dispatch_window_iterations", "iterations")]),
-        Panel("Samples that wait to be planned", "none", [("esd_queued_samples", "samples")]),
+        Panel(
+            "Samples that wait",
+            "none",
+            [("esd_queued_samples", "to be planned"), ("esd_logged_samples", "to be covered by a checkpoint")],
+        ),
     ),
     "Links": (
         Panel("Operations per second", "ops", [(_rate("esd_embedding_transfers_total", "op"), "{{op}}")], stacked=True),

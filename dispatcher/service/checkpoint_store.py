@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from dispatcher.service.settings import DispatcherSettings
 from protos import ps_pb2, ps_pb2_grpc
-from services.domain.errors import FailedPrecondition, Unavailable
+from services.domain.errors import FailedPrecondition, StaleEpoch, Unavailable
 from services.domain.jobs import JobSpec
 from services.runtime.channel import channel
 from services.runtime.retry import repeated
@@ -33,11 +33,13 @@ class Kept:
         epoch: the latest on any server.
         manifest: of the committed checkpoint, empty if there is none.
         rows: on all servers.
+        durable: whether checkpoints and logged samples outlive the first server.
     """
 
     epoch: int
     manifest: bytes
     rows: int
+    durable: bool
 
 
 class CheckpointStore:
@@ -72,7 +74,12 @@ class CheckpointStore:
                 return await stub.GetCheckpoint(ps_pb2.GetCheckpointRequest(table=self._table.name))
 
         found = await asyncio.gather(*(find(stub) for stub in self._stubs))
-        return Kept(max(each.epoch for each in found), found[0].manifest, sum(each.rows for each in found))
+        return Kept(
+            epoch=max(each.epoch for each in found),
+            manifest=found[0].manifest,
+            rows=sum(each.rows for each in found),
+            durable=found[0].durable,
+        )
 
     async def committed(self) -> Kept:
         """The committed checkpoint, and the latest epoch.
@@ -136,6 +143,38 @@ class CheckpointStore:
 
         await self._repeated(lambda: first.Commit(request(manifest), timeout=_CALL_SECONDS))
         await self._on(others, lambda stub: stub.Commit(request(b""), timeout=_CALL_SECONDS))
+
+    async def append_samples(self, entry: ps_pb2.SampleLogEntry, epoch: Callable[[], int]) -> None:
+        """Adds to the sample log, at the first shard. `epoch` tells the present one.
+
+        Raises:
+            StaleEpoch: another dispatcher has taken the job over, or the server has lost its rows.
+            Unavailable: the server is away for too long.
+        """
+
+        async def append() -> None:
+            request = ps_pb2.AppendSamplesRequest(table=self._table.name, epoch=epoch(), entry=entry)
+            with domain_errors():
+                await self._stubs[0].AppendSamples(request, timeout=_CALL_SECONDS)
+
+        # An epoch that has just begun here begins at the server a moment later.
+        await repeated(append, self._patience, on=(StaleEpoch, Unavailable))
+
+    async def read_samples(self, epoch: int) -> list[ps_pb2.SampleLogEntry]:
+        """Begins an epoch at the first shard, and reads the sample log."""
+
+        async def read() -> list[ps_pb2.SampleLogEntry]:
+            request = ps_pb2.ReadSamplesRequest(table=self._table.name, epoch=epoch)
+            return [entry async for entry in self._stubs[0].ReadSamples(request, timeout=_CALL_SECONDS)]
+
+        return await self._repeated(read)
+
+    async def trim_samples(self, position: int | None, epoch: int) -> None:
+        """Drops what lies before a position of the sample log; None: everything."""
+        request = ps_pb2.TrimSamplesRequest(
+            table=self._table.name, epoch=epoch, position=position, all=position is None
+        )
+        await self._repeated(lambda: self._stubs[0].TrimSamples(request, timeout=_CALL_SECONDS))
 
     async def _on(self, stubs: Sequence[Any], call: Callable[[Any], Awaitable[object]]) -> None:
         await asyncio.gather(*(self._repeated(partial(call, stub)) for stub in stubs))

@@ -28,6 +28,7 @@ class Pending:
         engine: snapshot of the planner's state.
         workers: who has flushed, by slot.
         progress: loss and AUC of the iterations before it, once all have flushed.
+        finished: whether the stream ends here.
     """
 
     iteration: int
@@ -36,6 +37,7 @@ class Pending:
     engine: bytes
     workers: dict[int, SavedWorker] = field(default_factory=dict)
     progress: bytes = b""
+    finished: bool = False
 
 
 class Checkpoints:
@@ -45,13 +47,17 @@ class Checkpoints:
         store: where they are kept.
         latest: the committed one.
         epoch: the highest epoch number that any server has seen.
+        durable: whether checkpoints and logged samples outlive the parameter server.
+        failures: how many of the latest could not be committed.
     """
 
-    def __init__(self, every: int, store: CheckpointStore, latest: Manifest, epoch: int) -> None:
+    def __init__(self, every: int, store: CheckpointStore, latest: Manifest, epoch: int, *, durable: bool) -> None:
         """Checkpoints before every iteration that is a multiple of `every`."""
         self.store = store
         self.latest = latest
         self.epoch = epoch
+        self.durable = durable
+        self.failures = 0
         self._every = every
         self._pending: Pending | None = None
         self._commit: asyncio.Task[None] | None = None
@@ -74,17 +80,16 @@ class Checkpoints:
         pending = self._pending
         if pending is None or pending.iteration != iteration:
             return False
-        registration = member.registration
-        pending.workers[member.slot] = SavedWorker(
-            registration.name, registration.bandwidth, registration.cache_rows, member.transfers, member.phases
-        )
+        pending.workers[member.slot] = member.saved
         return len(pending.workers) == everyone
 
     def commit(self, epoch: Epoch, progress: bytes, done: Callable[[Manifest], None]) -> None:
         """Starts committing the pending one, whose flush all workers have carried out; `done` is called at its end."""
         assert self._pending is not None  # noqa: S101 - it has just been flushed
         self._pending.progress = progress
-        self._commit = asyncio.create_task(self._write(self._pending, epoch, done), name="commit_checkpoint")
+        self._commit = asyncio.create_task(
+            self._write_in_background(self._pending, epoch, done), name="commit_checkpoint"
+        )
 
     async def abandon(self) -> None:
         """Lets go of one in the making: its epoch is over."""
@@ -101,7 +106,36 @@ class Checkpoints:
                 await self._commit
         await self.store.close()
 
-    async def _write(self, pending: Pending, epoch: Epoch, done: Callable[[Manifest], None]) -> None:
+    async def commit_end(self, pending: Pending, epoch: Epoch) -> None:
+        """Commits the last checkpoint of the job, at the end of its stream.
+
+        Raises:
+            EsdError: it could not be committed.
+        """
+        await self._write(pending, epoch)
+        await self._trim(epoch)
+
+    async def _write_in_background(self, pending: Pending, epoch: Epoch, done: Callable[[Manifest], None]) -> None:
+        try:
+            await self._write(pending, epoch)
+        except EsdError as error:
+            # Training goes on; the way back is longer until the next one.
+            self.failures += 1
+            _log.warning("checkpoint %d could not be committed: %s", pending.iteration, error)
+        else:
+            self.failures = 0
+            await self._trim(epoch)
+        self._pending = None
+        done(self.latest)
+
+    async def _trim(self, epoch: Epoch) -> None:
+        """Shortens the sample log by what the latest checkpoint covers. If that fails, the next one does it."""
+        try:
+            await self.store.trim_samples(self.latest.samples, epoch.number)
+        except EsdError as error:
+            _log.warning("the sample log could not be trimmed: %s", error)
+
+    async def _write(self, pending: Pending, epoch: Epoch) -> None:
         parts = {"engine": pending.engine, "progress": pending.progress}
         absent = {slot: worker for slot, worker in enumerate(self.latest.workers) if slot not in pending.workers}
         workers = pending.workers | absent  # a worker that is away now keeps its slot and its figures
@@ -112,17 +146,12 @@ class Checkpoints:
             workers=tuple(workers[slot] for slot in sorted(workers)),
             planned=pending.planned,
             checksums={name: checksum(data) for name, data in parts.items()},
+            finished=pending.finished,
         )
-        try:
-            for name, data in parts.items():
-                await self.store.put_part(pending.iteration, name, data)
+        for name, data in parts.items():
+            await self.store.put_part(pending.iteration, name, data)
+        if pending.iteration:
             await self.store.save(pending.iteration, epoch.number)
-            await self.store.commit(pending.iteration, epoch.number, manifest.encode())
-        except EsdError as error:
-            # Training goes on; the way back is longer until the next one.
-            _log.warning("checkpoint %d could not be committed: %s", pending.iteration, error)
-        else:
-            self.latest = manifest
-            _log.info("checkpoint %d is committed", pending.iteration)
-        self._pending = None
-        done(self.latest)
+        await self.store.commit(pending.iteration, epoch.number, manifest.encode())
+        self.latest = manifest
+        _log.info("checkpoint %d is committed", pending.iteration)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator
 
 from dispatcher.service import telemetry
 from dispatcher.service.checkpoints import Checkpoints
@@ -23,14 +22,16 @@ from dispatcher.service.plan_log import PlanLog
 from dispatcher.service.roster import Member, Roster
 from dispatcher.service.settings import DispatcherSettings
 from dispatcher.service.shadow import Shadows
+from dispatcher.service.stream import SampleStream
 from protos import dispatcher_pb2 as pb
-from services.domain.batches import SampleBatch
 from services.domain.errors import FailedPrecondition, InvalidArgument, NotFound
 from services.domain.jobs import JobSpec
 from services.domain.plans import EndOfStream, Membership
 from services.domain.reports import FlushReport, IterationReport, Lease, Registration, Report, Trouble
 from services.domain.state import JobPhase, Recovery
 from services.wire.plans import encode_plan_message
+
+_FAILED_CHECKPOINTS = 3  # in a row, after which samples and pre-images have piled up for long enough
 
 _log = logging.getLogger(__name__)
 
@@ -42,7 +43,8 @@ class Job:
         spec: what is trained, and how it is dispatched.
         life: its phase, and how to wait for it.
         roster: its workers.
-        intake: its samples that are not planned yet.
+        stream: its samples.
+        intake: those that are not planned yet.
         figures: its totals.
         observations: what its workers measured, for the planner.
         shadows: what other mechanisms would cost.
@@ -72,11 +74,11 @@ class Job:
         )
         limit = settings.queued_batches * spec.batch_size
         self.intake = Intake(spec.batch_size, limit, start=latest.samples, keep=checkpoints is not None)
+        self.stream = SampleStream(spec, self.life, self.intake, checkpoints)
         self.figures = Figures(spec)
         self.observations = Observations(spec.workers)
         self.lease_seconds = settings.lease_seconds
         self.shadows = Shadows(settings.shadow_mechanisms)
-        self._submitting = False
         self._join_timer = asyncio.get_running_loop().call_later(settings.join_seconds, self._workers_missing)
         telemetry.job_created(self.life, self.figures, settings.lease_seconds)
 
@@ -174,7 +176,8 @@ class Job:
 
         if not member.flushed:
             yield plans.flush[member.slot]
-        await self.life.until(lambda: epoch.check() and self.life.phase is JobPhase.FINISHED)
+        # The job may finish in an epoch that a restarted worker has just ended.
+        await self.life.until(lambda: self.life.phase is JobPhase.FINISHED or not epoch.check())
         yield encode_plan_message(EndOfStream(plans.iterations))
 
     def _member(self, lease_id: str) -> Member:
@@ -197,6 +200,8 @@ class Job:
         member = self.roster.member(lease_id)
         if self.epoch is not None and not self.epoch.over and self.epoch.members >> member.slot & 1:
             return True
+        if self.life.over:
+            raise NotFound(f"no job takes workers: {self.life}")
         if not member.waiting:
             member.waiting = True
             self.life.notify()
@@ -284,6 +289,14 @@ class Job:
             raise FailedPrecondition(f"{self.life}: no iteration is planned")
         return self.epoch
 
+    def finish_as(self, done: Manifest, progress: bytes | None) -> None:
+        """Takes up a job that another dispatcher has brought to its end, with the progress that it saved."""
+        self.roster.take_up(done.iteration, done.workers)
+        self.figures.load(done.planned or {}, progress, self.spec.workers)
+        everyone = (1 << len(done.workers)) - 1
+        self.epoch = Epoch(0, done.iteration, everyone, PlanLog(self.spec.workers, done.iteration))
+        self.life.advance(JobPhase.FINISHED)
+
     def begin_epoch(self, epoch: Epoch) -> None:
         """From now on workers get the plans of this epoch."""
         if self.epoch is None and epoch.first == 0:
@@ -309,6 +322,12 @@ class Job:
         for cut in [cut for cut in epoch.plans.cuts if cut <= latest.iteration]:
             del epoch.plans.cuts[cut]
         self.intake.release(latest.samples)
+        self.stream.changed()
+        if self.checkpoints is not None and self.checkpoints.failures >= _FAILED_CHECKPOINTS:
+            self.life.fail(
+                f"{self.checkpoints.failures} checkpoints in a row could not be committed, the dispatcher's log says"
+                f" why; the last checkpoint is {latest.iteration}"
+            )
         newcomers = [str(member) for member in self.roster.members if member not in self.crew]
         if newcomers and not epoch.over and epoch is self.epoch:
             self.end_epoch(f"{', '.join(newcomers)} joins")
@@ -316,58 +335,6 @@ class Job:
 
     def _worker_replaced(self, member: Member) -> None:
         self.end_epoch(f"{member} has been restarted")
-
-    # --- sample stream -----------------------------------------------------------------------------------------
-
-    @contextmanager
-    def submitter(self) -> Iterator[None]:
-        """Holds the sample stream for one caller, since the order of the samples is part of the result.
-
-        Raises:
-            FailedPrecondition: another caller holds it, or it has ended; the job failed.
-        """
-        self.life.check()
-        if self.intake.closed:
-            raise FailedPrecondition(f"the sample stream of job {self.spec.name} has ended")
-        if self._submitting:
-            raise FailedPrecondition(f"another Submit call feeds job {self.spec.name}, whose samples have one order")
-        self._submitting = True
-        try:
-            yield
-        finally:
-            self._submitting = False
-
-    async def take_in(self, batch: SampleBatch) -> None:
-        """Takes samples in as soon as there is room.
-
-        Raises:
-            InvalidArgument: the batch has other fields or dense features than the job.
-            FailedPrecondition: the job failed.
-        """
-        for name, columns, expected in (
-            ("ids", batch.ids.shape[1], self.spec.fields),
-            ("dense features", batch.dense.shape[1], self.spec.dense_features),
-        ):
-            if columns != expected:
-                raise InvalidArgument(f"the batch has {columns} {name} per sample, job {self.spec.name} has {expected}")
-        await self.life.until(lambda: self.intake.has_room(len(batch)))
-        self.intake.put(batch)
-        self._stream_changed()
-
-    def next_batch(self) -> SampleBatch:
-        """Gives the next global batch to the planner; call it when `intake.ready`."""
-        batch = self.intake.take()
-        self._stream_changed()
-        return batch
-
-    def end_stream(self) -> None:
-        """No more samples: what is left makes the last batch."""
-        self.intake.close()
-        self._stream_changed()
-
-    def _stream_changed(self) -> None:
-        telemetry.queued(self.intake.pending)
-        self.life.notify()
 
     # --- time limits: they do nothing to a job that is over ------------------------------------------------------
 

@@ -67,7 +67,10 @@ class Jobs:
                 return False
             raise FailedPrecondition(f"{self._job.life}, and one dispatcher runs one job at a time")
         Planner(spec, [1.0] * spec.workers, [1] * spec.workers)  # knows the names of mechanisms and policies
-        self._job = Job(spec, self._settings, await open_checkpoints(spec, self._settings))
+        opening = await open_checkpoints(spec, self._settings)
+        self._job = Job(spec, self._settings, opening.checkpoints if opening is not None else None)
+        if opening is not None:
+            self._job.stream.take_up(opening.logged, closed=opening.closed)
         self._planning = asyncio.create_task(plan_stream(self._job), name="plan_stream")
         _log.info("%s, created", self._job.life)
         return True

@@ -40,6 +40,7 @@ class Manifest:
         workers: by slot; empty at iteration 0.
         planned: totals of the plans before the cut.
         checksums: SHA-256 of each part in PARTS.
+        finished: whether the stream ends here, and all of the job is done.
     """
 
     job: dict[str, Any]
@@ -48,6 +49,7 @@ class Manifest:
     workers: tuple[SavedWorker, ...] = ()
     planned: dict[str, float] | None = None
     checksums: dict[str, str] | None = None
+    finished: bool = False
 
     def encode(self) -> bytes:
         """As JSON."""

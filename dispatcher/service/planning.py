@@ -12,11 +12,11 @@ from typing import TypeVar
 
 from dispatcher.core.planner import Decision, Planner
 from dispatcher.service import telemetry
-from dispatcher.service.checkpoints import Pending
+from dispatcher.service.checkpoints import Checkpoints, Pending
 from dispatcher.service.epoch import Epoch
 from dispatcher.service.job import Job
 from dispatcher.service.plan_log import PublishedPlan
-from dispatcher.service.recovery import next_epoch
+from dispatcher.service.recovery import next_epoch, take_up_end
 from services.domain.batches import SampleBatch
 from services.domain.errors import EsdError, StaleEpoch
 from services.domain.state import JobPhase
@@ -40,6 +40,7 @@ async def plan_stream(job: Job) -> None:
     finally:
         thread.shutdown(wait=False)
         job.shadows.close()
+        await job.stream.close()
         if job.checkpoints is not None:
             await job.checkpoints.close()
 
@@ -49,6 +50,9 @@ async def _plan_epochs(job: Job, thread: ThreadPoolExecutor) -> None:
         await job.life.until(lambda: job.life.phase is JobPhase.RUNNING)
         planner = await asyncio.get_running_loop().run_in_executor(thread, _first_planner, job)
         await _PlanningEpoch(job, job.current_epoch(), planner, thread).run()
+        return
+    if job.checkpoints.latest.finished:
+        await take_up_end(job, job.checkpoints)
         return
     while True:
         try:
@@ -92,7 +96,25 @@ class _PlanningEpoch:
         plans.flush = [encode_plan_message(plan) for plan in await self._in_thread(self._planner.flush)]
         job.life.advance(JobPhase.FLUSHING)
         await self._until(lambda: all(member.flushed for member in job.crew))
+        if job.checkpoints is not None:
+            await self._commit_end(job.checkpoints)
         job.life.advance(JobPhase.FINISHED)
+
+    async def _commit_end(self, checkpoints: Checkpoints) -> None:
+        """Makes the end durable before anyone hears of it: from then on the workers may leave."""
+        job, epoch = self._job, self._epoch
+        await self._until(lambda: checkpoints.idle)
+        _, engine = await self._in_thread(self._planner.checkpoint)
+        pending = Pending(
+            epoch.plans.iterations,
+            job.intake.taken,
+            job.figures.save_planned(),
+            engine,
+            {member.slot: member.saved for member in job.crew},
+            job.figures.progress.save(),
+            finished=True,
+        )
+        await checkpoints.commit_end(pending, epoch)
 
     async def _fill(self) -> bool:
         """Takes batches from the stream; False when there are none left."""
@@ -101,7 +123,7 @@ class _PlanningEpoch:
             await self._until(lambda: intake.ready or intake.exhausted)
             if intake.exhausted:
                 break
-            self._batches.append(self._job.next_batch())
+            self._batches.append(self._job.stream.next_batch())
         return bool(self._batches)
 
     async def _checkpoint_if_due(self) -> None:

@@ -70,6 +70,19 @@ async def next_epoch(job: Job, checkpoints: Checkpoints, thread: Executor) -> tu
     return epoch, planner
 
 
+async def take_up_end(job: Job, checkpoints: Checkpoints) -> None:
+    """Takes up a job that was brought to its end before; nothing is left to do.
+
+    Raises:
+        FailedPrecondition: the last checkpoint is damaged.
+        Unavailable: the first parameter server is away for too long.
+    """
+    done = checkpoints.latest
+    progress = await checkpoints.store.get_part(done.iteration, "progress")
+    done.check_part("progress", progress)
+    job.finish_as(done, progress)
+
+
 async def _gather(job: Job) -> None:
     """Waits for all workers; for those of an earlier epoch no longer than the rejoin window, if others are there."""
     roster, life = job.roster, job.life

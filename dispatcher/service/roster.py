@@ -44,6 +44,12 @@ class Member:
     def __str__(self) -> str:
         return f"worker {self.registration.name} (slot {self.slot})"
 
+    @property
+    def saved(self) -> SavedWorker:
+        """As a checkpoint keeps it."""
+        known = self.registration
+        return SavedWorker(known.name, known.bandwidth, known.cache_rows, self.transfers, self.phases)
+
     def confirm(self, report: IterationReport) -> None:
         """Counts the next iteration."""
         self.confirmed += 1
@@ -150,6 +156,14 @@ class Roster:
             member.slot = slot
         self.names = [member.registration.name for member in self.members]
         self.seated = True
+
+    def take_up(self, iteration: int, workers: Sequence[SavedWorker]) -> None:
+        """Fills the slots with the workers of a job that is done, which are not expected back."""
+        for slot, saved in enumerate(workers):
+            away = Registration(saved.name, saved.bandwidth, saved.cache_rows, "away", "away")
+            member = self._slots[slot] = Member(away, slot, secrets.token_hex(8))
+            member.begin_epoch(iteration, saved)
+            member.flushed = True
 
     def member(self, lease_id: str) -> Member:
         """The holder of a lease. Raises NotFound when there is none, or none any more."""

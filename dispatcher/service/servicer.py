@@ -82,13 +82,14 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         job = self._jobs.current()
         if request.job != job.spec.name:
             raise NotFound(f"no job {request.job!r}; {job.life}")
-        with job.submitter():
+        with job.stream.submitter():
             while request is not None:  # None: cut off, and another call may go on
                 if request.HasField("batch"):
-                    await job.take_in(decode_batch(request.batch))
+                    position = request.position if request.HasField("position") else None
+                    await job.stream.take_in(decode_batch(request.batch), position)
                 if request.end:
-                    job.end_stream()
-                yield pb.SubmitResponse(samples=job.intake.taken)
+                    await job.stream.end()
+                yield pb.SubmitResponse(samples=await job.stream.taken(), durable=job.stream.durable)
                 request = None if request.end else await anext(requests, None)
 
     async def WatchPlans(self, request: pb.WatchPlansRequest, context: _Context) -> AsyncIterator[pb.PlanMessage]:

@@ -32,9 +32,10 @@ def seated(life: Lifecycle, member: Member) -> None:
     metrics.HEARTBEAT_AGE.labels(member.slot).set_function(lambda: _silence(life, member))
 
 
-def queued(samples: int) -> None:
-    """So many samples wait to be planned."""
+def queued(samples: int, logged: int) -> None:
+    """So many samples wait to be planned, and so many are in the log because no checkpoint covers them."""
     metrics.QUEUED_SAMPLES.set(samples)
+    metrics.LOGGED_SAMPLES.set(logged)
 
 
 def planned(job: JobSpec, decision: Decision, encode_seconds: float, window: int) -> None:

@@ -145,8 +145,7 @@ class History:
         """
         with self._gate.closed():
             record = self._record
-            if epoch < record.epoch:
-                raise StaleEpoch(f"epoch {epoch} cannot begin, table {self._table!r} is in epoch {record.epoch}")
+            self._check_begins(epoch)
             if checkpoint and checkpoint not in record.cuts:
                 raise FailedPrecondition(
                     f"table {self._table!r} cannot go back to checkpoint {checkpoint}: this server holds "
@@ -162,6 +161,20 @@ class History:
             self._write(replace(record, epoch=epoch, cuts=kept, arriving=0, arrived=0))
             self._store.keep_undo(checkpoint or None)
             return changed
+
+    def begin(self, epoch: int) -> None:
+        """Begins an epoch with the rows as they are: requests of earlier ones are refused from now on.
+
+        Raises:
+            StaleEpoch: a later epoch has begun.
+        """
+        with self._gate.closed():
+            self._check_begins(epoch)
+            self._write(replace(self._record, epoch=epoch))
+
+    def _check_begins(self, epoch: int) -> None:
+        if epoch < self._record.epoch:
+            raise StaleEpoch(f"epoch {epoch} cannot begin, table {self._table!r} is in epoch {self._record.epoch}")
 
     def _go_on_from_committed(self) -> None:
         """What came after the committed cut is lost, so the epoch is over."""

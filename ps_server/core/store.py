@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ps_server.core.blocks import GradientBlock, RowBlock
+from ps_server.core.sample_log import LogStore
 from services.domain.tables import TableSpec
 
 
@@ -67,6 +68,10 @@ class TableStore(Protocol):
     @property
     def partials(self) -> PartialStore:
         """The table's pending gradients."""
+
+    @property
+    def log(self) -> LogStore:
+        """The log of the sample stream that trains the table."""
 
     def versions(self, ids: NDArray[np.uint64]) -> NDArray[np.int64]:
         """The version of each row, int64 [r]."""

@@ -14,6 +14,7 @@ from ps_server.core import gradients
 from ps_server.core.blocks import GradientBlock, RowBlock, check_columns, check_distinct, check_versions
 from ps_server.core.gradients import Arrival
 from ps_server.core.history import History
+from ps_server.core.sample_log import LogEntry, SampleLog
 from ps_server.core.shard import Shard
 from ps_server.core.store import TableStore
 from services.domain.errors import FailedPrecondition
@@ -49,6 +50,7 @@ class Table:
         self._store = store
         self._shard = shard
         self.history = History(store, spec.name)
+        self._log = SampleLog(store.log, spec.name)
         # What is pending must not change between looking at a gradient and keeping it.
         self._gradients = threading.Lock()
 
@@ -129,6 +131,34 @@ class Table:
     def get_part(self, checkpoint: int, name: str) -> bytes | None:
         """A part of a checkpoint, None when there is no such one."""
         return self._store.get_part(checkpoint, name)
+
+    @property
+    def durable(self) -> bool:
+        """Whether checkpoints and logged samples outlive this process."""
+        return self._store.log.durable
+
+    def append_samples(self, entry: LogEntry, epoch: int) -> None:
+        """Adds to the log of the sample stream. A repeated entry is ignored.
+
+        Raises:
+            FailedPrecondition: the log ends elsewhere than where the entry begins.
+            StaleEpoch: the epoch is not the table's.
+        """
+        with self.history.writing(epoch):
+            self._log.append(entry)
+
+    def read_samples(self, epoch: int) -> Iterator[LogEntry]:
+        """Begins an epoch, so that nobody else appends, and reads the log. Raises StaleEpoch if a later one began."""
+        self.history.begin(epoch)
+        return self._log.read()
+
+    def trim_samples(self, position: int | None, epoch: int) -> None:
+        """Drops what lies before a position of the log, None: everything. Raises StaleEpoch."""
+        with self.history.writing(epoch):
+            if position is None:
+                self._log.clear()
+            else:
+                self._log.trim(position)
 
     def stored_rows(self) -> int:
         """Rows that were trained at least once."""

@@ -91,6 +91,7 @@ class CheckpointCalls:
             checkpoint=record.committed,
             manifest=record.manifest,
             rows=await self._pool.read(table.stored_rows),
+            durable=table.durable,
         )
 
 

@@ -18,6 +18,7 @@ from ps_server.service import codecs
 from ps_server.service.arrivals import Arrivals
 from ps_server.service.checkpoint_calls import CheckpointCalls
 from ps_server.service.pulls import pull_blocks
+from ps_server.service.sample_log_calls import SampleLogCalls
 from ps_server.service.settings import ParameterServerSettings
 from ps_server.service.store_pool import StorePool
 from ps_server.service.uploads import receive_upload
@@ -31,7 +32,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 _REPLY_SECONDS = 0.1
 
 
-class ParameterServer(CheckpointCalls, ps_pb2_grpc.ParameterServerServicer):
+class ParameterServer(CheckpointCalls, SampleLogCalls, ps_pb2_grpc.ParameterServerServicer):
     """The service. Comments on the rpcs are in the proto."""
 
     def __init__(

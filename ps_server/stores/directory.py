@@ -4,6 +4,7 @@
 history.json   epoch, cuts, committed checkpoint
 rows-<cut>     see row_files
 part-<cut>-<name>, dense
+samples/<position>-<k>  the sample log, see sample_logs
 """
 
 # ruff: noqa: D102 - the methods are documented in ps_server/core/store.py
@@ -18,6 +19,7 @@ from ps_server.core.blocks import RowBlock
 from ps_server.core.shard import Shard
 from ps_server.stores.memory import MemoryStore, MemoryTable, scan
 from ps_server.stores.row_files import earlier_cut, read_rows, verify, write_file, write_rows
+from ps_server.stores.sample_logs import DirectoryLog
 from services.domain.tables import TableSpec
 from services.wire.tables import decode_table, encode_table
 
@@ -33,6 +35,7 @@ class DirectoryTable(MemoryTable):
         self._directory = directory
         directory.mkdir(parents=True, exist_ok=True)
         self._write("table.pb", encode_table(spec).SerializeToString())
+        self.log = DirectoryLog(directory / "samples")
 
     def reopen(self, cut: int) -> bool:
         if cut:

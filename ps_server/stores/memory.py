@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from esd_native.rows import RowTable
 from ps_server.core.blocks import RowBlock
+from ps_server.core.sample_log import LogStore
 from ps_server.stores.partials import MemoryPartials
+from ps_server.stores.sample_logs import MemoryLog
 from services.domain.tables import TableSpec
 
 SCAN_BYTES = 1 << 20
@@ -32,6 +34,7 @@ class MemoryTable:
         self._changes = threading.Lock()  # a row's pre-image is taken before anything replaces it
         self._scan_rows = max(1, SCAN_BYTES // spec.row_bytes)
         self.partials = MemoryPartials(spec.dimension)
+        self.log: LogStore = MemoryLog()
 
     def versions(self, ids: NDArray[np.uint64]) -> NDArray[np.int64]:
         return self._rows.versions(ids)

@@ -106,6 +106,12 @@ QUEUED_SAMPLES = Gauge(
     "bottleneck. Always full: the workers or the dispatcher are, as it should be.",
     registry=REGISTRY,
 )
+LOGGED_SAMPLES = Gauge(
+    "esd_logged_samples",
+    "Acknowledged samples that no checkpoint covers yet: they are in the sample log, and in the dispatcher's memory. "
+    "More than two checkpoint intervals' worth: checkpoints fail; the dispatcher's log says why.",
+    registry=REGISTRY,
+)
 
 JOB_PHASE = Gauge(
     "esd_job_phase",
@@ -223,6 +229,7 @@ BY_SERVICE = {
         SOLVER_SECONDS,
         DISPATCH_WINDOW,
         QUEUED_SAMPLES,
+        LOGGED_SAMPLES,
         JOB_PHASE,
         HEARTBEAT_AGE,
         LEASE,

@@ -10,6 +10,7 @@ import pytest
 
 from ps_server.core.blocks import GradientBlock, RowBlock
 from ps_server.core.gradients import Arrival
+from ps_server.core.sample_log import LogEntry
 from ps_server.core.shard import Shard
 from ps_server.stores.opening import open_store
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
@@ -338,3 +339,51 @@ def test_redis_keeps_the_way_back_for_the_next_process(url, store, table, rng):
     reopened.undo(3)
     assert as_dict(reopened) == before
     again.close()
+
+
+def entries_of(log):
+    return [(entry.position, entry.samples, entry.batch) for entry in log.read()]
+
+
+def test_a_log_is_read_as_it_was_written(table):
+    log = table.log
+    assert log.last() is None
+    assert entries_of(log) == []
+    # More than Redis sends at a time, and positions that do not sort as text.
+    written = [LogEntry(3 * i, 3, bytes([i]) * (i + 1)) for i in range(40)]
+    for entry in written:
+        log.append(entry)
+    assert entries_of(log) == [(entry.position, 3, entry.batch) for entry in written]
+    assert (log.last().position, log.last().samples) == (117, 3)
+
+
+def test_a_log_is_trimmed_by_whole_entries_and_keeps_the_mark_of_its_end(table):
+    log = table.log
+    for position in (0, 4, 8):
+        log.append(LogEntry(position, 4, b"batch"))
+    log.trim(0)
+    log.trim(7)
+    assert entries_of(log) == [(4, 4, b"batch"), (8, 4, b"batch")]
+    log.append(LogEntry(12, 0))
+    log.trim(12)
+    assert entries_of(log) == [(12, 0, b"")]
+    assert log.last().closes
+    log.clear()
+    assert log.last() is None
+    log.append(LogEntry(5, 1, b"anew"))
+    assert entries_of(log) == [(5, 1, b"anew")]
+
+
+def test_an_empty_stream_may_end(table):
+    table.log.append(LogEntry(0, 0))
+    assert entries_of(table.log) == [(0, 0, b"")]
+
+
+def test_a_durable_log_is_there_for_the_next_process(url, store, table):
+    table.log.append(LogEntry(7, 2, b"xy"))
+    table.log.append(LogEntry(9, 0))
+    assert table.log.durable == (url != "memory")
+    if table.log.durable:
+        again = open_url(url)
+        assert entries_of(again.open(SPEC).log) == [(7, 2, b"xy"), (9, 0, b"")]
+        again.close()

@@ -128,9 +128,9 @@ class Worker:
                     self.end = message
 
 
-async def state_when(client: DispatcherClient, condition: Callable[[JobState], bool]) -> JobState:
+async def state_when(client: DispatcherClient, condition: Callable[[JobState], bool], within: float = 20) -> JobState:
     """Asks for the state until it is as wanted, which it must be soon."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(within):
         while True:
             state = await client.describe()
             if state is not None and condition(state):

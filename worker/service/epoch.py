@@ -158,13 +158,16 @@ class WorkerEpoch:
         await self._dispatcher.report(FlushReport(plan.iteration, transfers, membership.epoch))
 
     async def _finish(self, flush: FlushPlan, mover: Mover, trainer: Trainer) -> None:
-        """Brings home what the parameter servers lack; one worker also stores the dense parameters."""
+        """Brings home what the parameter servers lack, as for a checkpoint; one worker also stores the final model."""
         membership = self.membership
         assert membership is not None  # noqa: S101 - plans come after it
-        transfers = await mover.flush(flush)
         if membership.leads:
             await mover.servers.put_dense(await run_in(self._training_thread, trainer.dense.to_npz))
-        await self._dispatcher.report(FlushReport(flush.iteration, transfers, membership.epoch))
+        if membership.job.checkpoint_every and flush.iteration:
+            await self._take_checkpoint(flush, mover, trainer)
+        else:
+            transfers = await mover.flush(flush)
+            await self._dispatcher.report(FlushReport(flush.iteration, transfers, membership.epoch))
 
 
 async def _expect(kind: type[M], messages: AsyncIterator[PlanMessage]) -> M:

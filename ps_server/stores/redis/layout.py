@@ -9,6 +9,7 @@
     h<shard>:<table>         JSON of the table's history: epoch, cuts, committed checkpoint with its manifest
     c<shard>:<table>:<cut>   hash of a checkpoint's parts: name -> data
     d:<table>                dense parameters
+    s<shard>:<table>         stream of the sample log: see sample_log
 
 Everything in a bucket <bb> (two hex digits, the top bits of mix64(id)) shares a hash slot, so that a Redis Cluster
 takes one command for many rows; buckets spread over the nodes. Ids are 8 raw bytes: keys of one table have one

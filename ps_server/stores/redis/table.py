@@ -17,6 +17,7 @@ from ps_server.stores.redis.errors import translated
 from ps_server.stores.redis.grouping import Groups, as_they_come, by_bucket, rows_per_command
 from ps_server.stores.redis.partials import RedisPartials
 from ps_server.stores.redis.routes import Command, Reply, Route
+from ps_server.stores.redis.sample_log import RedisLog
 from ps_server.stores.redis.undo import Undo
 from services.domain.tables import TableSpec
 
@@ -41,6 +42,7 @@ class RedisTable:
         self._parts = f"c{shard.index}:{spec.name}:"
         self._undo = Undo(spec, shard, route, self._keys, self._counters)
         self._rows_per_command = rows_per_command(spec.row_bytes)
+        self.log = RedisLog(shard.index, spec.name, route)
         self.partials = RedisPartials(spec, shard, route)
         self.partials.load(self.versions)
 

@@ -2,12 +2,19 @@
 
 import asyncio
 
+import numpy as np
 import pytest
 
 from dispatcher.client import DispatcherClient
+from protos import dispatcher_pb2 as pb
+from protos import dispatcher_pb2_grpc as pb_grpc
+from services.domain.batches import SampleBatch
 from services.domain.errors import FailedPrecondition, NotFound, Unavailable
 from services.domain.plans import EndOfStream, FlushPlan, IterationPlan, Membership
 from services.domain.state import JobPhase
+from services.runtime.channel import channel
+from services.runtime.status import domain_errors
+from services.wire.batches import encode_batch
 from tests.support.cuttable_proxy import cuttable_proxy
 from tests.support.simple_clients import JOB, Dispatcher, Worker, job_with, samples, state_when, stream
 
@@ -192,8 +199,43 @@ async def test_cut_off_submit_leaves_the_stream_open(dispatcher: Dispatcher) -> 
     total, *_ = await asyncio.gather(other_half(), *(worker.train() for worker in workers))
     assert total == 16
     assert [len(worker.plans) for worker in workers] == [2, 2]
-    with pytest.raises(FailedPrecondition, match="the sample stream of job flights has ended"):
-        await dispatcher.client.submit(JOB.name, stream([]))
+    assert await dispatcher.client.submit(JOB.name, stream([])) == 16  # the end may be told again
+    with pytest.raises(FailedPrecondition, match="the sample stream of job flights has ended after 16 samples"):
+        await dispatcher.client.submit(JOB.name, stream([samples(1)]))
+
+
+async def submit(dispatcher: Dispatcher, *requests: pb.SubmitRequest) -> list[int]:
+    """The answers to the messages of one call, which then breaks off."""
+    async with channel(dispatcher.address) as opened:
+        call = pb_grpc.DispatcherStub(opened).Submit(iter([pb.SubmitRequest(job=JOB.name), *requests]))
+        with domain_errors():
+            return [response.samples async for response in call]
+
+
+def piece(source: SampleBatch, start: int, end: int) -> pb.SubmitRequest:
+    return pb.SubmitRequest(batch=encode_batch(source[start:end]), position=start)
+
+
+async def test_samples_that_come_again_are_ignored(dispatcher: Dispatcher) -> None:
+    workers = await start_job(dispatcher)
+    source = samples(24)
+    assert await submit(dispatcher, piece(source, 0, 10), piece(source, 0, 10), piece(source, 3, 9)) == [0, 10, 10, 10]
+    assert await submit(dispatcher, piece(source, 8, 15), piece(source, 0, 24)) == [10, 15, 24]
+    await submit(dispatcher, pb.SubmitRequest(end=True))
+    await asyncio.gather(*(worker.train() for worker in workers))
+    trained = [
+        np.concatenate([plan.dense[:, 0] for plan in plans]) for plans in zip(*(w.plans for w in workers), strict=True)
+    ]
+    # The dense feature is the sample's number.
+    assert [sorted(numbers) for numbers in trained] == [list(range(start, start + 8)) for start in (0, 8, 16)]
+
+
+async def test_a_gap_in_the_stream_is_refused(dispatcher: Dispatcher) -> None:
+    await start_job(dispatcher)
+    source = samples(24)
+    with pytest.raises(FailedPrecondition, match="begins at sample 9, job flights has taken in 8: go on from there"):
+        await submit(dispatcher, piece(source, 0, 8), piece(source, 9, 12))
+    assert (await dispatcher.client.describe()).samples_submitted == 8
 
 
 async def test_source_that_raises_leaves_the_stream_open(dispatcher: Dispatcher) -> None:

@@ -1,0 +1,60 @@
+"""The log of a sample stream, as a Redis Stream."""
+
+# ruff: noqa: D102 - the methods are documented in ps_server/core/sample_log.py
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ps_server.core.sample_log import LogEntry
+from ps_server.stores.redis.routes import Reply, Route
+
+_READ_ENTRIES = 16  # in one reply; a batch may have megabytes
+
+
+class RedisLog:
+    """A LogStore over one stream.
+
+    The entry that ends at sample e has the ID e-0, the mark of the stream's end there e-1. So the IDs rise, an entry
+    cannot be added twice, and what a checkpoint at sample s covers are the IDs below s-1.
+    """
+
+    durable = True  # as durable as Redis keeps anything
+
+    def __init__(self, shard: int, table: str, route: Route) -> None:
+        self._key = f"s{shard}:{table}".encode()
+        self._route = route
+
+    def last(self) -> LogEntry | None:
+        reply = self._execute(b"XREVRANGE", self._key, b"+", b"-", b"COUNT", 1)
+        return _decode(reply[0]) if reply else None
+
+    def append(self, entry: LogEntry) -> None:
+        fields = (b"samples", entry.samples, b"batch", entry.batch)
+        self._execute(b"XADD", self._key, _id(entry.end, closes=entry.closes), *fields)
+
+    def read(self) -> Iterator[LogEntry]:
+        start = b"-"
+        while reply := self._execute(b"XRANGE", self._key, start, b"+", b"COUNT", _READ_ENTRIES):
+            for item in reply:
+                yield _decode(item)
+            start = b"(" + reply[-1][0]
+
+    def trim(self, position: int) -> None:
+        self._execute(b"XTRIM", self._key, b"MINID", _id(position, closes=True))
+
+    def clear(self) -> None:
+        self._execute(b"DEL", self._key)
+
+    def _execute(self, *command: bytes | int) -> Reply:
+        return self._route.execute([self._key], [command])[0]
+
+
+def _id(end: int, *, closes: bool) -> bytes:
+    return f"{end}-{int(closes)}".encode()
+
+
+def _decode(item: tuple[bytes, list[bytes]]) -> LogEntry:
+    name, fields = item
+    end = int(name.partition(b"-")[0])
+    samples = int(fields[1])
+    return LogEntry(end - samples, samples, fields[3])

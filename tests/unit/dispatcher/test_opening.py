@@ -1,0 +1,39 @@
+"""What of the sample log a new dispatcher takes up."""
+
+import numpy as np
+import pytest
+
+from dispatcher.service.manifest import Manifest
+from dispatcher.service.opening import _after
+from protos import ps_pb2
+from services.domain.batches import SampleBatch
+from services.wire.batches import encode_batch
+
+
+def entry(position, count):
+    """Samples whose id is their number."""
+    if not count:
+        return ps_pb2.SampleLogEntry(position=position)
+    ids = np.arange(position, position + count, dtype=np.uint64)[:, None]
+    batch = SampleBatch(ids, np.zeros((count, 0), np.float32), np.zeros(count, np.float32))
+    return ps_pb2.SampleLogEntry(position=position, samples=count, batch=encode_batch(batch).SerializeToString())
+
+
+def taken_up(samples, entries):
+    logged, closed = _after(Manifest({}, samples=samples), entries)
+    return [number for batch in logged for number in batch.ids[:, 0].tolist()], closed
+
+
+@pytest.mark.parametrize("samples", range(4, 13))
+@pytest.mark.parametrize("end", [False, True])
+def test_every_sample_after_the_checkpoint_once(samples, end):
+    entries = [entry(4, 3), entry(7, 5)] + [entry(12, 0)] * end
+    assert taken_up(samples, entries) == (list(range(samples, 12)), end)
+
+
+def test_a_log_that_begins_after_the_checkpoint_is_of_no_use():
+    assert taken_up(3, [entry(4, 3), entry(7, 0)]) == ([], False)
+
+
+def test_an_empty_log():
+    assert taken_up(3, []) == ([], False)
