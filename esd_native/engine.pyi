@@ -107,10 +107,10 @@ class Engine:
     Args:
         cache_sizes: room of each worker's cache in units of row size, so rows where all have size 1; its length is n,
             1..64.
-        policy: who leaves a full cache: `emark` (ESD paper, section 8.1), `lru` or `lfu`. A use is an iteration
-            that trains the copy; frequency is the number of uses since the copy was cached (counted to 1023).
-            Rows of the current iteration never leave. Ties go to the copy that came first to
-            where it stands in the order, then to the lower id.
+        policy: who leaves a full cache: `emark` (ESD paper, section 8.1), `emark-size` (8.2), `lru`, `lfu` or
+            `static` (6.1, FAE). A use is an iteration that trains the copy; frequency is the number of uses since
+            the copy was cached (counted to 1023). Rows of the current iteration never leave. Ties go to the copy
+            that came first to where it stands in the order, then to the lower id.
 
             - `lru`: oldest use first.
             - `lfu`: lowest frequency, then oldest use.
@@ -118,6 +118,11 @@ class Engine:
               mark, lowest frequency, oldest use (outdated ones: longest outdated). A used copy gets the mark `target`,
               which starts at 1 and rises by one, before this iteration's rows are marked, when a victim is needed
               and every copy that may leave is current and marked `target`.
+            - `emark-size`: as `emark`, but frequency / row size takes the place of frequency, and of equals the bigger
+              row leaves first.
+            - `static`: rows that are not hot, oldest use first; then hot ones, oldest use first. The first 100
+              iterations are the profile: then the rows that most of them trained (ties to the lower id) become the
+              hot set for good, as many as fit the smallest cache. A copy counts as hot from its next use on.
         field_sizes: size of the rows of each field, [F], 1..65535 (ESD paper, section 8.2); none: every row has size
             1. A row has the size of the field in which it is first trained; of the first of them, in the order of a
             batch.

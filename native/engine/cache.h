@@ -10,8 +10,8 @@
 namespace esd {
 
 struct CacheMirror {
-  CacheMirror(std::uint32_t capacity, const std::string& policy_name)
-      : capacity(capacity), policy(make_policy(policy_name, copies)) {}
+  CacheMirror(std::uint32_t capacity, const std::string& policy_name, const RowTraits& rows)
+      : capacity(capacity), policy(make_policy(policy_name, copies, rows)) {}
   CacheMirror(const CacheMirror&) = delete;  // the policy refers to `copies`
   CacheMirror& operator=(const CacheMirror&) = delete;
 

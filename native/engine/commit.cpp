@@ -28,6 +28,7 @@ class Commit {
     find_trainers(assignment);
     check_capacities();
     // Nothing has changed so far; from here on nothing is refused.
+    engine_.sizes_.learn(batch_, engine_.index_.size());
     plans_.iteration = now_;
     plans_.fields = batch_.fields;
     plans_.arena = std::move(arena);
@@ -42,6 +43,7 @@ class Commit {
     engine_.lookups_ = lookups_;
     engine_.hits_ = lookups_ - pulls;
     ++engine_.iteration_;
+    choose_hot_rows();
     return std::move(plans_);
   }
 
@@ -328,8 +330,13 @@ class Commit {
       if (row.kind == kSplit) engine_.directory_.set_contributors(row, trainers_[x]);
       engine_.directory_.tidy(row);
     }
-    engine_.sizes_.learn(batch_, engine_.index_.size());
     engine_.check_in();
+  }
+
+  void choose_hot_rows() {
+    if (engine_.policy_ != kStatic || engine_.iteration_ != HotRows::kProfileIterations) return;
+    const auto& caches = engine_.cache_sizes_;
+    engine_.hot_rows_.choose(engine_.index_, engine_.sizes_, *std::min_element(caches.begin(), caches.end()));
   }
 
   static constexpr std::size_t kAhead = 24;  // victims prefetched

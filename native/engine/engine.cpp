@@ -8,7 +8,9 @@ namespace esd {
 
 std::vector<std::unique_ptr<CacheMirror>> Engine::make_caches() const {
   std::vector<std::unique_ptr<CacheMirror>> caches;
-  for (const std::uint32_t size : cache_sizes_) caches.push_back(std::make_unique<CacheMirror>(size, policy_));
+  for (const std::uint32_t size : cache_sizes_) {
+    caches.push_back(std::make_unique<CacheMirror>(size, policy_, RowTraits{sizes_, hot_rows_}));
+  }
   return caches;
 }
 
@@ -106,7 +108,7 @@ std::size_t Engine::cache_bytes() const {
 }
 
 std::size_t Engine::memory_bytes() const {
-  return index_.memory_bytes() + sizes_.memory_bytes() + cache_bytes() + preparer_.memory_bytes() + batch_.memory_bytes();
+  return index_.memory_bytes() + sizes_.memory_bytes() + hot_rows_.memory_bytes() + cache_bytes() + preparer_.memory_bytes() + batch_.memory_bytes();
 }
 
 }  // namespace esd

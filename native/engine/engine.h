@@ -72,6 +72,7 @@ class Engine {
   std::string policy_;
   StateIndex index_;
   RowSizes sizes_;
+  HotRows hot_rows_;
   std::vector<std::unique_ptr<CacheMirror>> caches_;  // by worker
   CopyDirectory directory_;
   ReuseStatistics reuse_;

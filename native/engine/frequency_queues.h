@@ -25,13 +25,26 @@ class FrequencyQueues {
 
   // As CopyQueue::take, lowest frequency first.
   std::uint32_t take(const Copies& copies, std::uint32_t count, Slots& victims) {
-    for (std::uint32_t word = 0; word < kWords && count > 0; ++word) {
-      for (std::uint64_t bits = filled_[word]; bits && count > 0; bits &= bits - 1) {
-        const std::uint32_t frequency = word * 64 + static_cast<std::uint32_t>(__builtin_ctzll(bits));
-        count = queues_[frequency].take(copies, count, victims);
-        if (queues_[frequency].empty()) clear(frequency);
-      }
+    for (std::uint32_t frequency = 0; count > 0 && (frequency = first_filled(frequency)) != kNone; ++frequency) {
+      count = take_at(frequency, copies, count, victims);
     }
+    return count;
+  }
+
+  // The lowest frequency from `frequency` on that some copy has; kNone if there is none.
+  std::uint32_t first_filled(std::uint32_t frequency) const {
+    std::uint64_t wanted = ~std::uint64_t{0} << frequency % 64;
+    for (std::uint32_t word = frequency / 64; word < kWords; ++word, wanted = ~std::uint64_t{0}) {
+      const std::uint64_t bits = filled_[word] & wanted;
+      if (bits) return word * 64 + static_cast<std::uint32_t>(__builtin_ctzll(bits));
+    }
+    return kNone;
+  }
+
+  // As CopyQueue::take, from the copies of one frequency that some copy has.
+  std::uint32_t take_at(std::uint32_t frequency, const Copies& copies, std::uint32_t count, Slots& victims) {
+    count = queues_[frequency].take(copies, count, victims);
+    if (queues_[frequency].empty()) clear(frequency);
     return count;
   }
 

@@ -81,15 +81,15 @@ void use_snapshot(esd::Engine& engine, Random& random) {
 }
 
 void run_job(Random& random) {
-  const char* policies[] = {"emark", "lru", "lfu"};
+  const char* policies[] = {"emark", "emark-size", "lru", "lfu", "static"};
   const std::size_t fields = random.below(6), samples = random.below(20);
   std::vector<std::uint32_t> cache_rows(1 + random.below(random.below(3) ? 8 : 64));
   for (std::uint32_t& rows : cache_rows) rows = static_cast<std::uint32_t>(1 + random.below(8 * samples * fields + 2));
   std::vector<std::uint32_t> sizes(random.below(2) ? fields : 0);
   for (std::uint32_t& size : sizes) size = static_cast<std::uint32_t>(1 + random.below(9));
-  esd::Engine engine(cache_rows, policies[random.below(3)], sizes);
+  esd::Engine engine(cache_rows, policies[random.below(5)], sizes);
   const std::uint64_t universe = 1 + random.below(400);
-  for (int iteration = 0; iteration < 100; ++iteration) {
+  for (int iteration = 0; iteration < 130; ++iteration) {
     run_iteration(engine, random, universe, random.below(4) ? samples : random.below(samples + 1), fields);
     if (random.below(40) == 0) use_snapshot(engine, random);
   }

@@ -8,6 +8,8 @@
 #include <string>
 
 #include "engine/copies.h"
+#include "engine/hot_rows.h"
+#include "engine/row_sizes.h"
 
 namespace esd {
 
@@ -41,7 +43,15 @@ class Policy {
   virtual std::size_t memory_bytes() const = 0;
 };
 
-// `emark`, `lru` or `lfu`; throws std::invalid_argument for any other name.
-std::unique_ptr<Policy> make_policy(const std::string& name, Copies& copies);
+// What a policy may know of rows besides its copies. Both outlive it.
+struct RowTraits {
+  const RowSizes& sizes;
+  const HotRows& hot;
+};
+
+constexpr const char* kStatic = "static";
+
+// `emark`, `emark-size`, `lru`, `lfu` or `static`; throws std::invalid_argument for any other name.
+std::unique_ptr<Policy> make_policy(const std::string& name, Copies& copies, const RowTraits& rows);
 
 }  // namespace esd

@@ -3,6 +3,8 @@
 // A used copy is marked `target`. When a victim is needed and every copy that may leave is current and marked `target`,
 // the target rises. So no mark but the two latest is left when an iteration ends (pinned copies may not
 // leave, and are marked anew): three generations, indexed by mark modulo 3, hold all copies at any time.
+//
+// `Queues` order the copies of one mark: by frequency, or by frequency per size (section 8.2).
 #pragma once
 
 #include <initializer_list>
@@ -12,9 +14,11 @@
 
 namespace esd {
 
+template <typename Queues>
 class EmarkPolicy final : public Policy {
  public:
-  explicit EmarkPolicy(Copies& copies) : copies_(copies) {}
+  EmarkPolicy(Copies& copies, const Queues& empty)
+      : copies_(copies), generations_{{empty, empty}, {empty, empty}, {empty, empty}} {}
 
   void choose(std::uint32_t count, Slots& victims) override {
     for (const std::uint32_t age : {2u, 1u, 0u}) {
@@ -28,7 +32,7 @@ class EmarkPolicy final : public Policy {
 
   void use(const Slots& pinned, const Slots& slots, std::uint32_t now) override {
     for (const std::uint32_t slot : pinned) queues(copies_[slot]).forget(copies_[slot]);
-    FrequencyQueues& latest = generation(target_).current;
+    Queues& latest = generation(target_).current;
     for (const std::uint32_t slot : slots) {
       Copy& copy = copies_[slot];
       copy.frequency = next_frequency(copy.frequency);
@@ -70,12 +74,12 @@ class EmarkPolicy final : public Policy {
 
  private:
   struct Generation {
-    FrequencyQueues current, outdated;
+    Queues current, outdated;
   };
 
   Generation& generation(std::uint32_t mark) { return generations_[mark % 3]; }
 
-  FrequencyQueues& queues(const Copy& copy) {
+  Queues& queues(const Copy& copy) {
     return copy.outdated ? generation(copy.mark).outdated : generation(copy.mark).current;
   }
 

@@ -2,6 +2,7 @@
 // first trained.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <numeric>
 #include <stdexcept>
@@ -17,13 +18,23 @@ class RowSizes {
   static constexpr std::uint32_t kMaxSize = 0xffff;
 
   // Sizes of the fields' rows, 1..kMaxSize; none: all rows have size 1.
-  explicit RowSizes(std::vector<std::uint32_t> of_fields) : of_fields_(std::move(of_fields)) {}
+  explicit RowSizes(std::vector<std::uint32_t> of_fields) : of_fields_(std::move(of_fields)), distinct_(of_fields_) {
+    if (uniform()) distinct_.push_back(1);
+    std::sort(distinct_.begin(), distinct_.end());
+    distinct_.erase(std::unique(distinct_.begin(), distinct_.end()), distinct_.end());
+  }
 
   bool uniform() const { return of_fields_.empty(); }
   const std::vector<std::uint32_t>& of_fields() const { return of_fields_; }
 
   // Of a row that was trained, by its number in the state index.
   std::uint32_t operator[](std::uint32_t row) const { return uniform() ? 1 : of_rows_[row]; }
+
+  // All sizes, ascending, and where among them one is.
+  const std::vector<std::uint32_t>& distinct() const { return distinct_; }
+  std::size_t place(std::uint32_t size) const {
+    return static_cast<std::size_t>(std::lower_bound(distinct_.begin(), distinct_.end(), size) - distinct_.begin());
+  }
 
   void check(std::size_t fields) const {
     if (uniform() || fields == of_fields_.size()) return;
@@ -61,6 +72,7 @@ class RowSizes {
 
  private:
   std::vector<std::uint32_t> of_fields_;
+  std::vector<std::uint32_t> distinct_;
   std::vector<std::uint16_t> of_rows_;  // by row number; 0: not trained yet
 };
 

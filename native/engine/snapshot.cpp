@@ -131,6 +131,7 @@ std::string Engine::snapshot() {
   out.put(index_.size());
   for (std::uint32_t row = 0; row < index_.size(); ++row) out.put(index_[row]);
   out.put_block(sizes_.of_rows().data(), sizes_.of_rows().size());
+  out.put_block(hot_rows_.flags().data(), hot_rows_.flags().size());
   for (const auto& cache : caches_) save_cache(*cache, out);
   save_directory(directory_, out);
   if (prepared) check_out();
@@ -175,7 +176,8 @@ void Engine::restore(const char* data, std::size_t size) {
     index[number] = row;
     reuse.train_until(row.version);
   }
-  auto row_sizes = in.get_block<std::vector<std::uint16_t>>();
+  sizes_.restore(in.get_block<std::vector<std::uint16_t>>());  // the caches' policies look at both
+  hot_rows_.restore(in.get_block<std::vector<std::uint8_t>>());
   auto caches = make_caches();
   for (const auto& cache : caches) load_cache(*cache, in);
   iteration_ = iteration;
@@ -184,7 +186,6 @@ void Engine::restore(const char* data, std::size_t size) {
   CopyDirectory directory(workers());
   load_directory(directory, in);
   index_ = std::move(index);
-  sizes_.restore(std::move(row_sizes));
   reuse_ = reuse;
   directory_ = std::move(directory);
   caches_ = std::move(caches);

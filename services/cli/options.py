@@ -62,7 +62,7 @@ CacheRatio = Annotated[
     ),
 ]
 CacheRows = Annotated[int | None, typer.Option(min=1, help="Cache of a worker in rows, instead of --cache-ratio.")]
-Policy = Annotated[str, typer.Option(help="Cache replacement: emark, lru or lfu.")]
+Policy = Annotated[str, typer.Option(help="Cache replacement: emark, emark-size, lru, lfu or static.")]
 Optimizer = Annotated[OptimizerKind, typer.Option(help="Optimizer of the rows and of the dense parameters.")]
 LearningRate = Annotated[float, typer.Option("--lr", help="Learning rate.")]
 Store = Annotated[str, typer.Option("--store", help="memory, redis://HOST:PORT/DB or redis+cluster://HOST:PORT.")]

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 MAX_FREQUENCY = 1023
+PROFILE = 100  # iterations after which policy "static" chooses its hot rows
 
 
 @dataclass
@@ -38,6 +40,7 @@ class Copy:
     outdated: bool = False
     arrival: tuple[int, int, int] = (0, 0, 0)  # at its place in the policy's order: iteration, step, id
     last_use: int = -1
+    hot: bool = False
 
 
 class Cache:
@@ -57,25 +60,31 @@ class Cache:
             return copy.arrival
         if self.policy == "lfu":
             return (copy.frequency, copy.arrival)
+        if self.policy == "static":
+            return (copy.hot, copy.arrival)
+        if self.policy == "emark-size":
+            return (not copy.outdated, copy.mark, Fraction(copy.frequency, copy.size), -copy.size, copy.arrival)
         return (not copy.outdated, copy.mark, copy.frequency, copy.arrival)
 
     def victim(self, now: int) -> int:
         """The id that leaves next; its copy is not used by iteration `now`."""
         may_leave = {x: copy for x, copy in self.copies.items() if copy.last_use != now}
-        if self.policy == "emark" and all(c.mark == self.target and not c.outdated for c in may_leave.values()):
+        lowest = all(copy.mark == self.target and not copy.outdated for copy in may_leave.values())
+        if self.policy.startswith("emark") and lowest:
             self.target += 1
         return min(may_leave, key=lambda x: self.order(may_leave[x]))
 
-    def use(self, x: int, now: int) -> None:
+    def use(self, x: int, now: int, *, hot: bool) -> None:
         copy = self.copies[x]
         copy.frequency = min(copy.frequency + 1, MAX_FREQUENCY)
         copy.mark = self.target
         copy.outdated = False
+        copy.hot = hot
         copy.arrival = (now, 2, x)
 
     def outdate(self, x: int, now: int, *, by_flush: bool = False) -> None:
         self.copies[x].outdated = True
-        if self.policy == "emark":
+        if self.policy.startswith("emark"):
             self.copies[x].arrival = (now, 0 if by_flush else 1, x)
 
 
@@ -87,6 +96,7 @@ class ReferenceEngine:
         self.field_sizes = field_sizes
         self.n = len(self.caches)
         self.rows: dict[int, Row] = {}
+        self.hot: set[int] = set()
         self.iteration = 0
         self.lookups = self.hits = 0
         self.batch: list[list[int]] = []
@@ -154,7 +164,18 @@ class ReferenceEngine:
             row.last_use = now
             row.size = self.sizes[x]
         self.iteration += 1
+        if self.iteration == PROFILE:
+            self._choose_hot_rows()
         return plans
+
+    def _choose_hot_rows(self) -> None:
+        """The most popular rows, as many as fit the smallest cache."""
+        room = min(cache.capacity for cache in self.caches)
+        for x in sorted((x for x in self.rows if self.rows[x].version), key=lambda x: (-self.rows[x].version, x)):
+            room -= self.rows[x].size
+            if room < 0:
+                break
+            self.hot.add(x)
 
     def _push_updates(self, x: int, trainers: set[int], plans: list[dict], early: set[int]) -> None:
         """Operation 1: whatever somebody else needs of the row goes to the parameter server."""
@@ -205,7 +226,7 @@ class ReferenceEngine:
             cache.copies[x] = Copy(slot, self.sizes[x], last_use=self.iteration)
         cache.vacant = slots[len(in_turn) :]
         for x in needs:
-            cache.use(x, self.iteration)
+            cache.use(x, self.iteration, hot=x in self.hot)
         return set(late_slots)
 
     def _pull(self, j: int, needs: list[int], plan: dict, early: set[int], late_slots: set[int]) -> None:

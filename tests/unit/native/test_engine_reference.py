@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from esd_native.engine import CacheTooSmall, Engine
-from tests.unit.native.reference_engine import ReferenceEngine, columns
+from tests.unit.native.reference_engine import PROFILE, ReferenceEngine, columns
 
 TRANSFERS = ("update_rows", "evict_rows", "drops", "pulls")
+POLICIES = ("emark", "emark-size", "lru", "lfu", "static")
 GRADIENTS = ("update_gradients", "evict_gradients")
 
 
@@ -95,7 +96,7 @@ def assert_flush(engine: Engine, reference: ReferenceEngine) -> None:
             assert_columns(plan[kind], expected[kind], reference, kind == "gradients", f"flush, worker {j}, {kind}")
 
 
-@pytest.mark.parametrize("policy", ["emark", "lru", "lfu"])
+@pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("workers", [1, 3, 9])
 def test_equals_reference_with_rows_of_unequal_size(policy: str, workers: int) -> None:
     rng = random.Random(f"sizes {policy} {workers}")
@@ -119,7 +120,7 @@ def test_equals_reference_with_rows_of_unequal_size(policy: str, workers: int) -
         assert engine.stats()["cached_rows"].tolist() == [len(cache.copies) for cache in reference.caches]
 
 
-@pytest.mark.parametrize("policy", ["emark", "lru", "lfu"])
+@pytest.mark.parametrize("policy", ["emark", "lru", "lfu", "static"])
 def test_long_run_on_tiny_caches(policy: str) -> None:
     rng = random.Random(policy)
     reference = ReferenceEngine([9, 12, 7], policy)
@@ -142,3 +143,20 @@ def test_frequency_is_counted_to_its_limit() -> None:
         run_both(engine, reference, batch, rng)
     for x in range(10, 20):
         run_both(engine, reference, np.array([[x], [x + 1]], dtype=np.uint64), rng)
+
+
+@pytest.mark.parametrize("sizes", [(), (3, 1)])
+def test_the_hot_set_is_chosen_after_the_profile_and_kept(sizes: tuple[int, ...]) -> None:
+    rng = random.Random(9)
+    capacities = [90, 80]
+    reference = ReferenceEngine(capacities, "static", sizes)
+    engine = Engine(capacities, "static", sizes)
+    for t, batch in enumerate(random_stream(rng, 300, 12, 2, 180)):
+        run_both(engine, reference, batch, rng)
+        if t in (50, PROFILE - 1, 140):
+            snapshot = engine.snapshot()
+            engine = Engine(capacities, "static", sizes)
+            engine.restore(snapshot)
+    assert reference.hot
+    kept = [sum(x in reference.hot for x in cache.copies) / len(cache.copies) for cache in reference.caches]
+    assert min(kept) > 0.5
