@@ -34,7 +34,7 @@ OPTIONS = RunOptions(
 )
 RESTARTS = 5  # as in `esd train`
 _REJOIN_WITHOUT = 2.0  # seconds to wait for a worker that is known to stay away
-_LONGEST_RUN = 150.0  # seconds, on a busy machine; one that takes longer hangs
+_LONGEST_RUN = 240.0  # seconds, on a busy machine; one that takes longer hangs
 
 
 @dataclass(frozen=True, slots=True)

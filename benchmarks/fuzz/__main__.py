@@ -87,6 +87,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     table = Table("service", "method", "requests", "answers", show_edge=False)
+    progress = Console(stderr=True)
     sent, began = 0, time.monotonic()
     with ExitStack() as resources:
         folder = Path(resources.enter_context(tempfile.TemporaryDirectory(prefix="esd-fuzz-")))
@@ -100,6 +101,7 @@ def main() -> None:
                 tally = campaign(runner, target, count=count, number=arguments.seed, until=until)
                 _report(table, target.name, tally)
                 sent += tally.sent
+                progress.print(f"{target.name}: {tally.sent} requests after {time.monotonic() - began:.0f} s")
         finally:
             runner.run(stack.aclose())
         found = defects(folder)

@@ -15,7 +15,7 @@ from services.domain.jobs import JobSpec
 
 # Opening a job asks the parameter servers what they hold of it. One that does not answer at all (a link that is cut)
 # must not keep callers longer than they wait, by default 30 s: they get an answer, and try again.
-_OPENING_SECONDS = 20.0
+_OPENING_SECONDS = 10.0
 
 _log = logging.getLogger(__name__)
 

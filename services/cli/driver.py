@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dispatcher.client import DispatcherClient
 from services.cli.stream import without_first
 from services.domain.batches import SampleBatch
-from services.domain.errors import FailedPrecondition, NotFound, Unavailable
+from services.domain.errors import DeadlineExceeded, FailedPrecondition, NotFound, Unavailable
 from services.domain.jobs import JobSpec
 from services.domain.state import JobPhase, JobState
 
@@ -31,7 +31,7 @@ async def drive(
 
     Raises:
         FailedPrecondition: the job failed; the message says why.
-        Unavailable: the dispatcher is away, for too long if the job takes checkpoints.
+        DeadlineExceeded, Unavailable: the dispatcher is silent or away, for too long if the job takes checkpoints.
     """
     clock = asyncio.get_running_loop().time
     last_seen = clock()
@@ -44,7 +44,7 @@ async def drive(
     while True:
         try:
             return await _drive_once(client, job, batches, seen)
-        except (NotFound, Unavailable):
+        except (DeadlineExceeded, NotFound, Unavailable):
             if not job.checkpoint_every or clock() - last_seen > PATIENCE_SECONDS:
                 raise
         await asyncio.sleep(POLL_SECONDS)

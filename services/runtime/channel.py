@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from urllib.parse import quote
 
 import grpc
 
@@ -52,6 +53,7 @@ def channel(
     max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
     deadline_seconds: float = DEFAULT_DEADLINE_SECONDS,
     credentials: Credentials = PLAINTEXT,
+    caller: str = "",
 ) -> grpc.aio.Channel:
     """Opens a channel to `host:port`; nothing is sent before the first call. Close it, or use it in `async with`.
 
@@ -62,16 +64,18 @@ def channel(
     of the longest kind: a client stream longer than that is not repeated.
 
     With credentials that name an authority the channel is encrypted and the peer's certificate is checked, and
-    their token goes with every call.
+    their token goes with every call. `caller` is the name that the service writes into its log beside the address.
     """
-    options = channel_options(max_message_bytes, deadline_seconds)
+    options = channel_options(max_message_bytes, deadline_seconds, caller)
     secure = credentials.for_channel()
     if secure is None:
         return grpc.aio.insecure_channel(address, options=options)
     return grpc.aio.secure_channel(address, secure, options=options)
 
 
-def channel_options(max_message_bytes: int, deadline_seconds: float) -> Sequence[tuple[str, int | str]]:
+def channel_options(
+    max_message_bytes: int, deadline_seconds: float, caller: str = ""
+) -> Sequence[tuple[str, int | str]]:
     """What a channel tells gRPC; the other side is `server_options`."""
     service_config = {
         "methodConfig": [
@@ -81,6 +85,7 @@ def channel_options(max_message_bytes: int, deadline_seconds: float) -> Sequence
     }
     return (
         *KEEPALIVE_OPTIONS,
+        ("grpc.primary_user_agent", quote(caller)),
         ("grpc.max_send_message_length", max_message_bytes),
         ("grpc.max_receive_message_length", max_message_bytes),
         ("grpc.enable_retries", 1),

@@ -91,7 +91,7 @@ def _streaming(handle: _Handler, check: _Check, method: str, guard: Guard) -> _H
 
 @asynccontextmanager
 async def _call(method: str, context: _Context, guard: Guard) -> AsyncIterator[None]:
-    logs.bind(method=method, peer=context.peer())
+    logs.bind(method=method, peer=context.peer(), caller=_caller(context))
     started = time.perf_counter()
     code = grpc.StatusCode.OK
     try:
@@ -113,3 +113,9 @@ async def _call(method: str, context: _Context, guard: Guard) -> AsyncIterator[N
         await context.abort(code, status.details, ((REASON_KEY, status.reason),))
     finally:
         metrics.rpc_handled(method, code.name, time.perf_counter() - started)
+
+
+def _caller(context: _Context) -> str:
+    """Who calls, as it says itself; gRPC puts the name before its own."""
+    metadata = context.invocation_metadata() or ()
+    return next((str(value) for key, value in metadata if key == "user-agent"), "")

@@ -24,7 +24,9 @@ _RECONNECT_SECONDS = 0.2
 class Dispatcher:
     """Calls to the dispatcher: `register` first, then the others under the lease it brings."""
 
-    def __init__(self, address: str, max_message_bytes: int, retry_timeout: float, credentials: Credentials) -> None:
+    def __init__(
+        self, address: str, max_message_bytes: int, retry_timeout: float, credentials: Credentials, caller: str
+    ) -> None:
         """Opens a channel, which `close` closes.
 
         Args:
@@ -32,9 +34,10 @@ class Dispatcher:
             max_message_bytes: of one gRPC message.
             retry_timeout: seconds to try again while the dispatcher is unavailable.
             credentials: of this worker.
+            caller: its name, for the dispatcher's log.
         """
         self._retry_timeout = retry_timeout
-        self._channel = channel(address, max_message_bytes, credentials=credentials)
+        self._channel = channel(address, max_message_bytes, credentials=credentials, caller=caller)
         self._stub = dispatcher_pb2_grpc.DispatcherStub(self._channel)  # type: ignore[no-untyped-call]
 
     async def close(self) -> None:

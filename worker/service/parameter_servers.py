@@ -35,6 +35,7 @@ class ParameterServers:
                 max_message_bytes=settings.max_message_bytes,
                 patience=settings.peer_timeout,
                 credentials=credentials,
+                caller=settings.name,
             )
             for address in job.parameter_servers
         ]

@@ -36,7 +36,11 @@ class Session:
         self._address = address
         self._service = service
         self._dispatcher = Dispatcher(
-            settings.dispatcher, settings.max_message_bytes, settings.retry_timeout, Credentials.read(settings)
+            settings.dispatcher,
+            settings.max_message_bytes,
+            settings.retry_timeout,
+            Credentials.read(settings),
+            settings.name,
         )
         self._rendezvous = Rendezvous()
 

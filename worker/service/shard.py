@@ -35,6 +35,7 @@ class Shard:
         max_message_bytes: int,
         patience: float,
         credentials: Credentials,
+        caller: str,
     ) -> None:
         """Opens a channel, which `close` closes.
 
@@ -47,13 +48,14 @@ class Shard:
             max_message_bytes: of one gRPC message.
             patience: seconds a call may wait for other workers' pushes or for the store.
             credentials: of this worker.
+            caller: its name, for the server's log.
         """
         self._table = table
         self._worker = worker
         self._epoch = epoch
         self._link = link
         self._patience = patience
-        self._channel = channel(address, max_message_bytes, credentials=credentials)
+        self._channel = channel(address, max_message_bytes, credentials=credentials, caller=caller)
         self._stub = ps_pb2_grpc.ParameterServerStub(self._channel)  # type: ignore[no-untyped-call]
 
     async def close(self) -> None:

@@ -13,9 +13,19 @@ from dispatcher.service import jobs
 from services.domain.batches import SampleBatch
 from services.domain.errors import FailedPrecondition, InvalidArgument, NotFound, ResourceExhausted, Unavailable
 from services.domain.plans import EndOfStream, FlushPlan, IterationPlan, Membership
-from services.domain.reports import FlushReport, TransferCounts
+from services.domain.reports import FlushReport, TransferCounts, Trouble
 from services.domain.state import JobPhase
-from tests.support.simple_clients import JOB, Dispatcher, Worker, job_with, run_to_the_end, samples, state_when, stream
+from tests.support.simple_clients import (
+    JOB,
+    Dispatcher,
+    Worker,
+    job_with,
+    registration,
+    run_to_the_end,
+    samples,
+    state_when,
+    stream,
+)
 
 
 async def test_all_samples_are_trained_in_stream_order(dispatcher: Dispatcher) -> None:
@@ -248,3 +258,16 @@ async def test_a_parameter_server_that_does_not_answer_holds_up_nobody(dispatche
                 assert isinstance(attempt, Unavailable)
                 assert "a parameter server does not answer" in str(attempt)
         assert await dispatcher.client.create_job(JOB)
+
+
+async def test_a_loss_that_is_not_finite_fails_the_job_and_names_the_worker(dispatcher: Dispatcher) -> None:
+    """Another epoch would not help, so there is none, though the job could recover."""
+    await dispatcher.client.create_job(JOB)
+    leases = [(await dispatcher.client.register(registration(name))).lease_id for name in ("a", "b")]
+    trouble = Trouble("the loss of iteration 3 is nan: training diverged, lower the learning rate", 0, fatal=True)
+    await dispatcher.client.heartbeat(leases[1], trouble)
+    state = await dispatcher.client.describe()
+    assert state.phase is JobPhase.FAILED
+    assert state.failure == f"worker b (slot 1) cannot go on: {trouble.cause}"
+    with pytest.raises(FailedPrecondition, match="the loss of iteration 3 is nan"):
+        await dispatcher.client.heartbeat(leases[0])

@@ -6,10 +6,11 @@ import asyncio
 import signal
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from dispatcher.core.planner import Planner
-from protos import worker_pb2, worker_pb2_grpc
+from protos import ps_pb2, ps_pb2_grpc, worker_pb2, worker_pb2_grpc
 from services.domain.errors import DeadlineExceeded, FailedPrecondition, StaleVersion, Unavailable
 from services.domain.plans import IterationPlan
 from services.domain.tables import OptimizerSpec
@@ -41,6 +42,20 @@ async def test_a_plan_that_does_not_fit_is_refused_before_anything_moves(start_s
     with pytest.raises(FailedPrecondition, match=rf"iteration 1 does not fit .* id {second.unique_ids[0]} "):
         await run_session(address)
     assert all(report.iteration == 0 for report in dispatcher.reports[0])
+
+
+async def test_a_loss_that_is_not_finite_ends_the_worker_before_anything_is_pushed(
+    start_servers, run_session, serve_scripts
+):
+    job = small_job(await start_servers(1), 1, OptimizerSpec())
+    ((first, second),) = plans_of(job, 2)
+    dispatcher, address = await serve_scripts(job, [[replace(first, dense=np.full_like(first.dense, np.nan)), second]])
+    with pytest.raises(FailedPrecondition, match="the loss of iteration 0 is nan: training diverged"):
+        await run_session(address)
+    assert dispatcher.reports == [[]]
+    async with channel(job.parameter_servers[0]) as to_server:
+        described = await ps_pb2_grpc.ParameterServerStub(to_server).Describe(ps_pb2.DescribeServerRequest())
+    assert described.tables[0].rows == 0
 
 
 async def test_a_stale_pull_is_refused(start_servers, run_session, serve_scripts):
