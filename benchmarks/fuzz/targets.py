@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
@@ -24,8 +25,9 @@ from services.wire.jobs import encode_job
 from services.wire.reports import encode_registration
 from services.wire.tables import encode_table
 
-_TABLE = TableSpec("t", 4, OptimizerSpec(OptimizerKind.ADAM, 0.1), seed=1, init_scale=0.5)
+_TABLE = TableSpec("table-placeholder", 4, OptimizerSpec(OptimizerKind.ADAM, 0.1), seed=1, init_scale=0.5)
 _KEPT = replace(_TABLE, name="kept")  # what no request names
+
 _JOB = JobSpec(
     name="job",
     workers=2,
@@ -102,39 +104,46 @@ def parameter_server(name: str, address: str, channel: grpc.aio.Channel) -> Targ
         gradients=np.ones((3, _TABLE.dimension), np.float32).tobytes(),
     )
     pushes = [
-        ps_pb2.PushChunk(table="t", rows=ps_pb2.RowPush(ids=ids, versions=versions, rows=rows)),
-        ps_pb2.PushChunk(table="t", gradients=gradients),
+        ps_pb2.PushChunk(table=_TABLE.name, rows=ps_pb2.RowPush(ids=ids, versions=versions, rows=rows)),
+        ps_pb2.PushChunk(table=_TABLE.name, gradients=gradients),
     ]
+    entry = ps_pb2.SampleLogEntry(samples=2, batch=b"samples")
     examples: dict[str, Sequence[Message]] = {
         "CreateTable": [ps_pb2.CreateTableRequest(table=encode_table(_TABLE))],
-        "Pull": [ps_pb2.PullRequest(table="t", ids=ids, versions=bytes(24))],
+        "Pull": [ps_pb2.PullRequest(table=_TABLE.name, ids=ids, versions=bytes(24))],
         "Push": pushes,
-        "Scan": [ps_pb2.ScanRequest(table="t")],
-        "PutDense": [ps_pb2.DenseChunk(table="t", data=b"dense", last=True)],
-        "GetDense": [ps_pb2.GetDenseRequest(table="t")],
-        "Cut": [ps_pb2.CutRequest(table="t", checkpoint=1, worker=0, contributors=1)],
-        "PutPart": [ps_pb2.PartChunk(table="t", checkpoint=1, name="dense", data=b"part", last=True)],
-        "GetPart": [ps_pb2.GetPartRequest(table="t", checkpoint=1, name="dense")],
-        "Save": [ps_pb2.SaveRequest(table="t", checkpoint=1)],
-        "Commit": [ps_pb2.CommitRequest(table="t", checkpoint=1, manifest=b"{}")],
+        "Scan": [ps_pb2.ScanRequest(table=_TABLE.name)],
+        "PutDense": [ps_pb2.DenseChunk(table=_TABLE.name, data=b"dense", last=True)],
+        "GetDense": [ps_pb2.GetDenseRequest(table=_TABLE.name)],
+        "Cut": [ps_pb2.CutRequest(table=_TABLE.name, checkpoint=1, worker=0, contributors=1)],
+        "PutPart": [ps_pb2.PartChunk(table=_TABLE.name, checkpoint=1, name="dense", data=b"part", last=True)],
+        "GetPart": [ps_pb2.GetPartRequest(table=_TABLE.name, checkpoint=1, name="dense")],
+        "Save": [ps_pb2.SaveRequest(table=_TABLE.name, checkpoint=1)],
+        "Commit": [ps_pb2.CommitRequest(table=_TABLE.name, checkpoint=1, manifest=b"{}")],
         "Restore": [ps_pb2.RestoreRequest(table=encode_table(_TABLE), checkpoint=1, epoch=1)],
-        "GetCheckpoint": [ps_pb2.GetCheckpointRequest(table="t")],
+        "GetCheckpoint": [ps_pb2.GetCheckpointRequest(table=_TABLE.name)],
+        "AppendSamples": [ps_pb2.AppendSamplesRequest(table=_TABLE.name, entry=entry)],
+        "ReadSamples": [ps_pb2.ReadSamplesRequest(table=_TABLE.name)],
+        "TrimSamples": [ps_pb2.TrimSamplesRequest(table=_TABLE.name, position=2)],
         "Describe": [ps_pb2.DescribeServerRequest()],
     }
     kept = ps_pb2.PushChunk(table="kept", rows=ps_pb2.RowPush(ids=ids, versions=versions, rows=rows))
 
+    numbers = itertools.count()
+
     async def refresh() -> Mapping[bytes, bytes]:
-        for spec in (_TABLE, _KEPT):
+        fresh = f"t{next(numbers):0{len(_TABLE.name) - 1}}"  # in epoch 0, where good requests belong
+        for spec in (replace(_TABLE, name=fresh), _KEPT):
             await stub.CreateTable(ps_pb2.CreateTableRequest(table=encode_table(spec)))
         await stub.Push(iter([kept]))
-        return {}
+        return {_TABLE.name.encode(): fresh.encode()}
 
     async def check() -> None:
         request = ps_pb2.PullRequest(table="kept", ids=ids, versions=versions)
         chunks = [chunk async for chunk in stub.Pull(request, timeout=10)]
         _expect(b"".join(chunk.rows for chunk in chunks) == rows, f"{name} has lost rows that no request named")
 
-    pools = {"table": ["t"], "name": ["t", "dense", "engine"]}
+    pools = {"table": [_TABLE.name], "name": [_TABLE.name, "dense", "engine"]}
     return Target(name, address, ps_pb2, examples, pools, refresh, check)
 
 
@@ -182,7 +191,7 @@ def dispatcher(address: str, client: DispatcherClient) -> Target:
         "worker": ["w-0", "w-1"],
         "mechanism": ["esd", "laia", "random", "joint"],
         "policy": ["lru", "lfu", "emark"],
-        "name": ["job", "t", "wdl", "dlrm"],
+        "name": ["job", _TABLE.name, "wdl", "dlrm"],
         "solver": ["auto"],
     }
 
