@@ -70,7 +70,7 @@ class Decision:
 
 
 class Planner:
-    """Plans one job's stream, batch after batch.
+    """Plans one job's stream, batch after batch; knows the links and caches it was given.
 
     Pure and synchronous: the same job, links, caches, stream and feedback give the same plans, byte for byte. Not for
     concurrent use; the kernels release the GIL, so a call may run in a worker thread.
@@ -111,6 +111,8 @@ class Planner:
             if rows < 1:
                 raise InvalidArgument(f"cache_rows of worker {worker} is {rows}, it must be at least 1")
         self.job = job
+        self.bandwidths = tuple(bandwidths)
+        self.cache_rows = tuple(cache_rows)
         self._sizes = RowSizes(job.table, job.fields, field_dimensions)
         self._links = MeasuredLinks(bandwidths)
         self.cost_model = self._cost_model()

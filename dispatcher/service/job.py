@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator
 
+from dispatcher.core.decision_log import DecisionLog
 from dispatcher.service import telemetry
 from dispatcher.service.checkpoints import Checkpoints
 from dispatcher.service.epoch import Epoch
@@ -50,14 +51,22 @@ class Job:
         shadows: what other mechanisms would cost.
         lease_seconds: after so much silence a worker is given up.
         settings: of the dispatcher.
+        decision_log: what its plans depend on besides its samples; None: it is not recorded.
         checkpoints: its checkpoints; None: it takes none, and cannot recover.
         epoch: the present one, or the last; None before the first.
         recoveries: epochs that ended early.
         fruitless: how many of the latest did so before an iteration was trained.
     """
 
-    def __init__(self, spec: JobSpec, settings: DispatcherSettings, checkpoints: Checkpoints | None = None) -> None:
+    def __init__(
+        self,
+        spec: JobSpec,
+        settings: DispatcherSettings,
+        checkpoints: Checkpoints | None = None,
+        decision_log: DecisionLog | None = None,
+    ) -> None:
         self.spec = spec
+        self.decision_log = decision_log
         self.life = Lifecycle(spec.name)
         self.settings = settings
         self.checkpoints = checkpoints

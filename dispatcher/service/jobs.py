@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from dispatcher.core.decision_log import DecisionLog
 from dispatcher.core.planner import Planner
+from dispatcher.service.checkpoints import Checkpoints
 from dispatcher.service.job import Job
+from dispatcher.service.manifest import describe_job
 from dispatcher.service.opening import open_checkpoints
 from dispatcher.service.planning import plan_stream
 from dispatcher.service.settings import DispatcherSettings
@@ -68,7 +71,8 @@ class Jobs:
             raise FailedPrecondition(f"{self._job.life}, and one dispatcher runs one job at a time")
         Planner(spec, [1.0] * spec.workers, [1] * spec.workers)  # knows the names of mechanisms and policies
         opening = await open_checkpoints(spec, self._settings)
-        self._job = Job(spec, self._settings, opening.checkpoints if opening is not None else None)
+        checkpoints = opening.checkpoints if opening is not None else None
+        self._job = Job(spec, self._settings, checkpoints, _decision_log(spec, self._settings, checkpoints))
         if opening is not None:
             self._job.stream.take_up(opening.logged, closed=opening.closed)
         self._planning = asyncio.create_task(plan_stream(self._job), name="plan_stream")
@@ -82,3 +86,11 @@ class Jobs:
             self._job.life.stop()
         if self._planning is not None:
             await self._planning
+
+
+def _decision_log(spec: JobSpec, settings: DispatcherSettings, checkpoints: Checkpoints | None) -> DecisionLog | None:
+    """The log that the settings ask for. Raises FailedPrecondition when it cannot be written."""
+    if settings.decision_log is None:
+        return None
+    resume = checkpoints is not None and checkpoints.latest.iteration > 0
+    return DecisionLog(settings.decision_log, describe_job(spec), resume=resume)

@@ -10,6 +10,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from dispatcher.core.decision_log import (
+    CheckpointPlanned,
+    DecisionLog,
+    EpochBegan,
+    IterationPlanned,
+    Observed,
+    StreamEnded,
+)
 from dispatcher.core.planner import Decision, Planner
 from dispatcher.service import telemetry
 from dispatcher.service.checkpoints import Checkpoints, Pending
@@ -20,7 +28,7 @@ from dispatcher.service.recovery import next_epoch, take_up_end
 from services.domain.batches import SampleBatch
 from services.domain.errors import EsdError, StaleEpoch
 from services.domain.state import JobPhase
-from services.wire.plans import encode_plan_message
+from services.wire.plans import digest_of, encode_plan_message
 
 _log = logging.getLogger(__name__)
 
@@ -41,6 +49,8 @@ async def plan_stream(job: Job) -> None:
         thread.shutdown(wait=False)
         job.shadows.close()
         await job.stream.close()
+        if job.decision_log is not None:
+            job.decision_log.close()
         if job.checkpoints is not None:
             await job.checkpoints.close()
 
@@ -75,7 +85,9 @@ class _PlanningEpoch:
 
     async def run(self) -> None:
         """Plans and publishes. Raises StaleEpoch when the epoch ends before the stream."""
-        job, plans = self._job, self._epoch.plans
+        job, plans, log = self._job, self._epoch.plans, self._job.decision_log
+        if log is not None:
+            log.add(_epoch_record(self._epoch, self._planner))
         while True:
             await self._until(lambda: plans.iterations - job.confirmed < job.spec.window)
             if not await self._fill():
@@ -83,16 +95,23 @@ class _PlanningEpoch:
             await self._checkpoint_if_due()
             if plans.iterations >= self._epoch.first + job.spec.window:
                 # All have confirmed these: no decision hangs on who is how fast.
-                self._planner.observe(job.observations.take(plans.iterations - job.spec.window))
+                feedback = job.observations.take(plans.iterations - job.spec.window)
+                if log is not None:
+                    log.add(Observed(feedback.seconds.tolist(), feedback.bandwidths.tolist()))
+                self._planner.observe(feedback)
             batch = self._batches.popleft()
             job.shadows.follow(plans.iterations, batch)
-            decision, published, seconds = await self._in_thread(_decide, self._planner, batch, list(self._batches))
+            decision, published, seconds = await self._in_thread(
+                _decide, self._planner, batch, list(self._batches), log
+            )
             job.figures.planned(decision)
             plans.publish(published)
             telemetry.planned(job.spec, decision, seconds, plans.iterations - job.confirmed)
             job.life.notify()
 
         await self._until(lambda: job.confirmed == plans.iterations)
+        if log is not None:
+            log.add(StreamEnded(plans.iterations))
         plans.flush = [encode_plan_message(plan) for plan in await self._in_thread(self._planner.flush)]
         job.life.advance(JobPhase.FLUSHING)
         await self._until(lambda: all(member.flushed for member in job.crew))
@@ -105,6 +124,8 @@ class _PlanningEpoch:
         job, epoch = self._job, self._epoch
         await self._until(lambda: checkpoints.idle)
         _, engine = await self._in_thread(self._planner.checkpoint)
+        if job.decision_log is not None:
+            job.decision_log.add(CheckpointPlanned(epoch.plans.iterations))
         pending = Pending(
             epoch.plans.iterations,
             job.intake.taken,
@@ -132,6 +153,8 @@ class _PlanningEpoch:
             return
         await self._until(lambda: checkpoints.idle)
         flushes, engine = await self._in_thread(self._planner.checkpoint)
+        if job.decision_log is not None:
+            job.decision_log.add(CheckpointPlanned(plans.iterations))
         samples = job.intake.position - sum(map(len, self._batches))
         checkpoints.begin(Pending(plans.iterations, samples, job.figures.save_planned(), engine))
         plans.cuts[plans.iterations] = [encode_plan_message(plan) for plan in flushes]
@@ -156,11 +179,26 @@ def _last_checkpoint(job: Job) -> str:
     return f"; the last checkpoint is {job.checkpoints.latest.iteration}" if job.checkpoints is not None else ""
 
 
+def _epoch_record(epoch: Epoch, planner: Planner) -> EpochBegan:
+    limits = planner.job.workload_limits
+    return EpochBegan(
+        epoch=epoch.number,
+        first=epoch.first,
+        workloads=list(planner.job.workloads),
+        workload_limits=None if limits is None else list(limits),
+        bandwidths=list(planner.bandwidths),
+        cache_rows=list(planner.cache_rows),
+    )
+
+
 def _decide(
-    planner: Planner, batch: SampleBatch, upcoming: Sequence[SampleBatch]
+    planner: Planner, batch: SampleBatch, upcoming: Sequence[SampleBatch], log: DecisionLog | None
 ) -> tuple[Decision, list[PublishedPlan], float]:
     """Plans one iteration and makes it ready to be sent; runs in the planner's thread."""
     decision = planner.plan(batch, upcoming)
     started = time.perf_counter()
     published = [PublishedPlan(encode_plan_message(plan), len(plan.labels)) for plan in decision.plans]
-    return decision, published, time.perf_counter() - started
+    seconds = time.perf_counter() - started
+    if log is not None:
+        log.add(IterationPlanned(decision.iteration, digest_of(plan.message for plan in published)))
+    return decision, published, seconds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -52,6 +53,11 @@ class DispatcherSettings(ServerSettings, env_prefix="ESD_DISPATCHER_"):
         ("random", "laia"),
         description="mechanisms, separated by commas, whose cost of the same stream is computed beside the plans in "
         "force, in a thread of their own; none: no others",
+    )
+    decision_log: Path | None = Field(
+        None,
+        description="file that takes what the plans depend on besides the samples (JSON lines), so that `esd simulate "
+        "--replay` can make them again; a new job begins it anew",
     )
     page_port: PortOrOff = Field(
         None,

@@ -23,7 +23,7 @@ from services.domain.jobs import JobSpec
 from services.domain.state import JobState
 from services.runtime.settings import split_address
 
-_OF_THE_SERVICES = ("links", "cache_ratio", "cache_rows", "store", "shards")
+_OF_THE_SERVICES = ("links", "cache_ratio", "cache_rows", "store", "shards", "decision_log")
 
 
 def run_attached(

@@ -168,6 +168,7 @@ async def local_cluster(
     logs: Path,
     rejoin_seconds: float = REJOIN_SECONDS,
     checkpoint_dir: Path | None = None,
+    decision_log: Path | None = None,
     reach_dispatcher: Callable[[str, str], Awaitable[str]] = _directly,
 ) -> AsyncIterator[LocalCluster]:
     """Starts parameter servers, a dispatcher and one worker per link; stops them all on leaving.
@@ -180,6 +181,7 @@ async def local_cluster(
         logs: an existing directory for the services' logs.
         rejoin_seconds: how long the others wait for a worker that has died.
         checkpoint_dir: where parameter servers with the memory store keep checkpoints.
+        decision_log: file of the dispatcher's decision log.
         reach_dispatcher: where a worker of this name reaches the dispatcher of this address.
     """
     async with contextlib.AsyncExitStack() as stack:
@@ -205,7 +207,8 @@ async def local_cluster(
             "dispatcher",
             "dispatcher",
             "ESD_DISPATCHER_",
-            {"ESD_DISPATCHER_PAGE_PORT": "0", "ESD_DISPATCHER_REJOIN_SECONDS": str(rejoin_seconds)},
+            {"ESD_DISPATCHER_PAGE_PORT": "0", "ESD_DISPATCHER_REJOIN_SECONDS": str(rejoin_seconds)}
+            | ({} if decision_log is None else {"ESD_DISPATCHER_DECISION_LOG": str(decision_log)}),
         )
         await asyncio.gather(dispatcher.wait_ready(), *(server.wait_ready() for server in servers))
         workers = []

@@ -90,6 +90,13 @@ CheckpointDir = Annotated[
     Path | None,
     typer.Option(help="with --store memory: where checkpoints are kept, so that the parameter server may die, too."),
 ]
+DecisionLog = Annotated[
+    Path | None,
+    typer.Option(
+        "--decision-log",
+        help="File that takes what the plans depend on besides the samples, for `esd simulate --replay`.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Directory for the trained model (model.npz) and the logs.")]
 

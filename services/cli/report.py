@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dispatcher.core.alternatives import AlternativeTotals
-from dispatcher.core.simulate import Totals
+from dispatcher.core.totals import Totals
 from services.domain.state import JobState
 
 # Progress and messages go to standard error, so that standard output holds the result only.
@@ -81,7 +81,7 @@ def simulation_result(totals: Totals) -> Result:
             "evict_push": totals.operations.evict_push.tolist(),
             "flush_push": totals.flush_push.tolist(),
         },
-        "bytes": {  # without flushes
+        "row_bytes": {  # without flushes, and without what messages add
             "pulled": totals.moved_bytes.miss_pull.tolist(),
             "pushed": (totals.moved_bytes.update_push + totals.moved_bytes.evict_push).tolist(),
         },

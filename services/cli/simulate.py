@@ -18,6 +18,7 @@ from dispatcher.core.planner import Planner
 from dispatcher.core.simulate import simulate
 from services.cli import options as opt
 from services.cli.dimensions import parse_dimensions
+from services.cli.replay import replay_result
 from services.cli.report import Result, alternative_result, print_result, simulation_result
 from services.cli.signature import takes_run_options
 from services.cli.simulated_stream import open_stream
@@ -42,6 +43,13 @@ Dims = Annotated[
         show_default="--dim",
     ),
 ]
+ReplayLog = Annotated[
+    Path | None,
+    typer.Option(
+        help="Decision log of a run: makes its plans again from the same data (--data, --seed, --skip-bad) and checks "
+        "them byte for byte. Everything else is as recorded."
+    ),
+]
 ComputeUs = Annotated[
     str, typer.Option(help="Computation per sample, microseconds, of all workers or of each: 50 or 50,50,200,200.")
 ]
@@ -55,13 +63,21 @@ def command(
     compute_us: ComputeUs = "0",
     sync: Sync = ON_DEMAND,
     dims: Dims = None,
+    replay: ReplayLog = None,
     _store: opt.Store = "memory",  # a training command can be simulated as it stands
     _shards: opt.Shards = 1,
     _checkpoint_dir: opt.CheckpointDir = None,
+    _decision_log: opt.DecisionLog = None,
     as_json: opt.Json = False,
     _out: opt.Out = None,
 ) -> None:
     """Simulates a run: the same decisions and operations, without network and tensors."""
+    if replay is not None:
+        for option, value in (("--trace", trace), ("--assignments", assignments), ("--dims", dims)):
+            if value is not None:
+                raise InvalidArgument(f"--replay makes the recorded plans again, {option} would change them")
+        print_result(f"replay of {replay.name}", replay_result(chosen, replay), as_json=as_json)
+        return
     chosen = replace(chosen, measured_links=False)  # nothing is measured here
     table = None if assignments is None else _load(assignments, np.int32, "--assignments")
     ids = None if trace is None else _load(trace, np.uint64, "--trace")

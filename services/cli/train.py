@@ -37,6 +37,7 @@ def command(
     store: opt.Store = "memory",
     shards: opt.Shards = 1,
     checkpoint_dir: opt.CheckpointDir = None,
+    decision_log: opt.DecisionLog = None,
     dispatcher: opt.Dispatcher = None,
     parameter_servers: opt.ParameterServers = None,
     table: opt.Table = None,
@@ -51,7 +52,9 @@ def command(
         check_options(context)
         result = run_attached(chosen, dispatcher=dispatcher, parameter_servers=parameter_servers, table=table, out=out)
     elif dispatcher is parameter_servers is table is None:
-        result = run(chosen, store=store, shards=shards, out=out, checkpoint_dir=checkpoint_dir)
+        result = run(
+            chosen, store=store, shards=shards, out=out, checkpoint_dir=checkpoint_dir, decision_log=decision_log
+        )
     else:
         raise InvalidArgument("--dispatcher and --parameter-servers go together, and --table goes with them")
     print_result(chosen.mechanism, result, as_json=as_json)
@@ -64,6 +67,7 @@ def run(
     shards: int,
     out: Path | None,
     checkpoint_dir: Path | None = None,
+    decision_log: Path | None = None,
     watch: Watch = lambda _cluster, _state: None,
 ) -> Result:
     """Trains once on a cluster of local processes and returns the result.
@@ -91,6 +95,7 @@ def run(
                 cache_rows=cache_rows,
                 logs=logs,
                 checkpoint_dir=checkpoint_dir,
+                decision_log=decision_log,
             ) as cluster,
             DispatcherClient(cluster.dispatcher.address) as client,
         ):

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from google.protobuf.json_format import ParseDict, ParseError
+
 from protos import dispatcher_pb2
 from services.domain.errors import InvalidArgument
 from services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
@@ -96,6 +100,14 @@ def decode_job(message: dispatcher_pb2.JobSpec) -> JobSpec:
         eviction_term=message.eviction_term,
         checkpoint_every=message.checkpoint_every,
     )
+
+
+def job_of_json(described: dict[str, Any]) -> JobSpec:
+    """The job of a message in protobuf's JSON form. Raises InvalidArgument for anything else."""
+    try:
+        return decode_job(ParseDict(described, dispatcher_pb2.JobSpec()))
+    except ParseError as error:
+        raise InvalidArgument(f"this describes no job: {error}") from None
 
 
 def _encode_limits(limits: tuple[int, int] | None) -> dispatcher_pb2.WorkloadLimits | None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -34,6 +37,14 @@ def encode_plan_message(message: PlanMessage) -> dispatcher_pb2.PlanMessage:
             return dispatcher_pb2.PlanMessage(reload=_encode_reload(message))
         case EndOfStream():
             return dispatcher_pb2.PlanMessage(end=dispatcher_pb2.EndOfStream(iterations=message.iterations))
+
+
+def digest_of(messages: Iterable[dispatcher_pb2.PlanMessage]) -> str:
+    """A hash of plan messages, byte for byte: BLAKE2b of 128 bits, in hexadecimal digits."""
+    hashed = hashlib.blake2b(digest_size=16)
+    for message in messages:
+        hashed.update(message.SerializeToString(deterministic=True))
+    return hashed.hexdigest()
 
 
 def decode_plan_message(message: dispatcher_pb2.PlanMessage) -> PlanMessage:

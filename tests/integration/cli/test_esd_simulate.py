@@ -48,8 +48,8 @@ def test_rows_of_unequal_size_are_charged_by_their_bytes(trace: list[str]) -> No
     """The trace above; 7 and 8, in the first field, have 8 values, 1 and 2 have 4."""
     counted = result(*trace, "--cache-rows", "9", "--dim", "4", "--dims", "0=8", "--links", "1m", "--optimizer", "sgd")
     assert counted["operations"]["miss_pull"] == [5, 4]
-    assert counted["bytes"]["pulled"] == [48 + 32 + 32 + 32, 48 + 32 + 0 + 32]
-    assert counted["bytes"]["pushed"] == [0 + 32 + 0 + 64, 0 + 32 + 32 + 32]
+    assert counted["row_bytes"]["pulled"] == [48 + 32 + 32 + 32, 48 + 32 + 0 + 32]
+    assert counted["row_bytes"]["pushed"] == [0 + 32 + 0 + 64, 0 + 32 + 32 + 32]
     assert counted["cost_seconds"] == pytest.approx((144 + 96 + 112 + 96) / (1e6 / 8))
 
 
@@ -86,6 +86,8 @@ def test_a_cache_too_small_names_what_it_needs(trace: list[str]) -> None:
         (["--mechanism", "nearest"], "'nearest' is unknown"),
         (["--sync", "sometimes"], "known are on-demand, full-set"),
         (["--sync", "p2f", "--workloads", "balanced"], "needs --sync on-demand"),
+        (["--replay", "/nowhere/log"], "/nowhere/log cannot be read"),
+        (["--replay", "/nowhere/log", "--dims", "8"], "--dims would change them"),
         (["--dims", "gate=16"], "names field 'gate'; the fields are"),
         (["--dims", "origin=16", "--sync", "full-set"], "--dims needs --sync on-demand"),
         (["--workload-limits", "1,2"], "needs --workloads balanced"),

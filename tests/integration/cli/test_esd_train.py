@@ -32,10 +32,12 @@ def popularity_scores(samples: SampleBatch) -> np.ndarray:
 
 
 def test_what_a_program_reads(tmp_path: Path) -> None:
-    """The contract of --json and --out, on enough flights to beat a baseline that needs no model."""
+    """The contract of --json, --out and --decision-log, on enough flights to beat a baseline that needs no model."""
+    log = str(tmp_path / "decisions.jsonl")
     finished = esd(
         "train", "--data", "flights", "--workers", "2", "--batch", "128", "--dim", "16", "--iterations", "400",
         "--optimizer", "adagrad", "--lr", "0.02", "--seed", "1", "--json", "--out", str(tmp_path),
+        "--workloads", "balanced", "--measured-links", "--decision-log", log,
     )  # fmt: skip
     assert finished.returncode == 0, finished.stderr
     result = json.loads(finished.stdout.splitlines()[-1])
@@ -63,6 +65,12 @@ def test_what_a_program_reads(tmp_path: Path) -> None:
         assert model["versions"].dtype == np.int64
         assert model["versions"].min() >= 1
         assert any(name.startswith("dense/") for name in model.files)
+
+    replay = esd("simulate", "--data", "flights", "--seed", "1", "--replay", log, "--json")
+    assert replay.returncode == 0, replay.stderr
+    replayed = json.loads(replay.stdout.splitlines()[-1])
+    for figure in ("operations", "cost_seconds", "hit_ratio"):
+        assert replayed[figure] == result[figure]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,160 @@
+"""The decision log: everything that a job's plans depend on besides its samples, so that they can be made again.
+
+One JSON object per line: what kind of record it is, and its fields. The first line is the job. A last line that was cut
+short, by a process that was killed, is ignored.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from services.domain.errors import FailedPrecondition, InvalidArgument
+
+
+@dataclass(frozen=True, slots=True)
+class JobOpened:
+    """The job's specification as JSON."""
+
+    job: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class EpochBegan:
+    """Who trains, from which iteration on.
+
+    Attributes:
+        workloads: m_j, [n]; 0 for a worker that is away.
+        workload_limits: least and most samples of a worker, when workloads are balanced.
+        bandwidths: bytes per second of each worker's link as registered, [n].
+        cache_rows: of each worker, [n].
+    """
+
+    epoch: int
+    first: int
+    workloads: list[int]
+    workload_limits: list[int] | None
+    bandwidths: list[float]
+    cache_rows: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Feedback that the planner took in before its next decision; see dispatcher.core.feedback.Feedback."""
+
+    seconds: list[float]
+    bandwidths: list[float]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointPlanned:
+    """A checkpoint before `iteration`, to which an epoch may go back."""
+
+    iteration: int
+
+
+@dataclass(frozen=True, slots=True)
+class IterationPlanned:
+    """All workers' plans of an iteration; the digest tells whether a replay makes the same ones."""
+
+    iteration: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEnded:
+    """The stream ended before `iteration`, and the flush was planned."""
+
+    iteration: int
+
+
+Record = JobOpened | EpochBegan | Observed | CheckpointPlanned | IterationPlanned | StreamEnded
+_KINDS: dict[str, type[Record]] = {
+    "job": JobOpened,
+    "epoch": EpochBegan,
+    "observed": Observed,
+    "checkpoint": CheckpointPlanned,
+    "planned": IterationPlanned,
+    "end": StreamEnded,
+}
+_NAMES = {record: name for name, record in _KINDS.items()}
+
+
+class DecisionLog:
+    """A log that is being written. When `add` returns, its record is with the operating system, not yet on the disk."""
+
+    def __init__(self, path: Path, job: dict[str, Any], *, resume: bool) -> None:
+        """Begins a log, or goes on with one.
+
+        Args:
+            path: the file.
+            job: its specification as JSON.
+            resume: the job goes on from a checkpoint: keep what the file says so far.
+
+        Raises:
+            FailedPrecondition: the file cannot be written.
+        """
+        self._path = path
+        try:
+            if resume and path.exists():
+                _drop_cut_line(path)
+                self._file = path.open("a")
+            else:
+                self._file = path.open("w")
+                self.add(JobOpened(job))
+        except OSError as error:
+            raise self._failure(error) from None
+
+    def add(self, record: Record) -> None:
+        """Writes one record. Raises FailedPrecondition when the file cannot be written."""
+        try:
+            self._file.write(json.dumps({"kind": _NAMES[type(record)]} | asdict(record)) + "\n")
+            self._file.flush()
+        except OSError as error:
+            raise self._failure(error) from None
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+
+    def _failure(self, error: OSError) -> FailedPrecondition:
+        return FailedPrecondition(f"the decision log {self._path} cannot be written: {error.strerror}")
+
+
+def read_decisions(path: Path) -> Iterator[Record]:
+    """The records of a log, the job first.
+
+    Raises:
+        InvalidArgument: the file cannot be read or is no decision log; the message names the line.
+    """
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if line.endswith(b"\n"):
+                    yield _parse(path, number, line)
+    except OSError as error:
+        raise InvalidArgument(f"decision log {path} cannot be read: {error.strerror}") from None
+
+
+def _parse(path: Path, number: int, line: bytes) -> Record:
+    try:
+        fields = json.loads(line)
+        record = _KINDS[fields.pop("kind")](**fields)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise InvalidArgument(f"decision log {path}, line {number}: this is no record of a decision log") from None
+    if (number == 1) != isinstance(record, JobOpened):
+        raise InvalidArgument(f"decision log {path}, line {number}: the job has to be the first record and no other")
+    return record
+
+
+def _drop_cut_line(path: Path) -> None:
+    content = path.read_bytes()
+    whole = content.rfind(b"\n") + 1
+    if not whole:
+        raise FailedPrecondition(f"the decision log {path} does not hold the beginning of the job that goes on")
+    if whole < len(content):
+        with path.open("r+b") as file:
+            file.truncate(whole)

@@ -1,0 +1,81 @@
+"""Replays of runs that went back to a checkpoint."""
+
+from dataclasses import replace
+
+import pytest
+
+from dispatcher.core.decision_log import CheckpointPlanned, EpochBegan, IterationPlanned, JobOpened, StreamEnded
+from dispatcher.core.decision_replay import replay_decisions
+from dispatcher.core.planner import Planner
+from dispatcher.core.simulate import simulate
+from services.domain.errors import InvalidArgument
+
+BANDWIDTHS, CACHES = [1e6, 2e6, 5e6], [40, 40, 40]
+
+
+def digest(plans):
+    return " ".join(f"{plan.epoch} {plan.pulls.ids.tolist()} {plan.unique_slots.tolist()}" for plan in plans)
+
+
+@pytest.fixture
+def job(make_job):
+    return make_job(workers=3, batch_size=12, mechanism="esd", checkpoint_every=5)
+
+
+@pytest.fixture
+def stream(make_batches):
+    return make_batches(14, samples=12, fields=3, rows=90, seed=4)
+
+
+def recorded(job, stream):
+    """Epoch 1 is lost after iteration 8, and epoch 2 goes on without worker 0 from checkpoint 5."""
+    planner = Planner(job, BANDWIDTHS, CACHES, epoch=1)
+    records = [JobOpened({}), EpochBegan(1, 0, list(job.workloads), None, BANDWIDTHS, CACHES)]
+    decisions, snapshot = {}, b""
+    for t in range(9):
+        if t == 5:
+            _, snapshot = planner.checkpoint()
+            records.append(CheckpointPlanned(5))
+        decisions[t] = planner.plan(stream[t])
+        records.append(IterationPlanned(t, digest(decisions[t].plans)))
+    two = replace(job, workloads=(0, 6, 6))
+    planner = Planner(two, BANDWIDTHS, CACHES, epoch=2, snapshot=snapshot)
+    records.append(EpochBegan(2, 5, [0, 6, 6], None, BANDWIDTHS, CACHES))
+    for t in range(5, 14):
+        if t == 10:
+            planner.checkpoint()
+            records.append(CheckpointPlanned(10))
+        decisions[t] = planner.plan(stream[t])
+        records.append(IterationPlanned(t, digest(decisions[t].plans)))
+    return [*records, StreamEnded(14)], decisions
+
+
+def test_iterations_that_were_trained_twice_count_once(job, stream):
+    records, decisions = recorded(job, stream)
+    totals = replay_decisions(records, job, lambda: iter(stream), digest)
+    assert (totals.iterations, totals.samples) == (14, 14 * 12)
+    for kind in ("miss_pull", "update_push", "evict_push"):
+        expected = sum(getattr(decision.operations, kind) for decision in decisions.values())
+        assert getattr(totals.operations, kind).tolist() == expected.tolist()
+    assert totals.cost_seconds == pytest.approx(sum(decision.cost_seconds for decision in decisions.values()))
+
+
+def test_an_undisturbed_run_has_the_totals_of_the_simulator(job, stream):
+    records, _ = recorded(job, stream)
+    undisturbed = records[: records.index(next(r for r in records if isinstance(r, EpochBegan) and r.epoch == 2))]
+    totals = replay_decisions(undisturbed, job, lambda: iter(stream), digest)
+    simulated = simulate(Planner(job, BANDWIDTHS, CACHES), stream[:9])
+    assert totals.operations.total.tolist() == simulated.operations.total.tolist()
+    assert totals.cost_seconds == simulated.cost_seconds
+
+
+def test_a_checkpoint_that_the_log_does_not_have_is_named(job, stream):
+    records, _ = recorded(job, stream)
+    second = next(i for i, record in enumerate(records) if isinstance(record, EpochBegan) and record.epoch == 2)
+    with pytest.raises(InvalidArgument, match="epoch 2 begins at checkpoint 5, which is not in the decision log"):
+        replay_decisions(records[second:], job, lambda: iter(stream), digest)
+
+
+def test_decisions_before_an_epoch_are_refused(job, stream):
+    with pytest.raises(InvalidArgument, match="before its first epoch"):
+        replay_decisions([StreamEnded(0)], job, lambda: iter(stream), digest)
