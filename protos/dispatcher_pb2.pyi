@@ -398,7 +398,7 @@ class EndOfStream(_message.Message):
     def __init__(self, iterations: _Optional[int] = ...) -> None: ...
 
 class WorkerState(_message.Message):
-    __slots__ = ("worker", "slot", "bandwidth_bytes_per_second", "cache_rows", "iterations", "transfers", "phases", "seconds_since_heartbeat", "address")
+    __slots__ = ("worker", "slot", "bandwidth_bytes_per_second", "cache_rows", "iterations", "transfers", "phases", "seconds_since_heartbeat", "address", "measured_bytes_per_second", "workload")
     WORKER_FIELD_NUMBER: _ClassVar[int]
     SLOT_FIELD_NUMBER: _ClassVar[int]
     BANDWIDTH_BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
@@ -408,6 +408,8 @@ class WorkerState(_message.Message):
     PHASES_FIELD_NUMBER: _ClassVar[int]
     SECONDS_SINCE_HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    MEASURED_BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    WORKLOAD_FIELD_NUMBER: _ClassVar[int]
     worker: str
     slot: int
     bandwidth_bytes_per_second: float
@@ -417,7 +419,9 @@ class WorkerState(_message.Message):
     phases: PhaseTimes
     seconds_since_heartbeat: float
     address: str
-    def __init__(self, worker: _Optional[str] = ..., slot: _Optional[int] = ..., bandwidth_bytes_per_second: _Optional[float] = ..., cache_rows: _Optional[int] = ..., iterations: _Optional[int] = ..., transfers: _Optional[_Union[TransferCounts, _Mapping]] = ..., phases: _Optional[_Union[PhaseTimes, _Mapping]] = ..., seconds_since_heartbeat: _Optional[float] = ..., address: _Optional[str] = ...) -> None: ...
+    measured_bytes_per_second: float
+    workload: int
+    def __init__(self, worker: _Optional[str] = ..., slot: _Optional[int] = ..., bandwidth_bytes_per_second: _Optional[float] = ..., cache_rows: _Optional[int] = ..., iterations: _Optional[int] = ..., transfers: _Optional[_Union[TransferCounts, _Mapping]] = ..., phases: _Optional[_Union[PhaseTimes, _Mapping]] = ..., seconds_since_heartbeat: _Optional[float] = ..., address: _Optional[str] = ..., measured_bytes_per_second: _Optional[float] = ..., workload: _Optional[int] = ...) -> None: ...
 
 class ShadowCost(_message.Message):
     __slots__ = ("mechanism", "iterations", "cost_seconds")

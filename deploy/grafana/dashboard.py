@@ -74,6 +74,12 @@ ROWS: dict[str, Sequence[Panel]] = {
         ),
         Panel("Time of a decision", "s", [(_mean("esd_dispatch_seconds", "phase"), "{{phase}}")], stacked=True),
         Panel("Exact assignment, 99th percentile", "s", [(_p99("esd_solver_seconds", "solver"), "{{solver}}")]),
+        Panel(
+            "Gap of exact assignments",
+            "none",
+            [("esd_solver_gap", "{{solver}}")],
+            "Cost less dual bound: 0 proves the latest assignment optimal.",
+        ),
         Panel("Iterations planned ahead", "none", [("esd_dispatch_window_iterations", "iterations")]),
         Panel(
             "Samples that wait",

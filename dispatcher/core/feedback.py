@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-_SMOOTHING = 0.2  # weight of the newest measurement
+LINK_SMOOTHING = 0.2  # weight of the newest measurement of a link's speed
+_SMOOTHING = 0.2  # of a computation's time
 _DEAD_BAND = 0.1  # a link whose mean speed is so near to the one in use, relatively, is left alone
 _SLOWEST = 1e-4  # of the fastest link; integer link costs need a bound
 
@@ -70,7 +71,7 @@ class MeasuredLinks:
     def update(self, measured: NDArray[np.float64]) -> bool:
         """Takes in float64 [n], 0 for no measurement. Returns whether `in_use` has changed."""
         seen = measured > 0
-        self._means[seen] += _SMOOTHING * (measured[seen] - self._means[seen])
+        self._means[seen] += LINK_SMOOTHING * (measured[seen] - self._means[seen])
         followed = np.maximum(self._means, _SLOWEST * self._means.max())
         changed = np.abs(followed - self.in_use) > _DEAD_BAND * self.in_use
         self.in_use[changed] = followed[changed]

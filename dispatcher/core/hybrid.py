@@ -27,6 +27,7 @@ class HybridResult:
         optimal_rows: uint32 [r], ascending: the samples that Opt decided.
         solver: the algorithm that decided them, "none" when r = 0.
         prices: int64 or float64 [n], optimal duals of Opt's part, None when r = 0; for the next decision.
+        gap: cost of Opt's part less its dual bound; 0 proves it optimal.
         seconds: wall time in the solver.
     """
 
@@ -36,6 +37,7 @@ class HybridResult:
     solver: str
     prices: Prices | None
     seconds: float
+    gap: float = 0.0
 
 
 def hybrid_dis(
@@ -88,7 +90,8 @@ def hybrid_dis(
     solution = solver.solve(costs if taken == samples else costs[optimal_rows], optimal, prices)
     seconds = time.perf_counter() - started
     assignment[optimal_rows] = solution.assignment
-    return HybridResult(assignment, _cost(costs, assignment), optimal_rows, solution.solver, solution.prices, seconds)
+    cost = _cost(costs, assignment)
+    return HybridResult(assignment, cost, optimal_rows, solution.solver, solution.prices, seconds, solution.gap)
 
 
 def _shares(capacities: NDArray[np.int32], alpha: float) -> NDArray[np.int32]:

@@ -44,6 +44,7 @@ class Decision:
         lookups: (row, worker) pairs that the iteration trains.
         hits: of these, with the latest version in the worker's cache.
         solver: the solver that ran, "" for a mechanism without one.
+        gap: its certificate: cost less dual bound, 0 proves optimality; None when there is none.
         seconds: wall time of this decision by phase: `index` (looking the batch up), `score` (costs or
             affinities), `assign` (the assignment), `plan` (advancing the state, building the plans).
     """
@@ -61,6 +62,7 @@ class Decision:
     lookups: int
     hits: int
     solver: str
+    gap: float | None
     seconds: dict[str, float]
 
     @property
@@ -215,6 +217,7 @@ class Planner:
             lookups=lookups,
             hits=lookups - int(operations.miss_pull.sum()),
             solver=choice.solver,
+            gap=choice.gap,
             seconds={
                 "index": indexed - started,
                 "score": choice.score_seconds,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from dispatcher.service.figures import Figures
 from dispatcher.service.job import Job
 from dispatcher.service.roster import Member
 from services.domain.state import JobState, WorkerState
@@ -22,7 +23,7 @@ def job_state(job: Job) -> JobState:
         iterations_confirmed=job.confirmed,
         loss=figures.progress.loss,
         auc=figures.progress.auc,
-        workers=tuple(_worker_state(member, now) for member in job.roster.members),
+        workers=tuple(_worker_state(member, figures, now) for member in job.roster.members),
         cost_seconds=figures.cost_seconds,
         makespan_seconds=figures.makespan_seconds,
         expected_cost_seconds=figures.expected_cost_seconds,
@@ -38,7 +39,7 @@ def job_state(job: Job) -> JobState:
     )
 
 
-def _worker_state(member: Member, now: float) -> WorkerState:
+def _worker_state(member: Member, figures: Figures, now: float) -> WorkerState:
     return WorkerState(
         worker=member.registration.name,
         slot=member.slot,
@@ -49,4 +50,6 @@ def _worker_state(member: Member, now: float) -> WorkerState:
         phases=member.phases,
         seconds_since_heartbeat=now - member.last_heartbeat,
         address=member.registration.address,
+        measured_bandwidth=member.measured_bandwidth,
+        workload=int(figures.workloads[member.slot]),
     )

@@ -28,6 +28,7 @@ class Figures:
         hits: of these, latest version in the cache.
         worker_lookups: int64 [n], the lookups by worker slot.
         worker_hits: int64 [n], likewise.
+        workloads: int32 [n], m_j: samples of each worker in the latest planned iteration.
         progress: loss and AUC of the iterations that all workers have confirmed.
         history: how these totals came about.
     """
@@ -40,6 +41,7 @@ class Figures:
         self.hits = 0
         self.worker_lookups = np.zeros(job.workers, np.int64)
         self.worker_hits = np.zeros(job.workers, np.int64)
+        self.workloads = np.array(job.workloads, np.int32)
         self.progress = Progress(job.workers)
         self.history = History()
         self._planned = 0
@@ -59,6 +61,7 @@ class Figures:
         self.lookups += decision.lookups
         self.hits += decision.hits
         lookups = np.array([len(plan.unique_ids) for plan in decision.plans])
+        self.workloads = decision.workloads
         self.worker_lookups += lookups
         self.worker_hits += lookups - decision.operations.miss_pull
         self._planned += 1

@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from dispatcher.core.feedback import LINK_SMOOTHING
 from dispatcher.service.manifest import SavedWorker
 from services.domain.errors import FailedPrecondition, NotFound, ResourceExhausted
 from services.domain.reports import FlushReport, IterationReport, Lease, PhaseTimes, Registration, TransferCounts
@@ -26,6 +27,7 @@ class Member:
         waiting: it has asked for the plans of an epoch that has not begun.
         transfers: total over its confirmed iterations and the flush.
         phases: total over its confirmed iterations.
+        measured_bandwidth: bytes per second that it reported for its link, smoothed; 0 before the first measurement.
         last_heartbeat: event-loop time.
     """
 
@@ -38,6 +40,7 @@ class Member:
     waiting: bool = False
     transfers: TransferCounts = field(default_factory=TransferCounts)
     phases: PhaseTimes = field(default_factory=PhaseTimes)
+    measured_bandwidth: float = 0.0
     last_heartbeat: float = 0.0
     expiry: asyncio.TimerHandle | None = None
 
@@ -55,6 +58,9 @@ class Member:
         self.confirmed += 1
         self.transfers += report.transfers
         self.phases += report.phases
+        if report.measured_bandwidth:
+            before = self.measured_bandwidth or report.measured_bandwidth
+            self.measured_bandwidth = before + LINK_SMOOTHING * (report.measured_bandwidth - before)
 
     def begin_epoch(self, iteration: int, saved: SavedWorker | None) -> None:
         """Starts anew at an iteration, with the totals that it had there."""

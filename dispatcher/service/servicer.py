@@ -13,6 +13,7 @@ import grpc
 
 from dispatcher import wire
 from dispatcher.core.hybrid import hybrid_dis
+from dispatcher.service import telemetry
 from dispatcher.service.describe import job_state
 from dispatcher.service.jobs import Jobs
 from dispatcher.solvers import get_solver
@@ -49,6 +50,7 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         )
         if len(result.optimal_rows):
             metrics.SOLVER_SECONDS.labels(result.solver).observe(result.seconds)
+            telemetry.certified(result.solver, result.gap)
         return wire.encode_result(result)
 
     async def CreateJob(self, request: pb.CreateJobRequest, context: _Context) -> pb.CreateJobResponse:

@@ -45,10 +45,17 @@ def planned(job: JobSpec, decision: Decision, encode_seconds: float, window: int
     metrics.DISPATCH_SECONDS.labels("encode").observe(encode_seconds)
     if decision.solver:
         metrics.SOLVER_SECONDS.labels(decision.solver).observe(decision.seconds["assign"])
+    if decision.gap is not None:
+        certified(decision.solver, decision.gap)
     metrics.TRANSFER_COST.labels(job.mechanism).inc(decision.cost_seconds)
     metrics.CACHE_LOOKUPS.labels("hit", job.table.name).inc(decision.hits)
     metrics.CACHE_LOOKUPS.labels("miss", job.table.name).inc(decision.lookups - decision.hits)
     metrics.DISPATCH_WINDOW.set(window)
+
+
+def certified(solver: str, gap: float) -> None:
+    """An exact assignment was made, with its certificate."""
+    metrics.SOLVER_GAP.labels(solver).set(gap)
 
 
 def shadowed(mechanism: str, seconds: float) -> None:

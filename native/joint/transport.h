@@ -1,7 +1,11 @@
-// Exact transportation problems in quick succession: as solver/solve.h, without the canonical form and the proof.
+// Exact transportation problems in quick succession: as solver/solve.h, without the canonical form, and with the proof in
+// debug builds and under sanitizers only.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <type_traits>
 #include <vector>
 
@@ -29,9 +33,34 @@ class Transport {
       for (unsigned j = 0; j < Width; ++j) prices[j] = 0;
       ShortestPaths<std::int32_t, Mask>(problem).run(prices, assignment);
     }
+#if defined(ESD_SANITIZE) || !defined(NDEBUG)
+    check(costs, capacities, prices, assignment);
+#endif
   }
 
  private:
+  // Ends the program unless capacities are met and the cost equals the dual bound.
+  static void check(const std::vector<std::int32_t>& costs, const int* capacities, const std::int32_t* prices,
+                    const std::vector<int>& assignment) {
+    int load[Width] = {};
+    std::int64_t primal = 0, dual = 0;
+    for (std::size_t i = 0; i < assignment.size(); ++i) {
+      const std::int32_t* row = &costs[i * Width];
+      ++load[assignment[i]];
+      primal += row[assignment[i]];
+      std::int64_t least = INT64_MAX;
+      for (unsigned j = 0; j < Width; ++j) {
+        if (capacities[j] > 0) least = std::min(least, std::int64_t{row[j]} + prices[j]);
+      }
+      dual += least;
+    }
+    for (unsigned j = 0; j < Width; ++j) dual -= std::int64_t{capacities[j]} * prices[j];
+    if (primal == dual && std::equal(load, load + Width, capacities)) return;
+    std::fprintf(stderr, "a transportation problem was not solved: cost %lld, dual bound %lld\n",
+                 static_cast<long long>(primal), static_cast<long long>(dual));
+    std::abort();
+  }
+
   using Mask = std::conditional_t<(Width <= 32), std::uint32_t, std::uint64_t>;
   static constexpr int kPassLimit = 64;
 

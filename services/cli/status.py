@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
 from dispatcher.client import DispatcherClient
 from services.cli import options as opt
@@ -26,11 +27,29 @@ def command(
         raise NotFound(f"the dispatcher at {dispatcher} has no job yet")
     result = training_result(state)
     if as_json:
-        print_result(state.job.name, {"job": state.job.name, "phase": state.phase.value, **result}, as_json=True)
+        told = {"job": state.job.name, "phase": state.phase.value, "workers": _workers(state), **result}
+        print_result(state.job.name, told, as_json=True)
         return
     console = Console()
     console.print(f"{state.job.name}: {state.phase.value}{': ' + state.failure if state.failure else ''}")
     console.print(comparison({state.job.mechanism: result}))
+    console.print(_worker_table(state))
+
+
+def _worker_table(state: JobState) -> Table:
+    columns = ("worker", "slot", "samples each iteration", "link, Mbit/s", "measured, Mbit/s", "iterations")
+    table = Table(*columns, show_edge=False, pad_edge=False)
+    for worker in state.workers:
+        measured = f"{8e-6 * worker.measured_bandwidth:,.1f}" if worker.measured_bandwidth else ""
+        counts = [str(count) for count in (worker.slot, worker.workload)]
+        table.add_row(worker.worker, *counts, f"{8e-6 * worker.bandwidth:,.1f}", measured, f"{worker.iterations:,}")
+    return table
+
+
+def _workers(state: JobState) -> list[dict[str, Any]]:
+    """What there is to know of each worker now: m_j in `workload`, links in bytes per second."""
+    names = ("worker", "slot", "workload", "bandwidth", "measured_bandwidth", "cache_rows", "iterations")
+    return [{name: getattr(worker, name) for name in names} for worker in state.workers]
 
 
 async def _describe(address: str) -> JobState | None:

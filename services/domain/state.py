@@ -22,7 +22,13 @@ class JobPhase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WorkerState:
-    """One worker of the job; transfers and phases are totals over its confirmed iterations."""
+    """One worker of the job; transfers and phases are totals over its confirmed iterations.
+
+    Attributes:
+        bandwidth: bytes per second of its link, as registered.
+        measured_bandwidth: as it reports, smoothed (weight 0.2 for the newest); 0 before the first measurement.
+        workload: m_j, its samples in the latest planned iteration.
+    """
 
     worker: str
     slot: int
@@ -33,6 +39,8 @@ class WorkerState:
     phases: PhaseTimes
     seconds_since_heartbeat: float
     address: str
+    measured_bandwidth: float = 0.0
+    workload: int = 0
 
 
 @dataclass(frozen=True, slots=True)

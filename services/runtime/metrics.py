@@ -94,6 +94,13 @@ SOLVER_SECONDS = Histogram(
     buckets=_SECONDS,
     registry=REGISTRY,
 )
+SOLVER_GAP = Gauge(
+    "esd_solver_gap",
+    "Cost of the latest exact assignment less its dual bound, in the units of its costs. 0 is the proof that it is "
+    "optimal. Anything else fails the decision: report a defect, with the solver's name.",
+    ("solver",),
+    registry=REGISTRY,
+)
 DISPATCH_WINDOW = Gauge(
     "esd_dispatch_window_iterations",
     "Iterations planned and not yet confirmed by all workers. At the job's window: the workers are the bottleneck, "
@@ -227,6 +234,7 @@ BY_SERVICE = {
         CACHE_LOOKUPS,
         DISPATCH_SECONDS,
         SOLVER_SECONDS,
+        SOLVER_GAP,
         DISPATCH_WINDOW,
         QUEUED_SAMPLES,
         LOGGED_SAMPLES,

@@ -68,6 +68,8 @@ def _encode_worker(worker: WorkerState) -> pb.WorkerState:
         phases=encode_phases(worker.phases),
         seconds_since_heartbeat=worker.seconds_since_heartbeat,
         address=worker.address,
+        measured_bytes_per_second=worker.measured_bandwidth,
+        workload=worker.workload,
     )
 
 
@@ -82,4 +84,6 @@ def _decode_worker(message: pb.WorkerState) -> WorkerState:
         phases=decode_phases(message.phases),
         seconds_since_heartbeat=message.seconds_since_heartbeat,
         address=message.address,
+        measured_bandwidth=message.measured_bytes_per_second,
+        workload=message.workload,
     )

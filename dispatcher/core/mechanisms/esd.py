@@ -44,8 +44,9 @@ class Esd:
         scored = time.perf_counter()
         prices = self._sample_prices(costs, turn.capacities) if self._priced else None
         result = hybrid_dis(costs, turn.capacities, self._alpha, self._criterion, self._solver, prices=prices)
-        solver = result.solver if len(result.optimal_rows) else ""
-        return Choice(result.assignment, result.cost * unit, scored - started, solver)
+        if not len(result.optimal_rows):
+            return Choice(result.assignment, result.cost * unit, scored - started)
+        return Choice(result.assignment, result.cost * unit, scored - started, result.solver, result.gap)
 
     def _sample_prices(self, costs: NDArray[np.int32], capacities: NDArray[np.int32]) -> Prices:
         sample = np.ascontiguousarray(costs[::_SAMPLE_STEP])

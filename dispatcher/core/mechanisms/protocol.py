@@ -72,12 +72,14 @@ class Choice:
         expected_cost: the mechanism's estimate in units of the integer link costs; 0 when it makes none.
         score_seconds: wall time spent on costs or affinities, before the assignment itself.
         solver: the solver that ran, "" for none.
+        gap: the solver's certificate, its cost less its dual bound: 0 proves its part optimal. None: it proves nothing.
     """
 
     assignment: NDArray[np.int32]
     expected_cost: float = 0.0
     score_seconds: float = 0.0
     solver: str = ""
+    gap: float | None = None
 
 
 class Mechanism(Protocol):

@@ -73,6 +73,8 @@ def _worker(member: Member, figures: Figures, lease_seconds: float, now: float) 
         "slot": slot,
         "address": member.registration.address,
         "link_bytes_per_second": member.registration.bandwidth,
+        "measured_bytes_per_second": member.measured_bandwidth or None,
+        "workload": int(figures.workloads[slot]),
         "cache_rows": member.registration.cache_rows,
         "lease_age_seconds": None if member.flushed else now - member.last_heartbeat,
         "lease_seconds": lease_seconds,

@@ -1,6 +1,7 @@
 """Balanced workloads in a running dispatcher: reports of one window ago decide, whoever is faster."""
 
 import asyncio
+import json
 
 import numpy as np
 
@@ -8,6 +9,7 @@ from dispatcher.core.feedback import Feedback
 from dispatcher.core.planner import Planner
 from services.domain.plans import FlushPlan, IterationPlan, Membership
 from services.domain.reports import PhaseTimes
+from tests.support.command import esd
 from tests.support.simple_clients import Dispatcher, Worker, job_with, samples, stream
 
 COMPUTE = {"edge-0": 0.1, "edge-1": 0.5}  # seconds per sample
@@ -42,6 +44,14 @@ async def test_slow_workers_get_fewer_samples_and_recorded_feedback_replays_it(d
     workloads = [[len(worker.plans[t].labels) for worker in workers] for t in range(40)]
     assert workloads[:3] == [[4, 4]] * 3
     assert workloads[-1] in ([6, 2], [7, 1])
+
+    state = await dispatcher.client.describe()
+    assert [worker.workload for worker in state.workers] == workloads[-1]
+    assert {worker.measured_bandwidth for worker in state.workers} == {1e12}
+    shown = await asyncio.to_thread(esd, "status", "--json", "--dispatcher", dispatcher.address)
+    told = json.loads(shown.stdout.splitlines()[-1])["workers"]
+    assert [worker["workload"] for worker in told] == workloads[-1]
+    assert [worker["measured_bandwidth"] for worker in told] == [1e12] * 2
 
     planner = Planner(job, [1e6, 1e6], [100, 100])
     for t, batch in enumerate(batches):

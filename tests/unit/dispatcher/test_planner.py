@@ -155,3 +155,12 @@ def test_batches_that_do_not_fit_the_job_are_refused(make_job, make_batches):
 def test_a_planner_that_cannot_work_is_refused(make_job, changes, bandwidths, cache_rows, message):
     with pytest.raises(InvalidArgument, match=message):
         Planner(make_job(**changes), bandwidths, cache_rows)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "alpha", "gap"), [("esd", 1.0, 0), ("esd", 0.5, 0), ("esd", 0.0, None), ("laia", 1, None)]
+)
+def test_a_decision_carries_the_certificate_of_its_exact_part(make_job, make_batches, mechanism, alpha, gap):
+    planner = Planner(make_job(mechanism=mechanism, alpha=alpha), [1e6, 1e6, 1e5, 1e5], [40] * 4)
+    for batch in make_batches(4, samples=16, fields=3, rows=80, seed=1):
+        assert planner.plan(batch).gap == gap

@@ -152,8 +152,9 @@ function workerRow(worker, names, most) {
   const { bytes_pulled: down, bytes_pushed: up } = worker.transfers;
   const cell = (index, wide, ...content) => element("td", { "data-label": names[index], class: wide ? "full" : undefined }, ...content);
   return element("tr", {},
-    element("td", { class: "who full" }, worker.name, element("div", { class: "sub" }, `slot ${worker.slot}, ${number(worker.iterations)} iterations`)),
-    cell(1, false, joined(link(worker.link_bytes_per_second))),
+    element("td", { class: "who full" }, worker.name, element("div", { class: "sub" }, `slot ${worker.slot}, ${number(worker.iterations)} iterations, ${number(worker.workload)} samples each`)),
+    cell(1, false, joined(link(worker.link_bytes_per_second)), worker.measured_bytes_per_second === null ? null
+      : element("div", { class: "sub" }, `${joined(link(worker.measured_bytes_per_second))} measured`)),
     cell(2, false, ...lease(worker)),
     cell(3, false, percent(worker.hit_ratio), bar([[worker.hit_ratio ?? 0, "var(--accent)", "hits"]])),
     cell(5 - 1, true, number(moved), bar(OPERATIONS.map(([name, label], i) =>
