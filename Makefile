@@ -11,7 +11,7 @@ help:
 	@echo "make demo    trains a model on real data, random dispatch against ESD"
 	@echo "make test    lint and all tests"
 	@echo "make e2e     the whole system in containers, on a real engine"
-	@echo "make chaos   kills processes of 30 real runs at random moments and compares the models; at most 15 minutes"
+	@echo "make chaos   kills processes and cuts links of 30 real runs and compares the models; at most 15 minutes"
 	@echo "make lint    ruff, mypy, import rules"
 	@echo "make protos  regenerates the code in protos/"
 	@echo "make docs    regenerates docs/reference/"

@@ -17,6 +17,7 @@ from services.domain.state import JobState
 from tests.support.redis_server import RedisServer
 
 AWAY_SECONDS = 7.0  # longer than a lease
+SILENT_SECONDS = 12.0  # longer than a worker waits for the answer of the dispatcher
 
 Strike = Callable[[System, RedisServer], Coroutine[Any, Any, None]]
 
@@ -159,9 +160,9 @@ def _cut_worker(slot: int, store: str, moment: int) -> Fault:
 
 def _silence_worker(slot: int, store: str, moment: int) -> Fault:
     async def strike(system: System, _redis: RedisServer) -> None:
-        await system.worker_links[slot].hold_for(AWAY_SECONDS)
+        await system.worker_links[slot].hold_for(SILENT_SECONDS)
 
-    return Fault(f"lose packets worker {slot} - dispatcher, {AWAY_SECONDS:g} s", store, strike, moment)
+    return Fault(f"lose packets worker {slot} - dispatcher, {SILENT_SECONDS:g} s", store, strike, moment)
 
 
 def _cut_store(_slot: int, store: str, moment: int) -> Fault:
@@ -173,9 +174,9 @@ def _cut_store(_slot: int, store: str, moment: int) -> Fault:
 
 def _silence_store(_slot: int, store: str, moment: int) -> Fault:
     async def strike(system: System, _redis: RedisServer) -> None:
-        await system.store_link.hold_for(AWAY_SECONDS)
+        await system.store_link.hold_for(SILENT_SECONDS)
 
-    return Fault(f"lose packets ps_server - all, {AWAY_SECONDS:g} s", store, strike, moment)
+    return Fault(f"lose packets ps_server - all, {SILENT_SECONDS:g} s", store, strike, moment)
 
 
 def _reset_connections(_slot: int, store: str, moment: int) -> Fault:

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from protos import dispatcher_pb2, dispatcher_pb2_grpc
-from services.domain.errors import NotFound, StaleEpoch, Unavailable
+from services.domain.errors import DeadlineExceeded, NotFound, StaleEpoch, Unavailable
 from services.domain.plans import EndOfStream, FlushPlan, IterationPlan, Membership, PlanMessage, Reload
 from services.domain.reports import Lease, Registration, Report, Trouble
 from services.runtime.channel import channel
@@ -19,6 +19,7 @@ from services.wire.reports import decode_lease, encode_heartbeat, encode_registr
 
 _CALL_SECONDS = 10.0  # for calls that the dispatcher answers at once
 _RECONNECT_SECONDS = 0.2
+_AWAY = (Unavailable, DeadlineExceeded)  # the latter where packets are lost: nobody says that the link is cut
 
 
 class Dispatcher:
@@ -52,7 +53,7 @@ class Dispatcher:
             with domain_errors():
                 return decode_lease(await self._stub.RegisterWorker(request, timeout=_CALL_SECONDS))
 
-        self._lease = await repeated(register, patience, on=(NotFound, Unavailable))
+        self._lease = await repeated(register, patience, on=(NotFound, *_AWAY))
         self._epoch = 0
 
     async def tell(self, trouble: Trouble) -> None:
@@ -67,7 +68,7 @@ class Dispatcher:
             with domain_errors():
                 await self._stub.Heartbeat(encode_heartbeat(self._lease.lease_id, trouble), timeout=_CALL_SECONDS)
 
-        await repeated(tell, self._retry_timeout)
+        await repeated(tell, self._retry_timeout, on=_AWAY)
 
     async def keep_alive(self) -> None:
         """Sends heartbeats until it is cancelled.
@@ -83,7 +84,7 @@ class Dispatcher:
                 await self._stub.Heartbeat(request, timeout=_CALL_SECONDS)
 
         while True:
-            await repeated(heartbeat, self._retry_timeout)
+            await repeated(heartbeat, self._retry_timeout, on=_AWAY)
             await asyncio.sleep(self._lease.heartbeat_seconds / 2)
 
     async def report(self, report: Report) -> None:
@@ -94,7 +95,7 @@ class Dispatcher:
             with domain_errors():
                 await self._stub.Report(request, timeout=_CALL_SECONDS)
 
-        await repeated(send, self._retry_timeout)
+        await repeated(send, self._retry_timeout, on=_AWAY)
 
     async def watch(self) -> AsyncGenerator[PlanMessage]:
         """One epoch: membership, perhaps a reload, plans in order, flush plans, end.
@@ -110,12 +111,13 @@ class Dispatcher:
         away_since: float | None = None
         seen = _Seen()
         while True:
+            opened = clock()
             try:
                 async with aclosing(self._watch_from(seen.next_iteration)) as messages:
                     async for message in messages:
+                        away_since = None
                         if not seen.is_new(message):
                             continue  # the connection was broken
-                        away_since = None
                         if isinstance(message, Membership):
                             self._epoch = message.epoch
                         yield message
@@ -123,7 +125,8 @@ class Dispatcher:
                             return
                 raise Unavailable("the dispatcher broke off the plan stream")
             except Unavailable:
-                away_since = away_since or clock()
+                if away_since is None or clock() - opened > _CALL_SECONDS:  # it was there meanwhile, and had no news
+                    away_since = clock()
                 if clock() - away_since > self._retry_timeout:
                     raise
             await asyncio.sleep(_RECONNECT_SECONDS)

@@ -1,0 +1,54 @@
+"""Which faults a chaos campaign draws, and how it compares models."""
+
+import random
+import re
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from benchmarks.chaos.__main__ import difference
+from benchmarks.chaos.faults import draw
+from benchmarks.chaos.system import OPTIONS
+
+
+def test_thirty_faults_hold_every_kind_at_least_twice():
+    faults = draw(random.Random(0), 30)
+    kinds = Counter(re.sub(r"worker \d", "worker", fault.name) for fault in faults)
+    assert len(kinds) == 12
+    assert min(kinds.values()) >= 2
+    assert all(0 < fault.iteration < OPTIONS.iterations for fault in faults)
+    assert all(fault.store == "redis" for fault in faults if fault.name == "kill redis")
+
+
+def test_a_seed_gives_the_same_faults():
+    first, second = (draw(random.Random(7), 12) for _ in range(2))
+    assert [(each.name, each.store, each.iteration) for each in first] == [
+        (each.name, each.store, each.iteration) for each in second
+    ]
+
+
+def model(folder, **changes):
+    folder.mkdir()
+    arrays = {
+        "ids": np.arange(3, dtype=np.uint64),
+        "versions": np.array([2, 1, 5]),
+        "rows": np.ones((3, 2), np.float32),
+        "dense/w": np.full(4, 2.0, np.float32),
+    }
+    np.savez(folder / "model.npz", **(arrays | changes))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, 0.0),
+        ({"dense/w": np.array([2, 2, 2, 2.004], np.float32)}, 1e-3),
+        ({"versions": np.array([2, 1, 6])}, float("inf")),
+    ],
+    ids=["same", "near", "trained once more"],
+)
+def test_the_distance_of_two_models(tmp_path, changes, expected):
+    undisturbed = model(tmp_path / "undisturbed")
+    assert difference(model(tmp_path / "run", **changes), undisturbed) == pytest.approx(expected, rel=1e-2)
