@@ -11,7 +11,7 @@ import grpc
 from benchmarks.fuzz.messages import Request
 from services.runtime.status import REASON_KEY
 
-DEADLINE_SECONDS = 0.5  # for calls that may rightly wait for something that malformed requests never bring
+DEADLINE_SECONDS = 0.3  # for calls that may rightly wait for something that malformed requests never bring
 PATIENCE_SECONDS = 20.0  # for all others: the machine may be busy, the service may not hang
 _MOST_ANSWERS = 20  # read of a streaming answer
 

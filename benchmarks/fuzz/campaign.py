@@ -8,6 +8,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import grpc
@@ -20,8 +21,9 @@ from benchmarks.fuzz.messages import Request, requests
 from benchmarks.fuzz.targets import Target
 
 MAX_MESSAGE_BYTES = 2**16  # of the services: the least they take, so that a message over it is cheap
-_AT_ONCE = 8
-_REFRESH_EVERY = 10  # batches
+_AT_ONCE = 24
+_REFRESH_EVERY = 4  # batches
+_OPTIONS = (("grpc.max_send_message_length", -1), ("grpc.enable_retries", 0))
 _GARBAGE = [
     b"",
     b"\0" * 64,
@@ -90,9 +92,14 @@ def campaign(runner: asyncio.Runner, target: Target, *, count: int, number: int,
         if batches % _REFRESH_EVERY == 0:
             current = runner.run(target.refresh())
         batches += 1
-        runner.run(_send(target, batch, current, tally))
+        runner.run(_send(channel, threads, batch, current, tally))
 
-    with warnings.catch_warnings():
+    # Not grpc.aio, which makes up a status of its own when a stream ends while it is being sent.
+    with (
+        grpc.insecure_channel(target.address, _OPTIONS) as channel,
+        ThreadPoolExecutor(_AT_ONCE) as threads,
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("ignore", HypothesisWarning)  # of what it would print, which is long
         attempt()
     garbage(target.address)
@@ -114,13 +121,15 @@ def descriptor_name(method: Method) -> str:
 
 
 async def _send(
-    target: Target, batch: list[tuple[Method, Request]], placeholders: Mapping[bytes, bytes], tally: Tally
+    channel: grpc.Channel,
+    threads: Executor,
+    batch: list[tuple[Method, Request]],
+    placeholders: Mapping[bytes, bytes],
+    tally: Tally,
 ) -> None:
+    loop = asyncio.get_running_loop()
     filled = [(method, [_filled(message, placeholders) for message in request]) for method, request in batch]
-    options = [("grpc.max_send_message_length", -1), ("grpc.enable_retries", 0), ("grpc.use_local_subchannel_pool", 1)]
-    with grpc.insecure_channel(target.address, options) as channel:
-        # Not grpc.aio, which makes up a status of its own when a stream ends while it is being sent.
-        answers = await asyncio.gather(*(asyncio.to_thread(call, channel, *each) for each in filled))
+    answers = await asyncio.gather(*(loop.run_in_executor(threads, call, channel, *each) for each in filled))
     for (method, request), answer in zip(batch, answers, strict=True):
         tally.sent += 1
         tally.answers[descriptor_name(method), answer.code.name] += 1

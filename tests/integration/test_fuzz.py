@@ -54,7 +54,7 @@ async def start_worker(stack: AsyncExitStack) -> Target:
 
 
 @pytest.mark.parametrize(
-    ("start", "count"), [(start_parameter_server, 320), (start_dispatcher, 240), (start_worker, 64)]
+    ("start", "count"), [(start_parameter_server, 360), (start_dispatcher, 240), (start_worker, 48)]
 )
 def test_malformed_requests_are_refused_and_harm_nobody(runner, caplog, start, count):
     stack = AsyncExitStack()
