@@ -10,6 +10,8 @@ from services.domain.errors import InvalidArgument
 from services.domain.tables import OptimizerSpec, TableSpec
 
 MAX_WORKERS = 64  # worker sets are uint64 masks
+MAX_LAYERS = 64  # of the MLP; with the next, what a worker may be asked to build before it has seen a sample
+MAX_WIDTH = 16384
 
 
 class Criterion(Enum):
@@ -28,6 +30,13 @@ class ModelSpec:
     name: str
     hidden: tuple[int, ...]
     dense_optimizer: OptimizerSpec
+
+    def __post_init__(self) -> None:
+        if len(self.hidden) > MAX_LAYERS:
+            raise InvalidArgument(f"the model has {len(self.hidden)} hidden layers, the limit is {MAX_LAYERS}")
+        for width in self.hidden:
+            if not 1 <= width <= MAX_WIDTH:
+                raise InvalidArgument(f"a hidden layer has width {width}, it must be in 1..{MAX_WIDTH}")
 
 
 @dataclass(frozen=True, slots=True)

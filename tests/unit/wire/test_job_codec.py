@@ -126,6 +126,9 @@ def test_an_unknown_criterion_is_refused(number: int) -> None:
         (lambda job: job.workloads.extend([8, 0]), "2 workloads given for 3 workers"),
         (lambda job: job.workloads.extend([8, 1, 0]), "must sum to batch_size 8"),
         (lambda job: job.ClearField("parameter_servers"), "parameter_servers is empty"),
+        (lambda job: job.model.hidden.append(0), r"width 0, it must be in 1\.\.16384"),
+        (lambda job: job.model.hidden.append(2**31), "width 2147483648"),
+        (lambda job: job.model.hidden.extend([8] * 64), "65 hidden layers, the limit is 64"),
     ],
 )
 def test_malformed_jobs_are_refused_by_field(spoil: Callable[[dispatcher_pb2.JobSpec], None], text: str) -> None:
