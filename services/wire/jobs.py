@@ -8,7 +8,7 @@ from google.protobuf.json_format import ParseDict, ParseError
 
 from protos import dispatcher_pb2
 from services.domain.errors import InvalidArgument
-from services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
+from services.domain.jobs import MAX_WORKERS, Criterion, JobSpec, ModelSpec, equal_workloads
 from services.wire.tables import decode_optimizer, decode_table, encode_optimizer, encode_table
 
 _CRITERIA: dict[Criterion, dispatcher_pb2.Criterion] = {
@@ -72,7 +72,7 @@ def decode_job(message: dispatcher_pb2.JobSpec) -> JobSpec:
         if not message.HasField(part):
             raise InvalidArgument(f"job.{part} is not set")
     workloads = tuple(message.workloads)
-    if not workloads and message.workers:
+    if not workloads and 1 <= message.workers <= MAX_WORKERS:  # else the job is refused, whatever the shares
         workloads = equal_workloads(message.batch_size, message.workers)
     return JobSpec(
         name=message.name,

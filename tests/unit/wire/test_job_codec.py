@@ -121,6 +121,7 @@ def test_an_unknown_criterion_is_refused(number: int) -> None:
         (lambda job: setattr(job.table, "name", "T/1"), "table name 'T/1'"),
         (lambda job: setattr(job, "workers", 0), "workers is 0"),
         (lambda job: setattr(job, "workers", 65), "workers is 65"),
+        (lambda job: setattr(job, "workers", 2**32 - 1), "workers is 4294967295"),  # without a share for each
         (lambda job: setattr(job, "criterion", 77), "criterion is 77"),
         (lambda job: setattr(job, "alpha", float("nan")), "alpha is nan"),
         (lambda job: job.workloads.extend([8, 0]), "2 workloads given for 3 workers"),
