@@ -81,6 +81,7 @@ ROWS: dict[str, Sequence[Panel]] = {
             "Cost less dual bound: 0 proves the latest assignment optimal.",
         ),
         Panel("Iterations planned ahead", "none", [("esd_dispatch_window_iterations", "iterations")]),
+        Panel("Rows", "none", [("esd_known_rows", "trained"), ("esd_row_limit", "limit")]),
         Panel(
             "Samples that wait",
             "none",

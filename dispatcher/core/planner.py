@@ -161,7 +161,8 @@ class Planner:
 
         Raises:
             InvalidArgument: the batch is empty, too long, or has another number of fields.
-            ResourceExhausted: a cache is smaller than the distinct rows its worker trains in this iteration.
+            ResourceExhausted: a cache is smaller than the distinct rows its worker trains in this iteration; the batch
+                brings more ids than the table may have rows.
         """
         self._check(batch)
         for following in upcoming:
@@ -169,6 +170,7 @@ class Planner:
         started = time.perf_counter()
         capacities = np.array(scale_workloads(self.workloads, len(batch)), np.int32)
         self._engine.prepare(np.ascontiguousarray(batch.ids))
+        self._check_rows()
         indexed = time.perf_counter()
         iteration = self._engine.iteration
         turn = Turn(
@@ -249,6 +251,19 @@ class Planner:
         """What each worker's cache must hold now, for workers that start with empty ones. Right after `__init__`."""
         checkpoint = self._engine.iteration
         return tuple(reload_plan(columns, checkpoint) for columns in self._engine.contents())
+
+    @property
+    def rows(self) -> int:
+        """Rows of the table that are trained, or will be by the batch that is being planned."""
+        return self._engine.stats()["ids"]
+
+    def _check_rows(self) -> None:
+        limit = self.job.max_rows
+        if limit and self.rows > limit:
+            raise ResourceExhausted(
+                f"iteration {self._engine.iteration} brings the table to {self.rows} rows, and it may have {limit}: "
+                "raise max_rows (--max-rows), or hash the ids to fewer"
+            )
 
     def _check(self, batch: SampleBatch) -> None:
         k = len(batch)

@@ -82,7 +82,7 @@ def checksum(data: bytes) -> str:
 
 
 def describe_job(job: JobSpec) -> dict[str, Any]:
-    """A job's specification as JSON, without the servers' addresses, which may change between runs."""
-    message = encode_job(replace(job, parameter_servers=("any",)))
+    """A job's specification as JSON, without what may change between runs: the servers' addresses, the most rows."""
+    message = encode_job(replace(job, parameter_servers=("any",), max_rows=0))
     described: dict[str, Any] = MessageToDict(message, preserving_proto_field_name=True)
     return described

@@ -106,7 +106,7 @@ class _PlanningEpoch:
             )
             job.figures.planned(decision)
             plans.publish(published)
-            telemetry.planned(job.spec, decision, seconds, plans.iterations - job.confirmed)
+            telemetry.planned(job.spec, decision, seconds, plans.iterations - job.confirmed, self._planner.rows)
             job.life.notify()
 
         await self._until(lambda: job.confirmed == plans.iterations)

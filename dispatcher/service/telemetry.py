@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import fields
 from functools import partial
@@ -38,8 +39,10 @@ def queued(samples: int, logged: int) -> None:
     metrics.LOGGED_SAMPLES.set(logged)
 
 
-def planned(job: JobSpec, decision: Decision, encode_seconds: float, window: int) -> None:
-    """An iteration is planned; `window` of them are not confirmed yet."""
+def planned(job: JobSpec, decision: Decision, encode_seconds: float, window: int, rows: int) -> None:
+    """An iteration is planned; `window` of them are not confirmed yet, and the table has so many `rows`."""
+    metrics.KNOWN_ROWS.labels(job.table.name).set(rows)
+    metrics.ROW_LIMIT.labels(job.table.name).set(job.max_rows or math.inf)
     for phase, seconds in decision.seconds.items():
         metrics.DISPATCH_SECONDS.labels(phase).observe(seconds)
     metrics.DISPATCH_SECONDS.labels("encode").observe(encode_seconds)

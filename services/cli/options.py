@@ -86,6 +86,12 @@ CheckpointEvery = Annotated[
     int,
     typer.Option(min=0, help="Iterations between checkpoints, to which a run that lost a process goes back; 0: none."),
 ]
+MaxRows = Annotated[
+    int,
+    typer.Option(
+        min=0, help="Rows that the table may have; the run ends before the iteration that needs more; 0: any."
+    ),
+]
 CheckpointDir = Annotated[
     Path | None,
     typer.Option(help="with --store memory: where checkpoints are kept, so that the parameter server may die, too."),
@@ -128,6 +134,7 @@ class RunOptions:
     skip_bad: SkipBad = 0
     seed: Seed = 0
     checkpoint_every: CheckpointEvery = 1000
+    max_rows: MaxRows = 0
 
     def worker_samples(self) -> tuple[int, ...]:
         """m_j: samples of each worker per iteration."""
@@ -194,6 +201,7 @@ class RunOptions:
             measured_links=self.measured_links,
             eviction_term=self.eviction_term,
             checkpoint_every=self.checkpoint_every,
+            max_rows=self.max_rows,
         )
 
     def open(self, batch_size: int) -> Dataset:

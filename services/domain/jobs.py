@@ -62,6 +62,7 @@ class JobSpec:
         eviction_term: whether expected costs contain the evict pushes that a row's entry into a full cache may cause.
         measured_links: whether link speeds follow measurements; else they are as registered.
         checkpoint_every: iterations between checkpoints; 0: none, and a lost worker fails the job.
+        max_rows: that the table may have; the job ends before the iteration that needs more. 0: any number.
     """
 
     name: str
@@ -84,6 +85,7 @@ class JobSpec:
     measured_links: bool = False
     eviction_term: bool = False
     checkpoint_every: int = 0
+    max_rows: int = 0
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -117,6 +119,8 @@ class JobSpec:
                 raise InvalidArgument(
                     f"workload_limits are {least}..{most}, they must enclose the workloads {list(self.workloads)}"
                 )
+        if self.max_rows < 0:
+            raise InvalidArgument(f"max_rows is {self.max_rows}, it must not be negative")
         if self.checkpoint_every < 0:
             raise InvalidArgument(f"checkpoint_every is {self.checkpoint_every}, it must not be negative")
 

@@ -101,6 +101,19 @@ SOLVER_GAP = Gauge(
     ("solver",),
     registry=REGISTRY,
 )
+KNOWN_ROWS = Gauge(
+    "esd_known_rows",
+    "Rows of the table that the plans so far train. At esd_row_limit the job ends: raise --max-rows before, or hash "
+    "the ids to fewer.",
+    ("table",),
+    registry=REGISTRY,
+)
+ROW_LIMIT = Gauge(
+    "esd_row_limit",
+    "Rows that the table may have (--max-rows); infinite without a limit.",
+    ("table",),
+    registry=REGISTRY,
+)
 DISPATCH_WINDOW = Gauge(
     "esd_dispatch_window_iterations",
     "Iterations planned and not yet confirmed by all workers. At the job's window: the workers are the bottleneck, "
@@ -235,6 +248,8 @@ BY_SERVICE = {
         DISPATCH_SECONDS,
         SOLVER_SECONDS,
         SOLVER_GAP,
+        KNOWN_ROWS,
+        ROW_LIMIT,
         DISPATCH_WINDOW,
         QUEUED_SAMPLES,
         LOGGED_SAMPLES,

@@ -63,6 +63,7 @@ def encode_job(job: JobSpec) -> dispatcher_pb2.JobSpec:
         measured_links=job.measured_links,
         eviction_term=job.eviction_term,
         checkpoint_every=job.checkpoint_every,
+        max_rows=job.max_rows,
     )
 
 
@@ -99,6 +100,7 @@ def decode_job(message: dispatcher_pb2.JobSpec) -> JobSpec:
         measured_links=message.measured_links,
         eviction_term=message.eviction_term,
         checkpoint_every=message.checkpoint_every,
+        max_rows=message.max_rows,
     )
 
 

@@ -164,3 +164,19 @@ def test_a_decision_carries_the_certificate_of_its_exact_part(make_job, make_bat
     planner = Planner(make_job(mechanism=mechanism, alpha=alpha), [1e6, 1e6, 1e5, 1e5], [40] * 4)
     for batch in make_batches(4, samples=16, fields=3, rows=80, seed=1):
         assert planner.plan(batch).gap == gap
+
+
+def test_a_table_takes_rows_up_to_its_limit(make_job, make_batches):
+    batches = make_batches(10, samples=16, fields=3, rows=80, seed=3)
+    distinct = len(np.unique(np.concatenate([batch.ids for batch in batches])))
+    job = dataclasses.replace(make_job(workers=1, workloads=(16,), mechanism="random"), max_rows=distinct)
+    planner = Planner(job, BANDWIDTHS[:1], [40])
+    for batch in batches:
+        planner.plan(batch)
+    assert planner.rows == distinct
+    one_more = dataclasses.replace(batches[0], ids=batches[0].ids.copy())
+    one_more.ids[0, 0] = 10**6
+    with pytest.raises(
+        ResourceExhausted, match=f"iteration 10 brings .* {distinct + 1} rows.* {distinct}: raise max_rows"
+    ):
+        planner.plan(one_more)

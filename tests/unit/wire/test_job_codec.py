@@ -52,6 +52,7 @@ def jobs(draw: st.DrawFn) -> JobSpec:
         budget_seconds=draw(st.floats(0, 1e6)),
         workload_limits=draw(st.none() | st.tuples(st.integers(0, min(workloads)), st.integers(max(workloads), 5000))),
         measured_links=draw(st.booleans()),
+        max_rows=draw(st.integers(0, 2**64 - 1)),
         eviction_term=draw(st.booleans()),
     )
 
