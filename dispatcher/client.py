@@ -19,7 +19,7 @@ from services.domain.batches import SampleBatch
 from services.domain.errors import Unavailable
 from services.domain.jobs import Criterion, JobSpec
 from services.domain.plans import IterationPlan, PlanMessage
-from services.domain.reports import Lease, Registration, Report, Trouble
+from services.domain.reports import Lease, Registration, Report, Trouble, WorkerPhase
 from services.domain.state import JobState
 from services.runtime.channel import channel
 from services.runtime.security import PLAINTEXT, Credentials
@@ -106,9 +106,11 @@ class DispatcherClient:
         """Takes a worker slot. NotFound: no job. ResourceExhausted: all slots are taken."""
         return decode_lease(await _call(self._stub.RegisterWorker, encode_registration(registration)))
 
-    async def heartbeat(self, lease_id: str, trouble: Trouble | None = None) -> None:
+    async def heartbeat(
+        self, lease_id: str, trouble: Trouble | None = None, phase: WorkerPhase = WorkerPhase.IDLE
+    ) -> None:
         """Keeps a lease alive. NotFound: it has expired. FailedPrecondition: the job failed."""
-        await _call(self._stub.Heartbeat, encode_heartbeat(lease_id, trouble))
+        await _call(self._stub.Heartbeat, encode_heartbeat(lease_id, trouble, phase))
 
     async def report(self, lease_id: str, report: Report) -> None:
         """Confirms an iteration or the flush; may be repeated."""

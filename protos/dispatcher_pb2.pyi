@@ -164,16 +164,32 @@ class Lease(_message.Message):
     def __init__(self, lease_id: _Optional[str] = ..., heartbeat_seconds: _Optional[float] = ...) -> None: ...
 
 class HeartbeatRequest(_message.Message):
-    __slots__ = ("lease_id", "failure", "epoch", "fatal")
+    __slots__ = ("lease_id", "failure", "epoch", "fatal", "phase")
+    class Phase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        IDLE: _ClassVar[HeartbeatRequest.Phase]
+        PUSH: _ClassVar[HeartbeatRequest.Phase]
+        PULL: _ClassVar[HeartbeatRequest.Phase]
+        COMPUTE: _ClassVar[HeartbeatRequest.Phase]
+        ALL_REDUCE: _ClassVar[HeartbeatRequest.Phase]
+        FLUSH: _ClassVar[HeartbeatRequest.Phase]
+    IDLE: HeartbeatRequest.Phase
+    PUSH: HeartbeatRequest.Phase
+    PULL: HeartbeatRequest.Phase
+    COMPUTE: HeartbeatRequest.Phase
+    ALL_REDUCE: HeartbeatRequest.Phase
+    FLUSH: HeartbeatRequest.Phase
     LEASE_ID_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     FATAL_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
     lease_id: str
     failure: str
     epoch: int
     fatal: bool
-    def __init__(self, lease_id: _Optional[str] = ..., failure: _Optional[str] = ..., epoch: _Optional[int] = ..., fatal: _Optional[bool] = ...) -> None: ...
+    phase: HeartbeatRequest.Phase
+    def __init__(self, lease_id: _Optional[str] = ..., failure: _Optional[str] = ..., epoch: _Optional[int] = ..., fatal: _Optional[bool] = ..., phase: _Optional[_Union[HeartbeatRequest.Phase, str]] = ...) -> None: ...
 
 class HeartbeatResponse(_message.Message):
     __slots__ = ()
@@ -400,7 +416,7 @@ class EndOfStream(_message.Message):
     def __init__(self, iterations: _Optional[int] = ...) -> None: ...
 
 class WorkerState(_message.Message):
-    __slots__ = ("worker", "slot", "bandwidth_bytes_per_second", "cache_rows", "iterations", "transfers", "phases", "seconds_since_heartbeat", "address", "measured_bytes_per_second", "workload")
+    __slots__ = ("worker", "slot", "bandwidth_bytes_per_second", "cache_rows", "iterations", "transfers", "phases", "seconds_since_heartbeat", "address", "measured_bytes_per_second", "workload", "late_iterations")
     WORKER_FIELD_NUMBER: _ClassVar[int]
     SLOT_FIELD_NUMBER: _ClassVar[int]
     BANDWIDTH_BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
@@ -412,6 +428,7 @@ class WorkerState(_message.Message):
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     MEASURED_BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
     WORKLOAD_FIELD_NUMBER: _ClassVar[int]
+    LATE_ITERATIONS_FIELD_NUMBER: _ClassVar[int]
     worker: str
     slot: int
     bandwidth_bytes_per_second: float
@@ -423,7 +440,8 @@ class WorkerState(_message.Message):
     address: str
     measured_bytes_per_second: float
     workload: int
-    def __init__(self, worker: _Optional[str] = ..., slot: _Optional[int] = ..., bandwidth_bytes_per_second: _Optional[float] = ..., cache_rows: _Optional[int] = ..., iterations: _Optional[int] = ..., transfers: _Optional[_Union[TransferCounts, _Mapping]] = ..., phases: _Optional[_Union[PhaseTimes, _Mapping]] = ..., seconds_since_heartbeat: _Optional[float] = ..., address: _Optional[str] = ..., measured_bytes_per_second: _Optional[float] = ..., workload: _Optional[int] = ...) -> None: ...
+    late_iterations: int
+    def __init__(self, worker: _Optional[str] = ..., slot: _Optional[int] = ..., bandwidth_bytes_per_second: _Optional[float] = ..., cache_rows: _Optional[int] = ..., iterations: _Optional[int] = ..., transfers: _Optional[_Union[TransferCounts, _Mapping]] = ..., phases: _Optional[_Union[PhaseTimes, _Mapping]] = ..., seconds_since_heartbeat: _Optional[float] = ..., address: _Optional[str] = ..., measured_bytes_per_second: _Optional[float] = ..., workload: _Optional[int] = ..., late_iterations: _Optional[int] = ...) -> None: ...
 
 class ShadowCost(_message.Message):
     __slots__ = ("mechanism", "iterations", "cost_seconds")

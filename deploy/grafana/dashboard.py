@@ -92,6 +92,7 @@ ROWS: dict[str, Sequence[Panel]] = {
         Panel("Operations per second", "ops", [(_rate("esd_embedding_transfers_total", "op"), "{{op}}")], stacked=True),
         Panel("By worker", "ops", [(_rate("esd_embedding_transfers_total", "worker"), "worker {{worker}}")]),
         Panel("Bytes", "Bps", [(_rate("esd_transfer_bytes_total", "worker, op"), "worker {{worker}} {{op}}")]),
+        Panel("Held up", "ops", [(_rate("esd_late_iterations_total", "worker"), "worker {{worker}}")]),
         Panel("Bandwidth", "Bps", [("esd_worker_bandwidth_bytes_per_second", "worker {{worker}}")]),
     ),
     "Parameter server": (

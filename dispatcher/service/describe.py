@@ -52,4 +52,5 @@ def _worker_state(member: Member, figures: Figures, now: float) -> WorkerState:
         address=member.registration.address,
         measured_bandwidth=member.measured_bandwidth,
         workload=int(figures.workloads[member.slot]),
+        late_iterations=member.late,
     )

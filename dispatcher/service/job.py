@@ -23,12 +23,13 @@ from dispatcher.service.plan_log import PlanLog
 from dispatcher.service.roster import Member, Roster
 from dispatcher.service.settings import DispatcherSettings
 from dispatcher.service.shadow import Shadows
+from dispatcher.service.stragglers import Stragglers
 from dispatcher.service.stream import SampleStream
 from protos import dispatcher_pb2 as pb
 from services.domain.errors import FailedPrecondition, InvalidArgument, NotFound
 from services.domain.jobs import JobSpec
 from services.domain.plans import EndOfStream, Membership
-from services.domain.reports import FlushReport, IterationReport, Lease, Registration, Report, Trouble
+from services.domain.reports import FlushReport, IterationReport, Lease, Registration, Report, Trouble, WorkerPhase
 from services.domain.state import JobPhase, Recovery
 from services.wire.plans import encode_plan_message
 
@@ -49,6 +50,7 @@ class Job:
         figures: its totals.
         observations: what its workers measured, for the planner.
         shadows: what other mechanisms would cost.
+        stragglers: who holds iterations up.
         lease_seconds: after so much silence a worker is given up.
         settings: of the dispatcher.
         decision_log: what its plans depend on besides its samples; None: it is not recorded.
@@ -86,6 +88,7 @@ class Job:
         self.stream = SampleStream(spec, self.life, self.intake, checkpoints)
         self.figures = Figures(spec)
         self.observations = Observations(spec.workers)
+        self.stragglers = Stragglers(settings.straggler_factor)
         self.lease_seconds = settings.lease_seconds
         self.shadows = Shadows(settings.shadow_mechanisms)
         self._join_timer = asyncio.get_running_loop().call_later(settings.join_seconds, self._workers_missing)
@@ -112,7 +115,7 @@ class Job:
         self.life.notify()
         return lease
 
-    def heartbeat(self, lease_id: str, trouble: Trouble | None = None) -> None:
+    def heartbeat(self, lease_id: str, trouble: Trouble | None = None, phase: WorkerPhase = WorkerPhase.IDLE) -> None:
         """Keeps a lease alive; a worker in trouble ends its epoch, or fails the job.
 
         Raises:
@@ -120,12 +123,28 @@ class Job:
             FailedPrecondition: the job has failed.
         """
         member = self._member(lease_id)
+        member.phase = phase
+        self._report_stragglers()
         if trouble is not None and self.epoch is not None and trouble.epoch == self.epoch.number:
             cause = f"{member} cannot go on: {trouble.cause}"
             if trouble.fatal:
                 self.life.fail(cause)
             else:
                 self.end_epoch(cause)
+
+    def _report_stragglers(self) -> None:
+        """Names the workers that an iteration has waited for too long, once per iteration."""
+        stragglers = self.stragglers
+        for member in stragglers.late(self.crew, asyncio.get_running_loop().time()):
+            if member.late_in < stragglers.iteration:
+                member.late_in = stragglers.iteration
+                member.late += 1
+                telemetry.late(member.slot)
+                _log.warning(
+                    "%s holds up iteration %d in phase %s: it takes longer than %.1f s (the limit is %s)",
+                    member, stragglers.iteration, member.phase.value, stragglers.deadline,
+                    self.settings.variable("straggler_factor"),
+                )  # fmt: skip
 
     def report(self, lease_id: str, report: Report) -> None:
         """Confirms an iteration or the flush. What was confirmed before is ignored, so a report may be repeated.
@@ -255,6 +274,7 @@ class Job:
         self.observations.add(member.slot, report)
         if self.figures.confirmed(member.slot, report):
             self.current_epoch().trained = report.iteration + 1
+            self.stragglers.confirmed(report.iteration + 1, plans.iterations, asyncio.get_running_loop().time())
             telemetry.iteration_confirmed(plans.iterations - self.confirmed)
             self.life.notify()  # nobody waits for a single worker's confirmation
 
@@ -311,6 +331,7 @@ class Job:
         if self.epoch is None and epoch.first == 0:
             self.shadows.start(self.spec, [member.registration for member in self.roster.members])
         self.epoch = epoch
+        self.stragglers.begin(epoch.first)
         self._join_timer.cancel()
         self.observations = Observations(self.spec.workers)
         for member in self.crew:

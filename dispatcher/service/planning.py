@@ -105,6 +105,7 @@ class _PlanningEpoch:
                 _decide, self._planner, batch, list(self._batches), log
             )
             job.figures.planned(decision)
+            job.stragglers.planned(plans.iterations, asyncio.get_running_loop().time())
             plans.publish(published)
             telemetry.planned(job.spec, decision, seconds, plans.iterations - job.confirmed, self._planner.rows)
             job.life.notify()

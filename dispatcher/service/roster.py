@@ -11,7 +11,15 @@ from dataclasses import dataclass, field
 from dispatcher.core.feedback import LINK_SMOOTHING
 from dispatcher.service.manifest import SavedWorker
 from services.domain.errors import FailedPrecondition, NotFound, ResourceExhausted
-from services.domain.reports import FlushReport, IterationReport, Lease, PhaseTimes, Registration, TransferCounts
+from services.domain.reports import (
+    FlushReport,
+    IterationReport,
+    Lease,
+    PhaseTimes,
+    Registration,
+    TransferCounts,
+    WorkerPhase,
+)
 
 _HEARTBEATS_PER_LEASE = 4  # two may get lost on the way, and the third still comes in time
 
@@ -29,6 +37,9 @@ class Member:
         phases: total over its confirmed iterations.
         measured_bandwidth: bytes per second that it reported for its link, smoothed; 0 before the first measurement.
         last_heartbeat: event-loop time.
+        phase: what it was doing then.
+        late: iterations that it held up.
+        late_in: the latest of them, -1 before the first.
     """
 
     registration: Registration
@@ -42,6 +53,9 @@ class Member:
     phases: PhaseTimes = field(default_factory=PhaseTimes)
     measured_bandwidth: float = 0.0
     last_heartbeat: float = 0.0
+    phase: WorkerPhase = WorkerPhase.IDLE
+    late: int = 0
+    late_in: int = -1
     expiry: asyncio.TimerHandle | None = None
 
     def __str__(self) -> str:

@@ -23,7 +23,7 @@ from services.domain.errors import InvalidArgument, NotFound
 from services.runtime import metrics
 from services.wire.batches import decode_batch
 from services.wire.jobs import decode_job
-from services.wire.reports import decode_registration, decode_report, decode_trouble, encode_lease
+from services.wire.reports import decode_phase, decode_registration, decode_report, decode_trouble, encode_lease
 from services.wire.state import encode_state
 
 _Context = grpc.aio.ServicerContext[Any, Any]
@@ -65,7 +65,7 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
 
     async def Heartbeat(self, request: pb.HeartbeatRequest, context: _Context) -> pb.HeartbeatResponse:
         """Keeps a lease alive."""
-        self._jobs.current().heartbeat(request.lease_id, decode_trouble(request))
+        self._jobs.current().heartbeat(request.lease_id, decode_trouble(request), decode_phase(request))
         return pb.HeartbeatResponse()
 
     async def Report(self, request: pb.ReportRequest, context: _Context) -> pb.ReportResponse:

@@ -46,6 +46,12 @@ class DispatcherSettings(ServerSettings, env_prefix="ESD_DISPATCHER_"):
     recovery_seconds: float = Field(
         60.0, gt=0, description="longest wait for a parameter server during recovery, before the job fails"
     )
+    straggler_factor: float = Field(
+        5.0,
+        gt=1,
+        description="times the median iteration, but at least a second, after which the worker that an iteration waits "
+        "for is reported",
+    )
     queued_batches: int = Field(
         4, ge=1, description="global batches that are taken in ahead of planning; then Submit waits"
     )

@@ -83,6 +83,11 @@ def moved(slot: int, transfers: TransferCounts) -> None:
     metrics.TRANSFER_BYTES.labels("push", slot).inc(transfers.bytes_pushed)
 
 
+def late(slot: int) -> None:
+    """A worker holds up an iteration."""
+    metrics.LATE_ITERATIONS.labels(slot).inc()
+
+
 def iteration_confirmed(window: int) -> None:
     """All workers have trained an iteration; `window` planned ones are left."""
     metrics.ITERATIONS.inc()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
+from enum import Enum
 from typing import Self
 
 import numpy as np
@@ -143,6 +144,17 @@ class FlushReport:
     iteration: int
     transfers: TransferCounts
     epoch: int = 0
+
+
+class WorkerPhase(Enum):
+    """What a worker is doing, as its heartbeats tell."""
+
+    IDLE = "idle"  # between epochs, or waiting for a plan
+    PUSH = "push"
+    PULL = "pull"
+    COMPUTE = "compute"
+    ALL_REDUCE = "all_reduce"  # waiting for the others
+    FLUSH = "flush"  # for a checkpoint, or at the end
 
 
 @dataclass(frozen=True, slots=True)

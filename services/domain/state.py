@@ -28,6 +28,7 @@ class WorkerState:
         bandwidth: bytes per second of its link, as registered.
         measured_bandwidth: as it reports, smoothed (weight 0.2 for the newest); 0 before the first measurement.
         workload: m_j, its samples in the latest planned iteration.
+        late_iterations: that it held up for much longer than usual, since this dispatcher took the job up.
     """
 
     worker: str
@@ -41,6 +42,7 @@ class WorkerState:
     address: str
     measured_bandwidth: float = 0.0
     workload: int = 0
+    late_iterations: int = 0
 
 
 @dataclass(frozen=True, slots=True)

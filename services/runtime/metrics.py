@@ -147,6 +147,14 @@ HEARTBEAT_AGE = Gauge(
     ("worker",),
     registry=REGISTRY,
 )
+LATE_ITERATIONS = Counter(
+    "esd_late_iterations_total",
+    "Iterations that a worker held up for longer than ESD_DISPATCHER_STRAGGLER_FACTOR times the median. Now and then "
+    "is no matter; one worker again and again: look at its link and its load, or give it fewer samples "
+    "(--workloads balanced).",
+    ("worker",),
+    registry=REGISTRY,
+)
 LEASE = Gauge(
     "esd_lease_seconds",
     "Silence after which a worker is given up, as set. Raise it if workers are given up that live, lower it to notice "
@@ -255,6 +263,7 @@ BY_SERVICE = {
         LOGGED_SAMPLES,
         JOB_PHASE,
         HEARTBEAT_AGE,
+        LATE_ITERATIONS,
         LEASE,
         ITERATIONS,
         ITERATION_SECONDS,

@@ -7,6 +7,7 @@ from dataclasses import fields
 import numpy as np
 
 from protos import dispatcher_pb2 as pb
+from services.domain.errors import InvalidArgument
 from services.domain.reports import (
     FlushReport,
     IterationReport,
@@ -16,6 +17,7 @@ from services.domain.reports import (
     Report,
     TransferCounts,
     Trouble,
+    WorkerPhase,
 )
 from services.wire.arrays import decode_column, encode_array
 
@@ -96,16 +98,26 @@ def decode_report(message: pb.ReportRequest) -> Report:
     )
 
 
-def encode_heartbeat(lease_id: str, trouble: Trouble | None) -> pb.HeartbeatRequest:
+def encode_heartbeat(
+    lease_id: str, trouble: Trouble | None, phase: WorkerPhase = WorkerPhase.IDLE
+) -> pb.HeartbeatRequest:
     """A sign of life, perhaps with bad news."""
     if trouble is None:
-        return pb.HeartbeatRequest(lease_id=lease_id)
+        return pb.HeartbeatRequest(lease_id=lease_id, phase=phase.name)
     return pb.HeartbeatRequest(lease_id=lease_id, failure=trouble.cause, epoch=trouble.epoch, fatal=trouble.fatal)
 
 
 def decode_trouble(message: pb.HeartbeatRequest) -> Trouble | None:
     """Reads the bad news of a heartbeat, None if there is none."""
     return Trouble(message.failure, message.epoch, message.fatal) if message.failure else None
+
+
+def decode_phase(message: pb.HeartbeatRequest) -> WorkerPhase:
+    """What the worker is doing. Raises InvalidArgument for a number that has no name."""
+    try:
+        return WorkerPhase[pb.HeartbeatRequest.Phase.Name(message.phase)]
+    except ValueError:
+        raise InvalidArgument(f"phase is {message.phase}, it must be in 0..{len(WorkerPhase) - 1}") from None
 
 
 def encode_transfers(transfers: TransferCounts) -> pb.TransferCounts:

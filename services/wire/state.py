@@ -70,6 +70,7 @@ def _encode_worker(worker: WorkerState) -> pb.WorkerState:
         address=worker.address,
         measured_bytes_per_second=worker.measured_bandwidth,
         workload=worker.workload,
+        late_iterations=worker.late_iterations,
     )
 
 
@@ -86,4 +87,5 @@ def _decode_worker(message: pb.WorkerState) -> WorkerState:
         address=message.address,
         measured_bandwidth=message.measured_bytes_per_second,
         workload=message.workload,
+        late_iterations=message.late_iterations,
     )

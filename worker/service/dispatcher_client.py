@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
 from protos import dispatcher_pb2, dispatcher_pb2_grpc
 from services.domain.errors import DeadlineExceeded, NotFound, StaleEpoch, Unavailable
 from services.domain.plans import EndOfStream, FlushPlan, IterationPlan, Membership, PlanMessage, Reload
-from services.domain.reports import Lease, Registration, Report, Trouble
+from services.domain.reports import Lease, Registration, Report, Trouble, WorkerPhase
 from services.runtime.channel import channel
 from services.runtime.retry import repeated
 from services.runtime.security import Credentials
@@ -70,16 +70,16 @@ class Dispatcher:
 
         await repeated(tell, self._retry_timeout, on=_AWAY)
 
-    async def keep_alive(self) -> None:
-        """Sends heartbeats until it is cancelled.
+    async def keep_alive(self, phase: Callable[[], WorkerPhase]) -> None:
+        """Sends heartbeats until it is cancelled, each with what the worker is doing.
 
         Raises:
             NotFound: the lease has expired.
             FailedPrecondition: the job has failed.
         """
-        request = dispatcher_pb2.HeartbeatRequest(lease_id=self._lease.lease_id)
 
         async def heartbeat() -> None:
+            request = encode_heartbeat(self._lease.lease_id, None, phase())
             with domain_errors():
                 await self._stub.Heartbeat(request, timeout=_CALL_SECONDS)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from services.domain.errors import EsdError, FailedPrecondition, StaleEpoch
 from services.domain.plans import EndOfStream, FlushPlan, Membership, PlanMessage, Reload
-from services.domain.reports import FlushReport
+from services.domain.reports import FlushReport, WorkerPhase
 from worker.core.cache_book import CacheBook
 from worker.service.dispatcher_client import Dispatcher
 from worker.service.link import Link
@@ -50,6 +50,7 @@ class WorkerEpoch:
         self._rendezvous = rendezvous
         self._service = service
         self._reducer: DenseReducer | None = None
+        self._loop: TrainingLoop | None = None
         # torch's thread count and current device belong to a thread, so everything of torch happens in one, apart
         # from copying rows out of the cache, which goes on beside training. Each epoch has its own: that of a broken
         # one may sit in an all-reduce until the last peer has left.
@@ -86,7 +87,7 @@ class WorkerEpoch:
             async def take_checkpoint(plan: FlushPlan) -> None:
                 await self._take_checkpoint(plan, mover, trainer)
 
-            loop = TrainingLoop(
+            self._loop = TrainingLoop(
                 messages,
                 book,
                 mover,
@@ -96,10 +97,16 @@ class WorkerEpoch:
                 self._dispatcher.report,
                 take_checkpoint,
             )
-            flush = await loop.run()
+            flush = await self._loop.run()
             await self._finish(flush, mover, trainer)
             end = await _expect(EndOfStream, messages)
             _log.info("the stream has ended after %d iterations", end.iterations)
+
+    def phase(self) -> WorkerPhase:
+        """What the worker is doing."""
+        if self._reducer is not None and self._reducer.waiting:
+            return WorkerPhase.ALL_REDUCE
+        return self._loop.phase if self._loop is not None else WorkerPhase.IDLE
 
     def close(self) -> None:
         """Leaves the all-reduce group and gives the threads up."""

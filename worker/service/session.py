@@ -82,7 +82,7 @@ class Session:
     async def _take_part(self, epoch: WorkerEpoch) -> None:
         try:
             async with asyncio.TaskGroup() as tasks:
-                heartbeats = tasks.create_task(self._dispatcher.keep_alive())
+                heartbeats = tasks.create_task(self._dispatcher.keep_alive(epoch.phase))
                 await epoch.run(tasks)
                 heartbeats.cancel()
         except BaseExceptionGroup as failures:

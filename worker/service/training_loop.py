@@ -12,7 +12,7 @@ import numpy as np
 
 from services.domain.errors import FailedPrecondition
 from services.domain.plans import FlushPlan, IterationPlan, PlanMessage
-from services.domain.reports import IterationReport, PhaseTimes, TransferCounts
+from services.domain.reports import IterationReport, PhaseTimes, TransferCounts, WorkerPhase
 from worker.core.cache_book import CacheBook
 from worker.service.link import Link
 from worker.service.movement import Movement, Mover
@@ -28,6 +28,9 @@ class TrainingLoop:
 
     While one trains, the rows of the next that it does not touch move already. Tensors are touched by the training
     thread only, except for copying out what is to be pushed.
+
+    Attributes:
+        phase: what it is doing.
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class TrainingLoop:
         self._link = link
         self._send = send
         self._take_checkpoint = take_checkpoint
+        self.phase = WorkerPhase.IDLE
 
     async def run(self) -> FlushPlan:
         """Trains until the plan stream asks for the last flush, and returns its plan."""
@@ -69,9 +73,11 @@ class TrainingLoop:
         reporting: asyncio.Task[None] | None = None
         while True:
             clock = _Laps()
+            self.phase = WorkerPhase.IDLE
             current = await following
             plan_wait = clock.lap()
             if isinstance(current, FlushPlan):
+                self.phase = WorkerPhase.FLUSH
                 if not current.checkpoint:
                     break
                 if reporting is not None:
@@ -80,15 +86,19 @@ class TrainingLoop:
                 following = tasks.create_task(self._next())
                 continue
 
+            self.phase = WorkerPhase.PUSH
             await current.start(early=False)
             push = clock.lap()
+            self.phase = WorkerPhase.PULL
             rows = await current.pulled()
             await run_in(self._training_thread, self._mover.cache.write, current.plan.pulls.slots, rows)
             pull = clock.lap()
 
             following = tasks.create_task(self._next())
+            self.phase = WorkerPhase.COMPUTE
             step = await run_in(self._training_thread, self._trainer.step, current.plan)
             clock.lap()
+            self.phase = WorkerPhase.PUSH
             transfers = await current.finished()
             if reporting is not None:  # reports go out in order, at most one at a time
                 await reporting

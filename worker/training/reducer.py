@@ -17,11 +17,16 @@ class AllReduceGroup(Protocol):
 
 
 class DenseReducer:
-    """The all-reduce group of one epoch. All workers call `sum` once per iteration."""
+    """The all-reduce group of one epoch. All workers call `sum` once per iteration.
+
+    Attributes:
+        waiting: whether this worker is in `sum`, which ends when all have come.
+    """
 
     def __init__(self, group: AllReduceGroup | None) -> None:
         """`group` is None for a job of one worker."""
         self._group = group
+        self.waiting = False
 
     def sum(self, gradients: Tensor) -> None:
         """Replaces the flat gradient vector by its sum over all workers, bit-identical on each.
@@ -31,12 +36,15 @@ class DenseReducer:
         """
         if self._group is None:
             return
+        self.waiting = True
         try:
             self._group.allreduce([gradients]).wait()
         except RuntimeError as error:
             raise Unavailable(
                 f"all-reduce failed, another worker is lost, or later than ESD_WORKER_PEER_TIMEOUT: {error}"
             ) from error
+        finally:
+            self.waiting = False
 
     def close(self) -> None:
         """Leaves the group: its connections close, so that others who wait for this worker stop waiting."""

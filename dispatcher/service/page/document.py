@@ -79,6 +79,7 @@ def _worker(member: Member, figures: Figures, lease_seconds: float, now: float) 
         "lease_age_seconds": None if member.flushed else now - member.last_heartbeat,
         "lease_seconds": lease_seconds,
         "iterations": member.confirmed,
+        "late_iterations": member.late,
         "hit_ratio": _ratio(int(figures.worker_hits[slot]), int(figures.worker_lookups[slot])),
         "transfers": asdict(member.transfers),
         "phases": asdict(member.phases),

@@ -13,7 +13,7 @@ from dispatcher.service import jobs
 from services.domain.batches import SampleBatch
 from services.domain.errors import FailedPrecondition, InvalidArgument, NotFound, ResourceExhausted, Unavailable
 from services.domain.plans import EndOfStream, FlushPlan, IterationPlan, Membership
-from services.domain.reports import FlushReport, TransferCounts, Trouble
+from services.domain.reports import FlushReport, TransferCounts, Trouble, WorkerPhase
 from services.domain.state import JobPhase
 from tests.support.simple_clients import (
     JOB,
@@ -271,3 +271,31 @@ async def test_a_loss_that_is_not_finite_fails_the_job_and_names_the_worker(disp
     assert state.failure == f"worker b (slot 1) cannot go on: {trouble.cause}"
     with pytest.raises(FailedPrecondition, match="the loss of iteration 3 is nan"):
         await dispatcher.client.heartbeat(leases[0])
+
+
+async def test_a_worker_that_holds_an_iteration_up_is_named_once(start_dispatcher, caplog) -> None:
+    dispatcher = await start_dispatcher(straggler_factor=2.0)
+    worker, other, submit = await started(dispatcher, batches=9)
+    plans, others = worker.watch(), other.watch()
+    client = dispatcher.client
+    for _ in range(6):
+        for each, messages in ((worker, plans), (other, others)):
+            while not isinstance(plan := await anext(messages), IterationPlan):
+                pass
+            await each.report(plan)
+
+    async def late() -> list[int]:
+        await client.heartbeat(worker.lease.lease_id, phase=WorkerPhase.ALL_REDUCE)
+        await client.heartbeat(other.lease.lease_id, phase=WorkerPhase.COMPUTE)
+        return [each.late_iterations for each in (await client.describe()).workers]
+
+    async with asyncio.timeout(20):
+        while await late() == [0, 0]:
+            pass
+    assert await late() == [0, 1]
+    named = [record.message for record in caplog.records if "holds up" in record.message]
+    assert len(named) == 1
+    assert "worker edge-1 (slot 1) holds up iteration 6 in phase compute: it takes longer than 1.0 s" in named[0]
+    assert (await client.describe()).phase is JobPhase.RUNNING
+    await asyncio.gather(plans.aclose(), others.aclose())
+    submit.cancel()

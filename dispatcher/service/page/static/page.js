@@ -152,7 +152,8 @@ function workerRow(worker, names, most) {
   const { bytes_pulled: down, bytes_pushed: up } = worker.transfers;
   const cell = (index, wide, ...content) => element("td", { "data-label": names[index], class: wide ? "full" : undefined }, ...content);
   return element("tr", {},
-    element("td", { class: "who full" }, worker.name, element("div", { class: "sub" }, `slot ${worker.slot}, ${number(worker.iterations)} iterations, ${number(worker.workload)} samples each`)),
+    element("td", { class: "who full" }, worker.name, element("div", { class: "sub" }, `slot ${worker.slot}, ${number(worker.iterations)} iterations, ${number(worker.workload)} samples each`
+      + (worker.late_iterations ? `, ${number(worker.late_iterations)} held up` : ""))),
     cell(1, false, joined(link(worker.link_bytes_per_second)), worker.measured_bytes_per_second === null ? null
       : element("div", { class: "sub" }, `${joined(link(worker.measured_bytes_per_second))} measured`)),
     cell(2, false, ...lease(worker)),
