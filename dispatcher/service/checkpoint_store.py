@@ -92,7 +92,8 @@ class CheckpointStore:
         if not kept.manifest:
             raise FailedPrecondition(
                 f"the parameter server has lost table {self._table.name!r}: it was restarted and its store is memory, "
-                "which a store in Redis or a checkpoint directory (ESD_PS_CHECKPOINT_DIR) would have survived"
+                "which a store in Redis or a checkpoint directory (ESD_PS_CHECKPOINT_DIR) would have survived, or its "
+                "Redis is empty"
             )
         return kept
 

@@ -25,6 +25,7 @@ from services.domain.jobs import Criterion
 from services.domain.state import JobPhase, JobState
 from services.domain.tables import OptimizerKind
 from services.runtime.security import PLAINTEXT
+from tests.support.redis_server import redis_cluster
 from tests.support.reference import train_reference
 
 OPTIONS = RunOptions(
@@ -205,6 +206,22 @@ def test_redis_may_be_killed_and_started_again(undisturbed, tmp_path, own_redis)
 
     result = train.run(OPTIONS, store=own_redis.url, shards=2, out=tmp_path, watch=kill)
     assert killed
+    assert_same_run(result, tmp_path, undisturbed)
+
+
+def test_a_redis_cluster_fails_over(undisturbed, tmp_path):
+    """A replica takes over for a primary that is killed; nothing is redone, for it has all that was acknowledged."""
+    killed = []
+    with redis_cluster(tmp_path, replicas=1) as nodes:
+
+        def kill(_: LocalCluster, state: JobState) -> None:
+            if not killed and state.iterations_confirmed >= 60:
+                killed.append(state.iterations_confirmed)
+                nodes[0].kill()
+
+        result = train.run(OPTIONS, store=f"redis+cluster://{nodes[1].address}", shards=2, out=tmp_path, watch=kill)
+        assert killed
+    assert not result["recoveries"]
     assert_same_run(result, tmp_path, undisturbed)
 
 

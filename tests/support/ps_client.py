@@ -43,6 +43,7 @@ class Client:
 
     def __init__(self, address, opened):
         self.address = address
+        self.channel = opened
         self.stub = ps_pb2_grpc.ParameterServerStub(opened)
 
     async def create(self, spec=SPEC):

@@ -115,17 +115,22 @@ def encrypted_redis_server(directory: Path, certificates: Certificates, password
 
 
 @contextlib.contextmanager
-def redis_cluster(directory: Path, nodes: int = 3) -> Iterator[list[RedisServer]]:
-    """A Redis Cluster of primaries; its URL is `redis+cluster://` with any server's address."""
+def redis_cluster(directory: Path, nodes: int = 3, replicas: int = 0) -> Iterator[list[RedisServer]]:
+    """A Redis Cluster of primaries, each with so many replicas, which come after them.
+
+    Its URL is `redis+cluster://` with any server's address.
+    """
     with contextlib.ExitStack() as stack:
         servers = []
-        for node in range(nodes):
+        for node in range(nodes * (1 + replicas)):
             place = directory / str(node)
             place.mkdir()
             options = ("--cluster-enabled", "yes", "--cluster-port", str(free_port()), "--cluster-node-timeout", "2000")
             servers.append(stack.enter_context(redis_server(place, *options)))
-        servers[0].cli("--cluster", "create", *(server.address for server in servers), "--cluster-yes")
+        addresses = (server.address for server in servers)
+        servers[0].cli("--cluster", "create", *addresses, "--cluster-replicas", str(replicas), "--cluster-yes")
         await_cluster(servers)
+        await_replicas(servers, nodes * replicas)
         yield servers
 
 
@@ -135,3 +140,11 @@ def await_cluster(servers: list[RedisServer], seconds: float = 20.0) -> None:
     while not all("cluster_state:ok" in server.cli("cluster", "info") for server in servers):
         if time.monotonic() > deadline:
             raise RuntimeError(f"the Redis Cluster was not ready after {seconds} s")
+
+
+def await_replicas(servers: list[RedisServer], count: int, seconds: float = 20.0) -> None:
+    """Returns when so many replicas have all that their primaries have."""
+    deadline = time.monotonic() + seconds
+    while sum("master_link_status:up" in server.cli("info", "replication") for server in servers) < count:
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"the replicas were not ready after {seconds} s")

@@ -1,6 +1,7 @@
 """How rows are laid out in Redis.
 
     esd:layout               JSON: format, shards, buckets; written once, never changed
+    esd:mark:<number>        something random: see marks
     esd:tables               hash: table name -> JSON of its specification
     e<shard>:{<table>.<bb>}:<id>   one row: version (int64) and W float32
     n<shard>:{<table>.<bb>}        how many rows the bucket has

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from redis import Redis
 from redis.backoff import NoBackoff
 from redis.cluster import RedisCluster
+from redis.connection import AbstractConnection
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import MovedError
 from redis.exceptions import TimeoutError as RedisTimeoutError
@@ -17,6 +19,7 @@ from redis.retry import Retry
 
 from ps_server.stores.redis.access import RedisAccess
 from ps_server.stores.redis.errors import translated
+from ps_server.stores.redis.replication import Replication
 from services.domain.errors import InvalidArgument
 
 Command = tuple[bytes | int, ...]  # its name in bytes: redis-py recasts the replies to names that are str
@@ -31,6 +34,10 @@ class Route(Protocol):
 
     address: str
     spans_buckets: bool  # whether one command may name keys of several buckets
+
+    @property
+    def connections(self) -> int:
+        """Opened so far, to any server."""
 
     def execute(self, keys: Sequence[bytes], commands: Sequence[Command]) -> list[Reply]:
         """Replies to commands, as Redis sent them, each command sent to the server of its key in few round trips."""
@@ -69,10 +76,29 @@ def open_route(url: str, timeout_seconds: float, access: RedisAccess) -> Route:
         )
     address = f"{host}:{port}"
     plain = url.replace("+cluster", "", 1)
+    opened = Opened()
     with translated(address):
         if plain == url:
-            return SingleRoute(address, Redis.from_url(url, **options))
-        return ClusterRoute(address, RedisCluster.from_url(plain, **options))
+            return SingleRoute(address, Redis.from_url(url, redis_connect_func=opened.greet, **options), opened)
+        return ClusterRoute(
+            address, RedisCluster.from_url(plain, redis_connect_func=opened.count, **options), opened, timeout_seconds
+        )
+
+
+class Opened:
+    """Counts connections as they are opened."""
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def count(self, _: AbstractConnection) -> None:
+        """One more, which the caller has greeted."""
+        self.number += 1
+
+    def greet(self, connection: AbstractConnection) -> None:
+        """One more; does what redis-py does with a new one that nobody else wants to greet."""
+        connection.on_connect()  # type: ignore[no-untyped-call]
+        self.number += 1
 
 
 class SingleRoute:
@@ -80,9 +106,15 @@ class SingleRoute:
 
     spans_buckets = True
 
-    def __init__(self, address: str, client: Redis) -> None:
+    def __init__(self, address: str, client: Redis, opened: Opened) -> None:
         self.address = address
         self._client = client
+        self._opened = opened
+
+    @property
+    def connections(self) -> int:
+        """Opened so far."""
+        return self._opened.number
 
     def execute(self, keys: Sequence[bytes], commands: Sequence[Command]) -> list[Reply]:
         """See Route."""
@@ -100,13 +132,20 @@ class SingleRoute:
 
 
 class ClusterRoute:
-    """A Redis Cluster."""
+    """A Redis Cluster. What it has answered, a replica has, too, if there is one."""
 
     spans_buckets = False
 
-    def __init__(self, address: str, client: RedisCluster) -> None:
+    def __init__(self, address: str, client: RedisCluster, opened: Opened, timeout_seconds: float) -> None:
         self.address = address
         self._client = client
+        self._opened = opened
+        self._replication = Replication(timeout_seconds)
+
+    @property
+    def connections(self) -> int:
+        """Opened so far, to any node."""
+        return self._opened.number
 
     def execute(self, keys: Sequence[bytes], commands: Sequence[Command]) -> list[Reply]:
         """See Route; follows slots that have moved."""
@@ -138,7 +177,8 @@ class ClusterRoute:
         try:
             for node, indices in by_node.items():
                 client = self._client.get_redis_connection(node)
-                got = _pipelined(client, [commands[i] for i in indices])
+                block = [commands[i] for i in indices]
+                got = self._replication.send(node.name, client, block, partial(_pipelined, client))
                 for i, reply in zip(indices, got, strict=True):
                     replies[i] = reply
         except (RedisConnectionError, RedisTimeoutError):

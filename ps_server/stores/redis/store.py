@@ -9,8 +9,8 @@ from dataclasses import asdict
 from ps_server.core.shard import Shard
 from ps_server.stores.redis.access import RedisAccess
 from ps_server.stores.redis.checks import check_servers
-from ps_server.stores.redis.errors import translated
 from ps_server.stores.redis.layout import BUCKETS
+from ps_server.stores.redis.marks import MarkedRoute
 from ps_server.stores.redis.routes import open_route
 from ps_server.stores.redis.table import RedisTable
 from services.domain.errors import FailedPrecondition
@@ -32,11 +32,13 @@ class RedisStore:
         Raises:
             InvalidArgument: the URL is malformed.
             Unavailable: Redis is out of reach.
-            FailedPrecondition: Redis would drop rows when full, or holds rows of another number of shards.
+            FailedPrecondition: Redis would drop rows when full, has lost some, or holds those of another number
+                of shards.
         """
         self._shard = shard
-        self._route = open_route(url, timeout_seconds, access)
-        check_servers(self._route)
+        route = open_route(url, timeout_seconds, access)
+        check_servers(route)
+        self._route = MarkedRoute(route)
         self._check_layout()
 
     def tables(self) -> list[TableSpec]:
@@ -54,9 +56,7 @@ class RedisStore:
         return RedisTable(spec, self._shard, self._route)
 
     def ping(self) -> None:
-        with translated(self._route.address):
-            for server in self._route.servers():
-                server.ping()
+        self._route.ping()
 
     def close(self) -> None:
         self._route.close()

@@ -16,6 +16,8 @@ from ps_server.service.app import parameter_server
 from ps_server.service.settings import ParameterServerSettings
 from services.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
 from services.runtime.channel import channel
+from services.runtime.retry import repeated
+from services.runtime.status import domain_errors
 from tests.support.ps_client import SPEC, Client, gradient_push, refused, row_push
 from tests.support.redis_server import await_cluster, free_port, redis_cluster, redis_server
 
@@ -186,3 +188,64 @@ async def test_a_cluster_node_that_is_away_makes_calls_unavailable_until_it_is_b
             stored, known = await client.push(row_push(ids, 2, 2.0))
             assert stored + known == len(ids)
             assert (await client.pull(ids, 2))[2][:, 0].tolist() == [2] * len(ids)
+
+
+async def assert_lost(client, call):
+    """The server says that Redis has lost its data, now and from now on."""
+    with refused(StatusCode.FAILED_PRECONDITION, "has lost its data, or is another one"):
+        await call
+    with refused(StatusCode.FAILED_PRECONDITION, "has lost its data"):
+        await client.pull([1], 0)
+
+
+async def test_a_redis_that_comes_back_empty_is_refused(own_redis, start):
+    client = await start(store=own_redis.url)
+    await client.create()
+    await client.push(row_push([1, 2], 1, 1.0))
+    own_redis.kill()
+    for file in (own_redis.directory / "appendonlydir").iterdir():
+        file.unlink()
+    own_redis.start()
+    # gRPC repeats what finds the connection broken.
+    await assert_lost(client, client.push(row_push([1], 2, 2.0)))
+    states = aiter(health_pb2_grpc.HealthStub(client.channel).Watch(health_pb2.HealthCheckRequest(), timeout=20))
+    while (await anext(states)).status != health_pb2.HealthCheckResponse.NOT_SERVING:
+        pass
+
+
+async def test_a_cluster_node_that_comes_back_empty_is_refused(tmp_path, start):
+    ids = np.arange(200, dtype=np.uint64)  # on all nodes
+    with redis_cluster(tmp_path) as nodes:
+        url = f"redis+cluster://{nodes[0].address}"
+        client = await start(store=url)
+        await client.create()
+        await client.push(row_push(ids, 1, 1.0))
+        nodes[1].cli("flushall")
+        nodes[1].kill()
+        nodes[1].start()
+        await_cluster(nodes)
+        await assert_lost(client, client.push(row_push(ids, 2, 2.0)))
+        with pytest.raises(FailedPrecondition, match="has lost its data"):
+            await open_ended(url)
+
+
+async def test_a_cluster_fails_over_and_has_all_that_was_acknowledged(tmp_path, start):
+    ids = np.arange(600, dtype=np.uint64)  # on all nodes
+    with redis_cluster(tmp_path, replicas=1) as nodes:
+        client = await start(store=f"redis+cluster://{nodes[0].address}")
+        await client.create()
+        for version in range(1, 6):
+            await client.push(row_push(ids, version, float(version)))
+        nodes[0].kill()
+        await_cluster(nodes[1:])
+
+        async def pull():
+            with domain_errors():
+                return await client.pull(ids, 5)
+
+        _, versions, rows = await repeated(pull, 20)
+        assert versions.tolist() == [5] * len(ids)
+        assert rows[:, 0].tolist() == [5.0] * len(ids)
+        async with asyncio.timeout(20):  # a primary that has lost its replica does not wait for it
+            for version in range(6, 26):
+                assert await client.push(row_push(ids, version, float(version))) == (600, 0)

@@ -1,0 +1,94 @@
+"""Redis that is gone for longer than anyone waits ends the job, and the job says where it stood."""
+
+import asyncio
+from contextlib import aclosing
+
+from dispatcher.client import DispatcherClient
+from dispatcher.service.app import serve_dispatcher
+from dispatcher.service.settings import DispatcherSettings
+from protos import dispatcher_pb2 as pb
+from protos import dispatcher_pb2_grpc as pb_grpc
+from ps_server.service.app import parameter_server
+from ps_server.service.settings import ParameterServerSettings
+from services.domain.errors import StaleEpoch
+from services.domain.plans import Membership
+from services.domain.reports import Trouble
+from services.domain.state import JobPhase
+from services.runtime.channel import channel
+from services.wire.batches import encode_batch
+from tests.support.simple_clients import Worker, job_with, samples, state_when
+
+
+async def epoch_of(worker: Worker) -> int:
+    """Asks for plans until there is an epoch."""
+    while True:
+        try:
+            async with aclosing(worker.watch()) as messages:
+                async for message in messages:
+                    if isinstance(message, Membership):
+                        return message.epoch
+        except StaleEpoch:
+            continue
+
+
+async def test_the_job_ends_and_names_the_last_checkpoint(own_redis):
+    servers = ParameterServerSettings(store=own_redis.url, metrics_port=None, grace_seconds=0)
+    patience = DispatcherSettings(recovery_seconds=1.0, rejoin_seconds=0.1, metrics_port=None, grace_seconds=0)
+    async with (
+        parameter_server(servers) as server,
+        serve_dispatcher(patience) as dispatcher,
+        DispatcherClient(dispatcher.address) as client,
+    ):
+        job = job_with(checkpoint_every=5, parameter_servers=(server.address,))
+        await client.create_job(job)
+        workers = [Worker(client, f"edge-{slot}") for slot in range(2)]
+        for worker in workers:
+            await worker.register()
+        (epoch, _) = await asyncio.gather(*(epoch_of(worker) for worker in workers))
+
+        own_redis.kill()
+        await client.heartbeat(workers[0].lease.lease_id, Trouble("Redis does not answer", epoch))
+        asking = [asyncio.create_task(epoch_of(worker)) for worker in workers]
+        state = await state_when(client, lambda state: state.phase is JobPhase.FAILED)
+        assert f"Redis at {own_redis.address} is out of reach" in state.failure
+        assert state.failure.endswith("; the last checkpoint is 0")
+        await asyncio.gather(*asking, return_exceptions=True)
+
+
+async def test_so_does_a_sample_log_that_cannot_be_written(own_redis):
+    servers = ParameterServerSettings(store=own_redis.url, metrics_port=None, grace_seconds=0)
+    patience = DispatcherSettings(recovery_seconds=1.0, metrics_port=None, grace_seconds=0)
+    async with (
+        parameter_server(servers) as server,
+        serve_dispatcher(patience) as dispatcher,
+        DispatcherClient(dispatcher.address) as client,
+    ):
+        job = job_with(checkpoint_every=5, parameter_servers=(server.address,))
+        await client.create_job(job)
+
+        async def two_batches():
+            yield samples(8)
+            own_redis.kill()
+            yield samples(8)
+
+        submission = asyncio.create_task(client.submit(job.name, two_batches()))
+        state = await state_when(client, lambda state: state.phase is JobPhase.FAILED)
+        assert state.failure.startswith("the sample log cannot be written: Redis at")
+        assert state.failure.endswith("; the last checkpoint is 0")
+        assert state.samples_submitted == 8
+        await asyncio.gather(submission, return_exceptions=True)
+
+
+async def test_acknowledged_says_what_it_is_worth(own_redis):
+    for store, durable in ((own_redis.url, True), ("memory", False)):
+        servers = ParameterServerSettings(store=store, metrics_port=None, grace_seconds=0)
+        settings = DispatcherSettings(metrics_port=None, grace_seconds=0)
+        async with parameter_server(servers) as server, serve_dispatcher(settings) as dispatcher:
+            job = job_with(checkpoint_every=5, parameter_servers=(server.address,))
+            async with DispatcherClient(dispatcher.address) as client:
+                await client.create_job(job)
+            async with channel(dispatcher.address) as opened:
+                requests = [pb.SubmitRequest(job=job.name), pb.SubmitRequest(batch=encode_batch(samples(3)))]
+                call = pb_grpc.DispatcherStub(opened).Submit(iter(requests))
+                answers = [(answer.samples, answer.durable) async for answer in call]
+            assert answers == [(0, durable), (3, durable)]
