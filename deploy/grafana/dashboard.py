@@ -101,6 +101,7 @@ ROWS: dict[str, Sequence[Panel]] = {
         Panel("Their memory", "bytes", [("esd_pending_gradient_bytes", "{{table}} {{instance}}")]),
         Panel("Pulls that wait", "none", [("esd_waiting_pulls", "{{table}} {{instance}}")]),
         Panel("Store, 99th percentile", "s", [("esd:store_seconds:p99_5m", "{{op}} {{instance}}")]),
+        Panel("Calls at the store", "none", [("esd_store_calls", "{{instance}}")]),
         Panel("Store answers", "none", [("esd_store_up", "{{instance}}")]),
     ),
     "Services": (

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import AsyncGenerator
 
 from dispatcher.core.decision_log import DecisionLog
@@ -33,6 +34,7 @@ from services.domain.reports import FlushReport, IterationReport, Lease, Registr
 from services.domain.state import JobPhase, Recovery
 from services.wire.plans import encode_plan_message
 
+_KNOWN_RECOVERIES = 100
 _FAILED_CHECKPOINTS = 3  # in a row, after which samples and pre-images have piled up for long enough
 
 _log = logging.getLogger(__name__)
@@ -56,7 +58,7 @@ class Job:
         decision_log: what its plans depend on besides its samples; None: it is not recorded.
         checkpoints: its checkpoints; None: it takes none, and cannot recover.
         epoch: the present one, or the last; None before the first.
-        recoveries: epochs that ended early.
+        recoveries: the latest epochs that ended early.
         fruitless: how many of the latest did so before an iteration was trained.
     """
 
@@ -73,7 +75,7 @@ class Job:
         self.settings = settings
         self.checkpoints = checkpoints
         self.epoch: Epoch | None = None
-        self.recoveries: list[Recovery] = []
+        self.recoveries: deque[Recovery] = deque(maxlen=_KNOWN_RECOVERIES)
         self.fruitless = 0
         latest = checkpoints.latest if checkpoints is not None else Manifest({})
         self.roster = Roster(

@@ -33,7 +33,8 @@ class StorePool:
         self._executor.shutdown(cancel_futures=True)
 
     async def _run(self, operation: str, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._executor, _timed, operation, work)
+        with metrics.STORE_CALLS.track_inprogress():
+            return await asyncio.get_running_loop().run_in_executor(self._executor, _timed, operation, work)
 
 
 def _timed(operation: str, work: Callable[[], T]) -> T:

@@ -234,6 +234,12 @@ STORE_UP = Gauge(
     "UNAVAILABLE and are repeated: start Redis again, or mend the way to it.",
     registry=REGISTRY,
 )
+STORE_CALLS = Gauge(
+    "esd_store_calls",
+    "Calls that a store thread works on or that wait for one; ESD_PS_MAX_CONCURRENT_RPCS bounds them. Above "
+    "ESD_PS_STORE_THREADS for long: the store is the bottleneck; see esd_store_seconds.",
+    registry=REGISTRY,
+)
 STORE_SECONDS = Histogram(
     "esd_store_seconds",
     "Time of one batch at the store, by operation: read or write. Long: the store or the way to it is overloaded; "
@@ -277,6 +283,7 @@ BY_SERVICE = {
         PENDING_GRADIENT_BYTES,
         WAITING_PULLS,
         STORE_UP,
+        STORE_CALLS,
         STORE_SECONDS,
     ),
 }

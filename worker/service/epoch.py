@@ -29,6 +29,8 @@ from worker.training.rendezvous import Rendezvous
 from worker.training.row_cache import RowCache
 from worker.training.trainer import Trainer
 
+_READ_AHEAD = 256  # messages
+
 _log = logging.getLogger(__name__)
 
 M = TypeVar("M", Membership, EndOfStream, Reload)
@@ -119,19 +121,19 @@ class WorkerEpoch:
     def _read_ahead(self, tasks: asyncio.TaskGroup) -> AsyncIterator[PlanMessage]:
         """The plan stream, read as it comes: the end of an epoch is noticed whatever the worker waits for.
 
-        The dispatcher's window bounds what is read and not yet used.
+        The dispatcher's window bounds what is read and not yet used; a longer one is not read ahead altogether.
         """
-        queue: asyncio.Queue[PlanMessage | EsdError] = asyncio.Queue()
+        queue: asyncio.Queue[PlanMessage | EsdError] = asyncio.Queue(_READ_AHEAD)
 
         async def read() -> None:
             try:
                 async with aclosing(self._dispatcher.watch()) as messages:
                     async for message in messages:
-                        queue.put_nowait(message)
+                        await queue.put(message)
             except StaleEpoch:
                 raise
             except EsdError as error:  # has its place behind the plans that came before it
-                queue.put_nowait(error)
+                await queue.put(error)
 
         async def give() -> AsyncIterator[PlanMessage]:
             while True:
