@@ -116,6 +116,6 @@ async def _call(method: str, context: _Context, guard: Guard) -> AsyncIterator[N
 
 
 def _caller(context: _Context) -> str:
-    """Who calls, as it says itself; gRPC puts the name before its own."""
+    """Who calls, as it says itself: what stands before the name and version that gRPC adds."""
     metadata = context.invocation_metadata() or ()
-    return next((str(value) for key, value in metadata if key == "user-agent"), "")
+    return next((str(value).partition(" grpc-")[0] for key, value in metadata if key == "user-agent"), "")

@@ -71,7 +71,7 @@ async def test_the_log_names_who_was_refused(rogue, capsys):
     finally:
         logging.getLogger().removeHandler(handler)
         logging.getLogger().setLevel(logging.WARNING)
-    assert f'"caller": "{SHOWN}' in capsys.readouterr().err
+    assert f'"caller": "{SHOWN}"' in capsys.readouterr().err
 
 
 async def test_a_message_over_the_limit_is_refused(rogue):
