@@ -1,6 +1,7 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "engine/scores.h"
 
@@ -78,9 +79,11 @@ JointResult Engine::joint(const JointRequest& request) const {
     }
     room += request.capacities[j];
   }
-  if (room != static_cast<std::int64_t>(batch().samples)) {
+  const std::int64_t later = std::accumulate(request.following.begin(), request.following.end(), std::int64_t{0});
+  if (room + later != static_cast<std::int64_t>(batch().samples) || (room == 0 && later > 0)) {
     throw std::invalid_argument("capacities sum to " + std::to_string(room) + ", the batch has " +
-                                std::to_string(batch().samples) + " samples");
+                                std::to_string(batch().samples) + " samples, " + std::to_string(later) +
+                                " of them in batches that follow");
   }
   if (request.limits) check_limits(request);
   return joint_search(batch(), reuse_, request);

@@ -77,7 +77,8 @@ class SharedEngine {
   }
 
   nb::tuple joint(const Integers& link_costs, const Integers& capacities, std::uint64_t seed, double seconds,
-                  unsigned wide_rounds, unsigned narrow_rounds, const std::optional<Limits>& limits) {
+                  unsigned wide_rounds, unsigned narrow_rounds, const std::optional<Limits>& limits,
+                  const std::vector<std::uint32_t>& following) {
     check_length("link_costs", link_costs);
     check_length("capacities", capacities);
     WorkloadLimits bounds{};
@@ -92,7 +93,7 @@ class SharedEngine {
     {
       const Turn turn(*this);
       result = engine_.joint({link_costs.data(), capacities.data(), engine_.workers(), seed, wide_rounds,
-                              narrow_rounds, deadline(seconds), limits ? &bounds : nullptr});
+                              narrow_rounds, following, deadline(seconds), limits ? &bounds : nullptr});
     }
     return nb::make_tuple(to_numpy(std::move(result.assignment)), result.cost, result.start_cost, result.rounds);
   }
@@ -251,7 +252,8 @@ NB_MODULE(engine, module) {
       .def("affinity", &SharedEngine::affinity, nb::arg("fields").noconvert() = nb::none())
       .def("joint", &SharedEngine::joint, nb::arg("link_costs").noconvert(), nb::arg("capacities").noconvert(),
            nb::arg("seed"), nb::arg("seconds") = std::numeric_limits<double>::infinity(), nb::arg("wide_rounds") = 5,
-           nb::arg("narrow_rounds") = 30, nb::arg("limits") = nb::none())
+           nb::arg("narrow_rounds") = 30, nb::arg("limits") = nb::none(),
+           nb::arg("following") = std::vector<std::uint32_t>())
       .def("commit", &SharedEngine::commit, nb::arg("assignment").noconvert())
       .def("flush", &SharedEngine::flush)
       .def("stats", &SharedEngine::stats)

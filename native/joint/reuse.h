@@ -9,6 +9,7 @@ namespace esd {
 class ReuseStatistics {
  public:
   static constexpr std::uint32_t kClasses = 16;  // class c: trained c times; the last class: so often or more
+  static constexpr std::uint32_t kCertain = 0;   // class of rows that will be trained again for sure
 
   static std::uint32_t class_of(std::uint32_t trainings) { return std::min(trainings, kClasses - 1); }
 

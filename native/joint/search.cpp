@@ -5,8 +5,10 @@
 #include <numeric>
 
 #include "common/mix64.h"
+#include "joint/content_order.h"
 #include "joint/placement.h"
 #include "joint/transport.h"
+#include "joint/window.h"
 
 namespace esd {
 namespace {
@@ -37,8 +39,9 @@ class Draws {
 template <unsigned Width>
 class JointSearch {
  public:
-  JointSearch(const PreparedBatch& batch, const ReuseStatistics& reuse, const JointRequest& request)
-      : batch_(batch), request_(request), instance_(batch, request.link_costs, request.workers, reuse), placement_(instance_),
+  JointSearch(const PreparedBatch& batch, std::size_t samples, const std::vector<WorkerMask>& next,
+              const ReuseStatistics& reuse, const JointRequest& request)
+      : batch_(batch), request_(request), places_(content_order(batch, samples)), instance_(batch, places_, next, request.link_costs, request.workers, reuse), placement_(instance_),
         draws_(request.seed), regrets_(instance_.samples) {
     const auto mean_size = batch.fields ? static_cast<std::int32_t>(batch.sample_size / batch.fields) : 1;
     eager_below_ = mean_size * *std::max_element(instance_.links.pull, instance_.links.pull + Width);
@@ -66,6 +69,7 @@ class JointSearch {
       keep_if_best();
     }
     if (request_.limits && instance_.samples > 0) shift_workloads();
+    result_.assignment = at_places(result_.assignment);
     return std::move(result_);
   }
 
@@ -133,8 +137,15 @@ class JointSearch {
   }
 
   std::vector<double> placed_times() const {
-    return expected_times(batch_, placement_.assignment(), request_.link_costs, request_.limits->sample_costs,
+    return expected_times(batch_, at_places(placement_.assignment()), request_.link_costs, request_.limits->sample_costs,
                           request_.workers);
+  }
+
+  // From the order of the samples here to that in the batch.
+  std::vector<std::int32_t> at_places(const std::vector<std::int32_t>& assignment) const {
+    std::vector<std::int32_t> result(assignment.size());
+    for (std::size_t i = 0; i < places_.size(); ++i) result[places_[i]] = assignment[i];
+    return result;
   }
 
   void move_to(const std::vector<std::int32_t>& assignment) {
@@ -174,6 +185,7 @@ class JointSearch {
 
   const PreparedBatch& batch_;
   const JointRequest& request_;
+  const std::vector<std::uint32_t> places_;  // of the samples in the batch: here they stand in order of content
   JointInstance<Width> instance_;
   JointPlacement<Width> placement_;
   Transport<Width> transport_;
@@ -191,14 +203,34 @@ class JointSearch {
   JointResult result_;
 };
 
+// Half of the time that is left goes to the window.
+Clock::time_point halfway(Clock::time_point deadline) {
+  if (deadline == Clock::time_point::max()) return deadline;
+  const Clock::time_point now = Clock::now();
+  return now + (deadline - now) / 2;
+}
+
+template <unsigned Width>
+JointResult search(const PreparedBatch& batch, const ReuseStatistics& reuse, const JointRequest& request) {
+  if (request.following.empty()) return JointSearch<Width>(batch, batch.samples, {}, reuse, request).run();
+  const JointWindow window(batch, request.following);
+  const std::vector<std::int32_t> capacities = window.capacities(request.capacities, request.workers);
+  JointRequest whole = request;
+  whole.capacities = capacities.data();
+  whole.deadline = halfway(request.deadline);
+  whole.limits = nullptr;
+  const JointResult plan = JointSearch<Width>(batch, batch.samples, {}, reuse, whole).run();
+  return JointSearch<Width>(batch, window.samples(), window.next_trainers(plan.assignment), reuse, request).run();
+}
+
 }  // namespace
 
 JointResult joint_search(const PreparedBatch& batch, const ReuseStatistics& reuse, const JointRequest& request) {
-  if (request.workers <= 4) return JointSearch<4>(batch, reuse, request).run();
-  if (request.workers <= 8) return JointSearch<8>(batch, reuse, request).run();
-  if (request.workers <= 16) return JointSearch<16>(batch, reuse, request).run();
-  if (request.workers <= 32) return JointSearch<32>(batch, reuse, request).run();
-  return JointSearch<64>(batch, reuse, request).run();
+  if (request.workers <= 4) return search<4>(batch, reuse, request);
+  if (request.workers <= 8) return search<8>(batch, reuse, request);
+  if (request.workers <= 16) return search<16>(batch, reuse, request);
+  if (request.workers <= 32) return search<32>(batch, reuse, request);
+  return search<64>(batch, reuse, request);
 }
 
 }  // namespace esd

@@ -5,6 +5,11 @@
 // that stay, and the exact transportation problem puts them back. The first round places all samples, on costs that
 // ignore each other; then wide rounds free half of them, and narrow rounds those that are nearly indifferent.
 //
+// With batches that follow, the whole window is placed first, as one large batch; then the first batch, knowing who is
+// to train its rows next.
+//
+// Samples are taken in an order that depends on their content alone, so permuting the batch permutes the result.
+//
 // With limits, workers that are expected to take longer than the others give samples away at the end, as long as the
 // slowest one becomes faster.
 #pragma once
@@ -22,11 +27,12 @@ namespace esd {
 
 struct JointRequest {
   const std::int32_t* link_costs;  // [workers], T_j, not negative
-  const std::int32_t* capacities;  // [workers], sum the number of samples
+  const std::int32_t* capacities;  // [workers], sum the number of samples to place: the first ones of the batch
   unsigned workers;
   std::uint64_t seed;      // of the choices of samples
   unsigned wide_rounds;
   unsigned narrow_rounds;
+  std::vector<std::uint32_t> following;  // samples of each batch that follows, in `batch` behind those to place
   std::chrono::steady_clock::time_point deadline;  // no round starts after it but the first
   const WorkloadLimits* limits = nullptr;  // within which workloads may depart from the capacities; null: not at all
 };

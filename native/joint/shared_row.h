@@ -4,6 +4,10 @@
 //   M = {j}:    [j lacks the latest] T_j + [h exists and is not j] T_h
 //   |M| >= 2:   [h exists] T_h + sum over j in M of [j lacks the latest] T_j + p T_j
 // With two or more trainers the row is split: each of them pushes a partial gradient if it is used again.
+//
+// Where it is planned that N trains the row next, p is 1, and M = {j} also pays for that training what depends on j:
+//   [N is not {j}] T_j - [j in N] T_j
+// since j pushes if others train the row, and saves its pull.
 #pragma once
 
 #include <cstdint>
@@ -21,26 +25,38 @@ struct SharedRow {
   std::uint32_t owner;       // h, or kNobody
   std::uint32_t reuse;       // class, this iteration's training counted
   std::int32_t size;
+  WorkerMask next;           // N, 0 if not planned
 
   static constexpr std::uint32_t kNobody = 64;
 };
 
-// What is added, for a row of size 1, whichever worker outside M joins: a newcomer makes the owner push, or the first trainer's row split.
+// What it adds, for a row of size 1, to the costs of its next training by `next` that `worker` alone trains it now.
+template <unsigned Width>
+std::int32_t next_cost(WorkerMask next, const JointLinks<Width>& links, unsigned worker) {
+  if (next == 0) return 0;
+  const std::int32_t push = next == worker_bit(worker) ? 0 : links.pull[worker];
+  return push - (next >> worker & 1 ? links.pull[worker] : 0);
+}
+
+// What is added, for a row of size 1, whichever worker outside M joins: a newcomer makes the owner push, or the first
+// trainer's row split.
 template <unsigned Width>
 std::int32_t common_cost(const SharedRow& row, const JointLinks<Width>& links, WorkerMask trainers) {
   if (trainers == 0) return row.owner_cost;
   if (trainers & (trainers - 1)) return 0;
   const auto alone = static_cast<std::uint32_t>(__builtin_ctzll(trainers));
-  return links.again[row.reuse][alone] + (alone == row.owner ? row.owner_cost : 0);
+  const std::int32_t push = alone == row.owner ? row.owner_cost : 0;
+  return links.again[row.reuse][alone] + push - next_cost(row.next, links, alone);
 }
 
 // What it adds to the row's cost that `worker` joins `trainers`.
 template <unsigned Width>
 std::int32_t added_cost(const SharedRow& row, const JointLinks<Width>& links, WorkerMask trainers, unsigned worker) {
   if (trainers >> worker & 1) return 0;
-  if (trainers == 0 && worker == row.owner) return 0;
+  if (trainers == 0 && worker == row.owner) return row.size * next_cost(row.next, links, worker);
   const std::int32_t pull = row.latest >> worker & 1 ? 0 : links.pull[worker];
-  return row.size * (pull + (trainers ? links.again[row.reuse][worker] : 0) + common_cost(row, links, trainers));
+  const std::int32_t later = trainers ? links.again[row.reuse][worker] : next_cost(row.next, links, worker);
+  return row.size * (pull + later + common_cost(row, links, trainers));
 }
 
 // costs[j] += T_j for every worker that lacks the latest, + `common`.
@@ -55,6 +71,18 @@ template <unsigned Width>
   }
 }
 
+// costs[j] += `next_cost` of every worker.
+template <unsigned Width>
+[[gnu::always_inline]] inline void add_next(WorkerMask next, const JointLinks<Width>& links, std::int32_t* costs) {
+  if (next == 0) return;
+  for (unsigned j = 0; j < Width; ++j) costs[j] += links.pull[j];
+  const int saved = next & (next - 1) ? 1 : 2;
+  for (WorkerMask rest = next; rest; rest &= rest - 1) {
+    const int j = __builtin_ctzll(rest);
+    costs[j] -= saved * links.pull[j];
+  }
+}
+
 // `added_cost` of every worker.
 template <unsigned Width>
 [[gnu::always_inline]] inline void added_costs(const SharedRow& row, const JointLinks<Width>& links,
@@ -62,7 +90,10 @@ template <unsigned Width>
   const std::int32_t* again = row.trainers ? links.again[row.reuse] : links.nothing;
   for (unsigned j = 0; j < Width; ++j) costs[j] = again[j];
   add_pulls(row.latest, links, common_cost(row, links, row.trainers), costs);
-  if (row.trainers == 0 && row.owner != SharedRow::kNobody) costs[row.owner] = 0;
+  if (row.trainers == 0) {
+    if (row.owner != SharedRow::kNobody) costs[row.owner] = 0;
+    add_next(row.next, links, costs);
+  }
   for (WorkerMask rest = row.trainers; rest; rest &= rest - 1) costs[__builtin_ctzll(rest)] = 0;
   if (row.size == 1) return;
   for (unsigned j = 0; j < Width; ++j) costs[j] *= row.size;

@@ -30,6 +30,7 @@ inline std::vector<double> expected_times(const PreparedBatch& batch, const std:
   }
   std::vector<std::int64_t> moved(workers);  // row sizes
   for (std::size_t x = 0; x < batch.distinct(); ++x) {
+    if (!trainers[x]) continue;  // only a later batch needs the row
     const RowState& row = batch.states[x];
     WorkerMask pushes = 0;
     if (row.kind == kSplit || (row.kind == kOwned && (trainers[x] & ~row.mask))) pushes = row.mask;

@@ -11,7 +11,7 @@ import typer
 from dispatcher.core.mechanisms import MECHANISMS
 from services.data import Dataset, count_distinct, open_data
 from services.domain.errors import InvalidArgument
-from services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
+from services.domain.jobs import MAX_HORIZON, Criterion, JobSpec, ModelSpec, equal_workloads
 from services.domain.links import parse_links
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 
@@ -36,6 +36,9 @@ Alpha = Annotated[float, typer.Option(min=0, max=1, help="esd: share of the samp
 CriterionOption = Annotated[Criterion, typer.Option(help="esd: which samples go to the exact solver.")]
 EvictionTerm = Annotated[
     bool, typer.Option("--eviction-term", help="esd: expected costs contain the evict pushes a row may cause.")
+]
+Horizon = Annotated[
+    int, typer.Option(min=1, max=MAX_HORIZON, help="joint: batches a decision looks at, its own included.")
 ]
 Batch = Annotated[
     int | None, typer.Option(min=1, help="Samples per worker and iteration.", show_default=str(DEFAULT_BATCH))
@@ -120,6 +123,7 @@ class RunOptions:
     alpha: Alpha = 1.0
     criterion: CriterionOption = Criterion.MIN2_MIN
     eviction_term: EvictionTerm = False
+    horizon: Horizon = 1
     budget_ms: BudgetMs = None
     batch: Batch = None
     workloads: Workloads = None
@@ -200,6 +204,7 @@ class RunOptions:
             workload_limits=self.limits(),
             measured_links=self.measured_links,
             eviction_term=self.eviction_term,
+            horizon=self.horizon,
             checkpoint_every=self.checkpoint_every,
             max_rows=self.max_rows,
         )

@@ -12,6 +12,7 @@ from services.domain.tables import OptimizerSpec, TableSpec
 MAX_WORKERS = 64  # worker sets are uint64 masks
 MAX_LAYERS = 64  # of the MLP; with the next, what a worker may be asked to build before it has seen a sample
 MAX_WIDTH = 16384
+MAX_HORIZON = 64  # batches; the dispatcher keeps them in memory
 
 
 class Criterion(Enum):
@@ -60,6 +61,7 @@ class JobSpec:
         workload_limits: the least and the most samples of a worker, when workloads follow measured times, starting
             from `workloads`; None when they stay.
         eviction_term: whether expected costs contain the evict pushes that a row's entry into a full cache may cause.
+        horizon: batches that one decision of `joint` looks at, its own included, 1..64.
         measured_links: whether link speeds follow measurements; else they are as registered.
         checkpoint_every: iterations between checkpoints; 0: none, and a lost worker fails the job.
         max_rows: that the table may have; the job ends before the iteration that needs more. 0: any number.
@@ -84,6 +86,7 @@ class JobSpec:
     workload_limits: tuple[int, int] | None = None
     measured_links: bool = False
     eviction_term: bool = False
+    horizon: int = 1
     checkpoint_every: int = 0
     max_rows: int = 0
 
@@ -111,6 +114,8 @@ class JobSpec:
             raise InvalidArgument(f"alpha is {self.alpha}, it must be in 0..1")
         if self.window < 1:
             raise InvalidArgument(f"window is {self.window}, it must be at least 1")
+        if not 1 <= self.horizon <= MAX_HORIZON:
+            raise InvalidArgument(f"horizon is {self.horizon}, it must be in 1..{MAX_HORIZON}")
         if not (math.isfinite(self.budget_seconds) and self.budget_seconds >= 0):
             raise InvalidArgument(f"budget_seconds is {self.budget_seconds}, it must be finite and not negative")
         if self.workload_limits is not None:

@@ -62,6 +62,7 @@ def encode_job(job: JobSpec) -> dispatcher_pb2.JobSpec:
         workload_limits=_encode_limits(job.workload_limits),
         measured_links=job.measured_links,
         eviction_term=job.eviction_term,
+        horizon=job.horizon,
         checkpoint_every=job.checkpoint_every,
         max_rows=job.max_rows,
     )
@@ -99,6 +100,7 @@ def decode_job(message: dispatcher_pb2.JobSpec) -> JobSpec:
         workload_limits=_decode_limits(message),
         measured_links=message.measured_links,
         eviction_term=message.eviction_term,
+        horizon=message.horizon or 1,
         checkpoint_every=message.checkpoint_every,
         max_rows=message.max_rows,
     )

@@ -25,7 +25,7 @@ MECHANISMS: dict[str, Callable[[JobSpec], Mechanism]] = {
     "laia-two-choices": lambda job: LaiaTwoChoices(job.seed),
     "esd": lambda job: Esd(job.alpha, job.criterion),
     "esd-priced": lambda job: Esd(job.alpha, job.criterion, priced=True),
-    "joint": lambda job: Joint(job.seed),
+    "joint": lambda job: Joint(job.seed, job.horizon),
     "brute-force": lambda _: BruteForce(),
 }
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dispatcher.core.hybrid import hybrid_dis
+from dispatcher.core.mechanisms.content_order import content_order
 from dispatcher.core.mechanisms.protocol import Choice, Turn
 from dispatcher.solvers import Solution, Solver, get_solver
 from dispatcher.solvers.protocol import AnyCosts, Prices
@@ -38,15 +39,19 @@ class Esd:
         self._solver = _WarmStart(get_solver("auto"))
 
     def decide(self, turn: Turn, /) -> Choice:
-        """Builds the cost matrix (Alg. 1) and runs HybridDis (Alg. 2) on it."""
+        """Builds the cost matrix (Alg. 1) and runs HybridDis (Alg. 2) on it, the samples in order of their content."""
         started = time.perf_counter()
         costs, unit = _expected_costs(turn)
+        order = content_order(turn.ids)
+        costs = costs[order]
         scored = time.perf_counter()
         prices = self._sample_prices(costs, turn.capacities) if self._priced else None
         result = hybrid_dis(costs, turn.capacities, self._alpha, self._criterion, self._solver, prices=prices)
+        assignment = np.empty_like(result.assignment)
+        assignment[order] = result.assignment
         if not len(result.optimal_rows):
-            return Choice(result.assignment, result.cost * unit, scored - started)
-        return Choice(result.assignment, result.cost * unit, scored - started, result.solver, result.gap)
+            return Choice(assignment, result.cost * unit, scored - started)
+        return Choice(assignment, result.cost * unit, scored - started, result.solver, result.gap)
 
     def _sample_prices(self, costs: NDArray[np.int32], capacities: NDArray[np.int32]) -> Prices:
         sample = np.ascontiguousarray(costs[::_SAMPLE_STEP])

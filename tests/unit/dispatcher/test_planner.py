@@ -99,17 +99,6 @@ def test_random_dispatch_needs_no_history(make_job, make_batches):
     assert (one.plan(batches[2]).assignment == other.plan(batches[2]).assignment).all()
 
 
-def test_permuting_samples_leaves_the_expected_cost_of_esd_unchanged(make_job, make_batches):
-    history = make_batches(20, samples=16, fields=3, rows=80, seed=4)
-    order = np.random.default_rng(0).permutation(16)
-    plain, permuted = (Planner(make_job(mechanism="esd"), BANDWIDTHS, [30] * 4) for _ in range(2))
-    for batch in history[:-1]:
-        plain.plan(batch)
-        permuted.plan(batch)
-    last = history[-1]
-    assert permuted.plan(last[order]).expected_cost_seconds == plain.plan(last).expected_cost_seconds
-
-
 def test_plans_carry_the_epoch_they_are_for(make_job, make_batches):
     planner = Planner(make_job(), BANDWIDTHS, [50] * 4, epoch=3)
     plans = planner.plan(make_batches(1, samples=16, fields=3, rows=80, seed=4)[0]).plans

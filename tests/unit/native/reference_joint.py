@@ -7,7 +7,7 @@ split row is expected to owe.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from tests.unit.native.reference_engine import ReferenceEngine, Row
 
@@ -27,23 +27,48 @@ def reuse_probability(rows: Iterable[Row], trainings: int) -> float:
     return (reuses + 0.5) / (uses + 1)
 
 
-def objective(engine: ReferenceEngine, assignment: Sequence[int], link_costs: Sequence[int]) -> float:
-    """The cost of the prepared batch under an assignment."""
+def objective(
+    engine: ReferenceEngine,
+    assignment: Sequence[int],
+    link_costs: Sequence[int],
+    next_trainers: Mapping[int, set[int]] | None = None,
+) -> float:
+    """The cost of the first samples of the prepared batch under an assignment; who trains a row next, where known."""
+    known = next_trainers or {}
+    trainers = trainers_of(engine.batch[: len(assignment)], assignment)
+    return sum(row_cost(engine, x, workers, link_costs, known.get(x)) for x, workers in trainers.items())
+
+
+def trainers_of(samples: Sequence[Sequence[int]], assignment: Sequence[int]) -> dict[int, set[int]]:
+    """W_x of every id."""
     trainers: dict[int, set[int]] = {}
-    for sample, worker in zip(engine.batch, assignment, strict=True):
+    for sample, worker in zip(samples, assignment, strict=True):
         for x in sample:
             trainers.setdefault(x, set()).add(worker)
-    return sum(row_cost(engine, x, workers, link_costs) for x, workers in trainers.items())
+    return trainers
 
 
-def row_cost(engine: ReferenceEngine, x: int, trainers: set[int], link_costs: Sequence[int]) -> float:
+def row_cost(
+    engine: ReferenceEngine, x: int, trainers: set[int], link_costs: Sequence[int], next_trainers: set[int] | None
+) -> float:
     row = engine.rows[x]
     cost: float = sum(link_costs[j] for j in trainers if not row.has_latest(j))
     if row.kind == "owned" and trainers - row.workers:
         cost += link_costs[min(row.workers)]
-    if len(trainers) > 1:
+    if next_trainers is not None:
+        cost += next_cost(trainers, next_trainers, link_costs)
+    elif len(trainers) > 1:
         cost += sum(partial_cost(engine, x, link_costs[j]) for j in trainers)
     return engine.sizes[x] * cost
+
+
+def next_cost(trainers: set[int], next_trainers: set[int], link_costs: Sequence[int]) -> int:
+    """Operations of the row's next training, less the pulls of a row that nobody has."""
+    if len(trainers) > 1:
+        return sum(link_costs[j] for j in trainers)
+    (owner,) = trainers
+    pushes = link_costs[owner] if next_trainers != trainers else 0
+    return pushes - (link_costs[owner] if owner in next_trainers else 0)
 
 
 def partial_cost(engine: ReferenceEngine, x: int, link_cost: int) -> float:

@@ -54,6 +54,7 @@ def jobs(draw: st.DrawFn) -> JobSpec:
         measured_links=draw(st.booleans()),
         max_rows=draw(st.integers(0, 2**64 - 1)),
         eviction_term=draw(st.booleans()),
+        horizon=draw(st.integers(1, 64)),
     )
 
 

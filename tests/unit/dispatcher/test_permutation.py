@@ -1,0 +1,70 @@
+"""Permuting the samples of a batch permutes the decision, and changes nothing else.
+
+True of the mechanisms that minimise a cost: they take samples in order of content. `laia` takes them in turn (Herald,
+Alg. 1) and `random` shuffles places, so their decisions depend on the order of the stream.
+"""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from dispatcher.core.planner import Planner
+from dispatcher.core.simulate import with_upcoming
+from tests.unit.dispatcher.test_planner import plan_bytes
+
+BANDWIDTHS = [625e6, 625e6, 62.5e6, 62.5e6]
+OF_SAMPLES = ("positions", "inverse", "dense", "labels")  # columns of a plan that are about samples, not rows
+
+
+def rows_moved(plan):
+    """Everything in a plan that is not about single samples."""
+    return [plan_bytes(getattr(plan, f.name)) for f in dataclasses.fields(plan) if f.name not in OF_SAMPLES]
+
+
+def samples_trained(plan):
+    """Ids, dense features and label of every sample, in any order."""
+    return sorted(zip(plan.unique_ids[plan.inverse].tolist(), plan.dense.tolist(), plan.labels.tolist(), strict=True))
+
+
+def decisions(job, stream):
+    planner = Planner(job, BANDWIDTHS, [40] * 4)
+    return [planner.plan(batch, upcoming) for batch, upcoming in with_upcoming(stream, planner.lookahead)]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"mechanism": "joint"},
+        {"mechanism": "joint", "horizon": 3},
+        {"mechanism": "joint", "workload_limits": (2, 8)},
+        {"mechanism": "esd"},
+        {"mechanism": "esd", "alpha": 0.5},
+        {"mechanism": "esd", "eviction_term": True},
+        {"mechanism": "esd-priced", "alpha": 0.25},
+    ],
+    ids=lambda changes: "-".join(str(value) for value in changes.values()),
+)
+def test_permuting_batches_permutes_decisions(make_job, make_batches, changes):
+    rng, job = np.random.default_rng(0), make_job(**changes)
+    stream = make_batches(25, samples=16, fields=3, rows=300, seed=4)
+    orders = [rng.permutation(len(batch)) for batch in stream]
+    plain = decisions(job, stream)
+    permuted = decisions(job, [batch[order] for batch, order in zip(stream, orders, strict=True)])
+    for batch, one, other in zip(stream, plain, permuted, strict=True):
+        assert one.expected_cost_seconds == other.expected_cost_seconds
+        assert [rows_moved(plan) for plan in one.plans] == [rows_moved(plan) for plan in other.plans]
+        if len(np.unique(batch.ids, axis=0)) == len(batch):  # else equal samples may change places
+            assert list(map(samples_trained, one.plans)) == list(map(samples_trained, other.plans))
+    assert any(len(np.unique(batch.ids, axis=0)) == len(batch) for batch in stream)
+
+
+def test_permuting_a_batch_leaves_the_least_cost_unchanged(make_job, make_batches):
+    history = make_batches(12, samples=6, fields=3, rows=40, seed=4)
+    job = make_job(mechanism="brute-force", workers=2, batch_size=6)
+    plain, permuted = (Planner(job, BANDWIDTHS[1:3], [30] * 2) for _ in range(2))
+    for batch in history[:-1]:
+        plain.plan(batch)
+        permuted.plan(batch)
+    last = history[-1]
+    assert permuted.plan(last[::-1]).cost_seconds == plain.plan(last).cost_seconds
