@@ -55,6 +55,18 @@ async def test_the_raw_status_names_code_text_and_reason(toy: Any) -> None:
     assert caught.value.trailing_metadata()[REASON_KEY] == "StaleVersion"
 
 
+@pytest.mark.parametrize(("method", "stream"), [("CreateTable", False), ("Pull", False), ("Push", True)], ids=KINDS[:3])
+async def test_bytes_that_are_no_message_are_the_callers_fault(toy: Any, method: str, stream: bool) -> None:
+    """And not an internal error with a text of the decoder, as gRPC has it."""
+    path = f"/esd.v1.ParameterServer/{method}"
+    with grpc.insecure_channel(toy.server.address) as raw:
+        call = raw.stream_unary(path) if stream else raw.unary_unary(path)
+        with pytest.raises(grpc.RpcError) as caught:
+            await asyncio.to_thread(call, iter([b"\xff"]) if stream else b"\xff", timeout=20)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert caught.value.details() == f"the request of {path} is not a message of the kind that it takes"
+
+
 async def test_a_deadline_ends_the_call_on_both_sides(toy: Any) -> None:
     with pytest.raises(DeadlineExceeded):
         await toy.create("wait", seconds=0.2)
