@@ -387,3 +387,12 @@ def test_a_durable_log_is_there_for_the_next_process(url, store, table):
         again = open_url(url)
         assert entries_of(again.open(SPEC).log) == [(7, 2, b"xy"), (9, 0, b"")]
         again.close()
+
+
+@pytest.mark.parametrize("url", ["redis", "redis+cluster"], indirect=True)
+def test_servers_may_begin_on_an_empty_redis_at_the_same_time(url):
+    with ThreadPoolExecutor(4) as pool:
+        stores = list(pool.map(lambda index: open_url(url, Shard(index, 4)), range(4)))
+    for store in stores:
+        store.ping()
+        store.close()

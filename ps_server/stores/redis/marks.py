@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Sequence
 
 from redis import Redis
@@ -11,6 +12,8 @@ from ps_server.stores.redis.routes import Command, Reply, Route
 from services.domain.errors import FailedPrecondition
 
 _CLUSTER_MARKS = 128  # enough for each of a few dozen nodes to have one
+_LEAVING_SECONDS = 2.0
+_LOOK_SECONDS = 0.05
 
 
 class MarkedRoute:
@@ -33,9 +36,7 @@ class MarkedRoute:
         self._route = route
         self._keys = [b"esd:mark:%d" % number for number in range(1 if route.spans_buckets else _CLUSTER_MARKS)]
         self._seen = route.connections
-        there = self._read()
-        if any(there) and not all(there):
-            raise self._lost()
+        self._check_whole()
         token = secrets.token_hex(8).encode()
         route.execute(self._keys, [(b"SET", key, token, b"NX") for key in self._keys])
         self._marks = self._read()
@@ -66,6 +67,14 @@ class MarkedRoute:
     def close(self) -> None:
         """Closes all connections."""
         self._route.close()
+
+    def _check_whole(self) -> None:
+        """All marks are there, or none. Another server may be leaving them just now, which does not take long."""
+        deadline = time.monotonic() + _LEAVING_SECONDS
+        while any(there := self._read()) and not all(there):
+            if time.monotonic() > deadline:
+                raise self._lost()
+            time.sleep(_LOOK_SECONDS)
 
     def _read(self) -> list[Reply]:
         return self._route.execute(self._keys, [(b"GET", key) for key in self._keys])
