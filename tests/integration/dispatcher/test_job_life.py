@@ -248,7 +248,7 @@ async def test_window_and_back_pressure(start_dispatcher) -> None:
 
 async def test_a_parameter_server_that_does_not_answer_holds_up_nobody(dispatcher: Dispatcher, monkeypatch) -> None:
     """As behind a cut link: connections are taken, and nothing comes back."""
-    monkeypatch.setattr(jobs, "_OPENING_SECONDS", 0.5)
+    monkeypatch.setattr(jobs, "_OPENING_SECONDS", 0.1)
     async with asyncio.timeout(10):
         with socket.create_server(("127.0.0.1", 0)) as silent:
             address = "{}:{}".format(*silent.getsockname())
