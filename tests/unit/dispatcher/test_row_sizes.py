@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from dispatcher.core.mechanisms import MECHANISMS
 from dispatcher.core.planner import Planner
 from dispatcher.core.row_sizes import RowSizes
-from dispatcher.core.simulate import simulate, trace_batches
+from dispatcher.core.simulate import simulate, trace_batches, with_upcoming
 from services.domain.errors import InvalidArgument
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 
@@ -88,3 +89,17 @@ def test_knowing_the_sizes_saves_bytes(make_job, mechanism):
             cost += float(np.where(ids >= 3000, 1024, 32).sum()) / BANDWIDTHS[worker]
     assert sized.operations.evict_push.sum() == 0  # the caches hold everything, so they are the same
     assert sized.cost_seconds < 0.95 * cost
+
+
+@pytest.mark.parametrize("mechanism", [name for name in MECHANISMS if name != "brute-force"])
+@pytest.mark.parametrize("policy", ["emark", "emark-size"])
+def test_every_mechanism_keeps_the_caches_within_their_bytes(make_job, make_batches, make_cluster, mechanism, policy):
+    """The independent cluster refuses what must not happen; here caches of 60 rows hold up to 120 of 4 values."""
+    job = make_job(mechanism=mechanism, policy=policy, eviction_term=mechanism == "esd")
+    planner = Planner(job, BANDWIDTHS, [60] * 4, field_dimensions=(4, 8, 16))
+    cluster = make_cluster([120] * 4)
+    stream = make_batches(12, samples=16, fields=3, rows=300, seed=2)
+    for batch, upcoming in with_upcoming(stream, planner.lookahead):
+        decision = planner.plan(batch, upcoming)
+        cluster.run(batch, decision.assignment, decision.plans)
+    cluster.flush(planner.flush())
