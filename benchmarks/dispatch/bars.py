@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from benchmarks.dispatch.cases import WORKERS, Stream, flights, shuffled, synthetic_criteo
-from benchmarks.dispatch.quality import MECHANISMS, Quality, compare_costs, compare_makespans
+from benchmarks.dispatch.quality import HORIZON, MECHANISMS, Quality, compare_costs, compare_makespans
 from benchmarks.dispatch.speed import Speed, curve, time_decisions
 
 HERALD_MS = 29.9  # Herald's released scheduler, k = 1024, 26 ids, one thread, this class of machine
@@ -85,6 +85,9 @@ def cost_bars(stream: str, results: Sequence[Quality]) -> Iterator[Bar]:
     for links, limit in _COST_LIMITS[stream].items():
         ratio = _pick(results, "joint", links=links).cost_seconds / _pick(results, "laia", links=links).cost_seconds
         yield Bar(f"cost, joint / laia, {stream}, {links} links", ratio, limit)
+    ahead = _pick(results, "joint", horizon=HORIZON).cost_seconds / _pick(results, "laia").cost_seconds
+    limit = _COST_LIMITS[stream]["unequal"]
+    yield Bar(f"cost, joint --horizon {HORIZON} / laia, {stream}, unequal links", ahead, limit)
     esd = _pick(results, "esd")
     if stream == "flights":
         yield Bar("cost, esd / laia, flights", esd.cost_seconds / _pick(results, "laia").cost_seconds, 1.0)
@@ -101,9 +104,11 @@ def makespan_bars(results: Sequence[Quality]) -> Iterator[Bar]:
     yield Bar("makespan, joint / laia, both balanced", best / balanced, 0.8)
 
 
-def _pick(results: Sequence[Quality], mechanism: str, *, links: str = "unequal", workloads: str = "equal") -> Quality:
-    wanted = (mechanism, links, workloads)
-    return next(result for result in results if (result.mechanism, result.links, result.workloads) == wanted)
+def _pick(
+    results: Sequence[Quality], mechanism: str, *, links: str = "unequal", workloads: str = "equal", horizon: int = 1
+) -> Quality:
+    wanted = (mechanism, links, workloads, horizon)
+    return next(r for r in results if (r.mechanism, r.links, r.workloads, r.horizon) == wanted)
 
 
 def _speeds(in_order: Stream, criteo: Stream) -> Iterator[Speed]:

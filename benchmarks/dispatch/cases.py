@@ -77,6 +77,7 @@ def make_planner(
     seed: int = 0,
     balanced: bool = False,
     alpha: float = 1.0,
+    horizon: int = 1,
 ) -> Planner:
     """A planner at iteration 0. Balanced workloads stay between a quarter and twice the equal share."""
     batch_size = samples_per_worker * workers
@@ -96,6 +97,7 @@ def make_planner(
         table=TableSpec("bench", _ROW_VALUES, _OPTIMIZER, seed=0, init_scale=0.01),
         model=ModelSpec("wdl", (8,), _OPTIMIZER),
         parameter_servers=("none",),
+        horizon=horizon,
         workload_limits=(samples_per_worker // 4, 2 * samples_per_worker) if balanced else None,
     )
     return Planner(job, parse_links(links, workers), [cache_rows] * workers)

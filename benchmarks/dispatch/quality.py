@@ -15,6 +15,7 @@ from dispatcher.core.totals import Totals
 
 MECHANISMS = ("laia", "esd", "joint")
 WARM_UP_SHARE = 5  # a fifth of a run
+HORIZON = 8  # of joint, where it looks ahead
 COMPUTE_TRANSFERS = 10  # computation of a sample, in row transfers over the fastest link, where it counts
 
 
@@ -27,6 +28,7 @@ class Quality:
         links: `unequal` (4 x 5 Gbit/s, 4 x 0.5) or `equal`.
         workloads: `equal` or `balanced`.
         mechanism: its name.
+        horizon: batches that a decision looks at.
         samples_per_worker: m.
         iterations: counted ones; a fifth of the run before them fills the caches and settles the workloads.
         cost_seconds: mean of the total.
@@ -39,6 +41,7 @@ class Quality:
     links: str
     workloads: str
     mechanism: str
+    horizon: int
     samples_per_worker: int
     iterations: int
     cost_seconds: float
@@ -48,10 +51,11 @@ class Quality:
 
 
 def compare_costs(stream: Stream, samples_per_worker: int, iterations: int, seeds: Sequence[int]) -> Iterator[Quality]:
-    """Every mechanism over unequal links and equal ones; workloads are equal."""
+    """Every mechanism over unequal links and equal ones, joint also looking ahead; workloads are equal."""
     for links in (UNEQUAL_LINKS, EQUAL_LINKS):
         for mechanism in MECHANISMS:
             yield measure(stream, samples_per_worker, iterations, seeds, mechanism, links)
+    yield measure(stream, samples_per_worker, iterations, seeds, "joint", horizon=HORIZON)
 
 
 def compare_makespans(
@@ -73,6 +77,7 @@ def measure(
     *,
     computing: bool = False,
     balanced: bool = False,
+    horizon: int = 1,
 ) -> Quality:
     """Simulates the beginning of a stream with every seed."""
     warm = iterations // WARM_UP_SHARE
@@ -84,6 +89,7 @@ def measure(
         cache_rows=stream.cache_rows,
         links=links,
         balanced=balanced,
+        horizon=horizon,
     )
     costs, makespans, seconds, simulated = [], [], 0.0, 0
     for seed in seeds:
@@ -101,6 +107,7 @@ def measure(
         links="unequal" if links == UNEQUAL_LINKS else "equal",
         workloads="balanced" if balanced else "equal",
         mechanism=mechanism,
+        horizon=horizon,
         samples_per_worker=samples_per_worker,
         iterations=iterations - warm,
         cost_seconds=mean,

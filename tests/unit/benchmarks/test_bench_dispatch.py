@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.dispatch.bars import Bar, cost_bars, makespan_bars, speed_bars
 from benchmarks.dispatch.cases import Stream, shuffled
-from benchmarks.dispatch.quality import MECHANISMS, compare_costs, compare_makespans
+from benchmarks.dispatch.quality import HORIZON, MECHANISMS, compare_costs, compare_makespans
 from benchmarks.dispatch.speed import Speed, curve, time_decisions
 
 
@@ -21,14 +21,19 @@ def stream():
 
 def test_costs_of_every_mechanism_over_both_kinds_of_links(stream):
     results = list(compare_costs(stream, samples_per_worker=8, iterations=20, seeds=range(2)))
-    assert {(r.links, r.mechanism) for r in results} == set(itertools.product(("unequal", "equal"), MECHANISMS))
+    assert {(r.links, r.mechanism, r.horizon) for r in results} == {
+        *itertools.product(("unequal", "equal"), MECHANISMS, (1,)),
+        ("unequal", "joint", HORIZON),
+    }
     assert all(r.iterations == 16 and r.cost_seconds > 0 and r.iterations_per_second > 0 for r in results)
     assert {r.mechanism for r in results if r.cost_spread > 0} == {"laia", "joint"}  # esd draws nothing
     bars = list(cost_bars("flights", results))
-    costs = {(r.mechanism, r.links): r.cost_seconds for r in results}
+    costs = {(r.mechanism, r.links): r.cost_seconds for r in results if r.horizon == 1}
+    ahead = next(r.cost_seconds for r in results if r.horizon == HORIZON)
     assert [bar.value for bar in bars] == [
         costs["joint", "unequal"] / costs["laia", "unequal"],
         costs["joint", "equal"] / costs["laia", "equal"],
+        ahead / costs["laia", "unequal"],
         costs["esd", "unequal"] / costs["laia", "unequal"],
     ]
 
