@@ -301,10 +301,13 @@ class Engine:
     def snapshot(self) -> bytes:
         """The whole state (a prepared batch is no part of it), for `restore`."""
 
-    def restore(self, snapshot: bytes) -> None:
+    def restore(self, snapshot: bytes, warm: bool = True) -> None:
         """Returns to the state of a snapshot; a prepared batch is forgotten.
 
+        Unless `warm`, the caches begin empty, and the snapshot may be of any number of workers, with any caches and
+        policy; it must have been taken after a flush.
+
         Raises:
-            ValueError: not a snapshot, damaged, or of an engine with other caches or another policy.
-                Nothing has changed.
+            ValueError: not a snapshot, damaged, or of an engine with other caches or another policy; cold: not taken
+                after a flush. Nothing has changed.
         """

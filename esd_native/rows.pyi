@@ -18,6 +18,13 @@ def initialise(ids: Ids, versions: Versions, rows: Rows, dimension: int, seed: i
     u = (h >> 40) 2^-24, value = float32((2u - 1) scale). Optimizer state starts at zero.
     """
 
+def checksums(ids: Ids, versions: Versions, rows: Rows) -> NDArray[np.uint32]:
+    """A checksum per row over its id, its version and the bits of `rows` [r, W]: uint32 [r].
+
+    With h = mix64(id ^ mix64(version)), each 64-bit word w of the row (little-endian; the last one may have 32 bits)
+    makes h = (h ^ w) G, folded by h ^= h >> 32 after each whole word; the checksum is the low half of mix64(h).
+    """
+
 def sgd(rows: Rows, gradients: Rows, learning_rate: float) -> None:
     """One step of SGD on `rows` [r, D], in place. Formulas: services/domain/tables.py."""
 
@@ -34,6 +41,7 @@ class RowTable:
 
     width: int
     memory_bytes: int
+    version_sum: int
 
     def __init__(self, width: int) -> None: ...
     def versions(self, ids: Ids) -> Versions:

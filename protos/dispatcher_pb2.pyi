@@ -76,7 +76,7 @@ class ModelSpec(_message.Message):
     def __init__(self, name: _Optional[str] = ..., hidden: _Optional[_Iterable[int]] = ..., dense_optimizer: _Optional[_Union[_common_pb2.Optimizer, _Mapping]] = ...) -> None: ...
 
 class JobSpec(_message.Message):
-    __slots__ = ("name", "workers", "fields", "dense_features", "batch_size", "workloads", "mechanism", "alpha", "criterion", "policy", "seed", "window", "table", "model", "parameter_servers", "budget_seconds", "workload_limits", "eviction_term", "measured_links", "horizon", "checkpoint_every", "max_rows")
+    __slots__ = ("name", "workers", "fields", "dense_features", "batch_size", "workloads", "mechanism", "alpha", "criterion", "policy", "seed", "window", "table", "model", "parameter_servers", "budget_seconds", "workload_limits", "eviction_term", "measured_links", "horizon", "checkpoint_every", "checkpoint_seconds", "checkpoints_kept", "max_rows")
     NAME_FIELD_NUMBER: _ClassVar[int]
     WORKERS_FIELD_NUMBER: _ClassVar[int]
     FIELDS_FIELD_NUMBER: _ClassVar[int]
@@ -98,6 +98,8 @@ class JobSpec(_message.Message):
     MEASURED_LINKS_FIELD_NUMBER: _ClassVar[int]
     HORIZON_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_EVERY_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINTS_KEPT_FIELD_NUMBER: _ClassVar[int]
     MAX_ROWS_FIELD_NUMBER: _ClassVar[int]
     name: str
     workers: int
@@ -120,8 +122,10 @@ class JobSpec(_message.Message):
     measured_links: bool
     horizon: int
     checkpoint_every: int
+    checkpoint_seconds: float
+    checkpoints_kept: int
     max_rows: int
-    def __init__(self, name: _Optional[str] = ..., workers: _Optional[int] = ..., fields: _Optional[int] = ..., dense_features: _Optional[int] = ..., batch_size: _Optional[int] = ..., workloads: _Optional[_Iterable[int]] = ..., mechanism: _Optional[str] = ..., alpha: _Optional[float] = ..., criterion: _Optional[_Union[Criterion, str]] = ..., policy: _Optional[str] = ..., seed: _Optional[int] = ..., window: _Optional[int] = ..., table: _Optional[_Union[_common_pb2.TableSpec, _Mapping]] = ..., model: _Optional[_Union[ModelSpec, _Mapping]] = ..., parameter_servers: _Optional[_Iterable[str]] = ..., budget_seconds: _Optional[float] = ..., workload_limits: _Optional[_Union[WorkloadLimits, _Mapping]] = ..., eviction_term: _Optional[bool] = ..., measured_links: _Optional[bool] = ..., horizon: _Optional[int] = ..., checkpoint_every: _Optional[int] = ..., max_rows: _Optional[int] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., workers: _Optional[int] = ..., fields: _Optional[int] = ..., dense_features: _Optional[int] = ..., batch_size: _Optional[int] = ..., workloads: _Optional[_Iterable[int]] = ..., mechanism: _Optional[str] = ..., alpha: _Optional[float] = ..., criterion: _Optional[_Union[Criterion, str]] = ..., policy: _Optional[str] = ..., seed: _Optional[int] = ..., window: _Optional[int] = ..., table: _Optional[_Union[_common_pb2.TableSpec, _Mapping]] = ..., model: _Optional[_Union[ModelSpec, _Mapping]] = ..., parameter_servers: _Optional[_Iterable[str]] = ..., budget_seconds: _Optional[float] = ..., workload_limits: _Optional[_Union[WorkloadLimits, _Mapping]] = ..., eviction_term: _Optional[bool] = ..., measured_links: _Optional[bool] = ..., horizon: _Optional[int] = ..., checkpoint_every: _Optional[int] = ..., checkpoint_seconds: _Optional[float] = ..., checkpoints_kept: _Optional[int] = ..., max_rows: _Optional[int] = ...) -> None: ...
 
 class WorkloadLimits(_message.Message):
     __slots__ = ("least", "most")
@@ -230,11 +234,12 @@ class PhaseTimes(_message.Message):
     def __init__(self, plan_wait: _Optional[float] = ..., push: _Optional[float] = ..., pull: _Optional[float] = ..., compute: _Optional[float] = ..., all_reduce: _Optional[float] = ..., update: _Optional[float] = ...) -> None: ...
 
 class ReportRequest(_message.Message):
-    __slots__ = ("lease_id", "iteration", "flushed", "epoch", "loss_sum", "score_bins", "labels", "transfers", "phases", "seconds", "measured_bandwidth")
+    __slots__ = ("lease_id", "iteration", "flushed", "epoch", "dense_checksum", "loss_sum", "score_bins", "labels", "transfers", "phases", "seconds", "measured_bandwidth")
     LEASE_ID_FIELD_NUMBER: _ClassVar[int]
     ITERATION_FIELD_NUMBER: _ClassVar[int]
     FLUSHED_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    DENSE_CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     LOSS_SUM_FIELD_NUMBER: _ClassVar[int]
     SCORE_BINS_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
@@ -246,6 +251,7 @@ class ReportRequest(_message.Message):
     iteration: int
     flushed: bool
     epoch: int
+    dense_checksum: str
     loss_sum: float
     score_bins: bytes
     labels: bytes
@@ -253,7 +259,7 @@ class ReportRequest(_message.Message):
     phases: PhaseTimes
     seconds: float
     measured_bandwidth: float
-    def __init__(self, lease_id: _Optional[str] = ..., iteration: _Optional[int] = ..., flushed: _Optional[bool] = ..., epoch: _Optional[int] = ..., loss_sum: _Optional[float] = ..., score_bins: _Optional[bytes] = ..., labels: _Optional[bytes] = ..., transfers: _Optional[_Union[TransferCounts, _Mapping]] = ..., phases: _Optional[_Union[PhaseTimes, _Mapping]] = ..., seconds: _Optional[float] = ..., measured_bandwidth: _Optional[float] = ...) -> None: ...
+    def __init__(self, lease_id: _Optional[str] = ..., iteration: _Optional[int] = ..., flushed: _Optional[bool] = ..., epoch: _Optional[int] = ..., dense_checksum: _Optional[str] = ..., loss_sum: _Optional[float] = ..., score_bins: _Optional[bytes] = ..., labels: _Optional[bytes] = ..., transfers: _Optional[_Union[TransferCounts, _Mapping]] = ..., phases: _Optional[_Union[PhaseTimes, _Mapping]] = ..., seconds: _Optional[float] = ..., measured_bandwidth: _Optional[float] = ...) -> None: ...
 
 class ReportResponse(_message.Message):
     __slots__ = ()
@@ -322,14 +328,16 @@ class Membership(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., slot: _Optional[int] = ..., workers: _Optional[int] = ..., rendezvous: _Optional[str] = ..., job: _Optional[_Union[JobSpec, _Mapping]] = ..., members: _Optional[int] = ..., iteration: _Optional[int] = ...) -> None: ...
 
 class Reload(_message.Message):
-    __slots__ = ("checkpoint", "rows", "outdated")
+    __slots__ = ("checkpoint", "rows", "outdated", "dense_checksum")
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     OUTDATED_FIELD_NUMBER: _ClassVar[int]
+    DENSE_CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     checkpoint: int
     rows: Transfers
     outdated: Transfers
-    def __init__(self, checkpoint: _Optional[int] = ..., rows: _Optional[_Union[Transfers, _Mapping]] = ..., outdated: _Optional[_Union[Transfers, _Mapping]] = ...) -> None: ...
+    dense_checksum: str
+    def __init__(self, checkpoint: _Optional[int] = ..., rows: _Optional[_Union[Transfers, _Mapping]] = ..., outdated: _Optional[_Union[Transfers, _Mapping]] = ..., dense_checksum: _Optional[str] = ...) -> None: ...
 
 class Transfers(_message.Message):
     __slots__ = ("ids", "slots", "versions", "early")

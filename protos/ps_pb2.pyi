@@ -212,16 +212,18 @@ class SaveResponse(_message.Message):
     def __init__(self, rows: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
 
 class CommitRequest(_message.Message):
-    __slots__ = ("table", "epoch", "checkpoint", "manifest")
+    __slots__ = ("table", "epoch", "checkpoint", "manifest", "keep")
     TABLE_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     MANIFEST_FIELD_NUMBER: _ClassVar[int]
+    KEEP_FIELD_NUMBER: _ClassVar[int]
     table: str
     epoch: int
     checkpoint: int
     manifest: bytes
-    def __init__(self, table: _Optional[str] = ..., epoch: _Optional[int] = ..., checkpoint: _Optional[int] = ..., manifest: _Optional[bytes] = ...) -> None: ...
+    keep: int
+    def __init__(self, table: _Optional[str] = ..., epoch: _Optional[int] = ..., checkpoint: _Optional[int] = ..., manifest: _Optional[bytes] = ..., keep: _Optional[int] = ...) -> None: ...
 
 class CommitResponse(_message.Message):
     __slots__ = ()

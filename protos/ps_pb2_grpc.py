@@ -199,7 +199,7 @@ class ParameterServerServicer:
 
     def Save(self, request, context):
         """Makes this server's share of a complete cut as durable as its store can: a memory store with a checkpoint
-        directory writes the rows that changed since the checkpoint before, and answers when they are on disk.
+        directory writes the rows that changed since the cut before, and answers when they are on disk.
         FAILED_PRECONDITION: the cut is not complete; the epoch is over.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -207,14 +207,16 @@ class ParameterServerServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Commit(self, request, context):
-        """Makes a checkpoint valid by its manifest (shard 0; the other shards get none), and drops what is older.
+        """Makes a checkpoint valid by its manifest (shard 0; the other shards get none). The last `keep` valid ones stay,
+        with the way back to them; older ones are dropped.
+        INVALID_ARGUMENT: none is to be kept.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Restore(self, request, context):
-        """Puts the table back to a committed checkpoint (0: as it was created) and begins a new epoch: requests of
+        """Puts the table back to a committed checkpoint (0: as it was created), drops later ones, and begins a new epoch: requests of
         earlier ones are refused from now on. May be repeated.
         FAILED_PRECONDITION: the server cannot go back there, or a later epoch has begun.
         """

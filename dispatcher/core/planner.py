@@ -88,6 +88,7 @@ class Planner:
         epoch: int = 0,
         mechanism: Mechanism | None = None,
         snapshot: bytes | None = None,
+        warm: bool = True,
     ) -> None:
         """Starts with empty caches at iteration 0, or where a checkpoint left off.
 
@@ -100,7 +101,9 @@ class Planner:
                 size of the field in which it is first trained. None: all have the dimension of the job's table.
             epoch: membership that the plans are for; copied into them.
             mechanism: decides in place of the one that `job.mechanism` names.
-            snapshot: made by `checkpoint`, of a planner with the same caches and policy.
+            snapshot: made by `checkpoint`.
+            warm: caches are as they were then, of a planner with the same caches and policy; else they begin empty,
+                and only the rows' versions are taken over.
 
         Raises:
             InvalidArgument: unknown mechanism, solver or policy, a wrong number of links or caches, or a link
@@ -128,7 +131,7 @@ class Planner:
         try:
             self._engine = Engine(caches, job.policy, self._sizes.of_fields)
             if snapshot is not None:
-                self._engine.restore(snapshot)
+                self._engine.restore(snapshot, warm)
         except ValueError as error:
             raise InvalidArgument(str(error)) from None
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from dispatcher.core.checkpoint_schedule import CheckpointSchedule
 from dispatcher.core.feedback import Feedback
 from dispatcher.core.planner import Planner
 from dispatcher.core.tally import Tally
@@ -22,7 +23,8 @@ def simulate(
     """Plans every batch with a fresh planner, flushes, and returns the totals.
 
     Every worker's modelled time, link time plus computation, is the planner's feedback, `job.window` iterations
-    later, as in a running dispatcher whose workers are as far behind as they may be.
+    later, as in a running dispatcher whose workers are as far behind as they may be. Time between checkpoints is the
+    modelled makespan.
 
     Args:
         planner: at iteration 0.
@@ -34,16 +36,19 @@ def simulate(
     computing = np.zeros(planner.job.workers) if sample_seconds is None else np.asarray(sample_seconds, np.float64)
     pending: deque[Feedback] = deque()
     tally = Tally(planner.job.workers)
-    every = planner.job.checkpoint_every
+    makespan = 0.0
+    schedule = CheckpointSchedule(planner.job.checkpoint_every, planner.job.checkpoint_seconds)
     for batch, upcoming in with_upcoming(batches, planner.lookahead):
         if len(pending) == planner.job.window:
             planner.observe(pending.popleft())
-        if every and tally.iterations and tally.iterations % every == 0:
+        if schedule.due(tally.iterations, makespan):
+            schedule.start(tally.iterations, makespan)
             tally.flush(planner.checkpoint()[0])
         decision = planner.plan(batch, upcoming)
         seconds = decision.link_seconds + computing * decision.workloads
         pending.append(Feedback(seconds, np.zeros_like(seconds)))
         tally.add(decision, seconds)
+        makespan += float(seconds.max())
     tally.flush(planner.flush())
     return tally.totals()
 

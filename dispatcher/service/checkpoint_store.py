@@ -130,17 +130,20 @@ class CheckpointStore:
 
         return await self._repeated(get)
 
-    async def save(self, checkpoint: int, epoch: int) -> None:
-        """Makes every shard's share of a cut durable."""
+    async def save(self, checkpoint: int, epoch: int) -> tuple[int, int]:
+        """Makes every shard's share of a cut durable; how many rows have changed since the last, and their bytes."""
         request = ps_pb2.SaveRequest(table=self._table.name, epoch=epoch, checkpoint=checkpoint)
-        await self._on(self._stubs, lambda stub: stub.Save(request, timeout=_SAVE_SECONDS))
+        saved = await self._on(self._stubs, lambda stub: stub.Save(request, timeout=_SAVE_SECONDS))
+        return sum(each.rows for each in saved), sum(each.bytes for each in saved)
 
-    async def commit(self, checkpoint: int, epoch: int, manifest: bytes) -> None:
-        """Makes a checkpoint valid at the first shard; then the others drop what is older."""
+    async def commit(self, checkpoint: int, epoch: int, manifest: bytes, keep: int) -> None:
+        """Makes a checkpoint valid at the first shard, then at the others; the last `keep` of them stay."""
         first, *others = self._stubs
 
         def request(text: bytes) -> ps_pb2.CommitRequest:
-            return ps_pb2.CommitRequest(table=self._table.name, epoch=epoch, checkpoint=checkpoint, manifest=text)
+            return ps_pb2.CommitRequest(
+                table=self._table.name, epoch=epoch, checkpoint=checkpoint, manifest=text, keep=keep
+            )
 
         await self._repeated(lambda: first.Commit(request(manifest), timeout=_CALL_SECONDS))
         await self._on(others, lambda stub: stub.Commit(request(b""), timeout=_CALL_SECONDS))
@@ -177,8 +180,8 @@ class CheckpointStore:
         )
         await self._repeated(lambda: self._stubs[0].TrimSamples(request, timeout=_CALL_SECONDS))
 
-    async def _on(self, stubs: Sequence[Any], call: Callable[[Any], Awaitable[object]]) -> None:
-        await asyncio.gather(*(self._repeated(partial(call, stub)) for stub in stubs))
+    async def _on(self, stubs: Sequence[Any], call: Callable[[Any], Awaitable[Any]]) -> list[Any]:
+        return await asyncio.gather(*(self._repeated(partial(call, stub)) for stub in stubs))
 
     async def _repeated(self, call: Callable[[], Awaitable[T]]) -> T:
         async def once() -> T:

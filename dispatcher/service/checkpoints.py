@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from dispatcher.core.checkpoint_schedule import CheckpointSchedule
 from dispatcher.service.checkpoint_store import CheckpointStore
 from dispatcher.service.epoch import Epoch
-from dispatcher.service.manifest import Manifest, SavedWorker, checksum
+from dispatcher.service.manifest import DENSE, Manifest, SavedWorker, checksum, describe_job
 from dispatcher.service.roster import Member
 from services.domain.errors import EsdError
+from services.domain.jobs import JobSpec
+from services.domain.reports import FlushReport
 
 _log = logging.getLogger(__name__)
 
@@ -27,6 +31,7 @@ class Pending:
         planned: totals of the plans before it.
         engine: snapshot of the planner's state.
         workers: who has flushed, by slot.
+        dense_checksum: SHA-256 of the dense parameters, from the worker that has stored them.
         progress: loss and AUC of the iterations before it, once all have flushed.
         finished: whether the stream ends here.
     """
@@ -36,6 +41,7 @@ class Pending:
     planned: dict[str, float]
     engine: bytes
     workers: dict[int, SavedWorker] = field(default_factory=dict)
+    dense_checksum: str = ""
     progress: bytes = b""
     finished: bool = False
 
@@ -51,14 +57,15 @@ class Checkpoints:
         failures: how many of the latest could not be committed.
     """
 
-    def __init__(self, every: int, store: CheckpointStore, latest: Manifest, epoch: int, *, durable: bool) -> None:
-        """Checkpoints before every iteration that is a multiple of `every`."""
+    def __init__(self, job: JobSpec, store: CheckpointStore, latest: Manifest, epoch: int, *, durable: bool) -> None:
+        """Takes checkpoints as often as the job says."""
         self.store = store
         self.latest = latest
         self.epoch = epoch
         self.durable = durable
         self.failures = 0
-        self._every = every
+        self._job = job
+        self._schedule = CheckpointSchedule(job.checkpoint_every, job.checkpoint_seconds)
         self._pending: Pending | None = None
         self._commit: asyncio.Task[None] | None = None
 
@@ -67,19 +74,25 @@ class Checkpoints:
         """Whether none is in the making."""
         return self._pending is None
 
-    def due(self, epoch: Epoch, iteration: int) -> bool:
+    def begin_epoch(self, iteration: int) -> None:
+        """An epoch begins at this iteration."""
+        self._schedule.start(iteration, time.monotonic())
+
+    def due(self, iteration: int) -> bool:
         """Whether one is to be taken before this iteration."""
-        return iteration % self._every == 0 and iteration > epoch.first
+        return self._schedule.due(iteration, time.monotonic())
 
     def begin(self, pending: Pending) -> None:
         """One is planned; the workers get their flush plans."""
+        self._schedule.start(pending.iteration, time.monotonic())
         self._pending = pending
 
-    def flushed(self, iteration: int, member: Member, everyone: int) -> bool:
+    def flushed(self, report: FlushReport, member: Member, everyone: int) -> bool:
         """Counts a worker that has carried out its flush plan; True when it was the last of `everyone`."""
         pending = self._pending
-        if pending is None or pending.iteration != iteration:
+        if pending is None or pending.iteration != report.iteration:
             return False
+        pending.dense_checksum = pending.dense_checksum or report.dense_checksum
         pending.workers[member.slot] = member.saved
         return len(pending.workers) == everyone
 
@@ -137,21 +150,27 @@ class Checkpoints:
 
     async def _write(self, pending: Pending, epoch: Epoch) -> None:
         parts = {"engine": pending.engine, "progress": pending.progress}
-        absent = {slot: worker for slot, worker in enumerate(self.latest.workers) if slot not in pending.workers}
+        known = enumerate(self.latest.crew(self._job.workers))
+        absent = {slot: worker for slot, worker in known if slot not in pending.workers}
         workers = pending.workers | absent  # a worker that is away now keeps its slot and its figures
+        for name, data in parts.items():
+            await self.store.put_part(pending.iteration, name, data)
+        changed = size = 0
+        if pending.iteration:
+            changed, size = await self.store.save(pending.iteration, epoch.number)
         manifest = Manifest(
-            job=self.latest.job,
+            job=describe_job(self._job),
             iteration=pending.iteration,
             samples=pending.samples,
             workers=tuple(workers[slot] for slot in sorted(workers)),
             planned=pending.planned,
-            checksums={name: checksum(data) for name, data in parts.items()},
+            checksums={name: checksum(data) for name, data in parts.items()} | {DENSE: pending.dense_checksum},
             finished=pending.finished,
+            time=time.time(),
+            changed=changed,
+            size=size + sum(map(len, parts.values())),
+            cuts=(*(cut for cut in self.latest.cuts if cut < pending.iteration), pending.iteration),
         )
-        for name, data in parts.items():
-            await self.store.put_part(pending.iteration, name, data)
-        if pending.iteration:
-            await self.store.save(pending.iteration, epoch.number)
-        await self.store.commit(pending.iteration, epoch.number, manifest.encode())
+        await self.store.commit(pending.iteration, epoch.number, manifest.encode(), self._job.checkpoints_kept)
         self.latest = manifest
         _log.info("checkpoint %d is committed", pending.iteration)

@@ -83,7 +83,7 @@ class Job:
             settings.lease_seconds,
             self._lease_expired,
             self._worker_replaced if checkpoints is not None else None,
-            [worker.name for worker in latest.workers],
+            [worker.name for worker in latest.crew(spec.workers)],
         )
         limit = settings.queued_batches * spec.batch_size
         self.intake = Intake(spec.batch_size, limit, start=latest.samples, keep=checkpoints is not None)
@@ -286,7 +286,7 @@ class Job:
             return
         member.confirm_cut(report)
         telemetry.moved(member.slot, report.transfers)
-        if checkpoints.flushed(report.iteration, member, len(self.crew)):
+        if checkpoints.flushed(report, member, len(self.crew)):
             checkpoints.commit(epoch, self.figures.progress.save(), lambda latest: self._checkpoint_done(epoch, latest))
 
     def _confirm_flush(self, member: Member, plans: PlanLog, report: FlushReport) -> None:

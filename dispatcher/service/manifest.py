@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from typing import Any
@@ -14,8 +15,18 @@ from services.domain.jobs import JobSpec
 from services.domain.reports import PhaseTimes, TransferCounts
 from services.wire.jobs import encode_job
 
-_FORMAT = 1
-PARTS = ("engine", "progress")  # written by the dispatcher; the leading worker adds `dense`
+_FORMAT = 2
+PARTS = ("engine", "progress")  # written by the dispatcher
+DENSE = "dense"  # written by the leading worker
+
+# What may be otherwise when a job goes on from a checkpoint: the model depends on it by the order of sums at most.
+_FREE = frozenset(
+    {
+        "workers", "workloads", "mechanism", "alpha", "criterion", "policy", "window", "budget_seconds",
+        "workload_limits", "eviction_term", "measured_links", "checkpoint_every", "checkpoint_seconds",
+        "checkpoints_kept", "max_rows", "horizon",
+    }
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +50,13 @@ class Manifest:
         samples: of the stream, that are trained.
         workers: by slot; empty at iteration 0.
         planned: totals of the plans before the cut.
-        checksums: SHA-256 of each part in PARTS.
+        checksums: SHA-256 of each part: those in PARTS and DENSE.
         finished: whether the stream ends here, and all of the job is done.
+        time: of the commit, seconds since 1970.
+        changed: rows that changed since the cut before, on all servers.
+        size: bytes that they and the parts take.
+        cuts: the iterations before which checkpoints were taken so far, ascending, this one included; with them, the
+            same stream gives the same plans.
     """
 
     job: dict[str, Any]
@@ -50,6 +66,10 @@ class Manifest:
     planned: dict[str, float] | None = None
     checksums: dict[str, str] | None = None
     finished: bool = False
+    time: float = 0.0
+    changed: int = 0
+    size: int = 0
+    cuts: tuple[int, ...] = ()
 
     def encode(self) -> bytes:
         """As JSON."""
@@ -59,6 +79,7 @@ class Manifest:
     def decode(cls, data: bytes) -> Manifest:
         """Reads what `encode` made. Raises FailedPrecondition for another format."""
         fields = json.loads(data)
+        fields["cuts"] = tuple(fields.get("cuts", ()))
         if fields.pop("format") != _FORMAT:
             raise FailedPrecondition("the checkpoint was written by another version")
         workers = tuple(
@@ -73,7 +94,24 @@ class Manifest:
     def check_part(self, name: str, data: bytes) -> None:
         """Raises FailedPrecondition unless the part is the one that was written."""
         if (self.checksums or {}).get(name) != checksum(data):
-            raise FailedPrecondition(f"part {name!r} of checkpoint {self.iteration} is damaged: its checksum differs")
+            raise FailedPrecondition(
+                f"part {name!r} of checkpoint {self.iteration} is damaged: its checksum differs; `esd checkpoint` "
+                "tells which checkpoints are whole, and goes back to one"
+            )
+
+    def crew(self, workers: int) -> tuple[SavedWorker, ...]:
+        """The workers by slot, for a job of so many; none if it was taken by another number."""
+        return self.workers if len(self.workers) == workers else ()
+
+    def fits(self, policy: str, cache_rows: Sequence[int]) -> bool:
+        """Whether the caches at the cut are those of such workers, so that they can be filled as they were."""
+        return self.job["policy"] == policy and [worker.cache_rows for worker in self.workers] == list(cache_rows)
+
+    def differences(self, job: JobSpec) -> list[str]:
+        """What of a job gives another model than this checkpoint's job."""
+        asked = describe_job(job)
+        names = (asked.keys() | self.job.keys()) - _FREE
+        return sorted(name for name in names if asked.get(name) != self.job.get(name))
 
 
 def checksum(data: bytes) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -42,7 +43,7 @@ async def open_checkpoints(spec: JobSpec, settings: DispatcherSettings) -> Openi
         StaleEpoch: another dispatcher has just taken the job.
         Unavailable: a parameter server is away.
     """
-    if not spec.checkpoint_every:
+    if not spec.takes_checkpoints:
         return None
     store = CheckpointStore(spec, settings)
     try:
@@ -57,7 +58,7 @@ async def open_checkpoints(spec: JobSpec, settings: DispatcherSettings) -> Openi
         logged, closed = _after(manifest, entries)
         if entries and not logged and not closed:
             await store.trim_samples(None, epoch)  # the next entry may begin anywhere
-        checkpoints = Checkpoints(spec.checkpoint_every, store, manifest, epoch, durable=kept.durable)
+        checkpoints = Checkpoints(spec, store, manifest, epoch, durable=kept.durable)
         return Opening(checkpoints, logged, closed or manifest.finished)
     except BaseException:
         await store.close()
@@ -66,8 +67,12 @@ async def open_checkpoints(spec: JobSpec, settings: DispatcherSettings) -> Openi
 
 def _manifest_of(spec: JobSpec, kept: Kept) -> Manifest:
     manifest = Manifest.decode(kept.manifest)
-    if manifest.job != describe_job(spec):
-        raise FailedPrecondition(_other_job(spec, manifest))
+    differing = manifest.differences(spec)
+    if differing:
+        raise FailedPrecondition(
+            f"table {spec.table.name!r} holds checkpoint {manifest.iteration} of a job that differs in "
+            f"{', '.join(differing)}; repeat that job to go on with it, or use an empty store or another table"
+        )
     return manifest
 
 
@@ -78,10 +83,10 @@ async def _begin(spec: JobSpec, store: CheckpointStore, kept: Kept) -> Manifest:
             f"table {spec.table.name!r} holds {kept.rows} rows and no checkpoint: the run that trained them "
             "took none; use an empty store or another table"
         )
-    manifest = Manifest(describe_job(spec))
+    manifest = Manifest(describe_job(spec), time=time.time())
     await store.restore(0, kept.epoch)
     await store.trim_samples(None, kept.epoch)
-    await store.commit(0, kept.epoch, manifest.encode())
+    await store.commit(0, kept.epoch, manifest.encode(), spec.checkpoints_kept)
     return manifest
 
 
@@ -100,12 +105,3 @@ def _after(manifest: Manifest, entries: Sequence[ps_pb2.SampleLogEntry]) -> tupl
             logged.append(batch[position - entry.position :])
             position = entry.position + entry.samples
     return logged, bool(entries) and entries[-1].samples == 0
-
-
-def _other_job(spec: JobSpec, manifest: Manifest) -> str:
-    asked = describe_job(spec)
-    differing = sorted(key for key in asked.keys() | manifest.job.keys() if asked.get(key) != manifest.job.get(key))
-    return (
-        f"table {spec.table.name!r} holds checkpoint {manifest.iteration} of a job that differs in "
-        f"{', '.join(differing)}; repeat that job to go on with it, or use an empty store or another table"
-    )

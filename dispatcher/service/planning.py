@@ -133,6 +133,7 @@ class _PlanningEpoch:
             job.figures.save_planned(),
             engine,
             {member.slot: member.saved for member in job.crew},
+            "".join(member.dense_checksum for member in job.crew),  # one has stored them
             job.figures.progress.save(),
             finished=True,
         )
@@ -150,7 +151,7 @@ class _PlanningEpoch:
 
     async def _checkpoint_if_due(self) -> None:
         job, plans, checkpoints = self._job, self._epoch.plans, self._job.checkpoints
-        if checkpoints is None or not checkpoints.due(self._epoch, plans.iterations):
+        if checkpoints is None or not checkpoints.due(plans.iterations):
             return
         await self._until(lambda: checkpoints.idle)
         flushes, engine = await self._in_thread(self._planner.checkpoint)

@@ -13,8 +13,9 @@ from dispatcher.core.planner import Planner
 from dispatcher.service.checkpoints import Checkpoints
 from dispatcher.service.epoch import Epoch
 from dispatcher.service.job import Job
-from dispatcher.service.manifest import PARTS, Manifest
+from dispatcher.service.manifest import DENSE, PARTS, Manifest
 from dispatcher.service.plan_log import PlanLog
+from protos import dispatcher_pb2
 from services.domain.errors import FailedPrecondition, StaleEpoch
 from services.domain.jobs import JobSpec, equal_workloads, scale_workloads
 from services.domain.reports import Registration
@@ -51,21 +52,23 @@ async def next_epoch(job: Job, checkpoints: Checkpoints, thread: Executor) -> tu
             manifest.check_part(name, parts[name])
 
     members = _waiting(job)
+    registrations = _registrations(job, manifest)
     planner = await asyncio.get_running_loop().run_in_executor(
-        thread, _planner, job.spec, _registrations(job, manifest), members, checkpoints.epoch, parts.get("engine")
+        thread, _planner, job.spec, registrations, members, checkpoints.epoch, manifest, parts.get("engine")
     )
     if _waiting(job) != members:
         raise StaleEpoch("a worker was lost or restarted while the epoch began")
     job.intake.rewind(manifest.samples)
     job.figures.load(manifest.planned or {}, parts.get("progress"), members.bit_count())
     for member in job.roster.members:
-        saved = manifest.workers[member.slot] if manifest.workers else None
-        member.begin_epoch(manifest.iteration, saved)
-    reloads = [encode_plan_message(reload) for reload in planner.reloads()] if manifest.iteration else []
+        saved = manifest.crew(job.spec.workers)
+        member.begin_epoch(manifest.iteration, saved[member.slot] if saved else None)
+    reloads = _reloads(planner, manifest)
     plans = PlanLog(job.spec.workers, manifest.iteration)
     epoch = Epoch(checkpoints.epoch, manifest.iteration, members, plans, reloads)
     if before is not None:
         _account(job, before, epoch)
+    checkpoints.begin_epoch(epoch.first)
     job.begin_epoch(epoch)
     return epoch, planner
 
@@ -120,7 +123,7 @@ def _waiting(job: Job) -> int:
 def _registrations(job: Job, manifest: Manifest) -> list[Registration]:
     """Link and cache of every slot; those of an absent worker as they were."""
     registrations: dict[int, Registration] = {}
-    for slot, saved in enumerate(manifest.workers):
+    for slot, saved in enumerate(manifest.crew(job.spec.workers)):
         registrations[slot] = Registration(saved.name, saved.bandwidth, saved.cache_rows, "away", "away")
     for member in job.roster.members:
         registrations[member.slot] = member.registration
@@ -129,24 +132,42 @@ def _registrations(job: Job, manifest: Manifest) -> list[Registration]:
 
 
 def _planner(
-    job: JobSpec, registrations: Sequence[Registration], members: int, epoch: int, snapshot: bytes | None
+    job: JobSpec,
+    registrations: Sequence[Registration],
+    members: int,
+    epoch: int,
+    manifest: Manifest,
+    snapshot: bytes | None,
 ) -> Planner:
-    """A planner that gives samples to the members only. The global batch stays the same."""
+    """A planner that gives samples to the members only. The global batch stays the same.
+
+    Caches begin as they were, or empty where the checkpoint was taken by workers with other caches.
+    """
     shares = [m if members >> slot & 1 else 0 for slot, m in enumerate(job.workloads)]
     if sum(shares) == 0:
         there = [slot for slot in range(job.workers) if members >> slot & 1]
         for slot, share in zip(there, equal_workloads(job.batch_size, len(there)), strict=True):
             shares[slot] = share
     workloads = scale_workloads(tuple(shares), job.batch_size)
+    cache_rows = [r.cache_rows for r in registrations]
     complete = members == (1 << job.workers) - 1
     return Planner(
         # Balanced workloads have limits that those of an incomplete set of workers cannot keep.
         replace(job, workloads=workloads, workload_limits=job.workload_limits if complete else None),
         [r.bandwidth for r in registrations],
-        [r.cache_rows for r in registrations],
+        cache_rows,
         epoch=epoch,
         snapshot=snapshot,
+        warm=manifest.iteration > 0 and manifest.fits(job.policy, cache_rows),
     )
+
+
+def _reloads(planner: Planner, manifest: Manifest) -> list[dispatcher_pb2.PlanMessage]:
+    """What the workers have to load, by slot; nothing when nothing is trained."""
+    if not manifest.iteration:
+        return []
+    checksum = (manifest.checksums or {}).get(DENSE, "")
+    return [encode_plan_message(replace(reload, dense_checksum=checksum)) for reload in planner.reloads()]
 
 
 def _account(job: Job, before: Epoch, epoch: Epoch) -> None:

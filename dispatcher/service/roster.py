@@ -30,6 +30,7 @@ class Member:
 
     Attributes:
         confirmed: iterations it has trained and reported, so also the next one it will report.
+        dense_checksum: SHA-256 of the final dense parameters with their optimizer, if it has stored them.
         flushed: it has confirmed the flush plan; from then on it holds nothing that could get lost.
         cut: the latest checkpoint whose flush it has confirmed, -1 before the first.
         waiting: it has asked for the plans of an epoch that has not begun.
@@ -46,6 +47,7 @@ class Member:
     slot: int
     lease_id: str
     confirmed: int = 0
+    dense_checksum: str = ""
     flushed: bool = False
     cut: int = -1
     waiting: bool = False
@@ -92,6 +94,7 @@ class Member:
     def confirm_flush(self, report: FlushReport) -> None:
         """Counts the flush. From now on the worker may go without loss."""
         self.flushed = True
+        self.dense_checksum = report.dense_checksum
         self.transfers += report.transfers
         self.stop_expiry()
 

@@ -47,7 +47,7 @@ class Engine {
   FlushPlans flush(Arena&& arena);
 
   std::string snapshot();
-  void restore(const char* data, std::size_t size);
+  void restore(const char* data, std::size_t size, bool warm);  // cold: caches are left empty
 
   unsigned workers() const { return static_cast<unsigned>(caches_.size()); }
   std::uint32_t iteration() const { return iteration_; }

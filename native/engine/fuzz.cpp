@@ -74,11 +74,11 @@ void run_iteration(esd::Engine& engine, Random& random, std::uint64_t universe, 
 
 void use_snapshot(esd::Engine& engine, Random& random) {
   std::string bytes = engine.snapshot();
-  engine.restore(bytes.data(), bytes.size());
+  engine.restore(bytes.data(), bytes.size(), true);
   bytes[random.below(bytes.size())] ^= static_cast<char>(1 + random.below(255));
   bytes.resize(random.below(2) ? bytes.size() : random.below(bytes.size()));
   try {
-    engine.restore(bytes.data(), bytes.size());
+    engine.restore(bytes.data(), bytes.size(), true);
     std::puts("a damaged snapshot was restored");
     std::exit(1);
   } catch (const std::invalid_argument&) {

@@ -129,11 +129,11 @@ class SharedEngine {
     return nb::bytes(bytes.data(), bytes.size());
   }
 
-  void restore(const nb::bytes& bytes) {
+  void restore(const nb::bytes& bytes, bool warm) {
     const char* data = bytes.c_str();
     const std::size_t size = bytes.size();
     const Turn turn(*this);
-    engine_.restore(data, size);
+    engine_.restore(data, size, warm);
   }
 
   // What each worker caches: one dict of columns per worker, ascending by slot.
@@ -259,7 +259,7 @@ NB_MODULE(engine, module) {
       .def("stats", &SharedEngine::stats)
       .def("contents", &SharedEngine::contents)
       .def("snapshot", &SharedEngine::snapshot)
-      .def("restore", &SharedEngine::restore, nb::arg("snapshot"))
+      .def("restore", &SharedEngine::restore, nb::arg("snapshot"), nb::arg("warm") = true)
       .def_prop_ro("workers", [](SharedEngine& e) { return e.read([](auto& x) { return x.workers(); }); })
       .def_prop_ro("iteration", [](SharedEngine& e) { return e.read([](auto& x) { return x.iteration(); }); })
       .def_prop_ro("distinct", [](SharedEngine& e) { return e.read([](auto& x) { return x.distinct(); }); })

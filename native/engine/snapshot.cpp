@@ -114,6 +114,17 @@ void load_directory(CopyDirectory& directory, Reader& in) {
   directory.assign(std::move(records), std::move(free_records));
 }
 
+// Leaves what the parameter server has.
+void forget_copies(RowState& row) {
+  if (row.kind == kOwned || row.kind == kSplit) {
+    throw std::invalid_argument("the snapshot was not taken after a flush, so its caches are needed");
+  }
+  row.kind = kClean;
+  row.mask = 0;
+  row.place = kNowhere;
+  row.slot = 0;
+}
+
 }  // namespace
 
 std::string Engine::snapshot() {
@@ -140,7 +151,7 @@ std::string Engine::snapshot() {
 }
 
 // The checksum vouches for what follows the header; the header decides whether the snapshot is of such an engine.
-void Engine::restore(const char* data, std::size_t size) {
+void Engine::restore(const char* data, std::size_t size, bool warm) {
   constexpr std::size_t kSum = sizeof(std::uint64_t);
   if (size < sizeof kMagic + kSum || std::memcmp(data, kMagic, sizeof kMagic) != 0) {
     throw std::invalid_argument("not a snapshot of a dispatch engine of this version");
@@ -151,11 +162,11 @@ void Engine::restore(const char* data, std::size_t size) {
 
   Reader in(data + sizeof kMagic, size - sizeof kMagic - kSum);
   const std::string policy = in.get_block<std::string>();
-  if (policy != policy_) {
+  if (warm && policy != policy_) {
     throw std::invalid_argument("the snapshot is of cache policy " + policy + ", this engine has " + policy_);
   }
   const auto cache_sizes = in.get_block<std::vector<std::uint32_t>>();
-  if (cache_sizes != cache_sizes_) {
+  if (warm && cache_sizes != cache_sizes_) {
     throw std::invalid_argument("the snapshot is of " + std::to_string(cache_sizes.size()) +
                                 " workers with other caches than this engine's " +
                                 std::to_string(cache_sizes_.size()));
@@ -170,7 +181,8 @@ void Engine::restore(const char* data, std::size_t size) {
   ReuseStatistics reuse;
   const auto rows = in.get<std::uint32_t>();
   for (std::uint32_t i = 0; i < rows; ++i) {
-    const auto row = in.get<RowState>();
+    auto row = in.get<RowState>();
+    if (!warm) forget_copies(row);
     std::uint32_t number;
     index.find_or_add(&row.id, 1, &number);
     index[number] = row;
@@ -179,12 +191,14 @@ void Engine::restore(const char* data, std::size_t size) {
   sizes_.restore(in.get_block<std::vector<std::uint16_t>>());  // the caches' policies look at both
   hot_rows_.restore(in.get_block<std::vector<std::uint8_t>>());
   auto caches = make_caches();
-  for (const auto& cache : caches) load_cache(*cache, in);
+  CopyDirectory directory(workers());
+  if (warm) {
+    for (const auto& cache : caches) load_cache(*cache, in);
+    load_directory(directory, in);
+  }
   iteration_ = iteration;
   lookups_ = lookups;
   hits_ = hits;
-  CopyDirectory directory(workers());
-  load_directory(directory, in);
   index_ = std::move(index);
   reuse_ = reuse;
   directory_ = std::move(directory);

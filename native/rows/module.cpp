@@ -7,6 +7,7 @@
 #include <string>
 
 #include "common/hot.h"
+#include "rows/checksum.h"
 #include "rows/initial.h"
 #include "rows/optimizers.h"
 #include "rows/partials.h"
@@ -56,6 +57,20 @@ void initialise(In1<std::uint64_t> ids, In1<std::int64_t> versions, InOut2 rows,
   const Initial initial{seed, scale, dimension, rows.shape(1)};
   const nb::gil_scoped_release release;
   fill_unborn(initial, ids.data(), versions.data(), ids.size(), rows.data());
+}
+
+nb::object checksums(In1<std::uint64_t> ids, In1<std::int64_t> versions, In2<float> rows) {
+  const std::size_t n = ids.size();
+  require(versions.size() == n && rows.shape(0) == n, "ids, versions and rows differ in length");
+  const Buffer<std::uint32_t> sums(n);
+  {
+    const nb::gil_scoped_release release;
+    const std::size_t width = rows.shape(1);
+    for (std::size_t i = 0; i < n; ++i) {
+      sums.data[i] = row_checksum(ids.data()[i], versions.data()[i], rows.data() + i * width, width);
+    }
+  }
+  return sums.array(n);
 }
 
 void apply_sgd(InOut2 rows, In2<float> gradients, float rate) {
@@ -239,6 +254,7 @@ auto locked(Value (PartialGradients::*read)() const) {
 
 NB_MODULE(rows, m) {
   m.def("initialise", &initialise, "ids"_a, "versions"_a, "rows"_a.noconvert(), "dimension"_a, "seed"_a, "scale"_a);
+  m.def("checksums", &checksums, "ids"_a, "versions"_a, "rows"_a);
   m.def("sgd", &apply_sgd, "rows"_a.noconvert(), "gradients"_a, "learning_rate"_a);
   m.def("rowwise_adagrad", &apply_adagrad, "rows"_a.noconvert(), "gradients"_a, "learning_rate"_a, "epsilon"_a);
   m.def("adam", &apply_adam, "rows"_a.noconvert(), "gradients"_a, "steps"_a, "learning_rate"_a, "epsilon"_a, "beta1"_a,
@@ -253,6 +269,7 @@ NB_MODULE(rows, m) {
       .def("scan", &table_scan, "cursor"_a, "limit"_a)
       .def("__len__", &RowTable::size)
       .def_prop_ro("width", &RowTable::width)
+      .def_prop_ro("version_sum", &RowTable::version_sum)
       .def_prop_ro("memory_bytes", &RowTable::memory_bytes);
 
   nb::class_<PartialGradients>(m, "PartialGradients")

@@ -111,6 +111,15 @@ class RowTable {
     return total;
   }
 
+  std::int64_t version_sum() const {
+    std::int64_t total = 0;
+    for (const Segment& segment : segments_) {
+      const std::lock_guard lock(segment.mutex);
+      total += segment.version_sum;
+    }
+    return total;
+  }
+
   std::size_t memory_bytes() const {
     std::size_t total = sizeof(*this);
     for (const Segment& segment : segments_) {
@@ -143,6 +152,7 @@ class RowTable {
     std::vector<std::unique_ptr<std::byte[]>> chunks;
     std::size_t size = 0;  // records
     std::size_t live = 0;  // of these, not taken out; one that is keeps its place, at version 0
+    std::int64_t version_sum = 0;
   };
 
   static Header& header(std::byte* record) { return *reinterpret_cast<Header*>(record); }
@@ -172,6 +182,7 @@ class RowTable {
   // A record that was taken out reads as zeros: it has version 0 and must look as if it had never been there.
   void put(Segment& segment, std::byte* record, std::int64_t version, const float* row) {
     segment.live += (version != 0) - (header(record).version != 0);
+    segment.version_sum += version - header(record).version;
     header(record).version = version;
     if (version != 0) {
       std::memcpy(record + sizeof(Header), row, width_ * sizeof(float));

@@ -6,63 +6,50 @@ then belong to it. Instead of copying them, the store keeps the pre-image of eac
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ps_server.core.gate import Gate
+from ps_server.core.record import Committed, Cut, Record
 from ps_server.core.store import TableStore
 from services.domain.errors import FailedPrecondition, InvalidArgument, StaleEpoch
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
-    """What of a table's history must last.
+def go_back(store: TableStore, record: Record, checkpoint: int, epoch: int) -> tuple[Record, int]:
+    """Puts the rows of a store that nobody writes to back to a cut; the record from then on, and how many rows.
 
-    Attributes:
-        epoch: whose requests are served.
-        cuts: complete cuts that there is a way back to, ascending; changes are recorded under the last.
-        committed: the valid checkpoint; 0: none.
-        manifest: what it was committed with.
-        arriving: the cut that workers are reporting for; 0: none.
-        arrived: mask of the worker slots that have.
+    May be repeated after a failure. What belonged to later cuts is dropped when the table is taken up again.
     """
-
-    epoch: int = 0
-    cuts: tuple[int, ...] = ()
-    committed: int = 0
-    manifest: bytes = b""
-    arriving: int = 0
-    arrived: int = 0
-
-    def encode(self) -> bytes:
-        """As JSON."""
-        fields = {name: getattr(self, name) for name in ("epoch", "cuts", "committed", "arriving", "arrived")}
-        return json.dumps(fields | {"manifest": base64.b64encode(self.manifest).decode()}).encode()
-
-    @classmethod
-    def decode(cls, data: bytes) -> Record:
-        """Reads what `encode` made."""
-        fields = json.loads(data)
-        manifest = base64.b64decode(fields.pop("manifest"))
-        return cls(manifest=manifest, cuts=tuple(fields.pop("cuts")), **fields)
+    changed = 0
+    for cut in reversed([cut for cut in record.iterations if cut >= checkpoint]):
+        changed += store.undo(cut)
+    if not checkpoint:
+        store.clear()
+    store.partials.clear()
+    back = replace(record.going_back_to(checkpoint), epoch=epoch)
+    store.save_history(back.encode())
+    return back, changed
 
 
 class History:
     """The history of one table. Thread-safe."""
 
     def __init__(self, store: TableStore, table: str) -> None:
-        """Takes up what the store has recorded."""
+        """Takes up what the store has recorded.
+
+        Raises:
+            FailedPrecondition: what it has recorded, or the rows of its last checkpoint, are damaged.
+        """
         self._store = store
         self._table = table
         self._gate = Gate()
         stored = store.load_history()
-        self._record = Record() if stored is None else Record.decode(stored)
-        if stored is not None and store.reopen(self._record.committed):
+        self._record = Record() if stored is None else Record.decode(stored, f"table {table!r}")
+        if stored is not None and store.reopen([each.cut for each in self._record.committed]):
             self._go_on_from_committed()
-        store.keep_undo(self._record.cuts[-1] if self._record.cuts else None)
+        self._sweep()
+        store.keep_undo(self._record.last_iteration or None)
 
     @property
     def record(self) -> Record:
@@ -98,14 +85,15 @@ class History:
         with self._gate.closed():
             self.check(epoch)
             record = self._record
-            if checkpoint in record.cuts:
+            if record.has(checkpoint):
                 return True
-            if checkpoint < max((record.arriving, *record.cuts)):
-                raise FailedPrecondition(f"cut {checkpoint} comes too late, cut {max(record.cuts, default=0)} is there")
+            if checkpoint < max(record.arriving, record.last_iteration):
+                raise FailedPrecondition(f"cut {checkpoint} comes too late, cut {record.last_iteration} is there")
             arrived = (record.arrived if record.arriving == checkpoint else 0) | 1 << worker
             complete = arrived & contributors == contributors
             if complete:
-                self._write(replace(record, cuts=(*record.cuts, checkpoint), arriving=0, arrived=0))
+                cut = Cut(checkpoint, *self._store.totals())
+                self._write(replace(record, cuts=(*record.cuts, cut), arriving=0, arrived=0))
                 self._store.keep_undo(checkpoint)
             else:
                 self._write(replace(record, arriving=checkpoint, arrived=arrived))
@@ -114,30 +102,43 @@ class History:
     def check_complete(self, epoch: int, checkpoint: int) -> None:
         """Raises FailedPrecondition unless the cut is complete, StaleEpoch if the epoch is not the table's."""
         self.check(epoch)
-        if checkpoint not in self._record.cuts:
+        if not self._record.has(checkpoint):
             raise FailedPrecondition(f"cut {checkpoint} of table {self._table!r} is not complete")
 
-    def commit(self, epoch: int, checkpoint: int, manifest: bytes) -> None:
-        """Makes a checkpoint the valid one and drops what is older; checkpoint 0 is the table as it was created.
+    def save(self, epoch: int, checkpoint: int) -> tuple[int, int]:
+        """Makes a complete cut durable; how many rows changed since the cut before, and the bytes they take.
 
         Raises:
             FailedPrecondition: the cut is not complete.
             StaleEpoch: the epoch is not the table's.
         """
+        self.check_complete(epoch, checkpoint)
+        earlier = max((cut for cut in self._record.iterations if cut < checkpoint), default=0)
+        return self._store.save(checkpoint, earlier)
+
+    def commit(self, epoch: int, checkpoint: int, manifest: bytes, keep: int) -> None:
+        """Makes a checkpoint the valid one; of the committed ones, the last `keep` stay, the others are dropped.
+
+        Checkpoint 0 is the table as it was created.
+
+        Raises:
+            InvalidArgument: none is to be kept.
+            FailedPrecondition: the cut is not complete.
+            StaleEpoch: the epoch is not the table's.
+        """
+        if keep < 1:
+            raise InvalidArgument(f"keep is {keep}, at least the checkpoint that is committed must stay")
         if checkpoint:
             self.check_complete(epoch, checkpoint)
         with self._gate.closed():
             self.check(epoch)
-            record = self._record
-            older = [cut for cut in record.cuts if cut < checkpoint]
-            kept = tuple(cut for cut in record.cuts if cut >= checkpoint)
-            self._write(replace(record, cuts=kept, committed=checkpoint, manifest=manifest))
-        for cut in older:
-            self._store.forget_undo(cut)
-            self._store.drop_parts(cut)
+            self._write(self._record.committing(Committed(checkpoint, manifest), keep))
+            self._sweep()
 
     def restore(self, checkpoint: int, epoch: int) -> int:
         """Puts the rows back to a cut and begins an epoch; how many rows had to be put back.
+
+        What came after that cut is dropped.
 
         Raises:
             FailedPrecondition: there is no way back to that cut.
@@ -146,20 +147,14 @@ class History:
         with self._gate.closed():
             record = self._record
             self._check_begins(epoch)
-            if checkpoint and checkpoint not in record.cuts:
+            if checkpoint and not record.has(checkpoint):
                 raise FailedPrecondition(
                     f"table {self._table!r} cannot go back to checkpoint {checkpoint}: this server holds "
-                    f"{list(record.cuts) or 'none'}; one with its store in memory loses them when it is restarted"
+                    f"{list(record.iterations) or 'none'}; one with its store in memory loses them when it is restarted"
                 )
-            changed = 0
-            for cut in reversed([cut for cut in record.cuts if cut >= checkpoint]):
-                changed += self._store.undo(cut)
-            if not checkpoint:
-                self._store.clear()
-            self._store.partials.clear()
-            kept = (checkpoint,) if checkpoint else ()
-            self._write(replace(record, epoch=epoch, cuts=kept, arriving=0, arrived=0))
+            self._record, changed = go_back(self._store, record, checkpoint, epoch)
             self._store.keep_undo(checkpoint or None)
+            self._sweep(unfinished=True)
             return changed
 
     def begin(self, epoch: int) -> None:
@@ -177,20 +172,22 @@ class History:
             raise StaleEpoch(f"epoch {epoch} cannot begin, table {self._table!r} is in epoch {self._record.epoch}")
 
     def _go_on_from_committed(self) -> None:
-        """What came after the committed cut is lost, so the epoch is over."""
+        """What came after the last checkpoint is lost, so the epoch is over."""
         record = self._record
-        cuts = (record.committed,) if record.committed else ()
-        self._write(replace(record, epoch=record.epoch + 1, cuts=cuts, arriving=0, arrived=0))
+        self._write(replace(record.going_back_to(record.last.cut), epoch=record.epoch + 1))
 
-    def save(self, epoch: int, checkpoint: int) -> tuple[int, int]:
-        """Makes a complete cut durable; rows and bytes that had to be written.
+    def _sweep(self, *, unfinished: bool = False) -> None:
+        """Drops what is left of cuts of the past, if asked also parts of checkpoints that never came to be.
 
-        Raises:
-            FailedPrecondition: the cut is not complete.
-            StaleEpoch: the epoch is not the table's.
+        What a crash leaves behind is dropped when the table is taken up again, or at the next checkpoint.
         """
-        self.check_complete(epoch, checkpoint)
-        return self._store.save(checkpoint)
+        record = self._record
+        for cut in record.outdated:
+            self._store.forget(cut)
+        for checkpoint in self._store.parts() - set(record.iterations):
+            if unfinished or checkpoint < record.last_iteration:
+                self._store.drop_parts(checkpoint)
+        self._record = replace(record, outdated=())
 
     def _write(self, record: Record) -> None:
         self._store.save_history(record.encode())

@@ -8,21 +8,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.domain.errors import InvalidArgument
-from services.domain.ids import shard_of
+from services.domain.ids import PARTITIONS, shard_of
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Shard `index` of `count`: the ids with mix64(id) mod count == index."""
+    """Shard `index` of `count`: the ids of its partitions."""
 
     index: int = 0
     count: int = 1
 
     def __post_init__(self) -> None:
-        if self.count < 1:
-            raise InvalidArgument(f"shards is {self.count}, it must be at least 1")
+        if not 1 <= self.count <= PARTITIONS:
+            raise InvalidArgument(f"shards is {self.count}, it must be in 1..{PARTITIONS}")
         if not 0 <= self.index < self.count:
             raise InvalidArgument(f"shard is {self.index}, it must be in 0..{self.count - 1}")
+
+    @property
+    def partitions(self) -> range:
+        """Those of its ids."""
+        return range(self.index, PARTITIONS, self.count)
 
     def check(self, ids: NDArray[np.uint64]) -> None:
         """Raises InvalidArgument when an id belongs to another shard."""

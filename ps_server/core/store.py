@@ -8,7 +8,7 @@ from several threads, and raise Unavailable while the backend is out of reach; a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -88,6 +88,9 @@ class TableStore(Protocol):
     def __len__(self) -> int:
         """Stored rows."""
 
+    def totals(self) -> tuple[int, int]:
+        """Stored rows, and the sum of their versions."""
+
     def put_dense(self, data: bytes) -> None:
         """Replaces the dense parameters."""
 
@@ -102,14 +105,30 @@ class TableStore(Protocol):
     def save_history(self, data: bytes) -> None:
         """Replaces the table's history, atomically."""
 
-    def reopen(self, cut: int) -> bool:
-        """Called once, of a table that has a history: whether only the rows of its committed cut are left.
+    def reopen(self, cuts: Sequence[int]) -> bool:
+        """Called once, of a table that has a history: whether only its committed cuts are left of it.
 
-        A store whose rows are gone with its process reads those of the cut (0: none) and starts to keep undo for it.
+        A store whose rows are gone with its process reads those of the last cut (0: none) and keeps the way back to the
+        others; what belongs to none of them is dropped.
+
+        Raises:
+            FailedPrecondition: a file of the last cut is damaged.
         """
 
-    def save(self, cut: int) -> tuple[int, int]:
-        """Makes the rows of a complete cut as durable as the store can; rows and bytes that had to be written."""
+    def save(self, cut: int, earlier: int) -> tuple[int, int]:
+        """Makes the rows of a complete cut as durable as the store can.
+
+        Returns how many rows changed since the `earlier` cut (0: there is none), and the bytes that they take.
+        """
+
+    def rows_at(self, cut: int, later: Sequence[int]) -> Iterator[RowBlock]:
+        """Every row as it was at a cut, once, in unspecified order; `later` are the cuts after it, ascending.
+
+        No writes may run meanwhile.
+
+        Raises:
+            FailedPrecondition: a row or a file is damaged; the text names it.
+        """
 
     def keep_undo(self, cut: int | None) -> None:
         """From now on `write_newer` keeps the pre-image of each row it changes first after `cut`; None: keeps none."""
@@ -117,8 +136,8 @@ class TableStore(Protocol):
     def undo(self, cut: int) -> int:
         """Puts back every pre-image kept under `cut` and forgets it; how many. No writes may run meanwhile."""
 
-    def forget_undo(self, cut: int) -> None:
-        """Drops the pre-images kept under `cut`."""
+    def forget(self, cut: int) -> None:
+        """Drops what is kept for a cut alone. One that is not there is no error."""
 
     def clear(self) -> None:
         """Drops all rows and pending gradients. No writes may run meanwhile."""
@@ -128,6 +147,9 @@ class TableStore(Protocol):
 
     def get_part(self, checkpoint: int, name: str) -> bytes | None:
         """A part of a checkpoint, None when there is no such one."""
+
+    def parts(self) -> set[int]:
+        """The checkpoints of which there are parts."""
 
     def drop_parts(self, checkpoint: int) -> None:
         """Drops all parts of a checkpoint."""
@@ -149,8 +171,21 @@ class Store(Protocol):
     def open(self, spec: TableSpec) -> TableStore:
         """A created table."""
 
+    def shards(self, table: str) -> int:
+        """The number of shards that a table was served by last; 0 if it has no history."""
+
+    def claim(self, *, alone: bool) -> None:
+        """Says that this process serves its shard from now on.
+
+        A process that serves the shard already is an error where the store knows that it lives; where it may have died
+        a moment ago, only for who wants to be `alone`.
+
+        Raises:
+            FailedPrecondition: there is another one.
+        """
+
     def ping(self) -> None:
-        """Raises Unavailable while the backend is out of reach."""
+        """Says that this process still serves its shard. Raises Unavailable while the backend is out of reach."""
 
     def close(self) -> None:
         """Gives up connections; the store is not used any more."""

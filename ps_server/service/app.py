@@ -13,8 +13,7 @@ from ps_server.service.readiness import follow_store
 from ps_server.service.servicer import ParameterServer
 from ps_server.service.settings import ParameterServerSettings
 from ps_server.service.store_pool import StorePool
-from ps_server.stores.opening import open_store
-from ps_server.stores.redis import RedisAccess
+from ps_server.service.stored import open_settings_store
 from services.runtime.server import Server, serve
 
 SERVICE = ps_pb2.DESCRIPTOR.services_by_name["ParameterServer"].full_name
@@ -27,24 +26,15 @@ async def parameter_server(settings: ParameterServerSettings) -> AsyncIterator[S
     Raises:
         InvalidArgument: shard or store URL make no sense.
         Unavailable: Redis is out of reach.
-        FailedPrecondition: Redis cannot keep these rows, or an address cannot be listened on.
+        FailedPrecondition: Redis cannot keep these rows, another process serves the checkpoint directory, a
+            checkpoint is damaged, or an address cannot be listened on.
     """
     shard = Shard(settings.shard, settings.shards)
-    url = settings.store.get_secret_value()
-    access = RedisAccess(
-        password=settings.store_password_file.read_text().strip() if settings.store_password_file else None,
-        authority=settings.store_tls_ca,
-        certificate=settings.tls_certificate,
-        key=settings.tls_key,
-    )
     with (
-        closing(
-            await asyncio.to_thread(
-                open_store, url, shard, settings.store_timeout_seconds, access, settings.checkpoint_dir
-            )
-        ) as store,
+        closing(await asyncio.to_thread(open_settings_store, settings, shard)) as store,
         closing(StorePool(settings.store_threads)) as pool,
     ):
+        await asyncio.to_thread(store.claim, alone=False)
         tables = await asyncio.to_thread(Tables, store, shard)
         servicer = ParameterServer(tables, shard, store.name, pool, settings)
         service = (ps_pb2_grpc.add_ParameterServerServicer_to_server, servicer, SERVICE)

@@ -69,7 +69,7 @@ class CheckpointCalls:
 
     async def Commit(self, request: ps_pb2.CommitRequest, context: Context) -> ps_pb2.CommitResponse:
         history = self._tables.get(request.table).history
-        await self._pool.write(history.commit, request.epoch, request.checkpoint, request.manifest)
+        await self._pool.write(history.commit, request.epoch, request.checkpoint, request.manifest, request.keep)
         return ps_pb2.CommitResponse()
 
     async def Restore(self, request: ps_pb2.RestoreRequest, context: Context) -> ps_pb2.RestoreResponse:
@@ -88,8 +88,8 @@ class CheckpointCalls:
         record = table.history.record
         return ps_pb2.GetCheckpointResponse(
             epoch=record.epoch,
-            checkpoint=record.committed,
-            manifest=record.manifest,
+            checkpoint=record.last.cut,
+            manifest=record.last.manifest,
             rows=await self._pool.read(table.stored_rows),
             durable=table.durable,
         )

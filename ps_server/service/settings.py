@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pydantic import Field, SecretStr
 
+from services.domain.ids import PARTITIONS
 from services.runtime.settings import ReadableFile, ServerSettings
 
 
@@ -28,7 +29,9 @@ class ParameterServerSettings(ServerSettings, env_prefix="ESD_PS_"):
         None, description="where a memory store keeps checkpoints; without it, a server that dies takes its rows along"
     )
     shard: int = Field(0, ge=0, description="number of this server, 0..shards-1")
-    shards: int = Field(1, ge=1, description="number of parameter servers; each holds the ids of its shard")
+    shards: int = Field(
+        1, ge=1, le=PARTITIONS, description="number of parameter servers; each holds the ids of its shard"
+    )
     store_threads: int = Field(4, ge=1, le=64, description="threads that work on the store")
     store_timeout_seconds: float = Field(
         5.0, gt=0, description="longest wait for one answer of Redis before the call fails with UNAVAILABLE"

@@ -1,16 +1,18 @@
 """The memory store with a checkpoint directory: what is committed outlives the process.
 
-<directory>/shard-<i>-of-<n>/<table>/table.pb       its specification
-history.json   epoch, cuts, committed checkpoint
-rows-<cut>     see row_files
-part-<cut>-<name>, dense
-samples/<position>-<k>  the sample log, see sample_logs
+<directory>/<table>/table.pb                    its specification
+<directory>/<table>/samples/<position>-<k>      the sample log, see sample_logs
+<directory>/<table>/shard-<i>-of-<n>/           what the server of shard i of n keeps
+    history.json    epoch, cuts, committed checkpoints
+    rows-<cut>      see row_files
+    part-<cut>-<name>, dense
+<directory>/shard-<i>-of-<n>.lock               held by that server as long as it runs
 """
 
 # ruff: noqa: D102 - the methods are documented in ps_server/core/store.py
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from esd_native.rows import RowTable
@@ -18,8 +20,11 @@ from protos import common_pb2
 from ps_server.core.blocks import RowBlock
 from ps_server.core.shard import Shard
 from ps_server.stores.memory import MemoryStore, MemoryTable, scan
-from ps_server.stores.row_files import earlier_cut, read_rows, verify, write_file, write_rows
+from ps_server.stores.overlay import first_of_each
+from ps_server.stores.row_files import chain_of, row_file, row_files, stored_rows, write_bytes, write_rows
 from ps_server.stores.sample_logs import DirectoryLog
+from ps_server.stores.shard_folders import ShardFolders
+from ps_server.stores.shard_locks import ShardLocks
 from services.domain.tables import TableSpec
 from services.wire.tables import decode_table, encode_table
 
@@ -29,60 +34,68 @@ _LONGEST_CHAIN = 8  # files to read for one checkpoint; then all rows are writte
 class DirectoryTable(MemoryTable):
     """A MemoryTable that writes its cuts to files, changes only where it can."""
 
-    def __init__(self, spec: TableSpec, directory: Path) -> None:
-        """Takes up what the directory holds; `reopen` reads the rows."""
+    def __init__(self, spec: TableSpec, folders: ShardFolders) -> None:
+        """Writes nothing and reads nothing yet."""
         super().__init__(spec)
-        self._directory = directory
-        directory.mkdir(parents=True, exist_ok=True)
-        self._write("table.pb", encode_table(spec).SerializeToString())
-        self.log = DirectoryLog(directory / "samples")
-
-    def reopen(self, cut: int) -> bool:
-        if cut:
-            for path in reversed(self._chain(cut)):
-                verify(path)
-                for block in read_rows(path, self._width):
-                    self._rows.overwrite(block.ids, block.versions, block.rows)
-            self._undo[cut] = RowTable(self._width)
-        self._drop_files_except({cut} if cut else set())  # what was not committed
-        return True
-
-    def save(self, cut: int) -> tuple[int, int]:
-        path = self._rows_of(cut)
-        if path.exists():
-            return 0, 0
-        earlier = max((each for each in self._undo if each < cut and self._rows_of(each).exists()), default=0)
-        if earlier and len(self._chain(earlier)) >= _LONGEST_CHAIN:
-            earlier = 0
-        changed = self._undo[earlier] if earlier else self._rows
-        return write_rows(path, earlier, self._as_of(cut, changed))
+        self._folders = folders
+        self._directory = folders.own
+        self._cuts: set[int] = set()  # whose rows must stay on disk
+        self.log = DirectoryLog(folders.own.parent / "samples")
 
     def load_history(self) -> bytes | None:
+        self._folders.take_over(self._width)
         return self._read("history.json")
 
     def save_history(self, data: bytes) -> None:
         self._write("history.json", data)
 
-    def forget_undo(self, cut: int) -> None:
-        super().forget_undo(cut)
-        self._drop_files_except(set(self._undo))
+    def reopen(self, cuts: Sequence[int]) -> bool:
+        self._cuts = {cut for cut in cuts if cut}
+        last = cuts[-1] if cuts else 0
+        if last:
+            self._load(last)
+            self._undo[last] = RowTable(self._width)
+        self._drop_files()  # what was not committed
+        self._folders.drop_others()
+        for draft in self._directory.glob("*.draft"):
+            draft.unlink()
+        return True
+
+    def save(self, cut: int, earlier: int) -> tuple[int, int]:
+        path = row_file(self._directory, cut)
+        self._cuts.add(cut)
+        if self._can_be_built_on(earlier):
+            return write_rows(path, earlier, self._as_of(cut, self._undo[earlier]))
+        everything = [self._rows, *(self._undo[each] for each in self._kept_since(cut))]
+        return write_rows(path, 0, first_of_each(block for which in everything for block in self._as_of(cut, which)))
+
+    def rows_at(self, cut: int, later: Sequence[int]) -> Iterator[RowBlock]:
+        if self._undo:  # they are in memory
+            return super().rows_at(cut, later)
+        return stored_rows(self._directory, cut, self._width)
 
     def undo(self, cut: int) -> int:
-        changed = super().undo(cut)
-        if self._undo and cut > min(self._undo):  # that cut is gone back over, and its name may come again
-            self._rows_of(cut).unlink(missing_ok=True)
-        return changed
+        if cut in self._undo:
+            return super().undo(cut)
+        if cut not in self._cuts:  # never written: what came after it is undone with the cut before
+            return 0
+        self._rows = RowTable(self._width)
+        self._load(cut)
+        return len(self._rows)
 
-    def clear(self) -> None:
-        super().clear()
-        for path in self._directory.glob("rows-*"):
-            path.unlink()
+    def forget(self, cut: int) -> None:
+        super().forget(cut)
+        self._cuts.discard(cut)
+        self._drop_files()
 
     def put_part(self, checkpoint: int, name: str, data: bytes) -> None:
         self._write(f"part-{checkpoint}-{name}", data)
 
     def get_part(self, checkpoint: int, name: str) -> bytes | None:
         return self._read(f"part-{checkpoint}-{name}")
+
+    def parts(self) -> set[int]:
+        return {int(path.name.split("-")[1]) for path in self._directory.glob("part-*-*[a-z]")}
 
     def drop_parts(self, checkpoint: int) -> None:
         for path in self._directory.glob(f"part-{checkpoint}-*"):
@@ -94,38 +107,40 @@ class DirectoryTable(MemoryTable):
     def get_dense(self) -> bytes | None:
         return self._read("dense")
 
+    def _can_be_built_on(self, cut: int) -> bool:
+        if cut not in self._undo or not row_file(self._directory, cut).exists():
+            return False
+        return len(chain_of(self._directory, cut)) < _LONGEST_CHAIN
+
+    def _load(self, cut: int) -> None:
+        for block in stored_rows(self._directory, cut, self._width):
+            self._rows.overwrite(block.ids, block.versions, block.rows)
+
     def _as_of(self, cut: int, which: RowTable) -> Iterator[RowBlock]:
-        """The rows that `which` names, as they were at a cut; those that were not there then are left out."""
+        """The rows that `which` names, as they were at a cut, while others write; version 0 where there was none."""
         for block in scan(which, self._scan_rows):
             with self._changes:
                 versions, rows = self._rows.read(block.ids)
-                old_versions, old_rows = self._undo[cut].read(block.ids)
-            changed = old_versions > 0
-            versions[changed] = old_versions[changed] - 1
-            rows[changed] = old_rows[changed]
-            there = versions > 0
-            yield RowBlock(block.ids[there], versions[there], rows[there])
+                for each in self._kept_since(cut):
+                    old_versions, old_rows = self._undo[each].read(block.ids)
+                    changed = old_versions > 0
+                    versions[changed] = old_versions[changed] - 1
+                    rows[changed] = old_rows[changed]
+            yield RowBlock(block.ids, versions, rows)
 
-    def _drop_files_except(self, cuts: set[int]) -> None:
-        """Drops every file of rows that none of these cuts builds on."""
-        needed = {path for cut in cuts if self._rows_of(cut).exists() for path in self._chain(cut)}
-        for path in self._directory.glob("rows-*"):
-            if path not in needed:
-                path.unlink()
+    def _kept_since(self, cut: int) -> list[int]:
+        """The generations of a cut and of later ones, the latest first."""
+        return sorted((each for each in self._undo if each >= cut), reverse=True)
 
-    def _chain(self, cut: int) -> list[Path]:
-        """The files of a cut, the latest first."""
-        paths = []
-        while cut:
-            paths.append(self._rows_of(cut))
-            cut = earlier_cut(paths[-1])
-        return paths
-
-    def _rows_of(self, cut: int) -> Path:
-        return self._directory / f"rows-{cut}"
+    def _drop_files(self) -> None:
+        """Drops every file of rows that no cut builds on."""
+        there = (cut for cut in self._cuts if row_file(self._directory, cut).exists())
+        needed = {path for cut in there for path in chain_of(self._directory, cut)}
+        for path in row_files(self._directory) - needed:
+            path.unlink()
 
     def _write(self, name: str, data: bytes) -> None:
-        write_file(self._directory / name, lambda file: bool(file.write(data)))
+        write_bytes(self._directory / name, data)
 
     def _read(self, name: str) -> bytes | None:
         path = self._directory / name
@@ -138,10 +153,27 @@ class DirectoryStore(MemoryStore):
     def __init__(self, directory: Path, shard: Shard) -> None:
         """Takes up the tables of the directory."""
         super().__init__()
-        self._place = directory / f"shard-{shard.index}-of-{shard.count}"
-        for path in sorted(self._place.glob("*/table.pb")):
+        self._directory = directory
+        self._shard = shard
+        self._locks = ShardLocks(directory)
+        for path in sorted(directory.glob("*/table.pb")):
             spec = decode_table(common_pb2.TableSpec.FromString(path.read_bytes()))
-            self._tables[spec.name] = (spec, self._make(spec))
+            self._tables[spec.name] = (spec, self._open(spec))
+
+    def shards(self, table: str) -> int:
+        return ShardFolders(self._directory / table, self._shard).current()
+
+    def claim(self, *, alone: bool) -> None:  # noqa: ARG002 - one that holds a lock is surely there
+        self._locks.acquire(self._shard)
+
+    def close(self) -> None:
+        super().close()
+        self._locks.release()
 
     def _make(self, spec: TableSpec) -> MemoryTable:
-        return DirectoryTable(spec, self._place / spec.name)
+        data = encode_table(spec).SerializeToString()
+        write_bytes(self._directory / spec.name / "table.pb", data)
+        return self._open(spec)
+
+    def _open(self, spec: TableSpec) -> DirectoryTable:
+        return DirectoryTable(spec, ShardFolders(self._directory / spec.name, self._shard))

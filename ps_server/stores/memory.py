@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from esd_native.rows import RowTable
 from ps_server.core.blocks import RowBlock
 from ps_server.core.sample_log import LogStore
+from ps_server.stores.overlay import first_of_each
 from ps_server.stores.partials import MemoryPartials
 from ps_server.stores.sample_logs import MemoryLog
 from services.domain.tables import TableSpec
@@ -24,6 +26,7 @@ class MemoryTable:
 
     def __init__(self, spec: TableSpec) -> None:
         self._width = spec.row_width
+        self._row_bytes = spec.row_bytes
         self._rows = RowTable(spec.row_width)
         self._dense: bytes | None = None
         self._history: bytes | None = None
@@ -54,6 +57,9 @@ class MemoryTable:
     def __len__(self) -> int:
         return len(self._rows)
 
+    def totals(self) -> tuple[int, int]:
+        return len(self._rows), self._rows.version_sum
+
     def put_dense(self, data: bytes) -> None:
         self._dense = data
 
@@ -66,11 +72,16 @@ class MemoryTable:
     def save_history(self, data: bytes) -> None:
         self._history = data
 
-    def reopen(self, cut: int) -> bool:  # noqa: ARG002
+    def reopen(self, cuts: Sequence[int]) -> bool:  # noqa: ARG002
         return False  # the process is the one that had the rows
 
-    def save(self, cut: int) -> tuple[int, int]:  # noqa: ARG002
-        return 0, 0
+    def save(self, cut: int, earlier: int) -> tuple[int, int]:  # noqa: ARG002
+        changed = len(self._undo[earlier]) if earlier else len(self._rows)
+        return changed, changed * self._row_bytes
+
+    def rows_at(self, cut: int, later: Sequence[int]) -> Iterator[RowBlock]:
+        kept = (self._pre_images(each) for each in (cut, *later))
+        return first_of_each(chain(chain.from_iterable(kept), self.scan()))
 
     def keep_undo(self, cut: int | None) -> None:
         with self._changes:
@@ -79,13 +90,15 @@ class MemoryTable:
             self._cut = cut
 
     def undo(self, cut: int) -> int:
-        kept = self._undo.pop(cut)
-        for block in scan(kept, self._scan_rows):
-            self._rows.overwrite(block.ids, block.versions - 1, block.rows)
-        return len(kept)
+        count = 0
+        for block in self._pre_images(cut):
+            self._rows.overwrite(block.ids, block.versions, block.rows)
+            count += len(block)
+        self._undo.pop(cut, None)
+        return count
 
-    def forget_undo(self, cut: int) -> None:
-        del self._undo[cut]
+    def forget(self, cut: int) -> None:
+        self._undo.pop(cut, None)
 
     def clear(self) -> None:
         self._rows = RowTable(self._width)
@@ -97,8 +110,17 @@ class MemoryTable:
     def get_part(self, checkpoint: int, name: str) -> bytes | None:
         return self._parts.get(checkpoint, {}).get(name)
 
+    def parts(self) -> set[int]:
+        return set(self._parts)
+
     def drop_parts(self, checkpoint: int) -> None:
         self._parts.pop(checkpoint, None)
+
+    def _pre_images(self, cut: int) -> Iterator[RowBlock]:
+        """What is kept under a cut; version 0 where there was no row."""
+        if cut in self._undo:
+            for block in scan(self._undo[cut], self._scan_rows):
+                yield RowBlock(block.ids, block.versions - 1, block.rows)
 
     def _keep(self, kept: RowTable, block: RowBlock) -> None:
         """Keeps the rows that the block is about to replace and that are not kept yet."""
@@ -141,6 +163,12 @@ class MemoryStore:
 
     def open(self, spec: TableSpec) -> MemoryTable:
         return self._tables[spec.name][1]
+
+    def shards(self, table: str) -> int:  # noqa: ARG002
+        return 0  # nothing outlives the process
+
+    def claim(self, *, alone: bool) -> None:
+        """No other process can reach it."""
 
     def ping(self) -> None:
         """Memory is always there."""

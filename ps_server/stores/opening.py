@@ -27,8 +27,7 @@ def open_store(
     Raises:
         InvalidArgument: the URL names no store, or Redis is given a checkpoint directory.
         Unavailable: Redis is out of reach.
-        FailedPrecondition: a file of the checkpoint directory is damaged; Redis could lose rows, or holds those of
-            another number of shards.
+        FailedPrecondition: Redis could lose rows, or holds some in the layout of another version.
     """
     if url == "memory":
         return MemoryStore() if checkpoint_dir is None else DirectoryStore(checkpoint_dir, shard)

@@ -3,13 +3,15 @@
     magic, earlier cut (0: this is a base), then blocks of: number of rows, ids, versions, rows; an empty block ends it
     SHA-256 of everything before
 
-All numbers are little-endian. A file gets its name when it is complete and on disk.
+All numbers are little-endian. A row that has gone since the earlier cut is there at version 0. A file gets its name
+when it is complete and on disk.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -17,15 +19,45 @@ from typing import BinaryIO
 import numpy as np
 
 from ps_server.core.blocks import RowBlock
+from ps_server.stores.overlay import first_of_each
 from services.domain.errors import FailedPrecondition
 
 _MAGIC = b"ESDROWS1"
 _DIGEST_BYTES = hashlib.sha256().digest_size
+_NAME = re.compile(r"rows-[0-9]+")
+
+
+def row_file(directory: Path, cut: int) -> Path:
+    """Where the rows of a cut are."""
+    return directory / f"rows-{cut}"
+
+
+def row_files(directory: Path) -> set[Path]:
+    """All files of rows in a directory."""
+    return {path for path in directory.glob("rows-*") if _NAME.fullmatch(path.name)}
+
+
+def chain_of(directory: Path, cut: int) -> list[Path]:
+    """The files that make a cut, the latest first. Raises FailedPrecondition if one is missing or is something else."""
+    paths = []
+    while cut:
+        paths.append(row_file(directory, cut))
+        cut = _earlier_cut(paths[-1])
+    return paths
+
+
+def stored_rows(directory: Path, cut: int, width: int) -> Iterator[RowBlock]:
+    """The rows of a cut, W floats each, from its files. Raises FailedPrecondition if one of them is damaged."""
+    chain = chain_of(directory, cut)
+    for path in chain:
+        _verify(path)
+    return first_of_each(block for path in chain for block in _read_rows(path, width))
 
 
 def write_file(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Writes a file as a whole: after a crash it is there complete, or as it was before."""
-    draft = path.with_name(path.name + ".draft")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
     with draft.open("wb") as file:
         write(file)
         file.flush()
@@ -36,6 +68,11 @@ def write_file(path: Path, write: Callable[[BinaryIO], object]) -> None:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Writes a small file as a whole."""
+    write_file(path, lambda file: file.write(data))
 
 
 def write_rows(path: Path, earlier: int, blocks: Iterable[RowBlock]) -> tuple[int, int]:
@@ -63,8 +100,10 @@ def write_rows(path: Path, earlier: int, blocks: Iterable[RowBlock]) -> tuple[in
     return count, path.stat().st_size
 
 
-def earlier_cut(path: Path) -> int:
-    """The cut that a file builds on, 0 for none. Raises FailedPrecondition if it is no file of rows."""
+def _earlier_cut(path: Path) -> int:
+    """The cut that a file builds on, 0 for none."""
+    if not path.exists():
+        raise FailedPrecondition(f"{path} is missing")
     with path.open("rb") as file:
         head = file.read(len(_MAGIC) + 8)
     if len(head) < len(_MAGIC) + 8 or not head.startswith(_MAGIC):
@@ -72,9 +111,8 @@ def earlier_cut(path: Path) -> int:
     return int(np.frombuffer(head[len(_MAGIC) :], np.uint64)[0])
 
 
-def verify(path: Path) -> None:
+def _verify(path: Path) -> None:
     """Raises FailedPrecondition unless the file is as it was written."""
-    earlier_cut(path)
     digest = hashlib.sha256()
     left = path.stat().st_size - _DIGEST_BYTES
     with path.open("rb") as file:
@@ -85,7 +123,7 @@ def verify(path: Path) -> None:
             raise FailedPrecondition(f"{path} is damaged: its checksum differs")
 
 
-def read_rows(path: Path, width: int) -> Iterator[RowBlock]:
+def _read_rows(path: Path, width: int) -> Iterator[RowBlock]:
     """The rows of a file that was verified; W floats each."""
     with path.open("rb") as file:
         file.seek(len(_MAGIC) + 8)

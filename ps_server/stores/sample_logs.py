@@ -43,7 +43,6 @@ class DirectoryLog:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        directory.mkdir(exist_ok=True)
 
     def last(self) -> LogEntry | None:
         return max(self._entries(), key=_order, default=None)
@@ -66,6 +65,8 @@ class DirectoryLog:
 
     def _entries(self) -> list[LogEntry]:
         """Without their batches, in no order."""
+        if not self._directory.exists():
+            return []
         names = (path.name.split("-") for path in self._directory.iterdir() if path.suffix != ".draft")
         return [LogEntry(int(position), int(samples)) for position, samples in names]
 

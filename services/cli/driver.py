@@ -45,7 +45,7 @@ async def drive(
         try:
             return await _drive_once(client, job, batches, seen)
         except (DeadlineExceeded, NotFound, Unavailable):
-            if not job.checkpoint_every or clock() - last_seen > PATIENCE_SECONDS:
+            if not job.takes_checkpoints or clock() - last_seen > PATIENCE_SECONDS:
                 raise
         await asyncio.sleep(POLL_SECONDS)
 

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import typer
 
-from services.cli import bench, demo, serve, simulate, status, train
+from services.cli import bench, checkpoint, demo, serve, simulate, status, train
 from services.cli.cluster import command as cluster
 from services.cli.report import messages
 from services.domain.errors import EsdError, InvalidArgument
@@ -30,6 +30,7 @@ app.command("demo")(demo.command)
 app.command("serve")(serve.command)
 app.command("status")(status.command)
 app.add_typer(bench.app, name="bench")
+app.add_typer(checkpoint.app, name="checkpoint")
 app.add_typer(cluster.app, name="cluster")
 
 

@@ -87,7 +87,9 @@ Table = Annotated[
 ]
 CheckpointEvery = Annotated[
     int,
-    typer.Option(min=0, help="Iterations between checkpoints, to which a run that lost a process goes back; 0: none."),
+    typer.Option(
+        min=0, help="Iterations between checkpoints, to which a run that lost a process goes back; 0: see the next."
+    ),
 ]
 MaxRows = Annotated[
     int,
@@ -95,6 +97,13 @@ MaxRows = Annotated[
         min=0, help="Rows that the table may have; the run ends before the iteration that needs more; 0: any."
     ),
 ]
+CheckpointSeconds = Annotated[
+    float,
+    typer.Option(
+        min=0, help="Longest time between checkpoints, seconds; 0: any. Without both, a lost process ends the run."
+    ),
+]
+CheckpointsKept = Annotated[int, typer.Option(min=1, help="Checkpoints that esd checkpoint restore can go back to.")]
 CheckpointDir = Annotated[
     Path | None,
     typer.Option(help="with --store memory: where checkpoints are kept, so that the parameter server may die, too."),
@@ -139,6 +148,8 @@ class RunOptions:
     seed: Seed = 0
     checkpoint_every: CheckpointEvery = 1000
     max_rows: MaxRows = 0
+    checkpoint_seconds: CheckpointSeconds = 0.0
+    checkpoints_kept: CheckpointsKept = 2
 
     def worker_samples(self) -> tuple[int, ...]:
         """m_j: samples of each worker per iteration."""
@@ -207,6 +218,8 @@ class RunOptions:
             horizon=self.horizon,
             checkpoint_every=self.checkpoint_every,
             max_rows=self.max_rows,
+            checkpoint_seconds=self.checkpoint_seconds,
+            checkpoints_kept=self.checkpoints_kept,
         )
 
     def open(self, batch_size: int) -> Dataset:

@@ -109,7 +109,7 @@ def run(
                     watch(cluster, state)
 
                 training = asyncio.create_task(drive(client, job, stream, progress))
-                restarts = RESTARTS if chosen.checkpoint_every else 0
+                restarts = RESTARTS if job.takes_checkpoints else 0
                 failure = asyncio.create_task(cluster.supervise(restarts, messages.print))
                 await asyncio.wait({training, failure}, return_when=asyncio.FIRST_COMPLETED)
                 if not training.done():

@@ -1,9 +1,11 @@
-"""Row ids: 64-bit, open-ended, spread over parameter-server shards."""
+"""Row ids: 64-bit, open-ended, spread over partitions, which are shared out over parameter-server shards."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+
+PARTITIONS = 64  # fixed, so that a store need not be rearranged for another number of shards
 
 
 def mix64(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -17,6 +19,11 @@ def mix64(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return x
 
 
+def partition_of(ids: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """The partition of each id: mix64(id) mod PARTITIONS, int64 [r]."""
+    return (mix64(ids) % np.uint64(PARTITIONS)).astype(np.int64)
+
+
 def shard_of(ids: NDArray[np.uint64], shards: int) -> NDArray[np.int64]:
-    """The parameter-server shard of each id: mix64(id) mod shards, int64 [r]."""
-    return (mix64(ids) % np.uint64(shards)).astype(np.int64)
+    """The parameter-server shard of each id: its partition mod shards, int64 [r]."""
+    return partition_of(ids) % shards

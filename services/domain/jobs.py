@@ -63,7 +63,9 @@ class JobSpec:
         eviction_term: whether expected costs contain the evict pushes that a row's entry into a full cache may cause.
         horizon: batches that one decision of `joint` looks at, its own included, 1..64.
         measured_links: whether link speeds follow measurements; else they are as registered.
-        checkpoint_every: iterations between checkpoints; 0: none, and a lost worker fails the job.
+        checkpoint_every: iterations between checkpoints; 0: as many as there are in `checkpoint_seconds`.
+        checkpoint_seconds: longest time between checkpoints; 0: any.
+        checkpoints_kept: how many can be gone back to, >= 1.
         max_rows: that the table may have; the job ends before the iteration that needs more. 0: any number.
     """
 
@@ -89,6 +91,8 @@ class JobSpec:
     horizon: int = 1
     checkpoint_every: int = 0
     max_rows: int = 0
+    checkpoint_seconds: float = 0.0
+    checkpoints_kept: int = 1
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -128,6 +132,17 @@ class JobSpec:
             raise InvalidArgument(f"max_rows is {self.max_rows}, it must not be negative")
         if self.checkpoint_every < 0:
             raise InvalidArgument(f"checkpoint_every is {self.checkpoint_every}, it must not be negative")
+        if not (math.isfinite(self.checkpoint_seconds) and self.checkpoint_seconds >= 0):
+            raise InvalidArgument(
+                f"checkpoint_seconds is {self.checkpoint_seconds}, it must be finite and not negative"
+            )
+        if self.checkpoints_kept < 1:
+            raise InvalidArgument(f"checkpoints_kept is {self.checkpoints_kept}, it must be at least 1")
+
+    @property
+    def takes_checkpoints(self) -> bool:
+        """Whether it does; a job without fails with its first lost worker."""
+        return self.checkpoint_every > 0 or self.checkpoint_seconds > 0
 
 
 def equal_workloads(batch_size: int, workers: int) -> tuple[int, ...]:

@@ -147,11 +147,13 @@ class Reload:
         checkpoint: where the dense parameters and their optimizer are to be had.
         rows: to pull.
         outdated: slots kept for rows whose latest value is elsewhere; `versions` are the latest.
+        dense_checksum: SHA-256, hex, that the dense parameters must have.
     """
 
     checkpoint: int
     rows: Transfers
     outdated: Transfers
+    dense_checksum: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,11 +139,16 @@ class IterationReport:
 
 @dataclass(frozen=True, slots=True)
 class FlushReport:
-    """Confirms the flush plan of `iteration`: the parameter server has everything of this worker."""
+    """Confirms the flush plan of `iteration`: the parameter server has everything of this worker.
+
+    Attributes:
+        dense_checksum: SHA-256, hex, of the checkpoint's dense parameters; empty but for the worker that stored them.
+    """
 
     iteration: int
     transfers: TransferCounts
     epoch: int = 0
+    dense_checksum: str = ""
 
 
 class WorkerPhase(Enum):

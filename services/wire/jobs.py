@@ -65,6 +65,8 @@ def encode_job(job: JobSpec) -> dispatcher_pb2.JobSpec:
         horizon=job.horizon,
         checkpoint_every=job.checkpoint_every,
         max_rows=job.max_rows,
+        checkpoint_seconds=job.checkpoint_seconds,
+        checkpoints_kept=job.checkpoints_kept,
     )
 
 
@@ -103,6 +105,8 @@ def decode_job(message: dispatcher_pb2.JobSpec) -> JobSpec:
         horizon=message.horizon or 1,
         checkpoint_every=message.checkpoint_every,
         max_rows=message.max_rows,
+        checkpoint_seconds=message.checkpoint_seconds,
+        checkpoints_kept=message.checkpoints_kept or 1,
     )
 
 

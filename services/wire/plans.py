@@ -218,6 +218,7 @@ def _encode_reload(reload: Reload) -> dispatcher_pb2.Reload:
         checkpoint=reload.checkpoint,
         rows=_encode_transfers(reload.rows, "rows"),
         outdated=_encode_transfers(reload.outdated, "outdated"),
+        dense_checksum=reload.dense_checksum,
     )
 
 
@@ -226,4 +227,5 @@ def _decode_reload(message: dispatcher_pb2.Reload) -> Reload:
         checkpoint=message.checkpoint,
         rows=_decode_transfers(message.rows, "rows"),
         outdated=_decode_transfers(message.outdated, "outdated"),
+        dense_checksum=message.dense_checksum,
     )

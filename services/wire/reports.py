@@ -59,7 +59,12 @@ def encode_report(lease_id: str, report: Report) -> pb.ReportRequest:
     transfers = encode_transfers(report.transfers)
     if isinstance(report, FlushReport):
         return pb.ReportRequest(
-            lease_id=lease_id, iteration=report.iteration, flushed=True, transfers=transfers, epoch=report.epoch
+            lease_id=lease_id,
+            iteration=report.iteration,
+            flushed=True,
+            transfers=transfers,
+            epoch=report.epoch,
+            dense_checksum=report.dense_checksum,
         )
     return pb.ReportRequest(
         lease_id=lease_id,
@@ -84,7 +89,7 @@ def decode_report(message: pb.ReportRequest) -> Report:
     """
     transfers = decode_transfers(message.transfers)
     if message.flushed:
-        return FlushReport(message.iteration, transfers, message.epoch)
+        return FlushReport(message.iteration, transfers, message.epoch, message.dense_checksum)
     return IterationReport(
         iteration=message.iteration,
         loss_sum=message.loss_sum,

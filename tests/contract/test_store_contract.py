@@ -10,9 +10,13 @@ import pytest
 
 from ps_server.core.blocks import GradientBlock, RowBlock
 from ps_server.core.gradients import Arrival
+from ps_server.core.record import Record
 from ps_server.core.sample_log import LogEntry
 from ps_server.core.shard import Shard
+from ps_server.core.tables import Tables
 from ps_server.stores.opening import open_store
+from services.domain.errors import FailedPrecondition
+from services.domain.ids import shard_of
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 
 SPEC = TableSpec("clicks-1_a", 6, OptimizerSpec(OptimizerKind.ROWWISE_ADAGRAD, 0.1), seed=2**64 - 1, init_scale=0.25)
@@ -152,8 +156,11 @@ def test_shards_do_not_see_each_others_rows(url, rng):
     for store in stores:
         store.create(SPEC)
     one, other = (store.open(SPEC) for store in stores)
-    one.write_newer(rows_of(rng, [1, 2], 1))
-    assert (len(one), len(other)) == (2, 0)
+    ids = np.arange(100, dtype=np.uint64)
+    ids = ids[shard_of(ids, 2) == 0]
+    one.write_newer(rows_of(rng, ids, 1))
+    assert (len(one), len(other)) == (len(ids), 0)
+    assert sum(map(len, one.scan())) == len(ids)
     assert list(other.scan()) == []
     for store in stores:
         store.close()
@@ -243,9 +250,13 @@ def test_gradients_of_versions_already_made_are_not_taken_up(url, store, table, 
 
 def as_dict(table):
     """Every stored row: id -> version and bytes."""
+    return blocks_as_dict(table.scan())
+
+
+def blocks_as_dict(blocks):
     return {
         int(i): (int(v), row.tobytes())
-        for block in table.scan()
+        for block in blocks
         for i, v, row in zip(block.ids, block.versions, block.rows, strict=True)
     }
 
@@ -259,21 +270,35 @@ def change(table, rng, count):
 
 
 def test_undo_leads_back_to_every_cut(table, rng):
-    """As a sequence of states: written, cut, written, cut, written; then back, one cut after the other."""
+    """As a sequence of states: written, cut, written, cut, ...; then back, one cut after the other."""
     change(table, rng, 200)
-    states = []
-    for cut in (10, 20):
-        states.append(as_dict(table))
+    cuts, states = [10, 20, 30], {}
+    for cut in cuts:
+        states[cut] = as_dict(table)
         table.keep_undo(cut)
         change(table, rng, 150)
         change(table, rng, 150)
-    assert table.undo(20) > 0
-    assert as_dict(table) == states[1]
-    assert len(table) == len(states[1])
+    for at, cut in enumerate(cuts):
+        assert blocks_as_dict(table.rows_at(cut, cuts[at + 1 :])) == states[cut]
+    for cut in reversed(cuts):
+        assert table.undo(cut) > 0
+        assert as_dict(table) == states[cut]
+        assert table.totals() == (len(states[cut]), sum(version for version, _ in states[cut].values()))
+
+
+def test_what_a_cut_holds_is_counted(table, rng):
+    """Rows changed since the cut before, and the bytes that they take."""
+    change(table, rng, 200)
     table.keep_undo(10)
-    assert table.undo(10) > 0
-    assert as_dict(table) == states[0]
-    assert len(table) == len(states[0])
+    assert table.save(10, 0)[0] == 200
+    change(table, rng, 30)
+    change(table, rng, 30)
+    changed = sum(map(len, table.rows_at(10, [])))
+    table.keep_undo(20)
+    count, size = table.save(20, 10)
+    assert 30 <= count <= 60
+    assert size >= count * SPEC.row_bytes
+    assert changed == 200
 
 
 def test_a_row_that_was_undone_can_be_trained_again(table, rng):
@@ -292,7 +317,7 @@ def test_a_row_that_was_undone_can_be_trained_again(table, rng):
 def test_undo_that_is_forgotten_or_off_changes_nothing(table, rng):
     table.keep_undo(5)
     change(table, rng, 50)
-    table.forget_undo(5)
+    table.forget(5)
     table.keep_undo(None)
     change(table, rng, 50)
     rows = as_dict(table)
@@ -312,15 +337,19 @@ def test_a_cleared_table_is_as_created(table, rng):
 
 def test_history_and_parts_are_kept(table):
     assert table.load_history() is None
-    table.save_history(b"one")
-    table.save_history(b"two")
-    assert table.load_history() == b"two"
+    records = [Record(epoch).encode() for epoch in (1, 2)]
+    for record in records:
+        table.save_history(record)
+    assert table.load_history() == records[1]
     table.put_part(7, "engine", b"old")
     table.put_part(7, "engine", bytes(range(256)))
     table.put_part(8, "engine", b"")
     assert table.get_part(7, "engine") == bytes(range(256))
     assert table.get_part(7, "dense") is None
+    assert table.parts() == {7, 8}
     table.drop_parts(7)
+    table.drop_parts(9)
+    assert table.parts() == {8}
     assert table.get_part(7, "engine") is None
     assert table.get_part(8, "engine") == b""
 
@@ -396,3 +425,76 @@ def test_servers_may_begin_on_an_empty_redis_at_the_same_time(url):
     for store in stores:
         store.ping()
         store.close()
+
+
+@pytest.mark.parametrize("url", ["redis", "redis+cluster"], indirect=True)
+def test_a_damaged_row_is_named(url, store, table, rng):
+    ids = np.array([5, 6, 7], np.uint64)
+    table.write_newer(rows_of(rng, ids, 1))
+    for server in store._route.servers():
+        for key in server.scan_iter("e:*"):
+            if key.endswith(np.uint64(6).tobytes()):
+                server.setrange(key, 13, b"x")
+    assert len(table.read(ids[::2])) == 2
+    with pytest.raises(FailedPrecondition, match="row 6 in Redis is damaged"):
+        table.read(ids)
+    with pytest.raises(FailedPrecondition, match="row 6 in Redis is damaged"):
+        list(table.rows_at(10, []))
+
+
+class Shards:
+    """All parameter servers of a table, as started anew on a store."""
+
+    def __init__(self, url, count):
+        self.tables = []
+        for index in range(count):
+            shard = Shard(index, count)
+            tables = Tables(open_url(url, shard), shard)
+            tables.create(SPEC)
+            self.tables.append(tables.get(SPEC.name))
+
+    def train(self, rng, version):
+        block = rows_of(rng, np.arange(300), version)
+        for index, table in enumerate(self.tables):
+            mine = block[shard_of(block.ids, len(self.tables)) == index]
+            table.push_rows(mine, table.history.record.epoch)
+        return blocks_as_dict([block])
+
+    def checkpoint(self, cut):
+        for index, table in enumerate(self.tables):
+            epoch = table.history.record.epoch
+            assert table.history.cut(epoch, cut, 0, 1)
+            table.history.save(epoch, cut)
+            table.history.commit(epoch, cut, b"" if index else b"%d" % cut, 2)
+
+    def restore(self, cut):
+        epoch = max(table.history.record.epoch for table in self.tables) + 1
+        for table in self.tables:
+            table.history.restore(cut, epoch)
+        return {key: value for table in self.tables for key, value in as_dict(table).items()}
+
+
+@pytest.mark.parametrize("url", ["directory", "redis", "redis+cluster"], indirect=True)
+@pytest.mark.parametrize(("before", "after"), [(1, 3), (4, 2)])
+def test_another_number_of_shards_finds_every_row(url, rng, before, after):
+    """Shards train, take a checkpoint and go on; others take over and go back to it; then the first ones once more."""
+    shards = Shards(url, before)
+    for count, cut in ((after, 10), (before, 20), (after, 30)):
+        expected = shards.train(rng, cut)
+        shards.checkpoint(cut)
+        shards.train(rng, cut + 1)
+        shards = Shards(url, count)
+        assert shards.tables[0].history.record.last.manifest == b"%d" % cut
+        assert shards.restore(cut) == expected
+        assert sum(table.stored_rows() for table in shards.tables) == 300
+
+
+@pytest.mark.parametrize("url", ["redis", "redis+cluster"], indirect=True)
+def test_a_server_of_the_number_of_shards_before_is_refused(url, table):
+    table.save_history(Record().encode())
+    for index in range(2):
+        other = open_url(url, Shard(index, 2))
+        assert Record.decode(other.open(SPEC).load_history()).epoch == 1
+        other.close()
+    with pytest.raises(FailedPrecondition, match="another number of parameter servers than 1"):
+        table.save_history(Record().encode())

@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
+from hashlib import sha256
 from typing import TypeVar
 
 import numpy as np
@@ -152,6 +153,11 @@ class WorkerEpoch:
         await mover.servers.pull(reload.rows.ids, reload.rows.versions, rows)
         await run_in(self._training_thread, mover.cache.write, reload.rows.slots, rows)
         dense = await mover.servers.get_part(reload.checkpoint, "dense")
+        if sha256(dense).hexdigest() != reload.dense_checksum:
+            raise FailedPrecondition(
+                f"the dense parameters of checkpoint {reload.checkpoint} are damaged: their checksum differs; `esd "
+                "checkpoint` tells which checkpoints are whole, and goes back to one"
+            )
         await run_in(self._training_thread, trainer.dense.load, dense)
         _log.info("back at checkpoint %d with %d cached rows", reload.checkpoint, len(reload.rows))
 
@@ -160,11 +166,13 @@ class WorkerEpoch:
         membership = self.membership
         assert membership is not None  # noqa: S101 - plans come after it
         transfers = await mover.flush(plan)
+        checksum = ""
         if membership.leads:
             dense = await run_in(self._training_thread, trainer.dense.save)
+            checksum = sha256(dense).hexdigest()
             await mover.servers.put_part(plan.iteration, "dense", dense)
         await mover.servers.cut(plan.iteration, sum(1 << slot for slot in membership.slots))
-        await self._dispatcher.report(FlushReport(plan.iteration, transfers, membership.epoch))
+        await self._dispatcher.report(FlushReport(plan.iteration, transfers, membership.epoch, checksum))
 
     async def _finish(self, flush: FlushPlan, mover: Mover, trainer: Trainer) -> None:
         """Brings home what the parameter servers lack, as for a checkpoint; one worker also stores the final model."""
@@ -172,7 +180,7 @@ class WorkerEpoch:
         assert membership is not None  # noqa: S101 - plans come after it
         if membership.leads:
             await mover.servers.put_dense(await run_in(self._training_thread, trainer.dense.to_npz))
-        if membership.job.checkpoint_every and flush.iteration:
+        if membership.job.takes_checkpoints and flush.iteration:
             await self._take_checkpoint(flush, mover, trainer)
         else:
             transfers = await mover.flush(flush)

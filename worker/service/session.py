@@ -100,7 +100,7 @@ class Session:
                 raise error
             return
         passing = isinstance(error, _PASSING)
-        if passing and not membership.job.checkpoint_every:
+        if passing and not membership.job.takes_checkpoints:
             raise error
         _log.warning("epoch %d is over for this worker: %s", membership.epoch, error)
         try:

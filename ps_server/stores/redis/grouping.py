@@ -1,4 +1,4 @@
-"""Shares rows out over commands: a command names few enough rows, and in a cluster rows of one bucket only."""
+"""Shares rows out over commands: a command names few enough rows, and in a cluster rows of one partition only."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def as_they_come(rows: int, size: int) -> Groups:
     return Groups(None, _slices(0, rows, size))
 
 
-def by_bucket(buckets: NDArray[np.intp], size: int) -> Groups:
-    """Groups of up to `size` rows of one bucket each."""
-    order = np.argsort(buckets, kind="stable")
-    edges = np.flatnonzero(np.diff(buckets[order], prepend=-1, append=-1)).tolist()
+def by_partition(partitions: NDArray[np.int64], size: int) -> Groups:
+    """Groups of up to `size` rows of one partition each."""
+    order = np.argsort(partitions, kind="stable")
+    edges = np.flatnonzero(np.diff(partitions[order], prepend=-1, append=-1)).tolist()
     parts = [part for start, end in pairwise(edges) for part in _slices(start, end, size)]
     return Groups(order, parts)
 

@@ -32,9 +32,9 @@ class MarkedRoute:
             FailedPrecondition: a node of a cluster has lost its own.
         """
         self.address = route.address
-        self.spans_buckets = route.spans_buckets
+        self.spans_partitions = route.spans_partitions
         self._route = route
-        self._keys = [b"esd:mark:%d" % number for number in range(1 if route.spans_buckets else _CLUSTER_MARKS)]
+        self._keys = [b"esd:mark:%d" % number for number in range(1 if route.spans_partitions else _CLUSTER_MARKS)]
         self._seen = route.connections
         self._check_whole()
         token = secrets.token_hex(8).encode()

@@ -13,8 +13,9 @@ from ps_server.core.shard import Shard
 from ps_server.core.store import Splits
 from ps_server.stores.partials import MemoryPartials
 from ps_server.stores.redis import layout
-from ps_server.stores.redis.grouping import by_bucket, rows_per_command
+from ps_server.stores.redis.grouping import by_partition, rows_per_command
 from ps_server.stores.redis.routes import Command, Route
+from services.domain.ids import partition_of
 from services.domain.tables import TableSpec
 
 _SCAN_FIELDS = 500
@@ -26,7 +27,8 @@ class RedisPartials:
     def __init__(self, spec: TableSpec, shard: Shard, route: Route) -> None:
         self._memory = MemoryPartials(spec.dimension)
         self._route = route
-        self._hashes = layout.bucket_keys("g", shard.index, spec.name)
+        self._hashes = layout.partition_keys("g", spec.name)
+        self._own = [self._hashes[partition] for partition in shard.partitions]
         self._gradients_per_command = rows_per_command(4 * spec.dimension)
         # What a field and its value hold.
         self._field = np.dtype([("id", "<u8"), ("worker", "u1")])
@@ -55,7 +57,7 @@ class RedisPartials:
         return self._memory.inspect(block)
 
     def add(self, block: GradientBlock) -> None:
-        groups = by_bucket(layout.bucket_of(block.ids), self._gradients_per_command)
+        groups = by_partition(partition_of(block.ids), self._gradients_per_command)
         ids = groups.arrange(block.ids)
         values = np.empty(len(block), self._value)
         values["target"] = groups.arrange(block.targets)
@@ -89,14 +91,14 @@ class RedisPartials:
         return self._memory.splits(ids)
 
     def clear(self) -> None:
-        self._route.execute(self._hashes, [(b"UNLINK", key) for key in self._hashes])
+        self._route.execute(self._own, [(b"UNLINK", key) for key in self._own])
         self._memory.clear()
 
     def __len__(self) -> int:
         return len(self._memory)
 
     def _forget(self, ids: NDArray[np.uint64], workers: NDArray[np.uint8]) -> None:
-        groups = by_bucket(layout.bucket_of(ids), self._gradients_per_command)
+        groups = by_partition(partition_of(ids), self._gradients_per_command)
         ids, workers = groups.arrange(ids), groups.arrange(workers)
         fields = self._fields(ids, workers)
         hashes = self._hashes_of(ids, groups.parts)
@@ -107,7 +109,7 @@ class RedisPartials:
 
     def _stored(self) -> Iterator[GradientBlock]:
         """What Redis holds, in blocks of one worker."""
-        for key in self._hashes:
+        for key in self._own:
             cursor = b""
             while cursor != b"0":
                 scan: Command = (b"HSCAN", key, cursor or b"0", b"COUNT", _SCAN_FIELDS)
@@ -136,8 +138,8 @@ class RedisPartials:
         return layout.split_rows(_packed(names))
 
     def _hashes_of(self, ids: NDArray[np.uint64], parts: Sequence[slice]) -> list[bytes]:
-        buckets = layout.bucket_of(ids)
-        return [self._hashes[buckets[part.start]] for part in parts]
+        partitions = partition_of(ids)
+        return [self._hashes[partitions[part.start]] for part in parts]
 
 
 def _packed(records: NDArray[np.void]) -> NDArray[np.uint8]:

@@ -33,7 +33,7 @@ class Route(Protocol):
     """The way to one Redis, of one server or many."""
 
     address: str
-    spans_buckets: bool  # whether one command may name keys of several buckets
+    spans_partitions: bool  # whether one command may name keys of several partitions
 
     @property
     def connections(self) -> int:
@@ -104,7 +104,7 @@ class Opened:
 class SingleRoute:
     """One server."""
 
-    spans_buckets = True
+    spans_partitions = True
 
     def __init__(self, address: str, client: Redis, opened: Opened) -> None:
         self.address = address
@@ -134,7 +134,7 @@ class SingleRoute:
 class ClusterRoute:
     """A Redis Cluster. What it has answered, a replica has, too, if there is one."""
 
-    spans_buckets = False
+    spans_partitions = False
 
     def __init__(self, address: str, client: RedisCluster, opened: Opened, timeout_seconds: float) -> None:
         self.address = address

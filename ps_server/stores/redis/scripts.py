@@ -10,42 +10,87 @@ end
 return table.concat(versions)
 """
 
-# KEYS: the bucket's row counter, the hash of pre-images, then rows. ARGV: whether to keep pre-images ('1'), then one
-# value per row. The first pre-image of a row is kept, under its id; '' where there was none.
-# Returns a digit per row: 0 the stored one is as new, 1 stored, 2 stored and there was none before.
-WRITE_NEWER = b"""
-local results, created, keep = {}, 0, ARGV[1] == '1'
-for i = 3, #KEYS do
-  local value = ARGV[i - 1]
+# The partition of a row's key, in braces, names the other keys that the scripts below touch: they share the row's hash
+# slot, so wherever the script may touch the row, it may touch them.
+_TAG = b"string.sub(KEYS[i], 3, -10)"
+
+# KEYS: rows. ARGV: the prefix of the hashes of pre-images, '' to keep none; then one value per row. The first pre-image
+# of a row is kept, under its id; '' where there was none.
+# Returns a digit per row: 0 the stored one is as new, 1 stored.
+WRITE_NEWER = (
+    b"""
+local results, added, undo = {}, {}, ARGV[1]
+for i = 1, #KEYS do
+  local value = ARGV[i + 1]
   local stored = redis.call('GETRANGE', KEYS[i], 0, 7)
-  local result = '0'
-  if #stored == 0 then
-    result = '2'
-    created = created + 1
-  elseif struct.unpack('<i8', stored) < struct.unpack('<i8', value) then
-    result = '1'
-  end
-  if result ~= '0' then
-    if keep then redis.call('HSETNX', KEYS[2], string.sub(KEYS[i], -8), redis.call('GET', KEYS[i]) or '') end
+  local before = #stored == 8 and struct.unpack('<i8', stored) or 0
+  local version = struct.unpack('<i8', value)
+  if before < version then
+    local tag = """
+    + _TAG
+    + b"""
+    if #undo > 0 then redis.call('HSETNX', undo .. tag, string.sub(KEYS[i], -8), redis.call('GET', KEYS[i]) or '') end
     redis.call('SET', KEYS[i], value)
+    local sums = added[tag] or {0, 0}
+    added[tag] = {sums[1] + (#stored == 0 and 1 or 0), sums[2] + version - before}
+    results[i] = '1'
+  else
+    results[i] = '0'
   end
-  results[i - 2] = result
 end
-if created > 0 then redis.call('INCRBY', KEYS[1], created) end
+for tag, sums in pairs(added) do
+  if sums[1] > 0 then redis.call('HINCRBY', 'n:' .. tag, 'rows', sums[1]) end
+  redis.call('HINCRBY', 'n:' .. tag, 'versions', string.format('%.0f', sums[2]))
+end
 return table.concat(results)
 """
+)
 
-# KEYS: a bucket's row counter, then rows. ARGV: one pre-image per row, '' where there was none.
-PUT_BACK = b"""
-local removed = 0
-for i = 2, #KEYS do
-  local value = ARGV[i - 1]
+# KEYS: rows of one partition. ARGV: one pre-image per row, '' where there was none.
+PUT_BACK = (
+    b"""
+local rows, versions, tag = 0, 0, ''
+for i = 1, #KEYS do
+  local value = ARGV[i]
+  local stored = redis.call('GETRANGE', KEYS[i], 0, 7)
+  tag = """
+    + _TAG
+    + b"""
+  if #stored == 8 then
+    rows = rows - 1
+    versions = versions - struct.unpack('<i8', stored)
+  end
   if #value == 0 then
-    removed = removed + redis.call('DEL', KEYS[i])
+    redis.call('DEL', KEYS[i])
   else
+    rows = rows + 1
+    versions = versions + struct.unpack('<i8', value)
     redis.call('SET', KEYS[i], value)
   end
 end
-if removed > 0 then redis.call('DECRBY', KEYS[1], removed) end
-return removed
+redis.call('HINCRBY', 'n:' .. tag, 'rows', rows)
+redis.call('HINCRBY', 'n:' .. tag, 'versions', string.format('%.0f', versions))
+"""
+)
+
+# KEYS: a table's history. ARGV: number of shards, shard, its record. 0: it is that of another number of shards.
+SAVE_RECORD = b"""
+local shards = redis.call('HGET', KEYS[1], 'shards')
+if shards and shards ~= ARGV[1] then return 0 end
+redis.call('HSET', KEYS[1], 'shards', ARGV[1], ARGV[2], ARGV[3])
+return 1
+"""
+
+# KEYS: a table's history. ARGV: number of shards that it is of, number of shards that it is to be of, their records.
+# Whoever comes first changes it.
+SHARE_OUT = b"""
+if redis.call('HGET', KEYS[1], 'shards') ~= ARGV[1] then return end
+redis.call('DEL', KEYS[1])
+redis.call('HSET', KEYS[1], 'shards', ARGV[2])
+for i = 3, #ARGV do redis.call('HSET', KEYS[1], i - 3, ARGV[i]) end
+"""
+
+# KEYS: who serves a shard. ARGV: who leaves it.
+LEAVE = b"""
+if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
 """

@@ -4,21 +4,25 @@
 from __future__ import annotations
 
 import json
+import secrets
+from contextlib import suppress
 from dataclasses import asdict
 
 from ps_server.core.shard import Shard
 from ps_server.stores.redis.access import RedisAccess
 from ps_server.stores.redis.checks import check_servers
-from ps_server.stores.redis.layout import BUCKETS
 from ps_server.stores.redis.marks import MarkedRoute
 from ps_server.stores.redis.routes import open_route
+from ps_server.stores.redis.scripts import LEAVE
 from ps_server.stores.redis.table import RedisTable
-from services.domain.errors import FailedPrecondition
+from services.domain.errors import EsdError, FailedPrecondition
+from services.domain.ids import PARTITIONS
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 
 _LAYOUT = b"esd:layout"
 _TABLES = b"esd:tables"
-_FORMAT = 1
+_FORMAT = 2
+_PRESENT_SECONDS = 10  # after which a server that is not heard of is gone; it is heard of every 2 s
 
 
 class RedisStore:
@@ -32,10 +36,12 @@ class RedisStore:
         Raises:
             InvalidArgument: the URL is malformed.
             Unavailable: Redis is out of reach.
-            FailedPrecondition: Redis would drop rows when full, has lost some, or holds those of another number
-                of shards.
+            FailedPrecondition: Redis would drop rows when full, has lost some, or holds rows in the layout of another
+                version.
         """
         self._shard = shard
+        self._present = _presence(shard.index)
+        self._token = secrets.token_hex(8).encode()
         route = open_route(url, timeout_seconds, access)
         check_servers(route)
         self._route = MarkedRoute(route)
@@ -55,23 +61,43 @@ class RedisStore:
     def open(self, spec: TableSpec) -> RedisTable:
         return RedisTable(spec, self._shard, self._route)
 
+    def shards(self, table: str) -> int:
+        key = f"h:{table}".encode()
+        (shards,) = self._route.execute([key], [(b"HGET", key, b"shards")])
+        return int(shards or 0)
+
+    def claim(self, *, alone: bool) -> None:
+        (present,) = self._route.execute([self._present], [(b"EXISTS", self._present)])
+        if alone and present:
+            raise FailedPrecondition(
+                f"parameter server {self._shard.index} runs on Redis at {self._route.address}, or has died less than "
+                f"{_PRESENT_SECONDS} s ago; stop what uses this store first"
+            )
+        self.ping()
+
     def ping(self) -> None:
         self._route.ping()
+        self._route.execute([self._present], [(b"SET", self._present, self._token, b"EX", _PRESENT_SECONDS)])
 
     def close(self) -> None:
+        with suppress(EsdError):  # it may be gone already
+            self._route.execute([self._present], [(b"EVAL", LEAVE, 1, self._present, self._token)])
         self._route.close()
 
     def _check_layout(self) -> None:
-        ours = {"format": _FORMAT, "shards": self._shard.count, "buckets": BUCKETS}
+        ours = {"format": _FORMAT, "partitions": PARTITIONS}
         text = json.dumps(ours).encode()
         _, stored = self._route.execute([_LAYOUT, _LAYOUT], [(b"SET", _LAYOUT, text, b"NX"), (b"GET", _LAYOUT)])
         theirs = json.loads(stored)
         if theirs != ours:
             raise FailedPrecondition(
-                f"Redis at {self._route.address} holds tables of {theirs.get('shards')} shards in format "
-                f"{theirs.get('format')} with {theirs.get('buckets')} buckets, this server has {self._shard.count}, "
-                f"{_FORMAT} and {BUCKETS}; start as many servers as before, or use another Redis database"
+                f"Redis at {self._route.address} holds tables in format {theirs.get('format')}, this server keeps them "
+                f"in format {_FORMAT}; use the version that wrote them, or another Redis database"
             )
+
+
+def _presence(shard: int) -> bytes:
+    return b"esd:server:%d" % shard
 
 
 def _encode(spec: TableSpec) -> bytes:

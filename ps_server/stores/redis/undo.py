@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
+from ps_server.core.blocks import RowBlock
 from ps_server.core.shard import Shard
 from ps_server.stores.redis import layout, scripts
-from ps_server.stores.redis.grouping import as_they_come, by_bucket, rows_per_command
+from ps_server.stores.redis.grouping import rows_per_command
 from ps_server.stores.redis.routes import Command, Route
 from services.domain.tables import TableSpec
 
@@ -16,66 +17,57 @@ from services.domain.tables import TableSpec
 class Undo:
     """Pre-images of one table's rows, in one generation of hashes per cut."""
 
-    def __init__(
-        self, spec: TableSpec, shard: Shard, route: Route, keys: layout.RowKeys, counters: Sequence[bytes]
-    ) -> None:
+    def __init__(self, spec: TableSpec, shard: Shard, route: Route, keys: layout.RowKeys) -> None:
         self._table = spec.name
-        self._shard = shard.index
+        self._width = spec.row_width
+        self._shard = shard
         self._route = route
         self._keys = keys
-        self._counters = counters
         self._rows_per_command = rows_per_command(spec.row_bytes)
-        self._cut: int | None = None
-        self._hashes: Sequence[bytes] = self._names(0)
+        self.prefix = b""
 
     def keep(self, cut: int | None) -> None:
-        """Names the generation that pre-images go to; None: they are not kept."""
-        self._cut = cut
-        self._hashes = self._names(cut or 0)
+        """Names the generation that pre-images go to, by the prefix of its hashes; None: they are not kept."""
+        self.prefix = b"" if cut is None else b"u%d:" % cut
 
-    def place(self, bucket: int) -> tuple[bytes, bytes]:
-        """The hash for the pre-images of a command's rows, and whether to keep them, as the script wants it.
+    def count(self, cut: int) -> int:
+        """Rows of a generation."""
+        names = self._names(cut)
+        return sum(self._route.execute(names, [(b"HLEN", name) for name in names]))
 
-        A command may name rows of several buckets on a single server. There, one hash takes them all, since a
-        row's pre-images must meet in one place for the first to win.
-        """
-        return self._hashes[0 if self._route.spans_buckets else bucket], b"0" if self._cut is None else b"1"
+    def blocks(self, cut: int) -> Iterator[RowBlock]:
+        """A generation; version 0 where there was no row. Raises FailedPrecondition for a damaged pre-image."""
+        for name in self._names(cut):
+            for fields, values in self._pairs(name):
+                ids = np.frombuffer(b"".join(fields), np.uint64)
+                yield RowBlock(ids, *layout.decode_rows(ids, values, self._width))
 
     def put_back(self, cut: int) -> int:
         """Puts every row of a generation back, then forgets the generation. May be repeated after a failure."""
         count = 0
-        for key in self._names(cut):
-            cursor = b""
-            while cursor != b"0":
-                scan: Command = (b"HSCAN", key, cursor or b"0", b"COUNT", self._rows_per_command)
-                ((cursor, pairs),) = self._route.execute([key], [scan])
-                self._put_back(pairs[::2], pairs[1::2])
-                count += len(pairs) // 2
+        for partition, name in zip(self._shard.partitions, self._names(cut), strict=True):
+            for fields, values in self._pairs(name):
+                ids = np.frombuffer(b"".join(fields), np.uint64)
+                keys = self._keys.encode(ids, np.full(len(ids), partition))
+                self._route.execute([name], [(b"EVAL", scripts.PUT_BACK, len(ids), *keys, *values)])
+                count += len(ids)
         self.forget(cut)
         return count
 
     def forget(self, cut: int) -> None:
         """Drops a generation."""
         names = self._names(cut)
-        self._route.execute(names, [(b"UNLINK", key) for key in names])
+        self._route.execute(names, [(b"UNLINK", name) for name in names])
 
-    def _put_back(self, fields: list[bytes], values: list[bytes]) -> None:
-        if not fields:
-            return
-        ids = np.frombuffer(b"".join(fields), np.uint64)
-        buckets = layout.bucket_of(ids)
-        size = self._rows_per_command
-        groups = as_they_come(len(ids), size) if self._route.spans_buckets else by_bucket(buckets, size)
-        order = range(len(ids)) if groups.order is None else groups.order.tolist()
-        buckets = groups.arrange(buckets)
-        keys = self._keys.encode(groups.arrange(ids), buckets)
-        arranged = [values[at] for at in order]
-        commands: list[Command] = [
-            (b"EVAL", scripts.PUT_BACK, 1 + part.stop - part.start, self._counters[buckets[part.start]], *keys[part],
-             *arranged[part])
-            for part in groups.parts
-        ]  # fmt: skip
-        self._route.execute([keys[part.start] for part in groups.parts], commands)
+    def _pairs(self, name: bytes) -> Iterator[tuple[list[bytes], list[bytes]]]:
+        """Ids and values of one hash."""
+        cursor = b""
+        while cursor != b"0":
+            scan: Command = (b"HSCAN", name, cursor or b"0", b"COUNT", self._rows_per_command)
+            ((cursor, pairs),) = self._route.execute([name], [scan])
+            if pairs:
+                yield pairs[::2], pairs[1::2]
 
     def _names(self, cut: int) -> list[bytes]:
-        return layout.bucket_keys(f"u{cut}.", self._shard, self._table)
+        names = layout.partition_keys(f"u{cut}", self._table)
+        return [names[partition] for partition in self._shard.partitions]

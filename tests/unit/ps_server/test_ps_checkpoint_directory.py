@@ -38,12 +38,12 @@ class Server:
         versions = self.table.read(ids).versions + 1
         self.table.push_rows(RowBlock(ids, versions, self._rng.random((count, 3), np.float32)), self.epoch)
 
-    def checkpoint(self, cut: int) -> int:
+    def checkpoint(self, cut: int, keep: int = 1) -> int:
         """Takes one; the rows that had to be written."""
         self.table.history.cut(self.epoch, cut, 0, ONE)
         self.train(20)  # goes on while the cut is written
         written, _ = self.table.history.save(self.epoch, cut)
-        self.table.history.commit(self.epoch, cut, b"manifest")
+        self.table.history.commit(self.epoch, cut, b"manifest", keep)
         return written
 
     def restore(self, cut: int) -> None:
@@ -59,7 +59,7 @@ class Server:
 
     @property
     def files(self) -> list[Path]:
-        return sorted(self._directory.rglob("rows-*"))
+        return sorted(self._directory.rglob("rows-*[0-9]"))
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_a_new_process_has_the_rows_of_the_committed_cut(server):
     server.train(100)
     server.start()
     assert server.rows() == at_cut
-    assert server.table.history.record.manifest == b"manifest"
+    assert server.table.history.record.last.manifest == b"manifest"
     server.train(50)
     server.restore(10)
     assert server.rows() == at_cut
@@ -147,3 +147,50 @@ def test_a_table_without_a_checkpoint_begins_anew(server):
     server.train(100)
     server.start()
     assert server.rows() == {}
+
+
+@pytest.mark.parametrize("died", [False, True])
+def test_older_checkpoints_stay_and_can_be_gone_back_to(server, died):
+    states = {}
+    for cut in range(10, 60, 10):
+        server.train(150)
+        states[cut] = server.rows()
+        server.checkpoint(cut, keep=3)
+        server.train(30)
+    assert [each.cut for each in server.table.history.record.committed] == [30, 40, 50]
+    for cut in (50, 40, 30):
+        if died:
+            server.start()
+        server.restore(cut)
+        assert server.rows() == states[cut]
+        assert [each.cut for each in server.table.history.record.committed][-1] == cut
+        server.train(60)
+    server.restore(30)
+    assert server.rows() == states[30]
+    with pytest.raises(FailedPrecondition, match="cannot go back to checkpoint 20"):
+        server.restore(20)
+
+
+def test_a_checkpoint_after_one_that_could_not_be_saved_is_whole(server):
+    """What changed between the two is in neither file of changes."""
+    server.train(200)
+    server.checkpoint(10)
+    server.train(100)
+    server.table.history.cut(server.epoch, 20, 0, ONE)
+    server.train(100)
+    at_cut = server.rows()
+    server.checkpoint(30)
+    server.start()
+    assert server.rows() == at_cut
+
+
+def test_a_damaged_record_is_named(server):
+    server.train(20)
+    server.checkpoint(10)
+    path = server.files[0].with_name("history.json")
+    path.write_bytes(path.read_bytes().replace(b'"cut": 10', b'"cut": 11'))
+    with pytest.raises(FailedPrecondition, match=r"history.json is damaged"):
+        server.start()
+    path.write_bytes(path.read_bytes()[:40])
+    with pytest.raises(FailedPrecondition, match=r"history.json is damaged"):
+        server.start()

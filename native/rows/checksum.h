@@ -1,0 +1,31 @@
+// A checksum of one row, so that a store can tell a row that is as it was written from one that is not.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "common/mix64.h"
+
+namespace esd::rows {
+
+// Over id, version and the bits of the row's floats; a flipped bit or a row under another's id changes it.
+inline std::uint32_t row_checksum(std::uint64_t id, std::int64_t version, const float* row, std::size_t width) {
+  constexpr std::uint64_t kFactor = 0x9e3779b97f4a7c15ULL;  // odd, so that multiplying loses nothing
+  std::uint64_t sum = mix64(id ^ mix64(static_cast<std::uint64_t>(version)));
+  std::size_t c = 0;
+  for (; c + 2 <= width; c += 2) {
+    std::uint64_t word;
+    std::memcpy(&word, row + c, sizeof word);
+    sum = (sum ^ word) * kFactor;
+    sum ^= sum >> 32;
+  }
+  if (c < width) {
+    std::uint32_t word;
+    std::memcpy(&word, row + c, sizeof word);
+    sum = (sum ^ word) * kFactor;
+  }
+  return static_cast<std::uint32_t>(mix64(sum));
+}
+
+}  // namespace esd::rows

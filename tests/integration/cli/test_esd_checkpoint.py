@@ -1,0 +1,106 @@
+"""`esd checkpoint` on the stores of real runs, and runs that go on from where it put them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from services.cli import checkpoint, train
+from services.cli.launcher import LocalCluster
+from services.cli.options import RunOptions
+from services.domain.errors import FailedPrecondition
+from services.domain.state import JobState
+from services.domain.tables import OptimizerKind
+
+OPTIONS = RunOptions(
+    workers=1,
+    links="10g",
+    batch=32,
+    dim=8,
+    cache_rows=700,
+    optimizer=OptimizerKind.SGD,
+    learning_rate=0.1,
+    iterations=90,
+    checkpoint_every=20,
+    checkpoints_kept=3,
+)
+
+
+class Place:
+    """A store, as `esd train` and `esd checkpoint` are told of it."""
+
+    def __init__(self, redis_url: str, directory: Path | None) -> None:
+        self.run_options: dict[str, Any] = {"store": redis_url, "checkpoint_dir": directory}
+        self.options = ["--store", redis_url] if directory is None else ["--checkpoint-dir", str(directory)]
+
+    def esd(self, *arguments: str) -> Result:
+        return CliRunner().invoke(checkpoint.app, [*arguments, *self.options])
+
+    def json(self, *arguments: str) -> Any:
+        return json.loads(self.esd(*arguments, "--json").stdout.splitlines()[-1])
+
+    def checkpoints(self) -> list[int]:
+        return [each["iteration"] for each in self.json("list")["checkpoints"]]
+
+    def train(self, options: RunOptions, out: Path, **more: Any) -> dict[str, np.ndarray]:
+        train.run(options, out=out, **self.run_options, **more)
+        with np.load(out / "model.npz") as model:
+            return dict(model)
+
+
+@pytest.fixture(params=["directory", "redis"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    if request.param == "redis":
+        return Place(request.getfixturevalue("redis_url"), None)
+    return Place("memory", tmp_path / "kept")
+
+
+def refused_while_live(place: Place) -> Callable[[LocalCluster, JobState], None]:
+    """Once, within the run: its checkpoints can be listed, but not gone back to."""
+    seen = []
+
+    def watch(_: LocalCluster, state: JobState) -> None:
+        if state.checkpoint >= 40 and not seen:
+            seen.append(place.checkpoints())
+            assert 40 in seen[0]
+            assert isinstance(place.esd("restore", "40").exception, FailedPrecondition)
+
+    return watch
+
+
+@pytest.mark.timeout(180)
+def test_a_run_goes_back_and_on_with_other_shards_and_workers(place, tmp_path):
+    whole = place.train(OPTIONS, tmp_path / "whole", shards=1, watch=refused_while_live(place))
+    listed = place.json("list")["checkpoints"]
+    assert [each["iteration"] for each in listed] == [60, 80, 90]  # the last at the end
+    assert [each["samples"] for each in listed] == [32 * 60, 32 * 80, 32 * 90]
+    assert listed[-1]["cuts"] == [20, 40, 60, 80, 90]
+    assert all(0 < each["rows_changed"] < each["rows"] and each["bytes"] > 0 for each in listed)
+    assert "80" in place.esd("list").stdout
+    assert all(not each["damage"] for each in place.json("verify")["checkpoints"])
+
+    restore(place, 60)
+    assert place.checkpoints() == [60]
+    same = place.train(OPTIONS, tmp_path / "same", shards=3)
+    for name, values in whole.items():
+        np.testing.assert_array_equal(same[name], values, err_msg=name)
+
+    restore(place, 60)
+    other = place.train(replace(OPTIONS, workers=2, batch=16), tmp_path / "other", shards=2)
+    np.testing.assert_array_equal(other["ids"], whole["ids"])
+    np.testing.assert_array_equal(other["versions"], whole["versions"])
+    for name in set(whole) - {"ids", "versions"}:
+        np.testing.assert_allclose(other[name], whole[name], rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+def restore(place: Place, iteration: int) -> None:
+    """At once: the servers said that they leave."""
+    result = place.esd("restore", str(iteration))
+    assert result.exit_code == 0, result.exception
