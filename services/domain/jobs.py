@@ -110,6 +110,7 @@ class JobSpec:
                 f"workloads {list(self.workloads)} must not be negative and must sum to batch_size {self.batch_size}"
             )
         self._check_dispatch()
+        self._check_checkpoints()
         if not self.parameter_servers:
             raise InvalidArgument("parameter_servers is empty, at least one shard is needed")
 
@@ -130,6 +131,8 @@ class JobSpec:
                 )
         if self.max_rows < 0:
             raise InvalidArgument(f"max_rows is {self.max_rows}, it must not be negative")
+
+    def _check_checkpoints(self) -> None:
         if self.checkpoint_every < 0:
             raise InvalidArgument(f"checkpoint_every is {self.checkpoint_every}, it must not be negative")
         if not (math.isfinite(self.checkpoint_seconds) and self.checkpoint_seconds >= 0):

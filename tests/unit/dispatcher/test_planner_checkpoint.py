@@ -73,3 +73,30 @@ def test_a_snapshot_of_other_caches_is_refused():
     snapshot = planner().checkpoint()[1]
     with pytest.raises(InvalidArgument, match="snapshot"):
         Planner(job_with(policy="emark"), BANDWIDTHS, [30, 26], snapshot=snapshot)
+
+
+def test_other_workers_begin_with_empty_caches_and_the_versions_of_the_rows():
+    stream = batches(30)
+    original = planner()
+    trained = {}
+    for batch in stream[:20]:
+        for plan in original.plan(batch).plans:
+            trained.update(zip(plan.unique_ids.tolist(), (plan.unique_versions + 1).tolist(), strict=True))
+    snapshot = original.checkpoint()[1]
+    job = job_with(policy="lru", mechanism="esd", workers=4, workloads=(2, 2, 2, 2))
+    cold = Planner(job, [1e6] * 4, [40] * 4, snapshot=snapshot, warm=False)
+    assert all(len(each.rows) == len(each.outdated) == 0 for each in cold.reloads())
+    first = cold.plan(stream[20])
+    assert first.iteration == 20
+    assert first.hits == 0
+    for plan in first.plans:
+        versions = dict(zip(plan.pulls.ids.tolist(), plan.pulls.versions.tolist(), strict=True))
+        assert versions == {row: trained.get(row, 0) for row in plan.unique_ids.tolist()}
+
+
+def test_a_snapshot_that_was_not_flushed_needs_its_caches():
+    original = planner()
+    for batch in batches(3):
+        original.plan(batch)
+    with pytest.raises(InvalidArgument, match="not taken after a flush"):
+        Planner(job_with(policy="emark"), BANDWIDTHS, CACHE_ROWS, snapshot=original._engine.snapshot(), warm=False)

@@ -5,8 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from esd_native import rows as native
 from esd_native.rows import RowTable
-from services.domain.ids import shard_of
+from services.domain.ids import mix64, shard_of
 
 
 class ReferenceTable:
@@ -103,3 +104,30 @@ def test_wrong_shapes_raise_value_error():
         table.write_newer(ids, np.ones(3, np.int64), np.zeros((3, 5), np.float32))
     with pytest.raises(ValueError, match="length"):
         table.write_newer(ids, np.ones(2, np.int64), np.zeros((3, 4), np.float32))
+
+
+def test_a_checksum_tells_every_change_of_a_row():
+    """The native function against its description, and against changed bits."""
+    rng = np.random.default_rng(3)
+    mask, factor = 2**64 - 1, 0x9E3779B97F4A7C15
+
+    def mix(value):
+        return int(mix64(np.array([value], np.uint64))[0])
+
+    for width in (1, 2, 7):
+        ids, versions = np.array([5, 2**63], np.uint64), np.array([1, 77])
+        rows = rng.standard_normal((2, width)).astype(np.float32)
+        sums = native.checksums(ids, versions, rows)
+        for i in range(2):
+            h, data = mix(int(ids[i]) ^ mix(int(versions[i]))), rows[i].tobytes()
+            for at in range(0, len(data) - 7, 8):
+                h = ((h ^ int.from_bytes(data[at : at + 8], "little")) * factor) & mask
+                h ^= h >> 32
+            if len(data) % 8:
+                h = ((h ^ int.from_bytes(data[-4:], "little")) * factor) & mask
+            assert sums[i] == mix(h) & 0xFFFFFFFF
+        changed = rows.copy()
+        changed.view(np.uint32)[0, -1] ^= 1
+        assert native.checksums(ids, versions, changed)[0] != sums[0]
+        assert (native.checksums(ids[::-1].copy(), versions, rows) != sums).all()
+        assert (native.checksums(ids, versions + 1, rows) != sums).all()

@@ -1,0 +1,88 @@
+"""kill -9 within a checkpoint, before each step by which something new counts: it is valid whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ps_server.core.blocks import RowBlock
+from ps_server.core.shard import Shard
+from ps_server.core.table import Table
+from ps_server.core.tables import Tables
+from ps_server.stores.directory import DirectoryStore
+from services.domain.tables import OptimizerSpec, TableSpec
+
+SPEC = TableSpec("t", 3, OptimizerSpec(), seed=1, init_scale=0.1)
+STEPS = 5  # two parts, the cut, its rows, the commit
+
+
+def opened(directory: Path) -> Table:
+    tables = Tables(DirectoryStore(directory, Shard()), Shard())
+    tables.create(SPEC)
+    return tables.get("t")
+
+
+def train(table: Table, version: int) -> None:
+    ids = np.arange(version, 200 + version, dtype=np.uint64)
+    rows = np.full((200, 3), version, np.float32)
+    table.push_rows(RowBlock(ids, np.full(200, version), rows), table.history.record.epoch)
+
+
+def checkpoint(table: Table, cut: int) -> None:
+    epoch = table.history.record.epoch
+    for part in ("dense", "engine"):
+        table.put_part(cut, part, b"%d" % cut)
+    table.history.cut(epoch, cut, 0, 1)
+    table.history.save(epoch, cut)
+    table.history.commit(epoch, cut, b"%d" % cut, 1)
+
+
+def rows(table: Table) -> dict[int, float]:
+    return {int(i): float(row[0]) for block in table.scan() for i, row in zip(block.ids, block.rows, strict=True)}
+
+
+def run_until_killed(directory: Path, step: int) -> None:
+    """Takes checkpoints 1 and 2, and dies before the step of the second at which a file gets its name."""
+    table = opened(directory)
+    train(table, 1)
+    checkpoint(table, 1)
+    train(table, 2)
+    replace, done = Path.replace, []
+
+    def replace_or_die(path: Path, target: Path) -> Path:
+        if len(done) == step:
+            os.kill(os.getpid(), signal.SIGKILL)
+        done.append(target)
+        return replace(path, target)
+
+    Path.replace = replace_or_die
+    checkpoint(table, 2)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("step", range(STEPS + 1))
+def test_a_checkpoint_is_valid_whole_or_not_at_all(tmp_path, step):
+    command = [sys.executable, __file__, str(tmp_path), str(step)]
+    assert subprocess.run(command, check=False, timeout=60).returncode == -signal.SIGKILL
+    table = opened(tmp_path)
+    valid = 2 if step == STEPS else 1
+    assert table.history.record.last.manifest == b"%d" % valid
+    expected = dict.fromkeys(range(1, 201), 1.0) | (dict.fromkeys(range(2, 202), 2.0) if valid == 2 else {})
+    assert rows(table) == expected
+    table.history.restore(valid, table.history.record.epoch + 1)
+    assert rows(table) == expected
+    assert table.get_part(valid, "engine") == b"%d" % valid
+    assert table.get_part(3 - valid, "dense") is None
+    train(table, 3)
+    checkpoint(table, 3)
+    assert rows(opened(tmp_path)) == rows(table)
+
+
+if __name__ == "__main__":
+    run_until_killed(Path(sys.argv[1]), int(sys.argv[2]))
