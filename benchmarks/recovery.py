@@ -1,0 +1,185 @@
+"""How long a run takes to recover with a large table, and what its checkpoints cost.
+
+    python -m benchmarks.recovery recovery [--store directory --store redis] [--gigabytes 1]
+    python -m benchmarks.recovery overhead [--iterations 2500]
+
+`recovery` trains rows that nobody has seen before until the table has its size, takes a checkpoint, trains on, kills a
+process (`kill -9`), and measures until the first iteration of the next epoch is confirmed. `overhead` trains at the
+default settings and compares the iterations at a checkpoint with the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import signal
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dispatcher.client import DispatcherClient
+from services.cli.driver import drive
+from services.cli.launcher import LocalCluster, ServiceProcess, local_cluster
+from services.cli.options import RunOptions
+from services.cli.report import messages, print_json
+from services.cli.stream import TrainingStream, training_stream
+from services.domain.batches import SampleBatch
+from services.domain.jobs import JobSpec
+from services.domain.state import JobState
+from tests.support.redis_server import redis_server
+
+FIELDS = 26
+BATCH = 2048  # samples of an iteration: about 53,000 new rows while the table grows
+REDONE = 4  # iterations between the checkpoint and the fault
+OPTIONS = RunOptions(workers=2, links="10g", batch=BATCH // 2, cache_rows=120_000)
+
+VICTIMS: dict[str, Callable[[LocalCluster], ServiceProcess]] = {
+    "worker": lambda cluster: cluster.workers[1],
+    "dispatcher": lambda cluster: cluster.dispatcher,
+    "ps_server": lambda cluster: cluster.parameter_servers[0],
+}
+
+
+@dataclass(frozen=True)
+class NewRows:
+    """A stream in which every id is new, then one of ids that were seen."""
+
+    iterations: int
+    grows_for: int
+
+    def __iter__(self) -> Iterator[SampleBatch]:
+        rng = np.random.default_rng(0)
+        for iteration in range(self.iterations):
+            first = iteration % self.grows_for * BATCH * FIELDS
+            ids = np.arange(first, first + BATCH * FIELDS, dtype=np.uint64).reshape(BATCH, FIELDS)
+            labels = rng.integers(0, 2, BATCH).astype(np.float32)
+            yield SampleBatch(ids, np.empty((BATCH, 0), np.float32), labels)
+
+
+class Fault:
+    """Kills a process once, and measures until all have trained an iteration of the next epoch."""
+
+    def __init__(self, victim: Callable[[LocalCluster], ServiceProcess], iteration: int) -> None:
+        self._victim = victim
+        self._iteration = iteration
+        self._struck: float | None = None
+        self._epoch = 0
+        self.seconds: float | None = None
+
+    def __call__(self, cluster: LocalCluster, state: JobState) -> None:
+        """Sees every polled state."""
+        if self._struck is None:
+            if state.iterations_confirmed >= self._iteration and state.checkpoint:
+                self._epoch, self._struck = state.epoch, time.monotonic()
+                self._victim(cluster).process.send_signal(signal.SIGKILL)
+        elif self.seconds is None and state.epoch > self._epoch and state.iterations_confirmed > state.checkpoint:
+            self.seconds = time.monotonic() - self._struck
+
+
+async def train(
+    stream: NewRows | TrainingStream, options: RunOptions, store: dict[str, Any], shape: tuple[int, int], place: Path,
+    watch: Callable[[LocalCluster, JobState], None],
+) -> JobState:  # fmt: skip
+    """Trains a stream of (fields, dense features) on local processes that are started again when they die."""
+    caches = [options.cache_rows or 0] * options.workers
+    async with (
+        local_cluster(shards=1, worker_links=options.bandwidths(), cache_rows=caches, logs=place, **store) as cluster,
+        DispatcherClient(cluster.dispatcher.address) as client,
+    ):
+        servers = tuple(server.address for server in cluster.parameter_servers)
+        job: JobSpec = options.job(fields=shape[0], dense_features=shape[1], parameter_servers=servers)
+        supervisor = asyncio.create_task(cluster.supervise(5, messages.print))
+        state = await drive(client, job, stream, lambda state: watch(cluster, state))
+        supervisor.cancel()
+        return state
+
+
+@contextlib.contextmanager
+def opened(kind: str) -> Iterator[tuple[dict[str, Any], Path]]:
+    """Options of a store of that kind, and a directory for logs."""
+    with contextlib.ExitStack() as stack:
+        place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="esd-recovery-")))
+        if kind == "redis":
+            yield {"store": stack.enter_context(redis_server(place)).url}, place
+        else:
+            yield {"store": "memory", "checkpoint_dir": place / "kept"}, place
+
+
+def recovery(kind: str, victim: str, gigabytes: float) -> dict[str, Any]:
+    """Seconds from the fault to the first iteration of the next epoch."""
+    job = OPTIONS.job(fields=FIELDS, dense_features=0, parameter_servers=("any",))
+    grows_for = max(1, round(gigabytes * 1e9 / (BATCH * FIELDS * job.table.row_bytes)))
+    options = replace(OPTIONS, checkpoint_every=grows_for)
+    fault = Fault(VICTIMS[victim], grows_for + REDONE)
+    with opened(kind) as (store, place):
+        stream = NewRows(grows_for + 3 * REDONE, grows_for)
+        state = asyncio.run(train(stream, options, store, (FIELDS, 0), place, fault))
+    rows = grows_for * BATCH * FIELDS
+    return {
+        "store": kind,
+        "killed": victim,
+        "rows": rows,
+        "gigabytes": rows * job.table.row_bytes / 1e9,
+        "seconds": fault.seconds,
+        "of_these_after_notice": [each.seconds for each in state.recoveries],
+        "iterations_redone": [each.iterations_redone for each in state.recoveries],
+    }
+
+
+def overhead(iterations: int) -> dict[str, Any]:
+    """What a checkpoint adds to the time of its interval at the default settings, as a share."""
+    options = replace(RunOptions(), iterations=iterations, cache_rows=7882)  # --cache-ratio 0.08 of flights
+    stream = training_stream(options)
+    seen: list[tuple[int, float]] = []  # iterations, and when they were first seen to be confirmed
+
+    def watch(_: LocalCluster, state: JobState) -> None:
+        if not seen or state.iterations_confirmed > seen[-1][0]:
+            seen.append((state.iterations_confirmed, time.monotonic()))
+
+    dataset = stream.dataset
+    with opened("directory") as (store, place):
+        shape = len(dataset.fields), len(dataset.dense_features)
+        asyncio.run(train(stream, options, store, shape, place, watch))
+    every = options.checkpoint_every
+    times = np.interp(np.arange(iterations + 1), [count for count, _ in seen], [at for _, at in seen])
+    spans = {at: times[at + 25] - times[at - 25] for at in range(50, iterations - 50, 25)}
+    at_cuts = [span for at, span in spans.items() if at % every == 0]
+    usual = statistics.median(span for at, span in spans.items() if at % every)
+    extra = statistics.mean(at_cuts) - usual
+    return {
+        "iterations_per_second": 50 / usual,
+        "checkpoints": len(at_cuts),
+        "seconds_per_checkpoint": extra,
+        "share_of_interval": extra / (every * usual / 50),
+    }
+
+
+def main() -> None:
+    """Prints one JSON object per measurement."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["recovery", "overhead"])
+    parser.add_argument("--store", action="append", choices=["directory", "redis"], help="default: both")
+    parser.add_argument("--victim", action="append", choices=list(VICTIMS), help="default: all")
+    parser.add_argument("--gigabytes", type=float, default=1.0, help="of rows with their optimizer state")
+    parser.add_argument("--iterations", type=int, default=1250, help="of overhead; flights has 1,278")
+    arguments = parser.parse_args()
+    print_json({"cpus": os.cpu_count(), "load": os.getloadavg()[0]})
+    if arguments.what == "overhead":
+        print_json(overhead(arguments.iterations))
+        return
+    for kind in arguments.store or ["directory", "redis"]:
+        for victim in arguments.victim or list(VICTIMS):
+            if (kind, victim) != ("redis", "ps_server"):  # nothing is redone there
+                print_json(recovery(kind, victim, arguments.gigabytes))
+
+
+if __name__ == "__main__":
+    main()
