@@ -46,7 +46,7 @@ class JointWindow {
     for (std::uint32_t b = 1; b <= following_.size(); ++b) {
       for (const std::size_t end = sample + following_[b - 1]; sample < end; ++sample) {
         const WorkerMask worker = worker_bit(static_cast<unsigned>(assignment[sample]));
-        const std::uint32_t* numbers = &batch_.numbers[sample * batch_.fields];
+        const std::uint32_t* numbers = batch_.numbers.data() + sample * batch_.fields;
         for (std::size_t f = 0; f < batch_.fields; ++f) {
           const std::uint32_t x = numbers[f];
           if (used_in[x] == 0) used_in[x] = b;
