@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/mix64.h"
-
 namespace esd {
 namespace {
 
-constexpr std::size_t kMinTable = 1024;
-constexpr std::size_t kAhead = 32;  // ids hashed and prefetched ahead of the one at hand
+constexpr unsigned kMinTableBits = 10;
+constexpr std::uint32_t kFree = 0xffffffffu;  // no id's number
+constexpr std::size_t kAhead = 32;  // ids prefetched ahead of the one at hand
 
 }  // namespace
 
@@ -20,54 +19,51 @@ void BatchPreparer::prepare(const std::uint64_t* ids, std::size_t samples, std::
   find_distinct(ids, batch);
   renumber_ascending(batch);
   batch.rows.resize(batch.distinct());
-  index.find_or_add(batch.ids.data(), batch.distinct(), batch.rows.data());
+  batch.states.resize(batch.distinct());
+  index.check_out(batch.ids.data(), batch.distinct(), batch.rows.data(), batch.states.data());
 }
 
 // Numbers ids by first appearance. Repeats within a sample are flagged in `once`.
 void BatchPreparer::find_distinct(const std::uint64_t* ids, PreparedBatch& batch) {
   const std::size_t total = batch.samples * batch.fields;
-  batch.ids.clear();
+  batch.ids.resize(total);
   batch.numbers.resize(total);
   batch.once.clear();
   batch.unique_fields.assign(batch.samples, static_cast<std::uint32_t>(batch.fields));
-  if (total == 0) return;
-  if (table_.empty()) table_.resize(kMinTable);
-  if (batch.samples > 0xffffffffu - first_sample_) {
-    std::fill(table_.begin(), table_.end(), Slot{});
-    first_sample_ = 1;
-  }
+  last_sample_.resize(total);
+  std::fill(table_.begin(), table_.end(), kFree);
 
-  std::uint64_t hashes[kAhead];
-  for (std::size_t at = 0; at < std::min(kAhead, total); ++at) hashes[at] = mix64(ids[at]);
-  std::vector<std::pair<std::size_t, std::size_t>> repeats;  // (sample, position in [k, F])
-  batch.ids.resize(total);
+  std::vector<std::pair<std::uint32_t, std::size_t>> repeats;  // (sample, position in [k, F])
+  std::uint64_t* const distinct_ids = batch.ids.data();
   std::uint32_t distinct = 0;
   std::size_t at = 0;
-  for (std::size_t sample = 0; sample < batch.samples; ++sample) {
-    const std::uint32_t now = first_sample_ + static_cast<std::uint32_t>(sample);
-    if ((distinct + batch.fields) * 2 > table_.size()) grow_table(distinct + batch.fields);
-    for (std::size_t field = 0; field < batch.fields; ++field, ++at) {
-      const std::size_t mask = table_.size() - 1;
-      std::size_t place = hashes[at % kAhead] & mask;
-      if (at + kAhead < total) {
-        hashes[at % kAhead] = mix64(ids[at + kAhead]);
-        __builtin_prefetch(&table_[hashes[at % kAhead] & mask], 1);
-      }
+  for (std::uint32_t sample = 0; sample < batch.samples; ++sample) {
+    while ((distinct + batch.fields) * 2 > table_.size()) grow_table(distinct_ids, distinct);
+    const auto add = [&, table = table_.data(), last = table_.size() - 1, shift = shift_] {
       const std::uint64_t id = ids[at];
-      while (table_[place].seen >= first_sample_ && table_[place].id != id) place = (place + 1) & mask;
-      // No branch on whether the id is new: it would be mispredicted half the time.
-      Slot& slot = table_[place];
-      const bool is_new = slot.seen < first_sample_;
-      const std::uint32_t number = is_new ? distinct : slot.number;
-      if (slot.seen == now) repeats.emplace_back(sample, at);
-      slot = {id, number, now};
-      batch.ids[distinct] = id;
-      batch.numbers[at] = number;
+      // In case it is new; then no branch depends on whether it is, which would be mispredicted half the time.
+      distinct_ids[distinct] = id;
+      std::size_t place = hash(id) >> shift;
+      std::uint32_t number = std::min(table[place], distinct);
+      while (distinct_ids[number] != id) {
+        place = (place + 1) & last;
+        number = std::min(table[place], distinct);
+      }
+      const bool is_new = number == distinct;
       distinct += is_new;
+      table[place] = number;
+      batch.numbers[at] = number;
+      if (!is_new & (last_sample_[number] == sample)) repeats.emplace_back(sample, at);
+      last_sample_[number] = sample;
+    };
+    const std::size_t end = at + batch.fields;
+    for (const std::size_t full = std::min(end, total - std::min(kAhead, total)); at < full; ++at) {
+      __builtin_prefetch(&table_[hash(ids[at + kAhead]) >> shift_], 1);
+      add();
     }
+    for (; at < end; ++at) add();
   }
   batch.ids.resize(distinct);
-  first_sample_ += static_cast<std::uint32_t>(batch.samples);
 
   if (repeats.empty()) return;
   batch.once.assign(total, 0);
@@ -92,16 +88,14 @@ void BatchPreparer::renumber_ascending(PreparedBatch& batch) {
   }
 }
 
-void BatchPreparer::grow_table(std::size_t ids) {
-  std::size_t size = table_.size();
-  while (size < 4 * ids) size *= 2;
-  HugeVector<Slot> old(size);
-  old.swap(table_);
-  for (const Slot& slot : old) {
-    if (slot.seen < first_sample_) continue;
-    std::size_t place = mix64(slot.id) & (table_.size() - 1);
-    while (table_[place].seen) place = (place + 1) & (table_.size() - 1);
-    table_[place] = slot;
+void BatchPreparer::grow_table(const std::uint64_t* ids, std::uint32_t distinct) {
+  const unsigned bits = table_.empty() ? kMinTableBits : 64 - shift_ + 1;
+  table_.assign(std::size_t{1} << bits, kFree);
+  shift_ = 64 - bits;
+  for (std::uint32_t number = 0; number < distinct; ++number) {
+    std::size_t place = hash(ids[number]) >> shift_;
+    while (table_[place] != kFree) place = (place + 1) & (table_.size() - 1);
+    table_[place] = number;
   }
 }
 

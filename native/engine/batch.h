@@ -39,17 +39,9 @@ class BatchPreparer {
  public:
   void prepare(const std::uint64_t* ids, std::size_t samples, std::size_t fields, StateIndex& index,
                PreparedBatch& batch);
-  std::size_t memory_bytes() const { return table_.capacity() * sizeof(Slot); }
+  std::size_t memory_bytes() const { return (table_.capacity() + last_sample_.capacity()) * sizeof(std::uint32_t); }
 
  private:
-  // One distinct id of the batch. A slot is in use when `seen` is a sample of the present batch; samples are
-  // numbered on from batch to batch, so the table needs no clearing.
-  struct Slot {
-    std::uint64_t id;
-    std::uint32_t number;
-    std::uint32_t seen;
-  };
-
   struct FirstNumber {
     std::uint64_t id;
     std::uint32_t first_number;  // by first appearance
@@ -57,13 +49,17 @@ class BatchPreparer {
 
   void find_distinct(const std::uint64_t* ids, PreparedBatch& batch);
   void renumber_ascending(PreparedBatch& batch);
-  void grow_table(std::size_t ids);
+  void grow_table(const std::uint64_t* ids, std::uint32_t distinct);
 
-  HugeVector<Slot> table_;
+  // The leading bits of the product are a place in the table: Knuth's multiplicative hashing.
+  static std::uint64_t hash(std::uint64_t id) { return id * 0x9e3779b97f4a7c15ULL; }
+
+  std::vector<std::uint32_t> table_;  // numbers of the ids met so far, hashed by id
+  unsigned shift_ = 64;  // 64 - log2 of the table's size
   SorterById<FirstNumber> sorter_;
   std::vector<FirstNumber> by_id_;
   std::vector<std::uint32_t> rank_;       // by first number
-  std::uint32_t first_sample_ = 1;  // of the present batch; 0 marks a slot that was never used
+  std::vector<std::uint32_t> last_sample_;  // by first number: the last sample that has the id
 };
 
 }  // namespace esd

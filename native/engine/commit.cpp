@@ -1,5 +1,6 @@
 // One iteration of the state machine (DESIGN section 2): update pushes, evictions, pulls, training.
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -7,7 +8,7 @@
 
 namespace esd {
 
-using Numbers = std::vector<std::uint32_t>;  // of distinct ids of the batch, or of its samples; ascending
+using Numbers = std::vector<std::uint32_t>;
 
 static unsigned first_worker(WorkerMask mask) { return static_cast<unsigned>(__builtin_ctzll(mask)); }
 
@@ -17,11 +18,39 @@ static void for_each_worker(WorkerMask mask, Visit visit) {
   for (; mask; mask &= mask - 1) visit(first_worker(mask));
 }
 
+// A copy whose row others need.
+struct RowPush {
+  std::uint64_t id;
+  std::uint32_t slot;
+  std::uint32_t version;
+};
+
+// A copy that holds a partial gradient which others need.
+struct GradientPush {
+  RowPush row;
+  WorkerMask contributors;
+  std::uint32_t step;
+};
+
+// What one worker does in the iteration. Where there are two lists, [1] is of rows that may move early.
+struct Part {
+  Numbers positions;  // its samples
+  Numbers needs;      // U_j, by number, ascending
+  Slots slots;        // of its needs
+  Slots pinned;       // those that were there before
+  Slots losses;       // copies whose latest value, or partial gradient, it has and will not have
+  std::vector<RowPush> row_pushes[2];
+  std::vector<GradientPush> gradient_pushes[2];
+  std::uint64_t row_push_size, gradient_push_size;  // of their rows together
+  Numbers missing[2], pulls[2];  // places in its needs of rows that are not there, and of rows that it pulls
+  std::uint64_t* ids;  // columns of the plan, while `resolve` fills them
+  std::uint64_t* contributors;
+  std::int64_t* versions;
+};
+
 class Commit {
  public:
-  explicit Commit(Engine& engine)
-      : engine_(engine), batch_(engine.batch_), positions_(engine.workers()), needs_(engine.workers()),
-        row_pushes_(engine.workers()), gradient_pushes_(engine.workers()), losses_(engine.workers()) {}
+  explicit Commit(Engine& engine) : engine_(engine), batch_(engine.batch_), parts_(engine.workers()) {}
 
   IterationPlans run(const std::int32_t* assignment, Arena&& arena) {
     now_ = engine_.iteration_;
@@ -33,7 +62,8 @@ class Commit {
     plans_.fields = batch_.fields;
     plans_.arena = std::move(arena);
     plans_.workers.resize(engine_.workers());
-    find_update_pushes();
+    lay_out();
+    resolve();
     std::size_t pulls = 0;
     for (unsigned j = 0; j < engine_.workers(); ++j) {
       serve(j);
@@ -48,14 +78,12 @@ class Commit {
   }
 
  private:
-  // W_x of every id and U_j of every worker.
+  // W_x of every id, and how many rows every worker needs.
   void find_trainers(const std::int32_t* assignment) {
     const int workers = static_cast<int>(engine_.workers());
     trainers_.assign(batch_.distinct(), 0);
-    for (unsigned j = 0; j < engine_.workers(); ++j) {
-      positions_[j].clear();
-      needs_[j].clear();
-    }
+    lookups_of_.assign(engine_.workers(), 0);
+    for (Part& part : parts_) part.positions.clear();
     const std::uint32_t* numbers = batch_.numbers.data();
     for (std::size_t i = 0; i < batch_.samples; ++i, numbers += batch_.fields) {
       const std::int32_t worker = assignment[i];
@@ -63,146 +91,186 @@ class Commit {
         throw std::invalid_argument("sample " + std::to_string(i) + " is assigned to worker " +
                                     std::to_string(worker) + ", it must be in 0.." + std::to_string(workers - 1));
       }
-      positions_[static_cast<unsigned>(worker)].push_back(static_cast<std::uint32_t>(i));
-      const WorkerMask bit = worker_bit(static_cast<unsigned>(worker));
-      for (std::size_t f = 0; f < batch_.fields; ++f) trainers_[numbers[f]] |= bit;
-    }
-    for (std::uint32_t x = 0; x < trainers_.size(); ++x) {
-      for_each_worker(trainers_[x], [&](unsigned j) { needs_[j].push_back(x); });
+      const auto j = static_cast<unsigned>(worker);
+      parts_[j].positions.push_back(static_cast<std::uint32_t>(i));
+      std::size_t lookups = 0;
+      for (std::size_t f = 0; f < batch_.fields; ++f) {
+        const WorkerMask trainers = trainers_[numbers[f]];
+        lookups += ~trainers >> j & 1;
+        trainers_[numbers[f]] = trainers | worker_bit(j);
+      }
+      lookups_of_[j] += lookups;
     }
   }
 
-  // Of all rows together.
-  std::uint64_t size_of(const Numbers& rows) const {
-    if (engine_.sizes_.uniform()) return rows.size();
-    std::uint64_t size = 0;
-    for (const std::uint32_t x : rows) size += batch_.sizes[x];
-    return size;
-  }
-
-  // Of the rows at some places in `needs`.
-  std::uint64_t size_of(const Numbers& needs, const Numbers& places) const {
-    if (engine_.sizes_.uniform()) return places.size();
-    std::uint64_t size = 0;
-    for (const std::uint32_t i : places) size += batch_.sizes[needs[i]];
-    return size;
+  // Room that each worker needs, in units of row size.
+  std::vector<std::uint64_t> needed_room() const {
+    if (engine_.sizes_.uniform()) return {lookups_of_.begin(), lookups_of_.end()};
+    std::vector<std::uint64_t> room(engine_.workers());
+    for (std::size_t x = 0; x < batch_.distinct(); ++x) {
+      for_each_worker(trainers_[x], [&](unsigned j) { room[j] += batch_.sizes[x]; });
+    }
+    return room;
   }
 
   void check_capacities() {
     if (now_ == kMaxVersion) throw std::length_error("the engine counts at most 2^30 - 1 iterations");
-    lookups_ = 0;
+    const std::vector<std::uint64_t> room = needed_room();
     for (unsigned j = 0; j < engine_.workers(); ++j) {
-      lookups_ += needs_[j].size();
       const std::uint32_t capacity = engine_.caches_[j]->capacity;
-      const std::uint64_t needed = size_of(needs_[j]);
-      if (needed <= capacity) continue;
+      if (room[j] <= capacity) continue;
       throw CacheTooSmall("worker " + std::to_string(j) + " caches " + std::to_string(capacity) +
                           (engine_.sizes_.uniform() ? " rows, iteration " : " units of row size, iteration ") +
-                          std::to_string(now_) + " needs " + std::to_string(needed) +
+                          std::to_string(now_) + " needs " + std::to_string(room[j]) +
                           ": give it at least as many by --cache-rows or --cache-ratio, or fewer samples");
     }
   }
 
-  // Who pushes what because somebody else needs it, and whose copies this iteration outdates.
-  void find_update_pushes() {
+  // Makes room for whatever `resolve` finds about each worker.
+  void lay_out() {
+    Arena& arena = plans_.arena;
+    lookups_ = 0;
     for (unsigned j = 0; j < engine_.workers(); ++j) {
-      row_pushes_[j].clear();
-      gradient_pushes_[j].clear();
-      losses_[j].clear();
+      const std::size_t lookups = lookups_of_[j];
+      lookups_ += lookups;
+      WorkerPlan& plan = plans_.workers[j];
+      plan.unique_ids = add_column(arena.u64, lookups);
+      plan.unique_contributors = add_column(arena.u64, lookups);
+      plan.unique_versions = add_column(arena.i64, lookups);
     }
-    latest_.resize(batch_.distinct());
-    early_.resize(batch_.distinct());
-    for (std::uint32_t x = 0; x < batch_.distinct(); ++x) {
-      const RowState& row = batch_.states[x];
-      engine_.directory_.prefetch(row);  // for those who ask for its slots
-      const WorkerMask others = row.mask & ~trainers_[x];
-      if (row.kind == kOwned) {
-        if (trainers_[x] & ~row.mask) row_pushes_[first_worker(row.mask)].push_back(x);
-        if (others) losses_[first_worker(row.mask)].push_back(x);
-      } else if (row.kind == kSplit) {
-        for_each_worker(row.mask, [&](unsigned j) { gradient_pushes_[j].push_back(x); });
-        for_each_worker(others, [&](unsigned j) { losses_[j].push_back(x); });
-      } else if (row.kind == kClean) {
-        for_each_worker(others, [&](unsigned j) { losses_[j].push_back(x); });
+    for (unsigned j = 0; j < engine_.workers(); ++j) {
+      Part& part = parts_[j];
+      const WorkerPlan& plan = plans_.workers[j];
+      part.ids = arena.u64.data() + plan.unique_ids.begin;
+      part.contributors = arena.u64.data() + plan.unique_contributors.begin;
+      part.versions = arena.i64.data() + plan.unique_versions.begin;
+      for (Numbers* list : {&part.needs, &part.slots, &part.pinned, &part.missing[0], &part.missing[1],
+                            &part.pulls[0], &part.pulls[1]}) {
+        list->resize(lookups_of_[j]);
       }
-      latest_[x] = row.latest();
-      early_[x] = !row.used_in(now_ - 1);
+      part.losses.clear();
+      part.row_push_size = part.gradient_push_size = 0;
+      for (const bool early : {false, true}) {
+        part.row_pushes[early].clear();
+        part.gradient_pushes[early].clear();
+      }
+    }
+    ends_.assign(engine_.workers(), {});
+  }
+
+  // Everything about one id at a time: who pushes it because somebody else needs it, whose copies this iteration
+  // outdates, and where those who train it have it.
+  void resolve() {
+    const CopyDirectory& directory = engine_.directory_;
+    for (std::uint32_t x = 0; x < batch_.distinct(); ++x) {
+      if (x + kAhead < batch_.distinct()) directory.prefetch(batch_.states[x + kAhead]);
+      const RowState& row = batch_.states[x];
+      const WorkerMask trainers = trainers_[x], latest = row.latest();
+      const bool early = !row.used_in(now_ - 1);
+      find_pushes(x, row, trainers, early);
+      for_each_worker(trainers, [&](unsigned j) {
+        Part& part = parts_[j];
+        Ends& end = ends_[j];
+        const std::uint32_t i = end.needs++;
+        const std::uint32_t slot = directory.slot(row, j);
+        const bool missing = slot == kNone, pulls = !(latest >> j & 1);
+        part.needs[i] = x;
+        part.ids[i] = row.id;
+        part.contributors[i] = trainers;
+        part.versions[i] = row.version;
+        // Whether a row is there can hardly be predicted, so nothing branches on it.
+        part.slots[i] = part.pinned[end.pinned] = slot;
+        part.missing[early][end.missing[early]] = part.pulls[early][end.pulls[early]] = i;
+        end.pinned += !missing;
+        end.missing[early] += missing;
+        end.pulls[early] += pulls;
+      });
+    }
+    for (unsigned j = 0; j < engine_.workers(); ++j) {
+      parts_[j].pinned.resize(ends_[j].pinned);
+      for (const bool early : {false, true}) {
+        parts_[j].missing[early].resize(ends_[j].missing[early]);
+        parts_[j].pulls[early].resize(ends_[j].pulls[early]);
+      }
+    }
+  }
+
+  void find_pushes(std::uint32_t x, const RowState& row, WorkerMask trainers, bool early) {
+    const CopyDirectory& directory = engine_.directory_;
+    const WorkerMask others = row.mask & ~trainers;
+    if (row.kind == kOwned) {
+      if (!(trainers & ~row.mask)) return;
+      const unsigned owner = first_worker(row.mask);
+      const std::uint32_t slot = directory.slot(row, owner);
+      parts_[owner].row_pushes[early].push_back({row.id, slot, row.version});
+      parts_[owner].row_push_size += batch_.size(x);
+      if (others) parts_[owner].losses.push_back(slot);
+    } else if (row.kind == kSplit) {
+      const WorkerMask contributors = directory.contributors(row);
+      for_each_worker(row.mask, [&](unsigned j) {
+        const std::uint32_t slot = directory.slot(row, j);
+        parts_[j].gradient_pushes[early].push_back({{row.id, slot, row.version}, contributors, row.last_use + 1});
+        parts_[j].gradient_push_size += batch_.size(x);
+        if (others >> j & 1) parts_[j].losses.push_back(slot);
+      });
+    } else if (row.kind == kClean) {
+      for_each_worker(others, [&](unsigned j) { parts_[j].losses.push_back(directory.slot(row, j)); });
     }
   }
 
   void serve(unsigned worker) {
     CacheMirror& cache = *engine_.caches_[worker];
+    Part& part = parts_[worker];
     WorkerPlan& plan = plans_.workers[worker];
-    push_updates(worker, cache, plan);
+    push_updates(part, plan);
+    prefetch(cache, part.losses);
+    cache.policy->outdate(part.losses, now_);
+    prefetch(cache, part.pinned);
+    for (const std::uint32_t slot : part.pinned) cache.copies[slot].pinned = true;
 
-    const Numbers& needs = needs_[worker];
-    find_copies(worker, needs, cache);
-    const std::size_t missing = early_missing_.size() + late_missing_.size();
-    const std::uint64_t room = size_of(needs, early_missing_) + size_of(needs, late_missing_);
+    const std::uint64_t room = size_of(part.needs, part.missing[0]) + size_of(part.needs, part.missing[1]);
     evict(worker, cache, plan, room > cache.free() ? room - cache.free() : 0);
     cache.filled += room;
-    early_place_.assign(needs.size(), true);
-    vacant_taken_ = 0;
-    fresh_ = missing > vacant_.size() ? missing - vacant_.size() : 0;
-    for (const std::uint32_t i : early_missing_) place(worker, needs, i, cache);
-    for (const std::uint32_t i : late_missing_) place(worker, needs, i, cache);
-    cache.vacant.assign(vacant_.begin() + static_cast<std::ptrdiff_t>(vacant_taken_), vacant_.end());
-    for (const std::uint32_t slot : cache.vacant) cache.copies[slot].row = kNone;
-    cache.policy->use(pinned_, slots_, now_);
+    place(worker, cache, part);
+    cache.policy->use(part.pinned, part.slots, now_);
 
-    pull(worker, needs, plan);
-    describe_samples(worker, needs, plan);
-  }
-
-  void push_updates(unsigned worker, CacheMirror& cache, WorkerPlan& plan) {
-    const CopyDirectory& directory = engine_.directory_;
-    transfers_.clear();
-    for (const std::uint32_t x : row_pushes_[worker]) {
-      const RowState& row = batch_.states[x];
-      transfers_.push_back(describe_departure(row, batch_.size(x), 0, directory.slot(row, worker), now_));
-    }
-    plan.update_rows = append_rows(plans_.arena, transfers_);
-
-    gradients_.clear();
-    for (const std::uint32_t x : gradient_pushes_[worker]) {
-      const RowState& row = batch_.states[x];
-      gradients_.push_back(describe_departure(row, batch_.size(x), directory.contributors(row),
-                                              directory.slot(row, worker), now_));
-    }
-    plan.update_gradients = append_gradients(plans_.arena, gradients_);
-
-    slots_.clear();
-    for (const std::uint32_t x : losses_[worker]) slots_.push_back(directory.slot(batch_.states[x], worker));
-    prefetch(cache, slots_);
-    cache.policy->outdate(slots_, now_);
-  }
-
-  // The slots of the worker's needs; pins the copies that are there, and lists by place in `needs` what is missing.
-  // Whether a row is there can hardly be predicted, so nothing branches on it.
-  void find_copies(unsigned worker, const Numbers& needs, CacheMirror& cache) {
-    slots_.resize(needs.size());
-    pinned_.resize(needs.size());
-    early_missing_.resize(needs.size());
-    late_missing_.resize(needs.size());
-    std::size_t pinned = 0, early_missing = 0, late_missing = 0;
-    for (std::uint32_t i = 0; i < needs.size(); ++i) {
-      const std::uint32_t slot = engine_.directory_.slot(batch_.states[needs[i]], worker);
-      const bool missing = slot == kNone, early = early_[needs[i]];
-      slots_[i] = pinned_[pinned] = slot;
-      early_missing_[early_missing] = late_missing_[late_missing] = i;
-      pinned += !missing;
-      early_missing += missing & early;
-      late_missing += missing & !early;
-    }
-    pinned_.resize(pinned);
-    early_missing_.resize(early_missing);
-    late_missing_.resize(late_missing);
-    prefetch(cache, pinned_);
-    for (const std::uint32_t slot : pinned_) cache.copies[slot].pinned = true;
+    pull(part, plan);
+    describe_samples(part, plan);
   }
 
   static void prefetch(const CacheMirror& cache, const Slots& slots) {
     for (const std::uint32_t slot : slots) __builtin_prefetch(&cache.copies[slot], 1);
+  }
+
+  void push_updates(const Part& part, WorkerPlan& plan) {
+    Arena& arena = plans_.arena;
+    plan.update_rows = add_transfers(arena, part.row_pushes[0].size() + part.row_pushes[1].size(),
+                                     part.row_pushes[1].size());
+    plan.update_rows.size = part.row_push_size;
+    TransferWriter rows(arena, plan.update_rows);
+    for (const bool early : {true, false}) {
+      for (const RowPush& row : part.row_pushes[early]) rows.write(early, row.id, row.slot, row.version);
+    }
+
+    plan.update_gradients = add_gradients(arena, part.gradient_pushes[0].size() + part.gradient_pushes[1].size(),
+                                          part.gradient_pushes[1].size());
+    plan.update_gradients.size = part.gradient_push_size;
+    TransferWriter gradients(arena, plan.update_gradients);
+    for (const bool early : {true, false}) {
+      for (const auto& [row, contributors, step] : part.gradient_pushes[early]) {
+        const std::size_t at = gradients.write(early, row.id, row.slot, row.version);
+        arena.u64[plan.update_gradients.contributors.begin + at] = contributors;
+        arena.i64[plan.update_gradients.steps.begin + at] = step;
+      }
+    }
+  }
+
+  // Of the rows at some places in `needs` together.
+  std::uint64_t size_of(const Numbers& needs, const Numbers& places) const {
+    if (engine_.sizes_.uniform()) return places.size();
+    std::uint64_t size = 0;
+    for (const std::uint32_t i : places) size += batch_.sizes[needs[i]];
+    return size;
   }
 
   // Chooses copies to leave until `room` is made.
@@ -252,76 +320,80 @@ class Commit {
     return row.place == kInBatch ? engine_.batch_.states[row.slot] : row;
   }
 
-  // Gives a missing row a slot, one never used before a vacant one. Rows that the previous iteration does not train
-  // come first: they and the slots that are free early belong together.
-  void place(unsigned worker, const Numbers& needs, std::uint32_t i, CacheMirror& cache) {
-    const Copy copy{batch_.rows[needs[i]], use_stamp(now_), 0, 0, false, true};
-    if (fresh_ > 0) {
-      --fresh_;
-      slots_[i] = cache.slots();
-      cache.copies.push_back(copy);
-    } else {
-      early_place_[i] = vacant_taken_ < early_vacant_;
-      slots_[i] = vacant_[vacant_taken_++];
-      cache.copies[slots_[i]] = copy;
+  // Gives missing rows their slots, those never used before vacant ones. Rows that the previous iteration does not
+  // train come first: they and the slots that are free early belong together. Where such slots run out, early pulls
+  // become late ones.
+  void place(unsigned worker, CacheMirror& cache, Part& part) {
+    const std::size_t missing = part.missing[0].size() + part.missing[1].size();
+    const std::size_t fresh = missing > vacant_.size() ? missing - vacant_.size() : 0;
+    std::size_t placed = 0;
+    for (const bool early : {true, false}) {
+      for (const std::uint32_t i : part.missing[early]) {
+        const std::uint32_t x = part.needs[i];
+        const std::uint32_t slot = placed < fresh ? cache.slots() : vacant_[placed - fresh];
+        if (placed++ < fresh) cache.copies.emplace_back();
+        cache.copies[slot] = {batch_.rows[x], use_stamp(now_), 0, 0, false, true};
+        part.slots[i] = slot;
+        engine_.directory_.add(engine_.batch_.states[x], worker, slot);
+      }
     }
-    engine_.directory_.add(engine_.batch_.states[needs[i]], worker, slots_[i]);
+    const std::size_t taken = missing - fresh;
+    cache.vacant.assign(vacant_.begin() + static_cast<std::ptrdiff_t>(taken), vacant_.end());
+    for (const std::uint32_t slot : cache.vacant) cache.copies[slot].row = kNone;
+
+    const std::size_t early_slots = fresh + early_vacant_;
+    if (part.missing[1].size() > early_slots) delay_pulls(part, early_slots);
   }
 
-  void pull(unsigned worker, const Numbers& needs, WorkerPlan& plan) {
-    early_pulls_.resize(needs.size());
-    late_pulls_.resize(needs.size());
-    std::size_t early_pulls = 0, late_pulls = 0;
-    for (std::uint32_t i = 0; i < needs.size(); ++i) {
-      const bool pulls = !(latest_[needs[i]] >> worker & 1), early = early_[needs[i]] & early_place_[i];
-      early_pulls_[early_pulls] = late_pulls_[late_pulls] = i;
-      early_pulls += pulls & early;
-      late_pulls += pulls & !early;
-    }
-    early_pulls_.resize(early_pulls);
-    late_pulls_.resize(late_pulls);
-
-    plan.pulls = add_transfers(plans_.arena, early_pulls + late_pulls, early_pulls);
-    TransferWriter writer(plans_.arena, plan.pulls);
-    const auto write = [&](std::uint32_t i, bool early) {
-      const std::uint32_t x = needs[i];
-      writer.write(early, batch_.ids[x], slots_[i], batch_.states[x].version);
-    };
-    for (const std::uint32_t i : early_pulls_) write(i, true);
-    for (const std::uint32_t i : late_pulls_) write(i, false);
-    plan.pulls.size = size_of(needs, early_pulls_) + size_of(needs, late_pulls_);
+  // Missing rows from place `from` of their list on cannot be pulled early.
+  static void delay_pulls(Part& part, std::size_t from) {
+    const auto first = part.missing[1].begin() + static_cast<std::ptrdiff_t>(from), last = part.missing[1].end();
+    Numbers early, late;
+    std::set_difference(part.pulls[1].begin(), part.pulls[1].end(), first, last, std::back_inserter(early));
+    std::merge(part.pulls[0].begin(), part.pulls[0].end(), first, last, std::back_inserter(late));
+    part.pulls[1] = std::move(early);
+    part.pulls[0] = std::move(late);
   }
 
-  void describe_samples(unsigned worker, const Numbers& needs, WorkerPlan& plan) {
+  void pull(const Part& part, WorkerPlan& plan) {
     Arena& arena = plans_.arena;
-    plan.unique_ids = add_column(arena.u64, needs.size());
-    plan.unique_contributors = add_column(arena.u64, needs.size());
-    plan.unique_versions = add_column(arena.i64, needs.size());
-    place_in_needs_.resize(batch_.distinct());
-    for (std::uint32_t i = 0; i < needs.size(); ++i) {
-      const std::uint32_t x = needs[i];
-      arena.u64[plan.unique_ids.begin + i] = batch_.ids[x];
-      arena.u64[plan.unique_contributors.begin + i] = trainers_[x];
-      arena.i64[plan.unique_versions.begin + i] = batch_.states[x].version;
-      place_in_needs_[x] = i;
+    plan.pulls = add_transfers(arena, part.pulls[0].size() + part.pulls[1].size(), part.pulls[1].size());
+    TransferWriter writer(arena, plan.pulls);
+    const std::uint64_t* ids = arena.u64.data() + plan.unique_ids.begin;
+    const std::int64_t* versions = arena.i64.data() + plan.unique_versions.begin;
+    for (const bool early : {true, false}) {
+      for (const std::uint32_t i : part.pulls[early]) {
+        writer.write(early, ids[i], part.slots[i], static_cast<std::uint32_t>(versions[i]));
+      }
     }
-    plan.unique_slots = add_column(arena.u32, needs.size());
-    std::copy(slots_.begin(), slots_.end(), arena.u32.data() + plan.unique_slots.begin);
+    plan.pulls.size = size_of(part.needs, part.pulls[0]) + size_of(part.needs, part.pulls[1]);
+  }
 
-    const Numbers& positions = positions_[worker];
-    plan.positions = add_column(arena.u32, positions.size());
-    std::copy(positions.begin(), positions.end(), arena.u32.data() + plan.positions.begin);
-    plan.inverse = add_column(arena.u32, positions.size() * batch_.fields);
+  void describe_samples(const Part& part, WorkerPlan& plan) {
+    Arena& arena = plans_.arena;
+    plan.unique_slots = add_column(arena.u32, part.slots.size());
+    std::copy(part.slots.begin(), part.slots.end(), arena.u32.data() + plan.unique_slots.begin);
+    plan.positions = add_column(arena.u32, part.positions.size());
+    std::copy(part.positions.begin(), part.positions.end(), arena.u32.data() + plan.positions.begin);
+
+    place_in_needs_.resize(batch_.distinct());
+    for (std::uint32_t i = 0; i < part.needs.size(); ++i) place_in_needs_[part.needs[i]] = i;
+    plan.inverse = add_column(arena.u32, part.positions.size() * batch_.fields);
     std::uint32_t* inverse = arena.u32.data() + plan.inverse.begin;
-    for (const std::uint32_t position : positions) {
+    for (const std::uint32_t position : part.positions) {
       const std::uint32_t* numbers = batch_.numbers.data() + position * batch_.fields;
       for (std::size_t f = 0; f < batch_.fields; ++f) *inverse++ = place_in_needs_[numbers[f]];
     }
   }
 
+  // The rows' new states, and back to the state index with them.
   void train() {
     for (std::uint32_t x = 0; x < batch_.distinct(); ++x) {
-      RowState& row = engine_.batch_.states[x];
+      if (x + kAhead < batch_.distinct()) {
+        engine_.index_.prefetch(batch_.rows[x + kAhead]);
+        engine_.directory_.prefetch(batch_.states[x + kAhead]);
+      }
+      RowState row = batch_.states[x];
       row.mask = trainers_[x];
       row.kind = (trainers_[x] & (trainers_[x] - 1)) ? kSplit : kOwned;
       engine_.reuse_.train(row.version);
@@ -329,8 +401,9 @@ class Commit {
       row.last_use = now_;
       if (row.kind == kSplit) engine_.directory_.set_contributors(row, trainers_[x]);
       engine_.directory_.tidy(row);
+      engine_.index_[batch_.rows[x]] = row;
     }
-    engine_.check_in();
+    engine_.prepared_ = false;
   }
 
   void choose_hot_rows() {
@@ -339,7 +412,12 @@ class Commit {
     engine_.hot_rows_.choose(engine_.index_, engine_.sizes_, *std::min_element(caches.begin(), caches.end()));
   }
 
-  static constexpr std::size_t kAhead = 24;  // victims prefetched
+  static constexpr std::size_t kAhead = 24;  // rows prefetched
+
+  // How far the lists of a part have been written.
+  struct Ends {
+    std::uint32_t needs, pinned, missing[2], pulls[2];
+  };
 
   Engine& engine_;
   const PreparedBatch& batch_;
@@ -350,25 +428,16 @@ class Commit {
   // What follows is kept from run to run for its memory only.
 
   // By number.
-  std::vector<WorkerMask> trainers_;     // W_x
-  std::vector<WorkerMask> latest_;       // who needs no pull
-  std::vector<std::uint8_t> early_;      // the previous iteration does not train the row
+  std::vector<WorkerMask> trainers_;  // W_x
 
   // By worker.
-  std::vector<Numbers> positions_;  // its samples
-  std::vector<Numbers> needs_;      // U_j
-  std::vector<Numbers> row_pushes_, gradient_pushes_;
-  std::vector<Numbers> losses_;     // rows whose latest value, or partial gradient, it has and will not have
+  std::vector<std::size_t> lookups_of_;  // size of U_j
+  std::vector<Part> parts_;
+  std::vector<Ends> ends_;
 
   // Of the worker being served.
-  Slots slots_;                           // of its needs
-  Slots pinned_;                          // those that were there before
-  Numbers early_missing_, late_missing_;  // places in its needs
-  Numbers early_pulls_, late_pulls_;      // places in its needs
   Slots victims_, vacant_, late_vacant_;
-  std::size_t early_vacant_ = 0, vacant_taken_ = 0;
-  std::size_t fresh_ = 0;  // slots to be used for the first time
-  std::vector<std::uint8_t> early_place_;  // by need: its slot is free early
+  std::size_t early_vacant_ = 0;
   std::vector<Transfer> transfers_, gradients_, drops_;
   Numbers place_in_needs_;  // by number
 };

@@ -19,8 +19,8 @@ void Engine::prepare(const std::uint64_t* ids, std::size_t samples, std::size_t 
   sizes_.check(fields);
   check_in();
   preparer_.prepare(ids, samples, fields, index_, batch_);
+  prepared_ = true;
   sizes_.describe(batch_);
-  check_out();
 }
 
 void Engine::check_out() {

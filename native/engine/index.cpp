@@ -8,11 +8,15 @@
 
 #include "common/mix64.h"
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 namespace esd {
 namespace {
 
 constexpr std::uint32_t kNoRow = 0xffffffffu;
-constexpr std::size_t kBlock = 64;  // look-ups in flight
+constexpr std::size_t kStage = 32;  // ids between two stages of a look-up
 
 // Disjoint parts of the hash: top bits the segment, middle bits the bucket, low bits the tag.
 std::uint32_t bucket_of(std::uint64_t hash, std::uint32_t bucket_count) {
@@ -21,57 +25,33 @@ std::uint32_t bucket_of(std::uint64_t hash, std::uint32_t bucket_count) {
 
 std::uint8_t tag_of(std::uint64_t hash) { return static_cast<std::uint8_t>(hash | 0x80); }
 
-// High bit of every byte of `word` that equals `tag`.
-std::uint64_t equal_bytes(std::uint64_t word, std::uint8_t tag) {
-  constexpr std::uint64_t kLow = 0x7f7f7f7f7f7f7f7fULL;
-  const std::uint64_t difference = word ^ (tag * 0x0101010101010101ULL);
-  return ~(((difference & kLow) + kLow) | difference | kLow);
-}
-
-// One bit per byte: the high bits of eight bytes, gathered in order.
-unsigned gather_high_bits(std::uint64_t word) {
-  return static_cast<unsigned>(((word >> 7) * 0x0102040810204080ULL) >> 56);
+// Which of 16 bytes equal `tag`, as bits.
+unsigned equal_bytes(const void* bytes, std::uint8_t tag) {
+#ifdef __SSE2__
+  const __m128i values = _mm_loadu_si128(static_cast<const __m128i*>(bytes));
+  return static_cast<unsigned>(_mm_movemask_epi8(_mm_cmpeq_epi8(values, _mm_set1_epi8(static_cast<char>(tag)))));
+#else
+  unsigned bits = 0;
+  for (unsigned i = 0; i < 16; ++i) bits |= unsigned{static_cast<const std::uint8_t*>(bytes)[i] == tag} << i;
+  return bits;
+#endif
 }
 
 }  // namespace
 
 StateIndex::StateIndex() : segments_(std::size_t{1} << kSegmentBits) {}
 
-unsigned StateIndex::matches(const Bucket& bucket, std::uint8_t tag) {
-  std::uint64_t words[2];
-  std::memcpy(words, bucket.tags, sizeof words);
-  // Bytes after the tags never match: the size is below 0x80, the unused ones are 0.
-  return gather_high_bits(equal_bytes(words[0], tag)) | gather_high_bits(equal_bytes(words[1], tag)) << 8;
+// Bytes after the tags never match: the size is below 0x80, the unused ones are 0.
+unsigned StateIndex::matches(const Bucket& bucket, std::uint8_t tag) { return equal_bytes(&bucket, tag); }
+
+const StateIndex::Bucket* StateIndex::first_bucket(std::uint64_t hash) const {
+  const Segment& segment = segments_[hash >> (64 - kSegmentBits)];
+  return segment.bucket_count ? &segment.buckets[bucket_of(hash, segment.bucket_count)] : nullptr;
 }
 
-void StateIndex::find_or_add(const std::uint64_t* ids, std::size_t count, std::uint32_t* rows) {
-  std::uint64_t hashes[kBlock];
-  for (std::size_t begin = 0; begin < count; begin += kBlock) {
-    const std::size_t size = std::min(kBlock, count - begin);
-    for (std::size_t i = 0; i < size; ++i) {
-      hashes[i] = mix64(ids[begin + i]);
-      const Segment& segment = segments_[hashes[i] >> (64 - kSegmentBits)];
-      if (segment.bucket_count) __builtin_prefetch(&segment.buckets[bucket_of(hashes[i], segment.bucket_count)]);
-    }
-    for (std::size_t i = 0; i < size; ++i) {
-      const Segment& segment = segments_[hashes[i] >> (64 - kSegmentBits)];
-      rows[begin + i] = kNoRow;
-      if (!segment.bucket_count) continue;
-      const Bucket& bucket = segment.buckets[bucket_of(hashes[i], segment.bucket_count)];
-      if (const unsigned found = matches(bucket, tag_of(hashes[i]))) {
-        rows[begin + i] = bucket.rows[__builtin_ctz(found)];
-        prefetch(rows[begin + i]);
-      }
-    }
-    for (std::size_t i = 0; i < size; ++i) {
-      const std::uint64_t id = ids[begin + i];
-      const std::uint32_t likely = rows[begin + i];
-      if (likely == kNoRow || (*this)[likely].id != id) rows[begin + i] = find_or_add_one(id, hashes[i]);
-    }
-  }
-}
+std::uint32_t StateIndex::find_or_add(std::uint64_t id) { return find_or_add(id, mix64(id)); }
 
-std::uint32_t StateIndex::find_or_add_one(std::uint64_t id, std::uint64_t hash) {
+std::uint32_t StateIndex::find_or_add(std::uint64_t id, std::uint64_t hash) {
   const std::size_t segment_number = hash >> (64 - kSegmentBits);
   Segment& segment = segments_[segment_number];
   if ((segment.size + 1) * 5 > segment.bucket_count * kBucketRows * 4) grow(segment_number);
@@ -93,20 +73,55 @@ std::uint32_t StateIndex::find_or_add_one(std::uint64_t id, std::uint64_t hash) 
   }
 }
 
+// Three stages, some ids apart, so that what each stage reads has been fetched: the bucket, the row that it likely
+// names, the row itself.
+void StateIndex::check_out(const std::uint64_t* ids, std::size_t count, std::uint32_t* rows, RowState* states) {
+  std::uint64_t hashes[2 * kStage];
+  std::size_t done = 0;
+  for (std::size_t step = 0; done < count; ++step) {
+    if (step >= 2 * kStage) {
+      const std::size_t i = done;
+      if (rows[i] == kNoRow || (*this)[rows[i]].id != ids[i]) {
+        try {
+          rows[i] = find_or_add(ids[i], hashes[i % (2 * kStage)]);
+        } catch (...) {  // no memory: nothing stays checked out
+          while (done > 0) --done, (*this)[rows[done]] = states[done];
+          throw;
+        }
+      }
+      check_out(rows[i], static_cast<std::uint32_t>(i), states[i]);
+      ++done;
+    }
+    if (step >= kStage && step - kStage < count) {
+      const std::size_t i = step - kStage;
+      const std::uint64_t hash = hashes[i % (2 * kStage)];
+      const Bucket* bucket = first_bucket(hash);
+      const unsigned found = bucket ? matches(*bucket, tag_of(hash)) : 0;
+      rows[i] = found ? bucket->rows[__builtin_ctz(found)] : kNoRow;
+      if (found) prefetch(rows[i]);
+    }
+    if (step < count) {
+      const std::uint64_t hash = hashes[step % (2 * kStage)] = mix64(ids[step]);
+      __builtin_prefetch(first_bucket(hash));
+    }
+  }
+}
+
+void StateIndex::check_out(std::uint32_t number, std::uint32_t place_in_batch, RowState& state) {
+  RowState& row = (*this)[number];
+  state = row;
+  row.place = kInBatch;
+  row.slot = place_in_batch;
+}
+
 void StateIndex::check_out(const std::vector<std::uint32_t>& rows, std::vector<RowState>& states) {
   states.resize(rows.size());
-  for (std::uint32_t i = 0; i < rows.size(); ++i) {
-    if (i + kBlock < rows.size()) __builtin_prefetch(&(*this)[rows[i + kBlock]], 1);
-    RowState& row = (*this)[rows[i]];
-    states[i] = row;
-    row.place = kInBatch;
-    row.slot = i;
-  }
+  for (std::uint32_t i = 0; i < rows.size(); ++i) check_out(rows[i], i, states[i]);
 }
 
 void StateIndex::check_in(const std::vector<std::uint32_t>& rows, const std::vector<RowState>& states) {
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (i + kBlock < rows.size()) __builtin_prefetch(&(*this)[rows[i + kBlock]], 1);
+    if (i + kStage < rows.size()) prefetch(rows[i + kStage]);
     (*this)[rows[i]] = states[i];
   }
 }

@@ -21,16 +21,20 @@ class StateIndex {
  public:
   StateIndex();
 
-  // Row numbers of distinct ids; unseen ids are appended, in order, as clean rows at version 0.
-  void find_or_add(const std::uint64_t* ids, std::size_t count, std::uint32_t* rows);
+  // The row number of an id; an unseen one is appended as a clean row at version 0.
+  std::uint32_t find_or_add(std::uint64_t id);
+
+  // Moves the states of distinct ids to dense `states` and leaves references behind (RowPlace::kInBatch); unseen ids
+  // are appended first, in order.
+  void check_out(const std::uint64_t* ids, std::size_t count, std::uint32_t* rows, RowState* states);
 
   RowState& operator[](std::uint32_t row) { return pages_[row >> kPageBits][row & (kPageRows - 1)]; }
   const RowState& operator[](std::uint32_t row) const { return pages_[row >> kPageBits][row & (kPageRows - 1)]; }
 
-  // Moves the states of `rows` to dense `states` and leaves a reference behind (RowPlace::kInBatch); and back.
+  // The same for known rows; and back.
   void check_out(const std::vector<std::uint32_t>& rows, std::vector<RowState>& states);
   void check_in(const std::vector<std::uint32_t>& rows, const std::vector<RowState>& states);
-  void prefetch(std::uint32_t row) const { __builtin_prefetch(&(*this)[row]); }
+  void prefetch(std::uint32_t row) const { __builtin_prefetch(&(*this)[row], 1); }
 
   std::uint32_t size() const { return size_; }
   std::size_t memory_bytes() const;
@@ -60,7 +64,9 @@ class StateIndex {
   };
 
   static unsigned matches(const Bucket& bucket, std::uint8_t tag);
-  std::uint32_t find_or_add_one(std::uint64_t id, std::uint64_t hash);
+  const Bucket* first_bucket(std::uint64_t hash) const;  // nullptr when its segment is empty
+  std::uint32_t find_or_add(std::uint64_t id, std::uint64_t hash);
+  void check_out(std::uint32_t number, std::uint32_t place_in_batch, RowState& state);
   std::uint32_t append(std::uint64_t id);
   void grow(std::size_t segment_number);
 

@@ -28,6 +28,13 @@ Transfers add_transfers(Arena& arena, std::size_t count, std::size_t early) {
   return columns;
 }
 
+Transfers add_gradients(Arena& arena, std::size_t count, std::size_t early) {
+  Transfers columns = add_transfers(arena, count, early);
+  columns.contributors = add_column(arena.u64, count);
+  columns.steps = add_column(arena.i64, count);
+  return columns;
+}
+
 Transfers append_rows(Arena& arena, const std::vector<Transfer>& transfers) {
   Transfers columns = add_transfers(arena, transfers.size(), count_early(transfers));
   columns.size = total_size(transfers);
@@ -37,10 +44,8 @@ Transfers append_rows(Arena& arena, const std::vector<Transfer>& transfers) {
 }
 
 Transfers append_gradients(Arena& arena, const std::vector<Transfer>& transfers) {
-  Transfers columns = add_transfers(arena, transfers.size(), count_early(transfers));
+  Transfers columns = add_gradients(arena, transfers.size(), count_early(transfers));
   columns.size = total_size(transfers);
-  columns.contributors = add_column(arena.u64, transfers.size());
-  columns.steps = add_column(arena.i64, transfers.size());
   TransferWriter writer(arena, columns);
   for (const Transfer& gradient : transfers) {
     const std::size_t at = writer.write(gradient.early, gradient.id, gradient.slot, gradient.version);

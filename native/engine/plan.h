@@ -3,28 +3,45 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <new>
 #include <vector>
 
 #include "engine/row_state.h"
 
 namespace esd {
 
+// Allocates for a vector whose elements are written right after they are added: it does not write zeros first.
+template <typename T>
+struct UninitializedAllocator : std::allocator<T> {
+  template <typename U>
+  struct rebind {
+    using other = UninitializedAllocator<U>;
+  };
+  using std::allocator<T>::allocator;
+  template <typename U>
+  void construct(U* place) { ::new (static_cast<void*>(place)) U; }
+};
+
+template <typename T>
+using Column = std::vector<T, UninitializedAllocator<T>>;
+
 struct Span {
   std::size_t begin = 0, size = 0;
 };
 
-// Grows a flat array by one column.
+// Grows a flat array by one column, yet to be written.
 template <typename T>
-Span add_column(std::vector<T>& values, std::size_t size) {
+Span add_column(Column<T>& values, std::size_t size) {
   const Span span{values.size(), size};
   values.resize(values.size() + size);
   return span;
 }
 
 struct Arena {
-  std::vector<std::uint64_t> u64;
-  std::vector<std::int64_t> i64;
-  std::vector<std::uint32_t> u32;
+  Column<std::uint64_t> u64;
+  Column<std::int64_t> i64;
+  Column<std::uint32_t> u32;
 
   void clear() {
     u64.clear();
@@ -84,6 +101,7 @@ inline Transfer describe_departure(const RowState& row, std::uint32_t size, Work
 
 // Makes room for the columns of `count` rows of size 1, `early` of them early ones.
 Transfers add_transfers(Arena& arena, std::size_t count, std::size_t early);
+Transfers add_gradients(Arena& arena, std::size_t count, std::size_t early);
 
 // Fills columns, the early rows first, otherwise in the order of the calls. The arena must not grow meanwhile.
 class TransferWriter {

@@ -38,7 +38,7 @@ class Columns {
   using Lease = std::shared_ptr<ArenaLease>;
 
   template <typename T>
-  static nb::object borrow(const Lease& lease, std::vector<T>& values) {
+  static nb::object borrow(const Lease& lease, Column<T>& values) {
     nb::capsule owner(new Lease(lease), [](void* p) noexcept { delete static_cast<Lease*>(p); });
     return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(values.data(), {values.size()}, owner));
   }

@@ -183,9 +183,7 @@ void Engine::restore(const char* data, std::size_t size, bool warm) {
   for (std::uint32_t i = 0; i < rows; ++i) {
     auto row = in.get<RowState>();
     if (!warm) forget_copies(row);
-    std::uint32_t number;
-    index.find_or_add(&row.id, 1, &number);
-    index[number] = row;
+    index[index.find_or_add(row.id)] = row;
     reuse.train_until(row.version);
   }
   sizes_.restore(in.get_block<std::vector<std::uint16_t>>());  // the caches' policies look at both

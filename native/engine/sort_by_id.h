@@ -8,8 +8,9 @@
 
 namespace esd {
 
-// One pass distributes the records over as many buckets as there are records, by the leading bits of their place in
-// the range of ids; the buckets hold a record or two each when ids are hashes, and std::sort bounds the rest.
+// One pass distributes the records over half as many buckets as there are records, by the leading bits of their place
+// in the range of ids. The buckets hold few records each when ids are hashes, and insertion finishes the order; fuller
+// ones are sorted one by one.
 template <typename Record>
 class SorterById {
  public:
@@ -25,21 +26,57 @@ class SorterById {
     }
     if (low == high) return;
     const int range_bits = 64 - __builtin_clzll(high - low);
-    const int bucket_bits = std::min(range_bits, 64 - __builtin_clzll(size));
+    const int bucket_bits = std::min(range_bits, 63 - __builtin_clzll(size));
     const int shift = range_bits - bucket_bits;
 
-    ends_.assign((std::size_t{1} << bucket_bits) + 1, 0);
-    for (const Record& record : records) ++ends_[((record.id - low) >> shift) + 1];
-    for (std::size_t b = 1; b < ends_.size(); ++b) ends_[b] += ends_[b - 1];
+    ends_.assign(std::size_t{1} << bucket_bits, 0);
+    for (const Record& record : records) ++ends_[(record.id - low) >> shift];
+    std::uint32_t begin = 0;
+    bool crowded = false;
+    for (std::uint32_t& end : ends_) {
+      const std::uint32_t count = end;
+      crowded |= count > kCrowd;
+      end = begin;
+      begin += count;
+    }
     sorted_.resize(size);
     for (const Record& record : records) sorted_[ends_[(record.id - low) >> shift]++] = record;
-    for (std::size_t b = 0, begin = 0; b + 1 < ends_.size(); begin = ends_[b++]) {
-      if (ends_[b] - begin > 1) std::sort(sorted_.begin() + begin, sorted_.begin() + ends_[b], ascending);
-    }
+    if (crowded) sort_buckets(ascending);
+    insert(sorted_);
     records.swap(sorted_);
   }
 
  private:
+  static constexpr std::uint32_t kCrowd = 24;
+
+  template <typename Less>
+  void sort_buckets(Less ascending) {
+    std::uint32_t begin = 0;
+    for (const std::uint32_t end : ends_) {
+      if (end - begin > kCrowd) std::sort(sorted_.begin() + begin, sorted_.begin() + end, ascending);
+      begin = end;
+    }
+  }
+
+  // Insertion sort, after one pass of bubble sort, which has no branches and leaves few records to move.
+  static void insert(std::vector<Record>& records) {
+    Record highest = records[0];
+    for (std::size_t i = 1; i < records.size(); ++i) {
+      const Record next = records[i];
+      const bool rises = highest.id <= next.id;
+      records[i - 1] = rises ? highest : next;
+      highest = rises ? next : highest;
+    }
+    records.back() = highest;
+    for (std::size_t i = 1; i < records.size(); ++i) {
+      if (records[i - 1].id <= records[i].id) continue;
+      const Record record = records[i];
+      std::size_t to = i;
+      for (; to > 0 && records[to - 1].id > record.id; --to) records[to] = records[to - 1];
+      records[to] = record;
+    }
+  }
+
   std::vector<std::uint32_t> ends_;  // of the buckets
   std::vector<Record> sorted_;
 };
