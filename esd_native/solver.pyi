@@ -95,3 +95,10 @@ def greedy(
     Each sample in turn takes the worker with the least costs + prices that still has room, ties to the lowest
     worker. Capacities must sum to at least r.
     """
+
+def allocate(scores: NDArray[np.int32], capacities: NDArray[np.int32], start: int) -> NDArray[np.int32]:
+    """int32 [k]: each sample in turn to the worker with room that scores highest (Herald Alg. 1, lines 8-12).
+
+    Entry [i, j] of `scores`, int32 [k, n], loses ties to the lower value of mix64(start + (i n + j + 1) g) of another
+    worker, where g is 2^64 divided by the golden ratio. `start` is in 0..2^64-1.
+    """

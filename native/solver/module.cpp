@@ -6,6 +6,7 @@
 
 #include <optional>
 
+#include "allocate.h"
 #include "fixed_point.h"
 #include "greedy.h"
 #include "solve.h"
@@ -17,6 +18,7 @@ namespace {
 using AnyMatrix = nb::ndarray<nb::ro, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using AnyVector = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Capacities = nb::ndarray<const std::int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Scores = nb::ndarray<const std::int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Order = nb::ndarray<const std::uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 [[noreturn]] void refuse(const std::string& message) { throw nb::value_error(message.c_str()); }
@@ -257,6 +259,18 @@ nb::object greedy(const AnyMatrix& costs, const Capacities& capacities, const Or
   return to_numpy(std::move(worker_of));
 }
 
+nb::object allocate(const Scores& scores, const Capacities& capacities, std::uint64_t start) {
+  const Shape shape = check_shape(scores.shape(0), scores.shape(1), capacities);
+  check_sum(capacities, shape.rows);
+  std::vector<std::int32_t> worker_of(static_cast<std::size_t>(shape.rows));
+  {
+    nb::gil_scoped_release unlocked;
+    std::vector<int> room(capacities.data(), capacities.data() + shape.workers);
+    esd::allocate(scores.data(), scores.shape(0), scores.shape(1), start, std::move(room), worker_of.data());
+  }
+  return to_numpy(std::move(worker_of));
+}
+
 }  // namespace
 
 NB_MODULE(solver, module) {
@@ -276,4 +290,6 @@ NB_MODULE(solver, module) {
              nb::arg("prices").noconvert() = nb::none());
   module.def("greedy", &greedy, nb::arg("costs").noconvert(), nb::arg("capacities").noconvert(),
              nb::arg("order").noconvert(), nb::arg("prices").noconvert() = nb::none());
+  module.def("allocate", &allocate, nb::arg("scores").noconvert(), nb::arg("capacities").noconvert(),
+             nb::arg("start"));
 }

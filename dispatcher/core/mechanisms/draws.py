@@ -11,8 +11,13 @@ _STEP = 0x9E3779B97F4A7C15  # 2^64 divided by the golden ratio, splitmix64's inc
 _MASK = 2**64 - 1
 
 
+def start_of(seed: int, iteration: int) -> int:
+    """Where the sequence of one iteration starts, in 0..2^64-1."""
+    start = mix64(np.array([(seed + _STEP) & _MASK], np.uint64))
+    return int(mix64(start ^ mix64(np.array([(iteration + 1) * _STEP & _MASK], np.uint64)))[0])
+
+
 def draws(seed: int, iteration: int, count: int) -> NDArray[np.uint64]:
     """`count` independent uniform draws for one iteration, uint64 [count]: splitmix64 from a mixed start."""
-    start = mix64(np.array([(seed + _STEP) & _MASK], np.uint64))
-    start = mix64(start ^ mix64(np.array([(iteration + 1) * _STEP & _MASK], np.uint64)))
-    return mix64(start + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(_STEP))
+    steps = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(_STEP)
+    return mix64(np.uint64(start_of(seed, iteration)) + steps)

@@ -7,7 +7,7 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.core.mechanisms.draws import draws
+from dispatcher.core.mechanisms.draws import start_of
 from dispatcher.core.mechanisms.protocol import Choice, Turn
 from esd_native import solver
 
@@ -45,7 +45,4 @@ def allocate(scores: NDArray[np.int32], capacities: NDArray[np.int32], seed: int
     Returns:
         int32 [k], the worker of each sample.
     """
-    # The integer part ranks by score, the fraction in [0, 1) breaks ties.
-    ties = (draws(seed, iteration, scores.size) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    costs = (scores.max() - scores) + ties.reshape(scores.shape)
-    return solver.greedy(costs, capacities, np.arange(len(scores), dtype=np.uint32))
+    return solver.allocate(np.ascontiguousarray(scores, np.int32), capacities, start_of(seed, iteration))

@@ -5,8 +5,9 @@ import pytest
 
 from dispatcher.core.mechanisms import Replay, Turn
 from dispatcher.core.mechanisms.draws import draws
-from dispatcher.core.mechanisms.laia import Laia
+from dispatcher.core.mechanisms.laia import Laia, allocate
 from dispatcher.core.mechanisms.random import Random
+from esd_native import solver
 from esd_native.engine import Engine
 from services.domain.errors import InvalidArgument
 
@@ -65,6 +66,18 @@ def test_laia_gives_each_sample_in_turn_the_best_worker_with_room(warm_engine, c
         assert scores[sample, worker] == scores[sample, room > 0].max()
         room[worker] -= 1
     assert not room.any()
+
+
+@pytest.mark.parametrize("capacities", [[40], [14, 13, 13], [0, 39, 1, 0, 0]])
+def test_allocation_equals_its_reference(capacities):
+    """Integer scores, ties broken by the fraction that the draws add: the sums are rounded alike."""
+    rng, n = np.random.default_rng(len(capacities)), len(capacities)
+    for iteration in range(20):
+        scores = rng.integers(0, (1, 3, 100)[iteration % 3] + 1, (40, n)).astype(np.int32)
+        ties = (draws(7, iteration, scores.size) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        costs = (scores.max() - scores) + ties.reshape(scores.shape)
+        expected = solver.greedy(costs, int32(capacities), np.arange(40, dtype=np.uint32))
+        assert (allocate(scores, int32(capacities), 7, iteration) == expected).all()
 
 
 def test_laia_breaks_ties_evenly():
