@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import fields
 from functools import partial
@@ -30,6 +29,7 @@ def job_created(life: Lifecycle, figures: Figures, lease_seconds: float) -> None
 def seated(life: Lifecycle, member: Member) -> None:
     """A worker has got its slot."""
     metrics.WORKER_BANDWIDTH.labels(member.slot).set(member.registration.bandwidth)
+    metrics.LATE_ITERATIONS.labels(member.slot)  # at 0 until it is late: a rate needs a start
     metrics.HEARTBEAT_AGE.labels(member.slot).set_function(lambda: _silence(life, member))
 
 
@@ -42,7 +42,8 @@ def queued(samples: int, logged: int) -> None:
 def planned(job: JobSpec, decision: Decision, encode_seconds: float, window: int, rows: int) -> None:
     """An iteration is planned; `window` of them are not confirmed yet, and the table has so many `rows`."""
     metrics.KNOWN_ROWS.labels(job.table.name).set(rows)
-    metrics.ROW_LIMIT.labels(job.table.name).set(job.max_rows or math.inf)
+    if job.max_rows:
+        metrics.ROW_LIMIT.labels(job.table.name).set(job.max_rows)
     for phase, seconds in decision.seconds.items():
         metrics.DISPATCH_SECONDS.labels(phase).observe(seconds)
     metrics.DISPATCH_SECONDS.labels("encode").observe(encode_seconds)

@@ -110,7 +110,7 @@ KNOWN_ROWS = Gauge(
 )
 ROW_LIMIT = Gauge(
     "esd_row_limit",
-    "Rows that the table may have (--max-rows); infinite without a limit.",
+    "Rows that the table may have (--max-rows); absent without a limit.",
     ("table",),
     registry=REGISTRY,
 )

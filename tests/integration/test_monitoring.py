@@ -41,6 +41,7 @@ OPTIONS = RunOptions(
     optimizer=OptimizerKind.SGD,
     learning_rate=0.05,
     iterations=300,
+    max_rows=1_000_000,
     skip_bad=0,
     seed=3,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from services.cli import simulate, train
 from services.cli.options import RunOptions
 from services.cli.stream import first_samples, global_batches
+from services.domain.batches import SampleBatch
 from services.domain.tables import OptimizerKind
 from tests.support.auc import exact_auc
 from tests.support.reference import TrainedModel, train_reference
@@ -66,17 +68,36 @@ def stream(options: RunOptions):
     return global_batches(first_samples(options.open(1024), options.iterations * size), size)
 
 
-def reference(options: RunOptions) -> TrainedModel:
+def reference(options: RunOptions, shuffled_by: np.random.Generator | None = None) -> TrainedModel:
+    """As one process trains it; with the samples of each batch in another order on demand."""
     dataset = options.open(1024)
     job = options.job(
         fields=len(dataset.fields), dense_features=len(dataset.dense_features), parameter_servers=("none",)
     )
-    return train_reference(job, stream(options))
+    batches = stream(options)
+    return train_reference(job, batches if shuffled_by is None else (shuffled(each, shuffled_by) for each in batches))
+
+
+def shuffled(batch: SampleBatch, rng: np.random.Generator) -> SampleBatch:
+    order = rng.permutation(len(batch.labels))
+    return replace(batch, ids=batch.ids[order], dense=batch.dense[order], labels=batch.labels[order])
 
 
 def distance(a: np.ndarray, b: np.ndarray) -> float:
     """Relative, in norm."""
     return float(np.linalg.norm(a - b) / np.linalg.norm(b))
+
+
+def distances(rows: np.ndarray, dense: Mapping[str, np.ndarray], expected: TrainedModel) -> np.ndarray:
+    """Of the rows and of each dense parameter."""
+    return np.array([distance(rows, expected.rows), *(distance(dense[name], expected.dense[name]) for name in dense)])
+
+
+def distances_of_one_process_to_itself(options: RunOptions, expected: TrainedModel) -> np.ndarray:
+    """The largest that other orders of summation give: 1e-7, unless Adagrad or Adam take a whole step for a gradient
+    that is rounding noise (docs/semantics.md, "Optimizers"), which depends on the processor."""
+    others = [reference(options, np.random.default_rng(seed)) for seed in range(4)]
+    return np.max([distances(other.rows, other.dense, expected) for other in others], axis=0)
 
 
 @pytest.mark.parametrize("case", CLUSTERS, ids=lambda case: case.name)
@@ -89,10 +110,10 @@ def test_a_cluster_trains_the_model_of_one_machine(case: Cluster, tmp_path: Path
     with np.load(tmp_path / "model.npz") as model:
         np.testing.assert_array_equal(model["ids"], expected.ids)
         np.testing.assert_array_equal(model["versions"], expected.versions)
-        assert distance(model["rows"], expected.rows) < tolerance
         assert {name.removeprefix("dense/") for name in model.files if name.startswith("dense/")} == set(expected.dense)
-        for name, values in expected.dense.items():
-            assert distance(model[f"dense/{name}"], values) < tolerance, name
+        apart = distances(model["rows"], {name: model[f"dense/{name}"] for name in expected.dense}, expected)
+    if (apart >= tolerance).any():
+        assert (apart < np.maximum(tolerance, 2 * distances_of_one_process_to_itself(case.options, expected))).all()
 
     labels = np.concatenate([batch.labels for batch in stream(case.options)])
     assert result["auc"] == pytest.approx(exact_auc(expected.scores, labels), abs=1e-3)

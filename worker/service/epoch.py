@@ -76,14 +76,17 @@ class WorkerEpoch:
         self._service.joined(membership.slot, book)
 
         link = Link(settings.link, shape=settings.shape_link)
-        async with aclosing(ParameterServers(job, membership.slot, link, settings, membership.epoch)) as servers:
+        async with (
+            aclosing(ParameterServers(job, membership.slot, link, settings, membership.epoch)) as servers,
+            asyncio.TaskGroup() as moves,  # ends before the channels are closed
+        ):
             await servers.create_table()
             self._reducer = await run_in(
                 self._training_thread, self._rendezvous.join, membership, device.type, settings.peer_timeout
             )
             cache = await run_in(self._training_thread, RowCache, settings.cache_rows, job.table.row_width, device)
             trainer = await run_in(self._training_thread, Trainer, job, cache, self._reducer, device)
-            mover = Mover(cache, job.table.dimension, servers, self._reading_thread, tasks)
+            mover = Mover(cache, job.table.dimension, servers, self._reading_thread, moves)
             if membership.iteration:
                 await self._reload(await _expect(Reload, messages), book, mover, trainer)
 

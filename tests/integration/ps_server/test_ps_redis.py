@@ -155,13 +155,6 @@ async def test_a_full_redis_is_resource_exhausted(tmp_path, start):
             await client.push(row_push(range(10), 1, 1.0))
 
 
-async def test_rows_of_other_shard_counts_are_refused(redis_url, start):
-    for shard in range(2):
-        await (await start(store=redis_url, shard=shard, shards=2)).create()
-    with pytest.raises(FailedPrecondition, match=r"tables of 2 shards .* this server has 1"):
-        await open_ended(redis_url)
-
-
 async def test_a_cluster_serves_like_one_redis(redis_cluster_url, start):
     client = await start(store=redis_cluster_url)
     await client.create()
