@@ -17,7 +17,6 @@ from services.cli.driver import drive
 from services.cli.launcher import local_cluster
 from services.cli.options import RunOptions
 from services.cli.stream import training_stream
-from services.domain.jobs import Criterion
 from services.domain.state import JobState
 from services.domain.tables import OptimizerKind
 from services.runtime.metrics import REGISTRY
@@ -25,24 +24,15 @@ from tests.support.prometheus import Prometheus, prometheus
 from tests.support.redis_server import redis_server
 
 OPTIONS = RunOptions(
-    data="flights",
-    model="wdl",
     workers=2,
     links="1g,100m",
-    mechanism="esd",
-    alpha=1.0,
-    criterion=Criterion.MIN2_MIN,
     batch=32,
-    workloads=None,
     dim=8,
-    cache_ratio=None,
     cache_rows=400,
-    policy="emark",
     optimizer=OptimizerKind.SGD,
     learning_rate=0.05,
     iterations=300,
     max_rows=1_000_000,
-    skip_bad=0,
     seed=3,
 )
 

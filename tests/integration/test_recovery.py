@@ -21,7 +21,6 @@ from services.cli.options import RunOptions
 from services.cli.stream import global_batches, training_stream
 from services.domain.batches import SampleBatch
 from services.domain.errors import EsdError
-from services.domain.jobs import Criterion
 from services.domain.state import JobPhase, JobState
 from services.domain.tables import OptimizerKind
 from services.runtime.security import PLAINTEXT
@@ -29,23 +28,14 @@ from tests.support.redis_server import redis_cluster
 from tests.support.reference import train_reference
 
 OPTIONS = RunOptions(
-    data="flights",
-    model="wdl",
     workers=3,
     links="1g,1g,100m",
-    mechanism="esd",
-    alpha=1.0,
-    criterion=Criterion.MIN2_MIN,
     batch=20,
-    workloads=None,
     dim=8,
-    cache_ratio=None,
     cache_rows=600,
-    policy="emark",
     optimizer=OptimizerKind.ADAM,
     learning_rate=0.002,
     iterations=150,
-    skip_bad=0,
     seed=3,
     checkpoint_every=25,
 )
@@ -152,7 +142,6 @@ def test_a_killed_parameter_server_that_kept_rows_in_memory_only_ends_the_run_cl
         train.run(OPTIONS, store="memory", shards=2, out=tmp_path, watch=kill)
 
 
-@pytest.mark.timeout(300)
 async def test_survivors_go_on_and_a_late_worker_joins_at_a_checkpoint(tmp_path):
     """The global batch stays the same, so the model does: up to the order of float sums."""
     stream = training_stream(OPTIONS)
