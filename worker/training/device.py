@@ -20,7 +20,7 @@ def prepare_device(name: str, threads: int) -> torch.device:
         FailedPrecondition: there is no such device.
     """
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # or cuBLAS varies the order of its sums
-    torch.use_deterministic_algorithms(True)
+    torch.set_deterministic_debug_mode("error")  # use_deterministic_algorithms would import torch's compiler too
     torch.set_num_threads(threads)
     device = torch.device(name)
     if device.type == "cuda":
