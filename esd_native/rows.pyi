@@ -37,11 +37,14 @@ def adam(
     """One step of lazy Adam on `rows` [r, 3 D], in place; `gradients` [r, D], `steps` [r] from 1."""
 
 class RowTable:
-    """The memory store's table: id -> version + row. Thread-safe; grows in chunks, without a stall."""
+    """The memory store's table: id -> version + row. Thread-safe; grows in chunks, without a stall.
+
+    `trainings` sums the trainings of all rows in their present lives (services/domain/versions.py).
+    """
 
     width: int
     memory_bytes: int
-    version_sum: int
+    trainings: int
 
     def __init__(self, width: int) -> None: ...
     def versions(self, ids: Ids) -> Versions:
@@ -55,6 +58,9 @@ class RowTable:
 
     def overwrite(self, ids: Ids, versions: Versions, rows: Rows) -> None:
         """Stores each row whatever is there; version 0 takes the row out, as if it had never been stored."""
+
+    def take_out_older(self, ids: Ids, below: int) -> int:
+        """Takes out each row whose version is below; how many were there. Their space is used again."""
 
     def scan(self, cursor: int, limit: int) -> tuple[int, Ids, Versions, Rows]:
         """Up to `limit` rows from `cursor` on (0 to start), with the next cursor; no rows at the end."""

@@ -103,6 +103,24 @@ class PushResponse(_message.Message):
     already_known: int
     def __init__(self, stored: _Optional[int] = ..., already_known: _Optional[int] = ...) -> None: ...
 
+class ForgetRequest(_message.Message):
+    __slots__ = ("table", "epoch", "ids", "below")
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    BELOW_FIELD_NUMBER: _ClassVar[int]
+    table: str
+    epoch: int
+    ids: bytes
+    below: int
+    def __init__(self, table: _Optional[str] = ..., epoch: _Optional[int] = ..., ids: _Optional[bytes] = ..., below: _Optional[int] = ...) -> None: ...
+
+class ForgetResponse(_message.Message):
+    __slots__ = ("rows",)
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    rows: int
+    def __init__(self, rows: _Optional[int] = ...) -> None: ...
+
 class ScanRequest(_message.Message):
     __slots__ = ("table",)
     TABLE_FIELD_NUMBER: _ClassVar[int]

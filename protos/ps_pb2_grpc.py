@@ -49,6 +49,11 @@ class ParameterServerStub:
                 request_serializer=protos_dot_ps__pb2.PushChunk.SerializeToString,
                 response_deserializer=protos_dot_ps__pb2.PushResponse.FromString,
                 _registered_method=True)
+        self.Forget = channel.unary_unary(
+                '/esd.v1.ParameterServer/Forget',
+                request_serializer=protos_dot_ps__pb2.ForgetRequest.SerializeToString,
+                response_deserializer=protos_dot_ps__pb2.ForgetResponse.FromString,
+                _registered_method=True)
         self.Scan = channel.unary_stream(
                 '/esd.v1.ParameterServer/Scan',
                 request_serializer=protos_dot_ps__pb2.ScanRequest.SerializeToString,
@@ -145,6 +150,16 @@ class ParameterServerServicer:
         """Stores rows or partial gradients; one acknowledgement for the whole stream.
         FAILED_PRECONDITION: a gradient skips a version, or disagrees on the number of contributors.
         INVALID_ARGUMENT: wrong sizes, NaN or infinite values.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Forget(self, request, context):
+        """Takes rows out of the table: those of the ids whose version is below the given one, with their optimizer state
+        and partial gradients for such versions. Called by one worker when all pushes of such versions are acknowledged. May be
+        repeated; a row that was stored in a later life stays.
+        INVALID_ARGUMENT: repeated or foreign ids; a version that begins no life.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -279,6 +294,11 @@ def add_ParameterServerServicer_to_server(servicer, server):
                     servicer.Push,
                     request_deserializer=protos_dot_ps__pb2.PushChunk.FromString,
                     response_serializer=protos_dot_ps__pb2.PushResponse.SerializeToString,
+            ),
+            'Forget': grpc.unary_unary_rpc_method_handler(
+                    servicer.Forget,
+                    request_deserializer=protos_dot_ps__pb2.ForgetRequest.FromString,
+                    response_serializer=protos_dot_ps__pb2.ForgetResponse.SerializeToString,
             ),
             'Scan': grpc.unary_stream_rpc_method_handler(
                     servicer.Scan,
@@ -432,6 +452,33 @@ class ParameterServer:
             '/esd.v1.ParameterServer/Push',
             protos_dot_ps__pb2.PushChunk.SerializeToString,
             protos_dot_ps__pb2.PushResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Forget(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/esd.v1.ParameterServer/Forget',
+            protos_dot_ps__pb2.ForgetRequest.SerializeToString,
+            protos_dot_ps__pb2.ForgetResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -112,6 +112,7 @@ def parameter_server(name: str, address: str, channel: grpc.aio.Channel) -> Targ
         "CreateTable": [ps_pb2.CreateTableRequest(table=encode_table(_TABLE))],
         "Pull": [ps_pb2.PullRequest(table=_TABLE.name, ids=ids, versions=bytes(24))],
         "Push": pushes,
+        "Forget": [ps_pb2.ForgetRequest(table=_TABLE.name, ids=ids, below=2**30)],
         "Scan": [ps_pb2.ScanRequest(table=_TABLE.name)],
         "PutDense": [ps_pb2.DenseChunk(table=_TABLE.name, data=b"dense", last=True)],
         "GetDense": [ps_pb2.GetDenseRequest(table=_TABLE.name)],

@@ -2,7 +2,7 @@
 //
 // Rows are spread over segments, each with its own lock, hash index and row chunks. Chunks never move, so
 // growth copies no row; an index doubles alone, so no pause is longer than one segment's rehash
-// (1/256 of the table).
+// (1/256 of the table). The place of a row that was taken out is given to the next one.
 #pragma once
 
 #include <array>
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "common/mix64.h"
+#include "rows/lives.h"
 
 namespace esd::rows {
 
@@ -74,11 +75,29 @@ class RowTable {
       const std::uint64_t hash = mix64(ids[i]);
       Segment& segment = segments_[hash >> kSegmentShift];
       const std::lock_guard lock(segment.mutex);
+      if (versions[i] == 0) {
+        take_out(segment, hash, ids[i]);
+        continue;
+      }
       std::byte* record = find(segment, hash, ids[i]);
-      if (!record && versions[i] == 0) continue;
       if (!record) record = insert(segment, hash, ids[i]);
       put(segment, record, versions[i], rows + i * width_);
     }
+  }
+
+  // Takes out each row whose version is below; returns how many were there.
+  std::size_t take_out_older(const std::uint64_t* ids, std::size_t n, std::int64_t below) {
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+      const std::uint64_t hash = mix64(ids[i]);
+      Segment& segment = segments_[hash >> kSegmentShift];
+      const std::lock_guard lock(segment.mutex);
+      const std::byte* record = find(segment, hash, ids[i]);
+      if (!record || header(record).version >= below) continue;
+      take_out(segment, hash, ids[i]);
+      ++count;
+    }
+    return count;
   }
 
   // Copies up to `limit` rows from `cursor` on and moves it; returns how many. 0 to start, 0 rows at the end.
@@ -106,16 +125,17 @@ class RowTable {
     std::size_t total = 0;
     for (const Segment& segment : segments_) {
       const std::lock_guard lock(segment.mutex);
-      total += segment.live;
+      total += segment.size - segment.vacant.size();
     }
     return total;
   }
 
-  std::int64_t version_sum() const {
+  // Trainings of all rows in their present lives.
+  std::int64_t trainings() const {
     std::int64_t total = 0;
     for (const Segment& segment : segments_) {
       const std::lock_guard lock(segment.mutex);
-      total += segment.version_sum;
+      total += segment.trainings;
     }
     return total;
   }
@@ -124,7 +144,8 @@ class RowTable {
     std::size_t total = sizeof(*this);
     for (const Segment& segment : segments_) {
       const std::lock_guard lock(segment.mutex);
-      total += segment.index.capacity() * sizeof(Entry) + segment.chunks.size() * (chunk_rows() * stride_);
+      total += segment.index.capacity() * sizeof(Entry) + segment.vacant.capacity() * sizeof(std::uint32_t) +
+               segment.chunks.size() * (chunk_rows() * stride_);
     }
     return total;
   }
@@ -150,9 +171,9 @@ class RowTable {
     std::vector<Entry> index;  // open addressing, linear probing; a power of two, at most 3/4 full
     int index_bits = 0;
     std::vector<std::unique_ptr<std::byte[]>> chunks;
-    std::size_t size = 0;  // records
-    std::size_t live = 0;  // of these, not taken out; one that is keeps its place, at version 0
-    std::int64_t version_sum = 0;
+    std::size_t size = 0;  // slots, the vacant ones included
+    std::vector<std::uint32_t> vacant;  // their records are at version 0
+    std::int64_t trainings = 0;
   };
 
   static Header& header(std::byte* record) { return *reinterpret_cast<Header*>(record); }
@@ -179,28 +200,54 @@ class RowTable {
     }
   }
 
-  // A record that was taken out reads as zeros: it has version 0 and must look as if it had never been there.
   void put(Segment& segment, std::byte* record, std::int64_t version, const float* row) {
-    segment.live += (version != 0) - (header(record).version != 0);
-    segment.version_sum += version - header(record).version;
+    segment.trainings += trainings_of(version) - trainings_of(header(record).version);
     header(record).version = version;
-    if (version != 0) {
-      std::memcpy(record + sizeof(Header), row, width_ * sizeof(float));
-    } else {
-      std::memset(record + sizeof(Header), 0, width_ * sizeof(float));
-    }
+    std::memcpy(record + sizeof(Header), row, width_ * sizeof(float));
   }
 
   std::byte* insert(Segment& segment, std::uint64_t hash, std::uint64_t id) {
-    if ((segment.size + 1) * 4 > segment.index.size() * 3) grow_index(segment);
-    if (segment.size == segment.chunks.size() * chunk_rows()) {
-      segment.chunks.emplace_back(new std::byte[chunk_rows() * stride_]);
-    }
-    const std::size_t slot = segment.size++;
+    const std::size_t rows = segment.size - segment.vacant.size();
+    if ((rows + 1) * 4 > segment.index.size() * 3) grow_index(segment);
+    const std::size_t slot = vacant_slot(segment);
     place(segment, hash, {id, static_cast<std::uint32_t>(slot + 1)});
     std::byte* record = at(segment, slot);
     header(record) = {id, 0};
     return record;
+  }
+
+  std::size_t vacant_slot(Segment& segment) const {
+    if (!segment.vacant.empty()) {
+      const std::size_t slot = segment.vacant.back();
+      segment.vacant.pop_back();
+      return slot;
+    }
+    if (segment.size == segment.chunks.size() * chunk_rows()) {
+      segment.chunks.emplace_back(new std::byte[chunk_rows() * stride_]);
+    }
+    return segment.size++;
+  }
+
+  // Rows that lie behind the gap only because its place was taken move up, so that probing finds them.
+  void take_out(Segment& segment, std::uint64_t hash, std::uint64_t id) {
+    if (segment.index.empty()) return;
+    const std::size_t mask = segment.index.size() - 1;
+    std::size_t gap = home(segment, hash);
+    for (; segment.index[gap].slot_plus_one == 0 || segment.index[gap].id != id; gap = (gap + 1) & mask) {
+      if (segment.index[gap].slot_plus_one == 0) return;
+    }
+    const std::uint32_t slot = segment.index[gap].slot_plus_one - 1;
+    for (std::size_t i = (gap + 1) & mask; segment.index[i].slot_plus_one != 0; i = (i + 1) & mask) {
+      const std::size_t passed = (i - home(segment, mix64(segment.index[i].id))) & mask;
+      if (passed < ((i - gap) & mask)) continue;
+      segment.index[gap] = segment.index[i];
+      gap = i;
+    }
+    segment.index[gap] = {0, 0};
+    Header& taken = header(at(segment, slot));
+    segment.trainings -= trainings_of(taken.version);
+    taken.version = 0;
+    segment.vacant.push_back(slot);
   }
 
   static void place(Segment& segment, std::uint64_t hash, Entry entry) {

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from services.domain.errors import InvalidArgument
 from services.domain.tables import TableSpec
+from services.domain.versions import trainings
 
 MAX_VERSION = 2**53 - 1  # stores may compare versions as float64 (Lua in Redis does)
 
@@ -115,11 +116,14 @@ def check_distinct(ids: NDArray[np.uint64]) -> None:
 
 
 def check_versions(ids: NDArray[np.uint64], versions: NDArray[np.int64], lowest: int) -> None:
-    """Raises InvalidArgument when a version is outside lowest..MAX_VERSION."""
-    wrong = (versions < lowest) | (versions > MAX_VERSION)
+    """Raises InvalidArgument when a version is outside 0..MAX_VERSION or names less than `lowest` trainings."""
+    wrong = (versions < 0) | (trainings(versions) < lowest) | (versions > MAX_VERSION)
     if wrong.any():
         at = int(np.argmax(wrong))
-        raise InvalidArgument(f"version of row {ids[at]} is {versions[at]}, it must be in {lowest}..{MAX_VERSION}")
+        raise InvalidArgument(
+            f"version of row {ids[at]} is {versions[at]}, it must be in {lowest}..{MAX_VERSION} and "
+            f"name at least {lowest} trainings in its low 30 bits"
+        )
 
 
 def check_floats(ids: NDArray[np.uint64], values: NDArray[np.float32], width: int, what: str) -> None:

@@ -12,6 +12,7 @@ from ps_server.core.blocks import GradientBlock, RowBlock
 from ps_server.core.store import TableStore
 from services.domain.errors import FailedPrecondition
 from services.domain.tables import TableSpec
+from services.domain.versions import at_birth
 
 
 class Arrival(IntEnum):
@@ -36,6 +37,16 @@ def forget_made(store: TableStore, ids: NDArray[np.uint64]) -> None:
             store.partials.discard(ids[pending][made])
 
 
+def forget_older_lives(store: TableStore, ids: NDArray[np.uint64], versions: NDArray[np.int64]) -> None:
+    """Forgets what is pending for lives of the rows that ended before those of `versions` began."""
+    births = at_birth(versions)
+    if births.any():
+        targets = store.partials.splits(ids).targets
+        over = (targets > 0) & (targets < births)
+        if over.any():
+            store.partials.discard(ids[over])
+
+
 def classify(store: TableStore, block: GradientBlock) -> NDArray[np.uint8]:
     """An Arrival per gradient, changing nothing.
 
@@ -45,7 +56,7 @@ def classify(store: TableStore, block: GradientBlock) -> NDArray[np.uint8]:
         FailedPrecondition: a gradient skips a version, or disagrees with the pending ones.
     """
     versions = store.versions(block.ids)
-    skips = block.targets > versions + 1
+    skips = block.targets > np.maximum(versions, at_birth(block.targets)) + 1
     if skips.any():
         at = int(np.argmax(skips))
         raise FailedPrecondition(

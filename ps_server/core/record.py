@@ -18,7 +18,7 @@ class Cut:
     Attributes:
         iteration: that follows it; its name.
         rows: that this server had stored.
-        versions: the sum of their versions. With `rows`, what a look at the cut must find again.
+        versions: how often they were trained, together. With `rows`, what a look at the cut must find again.
     """
 
     iteration: int

@@ -82,6 +82,12 @@ class TableStore(Protocol):
     def write_newer(self, block: RowBlock) -> NDArray[np.bool_]:
         """Stores each row whose version is above the stored one, atomically per row; tells which were stored."""
 
+    def take_out_older(self, ids: NDArray[np.uint64], below: int) -> int:
+        """Takes out each row whose version is below, atomically per row; how many were there.
+
+        It counts as a change: with `keep_undo`, the pre-image is kept.
+        """
+
     def scan(self) -> Iterator[RowBlock]:
         """Every stored row, in unspecified order, in blocks of about a MiB."""
 
@@ -89,7 +95,7 @@ class TableStore(Protocol):
         """Stored rows."""
 
     def totals(self) -> tuple[int, int]:
-        """Stored rows, and the sum of their versions."""
+        """Stored rows, and how often they were trained in their present lives, together."""
 
     def put_dense(self, data: bytes) -> None:
         """Replaces the dense parameters."""

@@ -11,14 +11,15 @@ from numpy.typing import NDArray
 
 from esd_native import rows as native
 from ps_server.core import gradients
-from ps_server.core.blocks import GradientBlock, RowBlock, check_columns, check_distinct, check_versions
+from ps_server.core.blocks import MAX_VERSION, GradientBlock, RowBlock, check_columns, check_distinct, check_versions
 from ps_server.core.gradients import Arrival
 from ps_server.core.history import History
 from ps_server.core.sample_log import LogEntry, SampleLog
 from ps_server.core.shard import Shard
 from ps_server.core.store import TableStore
-from services.domain.errors import FailedPrecondition
+from services.domain.errors import FailedPrecondition, InvalidArgument
 from services.domain.tables import TableSpec
+from services.domain.versions import at_birth
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +55,19 @@ class Table:
         # What is pending must not change between looking at a gradient and keeping it.
         self._gradients = threading.Lock()
 
-    def read(self, ids: NDArray[np.uint64]) -> RowBlock:
-        """The rows as they are now; a row that was never trained has version 0 and its initial values."""
+    def read(self, ids: NDArray[np.uint64], wanted: NDArray[np.int64] | None = None) -> RowBlock:
+        """The rows as they are now, in the lives that the versions `wanted` are of, int64 [r], or in later ones.
+
+        A row that was not trained in that life has its initial values, whatever is stored of an earlier one. Without
+        `wanted`, any life will do.
+        """
         block = self._store.read(ids)
+        births = np.zeros_like(block.versions) if wanted is None else at_birth(wanted)
+        unborn = block.versions < np.maximum(births, 1)
+        block.versions[unborn] = 0
         spec = self.spec
         native.initialise(block.ids, block.versions, block.rows, spec.dimension, spec.seed, spec.init_scale)
+        block.versions[unborn] = births[unborn]
         return block
 
     def check_pull(self, ids: NDArray[np.uint64], wanted: NDArray[np.int64], epoch: int = 0) -> None:
@@ -85,6 +94,7 @@ class Table:
         block.validate(self.spec)
         self._shard.check(block.ids)
         with self.history.writing(epoch):
+            self._forget_older_lives(block.ids, block.versions)
             self._refuse_voiding(block)
             stored = int(self._store.write_newer(block).sum())
         return Pushed(stored, len(block) - stored, block.ids, block.versions)
@@ -100,6 +110,7 @@ class Table:
         block.validate(self.spec)
         self._shard.check(block.ids)
         with self.history.writing(epoch), self._gradients:
+            gradients.forget_older_lives(self._store, block.ids, block.targets)
             gradients.forget_made(self._store, block.ids)
             arrivals = gradients.classify(self._store, block)
             waiting = arrivals == Arrival.WAITS
@@ -107,10 +118,25 @@ class Table:
                 self._store.partials.add(block[waiting])
             last = block[arrivals == Arrival.COMPLETES]
             if len(last):
-                gradients.complete(self._store, self.spec, last, self.read(last.ids))
+                gradients.complete(self._store, self.spec, last, self.read(last.ids, last.targets - 1))
             made = ~waiting & (self._store.partials.splits(block.ids).targets == 0)
         known = int((arrivals == Arrival.REPEATED).sum())
         return Pushed(len(block) - known, known, block.ids[made], block.targets[made])
+
+    def forget(self, ids: NDArray[np.uint64], below: int, epoch: int) -> int:
+        """Takes out the rows whose version is below, with what is pending for such versions; how many rows were there.
+
+        Raises:
+            InvalidArgument: duplicate or foreign ids, a version that begins no life.
+            StaleEpoch: the epoch is not the table's.
+        """
+        check_distinct(ids)
+        self._shard.check(ids)
+        if not 0 < below <= MAX_VERSION or at_birth(np.array([below])) != below:
+            raise InvalidArgument(f"below is {below}, it must be a version that begins a life: a multiple of 2^30")
+        with self.history.writing(epoch):
+            self._forget_older_lives(ids, np.full(len(ids), below))
+            return self._store.take_out_older(ids, below)
 
     def scan(self) -> Iterator[RowBlock]:
         """Every stored row, in unspecified order; rows pushed meanwhile may be missing."""
@@ -171,6 +197,10 @@ class Table:
     def pending_bytes(self) -> int:
         """Memory that the pending gradients take in this process."""
         return self._store.partials.memory_bytes
+
+    def _forget_older_lives(self, ids: NDArray[np.uint64], versions: NDArray[np.int64]) -> None:
+        with self._gradients:
+            gradients.forget_older_lives(self._store, ids, versions)
 
     def _refuse_voiding(self, block: RowBlock) -> None:
         targets = self._store.partials.splits(block.ids).targets

@@ -25,6 +25,11 @@ def decode_pull(request: ps_pb2.PullRequest) -> tuple[NDArray[np.uint64], NDArra
     return ids, decode_array(request.versions, np.int64, (len(ids),), "versions")
 
 
+def decode_forget(request: ps_pb2.ForgetRequest) -> NDArray[np.uint64]:
+    """Ids of rows to forget."""
+    return decode_column(request.ids, np.uint64, "ids")
+
+
 def decode_rows(message: ps_pb2.RowPush, spec: TableSpec) -> RowBlock:
     """The rows of a push."""
     ids = decode_column(message.ids, np.uint64, "rows.ids")

@@ -56,13 +56,13 @@ async def _block_at(
     with arrivals.expecting(ids, wanted) as waiter:
         lagging = np.ones(len(ids), np.bool_)
         waiter.expect(lagging)
-        block = await pool.read(table.read, ids)
+        block = await pool.read(table.read, ids, wanted)
         while (lagging := behind(ids, block.versions, wanted)).any():
             waiter.found(~lagging)
             with metrics.WAITING_PULLS.labels(table.spec.name).track_inprogress():
                 await waiter.wait(deadline)
             waiter.expect(lagging)
-            fresh = await pool.read(table.read, ids[lagging])
+            fresh = await pool.read(table.read, ids[lagging], wanted[lagging])
             block.versions[lagging] = fresh.versions
             block.rows[lagging] = fresh.rows
         return block

@@ -79,6 +79,11 @@ class ParameterServer(CheckpointCalls, SampleLogCalls, ps_pb2_grpc.ParameterServ
             await self._measure(table)
         return total
 
+    async def Forget(self, request: ps_pb2.ForgetRequest, context: Context) -> ps_pb2.ForgetResponse:
+        table = self._tables.get(request.table)
+        ids = codecs.decode_forget(request)
+        return ps_pb2.ForgetResponse(rows=await self._pool.write(table.forget, ids, request.below, request.epoch))
+
     async def Scan(self, request: ps_pb2.ScanRequest, context: Context) -> AsyncIterator[ps_pb2.RowChunk]:
         blocks = self._tables.get(request.table).scan()
         while block := await self._pool.read(next, blocks, None):

@@ -14,6 +14,7 @@ from ps_server.stores.opening import open_store
 from ps_server.stores.redis import RedisAccess
 from services.domain.errors import FailedPrecondition, InvalidArgument
 from services.domain.tables import TableSpec
+from services.domain.versions import trainings
 
 
 class StoredTable:
@@ -68,7 +69,7 @@ class StoredTable:
             try:
                 for block in table.rows_at(checkpoint, later):
                     rows += len(block)
-                    versions += int(block.versions.sum())
+                    versions += int(trainings(block.versions).sum())
             except FailedPrecondition as error:
                 damage.append(f"shard {shard}: {error}")
         expected = self.rows(checkpoint)
@@ -76,7 +77,7 @@ class StoredTable:
         if not damage and rows != expected:
             damage.append(f"{rows} rows are there, {expected} were at the checkpoint")
         elif not damage and versions != trained:
-            damage.append(f"the versions of the rows sum to {versions}, they did to {trained} at the checkpoint")
+            damage.append(f"the rows have {versions} trainings together, they had {trained} at the checkpoint")
         return damage
 
     def restore(self, checkpoint: int) -> int:

@@ -48,8 +48,15 @@ class MemoryTable:
     def write_newer(self, block: RowBlock) -> NDArray[np.bool_]:
         with self._changes:
             if self._cut is not None:
-                self._keep(self._undo[self._cut], block)
+                self._keep(self._undo[self._cut], block.ids, block.versions)
             return self._rows.write_newer(block.ids, block.versions, block.rows)
+
+    def take_out_older(self, ids: NDArray[np.uint64], below: int) -> int:
+        with self._changes:
+            stored = ids[self._rows.versions(ids) > 0]
+            if self._cut is not None:
+                self._keep(self._undo[self._cut], stored, np.full(len(stored), below))
+            return self._rows.take_out_older(stored, below)
 
     def scan(self) -> Iterator[RowBlock]:
         return scan(self._rows, self._scan_rows)
@@ -58,7 +65,7 @@ class MemoryTable:
         return len(self._rows)
 
     def totals(self) -> tuple[int, int]:
-        return len(self._rows), self._rows.version_sum
+        return len(self._rows), self._rows.trainings
 
     def put_dense(self, data: bytes) -> None:
         self._dense = data
@@ -122,11 +129,11 @@ class MemoryTable:
             for block in scan(self._undo[cut], self._scan_rows):
                 yield RowBlock(block.ids, block.versions - 1, block.rows)
 
-    def _keep(self, kept: RowTable, block: RowBlock) -> None:
-        """Keeps the rows that the block is about to replace and that are not kept yet."""
-        new = kept.versions(block.ids) == 0
-        new &= self._rows.versions(block.ids) < block.versions
-        ids = block.ids[new]
+    def _keep(self, kept: RowTable, ids: NDArray[np.uint64], versions: NDArray[np.int64]) -> None:
+        """Keeps the rows that are below these versions, which change now, and that are not kept yet."""
+        new = kept.versions(ids) == 0
+        new &= self._rows.versions(ids) < versions
+        ids = ids[new]
         versions, rows = self._rows.read(ids)
         kept.write_newer(ids, versions + 1, rows)
 

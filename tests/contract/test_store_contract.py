@@ -314,6 +314,32 @@ def test_a_row_that_was_undone_can_be_trained_again(table, rng):
     assert len(table) == 2
 
 
+def test_rows_of_earlier_lives_are_taken_out_and_come_back_by_undo(table, rng):
+    life = 2**30
+    old, new = rows_of(rng, [1, 2, 3, 4], 7), rows_of(rng, [3], life + 2)
+    table.write_newer(old)
+    table.write_newer(new)
+    table.keep_undo(5)
+    ids = np.array([1, 2, 3, 9], np.uint64)
+    assert [table.take_out_older(ids, life) for _ in range(2)] == [2, 0]
+    assert table.versions(ids).tolist() == [0, 0, life + 2, 0]
+    assert table.totals() == (2, 2 + 7)
+    assert sorted(np.concatenate([block.ids for block in table.scan()]).tolist()) == [3, 4]
+
+    reborn = rows_of(rng, [1], life + 1)
+    table.write_newer(reborn)
+    assert_rows(table.read(reborn.ids), reborn)
+    assert table.totals() == (3, 2 + 7 + 1)
+    at_cut = {
+        row: version for block in table.rows_at(5, []) for row, version in zip(block.ids, block.versions, strict=True)
+    }
+    assert at_cut == {1: 7, 2: 7, 3: life + 2, 4: 7}
+
+    assert table.undo(5) == 2
+    assert_rows(table.read(old.ids[:2]), old[:2])
+    assert table.totals() == (4, 3 * 7 + 2)
+
+
 def test_undo_that_is_forgotten_or_off_changes_nothing(table, rng):
     table.keep_undo(5)
     change(table, rng, 50)

@@ -5,7 +5,7 @@
     esd:tables               hash: table name -> JSON of its specification
     esd:server:<shard>       whoever serves the shard now; goes away soon after it has died
     e:{<table>.<pp>}:<id>    one row: version (int64), W float32, checksum (uint32)
-    n:{<table>.<pp>}         hash: rows and the sum of their versions in the partition
+    n:{<table>.<pp>}         hash: rows of the partition, and how often they were trained, together (`versions`)
     g:{<table>.<pp>}         hash of pending gradients: id and worker -> split and D float32
     u<cut>:{<table>.<pp>}    hash of pre-images: id -> value of the row at that cut, empty where there was none
     h:<table>                hash: shards, and for each of them the record of its history (JSON)

@@ -32,7 +32,7 @@ for i = 1, #KEYS do
     if #undo > 0 then redis.call('HSETNX', undo .. tag, string.sub(KEYS[i], -8), redis.call('GET', KEYS[i]) or '') end
     redis.call('SET', KEYS[i], value)
     local sums = added[tag] or {0, 0}
-    added[tag] = {sums[1] + (#stored == 0 and 1 or 0), sums[2] + version - before}
+    added[tag] = {sums[1] + (#stored == 0 and 1 or 0), sums[2] + version % 2^30 - before % 2^30}
     results[i] = '1'
   else
     results[i] = '0'
@@ -43,6 +43,33 @@ for tag, sums in pairs(added) do
   redis.call('HINCRBY', 'n:' .. tag, 'versions', string.format('%.0f', sums[2]))
 end
 return table.concat(results)
+"""
+)
+
+# KEYS: rows. ARGV: the prefix of the hashes of pre-images, '' to keep none; a version. Takes out the rows below it, and
+# keeps their pre-images as above. Returns how many there were.
+TAKE_OUT_OLDER = (
+    b"""
+local count, added, undo, below = 0, {}, ARGV[1], tonumber(ARGV[2])
+for i = 1, #KEYS do
+  local stored = redis.call('GETRANGE', KEYS[i], 0, 7)
+  local version = #stored == 8 and struct.unpack('<i8', stored) or below
+  if version < below then
+    local tag = """
+    + _TAG
+    + b"""
+    if #undo > 0 then redis.call('HSETNX', undo .. tag, string.sub(KEYS[i], -8), redis.call('GET', KEYS[i])) end
+    redis.call('UNLINK', KEYS[i])
+    local sums = added[tag] or {0, 0}
+    added[tag] = {sums[1] - 1, sums[2] - version % 2^30}
+    count = count + 1
+  end
+end
+for tag, sums in pairs(added) do
+  redis.call('HINCRBY', 'n:' .. tag, 'rows', sums[1])
+  redis.call('HINCRBY', 'n:' .. tag, 'versions', string.format('%.0f', sums[2]))
+end
+return count
 """
 )
 
@@ -58,13 +85,13 @@ for i = 1, #KEYS do
     + b"""
   if #stored == 8 then
     rows = rows - 1
-    versions = versions - struct.unpack('<i8', stored)
+    versions = versions - struct.unpack('<i8', stored) % 2^30
   end
   if #value == 0 then
     redis.call('DEL', KEYS[i])
   else
     rows = rows + 1
-    versions = versions + struct.unpack('<i8', value)
+    versions = versions + struct.unpack('<i8', value) % 2^30
     redis.call('SET', KEYS[i], value)
   end
 end

@@ -78,6 +78,12 @@ class RedisTable:
         replies = self._execute(groups, keys, commands)
         return groups.restore(np.frombuffer(b"".join(replies), np.uint8) != ord("0"))
 
+    def take_out_older(self, ids: NDArray[np.uint64], below: int) -> int:
+        groups, keys = self._grouped(ids)
+        take_out, undo = scripts.TAKE_OUT_OLDER, self._undo.prefix
+        commands: list[Command] = [(b"EVAL", take_out, _rows(part), *keys[part], undo, below) for part in groups.parts]
+        return sum(self._execute(groups, keys, commands))
+
     def scan(self) -> Iterator[RowBlock]:
         seen = RowTable(0)  # SCAN names a key twice when Redis rehashes meanwhile
         for ids in self._stored_ids():

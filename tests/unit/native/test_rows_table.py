@@ -28,6 +28,18 @@ class ReferenceTable:
             self.stored[int(row)] = (int(version), values.copy())
         return newer
 
+    def overwrite(self, ids, versions, rows):
+        for row, version, values in zip(ids.tolist(), versions.tolist(), rows, strict=True):
+            self.stored.pop(row, None)
+            if version:
+                self.stored[row] = (version, values.copy())
+
+    def take_out_older(self, ids, below):
+        older = [row for row in ids.tolist() if row in self.stored and self.stored[row][0] < below]
+        for row in older:
+            del self.stored[row]
+        return len(older)
+
 
 def scan_all(table, limit):
     cursor, ids, versions, rows = table.scan(0, limit)
@@ -60,6 +72,44 @@ def test_equals_the_reference_under_random_writes_and_reads(width):
     assert set(ids.tolist()) == set(reference.stored)
     for got, expected in zip((versions, rows), reference.read(ids), strict=True):
         np.testing.assert_array_equal(got, expected)
+
+
+def test_equals_the_reference_when_rows_are_taken_out():
+    rng = np.random.default_rng(1)
+    table, reference = RowTable(3), ReferenceTable(3)
+    universe = rng.integers(0, 2**64, 20_000, dtype=np.uint64)
+    for _ in range(100):
+        ids = rng.choice(universe, 500, replace=False)
+        versions = rng.integers(0, 4, len(ids)) * 2**30 + rng.integers(1, 9, len(ids))
+        rows = rng.standard_normal((len(ids), 3)).astype(np.float32)
+        np.testing.assert_array_equal(
+            table.write_newer(ids, versions, rows), reference.write_newer(ids, versions, rows)
+        )
+        ids, below = rng.choice(universe, 400, replace=False), int(rng.integers(1, 4)) * 2**30
+        assert table.take_out_older(ids, below) == reference.take_out_older(ids, below)
+        ids = rng.choice(universe, 100, replace=False)
+        versions, rows = rng.integers(0, 2, len(ids)), rng.standard_normal((len(ids), 3)).astype(np.float32)
+        table.overwrite(ids, versions, rows)
+        reference.overwrite(ids, versions, rows)
+        assert len(table) == len(reference.stored)
+    for got, expected in zip(table.read(universe), reference.read(universe), strict=True):
+        np.testing.assert_array_equal(got, expected)
+    ids, versions, _ = scan_all(table, 1000)
+    assert sorted(ids.tolist()) == sorted(reference.stored)
+    assert table.trainings == sum(version % 2**30 for version, _ in reference.stored.values())
+    assert table.trainings == (versions % 2**30).sum()
+
+
+def test_the_space_of_rows_that_were_taken_out_is_used_again():
+    table, ids = RowTable(64), np.arange(2_000, dtype=np.uint64)
+    for life in range(20):
+        new = ids + np.uint64(life * 2_000)
+        table.write_newer(new, np.ones(len(ids), np.int64), np.ones((len(ids), 64), np.float32))
+        if life == 0:
+            once = table.memory_bytes
+        assert table.take_out_older(new, 2) == len(ids)
+    assert len(table) == 0
+    assert table.memory_bytes < 1.5 * once
 
 
 def test_a_shards_ids_spread_over_the_index():

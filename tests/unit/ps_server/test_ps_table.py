@@ -10,7 +10,7 @@ from ps_server.core.shard import Shard
 from ps_server.core.tables import Tables
 from ps_server.core.versions import behind
 from ps_server.stores.memory import MemoryStore
-from services.domain.errors import FailedPrecondition, InvalidArgument, NotFound, StaleVersion
+from services.domain.errors import FailedPrecondition, InvalidArgument, NotFound, StaleEpoch, StaleVersion
 from services.domain.ids import shard_of
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 
@@ -209,3 +209,53 @@ def test_tables_are_made_once_with_one_specification():
     with pytest.raises(NotFound, match="no table 'u'"):
         tables.get("u")
     assert [table.spec for table in tables.all()] == [SPEC]
+
+
+LIFE = 2**30  # where the versions of the second life begin
+
+
+def test_a_row_of_the_next_life_is_born_whatever_is_stored():
+    table, ids = make_table(), np.array([1, 2], np.uint64)
+    born = table.read(ids)
+    table.push_rows(rows_at([1], 5))
+    for _ in range(2):  # before and after it is forgotten
+        read = table.read(ids, np.array([LIFE, LIFE]))
+        assert read.versions.tolist() == [LIFE, LIFE]
+        np.testing.assert_array_equal(read.rows, born.rows)
+        assert behind(ids, read.versions, np.array([LIFE, LIFE + 1])).tolist() == [False, True]
+        table.forget(ids, LIFE, epoch=0)
+    assert table.stored_rows() == 0
+
+
+def test_what_is_pending_for_an_earlier_life_does_no_harm():
+    table = make_table()
+    table.push_rows(rows_at([1, 2, 3], 5))
+    table.push_gradients(gradients_of(0, [1, 2, 3], 6, 0b11))
+    assert table.forget(np.array([1], np.uint64), LIFE, epoch=0) == 1
+    assert table.pending_gradients() == 2
+    table.push_rows(rows_at([2], LIFE + 1))  # its forgetting is still on its way
+    table.push_gradients(gradients_of(0, [3], LIFE + 1, 0b101, step=9))
+    assert table.pending_gradients() == 1
+    assert table.forget(np.array([2, 3], np.uint64), LIFE, epoch=0) == 1
+    made = table.push_gradients(gradients_of(2, [3], LIFE + 1, 0b101, step=9))
+    assert (made.ids.tolist(), made.versions.tolist()) == ([3], [LIFE + 1])
+
+    fresh = make_table()
+    for worker in (0, 2):
+        fresh.push_gradients(gradients_of(worker, [3], 1, 0b101, step=9))
+    ids = np.array([3], np.uint64)
+    np.testing.assert_array_equal(table.read(ids).rows, fresh.read(ids).rows)
+    assert table.read(np.array([2, 3], np.uint64)).versions.tolist() == [LIFE + 1, LIFE + 1]
+
+
+def test_only_lives_that_are_over_can_be_forgotten():
+    table = make_table()
+    for below in (0, 1, LIFE + 1, -LIFE, 2**60):
+        with pytest.raises(InvalidArgument, match="a multiple of 2\\^30"):
+            table.forget(np.array([1], np.uint64), below, epoch=0)
+    with pytest.raises(InvalidArgument, match="named twice"):
+        table.forget(np.array([1, 1], np.uint64), LIFE, epoch=0)
+    with pytest.raises(StaleEpoch):
+        table.forget(np.array([1], np.uint64), LIFE, epoch=1)
+    with pytest.raises(InvalidArgument, match="name at least 1 trainings"):
+        table.push_rows(rows_at([1], LIFE))
