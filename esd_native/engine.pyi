@@ -47,10 +47,14 @@ class GradientColumns(TransferColumns):
 class PlanColumns(TypedDict):
     """Columns of `services.domain.plans.IterationPlan` that the engine decides; shapes and meaning are there.
 
-    `unique_ids` ascends. `positions` ascends.
+    `unique_ids` ascends. `positions` ascends. `forgotten` is the same for every worker. It is in the order in which the
+    rows were trained last, ties by id; so are early and late `discards`.
     """
 
     iteration: int
+    forgotten: NDArray[np.uint64]
+    forgotten_below: int
+    discards: TransferColumns
     update_rows: TransferColumns
     update_gradients: GradientColumns
     evict_rows: TransferColumns
@@ -90,7 +94,7 @@ class Stats(TypedDict):
     """What the engine holds.
 
     Attributes:
-        ids: distinct ids seen so far.
+        ids: distinct ids seen so far, without forgotten ones.
         index_bytes: memory of the state index.
         cache_bytes: memory of the cache mirrors.
         cached_rows: rows in each worker's cache, int64 [n].
@@ -126,12 +130,18 @@ class Engine:
         field_sizes: size of the rows of each field, [F], 1..65535 (ESD paper, section 8.2); none: every row has size
             1. A row has the size of the field in which it is first trained; of the first of them, in the order of a
             batch.
+        max_rows: trained rows that there may be; 0: any number. Before an iteration that brings more, rows that it does
+            not train are forgotten, as few as will do: those trained longest ago, ties to the lowest id. Their copies
+            leave all caches without a push. A forgotten id that comes back is new, and its versions (services/domain/
+            versions.py) are of a later life.
 
     Raises:
         ValueError: no or more than 64 workers, a cache without room, an unknown policy, a size out of range.
     """
 
-    def __init__(self, cache_sizes: Sequence[int], policy: str, field_sizes: Sequence[int] = ()) -> None: ...
+    def __init__(
+        self, cache_sizes: Sequence[int], policy: str, field_sizes: Sequence[int] = (), max_rows: int = 0
+    ) -> None: ...
     def prepare(self, ids: NDArray[np.uint64]) -> None:
         """Looks a batch up; unseen ids are born clean, at version 0, cached nowhere.
 
@@ -248,7 +258,7 @@ class Engine:
     def commit(self, assignment: NDArray[np.int32]) -> list[PlanColumns]:
         """Dispatches the prepared batch and advances the state by one iteration.
 
-        In this order: update pushes of everything the batch needs, evictions, pulls, training.
+        In this order: rows are forgotten, update pushes of everything the batch needs, evictions, pulls, training.
 
         Args:
             assignment: int32 [k], worker of each sample.
@@ -258,7 +268,8 @@ class Engine:
 
         Raises:
             CacheTooSmall: some worker's distinct rows need more room than its cache has. The batch stays prepared.
-            ValueError: wrong length, or a worker outside 0..n-1. The batch stays prepared.
+            ValueError: wrong length, a worker outside 0..n-1, or more distinct ids than `max_rows`. The batch stays
+                prepared.
             RuntimeError: no batch is prepared.
         """
 

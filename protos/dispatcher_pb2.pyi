@@ -15,11 +15,20 @@ class Criterion(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     MIN3_MIN: _ClassVar[Criterion]
     MIN3_MIN2: _ClassVar[Criterion]
     ROW_MEAN: _ClassVar[Criterion]
+
+class RowLimitPolicy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ROW_LIMIT_POLICY_UNSPECIFIED: _ClassVar[RowLimitPolicy]
+    REFUSE: _ClassVar[RowLimitPolicy]
+    EVICT: _ClassVar[RowLimitPolicy]
 CRITERION_UNSPECIFIED: Criterion
 MIN2_MIN: Criterion
 MIN3_MIN: Criterion
 MIN3_MIN2: Criterion
 ROW_MEAN: Criterion
+ROW_LIMIT_POLICY_UNSPECIFIED: RowLimitPolicy
+REFUSE: RowLimitPolicy
+EVICT: RowLimitPolicy
 
 class DescribeJobRequest(_message.Message):
     __slots__ = ()
@@ -76,7 +85,7 @@ class ModelSpec(_message.Message):
     def __init__(self, name: _Optional[str] = ..., hidden: _Optional[_Iterable[int]] = ..., dense_optimizer: _Optional[_Union[_common_pb2.Optimizer, _Mapping]] = ...) -> None: ...
 
 class JobSpec(_message.Message):
-    __slots__ = ("name", "workers", "fields", "dense_features", "batch_size", "workloads", "mechanism", "alpha", "criterion", "policy", "seed", "window", "table", "model", "parameter_servers", "budget_seconds", "workload_limits", "eviction_term", "measured_links", "horizon", "checkpoint_every", "checkpoint_seconds", "checkpoints_kept", "max_rows")
+    __slots__ = ("name", "workers", "fields", "dense_features", "batch_size", "workloads", "mechanism", "alpha", "criterion", "policy", "seed", "window", "table", "model", "parameter_servers", "budget_seconds", "workload_limits", "eviction_term", "measured_links", "horizon", "checkpoint_every", "checkpoint_seconds", "checkpoints_kept", "max_rows", "at_max_rows")
     NAME_FIELD_NUMBER: _ClassVar[int]
     WORKERS_FIELD_NUMBER: _ClassVar[int]
     FIELDS_FIELD_NUMBER: _ClassVar[int]
@@ -101,6 +110,7 @@ class JobSpec(_message.Message):
     CHECKPOINT_SECONDS_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINTS_KEPT_FIELD_NUMBER: _ClassVar[int]
     MAX_ROWS_FIELD_NUMBER: _ClassVar[int]
+    AT_MAX_ROWS_FIELD_NUMBER: _ClassVar[int]
     name: str
     workers: int
     fields: int
@@ -125,7 +135,8 @@ class JobSpec(_message.Message):
     checkpoint_seconds: float
     checkpoints_kept: int
     max_rows: int
-    def __init__(self, name: _Optional[str] = ..., workers: _Optional[int] = ..., fields: _Optional[int] = ..., dense_features: _Optional[int] = ..., batch_size: _Optional[int] = ..., workloads: _Optional[_Iterable[int]] = ..., mechanism: _Optional[str] = ..., alpha: _Optional[float] = ..., criterion: _Optional[_Union[Criterion, str]] = ..., policy: _Optional[str] = ..., seed: _Optional[int] = ..., window: _Optional[int] = ..., table: _Optional[_Union[_common_pb2.TableSpec, _Mapping]] = ..., model: _Optional[_Union[ModelSpec, _Mapping]] = ..., parameter_servers: _Optional[_Iterable[str]] = ..., budget_seconds: _Optional[float] = ..., workload_limits: _Optional[_Union[WorkloadLimits, _Mapping]] = ..., eviction_term: _Optional[bool] = ..., measured_links: _Optional[bool] = ..., horizon: _Optional[int] = ..., checkpoint_every: _Optional[int] = ..., checkpoint_seconds: _Optional[float] = ..., checkpoints_kept: _Optional[int] = ..., max_rows: _Optional[int] = ...) -> None: ...
+    at_max_rows: RowLimitPolicy
+    def __init__(self, name: _Optional[str] = ..., workers: _Optional[int] = ..., fields: _Optional[int] = ..., dense_features: _Optional[int] = ..., batch_size: _Optional[int] = ..., workloads: _Optional[_Iterable[int]] = ..., mechanism: _Optional[str] = ..., alpha: _Optional[float] = ..., criterion: _Optional[_Union[Criterion, str]] = ..., policy: _Optional[str] = ..., seed: _Optional[int] = ..., window: _Optional[int] = ..., table: _Optional[_Union[_common_pb2.TableSpec, _Mapping]] = ..., model: _Optional[_Union[ModelSpec, _Mapping]] = ..., parameter_servers: _Optional[_Iterable[str]] = ..., budget_seconds: _Optional[float] = ..., workload_limits: _Optional[_Union[WorkloadLimits, _Mapping]] = ..., eviction_term: _Optional[bool] = ..., measured_links: _Optional[bool] = ..., horizon: _Optional[int] = ..., checkpoint_every: _Optional[int] = ..., checkpoint_seconds: _Optional[float] = ..., checkpoints_kept: _Optional[int] = ..., max_rows: _Optional[int] = ..., at_max_rows: _Optional[_Union[RowLimitPolicy, str]] = ...) -> None: ...
 
 class WorkloadLimits(_message.Message):
     __slots__ = ("least", "most")
@@ -362,7 +373,7 @@ class GradientTransfers(_message.Message):
     def __init__(self, transfers: _Optional[_Union[Transfers, _Mapping]] = ..., contributors: _Optional[bytes] = ..., steps: _Optional[bytes] = ...) -> None: ...
 
 class IterationPlan(_message.Message):
-    __slots__ = ("epoch", "iteration", "batch_size", "update_rows", "update_gradients", "evict_rows", "evict_gradients", "drops", "pulls", "samples", "fields", "positions", "unique_ids", "unique_slots", "unique_versions", "unique_contributors", "inverse", "dense", "labels", "dense_features")
+    __slots__ = ("epoch", "iteration", "batch_size", "update_rows", "update_gradients", "evict_rows", "evict_gradients", "drops", "pulls", "samples", "fields", "positions", "unique_ids", "unique_slots", "unique_versions", "unique_contributors", "inverse", "dense", "labels", "dense_features", "forgotten", "forgotten_below", "discards")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     ITERATION_FIELD_NUMBER: _ClassVar[int]
     BATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
@@ -383,6 +394,9 @@ class IterationPlan(_message.Message):
     DENSE_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
     DENSE_FEATURES_FIELD_NUMBER: _ClassVar[int]
+    FORGOTTEN_FIELD_NUMBER: _ClassVar[int]
+    FORGOTTEN_BELOW_FIELD_NUMBER: _ClassVar[int]
+    DISCARDS_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     iteration: int
     batch_size: int
@@ -403,7 +417,10 @@ class IterationPlan(_message.Message):
     dense: bytes
     labels: bytes
     dense_features: int
-    def __init__(self, epoch: _Optional[int] = ..., iteration: _Optional[int] = ..., batch_size: _Optional[int] = ..., update_rows: _Optional[_Union[Transfers, _Mapping]] = ..., update_gradients: _Optional[_Union[GradientTransfers, _Mapping]] = ..., evict_rows: _Optional[_Union[Transfers, _Mapping]] = ..., evict_gradients: _Optional[_Union[GradientTransfers, _Mapping]] = ..., drops: _Optional[_Union[Transfers, _Mapping]] = ..., pulls: _Optional[_Union[Transfers, _Mapping]] = ..., samples: _Optional[int] = ..., fields: _Optional[int] = ..., positions: _Optional[bytes] = ..., unique_ids: _Optional[bytes] = ..., unique_slots: _Optional[bytes] = ..., unique_versions: _Optional[bytes] = ..., unique_contributors: _Optional[bytes] = ..., inverse: _Optional[bytes] = ..., dense: _Optional[bytes] = ..., labels: _Optional[bytes] = ..., dense_features: _Optional[int] = ...) -> None: ...
+    forgotten: bytes
+    forgotten_below: int
+    discards: Transfers
+    def __init__(self, epoch: _Optional[int] = ..., iteration: _Optional[int] = ..., batch_size: _Optional[int] = ..., update_rows: _Optional[_Union[Transfers, _Mapping]] = ..., update_gradients: _Optional[_Union[GradientTransfers, _Mapping]] = ..., evict_rows: _Optional[_Union[Transfers, _Mapping]] = ..., evict_gradients: _Optional[_Union[GradientTransfers, _Mapping]] = ..., drops: _Optional[_Union[Transfers, _Mapping]] = ..., pulls: _Optional[_Union[Transfers, _Mapping]] = ..., samples: _Optional[int] = ..., fields: _Optional[int] = ..., positions: _Optional[bytes] = ..., unique_ids: _Optional[bytes] = ..., unique_slots: _Optional[bytes] = ..., unique_versions: _Optional[bytes] = ..., unique_contributors: _Optional[bytes] = ..., inverse: _Optional[bytes] = ..., dense: _Optional[bytes] = ..., labels: _Optional[bytes] = ..., dense_features: _Optional[int] = ..., forgotten: _Optional[bytes] = ..., forgotten_below: _Optional[int] = ..., discards: _Optional[_Union[Transfers, _Mapping]] = ...) -> None: ...
 
 class FlushPlan(_message.Message):
     __slots__ = ("epoch", "iteration", "rows", "gradients", "checkpoint")
@@ -476,7 +493,7 @@ class Recovery(_message.Message):
     def __init__(self, cause: _Optional[str] = ..., epoch: _Optional[int] = ..., iterations_redone: _Optional[int] = ..., seconds: _Optional[float] = ...) -> None: ...
 
 class JobState(_message.Message):
-    __slots__ = ("job", "phase", "failure", "samples_submitted", "iterations_planned", "iterations_confirmed", "loss", "auc", "workers", "cost_seconds", "makespan_seconds", "expected_cost_seconds", "lookups", "hits", "decision_median_seconds", "decision_p99_seconds", "training_seconds", "shadow_costs", "epoch", "checkpoint", "recoveries")
+    __slots__ = ("job", "phase", "failure", "samples_submitted", "iterations_planned", "iterations_confirmed", "loss", "auc", "workers", "cost_seconds", "makespan_seconds", "expected_cost_seconds", "lookups", "hits", "decision_median_seconds", "decision_p99_seconds", "training_seconds", "shadow_costs", "epoch", "checkpoint", "recoveries", "forgotten_rows")
     class Phase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         PHASE_UNSPECIFIED: _ClassVar[JobState.Phase]
@@ -514,6 +531,7 @@ class JobState(_message.Message):
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     RECOVERIES_FIELD_NUMBER: _ClassVar[int]
+    FORGOTTEN_ROWS_FIELD_NUMBER: _ClassVar[int]
     job: JobSpec
     phase: JobState.Phase
     failure: str
@@ -535,4 +553,5 @@ class JobState(_message.Message):
     epoch: int
     checkpoint: int
     recoveries: _containers.RepeatedCompositeFieldContainer[Recovery]
-    def __init__(self, job: _Optional[_Union[JobSpec, _Mapping]] = ..., phase: _Optional[_Union[JobState.Phase, str]] = ..., failure: _Optional[str] = ..., samples_submitted: _Optional[int] = ..., iterations_planned: _Optional[int] = ..., iterations_confirmed: _Optional[int] = ..., loss: _Optional[float] = ..., auc: _Optional[float] = ..., workers: _Optional[_Iterable[_Union[WorkerState, _Mapping]]] = ..., cost_seconds: _Optional[float] = ..., makespan_seconds: _Optional[float] = ..., expected_cost_seconds: _Optional[float] = ..., lookups: _Optional[int] = ..., hits: _Optional[int] = ..., decision_median_seconds: _Optional[float] = ..., decision_p99_seconds: _Optional[float] = ..., training_seconds: _Optional[float] = ..., shadow_costs: _Optional[_Iterable[_Union[ShadowCost, _Mapping]]] = ..., epoch: _Optional[int] = ..., checkpoint: _Optional[int] = ..., recoveries: _Optional[_Iterable[_Union[Recovery, _Mapping]]] = ...) -> None: ...
+    forgotten_rows: int
+    def __init__(self, job: _Optional[_Union[JobSpec, _Mapping]] = ..., phase: _Optional[_Union[JobState.Phase, str]] = ..., failure: _Optional[str] = ..., samples_submitted: _Optional[int] = ..., iterations_planned: _Optional[int] = ..., iterations_confirmed: _Optional[int] = ..., loss: _Optional[float] = ..., auc: _Optional[float] = ..., workers: _Optional[_Iterable[_Union[WorkerState, _Mapping]]] = ..., cost_seconds: _Optional[float] = ..., makespan_seconds: _Optional[float] = ..., expected_cost_seconds: _Optional[float] = ..., lookups: _Optional[int] = ..., hits: _Optional[int] = ..., decision_median_seconds: _Optional[float] = ..., decision_p99_seconds: _Optional[float] = ..., training_seconds: _Optional[float] = ..., shadow_costs: _Optional[_Iterable[_Union[ShadowCost, _Mapping]]] = ..., epoch: _Optional[int] = ..., checkpoint: _Optional[int] = ..., recoveries: _Optional[_Iterable[_Union[Recovery, _Mapping]]] = ..., forgotten_rows: _Optional[int] = ...) -> None: ...

@@ -82,6 +82,7 @@ ROWS: dict[str, Sequence[Panel]] = {
         ),
         Panel("Iterations planned ahead", "none", [("esd_dispatch_window_iterations", "iterations")]),
         Panel("Rows", "none", [("esd_known_rows", "trained"), ("esd_row_limit", "limit")]),
+        Panel("Rows forgotten per second", "ops", [(_rate("esd_forgotten_rows_total"), "rows")]),
         Panel(
             "Samples that wait",
             "none",

@@ -35,6 +35,9 @@ def iteration_plan(columns: PlanColumns, batch: SampleBatch, epoch: int) -> Iter
         inverse=columns["inverse"],
         dense=batch.dense[positions],
         labels=batch.labels[positions],
+        forgotten=columns["forgotten"],
+        forgotten_below=columns["forgotten_below"],
+        discards=_rows(columns["discards"]),
     )
 
 

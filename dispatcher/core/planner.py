@@ -43,6 +43,7 @@ class Decision:
         workloads: int32 [n], samples of each worker.
         lookups: (row, worker) pairs that the iteration trains.
         hits: of these, with the latest version in the worker's cache.
+        forgotten_rows: that leave the table to keep it within its limit.
         solver: the solver that ran, "" for a mechanism without one.
         gap: its certificate: cost less dual bound, 0 proves optimality; None when there is none.
         seconds: wall time of this decision by phase: `index` (looking the batch up), `score` (costs or
@@ -61,6 +62,7 @@ class Decision:
     workloads: NDArray[np.int32]
     lookups: int
     hits: int
+    forgotten_rows: int
     solver: str
     gap: float | None
     seconds: dict[str, float]
@@ -129,7 +131,8 @@ class Planner:
         self._epoch = epoch
         self._mechanism = mechanism or get_mechanism(job)
         try:
-            self._engine = Engine(caches, job.policy, self._sizes.of_fields)
+            max_rows = job.max_rows if job.forgets_rows else 0
+            self._engine = Engine(caches, job.policy, self._sizes.of_fields, max_rows)
             if snapshot is not None:
                 self._engine.restore(snapshot, warm)
         except ValueError as error:
@@ -165,7 +168,7 @@ class Planner:
         Raises:
             InvalidArgument: the batch is empty, too long, or has another number of fields.
             ResourceExhausted: a cache is smaller than the distinct rows its worker trains in this iteration; the batch
-                brings more ids than the table may have rows.
+                brings more rows than the table may have, or trains more if it forgets others.
         """
         self._check(batch)
         for following in upcoming:
@@ -221,6 +224,7 @@ class Planner:
             workloads=workloads,
             lookups=lookups,
             hits=lookups - int(operations.miss_pull.sum()),
+            forgotten_rows=len(plans[0].forgotten),
             solver=choice.solver,
             gap=choice.gap,
             seconds={
@@ -257,15 +261,21 @@ class Planner:
 
     @property
     def rows(self) -> int:
-        """Rows of the table that are trained, or will be by the batch that is being planned."""
+        """Rows of the table that are trained, or will be by the batches that are being planned."""
         return self._engine.stats()["ids"]
 
     def _check_rows(self) -> None:
         limit = self.job.max_rows
-        if limit and self.rows > limit:
+        if self.job.forgets_rows:
+            if self._engine.distinct > limit:
+                raise ResourceExhausted(
+                    f"iteration {self._engine.iteration} trains {self._engine.distinct} rows, and the table may have "
+                    f"{limit}: raise max_rows (--max-rows), or make the batch smaller"
+                )
+        elif limit and self.rows > limit:
             raise ResourceExhausted(
                 f"iteration {self._engine.iteration} brings the table to {self.rows} rows, and it may have {limit}: "
-                "raise max_rows (--max-rows), or hash the ids to fewer"
+                "raise max_rows (--max-rows), hash the ids to fewer, or let old rows go (--at-max-rows evict)"
             )
 
     def _check(self, batch: SampleBatch) -> None:

@@ -18,7 +18,7 @@ class Tally:
 
     def __init__(self, workers: int) -> None:
         """Starts at nothing, for n workers."""
-        self._samples = self._lookups = self._hits = 0
+        self._samples = self._lookups = self._hits = self._forgotten_rows = 0
         self._operations = self._moved_bytes = Operations.none(workers)
         self._workloads = np.zeros(workers)
         self._flushed = np.zeros(workers, np.int64)
@@ -41,6 +41,7 @@ class Tally:
         self._expected += decision.expected_cost_seconds
         self._lookups += decision.lookups
         self._hits += decision.hits
+        self._forgotten_rows += decision.forgotten_rows
         self._decision_seconds.append(decision.decision_seconds)
 
     def flush(self, plans: tuple[FlushPlan, ...]) -> None:
@@ -63,6 +64,7 @@ class Tally:
             expected_cost_seconds=self._expected,
             lookups=self._lookups,
             hits=self._hits,
+            forgotten_rows=self._forgotten_rows,
             decision_median_seconds=float(median),
             decision_p99_seconds=float(p99),
         )

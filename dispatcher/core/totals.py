@@ -26,6 +26,7 @@ class Totals:
         expected_cost_seconds: sum of the mechanism's own estimates, 0 when it makes none.
         lookups: (row, worker) pairs trained.
         hits: of these, with the latest version in the worker's cache.
+        forgotten_rows: that left the table to keep it within its limit.
         decision_median_seconds: of one decision, batch to plans.
         decision_p99_seconds: the 99th percentile of the same.
     """
@@ -41,6 +42,7 @@ class Totals:
     expected_cost_seconds: float
     lookups: int
     hits: int
+    forgotten_rows: int
     decision_median_seconds: float
     decision_p99_seconds: float
 

@@ -29,6 +29,7 @@ def job_state(job: Job) -> JobState:
         expected_cost_seconds=figures.expected_cost_seconds,
         lookups=figures.lookups,
         hits=figures.hits,
+        forgotten_rows=figures.forgotten_rows,
         decision_median_seconds=figures.decision_seconds(0.5),
         decision_p99_seconds=figures.decision_seconds(0.99),
         training_seconds=figures.training_seconds,

@@ -14,7 +14,7 @@ from services.domain.jobs import JobSpec
 from services.domain.reports import IterationReport
 
 _RECENT_DECISIONS = 4096
-_PLANNED = ("cost_seconds", "makespan_seconds", "expected_cost_seconds", "lookups", "hits")
+_PLANNED = ("cost_seconds", "makespan_seconds", "expected_cost_seconds", "lookups", "hits", "forgotten_rows")
 
 
 class Figures:
@@ -26,6 +26,7 @@ class Figures:
         expected_cost_seconds: the mechanism's own estimate.
         lookups: (row, worker) pairs that training needed.
         hits: of these, latest version in the cache.
+        forgotten_rows: that leave the table to keep it within its limit.
         worker_lookups: int64 [n], the lookups by worker slot.
         worker_hits: int64 [n], likewise.
         workloads: int32 [n], m_j: samples of each worker in the latest planned iteration.
@@ -39,6 +40,7 @@ class Figures:
         self.expected_cost_seconds = 0.0
         self.lookups = 0
         self.hits = 0
+        self.forgotten_rows = 0
         self.worker_lookups = np.zeros(job.workers, np.int64)
         self.worker_hits = np.zeros(job.workers, np.int64)
         self.workloads = np.array(job.workloads, np.int32)
@@ -60,6 +62,7 @@ class Figures:
         self.expected_cost_seconds += decision.expected_cost_seconds
         self.lookups += decision.lookups
         self.hits += decision.hits
+        self.forgotten_rows += decision.forgotten_rows
         lookups = np.array([len(plan.unique_ids) for plan in decision.plans])
         self.workloads = decision.workloads
         self.worker_lookups += lookups

@@ -24,7 +24,7 @@ _FREE = frozenset(
     {
         "workers", "workloads", "mechanism", "alpha", "criterion", "policy", "window", "budget_seconds",
         "workload_limits", "eviction_term", "measured_links", "checkpoint_every", "checkpoint_seconds",
-        "checkpoints_kept", "max_rows", "horizon",
+        "checkpoints_kept", "horizon",
     }
 )  # fmt: skip
 
@@ -120,7 +120,11 @@ def checksum(data: bytes) -> str:
 
 
 def describe_job(job: JobSpec) -> dict[str, Any]:
-    """A job's specification as JSON, without what may change between runs: the servers' addresses, the most rows."""
-    message = encode_job(replace(job, parameter_servers=("any",), max_rows=0))
+    """A job's specification as JSON, without what may change between runs.
+
+    These are the servers' addresses, and the most rows of a table that forgets none.
+    """
+    max_rows = job.max_rows if job.forgets_rows else 0
+    message = encode_job(replace(job, parameter_servers=("any",), max_rows=max_rows))
     described: dict[str, Any] = MessageToDict(message, preserving_proto_field_name=True)
     return described

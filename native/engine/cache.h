@@ -27,7 +27,8 @@ struct CacheMirror {
   const std::uint32_t capacity;  // in units of row size
   std::uint64_t filled = 0;      // likewise
   Copies copies;
-  Slots vacant;  // slots without a copy, marked by row kNone; there are none as long as all rows have the same size
+  Slots vacant;  // slots without a copy, marked by row kNone; there are none as long as all rows have
+                 // the same size and stay in the table
   std::unique_ptr<Policy> policy;
 };
 

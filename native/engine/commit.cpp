@@ -22,7 +22,7 @@ static void for_each_worker(WorkerMask mask, Visit visit) {
 struct RowPush {
   std::uint64_t id;
   std::uint32_t slot;
-  std::uint32_t version;
+  std::int64_t version;  // full
 };
 
 // A copy that holds a partial gradient which others need.
@@ -56,12 +56,15 @@ class Commit {
     now_ = engine_.iteration_;
     find_trainers(assignment);
     check_capacities();
+    engine_.row_limit_.check(batch_);
     // Nothing has changed so far; from here on nothing is refused.
     engine_.sizes_.learn(batch_, engine_.index_.size());
     plans_.iteration = now_;
     plans_.fields = batch_.fields;
     plans_.arena = std::move(arena);
     plans_.workers.resize(engine_.workers());
+    discarded_late_.assign(engine_.workers(), {});
+    engine_.forget(plans_, discarded_late_);
     lay_out();
     resolve();
     std::size_t pulls = 0;
@@ -177,7 +180,7 @@ class Commit {
         part.needs[i] = x;
         part.ids[i] = row.id;
         part.contributors[i] = trainers;
-        part.versions[i] = row.version;
+        part.versions[i] = row.full_version();
         // Whether a row is there can hardly be predicted, so nothing branches on it.
         part.slots[i] = part.pinned[end.pinned] = slot;
         part.missing[early][end.missing[early]] = part.pulls[early][end.pulls[early]] = i;
@@ -202,14 +205,15 @@ class Commit {
       if (!(trainers & ~row.mask)) return;
       const unsigned owner = first_worker(row.mask);
       const std::uint32_t slot = directory.slot(row, owner);
-      parts_[owner].row_pushes[early].push_back({row.id, slot, row.version});
+      parts_[owner].row_pushes[early].push_back({row.id, slot, row.full_version()});
       parts_[owner].row_push_size += batch_.size(x);
       if (others) parts_[owner].losses.push_back(slot);
     } else if (row.kind == kSplit) {
       const WorkerMask contributors = directory.contributors(row);
       for_each_worker(row.mask, [&](unsigned j) {
         const std::uint32_t slot = directory.slot(row, j);
-        parts_[j].gradient_pushes[early].push_back({{row.id, slot, row.version}, contributors, row.last_use + 1});
+        const RowPush push{row.id, slot, row.full_version()};
+        parts_[j].gradient_pushes[early].push_back({push, contributors, row.last_use + 1});
         parts_[j].gradient_push_size += batch_.size(x);
         if (others >> j & 1) parts_[j].losses.push_back(slot);
       });
@@ -290,7 +294,7 @@ class Commit {
     gradients_.clear();
     drops_.clear();
     vacant_ = cache.vacant;
-    late_vacant_.clear();
+    late_vacant_ = discarded_late_[worker];
     for (std::size_t i = 0; i < victims_.size(); ++i) {
       if (i + kAhead < victims_.size()) engine_.index_.prefetch(cache.copies[victims_[i + kAhead]].row);
       const std::uint32_t slot = victims_[i];
@@ -363,7 +367,7 @@ class Commit {
     const std::int64_t* versions = arena.i64.data() + plan.unique_versions.begin;
     for (const bool early : {true, false}) {
       for (const std::uint32_t i : part.pulls[early]) {
-        writer.write(early, ids[i], part.slots[i], static_cast<std::uint32_t>(versions[i]));
+        writer.write(early, ids[i], part.slots[i], versions[i]);
       }
     }
     plan.pulls.size = size_of(part.needs, part.pulls[0]) + size_of(part.needs, part.pulls[1]);
@@ -434,6 +438,7 @@ class Commit {
   std::vector<std::size_t> lookups_of_;  // size of U_j
   std::vector<Part> parts_;
   std::vector<Ends> ends_;
+  std::vector<Slots> discarded_late_;  // slots of forgotten rows that the previous iteration trains
 
   // Of the worker being served.
   Slots victims_, vacant_, late_vacant_;
@@ -442,9 +447,10 @@ class Commit {
   Numbers place_in_needs_;  // by number
 };
 
-Engine::Engine(std::vector<std::uint32_t> cache_sizes, std::string policy, std::vector<std::uint32_t> field_sizes)
+Engine::Engine(std::vector<std::uint32_t> cache_sizes, std::string policy, std::vector<std::uint32_t> field_sizes,
+               std::uint64_t max_rows)
     : cache_sizes_(std::move(cache_sizes)), policy_(std::move(policy)), sizes_(std::move(field_sizes)),
-      caches_(make_caches()), directory_(workers()), commit_(std::make_unique<Commit>(*this)) {}
+      row_limit_(max_rows), caches_(make_caches()), directory_(workers()), commit_(std::make_unique<Commit>(*this)) {}
 
 Engine::~Engine() = default;
 

@@ -111,7 +111,8 @@ std::size_t Engine::cache_bytes() const {
 }
 
 std::size_t Engine::memory_bytes() const {
-  return index_.memory_bytes() + sizes_.memory_bytes() + hot_rows_.memory_bytes() + cache_bytes() + preparer_.memory_bytes() + batch_.memory_bytes();
+  return index_.memory_bytes() + sizes_.memory_bytes() + hot_rows_.memory_bytes() + row_limit_.memory_bytes() +
+         cache_bytes() + preparer_.memory_bytes() + batch_.memory_bytes();
 }
 
 }  // namespace esd

@@ -12,6 +12,7 @@
 #include "engine/copy_directory.h"
 #include "engine/index.h"
 #include "engine/plan.h"
+#include "engine/row_limit.h"
 #include "engine/row_sizes.h"
 #include "joint/search.h"
 
@@ -26,8 +27,9 @@ class Commit;
 
 class Engine {
  public:
-  // `cache_sizes`: room of each cache, in units of row size. `field_sizes`: see RowSizes.
-  Engine(std::vector<std::uint32_t> cache_sizes, std::string policy, std::vector<std::uint32_t> field_sizes = {});
+  // `cache_sizes`: room of each cache, in units of row size. `field_sizes`: see RowSizes. `max_rows`: see RowLimit.
+  Engine(std::vector<std::uint32_t> cache_sizes, std::string policy, std::vector<std::uint32_t> field_sizes = {},
+         std::uint64_t max_rows = 0);
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
   ~Engine();
@@ -68,11 +70,18 @@ class Engine {
   void check_out();  // the rows of the batch
   void check_in();
 
+  // Makes room for the rows that the prepared batch brings. Slots that are in use until the running iteration ends go
+  // to `late_slots` of their worker, others to its cache's vacant ones.
+  void forget(IterationPlans& plans, std::vector<Slots>& late_slots);
+  Transfer discard_copy(std::uint32_t number, unsigned worker);
+
   std::vector<std::uint32_t> cache_sizes_;
   std::string policy_;
   StateIndex index_;
   RowSizes sizes_;
   HotRows hot_rows_;
+  RowLimit row_limit_;
+  std::vector<std::uint32_t> forgotten_;  // by the last commit; kept for its memory only
   std::vector<std::unique_ptr<CacheMirror>> caches_;  // by worker
   CopyDirectory directory_;
   ReuseStatistics reuse_;

@@ -36,6 +36,11 @@ class HotRows {
     }
   }
 
+  // The row has left; its number may be given to another one.
+  void forget(std::uint32_t row) {
+    if (row < hot_.size()) hot_[row] = 0;
+  }
+
   // Snapshot.
   const std::vector<std::uint8_t>& flags() const { return hot_; }
   void restore(std::vector<std::uint8_t>&& flags) { hot_ = std::move(flags); }

@@ -23,6 +23,10 @@ std::uint32_t bucket_of(std::uint64_t hash, std::uint32_t bucket_count) {
   return static_cast<std::uint32_t>((std::uint64_t{static_cast<std::uint32_t>(hash >> 20)} * bucket_count) >> 32);
 }
 
+std::uint32_t next_bucket(std::uint32_t bucket, std::uint32_t bucket_count) {
+  return bucket + 1 < bucket_count ? bucket + 1 : 0;
+}
+
 std::uint8_t tag_of(std::uint64_t hash) { return static_cast<std::uint8_t>(hash | 0x80); }
 
 // Which of 16 bytes equal `tag`, as bits.
@@ -57,7 +61,7 @@ std::uint32_t StateIndex::find_or_add(std::uint64_t id, std::uint64_t hash) {
   if ((segment.size + 1) * 5 > segment.bucket_count * kBucketRows * 4) grow(segment_number);
 
   const std::uint8_t tag = tag_of(hash);
-  for (std::uint32_t b = bucket_of(hash, segment.bucket_count);; b = b + 1 < segment.bucket_count ? b + 1 : 0) {
+  for (std::uint32_t b = bucket_of(hash, segment.bucket_count);; b = next_bucket(b, segment.bucket_count)) {
     Bucket& bucket = segment.buckets[b];
     for (unsigned found = matches(bucket, tag); found; found &= found - 1) {
       const std::uint32_t row = bucket.rows[__builtin_ctz(found)];
@@ -126,12 +130,78 @@ void StateIndex::check_in(const std::vector<std::uint32_t>& rows, const std::vec
   }
 }
 
+void StateIndex::remove(std::uint32_t number) {
+  RowState& row = (*this)[number];
+  const std::uint64_t hash = mix64(row.id);
+  Segment& segment = segments_[hash >> (64 - kSegmentBits)];
+  for (std::uint32_t b = bucket_of(hash, segment.bucket_count);; b = next_bucket(b, segment.bucket_count)) {
+    const Bucket& bucket = segment.buckets[b];
+    const auto* const end = bucket.rows + bucket.size;
+    const auto* const found = std::find(bucket.rows, end, number);
+    if (found == end) continue;
+    close_gap(segment, b, static_cast<unsigned>(found - bucket.rows));
+    break;
+  }
+  --segment.size;
+  row = {0, 0, 0, kClean, 0, kUnused, 0, 0};
+  unused_.push_back(number);
+}
+
+// A look-up goes past full buckets only, so a row that lies past a full one moves into the gap there.
+void StateIndex::close_gap(const Segment& segment, std::uint32_t b, unsigned place) {
+  const std::uint32_t count = segment.bucket_count;
+  const auto distance = [count](std::uint32_t from, std::uint32_t to) {
+    return to >= from ? to - from : to + count - from;
+  };
+  for (;;) {
+    Bucket& bucket = segment.buckets[b];
+    const bool was_full = bucket.size == kBucketRows;
+    const unsigned last = --bucket.size;
+    bucket.tags[place] = bucket.tags[last];
+    bucket.rows[place] = bucket.rows[last];
+    bucket.tags[last] = 0;
+    if (!was_full) return;
+
+    std::uint32_t from = b;
+    for (bool found = false; !found;) {
+      const bool passed = from == b || segment.buckets[from].size == kBucketRows;
+      from = next_bucket(from, count);
+      if (!passed || from == b) return;
+      const Bucket& other = segment.buckets[from];
+      for (place = 0; place < other.size && !found; ++place) {
+        const std::uint32_t home = bucket_of(mix64((*this)[other.rows[place]].id), count);
+        found = distance(home, from) >= distance(b, from);
+      }
+    }
+    --place;
+    bucket.tags[last] = segment.buckets[from].tags[place];
+    bucket.rows[last] = segment.buckets[from].rows[place];
+    ++bucket.size;
+    b = from;
+  }
+}
+
 std::uint32_t StateIndex::append(std::uint64_t id) {
+  const std::uint32_t number = next_number();
+  new (&(*this)[number]) RowState{id, 0, 0, kClean, 0, kNowhere, 0, 0};
+  return number;
+}
+
+void StateIndex::add_gap() {
+  const std::uint32_t number = next_number();
+  new (&(*this)[number]) RowState{0, 0, 0, kClean, 0, kUnused, 0, 0};
+}
+
+std::uint32_t StateIndex::next_number() {
+  if (!unused_.empty()) {
+    const std::uint32_t number = unused_.back();
+    unused_.pop_back();
+    return number;
+  }
   if (size_ == kNoRow) throw std::length_error("the state index is full: 2^32 - 1 ids");
   if (size_ % kPageRows == 0) {
     pages_.emplace_back(static_cast<RowState*>(allocate_huge(kPageRows * sizeof(RowState))));
   }
-  new (&(*this)[size_]) RowState{id, 0, 0, kClean, 0, kNowhere, 0};
   return size_++;
 }
 
@@ -153,7 +223,7 @@ void StateIndex::grow(std::size_t segment_number) {
       const std::uint32_t row = segment.buckets[b].rows[i];
       const std::uint64_t hash = mix64((*this)[row].id);
       std::uint32_t to = bucket_of(hash, bucket_count);
-      while (buckets[to].size == kBucketRows) to = to + 1 < bucket_count ? to + 1 : 0;
+      while (buckets[to].size == kBucketRows) to = next_bucket(to, bucket_count);
       buckets[to].tags[buckets[to].size] = tag_of(hash);
       buckets[to].rows[buckets[to].size++] = row;
     }
@@ -164,7 +234,8 @@ void StateIndex::grow(std::size_t segment_number) {
 }
 
 std::size_t StateIndex::memory_bytes() const {
-  return pages_.size() * kPageRows * sizeof(RowState) + table_bytes_ + segments_.size() * sizeof(Segment);
+  return pages_.size() * kPageRows * sizeof(RowState) + table_bytes_ + segments_.size() * sizeof(Segment) +
+         unused_.capacity() * sizeof(std::uint32_t);
 }
 
 }  // namespace esd

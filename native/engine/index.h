@@ -1,6 +1,7 @@
 // The state index: uint64 id -> RowState, for tens of millions of ids.
 //
-// Rows live in append-only pages and are named by a uint32 row number that never changes. A hash table of
+// Rows live in pages and are named by a uint32 row number that never changes; the number of a row that has left is
+// given to another one. A hash table of
 // 64-byte buckets (12 one-byte tags and 12 row numbers, one cache line) finds the number of an id. The table is
 // cut into segments that grow independently, each at its own loads: a growth moves some thousand
 // numbers, and growths are spread evenly over time, so that no insertion stalls. About 41 bytes per id.
@@ -34,9 +35,20 @@ class StateIndex {
   // The same for known rows; and back.
   void check_out(const std::vector<std::uint32_t>& rows, std::vector<RowState>& states);
   void check_in(const std::vector<std::uint32_t>& rows, const std::vector<RowState>& states);
+  // Forgets a row that is not checked out.
+  void remove(std::uint32_t row);
+
   void prefetch(std::uint32_t row) const { __builtin_prefetch(&(*this)[row], 1); }
 
-  std::uint32_t size() const { return size_; }
+  std::uint32_t size() const { return size_; }  // row numbers, the unused ones included
+  std::uint32_t ids() const { return size_ - static_cast<std::uint32_t>(unused_.size()); }
+
+  // Snapshot: row numbers without a row (kUnused), in the order in which they were given up. An index is rebuilt by
+  // adding its rows by number, ascending, and a gap for each number without one.
+  const std::vector<std::uint32_t>& unused() const { return unused_; }
+  void add_gap();
+  void restore_unused(std::vector<std::uint32_t>&& unused) { unused_ = std::move(unused); }
+
   std::size_t memory_bytes() const;
 
  private:
@@ -68,11 +80,14 @@ class StateIndex {
   std::uint32_t find_or_add(std::uint64_t id, std::uint64_t hash);
   void check_out(std::uint32_t number, std::uint32_t place_in_batch, RowState& state);
   std::uint32_t append(std::uint64_t id);
+  std::uint32_t next_number();
+  void close_gap(const Segment& segment, std::uint32_t bucket, unsigned place);
   void grow(std::size_t segment_number);
 
   std::vector<std::unique_ptr<RowState[], Free>> pages_;
   std::vector<Segment> segments_;
   std::uint32_t size_ = 0;
+  std::vector<std::uint32_t> unused_;
   std::size_t table_bytes_ = 0;
 };
 

@@ -52,8 +52,8 @@ std::vector<std::uint32_t> check_field_sizes(const std::vector<std::int64_t>& fi
 class SharedEngine {
  public:
   SharedEngine(const std::vector<std::int64_t>& cache_sizes, const std::string& policy,
-               const std::vector<std::int64_t>& field_sizes)
-      : engine_(check_cache_sizes(cache_sizes), policy, check_field_sizes(field_sizes)) {}
+               const std::vector<std::int64_t>& field_sizes, std::uint64_t max_rows)
+      : engine_(check_cache_sizes(cache_sizes), policy, check_field_sizes(field_sizes), max_rows) {}
 
   void prepare(const Ids& ids) {
     if (ids.size() > 0xffffffffu) throw std::invalid_argument("ids has 2^32 elements or more");
@@ -155,7 +155,7 @@ class SharedEngine {
           const RowState& row = engine_.index()[cache.copies[slot].row];
           columns.ids.push_back(row.id);
           columns.slots.push_back(slot);
-          columns.versions.push_back(row.version);
+          columns.versions.push_back(row.full_version());
           columns.latest.push_back((row.latest() & worker_bit(j)) != 0);
         }
         workers.push_back(std::move(columns));
@@ -178,7 +178,7 @@ class SharedEngine {
     std::vector<std::int64_t> cached;
     {
       const Turn turn(*this);
-      ids = engine_.index().size();
+      ids = engine_.index().ids();
       index_bytes = engine_.index().memory_bytes();
       cache_bytes = engine_.cache_bytes();
       for (unsigned j = 0; j < engine_.workers(); ++j) cached.push_back(engine_.cache(j).rows());
@@ -244,8 +244,10 @@ NB_MODULE(engine, module) {
   module.doc() = "The dispatch engine. See engine.pyi.";
   nb::exception<esd::CacheTooSmall>(module, "CacheTooSmall", PyExc_ValueError);
   nb::class_<SharedEngine>(module, "Engine")
-      .def(nb::init<const std::vector<std::int64_t>&, const std::string&, const std::vector<std::int64_t>&>(),
-           nb::arg("cache_sizes"), nb::arg("policy"), nb::arg("field_sizes") = std::vector<std::int64_t>())
+      .def(nb::init<const std::vector<std::int64_t>&, const std::string&, const std::vector<std::int64_t>&,
+                    std::uint64_t>(),
+           nb::arg("cache_sizes"), nb::arg("policy"), nb::arg("field_sizes") = std::vector<std::int64_t>(),
+           nb::arg("max_rows") = 0)
       .def("prepare", &SharedEngine::prepare, nb::arg("ids").noconvert())
       .def("costs", &SharedEngine::costs, nb::arg("link_costs").noconvert())
       .def("room_needed", &SharedEngine::room_needed)

@@ -59,7 +59,7 @@ struct Transfers {
 };
 
 struct WorkerPlan {
-  Transfers update_rows, update_gradients, evict_rows, evict_gradients, drops, pulls;
+  Transfers update_rows, update_gradients, evict_rows, evict_gradients, drops, discards, pulls;
   Span positions, inverse;                                              // u32
   Span unique_ids, unique_slots, unique_versions, unique_contributors;  // u64, u32, i64, u64
 };
@@ -67,6 +67,8 @@ struct WorkerPlan {
 struct IterationPlans {
   std::uint32_t iteration = 0;
   std::size_t fields = 0;
+  Span forgotten;                   // u64, ids of rows that leave the table
+  std::int64_t forgotten_below = 0; // full versions of their lives so far
   Arena arena;
   std::vector<WorkerPlan> workers;
 };
@@ -85,8 +87,8 @@ struct FlushPlans {
 struct Transfer {
   std::uint64_t id;
   std::uint64_t contributors;
+  std::int64_t version;  // full
   std::uint32_t slot;
-  std::uint32_t version;
   std::uint32_t step;
   std::uint16_t size;  // of the row
   bool early;
@@ -95,7 +97,7 @@ struct Transfer {
 // Moving `row`, of size `size`, out of `slot` in iteration `now`; `contributors` of a split row.
 inline Transfer describe_departure(const RowState& row, std::uint32_t size, WorkerMask contributors,
                                    std::uint32_t slot, std::uint32_t now) {
-  return {row.id, contributors, slot, row.version, row.last_use + 1, static_cast<std::uint16_t>(size),
+  return {row.id, contributors, row.full_version(), slot, row.last_use + 1, static_cast<std::uint16_t>(size),
           !row.used_in(now - 1)};
 }
 
@@ -111,7 +113,7 @@ class TransferWriter {
         versions_(arena.i64.data() + columns.versions.begin), next_{columns.early, 0} {}
 
   // Returns the place of the row in the columns.
-  std::size_t write(bool early, std::uint64_t id, std::uint32_t slot, std::uint32_t version) {
+  std::size_t write(bool early, std::uint64_t id, std::uint32_t slot, std::int64_t version) {
     const std::size_t at = next_[early]++;
     ids_[at] = id;
     slots_[at] = slot;

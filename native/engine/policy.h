@@ -34,6 +34,9 @@ class Policy {
   // Copies, none of them pinned, that lose the latest value in iteration `now`.
   virtual void outdate(const Slots& slots, std::uint32_t now) = 0;
 
+  // A copy leaves out of turn; it is not pinned.
+  virtual void remove(std::uint32_t slot) = 0;
+
   // Snapshot: all slots in an order that rebuilds this one when appended one by one, and a counter.
   virtual void list(Slots& slots) const = 0;
   virtual void append(std::uint32_t slot) = 0;

@@ -53,6 +53,8 @@ class EmarkPolicy final : public Policy {
     }
   }
 
+  void remove(std::uint32_t slot) override { queues(copies_[slot]).forget(copies_[slot]); }
+
   void list(Slots& slots) const override {
     for (const Generation& generation : generations_) {
       generation.current.append_to(copies_, slots);

@@ -26,6 +26,8 @@ class LruPolicy final : public Policy {
     for (const std::uint32_t slot : slots) copies_[slot].outdated = true;
   }
 
+  void remove(std::uint32_t) override { order_.forget(); }
+
   void list(Slots& slots) const override { order_.append_to(copies_, slots); }
   void append(std::uint32_t slot) override { order_.push(copies_, slot); }
   std::size_t memory_bytes() const override { return sizeof *this + order_.memory_bytes(); }

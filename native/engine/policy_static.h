@@ -33,6 +33,8 @@ class StaticPolicy final : public Policy {
     for (const std::uint32_t slot : slots) copies_[slot].outdated = true;
   }
 
+  void remove(std::uint32_t slot) override { queue(copies_[slot]).forget(); }
+
   void list(Slots& slots) const override {
     others_.append_to(copies_, slots);
     hot_.append_to(copies_, slots);

@@ -56,15 +56,19 @@ class Columns {
 
 nb::list to_python(IterationPlans&& plans, const std::shared_ptr<ArenaPool>& pool) {
   const Columns columns(std::move(plans.arena), pool);
+  const nb::object forgotten = columns.u64(plans.forgotten);
   nb::list result;
   for (const WorkerPlan& worker : plans.workers) {
     nb::dict plan;
+    plan["forgotten"] = forgotten;
+    plan["forgotten_below"] = plans.forgotten_below;
     plan["iteration"] = plans.iteration;
     plan["update_rows"] = columns.rows(worker.update_rows);
     plan["update_gradients"] = columns.gradients(worker.update_gradients);
     plan["evict_rows"] = columns.rows(worker.evict_rows);
     plan["evict_gradients"] = columns.gradients(worker.evict_gradients);
     plan["drops"] = columns.rows(worker.drops);
+    plan["discards"] = columns.rows(worker.discards);
     plan["pulls"] = columns.rows(worker.pulls);
     plan["positions"] = columns.u32(worker.positions);
     plan["unique_ids"] = columns.u64(worker.unique_ids);

@@ -64,6 +64,11 @@ class RowSizes {
     }
   }
 
+  // The row has left; its number may be given to another one.
+  void forget(std::uint32_t row) {
+    if (!uniform()) of_rows_[row] = 0;
+  }
+
   // Snapshot.
   const std::vector<std::uint16_t>& of_rows() const { return of_rows_; }
   void restore(std::vector<std::uint16_t>&& of_rows) { of_rows_ = std::move(of_rows); }

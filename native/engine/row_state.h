@@ -21,17 +21,28 @@ enum RowPlace : std::uint32_t {
   kShared = 64,  // at several, or split: `slot` numbers a record of the copy directory
   kInBatch,      // the state is in the prepared batch, for the time being: `slot` is its number there
   kNowhere,
+  kUnused,  // there is no row: its number is free
 };
+
+constexpr std::uint32_t kMaxVersion = (1u << 30) - 1;
+constexpr std::uint32_t kMaxLife = (1u << 23) - 1;  // full versions stay below 2^53
+
+// Of a row that is born in a life, and not trained yet (services/domain/versions.py).
+inline std::int64_t first_version(std::uint32_t life) { return std::int64_t{life} << 30; }
 
 // 32 bytes, so that two rows share a cache line and none straddles.
 struct RowState {
   std::uint64_t id;
   WorkerMask mask;             // its meaning depends on `kind`
-  std::uint32_t version : 30;  // iterations that have trained the row
+  std::uint32_t version : 30;  // iterations that have trained the row in its present life
   std::uint32_t kind : 2;      // RowKind
   std::uint32_t last_use;      // the last of these iterations; meaningless at version 0
-  std::uint32_t place;         // RowPlace, or the worker that caches the row
+  std::uint32_t place : 8;     // RowPlace, or the worker that caches the row
+  std::uint32_t life : 24;     // of the row; meaningless at version 0
   std::uint32_t slot;          // its slot there
+
+  // As plans and the parameter server name it: above every version of the row's earlier lives.
+  std::int64_t full_version() const { return first_version(life) + version; }
 
   bool used_in(std::uint32_t iteration) const { return version > 0 && last_use == iteration; }
 
@@ -40,6 +51,5 @@ struct RowState {
 };
 static_assert(sizeof(RowState) == 32);
 
-constexpr std::uint32_t kMaxVersion = (1u << 30) - 1;
 
 }  // namespace esd

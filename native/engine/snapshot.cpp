@@ -8,7 +8,7 @@
 namespace esd {
 namespace {
 
-constexpr char kMagic[8] = {'E', 'S', 'D', 'E', 'N', 'G', '0', '2'};
+constexpr char kMagic[8] = {'E', 'S', 'D', 'E', 'N', 'G', '0', '3'};
 
 class Writer {
  public:
@@ -139,8 +139,11 @@ std::string Engine::snapshot() {
   out.put(iteration_);
   out.put(lookups_);
   out.put(hits_);
+  out.put(reuse_);
+  out.put(row_limit_.life());
   out.put(index_.size());
   for (std::uint32_t row = 0; row < index_.size(); ++row) out.put(index_[row]);
+  out.put_block(index_.unused().data(), index_.unused().size());
   out.put_block(sizes_.of_rows().data(), sizes_.of_rows().size());
   out.put_block(hot_rows_.flags().data(), hot_rows_.flags().size());
   for (const auto& cache : caches_) save_cache(*cache, out);
@@ -177,15 +180,20 @@ void Engine::restore(const char* data, std::size_t size, bool warm) {
   const auto iteration = in.get<std::uint32_t>();
   const auto lookups = in.get<std::uint64_t>();
   const auto hits = in.get<std::uint64_t>();
+  const auto reuse = in.get<ReuseStatistics>();
+  const auto life = in.get<std::uint32_t>();
   StateIndex index;
-  ReuseStatistics reuse;
   const auto rows = in.get<std::uint32_t>();
   for (std::uint32_t i = 0; i < rows; ++i) {
     auto row = in.get<RowState>();
+    if (row.place == kUnused) {
+      index.add_gap();
+      continue;
+    }
     if (!warm) forget_copies(row);
     index[index.find_or_add(row.id)] = row;
-    reuse.train_until(row.version);
   }
+  index.restore_unused(in.get_block<std::vector<std::uint32_t>>());
   sizes_.restore(in.get_block<std::vector<std::uint16_t>>());  // the caches' policies look at both
   hot_rows_.restore(in.get_block<std::vector<std::uint8_t>>());
   auto caches = make_caches();
@@ -199,6 +207,7 @@ void Engine::restore(const char* data, std::size_t size, bool warm) {
   hits_ = hits;
   index_ = std::move(index);
   reuse_ = reuse;
+  row_limit_.restore(index_, life);
   directory_ = std::move(directory);
   caches_ = std::move(caches);
   prepared_ = false;

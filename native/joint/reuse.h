@@ -16,12 +16,6 @@ class ReuseStatistics {
   // A row that was trained `version` times is trained once more.
   void train(std::uint32_t version) { ++reached_[std::min(version + 1, kClasses)]; }
 
-  // Follows a row from its first training to version `version`.
-  void train_until(std::uint32_t version) {
-    for (std::uint32_t v = 0; v < std::min(version, kClasses); ++v) train(v);
-    if (version > kClasses) reached_[kClasses] += version - kClasses;
-  }
-
   // That a row of class c, 1..15, is trained again: the share of such rows that were, between 0 and 1.
   double probability(std::uint32_t c) const {
     const bool last = c == kClasses - 1;

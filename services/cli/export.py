@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from protos import ps_pb2, ps_pb2_grpc
 from services.domain.jobs import JobSpec
+from services.domain.versions import trainings
 from services.runtime.channel import channel
 from services.runtime.security import PLAINTEXT, Credentials
 from services.runtime.status import domain_errors
@@ -21,8 +22,8 @@ _DEADLINE_SECONDS = 600.0
 async def export_model(job: JobSpec, path: Path, credentials: Credentials = PLAINTEXT) -> None:
     """Collects a trained model from the parameter servers, after all caches were flushed.
 
-    The file holds `ids` uint64 [R] ascending, `rows` float32 [R, D], `versions` int64 [R], and each dense
-    parameter as `dense/NAME`.
+    The file holds `ids` uint64 [R] ascending, `rows` float32 [R, D], `versions` int64 [R], how often each row
+    was trained in its present life, and each dense parameter as `dense/NAME`.
     """
     width, dimension = job.table.row_width, job.table.dimension
     shards = [await _scan(address, credentials, job.table.name, width) for address in job.parameter_servers]
@@ -33,7 +34,7 @@ async def export_model(job: JobSpec, path: Path, credentials: Credentials = PLAI
     arrays: dict[str, Any] = {
         "ids": ids[order],
         "rows": rows[order, :dimension],
-        "versions": versions[order],
+        "versions": trainings(versions[order]),
         **{f"dense/{name}": values for name, values in dense.items()},
     }
     np.savez(path, **arrays)

@@ -11,7 +11,7 @@ import typer
 from dispatcher.core.mechanisms import MECHANISMS
 from services.data import Dataset, count_distinct, open_data
 from services.domain.errors import InvalidArgument
-from services.domain.jobs import MAX_HORIZON, Criterion, JobSpec, ModelSpec, equal_workloads
+from services.domain.jobs import MAX_HORIZON, Criterion, JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
 from services.domain.links import parse_links
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 
@@ -93,8 +93,13 @@ CheckpointEvery = Annotated[
 ]
 MaxRows = Annotated[
     int,
+    typer.Option(min=0, help="Rows that the table may have; 0: any."),
+]
+AtMaxRows = Annotated[
+    RowLimitPolicy,
     typer.Option(
-        min=0, help="Rows that the table may have; the run ends before the iteration that needs more; 0: any."
+        help="With --max-rows: refuse ends the run before the iteration that needs more rows; evict forgets those "
+        "trained longest ago, with their optimizer state."
     ),
 ]
 CheckpointSeconds = Annotated[
@@ -148,6 +153,7 @@ class RunOptions:
     seed: Seed = 0
     checkpoint_every: CheckpointEvery = 1000
     max_rows: MaxRows = 0
+    at_max_rows: AtMaxRows = RowLimitPolicy.REFUSE
     checkpoint_seconds: CheckpointSeconds = 0.0
     checkpoints_kept: CheckpointsKept = 2
 
@@ -218,6 +224,7 @@ class RunOptions:
             horizon=self.horizon,
             checkpoint_every=self.checkpoint_every,
             max_rows=self.max_rows,
+            at_max_rows=self.at_max_rows,
             checkpoint_seconds=self.checkpoint_seconds,
             checkpoints_kept=self.checkpoints_kept,
         )

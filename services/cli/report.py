@@ -50,6 +50,7 @@ def training_result(state: JobState) -> Result:
             }
             for each in state.recoveries
         ],
+        "forgotten_rows": state.forgotten_rows,
         "cost_seconds": state.cost_seconds,
         # Of the same stream under other mechanisms, which may be some iterations behind.
         "shadow_costs": {
@@ -85,6 +86,7 @@ def simulation_result(totals: Totals) -> Result:
             "pulled": totals.moved_bytes.miss_pull.tolist(),
             "pushed": (totals.moved_bytes.update_push + totals.moved_bytes.evict_push).tolist(),
         },
+        "forgotten_rows": totals.forgotten_rows,
         "cost_seconds": totals.cost_seconds,
         "makespan_seconds": totals.makespan_seconds,
         "workloads": totals.workloads.tolist(),

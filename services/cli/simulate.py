@@ -118,6 +118,8 @@ def run(
         return simulation_result(simulate(planner, stream.batches(), sample_seconds=sample_seconds))
     if dims is not None:
         raise InvalidArgument(f"--dims needs --sync {ON_DEMAND}: the alternatives count rows of one size")
+    if job.forgets_rows:
+        raise InvalidArgument(f"--at-max-rows evict needs --sync {ON_DEMAND}: the alternatives forget no rows")
     if job.workload_limits is not None:
         raise InvalidArgument(f"--workloads balanced needs --sync {ON_DEMAND}, give a list")
     cluster = Cluster(

@@ -24,6 +24,13 @@ class Criterion(Enum):
     ROW_MEAN = "row-mean"
 
 
+class RowLimitPolicy(Enum):
+    """What happens before an iteration that needs more rows than the table may have."""
+
+    REFUSE = "refuse"  # the job ends
+    EVICT = "evict"  # the rows trained longest ago are forgotten, ties by id
+
+
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
     """A click-through model over the embedding layer: `wdl`, `dfm`, `dcn` or `dlrm`."""
@@ -66,7 +73,8 @@ class JobSpec:
         checkpoint_every: iterations between checkpoints; 0: as many as there are in `checkpoint_seconds`.
         checkpoint_seconds: longest time between checkpoints; 0: any.
         checkpoints_kept: how many can be gone back to, >= 1.
-        max_rows: that the table may have; the job ends before the iteration that needs more. 0: any number.
+        max_rows: that the table may have; 0: any number.
+        at_max_rows: what happens before the iteration that needs more.
     """
 
     name: str
@@ -93,6 +101,7 @@ class JobSpec:
     max_rows: int = 0
     checkpoint_seconds: float = 0.0
     checkpoints_kept: int = 1
+    at_max_rows: RowLimitPolicy = RowLimitPolicy.REFUSE
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -131,6 +140,8 @@ class JobSpec:
                 )
         if self.max_rows < 0:
             raise InvalidArgument(f"max_rows is {self.max_rows}, it must not be negative")
+        if self.forgets_rows and not self.max_rows:
+            raise InvalidArgument("at_max_rows is evict (--at-max-rows) without a limit: give max_rows (--max-rows)")
 
     def _check_checkpoints(self) -> None:
         if self.checkpoint_every < 0:
@@ -141,6 +152,11 @@ class JobSpec:
             )
         if self.checkpoints_kept < 1:
             raise InvalidArgument(f"checkpoints_kept is {self.checkpoints_kept}, it must be at least 1")
+
+    @property
+    def forgets_rows(self) -> bool:
+        """Whether rows leave the table when it is full."""
+        return self.at_max_rows is RowLimitPolicy.EVICT
 
     @property
     def takes_checkpoints(self) -> bool:

@@ -54,7 +54,7 @@ class GradientTransfers:
 
 @dataclass(frozen=True, slots=True)
 class IterationPlan:
-    """What one worker does in one iteration, in this order: pushes, drops, pulls, training.
+    """What one worker does in one iteration, in this order: discards, pushes, drops, pulls, training.
 
     Attributes:
         batch_size: k of the global batch; every gradient is divided by it.
@@ -73,6 +73,10 @@ class IterationPlan:
         inverse: uint32 [m, F]: field f of sample i uses row unique_ids[inverse[i, f]].
         dense: float32 [m, d].
         labels: float32 [m].
+        forgotten: uint64 [f], rows that leave the table, in all workers' plans alike. After training, the first member
+            has the parameter servers forget them.
+        forgotten_below: where the versions of later lives begin (services/domain/versions.py).
+        discards: copies of forgotten rows here; their slots are empty afterwards, whatever they owed.
     """
 
     epoch: int
@@ -92,6 +96,9 @@ class IterationPlan:
     inverse: NDArray[np.uint32]
     dense: NDArray[np.float32]
     labels: NDArray[np.float32]
+    forgotten: NDArray[np.uint64]
+    forgotten_below: int
+    discards: Transfers
 
 
 @dataclass(frozen=True, slots=True)

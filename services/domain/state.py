@@ -90,6 +90,7 @@ class JobState:
         shadow_costs: of the mechanisms that follow in the shadow.
         checkpoint: committed last, named by the iteration that follows it.
         recoveries: since this dispatcher took the job up.
+        forgotten_rows: that the plans make leave the table.
     """
 
     job: JobSpec
@@ -113,3 +114,4 @@ class JobState:
     epoch: int = 0
     checkpoint: int = 0
     recoveries: tuple[Recovery, ...] = ()
+    forgotten_rows: int = 0

@@ -8,7 +8,7 @@ from google.protobuf.json_format import ParseDict, ParseError
 
 from protos import dispatcher_pb2
 from services.domain.errors import InvalidArgument
-from services.domain.jobs import MAX_WORKERS, Criterion, JobSpec, ModelSpec, equal_workloads
+from services.domain.jobs import MAX_WORKERS, Criterion, JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
 from services.wire.tables import decode_optimizer, decode_table, encode_optimizer, encode_table
 
 _CRITERIA: dict[Criterion, dispatcher_pb2.Criterion] = {
@@ -20,6 +20,16 @@ _CRITERIA: dict[Criterion, dispatcher_pb2.Criterion] = {
 _CRITERION_OF: dict[int, Criterion] = {
     dispatcher_pb2.CRITERION_UNSPECIFIED: Criterion.MIN2_MIN,
     **{number: criterion for criterion, number in _CRITERIA.items()},
+}
+
+
+_ROW_LIMIT_POLICIES: dict[RowLimitPolicy, dispatcher_pb2.RowLimitPolicy] = {
+    RowLimitPolicy.REFUSE: dispatcher_pb2.REFUSE,
+    RowLimitPolicy.EVICT: dispatcher_pb2.EVICT,
+}
+_ROW_LIMIT_POLICY_OF: dict[int, RowLimitPolicy] = {
+    dispatcher_pb2.ROW_LIMIT_POLICY_UNSPECIFIED: RowLimitPolicy.REFUSE,
+    **{number: policy for policy, number in _ROW_LIMIT_POLICIES.items()},
 }
 
 
@@ -67,6 +77,7 @@ def encode_job(job: JobSpec) -> dispatcher_pb2.JobSpec:
         max_rows=job.max_rows,
         checkpoint_seconds=job.checkpoint_seconds,
         checkpoints_kept=job.checkpoints_kept,
+        at_max_rows=_ROW_LIMIT_POLICIES[job.at_max_rows],
     )
 
 
@@ -107,6 +118,7 @@ def decode_job(message: dispatcher_pb2.JobSpec) -> JobSpec:
         max_rows=message.max_rows,
         checkpoint_seconds=message.checkpoint_seconds,
         checkpoints_kept=message.checkpoints_kept or 1,
+        at_max_rows=_decode_row_limit_policy(message.at_max_rows),
     )
 
 
@@ -116,6 +128,13 @@ def job_of_json(described: dict[str, Any]) -> JobSpec:
         return decode_job(ParseDict(described, dispatcher_pb2.JobSpec()))
     except ParseError as error:
         raise InvalidArgument(f"this describes no job: {error}") from None
+
+
+def _decode_row_limit_policy(number: int) -> RowLimitPolicy:
+    policy = _ROW_LIMIT_POLICY_OF.get(number)
+    if policy is None:
+        raise InvalidArgument(f"at_max_rows is {number}, it must be one of {sorted(_ROW_LIMIT_POLICY_OF)}")
+    return policy
 
 
 def _encode_limits(limits: tuple[int, int] | None) -> dispatcher_pb2.WorkloadLimits | None:

@@ -128,6 +128,9 @@ def _encode_plan(plan: IterationPlan) -> dispatcher_pb2.IterationPlan:
         inverse=encode_array(plan.inverse, np.uint32, "inverse"),
         dense=encode_array(plan.dense, np.float32, "dense"),
         labels=encode_array(plan.labels, np.float32, "labels"),
+        forgotten=encode_array(plan.forgotten, np.uint64, "forgotten"),
+        forgotten_below=plan.forgotten_below,
+        discards=_encode_transfers(plan.discards, "discards"),
     )
 
 
@@ -160,6 +163,9 @@ def _decode_plan(message: dispatcher_pb2.IterationPlan) -> IterationPlan:
         inverse=inverse,
         dense=decode_array(message.dense, np.float32, (m, message.dense_features), "dense"),
         labels=decode_array(message.labels, np.float32, (m,), "labels"),
+        forgotten=decode_column(message.forgotten, np.uint64, "forgotten"),
+        forgotten_below=message.forgotten_below,
+        discards=_decode_transfers(message.discards, "discards"),
     )
 
 

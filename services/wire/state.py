@@ -24,6 +24,7 @@ _FIGURES = (  # same name and unit on both sides
     "training_seconds",
     "epoch",
     "checkpoint",
+    "forgotten_rows",
 )
 _RECOVERY = ("cause", "epoch", "iterations_redone", "seconds")
 

@@ -13,6 +13,7 @@ from services.cli import simulate, train
 from services.cli.options import RunOptions
 from services.cli.stream import first_samples, global_batches
 from services.domain.batches import SampleBatch
+from services.domain.jobs import RowLimitPolicy
 from services.domain.tables import OptimizerKind
 from tests.support.auc import exact_auc
 from tests.support.reference import TrainedModel, train_reference
@@ -48,6 +49,9 @@ ADAM = {"optimizer": OptimizerKind.ADAM, "learning_rate": 0.002}
 UNEQUAL = "1g,1g,100m,100m"
 ADAGRAD = {"optimizer": OptimizerKind.ROWWISE_ADAGRAD}
 
+# A table of few more rows than an iteration trains: most rows leave it, some in the iteration after their last.
+FULL = {"max_rows": 700, "at_max_rows": RowLimitPolicy.EVICT, "cache_rows": 500, **ADAM}
+
 # Every value of every axis occurs, and each optimizer meets evictions, split rows and both stores.
 CLUSTERS = [
     cluster("one worker", workers=1, batch=64, mechanism="random"),
@@ -59,6 +63,8 @@ CLUSTERS = [
     cluster("four workers, ESD, Adagrad, DLRM", workers=4, batch=16, model="dlrm", cache_rows=500, **ADAGRAD),
     cluster("four workers, LAIA, DeepFM", workers=4, batch=16, mechanism="laia", model="dfm", cache_rows=500),
     cluster("unequal, DCN", workers=4, batch=None, workloads="30,20,14,0", alpha=0.5, model="dcn", links=UNEQUAL),
+    cluster("two workers, full table, Adagrad, checkpoints", checkpoint_every=20, shards=2, **FULL | ADAGRAD),
+    cluster("four workers, full table, joint, Redis", workers=4, batch=16, mechanism="joint", store="redis", **FULL),
     cluster("unequal, Adam", workers=4, batch=None, workloads="40,4,10,10", mechanism="random", shards=2, **ADAM),
 ]  # fmt: skip
 
@@ -119,6 +125,8 @@ def test_a_cluster_trains_the_model_of_one_machine(case: Cluster, tmp_path: Path
     assert result["auc"] == pytest.approx(exact_auc(expected.scores, labels), abs=1e-3)
     simulated = simulate.run(case.options, None, None)
     assert result["operations"] == simulated["operations"]
+    assert result["forgotten_rows"] == simulated["forgotten_rows"]
+    assert (result["forgotten_rows"] > 0) == (case.options.max_rows > 0)
     assert result["hit_ratio"] == simulated["hit_ratio"]
     assert result["cost_seconds"] == pytest.approx(simulated["cost_seconds"])
     assert result["makespan_seconds"] == pytest.approx(simulated["makespan_seconds"])

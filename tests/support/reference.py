@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from services.domain.batches import SampleBatch
 from services.domain.ids import mix64
-from services.domain.jobs import JobSpec
+from services.domain.jobs import JobSpec, RowLimitPolicy
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 from worker.models import build_model
 
@@ -40,7 +40,10 @@ def initial_rows(table: TableSpec, ids: NDArray[np.uint64]) -> NDArray[np.float3
 
 
 def train_reference(job: JobSpec, batches: Iterable[SampleBatch]) -> TrainedModel:
-    """Trains the global batches in order in this process."""
+    """Trains the global batches in order in this process.
+
+    With `job.at_max_rows` EVICT, rows leave before an iteration that brings too many (docs/semantics.md).
+    """
     torch.manual_seed(0)
     stream = list(batches)
     ids = np.unique(np.concatenate([batch.ids.ravel() for batch in stream]))
@@ -48,12 +51,25 @@ def train_reference(job: JobSpec, batches: Iterable[SampleBatch]) -> TrainedMode
     with torch.no_grad():
         embedding.weight.copy_(torch.from_numpy(initial_rows(job.table, ids)))
     model = build_model(job)
-    train_rows = _row_optimizer(job.table.optimizer, embedding)
+    train_rows, states = _row_optimizer(job.table.optimizer, embedding)
     train_dense = _dense_optimizer(job.model.dense_optimizer, model)
     versions = np.zeros(len(ids), np.int64)
+    last_use = np.zeros(len(ids), np.int64)
     scores = []
-    for batch in stream:
+    for iteration, batch in enumerate(stream):
         index = np.searchsorted(ids, batch.ids)
+        if job.at_max_rows is RowLimitPolicy.EVICT:
+            trained = versions > 0
+            trained[index] = False
+            excess = int(trained.sum()) + len(np.unique(index)) - job.max_rows
+            oldest = sorted(np.flatnonzero(trained).tolist(), key=lambda at: (last_use[at], ids[at]))
+            gone = oldest[: max(0, excess)]
+            with torch.no_grad():
+                embedding.weight[gone] = torch.from_numpy(initial_rows(job.table, ids[gone]))
+                for state in states():
+                    state[gone] = 0
+            versions[gone] = 0
+        last_use[index] = iteration
         versions[np.unique(index)] += 1
         model.zero_grad()
         embedding.zero_grad()
@@ -62,24 +78,27 @@ def train_reference(job: JobSpec, batches: Iterable[SampleBatch]) -> TrainedMode
         scores.append(torch.sigmoid(logits.detach().double()).numpy())
         train_rows()
         train_dense.step()
+    there = versions > 0
     return TrainedModel(
-        ids=ids,
-        rows=embedding.weight.detach().numpy(),
-        versions=versions,
+        ids=ids[there],
+        rows=embedding.weight.detach().numpy()[there],
+        versions=versions[there],
         dense={name: parameter.detach().numpy() for name, parameter in model.named_parameters()},
         scores=np.concatenate(scores),
     )
 
 
 def _row_optimizer(spec: OptimizerSpec, embedding: nn.Embedding):
+    """A step, and what gives the tensors that hold state by row."""
     weight = embedding.weight
     match spec.kind:
         case OptimizerKind.SGD:
-            return torch.optim.SGD([weight], lr=spec.learning_rate).step
+            return torch.optim.SGD([weight], lr=spec.learning_rate).step, list
         case OptimizerKind.ADAM:
-            return torch.optim.SparseAdam(
+            adam = torch.optim.SparseAdam(
                 [weight], lr=spec.learning_rate, betas=(spec.beta1, spec.beta2), eps=spec.epsilon
-            ).step
+            )
+            return adam.step, lambda: [adam.state[weight][name] for name in ("exp_avg", "exp_avg_sq") if adam.state]
         case OptimizerKind.ROWWISE_ADAGRAD:
             state = torch.zeros(len(weight))
 
@@ -90,7 +109,7 @@ def _row_optimizer(spec: OptimizerSpec, embedding: nn.Embedding):
                 with torch.no_grad():
                     weight[rows] -= spec.learning_rate * values / (state[rows].sqrt() + spec.epsilon)[:, None]
 
-            return step
+            return step, lambda: [state]
 
 
 def _dense_optimizer(spec: OptimizerSpec, model: nn.Module) -> torch.optim.Optimizer:

@@ -65,9 +65,12 @@ class CacheBook:
         self._check_order(plan.epoch, plan.iteration)
         self._check_samples(plan)
         pushes = (plan.update_rows, plan.update_gradients.rows, plan.evict_rows, plan.evict_gradients.rows)
-        touched = self._touched_slots([t.slots for t in (*pushes, plan.drops, plan.pulls)] + [plan.unique_slots])
+        touched = self._touched_slots(
+            [t.slots for t in (*pushes, plan.discards, plan.drops, plan.pulls)] + [plan.unique_slots]
+        )
         saved = (self._ids[touched], self._versions[touched], self._states[touched])
         try:
+            self._discard(plan.discards)
             self._push_rows(plan.update_rows, "update push", SlotState.CLEAN)
             self._push_gradients(plan.update_gradients, "update push", SlotState.SPENT)
             self._push_rows(plan.evict_rows, "evict push", SlotState.EMPTY)
@@ -126,6 +129,11 @@ class CacheBook:
         self._expect_holding(rows, step, SlotState.PARTIAL, rows.versions)
         self._expect_contributor(rows.ids, gradients.contributors, step)
         self._states[rows.slots] = after
+
+    def _discard(self, discards: Transfers) -> None:
+        fits = (self._ids[discards.slots] == discards.ids) & (self._states[discards.slots] != SlotState.EMPTY)
+        self._refuse_unless(fits, discards.slots, lambda r: f"discard: id {discards.ids[r]}")
+        self._states[discards.slots] = SlotState.EMPTY
 
     def _drop(self, drops: Transfers) -> None:
         fits = self._ids[drops.slots] == drops.ids

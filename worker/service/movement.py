@@ -26,6 +26,8 @@ class Mover:
         servers: ParameterServers,
         reading_thread: Executor,
         tasks: asyncio.TaskGroup,
+        *,
+        leads: bool,
     ) -> None:
         """Connects cache and servers.
 
@@ -35,10 +37,12 @@ class Mover:
             servers: of the job.
             reading_thread: copies rows out of the cache, beside training.
             tasks: owns the transfers; a failed one ends the group.
+            leads: whether this worker does what one has to do for all.
         """
         self.cache = cache
         self.servers = servers
         self.tasks = tasks
+        self._leads = leads
         self._dimension = dimension
         self._reading_thread = reading_thread
 
@@ -46,6 +50,15 @@ class Mover:
         """Pushes everything that the parameter servers lack."""
         size = await self.servers.push(await self.read([plan.rows], [plan.gradients]))
         return TransferCounts(flush_push=len(plan.rows) + len(plan.gradients), bytes_pushed=size)
+
+    async def forget(self, plan: IterationPlan) -> None:
+        """Has the parameter servers forget what the plan forgets, if this worker leads.
+
+        To be called after the plan's training. All pushes of these rows are of earlier plans, and every worker waits
+        for those of a plan before it takes part in the next all-reduce, so none is on its way any more.
+        """
+        if self._leads:
+            await self.servers.forget(plan.forgotten, plan.forgotten_below)
 
     async def read(self, rows: list[Transfers], gradients: list[GradientTransfers]) -> list[Block]:
         """Copies rows and partial gradients out of the cache; empty lists are left out."""
@@ -104,8 +117,9 @@ class Movement:
         return self._staging
 
     async def finished(self) -> TransferCounts:
-        """Waits until all that was pushed is durable, and tells what the plan has moved."""
+        """Ends the plan after its training: waits until all it pushed is durable, and tells what it has moved."""
         plan = self.plan
+        await self._mover.forget(plan)
         return TransferCounts(
             miss_pull=len(plan.pulls),
             update_push=len(plan.update_rows) + len(plan.update_gradients),

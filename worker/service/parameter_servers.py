@@ -79,6 +79,14 @@ class ParameterServers:
         sizes = await all_of(push(self._shards[index], parts) for index, parts in by_shard.items())
         return sum(sizes)
 
+    async def forget(self, ids: NDArray[np.uint64], below: int) -> None:
+        """Takes the rows out of the table whose version is below."""
+
+        async def forget(shard: Shard, part: NDArray[np.int64]) -> None:
+            await repeated(lambda: shard.forget(ids[part], below), self._retry_timeout)
+
+        await all_of(forget(self._shards[index], part) for index, part in self._parts(ids))
+
     async def put_dense(self, data: bytes) -> None:
         """Stores the dense parameters, a whole .npz file, at the first shard."""
         await repeated(lambda: self._shards[0].put_dense(data), self._retry_timeout)

@@ -125,6 +125,15 @@ class Shard:
             await self._stub.Push(chunks(), timeout=self._deadline(sum(len(block.ids) for block in blocks)))
         return sent
 
+    async def forget(self, ids: NDArray[np.uint64], below: int) -> None:
+        """Takes the rows out of the table whose version is below."""
+        request = ps_pb2.ForgetRequest(
+            table=self._table.name, epoch=self._epoch, ids=encode_array(ids, np.uint64, "ids"), below=below
+        )
+        await self._link.send(request.ByteSize())
+        with domain_errors():
+            await self._stub.Forget(request, timeout=self._link.deadline(request.ByteSize(), self._patience))
+
     async def put_dense(self, data: bytes) -> None:
         """Stores the dense parameters, a whole .npz file."""
         size = self._link.chunk_bytes

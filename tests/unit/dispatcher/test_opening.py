@@ -1,12 +1,15 @@
 """What of the sample log a new dispatcher takes up."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from dispatcher.service.manifest import Manifest
+from dispatcher.service.manifest import Manifest, describe_job
 from dispatcher.service.opening import _after
 from protos import ps_pb2
 from services.domain.batches import SampleBatch
+from services.domain.jobs import RowLimitPolicy
 from services.wire.batches import encode_batch
 
 
@@ -37,3 +40,12 @@ def test_a_log_that_begins_after_the_checkpoint_is_of_no_use():
 
 def test_an_empty_log():
     assert taken_up(3, []) == ([], False)
+
+
+def test_the_limit_belongs_to_the_job_where_rows_are_forgotten(make_job):
+    """Otherwise a job that has reached it goes on with a higher one."""
+    job = replace(make_job(), max_rows=100)
+    assert Manifest(describe_job(job)).differences(replace(job, max_rows=200, workers=2, workloads=(8, 8))) == []
+    evicting = replace(job, at_max_rows=RowLimitPolicy.EVICT)
+    assert Manifest(describe_job(evicting)).differences(replace(evicting, max_rows=200)) == ["max_rows"]
+    assert Manifest(describe_job(job)).differences(evicting) == ["at_max_rows", "max_rows"]

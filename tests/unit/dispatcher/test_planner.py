@@ -6,7 +6,7 @@ import pytest
 from dispatcher.core.mechanisms import MECHANISMS
 from dispatcher.core.planner import Planner
 from services.domain.errors import InvalidArgument, ResourceExhausted
-from services.domain.jobs import scale_workloads
+from services.domain.jobs import RowLimitPolicy, scale_workloads
 
 SCALABLE = sorted(set(MECHANISMS) - {"brute-force"})
 BANDWIDTHS = [625e6, 625e6, 62.5e6, 62.5e6]
@@ -169,3 +169,33 @@ def test_a_table_takes_rows_up_to_its_limit(make_job, make_batches):
         ResourceExhausted, match=f"iteration 10 brings .* {distinct + 1} rows.* {distinct}: raise max_rows"
     ):
         planner.plan(one_more)
+
+
+def test_a_full_table_forgets_the_rows_trained_longest_ago(make_job, make_batches):
+    """Whatever the cluster: each iteration forgets the same rows, as few as will do."""
+    batches = make_batches(30, samples=16, fields=3, rows=300, seed=3)
+    limit = 60
+    last_use: dict[int, int] = {}
+    expected = []
+    for iteration, batch in enumerate(batches):
+        ids = set(batch.ids.ravel().tolist())
+        old = sorted(last_use.keys() - ids, key=lambda x: (last_use[x], x))
+        expected.append(old[: max(0, len(last_use.keys() | ids) - limit)])
+        last_use = {x: at for x, at in last_use.items() if x not in expected[-1]} | dict.fromkeys(ids, iteration)
+    assert sum(map(bool, expected)) > 10
+
+    for workloads, mechanism in (((16,), "random"), ((4, 4, 4, 4), "joint")):
+        job = make_job(workers=len(workloads), workloads=workloads, mechanism=mechanism)
+        job = dataclasses.replace(job, max_rows=limit, at_max_rows=RowLimitPolicy.EVICT)
+        planner = Planner(job, BANDWIDTHS[: len(workloads)], [60] * len(workloads))
+        for batch, forgotten in zip(batches, expected, strict=True):
+            decision = planner.plan(batch)
+            assert [plan.forgotten.tolist() for plan in decision.plans] == [forgotten] * len(workloads)
+            assert decision.forgotten_rows == len(forgotten)
+            assert planner.rows <= limit
+
+    too_small = Planner(dataclasses.replace(job, max_rows=20), BANDWIDTHS, [60] * 4)
+    with pytest.raises(ResourceExhausted, match=r"iteration 0 trains \d+ rows, .* 20: raise max_rows"):
+        too_small.plan(batches[0])
+    with pytest.raises(InvalidArgument, match="without a limit"):
+        dataclasses.replace(job, max_rows=0)

@@ -24,6 +24,11 @@ class Row:
     version: int = 0
     last_use: int | None = None
     size: int = 0  # of the field in which it was first trained, 0 before
+    life: int = 0
+
+    @property
+    def full_version(self) -> int:
+        return (self.life << 30) + self.version
 
     def has_latest(self, worker: int) -> bool:
         return self.kind in ("clean", "owned") and worker in self.workers
@@ -91,7 +96,11 @@ class Cache:
 class ReferenceEngine:
     """Same calls as `esd_native.engine.Engine`, on lists of lists; plans hold lists of tuples."""
 
-    def __init__(self, cache_sizes: Iterable[int], policy: str, field_sizes: Sequence[int] = ()) -> None:
+    def __init__(
+        self, cache_sizes: Iterable[int], policy: str, field_sizes: Sequence[int] = (), max_rows: int = 0
+    ) -> None:
+        self.max_rows = max_rows
+        self.life = 0  # of rows that are born now
         self.caches = [Cache(capacity, policy) for capacity in cache_sizes]
         self.field_sizes = field_sizes
         self.n = len(self.caches)
@@ -141,15 +150,17 @@ class ReferenceEngine:
                 raise ValueError(f"the cache of worker {worker} is {cache.capacity}, it needs {needed}")
         trainers = {x: {j for j in range(self.n) if x in set(needs[j])} for x in {x for need in needs for x in need}}
         early = {x for x, row in self.rows.items() if now == 0 or row.last_use != now - 1}
+        forgotten, discards, late_slots = self._forget(set(trainers), early)
 
         plans = [
-            {"iteration": now, **{kind: [] for kind in ("update_rows", "update_gradients", "evict_rows")}}
+            {"iteration": now, "forgotten": forgotten, "forgotten_below": self.life << 30, "discards": discards[j]}
+            | {**{kind: [] for kind in ("update_rows", "update_gradients", "evict_rows")}}
             | {kind: [] for kind in ("evict_gradients", "drops", "pulls")}
-            for _ in range(self.n)
+            for j in range(self.n)
         ]
         for x in sorted(trainers):
             self._push_updates(x, trainers[x], plans, early)
-        late_slots = [self._make_room(j, needs[j], plans[j], early) for j in range(self.n)]
+        late_slots = [self._make_room(j, needs[j], plans[j], early, late_slots[j]) for j in range(self.n)]
         self.lookups = sum(map(len, needs))
         self.hits = 0
         for j, plan in enumerate(plans):
@@ -167,6 +178,26 @@ class ReferenceEngine:
         if self.iteration == PROFILE:
             self._choose_hot_rows()
         return plans
+
+    def _forget(self, batch: set[int], early: set[int]) -> tuple[list[int], list[list[tuple]], list[list[int]]]:
+        """Rows that leave the table, what each worker discards, and its slots that are in use until now - 1 ends."""
+        discards: list[list[tuple]] = [[] for _ in range(self.n)]
+        late_slots: list[list[int]] = [[] for _ in range(self.n)]
+        trained = {x for x, row in self.rows.items() if row.version}
+        excess = max(0, len(trained | batch) - self.max_rows) if self.max_rows else 0
+        forgotten = sorted(trained - batch, key=lambda x: (self.rows[x].last_use, x))[:excess]
+        for x in forgotten:
+            self.life = max(self.life, self.rows[x].life + 1)
+            for j, cache in enumerate(self.caches):
+                if x in cache.copies:
+                    discards[j].append(self._row(x, j, early))
+                    (cache.vacant if x in early else late_slots[j]).append(cache.copies.pop(x).slot)
+        self.forgotten_sizes = {x: self.rows.pop(x).size for x in forgotten}
+        self.hot -= set(forgotten)
+        for x in batch:
+            if not self.rows[x].version:
+                self.rows[x].life = self.life if self.max_rows else 0
+        return forgotten, discards, late_slots
 
     def _choose_hot_rows(self) -> None:
         """The most popular rows, as many as fit the smallest cache."""
@@ -194,7 +225,7 @@ class ReferenceEngine:
         for j in outdated:
             self.caches[j].outdate(x, self.iteration)
 
-    def _make_room(self, j: int, needs: list[int], plan: dict, early: set[int]) -> set[int]:
+    def _make_room(self, j: int, needs: list[int], plan: dict, early: set[int], late_slots: list[int]) -> set[int]:
         """Operation 2: victims leave, missing rows get slots. Returns slots that are in use until now - 1 ends."""
         cache = self.caches[j]
         for x in needs:
@@ -202,7 +233,7 @@ class ReferenceEngine:
                 cache.copies[x].last_use = self.iteration
         missing = [x for x in needs if x not in cache.copies]
         room = cache.capacity - sum(copy.size for copy in cache.copies.values())
-        early_slots, late_slots = list(cache.vacant), []
+        early_slots = list(cache.vacant)
         while room < sum(self.sizes[x] for x in missing):
             x = cache.victim(self.iteration)
             room += cache.copies[x].size
@@ -236,13 +267,13 @@ class ReferenceEngine:
                 self.hits += 1
                 continue
             slot = self.caches[j].copies[x].slot
-            plan["pulls"].append((x in early and slot not in late_slots, x, slot, self.rows[x].version))
+            plan["pulls"].append((x in early and slot not in late_slots, x, slot, self.rows[x].full_version))
 
     def _describe(self, j: int, needs: list[int], plan: dict, assignment: list[int], trainers: dict) -> None:
         plan["positions"] = [i for i, worker in enumerate(assignment) if worker == j]
         plan["unique_ids"] = needs
         plan["unique_slots"] = [self.caches[j].copies[x].slot for x in needs]
-        plan["unique_versions"] = [self.rows[x].version for x in needs]
+        plan["unique_versions"] = [self.rows[x].full_version for x in needs]
         plan["unique_contributors"] = [mask(trainers[x]) for x in needs]
         plan["inverse"] = [[needs.index(x) for x in self.batch[i]] for i in plan["positions"]]
 
@@ -263,11 +294,11 @@ class ReferenceEngine:
         return plans
 
     def _row(self, x: int, j: int, early: set[int]) -> tuple:
-        return (x in early, x, self.caches[j].copies[x].slot, self.rows[x].version)
+        return (x in early, x, self.caches[j].copies[x].slot, self.rows[x].full_version)
 
     def total_size(self, transfers: list[tuple]) -> int:
         """Of the rows in a plan's transfers."""
-        return sum(self.rows[x].size for _, x, *_ in transfers)
+        return sum(self.rows[x].size if x in self.rows else self.forgotten_sizes[x] for _, x, *_ in transfers)
 
     def _gradient(self, x: int, j: int, early: set[int]) -> tuple:
         row = self.rows[x]

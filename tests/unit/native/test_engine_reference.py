@@ -10,7 +10,7 @@ import pytest
 from esd_native.engine import CacheTooSmall, Engine
 from tests.unit.native.reference_engine import PROFILE, ReferenceEngine, columns
 
-TRANSFERS = ("update_rows", "evict_rows", "drops", "pulls")
+TRANSFERS = ("update_rows", "evict_rows", "drops", "discards", "pulls")
 POLICIES = ("emark", "emark-size", "lru", "lfu", "static")
 GRADIENTS = ("update_gradients", "evict_gradients")
 
@@ -29,6 +29,8 @@ def assert_plans(actual: list[dict], expected: list[dict], reference: ReferenceE
     for j, (plan, planned) in enumerate(zip(actual, expected, strict=True)):
         where = f"iteration {planned['iteration']}, worker {j}"
         assert plan["iteration"] == planned["iteration"]
+        assert plan["forgotten"].tolist() == planned["forgotten"], where
+        assert plan["forgotten_below"] == planned["forgotten_below"], where
         for kind in TRANSFERS + GRADIENTS:
             assert_columns(plan[kind], planned[kind], reference, kind in GRADIENTS, f"{where}, {kind}")
         for name in ("positions", "unique_ids", "unique_slots", "unique_versions", "unique_contributors", "inverse"):
@@ -160,3 +162,58 @@ def test_the_hot_set_is_chosen_after_the_profile_and_kept(sizes: tuple[int, ...]
     assert reference.hot
     kept = [sum(x in reference.hot for x in cache.copies) / len(cache.copies) for cache in reference.caches]
     assert min(kept) > 0.5
+
+
+@pytest.mark.parametrize(("workers", "sizes"), [(3, ()), (16, (1, 7, 2))])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_equals_reference_when_rows_leave_a_full_table(workers: int, policy: str, sizes: tuple[int, ...]) -> None:
+    """Limits from one batch, where rows of the iteration before leave, to one that few batches reach."""
+    rng = random.Random(f"limit {policy} {workers} {sizes}")
+    fields = len(sizes) or 3
+    for spare in (0, 60):
+        samples = 12
+        batches = random_stream(rng, 300, samples, fields, PROFILE + 10 if policy == "static" else 40)
+        limit = max(len(np.unique(batch)) for batch in batches) + spare
+        floor = samples * fields * max(sizes, default=1)
+        capacities = [floor + rng.choice((0, 10, 60)) for _ in range(workers)]
+        reference = ReferenceEngine(capacities, policy, sizes, limit)
+        engine = Engine(capacities, policy, sizes, limit)
+        for batch in batches:
+            run_both(engine, reference, batch, rng)
+            assert engine.stats()["ids"] == sum(row.version > 0 for row in reference.rows.values()) <= limit
+            if rng.random() < 0.05:
+                assert_flush(engine, reference)
+            if rng.random() < 0.05:
+                snapshot = engine.snapshot()
+                engine = Engine(capacities, policy, sizes, limit)
+                engine.restore(snapshot)
+        assert reference.life > 0
+        for cache, columns_of in zip(reference.caches, engine.contents(), strict=True):
+            held = sorted((copy.slot, x) for x, copy in cache.copies.items())
+            assert list(zip(columns_of["slots"].tolist(), columns_of["ids"].tolist(), strict=True)) == held
+
+
+def test_a_full_index_stays_as_small_as_its_limit() -> None:
+    """A stream of ever new ids; rows that lie past full buckets are found after others have left."""
+    rng = np.random.default_rng(0)
+    k, limit = 20_000, 200_000
+    engine = Engine([k], "lru", max_rows=limit)
+    everything = rng.integers(0, 2**64, 80 * k // 2, np.uint64)
+    sizes = []
+    for iteration in range(80):
+        end = (iteration + 1) * k // 2
+        engine.prepare(rng.choice(everything[max(0, end - limit) : end], (k, 1)))
+        engine.commit(np.zeros(k, np.int32))
+        sizes.append(engine.stats()["index_bytes"])
+    assert engine.stats()["ids"] == limit
+    assert sizes[-1] <= 1.1 * sizes[40]
+
+
+def test_refuses_a_batch_that_is_larger_than_the_table() -> None:
+    engine = Engine([8], "lru", max_rows=2)
+    engine.prepare(np.array([[1], [2], [3]], np.uint64))
+    with pytest.raises(ValueError, match="the batch has 3 rows, max_rows is 2"):
+        engine.commit(np.zeros(3, np.int32))
+    engine.prepare(np.array([[1], [2]], np.uint64))
+    (plan,) = engine.commit(np.zeros(2, np.int32))
+    assert plan["forgotten"].tolist() == []

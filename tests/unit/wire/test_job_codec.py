@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from protos import common_pb2, dispatcher_pb2
 from services.domain.errors import InvalidArgument
-from services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
+from services.domain.jobs import Criterion, JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 from services.wire.jobs import decode_criterion, decode_job, encode_job
 from services.wire.tables import decode_optimizer, decode_table, encode_optimizer, encode_table
@@ -52,7 +52,8 @@ def jobs(draw: st.DrawFn) -> JobSpec:
         budget_seconds=draw(st.floats(0, 1e6)),
         workload_limits=draw(st.none() | st.tuples(st.integers(0, min(workloads)), st.integers(max(workloads), 5000))),
         measured_links=draw(st.booleans()),
-        max_rows=draw(st.integers(0, 2**64 - 1)),
+        max_rows=draw(st.integers(1, 2**64 - 1)),
+        at_max_rows=draw(st.sampled_from(RowLimitPolicy)),
         eviction_term=draw(st.booleans()),
         horizon=draw(st.integers(1, 64)),
     )

@@ -91,6 +91,9 @@ def plans(draw: st.DrawFn) -> IterationPlan:
         inverse=draw(arrays(np.uint32, (m, per_sample), elements=st.integers(0, max(u - 1, 0)))),
         dense=draw(arrays(np.float32, (m, features))),
         labels=draw(arrays(np.float32, m)),
+        forgotten=draw(arrays(np.uint64, draw(st.integers(0, 3)))),
+        forgotten_below=draw(st.integers(0, 2**53)),
+        discards=draw(transfers()),
     )
 
 
@@ -151,6 +154,9 @@ def good_plan() -> dispatcher_pb2.PlanMessage:
             inverse=np.array([[0, 1], [2, 1]], np.uint32),
             dense=np.zeros((2, 1), np.float32),
             labels=np.zeros(2, np.float32),
+            forgotten=np.array([1, 2], np.uint64),
+            forgotten_below=2**30,
+            discards=rows,
         )
     )
 

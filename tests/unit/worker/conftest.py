@@ -55,6 +55,9 @@ class HandMadePlans:
             inverse=np.arange(samples, dtype=np.uint32).reshape(samples, 1),
             dense=np.zeros((samples, 0), np.float32),
             labels=np.zeros(samples, np.float32),
+            forgotten=np.zeros(0, np.uint64),
+            forgotten_below=0,
+            discards=cls.rows(),
         )
         return replace(plan, **changes)  # type: ignore[arg-type]
 

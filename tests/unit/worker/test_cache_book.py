@@ -94,6 +94,14 @@ def test_refuses_to_drop_what_is_not_pushed(book, plans):
     refuses(book, plans.plan(1, drops=plans.rows((12, 2, 0))), "slot 2 is empty")
 
 
+def test_copies_of_forgotten_rows_are_discarded_whatever_they_owe(book, plans):
+    discards = plans.rows((10, 0, 1), (11, 1, 1))
+    book.enter(plans.plan(1, discards=discards, pulls=[(12, 1, 2**30)], train=[(12, 1, 2**30, ME)]))
+    assert book.cached_rows == 1
+    refuses(book, plans.plan(2, discards=plans.rows((10, 0, 1))), "discard: id 10", "slot 0 is empty")
+    refuses(book, plans.plan(2, discards=plans.rows((10, 1, 1))), "discard: id 10", "holds id 12")
+
+
 def test_refuses_to_pull_over_a_row(book, plans):
     refuses(book, plans.plan(1, pulls=[(12, 0, 0)]), "pull of id 12 version 0", "holds id 10")
     refuses(book, plans.plan(1, pulls=[(10, 0, 5)]), "pull of id 10 version 5", "owned")
