@@ -90,6 +90,8 @@ def test_a_cache_too_small_names_what_it_needs(trace: list[str]) -> None:
         (["--replay", "/nowhere/log", "--dims", "8"], "--dims would change them"),
         (["--dims", "gate=16"], "names field 'gate'; the fields are"),
         (["--dims", "origin=16", "--sync", "full-set"], "--dims needs --sync on-demand"),
+        (["--sync", "het:1", "--max-rows", "9", "--at-max-rows", "evict"], "evict needs --sync on-demand"),
+        (["--at-max-rows", "evict"], "without a limit: give max_rows"),
         (["--workload-limits", "1,2"], "needs --workloads balanced"),
         (["--workloads", "balanced", "--workload-limits", "many"], "two whole numbers"),
         (["--compute-us", "1,2"], "one number or 4"),

@@ -9,6 +9,7 @@ import pytest
 
 from dispatcher.core.planner import Planner
 from services.domain.errors import InvalidArgument
+from services.domain.jobs import RowLimitPolicy
 from tests.support.simple_clients import job_with, samples
 
 BANDWIDTHS, CACHE_ROWS = [1e6, 1e5], [30, 25]
@@ -46,6 +47,39 @@ def test_the_restored_planner_goes_on_byte_for_byte(policy, mechanism):
     for batch in stream[20:]:
         for a, b in zip(original.plan(batch).plans, restored.plan(batch).plans, strict=True):
             assert_equal(a, b)
+
+
+FULL = {"max_rows": 30, "at_max_rows": RowLimitPolicy.EVICT}
+
+
+@pytest.mark.parametrize(("workers", "warm"), [(2, True), (4, False)])
+def test_a_full_table_goes_on_forgetting_the_same_rows(workers, warm):
+    """So are the decisions of joint where the caches are: what it has learned of forgotten rows is kept."""
+    stream = batches(60)
+    original = Planner(job_with(mechanism="joint", **FULL), BANDWIDTHS, CACHE_ROWS)
+    for batch in stream[:30]:
+        original.plan(batch)
+    job = job_with(mechanism="joint", workers=workers, **FULL)
+    caches = CACHE_ROWS if warm else [30] * workers
+    restored = Planner(
+        job, BANDWIDTHS if warm else [1e6] * workers, caches, snapshot=original.checkpoint()[1], warm=warm
+    )
+    forgotten = 0
+    for batch in stream[30:]:
+        before, after = original.plan(batch).plans, restored.plan(batch).plans
+        assert before[0].forgotten_below == after[0].forgotten_below
+        assert before[0].forgotten.tolist() == after[0].forgotten.tolist()
+        assert versions_of(before) == versions_of(after)
+        forgotten += len(before[0].forgotten)
+        if warm:
+            np.testing.assert_array_equal(before[0].positions, after[0].positions)
+    assert forgotten > 100
+
+
+def versions_of(plans):
+    """What the plans of an iteration train, and at which versions."""
+    columns = (np.concatenate([getattr(plan, name) for plan in plans]) for name in ("unique_ids", "unique_versions"))
+    return dict(zip(*(column.tolist() for column in columns), strict=True))
 
 
 def test_a_reload_is_what_the_plans_build_on():
