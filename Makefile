@@ -39,7 +39,7 @@ lint: setup
 
 test: lint
 	scripts/debian-packages redis-server openssl prometheus chromium fonts-dejavu-core
-	$(VENV)/bin/pytest -n 2 --dist loadfile
+	$(VENV)/bin/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 e2e: setup
 	scripts/debian-packages docker.io docker-compose debootstrap iproute2 openssl

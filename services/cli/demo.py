@@ -21,7 +21,7 @@ DEMO = opt.RunOptions(
     dim=128,
     cache_ratio=0.08,
     batch=64,
-    iterations=150,
+    iterations=100,
 )
 
 

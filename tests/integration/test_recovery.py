@@ -35,7 +35,7 @@ OPTIONS = RunOptions(
     cache_rows=600,
     optimizer=OptimizerKind.ADAM,
     learning_rate=0.002,
-    iterations=150,
+    iterations=100,
     seed=3,
     checkpoint_every=25,
 )

@@ -18,6 +18,7 @@ from typing import Any
 from tests.support.redis_server import free_port
 
 CONFIGURATION = Path(__file__).parents[2] / "deploy" / "prometheus"
+POLL_SECONDS = 0.1  # between questions; Prometheus tells of nothing by itself
 START_SECONDS = 30
 
 
@@ -36,10 +37,11 @@ class Prometheus:
         return [float(result["value"][1]) for result in self.query(expression)]
 
     def until(self, expression: str, seconds: float = 30) -> None:
-        """Returns when an expression gives something; Prometheus answers slowly enough to be asked all the time."""
+        """Returns when an expression gives something."""
         deadline = time.monotonic() + seconds
         while not self.query(expression):
             assert time.monotonic() < deadline, f"{expression} stayed empty"
+            time.sleep(POLL_SECONDS)
 
     def alerts(self) -> set[str]:
         """Names of the alerts that fire."""
@@ -102,6 +104,7 @@ def _await_ready(server: Prometheus, process: subprocess.Popen[bytes], log: Path
         try:
             server.query("vector(1)")
         except (urllib.error.URLError, ConnectionError):
+            time.sleep(POLL_SECONDS)
             continue
         return
     raise RuntimeError(f"Prometheus did not start:\n{log.read_text()}")

@@ -16,6 +16,8 @@ from services.domain.reports import FlushReport, IterationReport, Lease, PhaseTi
 from services.domain.state import JobState
 from services.domain.tables import OptimizerSpec, TableSpec
 
+POLL_SECONDS = 0.02  # between questions for the state
+
 JOB = JobSpec(
     name="flights",
     workers=2,
@@ -135,6 +137,7 @@ async def state_when(client: DispatcherClient, condition: Callable[[JobState], b
             state = await client.describe()
             if state is not None and condition(state):
                 return state
+            await asyncio.sleep(POLL_SECONDS)
 
 
 @dataclass

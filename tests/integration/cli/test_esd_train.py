@@ -17,6 +17,8 @@ from services.domain.batches import SampleBatch
 from tests.support.auc import exact_auc
 from tests.support.command import esd
 
+POLL_SECONDS = 0.05  # between looks at other processes, which need the processor more
+
 
 def popularity_scores(samples: SampleBatch) -> np.ndarray:
     """Predicts from the past rate of late flights of the same tail number, smoothed: no model, no training."""
@@ -82,6 +84,7 @@ def test_a_command_that_is_ended_leaves_no_service_behind(tmp_path: Path, number
         log = tmp_path / "logs" / "worker-0.log"
         while not (log.exists() and "registered" in log.read_text()):
             assert running.poll() is None
+            time.sleep(POLL_SECONDS)
         services = Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split()
         assert len(services) == 3
         running.send_signal(number)
@@ -89,6 +92,7 @@ def test_a_command_that_is_ended_leaves_no_service_behind(tmp_path: Path, number
     deadline = time.monotonic() + 30
     while any(is_running(service) for service in services):
         assert time.monotonic() < deadline
+        time.sleep(POLL_SECONDS)
 
 
 def is_running(pid: str) -> bool:
