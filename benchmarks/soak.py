@@ -26,6 +26,7 @@ from services.cli.driver import drive
 from services.cli.launcher import local_cluster
 from services.cli.options import RunOptions
 from services.cli.stream import training_stream
+from services.domain.jobs import RowLimitPolicy
 from services.domain.state import JobState
 from tests.support.redis_server import redis_server
 
@@ -38,6 +39,10 @@ OPTIONS = RunOptions(
     cache_rows=1000,
     seed=1,
     checkpoint_every=500,
+)
+# Ever new ids: most rows of an iteration are new, and as many others are forgotten.
+FULL_TABLE = replace(
+    OPTIONS, data="synthetic:zipf?fields=4&keys=1000000", max_rows=2_000, at_max_rows=RowLimitPolicy.EVICT
 )
 WARM_UP = 0.25  # of the iterations
 SAMPLES = 400  # of each process over the whole run
@@ -84,9 +89,9 @@ def _rises(counts: list[int]) -> bool:
     return float(np.median(counts[half:])) > float(np.median(counts[:half])) + MOST_LATECOMERS
 
 
-async def soak(iterations: int, store: str, folder: Path) -> dict[str, Course]:
+async def soak(options: RunOptions, store: str, folder: Path) -> dict[str, Course]:
     """Trains, and returns the course of every process by its name."""
-    options = replace(OPTIONS, iterations=iterations)
+    iterations = options.iterations or 0
     stream = training_stream(options)
     courses: dict[str, Course] = {}
     async with (
@@ -124,12 +129,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--iterations", type=int, default=20_000)
     parser.add_argument("--store", choices=("memory", "redis"), default="memory")
+    parser.add_argument("--full-table", action="store_true", help="ever new ids in a table of 2,000 rows")
     arguments = parser.parse_args()
+    options = replace(FULL_TABLE if arguments.full_table else OPTIONS, iterations=arguments.iterations)
     began = time.monotonic()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="esd-soak-")))
         store = "memory" if arguments.store == "memory" else stack.enter_context(redis_server(folder)).url
-        courses = asyncio.run(soak(arguments.iterations, store, folder))
+        courses = asyncio.run(soak(options, store, folder))
     warm = {name: course.after(int(WARM_UP * arguments.iterations)) for name, course in courses.items()}
     Console(width=120).print(_table(warm))
     run = {"iterations": arguments.iterations, "store": arguments.store, "seconds": time.monotonic() - began}
