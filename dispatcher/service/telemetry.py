@@ -44,7 +44,6 @@ def planned(job: JobSpec, decision: Decision, encode_seconds: float, window: int
     metrics.KNOWN_ROWS.labels(job.table.name).set(rows)
     if job.max_rows:
         metrics.ROW_LIMIT.labels(job.table.name).set(job.max_rows)
-    if job.forgets_rows:
         metrics.FORGOTTEN_ROWS.labels(job.table.name).inc(decision.forgotten_rows)
     for phase, seconds in decision.seconds.items():
         metrics.DISPATCH_SECONDS.labels(phase).observe(seconds)
