@@ -1,7 +1,4 @@
 // Rows that leave a full table: out of the state index and of all caches, without a push.
-#include <algorithm>
-#include <utility>
-
 #include "engine/engine.h"
 
 namespace esd {
