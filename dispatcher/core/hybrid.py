@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -90,18 +91,25 @@ def hybrid_dis(
     solution = solver.solve(costs if taken == samples else costs[optimal_rows], optimal, prices)
     seconds = time.perf_counter() - started
     assignment[optimal_rows] = solution.assignment
-    cost = _cost(costs, assignment)
+    cost = solution.cost if taken == samples else _cost(costs, assignment)
     return HybridResult(assignment, cost, optimal_rows, solution.solver, solution.prices, seconds, solution.gap)
 
 
 def _shares(capacities: NDArray[np.int32], alpha: float) -> NDArray[np.int32]:
     """floor(m_j * alpha) with alpha as it is written: 0.29 of 100 is 29, though 100 * 0.29 < 29 in floats."""
-    share = Fraction(repr(float(alpha)))
+    if alpha == 1:
+        return capacities
+    share = _fraction(float(alpha))
     return np.array([int(m) * share.numerator // share.denominator for m in capacities], np.int32)
 
 
+@lru_cache
+def _fraction(alpha: float) -> Fraction:
+    return Fraction(repr(alpha))
+
+
 def _cost(costs: Costs, assignment: NDArray[np.int32]) -> int | float:
-    chosen = np.take_along_axis(costs, assignment[:, None], axis=1)
+    chosen = costs[np.arange(len(costs)), assignment]
     return int(chosen.sum(dtype=np.int64)) if costs.dtype.kind == "i" else float(chosen.sum(dtype=np.float64))
 
 

@@ -177,6 +177,8 @@ def scale_workloads(workloads: tuple[int, ...], samples: int) -> tuple[int, ...]
     `samples <= sum(workloads)`.
     """
     total = sum(workloads)
+    if samples == total:
+        return workloads
     shares = [divmod(m * samples, total) for m in workloads]
     left = samples - sum(quotient for quotient, _ in shares)
     order = sorted(range(len(shares)), key=lambda j: (-shares[j][1], j))

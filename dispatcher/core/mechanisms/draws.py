@@ -13,8 +13,14 @@ _MASK = 2**64 - 1
 
 def start_of(seed: int, iteration: int) -> int:
     """Where the sequence of one iteration starts, in 0..2^64-1."""
-    start = mix64(np.array([(seed + _STEP) & _MASK], np.uint64))
-    return int(mix64(start ^ mix64(np.array([(iteration + 1) * _STEP & _MASK], np.uint64)))[0])
+    return _mix(_mix((seed + _STEP) & _MASK) ^ _mix((iteration + 1) * _STEP & _MASK))
+
+
+def _mix(x: int) -> int:
+    """mix64 of one number, much faster than of an array with one element."""
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & _MASK
+    x = (x ^ x >> 27) * 0x94D049BB133111EB & _MASK
+    return x ^ x >> 31
 
 
 def draws(seed: int, iteration: int, count: int) -> NDArray[np.uint64]:
