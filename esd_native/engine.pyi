@@ -11,7 +11,7 @@ permutes `costs`, `positions` and `inverse` and changes nothing else. Calls rele
 may be shared by threads, its calls then take turns.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypedDict
 
 import numpy as np
@@ -67,6 +67,32 @@ class PlanColumns(TypedDict):
     unique_versions: NDArray[np.int64]
     unique_contributors: NDArray[np.uint64]
     inverse: NDArray[np.uint32]
+
+class IterationColumns:
+    """The plan columns of one iteration, of every worker in slot order.
+
+    The arrays of a worker's dict are views, made when the dict is asked for. Their memory goes back to the engine when
+    the last of them is gone.
+
+    Attributes:
+        forgotten: how many rows leave the table.
+        counts: int64 [5, n], by worker the rows of its pulls, of its update pushes (rows and gradients), of its evict
+            pushes (likewise) and of its drops, and the rows it trains.
+        sizes: int64 [3, n], by worker the size of the rows of its pulls, update pushes and evict pushes.
+    """
+
+    forgotten: int
+    counts: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        """The number of workers."""
+
+    def __getitem__(self, worker: int) -> PlanColumns:
+        """One worker's columns. Raises IndexError unless 0 <= worker < n."""
+
+    def __iter__(self) -> Iterator[PlanColumns]:
+        """All workers' columns."""
 
 class FlushColumns(TypedDict):
     """Columns of `services.domain.plans.FlushPlan`."""
@@ -255,7 +281,7 @@ class Engine:
             RuntimeError: no batch is prepared.
         """
 
-    def commit(self, assignment: NDArray[np.int32]) -> list[PlanColumns]:
+    def commit(self, assignment: NDArray[np.int32]) -> IterationColumns:
         """Dispatches the prepared batch and advances the state by one iteration.
 
         In this order: rows are forgotten, update pushes of everything the batch needs, evictions, pulls, training.

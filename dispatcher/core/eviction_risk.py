@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
-
-from services.domain.plans import IterationPlan
 
 _SMOOTHING = 0.1  # weight of the newest iteration
 
@@ -23,13 +19,11 @@ class EvictionRisk:
         """Starts without any, for n workers."""
         self._risks = np.zeros(workers)
 
-    def update(self, plans: Sequence[IterationPlan]) -> None:
-        """Takes in one iteration's plans, in slot order."""
-        for worker, plan in enumerate(plans):
-            pushed = len(plan.evict_rows) + len(plan.evict_gradients)
-            evicted = pushed + len(plan.drops)
-            if evicted:
-                self._risks[worker] += _SMOOTHING * (pushed / evicted - self._risks[worker])
+    def update(self, pushed: NDArray[np.int64], dropped: NDArray[np.int64]) -> None:
+        """Takes in how many rows left each cache in one iteration with an evict push and without, int64 [n]."""
+        evicted = pushed + dropped
+        some = evicted > 0
+        self._risks[some] += _SMOOTHING * (pushed[some] / evicted[some] - self._risks[some])
 
     def costs(self, link_costs: NDArray[np.int32]) -> NDArray[np.float64]:
         """Expected cost of taking a slot of each worker, float64 [n], in the unit of the link costs.

@@ -1,18 +1,15 @@
-"""Embedding transmission operations, counted from plans (ESD §3.2: miss pull, update push, evict push)."""
+"""Embedding transmission operations (ESD §3.2: miss pull, update push, evict push)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from services.domain.plans import FlushPlan, IterationPlan
-
-if TYPE_CHECKING:  # the shapes of the engine's dicts exist in its stub only
-    from esd_native.engine import PlanColumns
+from services.domain.plans import FlushPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,24 +30,6 @@ class Operations:
     def none(cls, workers: int) -> Self:
         """No operation at any of n workers."""
         return cls(*(np.zeros(workers, np.int64) for _ in range(3)))
-
-    @classmethod
-    def of(cls, plans: Sequence[IterationPlan]) -> Self:
-        """Counts one iteration's plans, one plan per worker in slot order."""
-        return cls(
-            np.array([len(p.pulls) for p in plans], np.int64),
-            np.array([len(p.update_rows) + len(p.update_gradients) for p in plans], np.int64),
-            np.array([len(p.evict_rows) + len(p.evict_gradients) for p in plans], np.int64),
-        )
-
-    @classmethod
-    def sizes(cls, columns: Sequence[PlanColumns]) -> Self:
-        """The size of the rows that one iteration moves, in the engine's unit, from its columns in slot order."""
-        return cls(
-            np.array([c["pulls"]["size"] for c in columns], np.int64),
-            np.array([c["update_rows"]["size"] + c["update_gradients"]["size"] for c in columns], np.int64),
-            np.array([c["evict_rows"]["size"] + c["evict_gradients"]["size"] for c in columns], np.int64),
-        )
 
     def __add__(self, other: Self) -> Self:
         return type(self)(

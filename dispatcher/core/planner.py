@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,21 +19,23 @@ from dispatcher.core.operations import Operations
 from dispatcher.core.plan_columns import flush_plan, iteration_plan, reload_plan
 from dispatcher.core.row_sizes import RowSizes
 from dispatcher.core.workloads import BalancedWorkloads
-from esd_native.engine import CacheTooSmall, Engine
+from esd_native.engine import CacheTooSmall, Engine, IterationColumns
 from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument, ResourceExhausted
 from services.domain.jobs import JobSpec, scale_workloads
 from services.domain.plans import FlushPlan, IterationPlan, Reload
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Decision:
     """One planned iteration.
 
     Attributes:
         iteration: t, counted from 0.
         assignment: int32 [k], the worker of each sample.
-        plans: one per worker, in slot order.
+        batch: its samples.
+        epoch: membership that the plans are for.
+        columns: what each worker does, in slot order.
         operations: rows moved, per worker and kind.
         moved_bytes: the same in bytes.
         expected_cost_seconds: the mechanism's own estimate, the sum over samples of ESD Alg. 1's cost, which
@@ -52,7 +55,9 @@ class Decision:
 
     iteration: int
     assignment: NDArray[np.int32]
-    plans: tuple[IterationPlan, ...]
+    batch: SampleBatch
+    epoch: int
+    columns: IterationColumns
     operations: Operations
     moved_bytes: Operations
     expected_cost_seconds: float
@@ -66,6 +71,11 @@ class Decision:
     solver: str
     gap: float | None
     seconds: dict[str, float]
+
+    @cached_property
+    def plans(self) -> tuple[IterationPlan, ...]:
+        """One per worker, in slot order, put together from the columns when first asked for."""
+        return tuple(iteration_plan(worker, self.batch, self.epoch) for worker in self.columns)
 
     @property
     def decision_seconds(self) -> float:
@@ -196,11 +206,11 @@ class Planner:
             columns = self._engine.commit(choice.assignment)
         except CacheTooSmall as error:
             raise ResourceExhausted(str(error)) from None
-        plans = tuple(iteration_plan(worker, batch, self._epoch) for worker in columns)
-        operations = Operations.of(plans)
-        volume = Operations.sizes(columns) if self._sizes.of_fields else operations
+        pulls, updates, evictions, drops, trained = columns.counts
+        operations = Operations(pulls, updates, evictions)
+        volume = Operations(*columns.sizes) if self._sizes.of_fields else operations
         if self._evictions:
-            self._evictions.update(plans)
+            self._evictions.update(evictions, drops)
         planned = time.perf_counter()
         link_seconds = self.cost_model.link_seconds(volume)
         workloads = np.bincount(choice.assignment, minlength=self.job.workers).astype(np.int32)
@@ -210,11 +220,13 @@ class Planner:
                 self._balance.follow(workloads - capacities)
                 self.workloads = self._balance.current()
 
-        lookups = sum(len(plan.unique_ids) for plan in plans)
+        lookups = int(trained.sum())
         return Decision(
             iteration=iteration,
             assignment=choice.assignment,
-            plans=plans,
+            batch=batch,
+            epoch=self._epoch,
+            columns=columns,
             operations=operations,
             moved_bytes=volume * self._sizes.unit_bytes,
             expected_cost_seconds=choice.expected_cost * self.cost_model.unit_seconds,
@@ -224,7 +236,7 @@ class Planner:
             workloads=workloads,
             lookups=lookups,
             hits=lookups - int(operations.miss_pull.sum()),
-            forgotten_rows=len(plans[0].forgotten),
+            forgotten_rows=columns.forgotten,
             solver=choice.solver,
             gap=choice.gap,
             seconds={

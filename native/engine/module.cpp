@@ -98,7 +98,7 @@ class SharedEngine {
     return nb::make_tuple(to_numpy(std::move(result.assignment)), result.cost, result.start_cost, result.rounds);
   }
 
-  nb::list commit(const Integers& assignment) {
+  IterationColumns commit(const Integers& assignment) {
     IterationPlans plans;
     {
       const Turn turn(*this);
@@ -108,7 +108,7 @@ class SharedEngine {
       }
       plans = engine_.commit(assignment.data(), pool_->take());
     }
-    return to_python(std::move(plans), pool_);
+    return {std::move(plans), pool_};
   }
 
   nb::list flush() {
@@ -240,9 +240,17 @@ class SharedEngine {
 }  // namespace esd
 
 NB_MODULE(engine, module) {
+  using esd::IterationColumns;
   using esd::SharedEngine;
   module.doc() = "The dispatch engine. See engine.pyi.";
   nb::exception<esd::CacheTooSmall>(module, "CacheTooSmall", PyExc_ValueError);
+  nb::class_<IterationColumns>(module, "IterationColumns")
+      .def("__len__", &IterationColumns::size)
+      .def("__getitem__", &IterationColumns::operator[], nb::arg("worker"))
+      .def("__iter__", [](const IterationColumns& columns) { return nb::iter(columns.all()); })
+      .def_prop_ro("forgotten", &IterationColumns::forgotten)
+      .def_prop_ro("counts", &IterationColumns::counts, nb::rv_policy::automatic)
+      .def_prop_ro("sizes", &IterationColumns::sizes, nb::rv_policy::automatic);
   nb::class_<SharedEngine>(module, "Engine")
       .def(nb::init<const std::vector<std::int64_t>&, const std::string&, const std::vector<std::int64_t>&,
                     std::uint64_t>(),

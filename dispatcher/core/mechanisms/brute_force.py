@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +11,6 @@ from numpy.typing import NDArray
 from dispatcher.core.mechanisms.protocol import Choice, Turn
 from esd_native.engine import CacheTooSmall
 from services.domain.errors import InvalidArgument
-
-if TYPE_CHECKING:  # the shapes of the engine's dicts exist in its stub only
-    from esd_native.engine import PlanColumns
 
 _MOST_ASSIGNMENTS = 50_000
 
@@ -58,13 +54,7 @@ def _realised_cost(turn: Turn, assignment: NDArray[np.int32]) -> float:
         plans = turn.engine.commit(assignment)
     except CacheTooSmall:
         return math.inf
-    return float(sum(cost * _volume(plan) for cost, plan in zip(turn.link_costs.tolist(), plans, strict=True)))
-
-
-def _volume(plan: PlanColumns) -> int:
-    """The size of the rows that it moves."""
-    pushes = (plan["update_rows"], plan["update_gradients"], plan["evict_rows"], plan["evict_gradients"])
-    return plan["pulls"]["size"] + sum(push["size"] for push in pushes)
+    return float((turn.link_costs * plans.sizes).sum())
 
 
 def _count(capacities: NDArray[np.int32]) -> int:

@@ -17,12 +17,12 @@ def test_risk_is_the_share_of_evictions_that_push(make_job, make_batches):
     risk, shares = EvictionRisk(4), np.zeros(4)
     assert not risk.costs(np.full(4, 10, np.int32)).any()
     for batch in make_batches(60, samples=16, fields=3, rows=300, seed=3):
-        plans = planner.plan(batch).plans
-        risk.update(plans)
-        for j, plan in enumerate(plans):
-            pushed, dropped = len(plan.evict_rows) + len(plan.evict_gradients), len(plan.drops)
-            if pushed + dropped:
-                shares[j] = 0.9 * shares[j] + 0.1 * pushed / (pushed + dropped)
+        decision = planner.plan(batch)
+        dropped = np.array([len(plan.drops) for plan in decision.plans])
+        risk.update(decision.operations.evict_push, dropped)
+        for j, pushed in enumerate(decision.operations.evict_push):
+            if pushed + dropped[j]:
+                shares[j] = 0.9 * shares[j] + 0.1 * pushed / (pushed + dropped[j])
     assert (shares > 0.1).all()
     assert risk.costs(np.full(4, 10, np.int32)) == pytest.approx(10 * shares)
 
