@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "engine/column.h"
 #include "engine/index.h"
 #include "engine/sort_by_id.h"
 
@@ -39,27 +40,29 @@ class BatchPreparer {
  public:
   void prepare(const std::uint64_t* ids, std::size_t samples, std::size_t fields, StateIndex& index,
                PreparedBatch& batch);
-  std::size_t memory_bytes() const { return (table_.capacity() + last_sample_.capacity()) * sizeof(std::uint32_t); }
+  std::size_t memory_bytes() const {
+    return (table_.capacity() + rank_.capacity()) * sizeof(std::uint32_t) + 2 * found_.capacity() * sizeof(Found);
+  }
 
  private:
-  struct FirstNumber {
+  struct Found {
     std::uint64_t id;
-    std::uint32_t first_number;  // by first appearance
+    std::uint32_t number;       // by first appearance
+    std::uint32_t last_sample;  // the last that has the id
   };
 
   void find_distinct(const std::uint64_t* ids, PreparedBatch& batch);
   void renumber_ascending(PreparedBatch& batch);
-  void grow_table(const std::uint64_t* ids, std::uint32_t distinct);
+  void grow_table(std::uint32_t distinct);
 
   // The leading bits of the product are a place in the table: Knuth's multiplicative hashing.
   static std::uint64_t hash(std::uint64_t id) { return id * 0x9e3779b97f4a7c15ULL; }
 
   std::vector<std::uint32_t> table_;  // numbers of the ids met so far, hashed by id
   unsigned shift_ = 64;  // 64 - log2 of the table's size
-  SorterById<FirstNumber> sorter_;
-  std::vector<FirstNumber> by_id_;
-  std::vector<std::uint32_t> rank_;       // by first number
-  std::vector<std::uint32_t> last_sample_;  // by first number: the last sample that has the id
+  Column<Found> found_;  // by number at first, then by id
+  SorterById<Column<Found>> sorter_;
+  std::vector<std::uint32_t> rank_;  // by number
 };
 
 }  // namespace esd

@@ -20,6 +20,15 @@ struct CacheMirror {
   std::uint32_t rows() const { return static_cast<std::uint32_t>(copies.size() - vacant.size()); }
   std::uint64_t free() const { return capacity - filled; }
 
+  // Of copies that iteration `now` uses: they leave their places in the policy's order.
+  void restamp(const std::uint32_t* slots, std::size_t count, std::uint32_t now) {
+    constexpr std::size_t kAhead = 24;
+    for (std::size_t i = 0; i < count; ++i) {
+      if (i + kAhead < count) __builtin_prefetch(&copies[slots[i + kAhead]], 1);
+      copies[slots[i]].stamp = use_stamp(now);
+    }
+  }
+
   std::size_t memory_bytes() const {
     return copies.capacity() * sizeof(Copy) + vacant.capacity() * sizeof(std::uint32_t) + policy->memory_bytes();
   }

@@ -12,11 +12,10 @@ constexpr std::uint32_t kNone = 0xffffffffu;
 
 struct Copy {
   std::uint32_t row;            // row number in the state index
-  std::uint32_t stamp;          // when it came to its present place in the policy's order
+  std::uint32_t stamp;          // when it came to its present place in the policy's order, or left the former one
   std::uint32_t mark;           // Emark's
   std::uint16_t frequency;      // iterations that used the copy since it was cached
-  bool outdated;                // lacks the latest value, or will when the iteration ends, and owes no push
-  bool pinned;                  // used by the present iteration
+  std::uint16_t outdated;       // 1: lacks the latest value, or will when the iteration ends, and owes no push
 };
 static_assert(sizeof(Copy) == 16);
 

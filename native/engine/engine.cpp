@@ -3,9 +3,17 @@
 #include <algorithm>
 #include <numeric>
 
+#include "engine/commit.h"
 #include "engine/scores.h"
 
 namespace esd {
+
+Engine::Engine(std::vector<std::uint32_t> cache_sizes, std::string policy, std::vector<std::uint32_t> field_sizes,
+               std::uint64_t max_rows)
+    : cache_sizes_(std::move(cache_sizes)), policy_(std::move(policy)), sizes_(std::move(field_sizes)),
+      row_limit_(max_rows), caches_(make_caches()), directory_(workers()), commit_(std::make_unique<Commit>(*this)) {}
+
+Engine::~Engine() = default;
 
 std::vector<std::unique_ptr<CacheMirror>> Engine::make_caches() const {
   std::vector<std::unique_ptr<CacheMirror>> caches;
@@ -102,6 +110,11 @@ void Engine::affinity(const std::vector<std::uint32_t>& fields, std::int32_t* ou
 
 void Engine::room_needed(std::int32_t* out) const {
   (batch().sizes.empty() ? slots_needed : sized_room_needed)(batch(), directory_, workers(), out);
+}
+
+IterationPlans Engine::commit(const std::int32_t* assignment, Arena&& arena) {
+  batch();  // refuses when none is prepared
+  return commit_->run(assignment, std::move(arena));
 }
 
 std::size_t Engine::cache_bytes() const {

@@ -14,7 +14,7 @@ FlushPlans Engine::flush(Arena&& arena) {
   check_in();
   plans.workers.resize(workers());
   std::vector<std::uint32_t> flushed;
-  SorterById<Transfer> sorter;
+  SorterById<std::vector<Transfer>> sorter;
   for (unsigned j = 0; j < workers(); ++j) {
     CacheMirror& cache = *caches_[j];
     std::vector<Transfer> rows, gradients;
@@ -23,17 +23,16 @@ FlushPlans Engine::flush(Arena&& arena) {
       const RowState& row = index_[cache.copies[slot].row];
       if (!(row.mask & worker_bit(j))) continue;
       if (row.kind != kOwned && row.kind != kSplit) continue;
-      const WorkerMask contributors = row.kind == kSplit ? directory_.contributors(row) : 0;
-      const Transfer push =
-          describe_departure(row, sizes_[cache.copies[slot].row], contributors, slot, iteration_);
-      (row.kind == kSplit ? gradients : rows).push_back(push);
+      const WorkerMask contributors = directory_.contributors(row);
+      (row.kind == kSplit ? gradients : rows)
+          .emplace_back(row, sizes_[cache.copies[slot].row], contributors, slot, iteration_);
       flushed.push_back(cache.copies[slot].row);
     }
     sorter.sort(rows);
     sorter.sort(gradients);
     Slots outdated;
     for (const Transfer& gradient : gradients) outdated.push_back(gradient.slot);
-    cache.policy->outdate(outdated, iteration_);
+    cache.policy->outdate(outdated.data(), outdated.size(), iteration_);
     plans.workers[j].rows = append_rows(plans.arena, rows);
     plans.workers[j].gradients = append_gradients(plans.arena, gradients);
   }

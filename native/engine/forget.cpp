@@ -12,12 +12,11 @@ void Engine::forget(IterationPlans& plans, std::vector<Slots>& late_slots) {
   for (std::size_t i = 0; i < forgotten_.size(); ++i) {
     const std::uint32_t number = forgotten_[i];
     plans.arena.u64[plans.forgotten.begin + i] = index_[number].id;
-    for (WorkerMask cached = directory_.cached(index_[number]); cached; cached &= cached - 1) {
-      const auto worker = static_cast<unsigned>(__builtin_ctzll(cached));
+    for_each_worker(directory_.cached(index_[number]), [&](unsigned worker) {
       const Transfer discard = discard_copy(number, worker);
       (discard.early ? caches_[worker]->vacant : late_slots[worker]).push_back(discard.slot);
       discards[worker].push_back(discard);
-    }
+    });
     hot_rows_.forget(number);
     sizes_.forget(number);
     index_.remove(number);
@@ -31,9 +30,8 @@ void Engine::forget(IterationPlans& plans, std::vector<Slots>& late_slots) {
 Transfer Engine::discard_copy(std::uint32_t number, unsigned worker) {
   RowState& row = index_[number];
   CacheMirror& cache = *caches_[worker];
-  const std::uint32_t slot = directory_.slot(row, worker);
-  const Transfer discard = describe_departure(row, sizes_[number], 0, slot, iteration_);
-  cache.policy->remove(slot);
+  const std::uint32_t slot = directory_.find(row).slot(worker);
+  const Transfer discard(row, sizes_[number], 0, slot, iteration_);
   cache.copies[slot].row = kNone;
   cache.copies[slot].stamp = kNone;  // no record in the policy's queues names it any more
   cache.filled -= discard.size;

@@ -14,13 +14,9 @@ class FrequencyQueues {
   void push(const Copies& copies, std::uint32_t slot) {
     const std::uint32_t frequency = copies[slot].frequency;
     if (frequency >= queues_.size()) queues_.resize(frequency + 1);
-    queues_[frequency].push(copies, slot);
-    filled_[frequency / 64] |= std::uint64_t{1} << frequency % 64;
-  }
-
-  void forget(const Copy& copy) {
-    queues_[copy.frequency].forget();
-    if (queues_[copy.frequency].empty()) clear(copy.frequency);
+    CopyQueue& queue = queues_[frequency];
+    if (queue.empty()) filled_[frequency / 64] |= std::uint64_t{1} << frequency % 64;
+    queue.push(copies, slot);
   }
 
   // As CopyQueue::take, lowest frequency first.
@@ -31,7 +27,7 @@ class FrequencyQueues {
     return count;
   }
 
-  // The lowest frequency from `frequency` on that some copy has; kNone if there is none.
+  // The lowest frequency from `frequency` on that some copy has, or has had; kNone if there is none.
   std::uint32_t first_filled(std::uint32_t frequency) const {
     std::uint64_t wanted = ~std::uint64_t{0} << frequency % 64;
     for (std::uint32_t word = frequency / 64; word < kWords; ++word, wanted = ~std::uint64_t{0}) {
@@ -41,10 +37,10 @@ class FrequencyQueues {
     return kNone;
   }
 
-  // As CopyQueue::take, from the copies of one frequency that some copy has.
+  // As CopyQueue::take, from the copies of one frequency that `first_filled` has named.
   std::uint32_t take_at(std::uint32_t frequency, const Copies& copies, std::uint32_t count, Slots& victims) {
     count = queues_[frequency].take(copies, count, victims);
-    if (queues_[frequency].empty()) clear(frequency);
+    if (queues_[frequency].empty()) filled_[frequency / 64] &= ~(std::uint64_t{1} << frequency % 64);
     return count;
   }
 
@@ -61,10 +57,8 @@ class FrequencyQueues {
  private:
   static constexpr std::uint32_t kWords = (kMaxFrequency + 1) / 64;
 
-  void clear(std::uint32_t frequency) { filled_[frequency / 64] &= ~(std::uint64_t{1} << frequency % 64); }
-
   std::vector<CopyQueue> queues_;      // by frequency
-  std::uint64_t filled_[kWords] = {};  // bit f % 64 of word f / 64: some copy has frequency f
+  std::uint64_t filled_[kWords] = {};  // bit f % 64 of word f / 64: the queue of frequency f is not empty
 };
 
 }  // namespace esd

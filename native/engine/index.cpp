@@ -80,47 +80,53 @@ std::uint32_t StateIndex::find_or_add(std::uint64_t id, std::uint64_t hash) {
 // Three stages, some ids apart, so that what each stage reads has been fetched: the bucket, the row that it likely
 // names, the row itself.
 void StateIndex::check_out(const std::uint64_t* ids, std::size_t count, std::uint32_t* rows, RowState* states) {
-  std::uint64_t hashes[2 * kStage];
-  std::size_t done = 0;
-  for (std::size_t step = 0; done < count; ++step) {
-    if (step >= 2 * kStage) {
-      const std::size_t i = done;
-      if (rows[i] == kNoRow || (*this)[rows[i]].id != ids[i]) {
+  std::uint64_t hashes[3][kStage];
+  for (std::size_t stage = 0, begin = 0; begin < count + 2 * kStage; ++stage, begin += kStage) {
+    const auto ids_from = [count](std::size_t first) { return std::min(kStage, count - first); };
+    if (begin < count) prefetch_buckets(ids + begin, ids_from(begin), hashes[stage % 3]);
+    if (begin >= kStage && begin - kStage < count) {
+      const std::size_t first = begin - kStage;
+      guess_rows(hashes[(stage + 2) % 3], ids_from(first), rows + first);
+    }
+    if (begin < 2 * kStage) continue;
+    const std::size_t first = begin - 2 * kStage, end = first + ids_from(first);
+    for (std::size_t i = first; i < end; ++i) {
+      if (rows[i] == kNoRow || !holds(rows[i], ids[i])) {
         try {
-          rows[i] = find_or_add(ids[i], hashes[i % (2 * kStage)]);
+          rows[i] = find_or_add(ids[i], hashes[(stage + 1) % 3][i - first]);
         } catch (...) {  // no memory: nothing stays checked out
-          while (done > 0) --done, (*this)[rows[done]] = states[done];
+          while (i > 0) --i, (*this)[rows[i]] = states[i];
           throw;
         }
       }
-      check_out(rows[i], static_cast<std::uint32_t>(i), states[i]);
-      ++done;
-    }
-    if (step >= kStage && step - kStage < count) {
-      const std::size_t i = step - kStage;
-      const std::uint64_t hash = hashes[i % (2 * kStage)];
-      const Bucket* bucket = first_bucket(hash);
-      const unsigned found = bucket ? matches(*bucket, tag_of(hash)) : 0;
-      rows[i] = found ? bucket->rows[__builtin_ctz(found)] : kNoRow;
-      if (found) prefetch(rows[i]);
-    }
-    if (step < count) {
-      const std::uint64_t hash = hashes[step % (2 * kStage)] = mix64(ids[step]);
-      __builtin_prefetch(first_bucket(hash));
+      check_out(rows[i], i, states[i]);
     }
   }
 }
 
-void StateIndex::check_out(std::uint32_t number, std::uint32_t place_in_batch, RowState& state) {
-  RowState& row = (*this)[number];
-  state = row;
-  row.place = kInBatch;
-  row.slot = place_in_batch;
+void StateIndex::prefetch_buckets(const std::uint64_t* ids, std::size_t count, std::uint64_t* hashes) const {
+  for (std::size_t i = 0; i < count; ++i) {
+    hashes[i] = mix64(ids[i]);
+    __builtin_prefetch(first_bucket(hashes[i]));
+  }
+}
+
+// The first row with the tag of the id, or any row where there is none: whether there is can hardly be predicted. kNoRow
+// where there is no bucket.
+void StateIndex::guess_rows(const std::uint64_t* hashes, std::size_t count, std::uint32_t* rows) const {
+  for (std::size_t i = 0; i < count; ++i) {
+    const Bucket* bucket = first_bucket(hashes[i]);
+    rows[i] = kNoRow;
+    if (!bucket || size_ == 0) continue;
+    const unsigned found = matches(*bucket, tag_of(hashes[i]));
+    rows[i] = bucket->rows[__builtin_ctz(found | 1u << (kBucketRows - 1))];
+    prefetch(rows[i]);
+  }
 }
 
 void StateIndex::check_out(const std::vector<std::uint32_t>& rows, std::vector<RowState>& states) {
   states.resize(rows.size());
-  for (std::uint32_t i = 0; i < rows.size(); ++i) check_out(rows[i], i, states[i]);
+  for (std::size_t i = 0; i < rows.size(); ++i) check_out(rows[i], i, states[i]);
 }
 
 void StateIndex::check_in(const std::vector<std::uint32_t>& rows, const std::vector<RowState>& states) {

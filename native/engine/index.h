@@ -78,7 +78,17 @@ class StateIndex {
   static unsigned matches(const Bucket& bucket, std::uint8_t tag);
   const Bucket* first_bucket(std::uint64_t hash) const;  // nullptr when its segment is empty
   std::uint32_t find_or_add(std::uint64_t id, std::uint64_t hash);
-  void check_out(std::uint32_t number, std::uint32_t place_in_batch, RowState& state);
+  bool holds(std::uint32_t row, std::uint64_t id) const {
+    return (*this)[row].id == id && (*this)[row].place != kUnused;
+  }
+  void prefetch_buckets(const std::uint64_t* ids, std::size_t count, std::uint64_t* hashes) const;
+  void guess_rows(const std::uint64_t* hashes, std::size_t count, std::uint32_t* rows) const;
+  void check_out(std::uint32_t number, std::size_t place_in_batch, RowState& state) {
+    RowState& row = (*this)[number];
+    state = row;
+    row.place = kInBatch;
+    row.slot = static_cast<std::uint32_t>(place_in_batch);
+  }
   std::uint32_t append(std::uint64_t id);
   std::uint32_t next_number();
   void close_gap(const Segment& segment, std::uint32_t bucket, unsigned place);

@@ -3,28 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <new>
 #include <vector>
 
+#include "engine/column.h"
 #include "engine/row_state.h"
 
 namespace esd {
-
-// Allocates for a vector whose elements are written right after they are added: it does not write zeros first.
-template <typename T>
-struct UninitializedAllocator : std::allocator<T> {
-  template <typename U>
-  struct rebind {
-    using other = UninitializedAllocator<U>;
-  };
-  using std::allocator<T>::allocator;
-  template <typename U>
-  void construct(U* place) { ::new (static_cast<void*>(place)) U; }
-};
-
-template <typename T>
-using Column = std::vector<T, UninitializedAllocator<T>>;
 
 struct Span {
   std::size_t begin = 0, size = 0;
@@ -83,8 +67,13 @@ struct FlushPlans {
   std::vector<WorkerFlush> workers;
 };
 
-// One row to move.
+// One row to move: `row`, of size `size`, out of `slot` in iteration `now`; `contributors` of a split row.
 struct Transfer {
+  Transfer() = default;
+  Transfer(const RowState& row, std::uint32_t size, WorkerMask contributors, std::uint32_t slot, std::uint32_t now)
+      : id(row.id), contributors(contributors), version(row.full_version()), slot(slot), step(row.last_use + 1),
+        size(static_cast<std::uint16_t>(size)), early(!row.used_in(now - 1)) {}
+
   std::uint64_t id;
   std::uint64_t contributors;
   std::int64_t version;  // full
@@ -93,13 +82,6 @@ struct Transfer {
   std::uint16_t size;  // of the row
   bool early;
 };
-
-// Moving `row`, of size `size`, out of `slot` in iteration `now`; `contributors` of a split row.
-inline Transfer describe_departure(const RowState& row, std::uint32_t size, WorkerMask contributors,
-                                   std::uint32_t slot, std::uint32_t now) {
-  return {row.id, contributors, row.full_version(), slot, row.last_use + 1, static_cast<std::uint16_t>(size),
-          !row.used_in(now - 1)};
-}
 
 // Makes room for the columns of `count` rows of size 1, `early` of them early ones.
 Transfers add_transfers(Arena& arena, std::size_t count, std::size_t early);

@@ -2,8 +2,7 @@
 
 #include "engine/policy.h"
 #include "engine/policy_emark.h"
-#include "engine/policy_lfu.h"
-#include "engine/policy_lru.h"
+#include "engine/policy_ordered.h"
 #include "engine/policy_static.h"
 #include "engine/sized_queues.h"
 

@@ -19,23 +19,21 @@ inline std::uint16_t next_frequency(std::uint16_t frequency) {
   return std::min<std::uint16_t>(frequency + 1, kMaxFrequency);
 }
 
-// The order of one worker's copies. An iteration pins the cached copies that it uses, and lets its policy hear of
-// outdated copies, choose victims, and hear of used copies, in that order.
+// The order of one worker's copies. An iteration lets its policy hear of outdated copies, gives the cached copies that it
+// uses a new stamp, lets the policy choose victims, and hear of all used copies, in that order. A copy whose stamp changes
+// leaves its place; so does one that is taken away.
 class Policy {
  public:
   virtual ~Policy() = default;
 
-  // Takes `count` copies out of the order, first to leave first; never pinned ones. So many others exist.
+  // Takes `count` copies out of the order, first to leave first. There are so many.
   virtual void choose(std::uint32_t count, Slots& victims) = 0;
 
-  // All copies that iteration `now` uses, and those of them that were there before, the pinned ones. Unpins.
-  virtual void use(const Slots& pinned, const Slots& slots, std::uint32_t now) = 0;
+  // All copies that the iteration uses, none of which is in the order: they are new, or their stamp is.
+  virtual void use(const std::uint32_t* slots, std::size_t count) = 0;
 
-  // Copies, none of them pinned, that lose the latest value in iteration `now`.
-  virtual void outdate(const Slots& slots, std::uint32_t now) = 0;
-
-  // A copy leaves out of turn; it is not pinned.
-  virtual void remove(std::uint32_t slot) = 0;
+  // Copies that lose the latest value in iteration `now`.
+  virtual void outdate(const std::uint32_t* slots, std::size_t count, std::uint32_t now) = 0;
 
   // Snapshot: all slots in an order that rebuilds this one when appended one by one, and a counter.
   virtual void list(Slots& slots) const = 0;

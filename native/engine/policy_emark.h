@@ -1,8 +1,8 @@
 // Emark (ESD paper, section 8.1): outdated copies leave first, then by mark, then by frequency.
 //
 // A used copy is marked `target`. When a victim is needed and every copy that may leave is current and marked `target`,
-// the target rises. So no mark but the two latest is left when an iteration ends (pinned copies may not
-// leave, and are marked anew): three generations, indexed by mark modulo 3, hold all copies at any time.
+// the target rises. So no mark but the two latest is left when an iteration ends (copies that it uses may
+// not leave, and are marked anew): three generations, indexed by mark modulo 3, hold all copies at any time.
 //
 // `Queues` order the copies of one mark: by frequency, or by frequency per size (section 8.2).
 #pragma once
@@ -30,30 +30,27 @@ class EmarkPolicy final : public Policy {
     if (count > 0) generation(target_++).current.take(copies_, count, victims);
   }
 
-  void use(const Slots& pinned, const Slots& slots, std::uint32_t now) override {
-    for (const std::uint32_t slot : pinned) queues(copies_[slot]).forget(copies_[slot]);
+  void use(const std::uint32_t* slots, std::size_t count) override {
     Queues& latest = generation(target_).current;
-    for (const std::uint32_t slot : slots) {
-      Copy& copy = copies_[slot];
+    for (std::size_t i = 0; i < count; ++i) {
+      Copy& copy = copies_[slots[i]];
       copy.frequency = next_frequency(copy.frequency);
       copy.mark = target_;
-      copy.stamp = use_stamp(now);
-      copy.outdated = copy.pinned = false;
-      latest.push(copies_, slot);
+      copy.outdated = 0;
+      latest.push(copies_, slots[i]);
     }
   }
 
-  void outdate(const Slots& slots, std::uint32_t now) override {
-    for (const std::uint32_t slot : slots) {
+  void outdate(const std::uint32_t* slots, std::size_t count, std::uint32_t now) override {
+    for (std::size_t i = 0; i < count; ++i) {
+      if (i + kAhead < count) __builtin_prefetch(&copies_[slots[i + kAhead]], 1);
+      const std::uint32_t slot = slots[i];
       Copy& copy = copies_[slot];
-      queues(copy).forget(copy);
       copy.stamp = outdate_stamp(now);
-      copy.outdated = true;
+      copy.outdated = 1;
       queues(copy).push(copies_, slot);
     }
   }
-
-  void remove(std::uint32_t slot) override { queues(copies_[slot]).forget(copies_[slot]); }
 
   void list(Slots& slots) const override {
     for (const Generation& generation : generations_) {
@@ -78,6 +75,8 @@ class EmarkPolicy final : public Policy {
   struct Generation {
     Queues current, outdated;
   };
+
+  static constexpr std::size_t kAhead = 24;  // copies prefetched
 
   Generation& generation(std::uint32_t mark) { return generations_[mark % 3]; }
 

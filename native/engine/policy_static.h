@@ -18,22 +18,18 @@ class StaticPolicy final : public Policy {
     hot_.take(copies_, others_.take(copies_, count, victims), victims);
   }
 
-  void use(const Slots& pinned, const Slots& slots, std::uint32_t now) override {
-    for (const std::uint32_t slot : pinned) queue(copies_[slot]).forget();
-    for (const std::uint32_t slot : slots) {
-      Copy& copy = copies_[slot];
+  void use(const std::uint32_t* slots, std::size_t count) override {
+    for (std::size_t i = 0; i < count; ++i) {
+      Copy& copy = copies_[slots[i]];
       copy.mark = hot_rows_[copy.row];
-      copy.stamp = use_stamp(now);
-      copy.outdated = copy.pinned = false;
-      queue(copy).push(copies_, slot);
+      copy.outdated = 0;
+      queue(copy).push(copies_, slots[i]);
     }
   }
 
-  void outdate(const Slots& slots, std::uint32_t) override {
-    for (const std::uint32_t slot : slots) copies_[slot].outdated = true;
+  void outdate(const std::uint32_t* slots, std::size_t count, std::uint32_t) override {
+    for (std::size_t i = 0; i < count; ++i) copies_[slots[i]].outdated = 1;
   }
-
-  void remove(std::uint32_t slot) override { queue(copies_[slot]).forget(); }
 
   void list(Slots& slots) const override {
     others_.append_to(copies_, slots);

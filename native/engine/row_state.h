@@ -8,6 +8,16 @@ namespace esd {
 using WorkerMask = std::uint64_t;  // bit j: worker j
 
 inline WorkerMask worker_bit(unsigned worker) { return WorkerMask{1} << worker; }
+inline unsigned first_worker(WorkerMask mask) { return static_cast<unsigned>(__builtin_ctzll(mask)); }
+inline bool several(WorkerMask mask) { return mask & (mask - 1); }
+
+inline WorkerMask all_if(bool condition) { return -WorkerMask{condition}; }
+
+// Calls `visit(worker)` for every worker of a set, in slot order.
+template <typename Visit>
+void for_each_worker(WorkerMask mask, Visit visit) {
+  for (; mask; mask &= mask - 1) visit(first_worker(mask));
+}
 
 enum RowKind : std::uint32_t {
   kClean,    // the parameter server has the latest value, and so have the workers in `mask`
@@ -44,12 +54,12 @@ struct RowState {
   // As plans and the parameter server name it: above every version of the row's earlier lives.
   std::int64_t full_version() const { return first_version(life) + version; }
 
-  bool used_in(std::uint32_t iteration) const { return version > 0 && last_use == iteration; }
+  // Without branches, as `latest`: on rows in the order of their ids they could hardly be predicted.
+  bool used_in(std::uint32_t iteration) const { return (version > 0) & (last_use == iteration); }
 
   // Workers that can train the row without a pull.
-  WorkerMask latest() const { return kind == kClean || kind == kOwned ? mask : 0; }
+  WorkerMask latest() const { return mask & all_if((kind == kClean) | (kind == kOwned)); }
 };
 static_assert(sizeof(RowState) == 32);
-
 
 }  // namespace esd

@@ -15,7 +15,6 @@ class SizedQueues {
   explicit SizedQueues(const RowSizes& sizes) : sizes_(sizes), queues_(sizes.distinct().size()) {}
 
   void push(const Copies& copies, std::uint32_t slot) { of(copies[slot]).push(copies, slot); }
-  void forget(const Copy& copy) { of(copy).forget(copy); }
 
   // As CopyQueue::take, lowest frequency per size first. There are few sizes, so the lowest of each are compared.
   std::uint32_t take(const Copies& copies, std::uint32_t count, Slots& victims) {

@@ -11,10 +11,12 @@ namespace esd {
 // One pass distributes the records over half as many buckets as there are records, by the leading bits of their place
 // in the range of ids. The buckets hold few records each when ids are hashes, and insertion finishes the order; fuller
 // ones are sorted one by one.
-template <typename Record>
+template <typename Records>
 class SorterById {
+  using Record = typename Records::value_type;
+
  public:
-  void sort(std::vector<Record>& records) {
+  void sort(Records& records) {
     const auto ascending = [](const Record& a, const Record& b) { return a.id < b.id; };
     const std::size_t size = records.size();
     if (size < 64) return std::sort(records.begin(), records.end(), ascending);
@@ -58,16 +60,7 @@ class SorterById {
     }
   }
 
-  // Insertion sort, after one pass of bubble sort, which has no branches and leaves few records to move.
-  static void insert(std::vector<Record>& records) {
-    Record highest = records[0];
-    for (std::size_t i = 1; i < records.size(); ++i) {
-      const Record next = records[i];
-      const bool rises = highest.id <= next.id;
-      records[i - 1] = rises ? highest : next;
-      highest = rises ? next : highest;
-    }
-    records.back() = highest;
+  static void insert(Records& records) {
     for (std::size_t i = 1; i < records.size(); ++i) {
       if (records[i - 1].id <= records[i].id) continue;
       const Record record = records[i];
@@ -78,7 +71,7 @@ class SorterById {
   }
 
   std::vector<std::uint32_t> ends_;  // of the buckets
-  std::vector<Record> sorted_;
+  Records sorted_;
 };
 
 }  // namespace esd

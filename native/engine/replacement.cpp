@@ -1,0 +1,88 @@
+#include "engine/replacement.h"
+
+namespace esd {
+
+void Replacement::run(unsigned worker, std::uint32_t iteration, CacheMirror& cache, const Slots& late_slots,
+                      WorkerTurn& turn, Arena& arena, WorkerPlan& plan) {
+  const std::uint64_t room = turn.size_of(turn.missing[0], batch_) + turn.size_of(turn.missing[1], batch_);
+  choose_victims(cache, room > cache.free() ? room - cache.free() : 0);
+  vacant_ = cache.vacant;
+  late_vacant_ = late_slots;
+  evict(worker, iteration, cache, arena, plan);
+  cache.filled += room;
+  place(iteration, cache, turn, arena.u32.data() + plan.unique_slots.begin);
+}
+
+void Replacement::choose_victims(CacheMirror& cache, std::uint64_t room) {
+  victims_.clear();
+  if (sizes_.uniform()) return cache.policy->choose(static_cast<std::uint32_t>(room), victims_);
+  for (std::uint64_t made = 0; made < room; made += sizes_[cache.copies[victims_.back()].row]) {
+    cache.policy->choose(1, victims_);
+  }
+}
+
+// The victims' slots join the vacant ones, those of rows that the previous iteration trains last.
+void Replacement::evict(unsigned worker, std::uint32_t iteration, CacheMirror& cache, Arena& arena, WorkerPlan& plan) {
+  rows_.clear();
+  gradients_.clear();
+  drops_.clear();
+  for (std::size_t i = 0; i < victims_.size(); ++i) {
+    prefetch(cache, i);
+    const std::uint32_t slot = victims_[i];
+    const Copy& copy = cache.copies[slot];
+    RowState& row = state_of(copy.row);
+    // An outdated copy owes nothing, whatever the row's state: others have trained it since, or will now.
+    const bool owes = !copy.outdated && row.kind != kClean;
+    const bool split = owes && row.kind == kSplit;
+    const WorkerMask contributors = directory_.contributors(row);
+    const std::uint32_t size = sizes_[copy.row];
+    const bool early =
+        (!owes ? drops_ : split ? gradients_ : rows_).emplace_back(row, size, contributors, slot, iteration).early;
+    cache.filled -= size;
+    (early ? vacant_ : late_vacant_).push_back(slot);
+    row.mask &= ~worker_bit(worker);
+    if (row.mask == 0) row.kind = kClean;
+    directory_.remove(row, worker);
+  }
+  early_vacant_ = vacant_.size();
+  vacant_.insert(vacant_.end(), late_vacant_.begin(), late_vacant_.end());
+  plan.evict_rows = append_rows(arena, rows_);
+  plan.evict_gradients = append_gradients(arena, gradients_);
+  plan.drops = append_rows(arena, drops_);
+}
+
+// Ahead of a victim: the state of its row, and nearer by, when that has come, the row's record.
+void Replacement::prefetch(const CacheMirror& cache, std::size_t victim) const {
+  constexpr std::size_t kState = 32, kRecord = 12;
+  if (victim + kState < victims_.size()) index_.prefetch(cache.copies[victims_[victim + kState]].row);
+  if (victim + kRecord < victims_.size()) directory_.prefetch(index_[cache.copies[victims_[victim + kRecord]].row]);
+}
+
+RowState& Replacement::state_of(std::uint32_t row_number) {
+  RowState& row = index_[row_number];
+  return row.place == kInBatch ? batch_.states[row.slot] : row;
+}
+
+// Slots never used before are taken before vacant ones. Rows that the previous iteration does not train come first: they
+// and the slots that are free early belong together. Where such slots run out, early pulls become late ones.
+void Replacement::place(std::uint32_t iteration, CacheMirror& cache, WorkerTurn& turn, std::uint32_t* slots) {
+  const std::size_t missing = turn.missing[0].size() + turn.missing[1].size();
+  const std::size_t fresh = missing > vacant_.size() ? missing - vacant_.size() : 0;
+  std::size_t placed = 0;
+  for (const bool early : {true, false}) {
+    for (const std::uint32_t i : turn.missing[early]) {
+      const std::uint32_t slot = placed < fresh ? cache.slots() : vacant_[placed - fresh];
+      if (placed++ < fresh) cache.copies.emplace_back();
+      cache.copies[slot] = {batch_.rows[turn.needs[i].number], use_stamp(iteration), 0, 0, 0};
+      slots[i] = slot;
+    }
+  }
+  const std::size_t taken = missing - fresh;
+  cache.vacant.assign(vacant_.begin() + static_cast<std::ptrdiff_t>(taken), vacant_.end());
+  for (const std::uint32_t slot : cache.vacant) cache.copies[slot].row = kNone;
+
+  const std::size_t early_slots = fresh + early_vacant_;
+  if (turn.missing[1].size() > early_slots) turn.delay_pulls(early_slots);
+}
+
+}  // namespace esd

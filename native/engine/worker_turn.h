@@ -1,0 +1,63 @@
+// What one worker does in an iteration, as lists, and how they become columns of its plan.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "engine/batch.h"
+#include "engine/copies.h"
+#include "engine/draft_list.h"
+#include "engine/plan.h"
+#include "engine/trainers.h"
+
+namespace esd {
+
+// A row that a worker needs.
+struct Need {
+  std::uint32_t number;
+  std::uint32_t slot;  // where it is cached, kNone if it is not
+  std::uint16_t pulled, early;
+};
+
+// A copy whose row, or partial gradient, others need.
+struct Push {
+  std::uint64_t id;
+  WorkerMask contributors;  // of a partial gradient
+  std::int64_t version;     // full
+  std::uint32_t slot;
+  std::uint32_t step;
+};
+
+// Where there are two lists, [1] is of rows that may move early.
+class WorkerTurn {
+ public:
+  using Numbers = Column<std::uint32_t>;
+
+  void clear();
+
+  // Appends the worker's rows to the plan, their slots as far as they are cached, and lists those that are not. Then
+  // what the lists say; `place_in_needs` is scratch space.
+  void write_needs(const PreparedBatch& batch, const Trainers& trainers, Arena& arena, WorkerPlan& plan);
+  void write_pushes(Arena& arena, WorkerPlan& plan) const;
+  void write_pulls(const PreparedBatch& batch, Arena& arena, WorkerPlan& plan) const;
+  void write_samples(const std::vector<std::uint32_t>& samples, const PreparedBatch& batch, Arena& arena,
+                     WorkerPlan& plan, std::vector<std::uint32_t>& place_in_needs) const;
+
+  // Missing rows from place `from` of their list on cannot be pulled early.
+  void delay_pulls(std::size_t from);
+
+  // Of the rows at some places in `needs` together.
+  std::uint64_t size_of(const Numbers& places, const PreparedBatch& batch) const;
+
+  // By row, ascending by its number.
+  DraftList<Need> needs;           // U_j
+  DraftList<std::uint32_t> losses; // copies whose latest value, or partial gradient, it has and will not have
+  DraftList<Push> pushes[2][2];    // [1] of partial gradients
+  std::uint64_t push_sizes[2];     // of their rows together
+
+  Numbers found;                 // slots of needs that are cached
+  Numbers missing[2], pulls[2];  // places in `needs` of rows that are not cached, and of rows to pull
+};
+
+}  // namespace esd
