@@ -39,6 +39,7 @@ from tests.support.redis_server import redis_server
 FIELDS = 26
 BATCH = 2048  # samples of an iteration: about 53,000 new rows while the table grows
 REDONE = 4  # iterations between the checkpoint and the fault
+AFTER = 60  # iterations that are left at the fault, so that the run is not over before it is noticed
 OPTIONS = RunOptions(workers=2, links="10g", batch=BATCH // 2, cache_rows=120_000)
 
 VICTIMS: dict[str, Callable[[LocalCluster], ServiceProcess]] = {
@@ -120,7 +121,7 @@ def recovery(kind: str, victim: str, gigabytes: float) -> dict[str, Any]:
     options = replace(OPTIONS, checkpoint_every=grows_for)
     fault = Fault(VICTIMS[victim], grows_for + REDONE)
     with opened(kind) as (store, place):
-        stream = NewRows(grows_for + 3 * REDONE, grows_for)
+        stream = NewRows(grows_for + REDONE + AFTER, grows_for)
         state = asyncio.run(train(stream, options, store, (FIELDS, 0), place, fault))
     rows = grows_for * BATCH * FIELDS
     return {
