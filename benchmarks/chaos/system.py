@@ -28,9 +28,9 @@ OPTIONS = RunOptions(
     cache_rows=600,
     optimizer=OptimizerKind.ADAM,
     learning_rate=0.002,
-    iterations=300,
+    iterations=200,
     seed=1,
-    checkpoint_every=40,
+    checkpoint_every=25,
 )
 RESTARTS = 5  # as in `esd train`
 _REJOIN_WITHOUT = 2.0  # seconds to wait for a worker that is known to stay away

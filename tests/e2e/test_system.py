@@ -164,7 +164,9 @@ def test_the_dispatcher_answers_from_outside(system: System) -> None:
 def test_mechanisms_at_the_same_links(system: System, capsys) -> None:
     results = {mechanism: system.train(mechanism) for mechanism in ("random", "laia")} | {"esd": system.result}
     with capsys.disabled():
-        sys.stdout.write(f"\n\n{table(results)}\n\n")
+        sys.stdout.write(
+            f"\n\n{table(results)}\n\nfirst iteration {system.first_iteration_seconds:.1f} s after `up`\n\n"
+        )
     assert results["esd"]["cost_seconds"] < results["laia"]["cost_seconds"] < results["random"]["cost_seconds"]
     assert all(result["auc"] == pytest.approx(results["esd"]["auc"], abs=1e-3) for result in results.values())
 
