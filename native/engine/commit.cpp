@@ -28,6 +28,7 @@ IterationPlans Commit::run(const std::int32_t* assignment, Arena&& arena) {
   resolve(batch, trainers_, engine_.directory_, engine_.iteration_, turns_);
   for (unsigned j = 0; j < workers; ++j) {
     turns_[j].write_needs(batch, trainers_, plans.arena, plans.workers[j]);
+    turns_[j].write_pushes(batch, engine_.directory_, plans.arena, plans.workers[j]);
   }
   for (unsigned j = 0; j < workers; ++j) serve(j, plans);
   train(plans);
@@ -61,7 +62,6 @@ void Commit::serve(unsigned worker, IterationPlans& plans) {
   WorkerTurn& turn = turns_[worker];
   WorkerPlan& plan = plans.workers[worker];
   Arena& arena = plans.arena;
-  turn.write_pushes(arena, plan);
   cache.policy->outdate(turn.losses.begin(), turn.losses.size(), engine_.iteration_);
   cache.restamp(turn.found.data(), turn.found.size(), engine_.iteration_);
   replacement_.run(worker, engine_.iteration_, cache, discarded_late_[worker], turn, arena, plan);
@@ -86,17 +86,18 @@ void Commit::train(const IterationPlans& plans) {
     directory.prefetch(batch.states[ahead]);
     RowState& row = batch.states[x];
     const WorkerMask trainers = trainers_[x];
-    const std::uint32_t version = row.version;
+    // Read before `place`, its neighbour, is written, and written before it, field by field: what has just been written in
+    // parts is slow to read as a whole.
+    const std::uint32_t version = row.version, life = row.life;
     directory.add(row, trainers, [next = next_slots_.data()](unsigned j) { return *next[j]++; });
     engine_.reuse_.train(version);
-    // Field by field: what has just been written in parts is slow to read as a whole.
     RowState& home = engine_.index_[rows[x]];
     home.mask = trainers;
     home.version = version + 1;
     home.kind = several(trainers) ? kSplit : kOwned;
     home.last_use = iteration;
+    home.life = life;
     home.place = row.place;
-    home.life = row.life;
     home.slot = row.slot;
   }
 }

@@ -39,9 +39,7 @@ void resolve(const PreparedBatch& batch, const Trainers& trainers, const CopyDir
     });
 
     const WorkerMask pushing = pushers(row, training), losing = losers(row, training);
-    const WorkerMask contributors = entry.contributors(row);
     const bool split = row.kind == kSplit;
-    const std::uint32_t size = batch.size(x);
     for_each_worker(pushing | losing, [&](unsigned j) {
       WorkerTurn& turn = turn_of[j];
       const std::uint32_t slot = entry.slot(j);
@@ -49,14 +47,9 @@ void resolve(const PreparedBatch& batch, const Trainers& trainers, const CopyDir
       turn.losses.keep(losing >> j & 1);
       auto& list = turn.pushes[split][early];
       Push& push = list.next();
-      push.id = row.id;
-      push.contributors = contributors;
+      push.number = x;
       push.slot = slot;
-      push.version = row.full_version();
-      push.step = row.last_use + 1;
-      const bool pushes = pushing >> j & 1;
-      list.keep(pushes);
-      turn.push_sizes[split] += pushes * size;
+      list.keep(pushing >> j & 1);
     });
   }
 }

@@ -4,13 +4,23 @@
 #include <iterator>
 
 namespace esd {
+namespace {
+
+// Of the pushed rows together.
+std::uint64_t size_of(const DraftList<Push>& pushes, const PreparedBatch& batch) {
+  if (batch.sizes.empty()) return pushes.size();
+  std::uint64_t size = 0;
+  for (const Push& push : pushes) size += batch.sizes[push.number];
+  return size;
+}
+
+}  // namespace
 
 void WorkerTurn::clear() {
   needs.clear();
   losses.clear();
   for (const bool gradients : {false, true}) {
     for (const bool early : {false, true}) pushes[gradients][early].clear();
-    push_sizes[gradients] = 0;
   }
 }
 
@@ -51,25 +61,28 @@ void WorkerTurn::write_needs(const PreparedBatch& batch, const Trainers& trainer
   }
 }
 
-void WorkerTurn::write_pushes(Arena& arena, WorkerPlan& plan) const {
+void WorkerTurn::write_pushes(const PreparedBatch& batch, const CopyDirectory& directory, Arena& arena,
+                              WorkerPlan& plan) const {
+  const RowState* const states = batch.states.data();
   const auto& [late_rows, early_rows] = pushes[0];
   plan.update_rows = add_transfers(arena, early_rows.size() + late_rows.size(), early_rows.size());
-  plan.update_rows.size = push_sizes[0];
+  plan.update_rows.size = esd::size_of(early_rows, batch) + esd::size_of(late_rows, batch);
   TransferWriter rows(arena, plan.update_rows);
-  for (const Push& push : early_rows) rows.write(true, push.id, push.slot, push.version);
-  for (const Push& push : late_rows) rows.write(false, push.id, push.slot, push.version);
+  for (const bool early : {true, false}) {
+    for (const auto [x, slot] : pushes[0][early]) rows.write(early, states[x].id, slot, states[x].full_version());
+  }
 
   const auto& [late_gradients, early_gradients] = pushes[1];
   plan.update_gradients = add_gradients(arena, early_gradients.size() + late_gradients.size(), early_gradients.size());
-  plan.update_gradients.size = push_sizes[1];
+  plan.update_gradients.size = esd::size_of(early_gradients, batch) + esd::size_of(late_gradients, batch);
   TransferWriter gradients(arena, plan.update_gradients);
   std::uint64_t* const contributors = arena.u64.data() + plan.update_gradients.contributors.begin;
   std::int64_t* const steps = arena.i64.data() + plan.update_gradients.steps.begin;
   for (const bool early : {true, false}) {
-    for (const Push& push : pushes[1][early]) {
-      const std::size_t at = gradients.write(early, push.id, push.slot, push.version);
-      contributors[at] = push.contributors;
-      steps[at] = push.step;
+    for (const auto [x, slot] : pushes[1][early]) {
+      const std::size_t at = gradients.write(early, states[x].id, slot, states[x].full_version());
+      contributors[at] = directory.contributors(states[x]);
+      steps[at] = states[x].last_use + 1;
     }
   }
 }

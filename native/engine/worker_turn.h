@@ -7,6 +7,7 @@
 
 #include "engine/batch.h"
 #include "engine/copies.h"
+#include "engine/copy_directory.h"
 #include "engine/draft_list.h"
 #include "engine/plan.h"
 #include "engine/trainers.h"
@@ -22,11 +23,8 @@ struct Need {
 
 // A copy whose row, or partial gradient, others need.
 struct Push {
-  std::uint64_t id;
-  WorkerMask contributors;  // of a partial gradient
-  std::int64_t version;     // full
+  std::uint32_t number;
   std::uint32_t slot;
-  std::uint32_t step;
 };
 
 // Where there are two lists, [1] is of rows that may move early.
@@ -36,10 +34,12 @@ class WorkerTurn {
 
   void clear();
 
-  // Appends the worker's rows to the plan, their slots as far as they are cached, and lists those that are not. Then
-  // what the lists say; `place_in_needs` is scratch space.
+  // Append to the plan what the lists say, before any state of the batch changes. The first also lists what is not cached;
+  // its slots are still to be written.
   void write_needs(const PreparedBatch& batch, const Trainers& trainers, Arena& arena, WorkerPlan& plan);
-  void write_pushes(Arena& arena, WorkerPlan& plan) const;
+  void write_pushes(const PreparedBatch& batch, const CopyDirectory& directory, Arena& arena, WorkerPlan& plan) const;
+
+  // Append the rest when the rows have their slots; `place_in_needs` is scratch space.
   void write_pulls(const PreparedBatch& batch, Arena& arena, WorkerPlan& plan) const;
   void write_samples(const std::vector<std::uint32_t>& samples, const PreparedBatch& batch, Arena& arena,
                      WorkerPlan& plan, std::vector<std::uint32_t>& place_in_needs) const;
@@ -54,7 +54,6 @@ class WorkerTurn {
   DraftList<Need> needs;           // U_j
   DraftList<std::uint32_t> losses; // copies whose latest value, or partial gradient, it has and will not have
   DraftList<Push> pushes[2][2];    // [1] of partial gradients
-  std::uint64_t push_sizes[2];     // of their rows together
 
   Numbers found;                 // slots of needs that are cached
   Numbers missing[2], pulls[2];  // places in `needs` of rows that are not cached, and of rows to pull
