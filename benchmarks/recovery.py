@@ -39,7 +39,7 @@ from tests.support.redis_server import redis_server
 FIELDS = 26
 BATCH = 2048  # samples of an iteration: about 53,000 new rows while the table grows
 REDONE = 4  # iterations between the checkpoint and the fault
-AFTER = 60  # iterations that are left at the fault, so that the run is not over before it is noticed
+AFTER = 300  # iterations that are left at the cut: writing the checkpoint of a large table takes as long as many
 OPTIONS = RunOptions(workers=2, links="10g", batch=BATCH // 2, cache_rows=120_000)
 
 VICTIMS: dict[str, Callable[[LocalCluster], ServiceProcess]] = {
@@ -65,6 +65,10 @@ class NewRows:
             yield SampleBatch(ids, np.empty((BATCH, 0), np.float32), labels)
 
 
+class Recovered(Exception):
+    """All is measured; `args` are the seconds from the fault on, and the job's state."""
+
+
 class Fault:
     """Kills a process once, and measures until all have trained an iteration of the next epoch."""
 
@@ -73,16 +77,15 @@ class Fault:
         self._iteration = iteration
         self._struck: float | None = None
         self._epoch = 0
-        self.seconds: float | None = None
 
     def __call__(self, cluster: LocalCluster, state: JobState) -> None:
-        """Sees every polled state."""
+        """Sees every polled state. Raises Recovered at the end."""
         if self._struck is None:
             if state.iterations_confirmed >= self._iteration and state.checkpoint:
                 self._epoch, self._struck = state.epoch, time.monotonic()
                 self._victim(cluster).process.send_signal(signal.SIGKILL)
-        elif self.seconds is None and state.epoch > self._epoch and state.iterations_confirmed > state.checkpoint:
-            self.seconds = time.monotonic() - self._struck
+        elif state.epoch > self._epoch and state.iterations_confirmed > state.checkpoint:
+            raise Recovered(time.monotonic() - self._struck, state)
 
 
 async def train(
@@ -98,9 +101,10 @@ async def train(
         servers = tuple(server.address for server in cluster.parameter_servers)
         job: JobSpec = options.job(fields=shape[0], dense_features=shape[1], parameter_servers=servers)
         supervisor = asyncio.create_task(cluster.supervise(5, messages.print))
-        state = await drive(client, job, stream, lambda state: watch(cluster, state))
-        supervisor.cancel()
-        return state
+        try:
+            return await drive(client, job, stream, lambda state: watch(cluster, state))
+        finally:
+            supervisor.cancel()
 
 
 @contextlib.contextmanager
@@ -122,14 +126,18 @@ def recovery(kind: str, victim: str, gigabytes: float) -> dict[str, Any]:
     fault = Fault(VICTIMS[victim], grows_for + REDONE)
     with opened(kind) as (store, place):
         stream = NewRows(grows_for + REDONE + AFTER, grows_for)
-        state = asyncio.run(train(stream, options, store, (FIELDS, 0), place, fault))
+        try:
+            asyncio.run(train(stream, options, store, (FIELDS, 0), place, fault))
+            raise AssertionError("the run was over before it had recovered")
+        except Recovered as recovered:
+            seconds, state = recovered.args
     rows = grows_for * BATCH * FIELDS
     return {
         "store": kind,
         "killed": victim,
         "rows": rows,
         "gigabytes": rows * job.table.row_bytes / 1e9,
-        "seconds": fault.seconds,
+        "seconds": seconds,
         "of_these_after_notice": [each.seconds for each in state.recoveries],
         "iterations_redone": [each.iterations_redone for each in state.recoveries],
     }
