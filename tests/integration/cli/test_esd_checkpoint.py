@@ -34,9 +34,10 @@ OPTIONS = RunOptions(
 
 
 class Place:
-    """A store, as `esd train` and `esd checkpoint` are told of it."""
+    """A store, as `esd train` and `esd checkpoint` are told of it; and how many workers a run goes on with there."""
 
-    def __init__(self, redis_url: str, directory: Path | None) -> None:
+    def __init__(self, redis_url: str, directory: Path | None, workers: int) -> None:
+        self.workers = workers
         self.run_options: dict[str, Any] = {"store": redis_url, "checkpoint_dir": directory}
         self.options = ["--store", redis_url] if directory is None else ["--checkpoint-dir", str(directory)]
 
@@ -58,8 +59,8 @@ class Place:
 @pytest.fixture(params=["directory", "redis"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     if request.param == "redis":
-        return Place(request.getfixturevalue("redis_url"), None)
-    return Place("memory", tmp_path / "kept")
+        return Place(request.getfixturevalue("redis_url"), None, workers=4)
+    return Place("memory", tmp_path / "kept", workers=2)
 
 
 def refused_while_live(place: Place) -> Callable[[LocalCluster, JobState], None]:
@@ -75,7 +76,6 @@ def refused_while_live(place: Place) -> Callable[[LocalCluster, JobState], None]
     return watch
 
 
-@pytest.mark.timeout(180)
 def test_a_run_goes_back_and_on_with_other_shards_and_workers(place, tmp_path):
     whole = place.train(OPTIONS, tmp_path / "whole", shards=1, watch=refused_while_live(place))
     listed = place.json("list")["checkpoints"]
@@ -93,7 +93,8 @@ def test_a_run_goes_back_and_on_with_other_shards_and_workers(place, tmp_path):
         np.testing.assert_array_equal(same[name], values, err_msg=name)
 
     restore(place, 60)
-    other = place.train(replace(OPTIONS, workers=2, batch=16), tmp_path / "other", shards=2)
+    others = replace(OPTIONS, workers=place.workers, batch=32 // place.workers)
+    other = place.train(others, tmp_path / "other", shards=2)
     np.testing.assert_array_equal(other["ids"], whole["ids"])
     np.testing.assert_array_equal(other["versions"], whole["versions"])
     for name in set(whole) - {"ids", "versions"}:
