@@ -1,0 +1,54 @@
+"""Stores of parameter servers, opened as they are, and what tests put into them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from ps_server.core.blocks import GradientBlock, RowBlock
+from ps_server.core.shard import Shard
+from ps_server.stores.opening import open_store
+from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
+
+SPEC = TableSpec("clicks-1_a", 6, OptimizerSpec(OptimizerKind.ROWWISE_ADAGRAD, 0.1), seed=2**64 - 1, init_scale=0.25)
+ALL_BITS = 2**64 - 1
+ALONE = Shard()
+
+
+def open_url(url, shard=ALONE):
+    if isinstance(url, Path):
+        return open_store("memory", shard, 5.0, checkpoint_dir=url)
+    return open_store(url, shard, 5.0)
+
+
+def rows_of(rng, ids, version, width=SPEC.row_width):
+    ids = np.asarray(ids, np.uint64)
+    return RowBlock(ids, np.full(len(ids), version), rng.standard_normal((len(ids), width)).astype(np.float32))
+
+
+def gradients_of(rng, ids, worker, target=1, contributors=0b111):
+    ids = np.asarray(ids, np.uint64)
+    r = len(ids)
+    values = rng.standard_normal((r, SPEC.dimension)).astype(np.float32)
+    columns = np.full(r, target), np.full(r, contributors, np.uint64), np.full(r, 9)
+    return GradientBlock(ids, *columns, values, worker)
+
+
+def assert_rows(block, expected):
+    np.testing.assert_array_equal(block.ids, expected.ids)
+    np.testing.assert_array_equal(block.versions, expected.versions)
+    np.testing.assert_array_equal(block.rows, expected.rows)
+
+
+def as_dict(table):
+    """Every stored row: id -> version and bytes."""
+    return blocks_as_dict(table.scan())
+
+
+def blocks_as_dict(blocks):
+    return {
+        int(i): (int(v), row.tobytes())
+        for block in blocks
+        for i, v, row in zip(block.ids, block.versions, block.rows, strict=True)
+    }
