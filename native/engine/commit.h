@@ -1,4 +1,4 @@
-// One iteration of the state machine (DESIGN section 2): update pushes, evictions, pulls, training.
+// One iteration of the state machine (docs/semantics.md): update pushes, evictions, pulls, training.
 #pragma once
 
 #include <cstdint>

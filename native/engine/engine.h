@@ -1,4 +1,4 @@
-// The dispatch engine: state of all rows and all caches of one job (DESIGN section 2).
+// The dispatch engine: state of all rows and all caches of one job (docs/semantics.md).
 #pragma once
 
 #include <cstdint>

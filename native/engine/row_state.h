@@ -1,4 +1,4 @@
-// What the engine knows about one embedding row (DESIGN section 2).
+// What the engine knows about one embedding row (docs/semantics.md).
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-"""An independent cluster for planner tests: it executes plans on dicts and checks DESIGN's rules on the way."""
+"""An independent cluster for planner tests: it runs plans on dicts and checks the rules of docs/semantics.md on the way."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence

@@ -1,6 +1,6 @@
 """The dispatch engine in plain Python: the specification that the native engine must equal, bit for bit.
 
-States of a row, the operations of an iteration and their order: DESIGN section 2. Cache policies: ESD paper,
+States of a row, the operations of an iteration and their order: docs/semantics.md. Cache policies: ESD paper,
 section 8.1. Row sizes: ESD paper, section 8.2.
 """
 
