@@ -79,7 +79,7 @@ class Decision:
 
     @property
     def decision_seconds(self) -> float:
-        """Wall time from the batch to the finished plans."""
+        """Wall time from the batch to the columns of its plans; messages are made of them when they are encoded."""
         return sum(self.seconds.values())
 
 
@@ -141,8 +141,7 @@ class Planner:
         self._epoch = epoch
         self._mechanism = mechanism or get_mechanism(job)
         try:
-            max_rows = job.max_rows if job.forgets_rows else 0
-            self._engine = Engine(caches, job.policy, self._sizes.of_fields, max_rows)
+            self._engine = Engine(caches, job.policy, self._sizes.of_fields, job.rows_kept)
             if snapshot is not None:
                 self._engine.restore(snapshot, warm)
         except ValueError as error:

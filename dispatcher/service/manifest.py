@@ -124,7 +124,6 @@ def describe_job(job: JobSpec) -> dict[str, Any]:
 
     These are the servers' addresses, and the most rows of a table that forgets none.
     """
-    max_rows = job.max_rows if job.forgets_rows else 0
-    message = encode_job(replace(job, parameter_servers=("any",), max_rows=max_rows))
+    message = encode_job(replace(job, parameter_servers=("any",), max_rows=job.rows_kept))
     described: dict[str, Any] = MessageToDict(message, preserving_proto_field_name=True)
     return described

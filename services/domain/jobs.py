@@ -159,6 +159,11 @@ class JobSpec:
         return self.at_max_rows is RowLimitPolicy.EVICT
 
     @property
+    def rows_kept(self) -> int:
+        """Rows of the table above which the oldest are forgotten; 0: none ever are."""
+        return self.max_rows if self.forgets_rows else 0
+
+    @property
     def takes_checkpoints(self) -> bool:
         """Whether it does; a job without fails with its first lost worker."""
         return self.checkpoint_every > 0 or self.checkpoint_seconds > 0
