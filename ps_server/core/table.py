@@ -199,8 +199,9 @@ class Table:
         return self._store.partials.memory_bytes
 
     def _forget_older_lives(self, ids: NDArray[np.uint64], versions: NDArray[np.int64]) -> None:
-        with self._gradients:
-            gradients.forget_older_lives(self._store, ids, versions)
+        if at_birth(versions).any():  # or nothing has had a life before, and a push of rows need not wait for gradients
+            with self._gradients:
+                gradients.forget_older_lives(self._store, ids, versions)
 
     def _refuse_voiding(self, block: RowBlock) -> None:
         targets = self._store.partials.splits(block.ids).targets
