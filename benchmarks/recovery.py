@@ -38,7 +38,7 @@ from tests.support.redis_server import redis_server
 
 FIELDS = 26
 BATCH = 2048  # samples of an iteration: about 53,000 new rows while the table grows
-REDONE = 4  # iterations between the checkpoint and the fault
+REDONE = 4  # iterations between the cut and the fault, at least: it comes when the checkpoint is written
 AFTER = 300  # iterations that are left at the cut: writing the checkpoint of a large table takes as long as many
 OPTIONS = RunOptions(workers=2, links="10g", batch=BATCH // 2, cache_rows=120_000)
 

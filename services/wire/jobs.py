@@ -22,7 +22,6 @@ _CRITERION_OF: dict[int, Criterion] = {
     **{number: criterion for criterion, number in _CRITERIA.items()},
 }
 
-
 _ROW_LIMIT_POLICIES: dict[RowLimitPolicy, dispatcher_pb2.RowLimitPolicy] = {
     RowLimitPolicy.REFUSE: dispatcher_pb2.REFUSE,
     RowLimitPolicy.EVICT: dispatcher_pb2.EVICT,
