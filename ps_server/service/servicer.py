@@ -28,8 +28,10 @@ from services.wire.tables import decode_table, encode_table
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
-# A pull gives up this much before the call's deadline, so that the reason still reaches the caller.
-_REPLY_SECONDS = 0.1
+# A pull gives up this much before the call's deadline, so that the reason still reaches the caller: this share of the
+# time that is left, and at most so many seconds.
+_REPLY_SHARE = 0.25
+_REPLY_SECONDS = 1.0
 
 
 class ParameterServer(CheckpointCalls, SampleLogCalls, ps_pb2_grpc.ParameterServerServicer):
@@ -147,7 +149,7 @@ class ParameterServer(CheckpointCalls, SampleLogCalls, ps_pb2_grpc.ParameterServ
         remaining = context.time_remaining()
         allowed = self._settings.pull_wait_seconds
         if remaining is not None:
-            allowed = min(allowed, max(0.0, remaining - _REPLY_SECONDS))
+            allowed = min(allowed, max(0.0, remaining - min(_REPLY_SECONDS, _REPLY_SHARE * remaining)))
         return asyncio.get_running_loop().time() + allowed
 
 

@@ -148,3 +148,17 @@ def await_replicas(servers: list[RedisServer], count: int, seconds: float = 20.0
     while sum("master_link_status:up" in server.cli("info", "replication") for server in servers) < count:
         if time.monotonic() > deadline:
             raise RuntimeError(f"the replicas were not ready after {seconds} s")
+
+
+def await_takeover(lost: RedisServer, others: list[RedisServer], seconds: float = 20.0) -> None:
+    """Returns when the others know that a replica serves the slots of the one that is lost."""
+    deadline = time.monotonic() + seconds
+    while any(_serves(lost, server) for server in others):
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"no replica has taken over after {seconds} s")
+
+
+def _serves(which: RedisServer, asked: RedisServer) -> bool:
+    lines = asked.cli("cluster", "nodes").splitlines()
+    (fields,) = (line.split() for line in lines if f" {which.address}@" in line)
+    return len(fields) > 8  # the slots come last

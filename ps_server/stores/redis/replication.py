@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from redis import Redis
+from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 _ASK_SECONDS = 10.0  # after which a primary may have won or lost its replica
@@ -29,7 +30,7 @@ class Replication:
         """Replies to commands that `send` sends to the primary called `name`.
 
         Raises:
-            RedisTimeoutError: the primary has a replica, which has not confirmed in time.
+            RedisTimeoutError: the primary has a replica, which has not confirmed in time; or it is a primary no more.
         """
         asked, replicated = self._asked.get(name, (0.0, False))
         if time.monotonic() - asked > _ASK_SECONDS:
@@ -37,6 +38,9 @@ class Replication:
         if not replicated:
             return send(commands)
         *replies, confirmed = send([*commands, self._wait])
+        if isinstance(confirmed, ResponseError):
+            # One that hung runs what lies in its sockets before it learns that its replica has taken over.
+            raise RedisTimeoutError(f"{name} has not waited for a replica: {confirmed}")
         if confirmed == 0 and self._ask(name, primary):
             raise RedisTimeoutError("no replica has confirmed a write in time")
         return replies

@@ -16,7 +16,8 @@ _TAG = b"string.sub(KEYS[i], 3, -10)"
 
 # KEYS: rows. ARGV: the prefix of the hashes of pre-images, '' to keep none; then one value per row. The first pre-image
 # of a row is kept, under its id; '' where there was none.
-# Returns a digit per row: 0 the stored one is as new, 1 stored.
+# Returns a digit per row: 0 the stored one is as new, 1 stored. It writes the counters even if it stores no row: WAIT
+# waits for what its own connection has written, and a push that is repeated for want of a replica must wait again.
 WRITE_NEWER = (
     b"""
 local results, added, undo = {}, {}, ARGV[1]
@@ -25,13 +26,14 @@ for i = 1, #KEYS do
   local stored = redis.call('GETRANGE', KEYS[i], 0, 7)
   local before = #stored == 8 and struct.unpack('<i8', stored) or 0
   local version = struct.unpack('<i8', value)
-  if before < version then
-    local tag = """
+  local tag = """
     + _TAG
     + b"""
+  local sums = added[tag] or {0, 0}
+  added[tag] = sums
+  if before < version then
     if #undo > 0 then redis.call('HSETNX', undo .. tag, string.sub(KEYS[i], -8), redis.call('GET', KEYS[i]) or '') end
     redis.call('SET', KEYS[i], value)
-    local sums = added[tag] or {0, 0}
     added[tag] = {sums[1] + (#stored == 0 and 1 or 0), sums[2] + version % 2^30 - before % 2^30}
     results[i] = '1'
   else

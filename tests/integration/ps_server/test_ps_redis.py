@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import sys
 
@@ -19,7 +20,9 @@ from services.runtime.channel import channel
 from services.runtime.retry import repeated
 from services.runtime.status import domain_errors
 from tests.support.ps_client import SPEC, Client, gradient_push, refused, row_push
-from tests.support.redis_server import await_cluster, free_port, redis_cluster, redis_server
+from tests.support.redis_server import await_cluster, await_takeover, free_port, redis_cluster, redis_server
+from tests.support.stores import SPEC as STORED
+from tests.support.stores import open_url, rows_of
 
 
 async def started(**environment):
@@ -242,3 +245,44 @@ async def test_a_cluster_fails_over_and_has_all_that_was_acknowledged(tmp_path, 
         async with asyncio.timeout(20):  # a primary that has lost its replica does not wait for it
             for version in range(6, 26):
                 assert await client.push(row_push(ids, version, float(version))) == (600, 0)
+
+
+async def test_a_primary_that_was_replaced_while_it_hung_acknowledges_nothing(tmp_path, start):
+    """It wakes up, runs what lies in its sockets, and only then learns that it is a primary no more."""
+    ids = np.arange(600, dtype=np.uint64)  # on all nodes
+    with redis_cluster(tmp_path, replicas=1) as nodes:
+        client = await start(store=f"redis+cluster://{nodes[1].address}", store_timeout_seconds=30.0)
+        await client.create()
+        await client.push(row_push(ids, 1, 1.0))
+
+        async def push():
+            with domain_errors():
+                return await client.push(row_push(ids, 2, 2.0), within=30)
+
+        nodes[0].process.send_signal(signal.SIGSTOP)
+        try:
+            pushing = asyncio.create_task(repeated(push, 20))
+            await asyncio.to_thread(await_takeover, nodes[0], nodes[1:])
+        finally:
+            nodes[0].process.send_signal(signal.SIGCONT)
+        await pushing
+        _, versions, _ = await client.pull(ids, 2)
+        assert versions.tolist() == [2] * len(ids)
+
+
+def test_a_repeated_push_writes_too_so_that_it_waits_for_a_replica(own_redis):
+    """WAIT may be answered at once on a connection that has written nothing: the first push may have used another."""
+
+    def written():
+        return re.search(r"aof_current_size:(\d+)", own_redis.cli("info", "persistence")).group(1)
+
+    store = open_url(own_redis.url)
+    store.create(STORED)
+    table = store.open(STORED)
+    block = rows_of(np.random.default_rng(0), range(10), version=3)
+    assert table.write_newer(block).all()
+    once, totals = written(), table.totals()
+    assert not table.write_newer(block).any()
+    assert written() != once
+    assert table.totals() == totals
+    store.close()

@@ -1,4 +1,4 @@
-"""An independent cluster for planner tests: it runs plans on dicts and checks the rules of docs/semantics.md on the way."""
+"""An independent cluster for planner tests: runs plans on dicts and checks what docs/semantics.md says on the way."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
