@@ -14,6 +14,7 @@ from ps_server.service.servicer import ParameterServer
 from ps_server.service.settings import ParameterServerSettings
 from ps_server.service.store_pool import StorePool
 from ps_server.service.stored import open_settings_store
+from ps_server.service.table_metrics import measured
 from services.runtime.server import Server, serve
 
 SERVICE = ps_pb2.DESCRIPTOR.services_by_name["ParameterServer"].full_name
@@ -38,5 +39,9 @@ async def parameter_server(settings: ParameterServerSettings) -> AsyncIterator[S
         tables = await asyncio.to_thread(Tables, store, shard)
         servicer = ParameterServer(tables, shard, store.name, pool, settings)
         service = (ps_pb2_grpc.add_ParameterServerServicer_to_server, servicer, SERVICE)
-        async with serve("ps", [service], settings) as server, follow_store(store, pool, server):
+        async with (
+            serve("ps", [service], settings) as server,
+            follow_store(store, pool, server),
+            measured(tables, pool),
+        ):
             yield server

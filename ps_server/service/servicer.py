@@ -23,7 +23,6 @@ from ps_server.service.settings import ParameterServerSettings
 from ps_server.service.store_pool import StorePool
 from ps_server.service.uploads import receive_upload
 from services.domain.errors import InvalidArgument, NotFound
-from services.runtime import metrics
 from services.wire.tables import decode_table, encode_table
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -77,8 +76,6 @@ class ParameterServer(CheckpointCalls, SampleLogCalls, ps_pb2_grpc.ParameterServ
             pushed = await self._push(table, chunk)
             total.stored += pushed.stored
             total.already_known += pushed.already_known
-        if table:
-            await self._measure(table)
         return total
 
     async def Forget(self, request: ps_pb2.ForgetRequest, context: Context) -> ps_pb2.ForgetResponse:
@@ -137,13 +134,6 @@ class ParameterServer(CheckpointCalls, SampleLogCalls, ps_pb2_grpc.ParameterServ
         if chunk.WhichOneof("body") is None:
             raise InvalidArgument("a push chunk holds neither rows nor gradients")
         return await self._pool.write(apply)
-
-    async def _measure(self, table: Table) -> None:
-        name = table.spec.name
-        metrics.TABLE_ROWS.labels(name).set(await self._pool.read(table.stored_rows))
-        metrics.WAITING_PULLS.labels(name)  # shows 0 before the first pull waits
-        metrics.PENDING_GRADIENTS.labels(name).set(table.pending_gradients())
-        metrics.PENDING_GRADIENT_BYTES.labels(name).set(table.pending_bytes())
 
     def _wait_until(self, context: Context) -> float:
         remaining = context.time_remaining()

@@ -31,7 +31,7 @@ OPTIONS = RunOptions(
     cache_rows=400,
     optimizer=OptimizerKind.SGD,
     learning_rate=0.05,
-    iterations=300,
+    iterations=150,
     max_rows=1_000_000,
     seed=3,
 )
