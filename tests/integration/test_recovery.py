@@ -28,17 +28,18 @@ from tests.support.redis_server import redis_cluster
 from tests.support.reference import train_reference
 
 OPTIONS = RunOptions(
-    workers=3,
-    links="1g,1g,100m",
-    batch=20,
+    workers=2,
+    links="1g,100m",
+    batch=30,
     dim=8,
     cache_rows=600,
     optimizer=OptimizerKind.ADAM,
     learning_rate=0.002,
-    iterations=100,
+    iterations=60,
     seed=3,
     checkpoint_every=25,
 )
+KILLED_AT = 38  # halfway between two checkpoints: the first is written by then, the second is not cut
 
 
 class Killer:
@@ -108,28 +109,28 @@ def assert_same_run(result: dict, path: Path, undisturbed: tuple[Path, dict]) ->
 
 
 def test_a_killed_worker_comes_back_and_all_go_on_from_the_checkpoint(undisturbed, tmp_path):
-    kill = Killer(worker, iteration=60)
+    kill = Killer(worker, iteration=KILLED_AT)
     result = train.run(OPTIONS, store="memory", shards=2, out=tmp_path, watch=kill)
     assert [each["iterations_redone"] >= 10 for each in result["recoveries"]] == [True]
     assert_same_run(result, tmp_path, undisturbed)
 
 
 def test_a_killed_dispatcher_takes_the_job_up_at_the_checkpoint(undisturbed, tmp_path):
-    kill = Killer(dispatcher, iteration=60)
+    kill = Killer(dispatcher, iteration=KILLED_AT)
     result = train.run(OPTIONS, store="memory", shards=2, out=tmp_path, watch=kill)
     assert kill.killed == "dispatcher"
     assert_same_run(result, tmp_path, undisturbed)
 
 
 def test_a_killed_parameter_server_goes_on_with_what_redis_has(undisturbed, tmp_path, redis_url):
-    kill = Killer(parameter_server, iteration=60)
+    kill = Killer(parameter_server, iteration=KILLED_AT)
     result = train.run(OPTIONS, store=redis_url, shards=2, out=tmp_path, watch=kill)
     assert kill.killed == "ps-1"
     assert_same_run(result, tmp_path, undisturbed)
 
 
 def test_a_killed_parameter_server_goes_back_to_its_checkpoint_directory(undisturbed, tmp_path):
-    kill = Killer(parameter_server, iteration=60)
+    kill = Killer(parameter_server, iteration=KILLED_AT)
     keep = {"store": "memory", "shards": 2, "checkpoint_dir": tmp_path / "kept"}
     result = train.run(OPTIONS, **keep, out=tmp_path, watch=kill)
     assert [each["iterations_redone"] >= 10 for each in result["recoveries"]] == [True]
@@ -137,40 +138,39 @@ def test_a_killed_parameter_server_goes_back_to_its_checkpoint_directory(undistu
 
 
 def test_a_killed_parameter_server_that_kept_rows_in_memory_only_ends_the_run_cleanly(tmp_path):
-    kill = Killer(parameter_server, iteration=60)
-    with pytest.raises(EsdError, match=r"store in memory loses them.*; the last checkpoint is 50"):
+    kill = Killer(parameter_server, iteration=KILLED_AT)
+    with pytest.raises(EsdError, match=r"store in memory loses them.*; the last checkpoint is 25"):
         train.run(OPTIONS, store="memory", shards=2, out=tmp_path, watch=kill)
 
 
 async def test_survivors_go_on_and_a_late_worker_joins_at_a_checkpoint(tmp_path):
     """The global batch stays the same, so the model does: up to the order of float sums."""
-    stream = training_stream(OPTIONS)
-    dataset = stream.dataset
-    settings = {"shards": 1, "store": "memory", "worker_links": OPTIONS.bandwidths(), "cache_rows": [600] * 3}
+    options = replace(OPTIONS, workers=3, links="1g", batch=20, iterations=110)
+    dataset = training_stream(options).dataset
+    settings = {"shards": 1, "store": "memory", "worker_links": options.bandwidths(), "cache_rows": [600] * 3}
     restarts, back = [], threading.Event()
     async with (
         local_cluster(**settings, logs=tmp_path, rejoin_seconds=2.0) as cluster,
         DispatcherClient(cluster.dispatcher.address) as client,
         asyncio.TaskGroup() as tasks,
     ):
-        kill = Killer(worker, iteration=40)
+        kill = Killer(worker, iteration=30)
 
         def watch(state: JobState) -> None:
             kill(cluster, state)
             there = [each.slot for each in state.workers]
             if restarts and 1 in there:
                 back.set()
-            if not restarts and state.phase is JobPhase.RUNNING and 1 not in there and state.iterations_confirmed >= 60:
+            if not restarts and state.phase is JobPhase.RUNNING and 1 not in there and state.iterations_confirmed >= 40:
                 restarts.append(tasks.create_task(cluster.workers[1].restart()))
 
-        options = replace(OPTIONS, iterations=175)
         job = options.job(
             fields=len(dataset.fields),
             dense_features=len(dataset.dense_features),
             parameter_servers=(cluster.parameter_servers[0].address,),
         )
 
-        state = await drive(client, job, HeldBack(training_stream(options), 100 * job.batch_size, back), watch)
+        state = await drive(client, job, HeldBack(training_stream(options), 75 * job.batch_size, back), watch)
         assert restarts
         assert [each.slot for each in state.workers] == [0, 1, 2]
         assert any("worker-1" in each.cause and each.cause.endswith("joins") for each in state.recoveries)
@@ -188,7 +188,7 @@ def test_redis_may_be_killed_and_started_again(undisturbed, tmp_path, own_redis)
     killed = []
 
     def kill(_: LocalCluster, state: JobState) -> None:
-        if not killed and state.iterations_confirmed >= 60:
+        if not killed and state.iterations_confirmed >= KILLED_AT:
             killed.append(state.iterations_confirmed)
             own_redis.kill()
             own_redis.start()
@@ -204,7 +204,7 @@ def test_a_redis_cluster_fails_over(undisturbed, tmp_path):
     with redis_cluster(tmp_path, replicas=1) as nodes:
 
         def kill(_: LocalCluster, state: JobState) -> None:
-            if not killed and state.iterations_confirmed >= 60:
+            if not killed and state.iterations_confirmed >= KILLED_AT:
                 killed.append(state.iterations_confirmed)
                 nodes[0].kill()
 

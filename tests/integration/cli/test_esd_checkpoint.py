@@ -27,8 +27,8 @@ OPTIONS = RunOptions(
     cache_rows=700,
     optimizer=OptimizerKind.SGD,
     learning_rate=0.1,
-    iterations=90,
-    checkpoint_every=20,
+    iterations=72,
+    checkpoint_every=16,
     checkpoints_kept=3,
 )
 
@@ -68,10 +68,10 @@ def refused_while_live(place: Place) -> Callable[[LocalCluster, JobState], None]
     seen = []
 
     def watch(_: LocalCluster, state: JobState) -> None:
-        if state.checkpoint >= 40 and not seen:
+        if state.checkpoint >= 32 and not seen:
             seen.append(place.checkpoints())
-            assert 40 in seen[0]
-            assert isinstance(place.esd("restore", "40").exception, FailedPrecondition)
+            assert 32 in seen[0]
+            assert isinstance(place.esd("restore", "32").exception, FailedPrecondition)
 
     return watch
 
@@ -79,20 +79,20 @@ def refused_while_live(place: Place) -> Callable[[LocalCluster, JobState], None]
 def test_a_run_goes_back_and_on_with_other_shards_and_workers(place, tmp_path):
     whole = place.train(OPTIONS, tmp_path / "whole", shards=1, watch=refused_while_live(place))
     listed = place.json("list")["checkpoints"]
-    assert [each["iteration"] for each in listed] == [60, 80, 90]  # the last at the end
-    assert [each["samples"] for each in listed] == [32 * 60, 32 * 80, 32 * 90]
-    assert listed[-1]["cuts"] == [20, 40, 60, 80, 90]
+    assert [each["iteration"] for each in listed] == [48, 64, 72]  # the last at the end
+    assert [each["samples"] for each in listed] == [32 * 48, 32 * 64, 32 * 72]
+    assert listed[-1]["cuts"] == [16, 32, 48, 64, 72]
     assert all(0 < each["rows_changed"] < each["rows"] and each["bytes"] > 0 for each in listed)
-    assert "80" in place.esd("list").stdout
+    assert "64" in place.esd("list").stdout
     assert all(not each["damage"] for each in place.json("verify")["checkpoints"])
 
-    restore(place, 60)
-    assert place.checkpoints() == [60]
+    restore(place, 48)
+    assert place.checkpoints() == [48]
     same = place.train(OPTIONS, tmp_path / "same", shards=3)
     for name, values in whole.items():
         np.testing.assert_array_equal(same[name], values, err_msg=name)
 
-    restore(place, 60)
+    restore(place, 48)
     others = replace(OPTIONS, workers=place.workers, batch=32 // place.workers)
     other = place.train(others, tmp_path / "other", shards=2)
     np.testing.assert_array_equal(other["ids"], whole["ids"])
