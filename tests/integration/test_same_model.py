@@ -23,7 +23,7 @@ BASE = RunOptions(
     links="1g",
     batch=32,
     dim=8,
-    cache_rows=1_000,
+    cache_rows=700,
     optimizer=OptimizerKind.SGD,
     learning_rate=0.05,
     iterations=45,
@@ -46,7 +46,7 @@ def cluster(name: str, *, store: str = "memory", shards: int = 1, **changes) -> 
 
 
 ADAM = {"optimizer": OptimizerKind.ADAM, "learning_rate": 0.002}
-UNEQUAL = "1g,1g,100m,100m"
+UNEQUAL = {"workers": 4, "batch": None, "workloads": "30,20,14,0", "links": "1g,1g,100m,100m"}
 ADAGRAD = {"optimizer": OptimizerKind.ROWWISE_ADAGRAD}
 
 # A table of few more rows than an iteration trains: most rows leave it, some in the iteration after their last.
@@ -54,18 +54,15 @@ FULL = {"max_rows": 700, "at_max_rows": RowLimitPolicy.EVICT, "cache_rows": 500,
 
 # Every value of every axis occurs, and each optimizer meets evictions, split rows and both stores.
 CLUSTERS = [
-    cluster("one worker", workers=1, batch=64, mechanism="random"),
     cluster("one worker, Adam, Redis", workers=1, batch=64, checkpoint_every=25, store="redis", **ADAM),
-    cluster("two workers, ESD, checkpoints", checkpoint_every=20),
-    cluster("two workers, LAIA, Adam, LRU", mechanism="laia", policy="lru", cache_rows=700, **ADAM),
+    cluster("two workers, ESD, checkpoints, Redis", checkpoint_every=20, store="redis"),
+    cluster("two workers, LAIA, Adam, LRU, DeepFM", mechanism="laia", model="dfm", policy="lru", **ADAM),
     cluster("two workers, random, Adagrad, LFU, Redis", mechanism="random", policy="lfu", store="redis", **ADAGRAD),
     cluster("four workers, ESD, Adam, Redis, two shards", workers=4, batch=16, store="redis", shards=2, **ADAM),
     cluster("three workers, ESD, Adagrad, DLRM", workers=3, batch=20, model="dlrm", cache_rows=500, **ADAGRAD),
-    cluster("three workers, LAIA, DeepFM", workers=3, batch=20, mechanism="laia", model="dfm", cache_rows=500),
-    cluster("unequal, DCN", workers=4, batch=None, workloads="30,20,14,0", alpha=0.5, model="dcn", links=UNEQUAL),
+    cluster("unequal, part of ESD by heuristic, DCN, two shards", alpha=0.5, model="dcn", shards=2, **UNEQUAL),
     cluster("two workers, full table, Adagrad, checkpoints", checkpoint_every=20, shards=2, **FULL | ADAGRAD),
     cluster("four workers, full table, joint, Redis", workers=4, batch=16, mechanism="joint", store="redis", **FULL),
-    cluster("unequal, Adam", workers=4, batch=None, workloads="40,4,10,10", mechanism="random", shards=2, **ADAM),
 ]  # fmt: skip
 
 
