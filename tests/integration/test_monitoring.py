@@ -79,7 +79,7 @@ def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
 
             state = runner.run(train())
             alerts = server.alerts()
-            server.until(f"esd_iterations_total == {state.iterations_confirmed}")
+            server.until('esd_job_phase{phase="finished"} == 1')
             server.until("esd:decision_seconds:mean5m > 0")
             yield Monitored(server, state, alerts)
         runner.run(cluster_context.__aexit__(None, None, None))
