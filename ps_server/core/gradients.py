@@ -37,14 +37,12 @@ def forget_made(store: TableStore, ids: NDArray[np.uint64]) -> None:
             store.partials.discard(ids[pending][made])
 
 
-def forget_older_lives(store: TableStore, ids: NDArray[np.uint64], versions: NDArray[np.int64]) -> None:
-    """Forgets what is pending for lives of the rows that ended before those of `versions` began."""
-    births = at_birth(versions)
-    if births.any():
-        targets = store.partials.splits(ids).targets
-        over = (targets > 0) & (targets < births)
-        if over.any():
-            store.partials.discard(ids[over])
+def forget_older_lives(store: TableStore, ids: NDArray[np.uint64], births: NDArray[np.int64]) -> None:
+    """Forgets what is pending for lives of the rows that ended before those that began at `births`, int64 [r]."""
+    targets = store.partials.splits(ids).targets
+    over = (targets > 0) & (targets < births)
+    if over.any():
+        store.partials.discard(ids[over])
 
 
 def classify(store: TableStore, block: GradientBlock) -> NDArray[np.uint8]:

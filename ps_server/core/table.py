@@ -53,7 +53,7 @@ class Table:
         self.history = History(store, spec.name)
         self._log = SampleLog(store.log, spec.name)
         # What is pending must not change between looking at a gradient and keeping it.
-        self._gradients = threading.Lock()
+        self._gradients = threading.RLock()
 
     def read(self, ids: NDArray[np.uint64], wanted: NDArray[np.int64] | None = None) -> RowBlock:
         """The rows as they are now, in the lives that the versions `wanted` are of, int64 [r], or in later ones.
@@ -110,7 +110,7 @@ class Table:
         block.validate(self.spec)
         self._shard.check(block.ids)
         with self.history.writing(epoch), self._gradients:
-            gradients.forget_older_lives(self._store, block.ids, block.targets)
+            self._forget_older_lives(block.ids, block.targets)
             gradients.forget_made(self._store, block.ids)
             arrivals = gradients.classify(self._store, block)
             waiting = arrivals == Arrival.WAITS
@@ -199,9 +199,10 @@ class Table:
         return self._store.partials.memory_bytes
 
     def _forget_older_lives(self, ids: NDArray[np.uint64], versions: NDArray[np.int64]) -> None:
-        if at_birth(versions).any():  # or nothing has had a life before, and a push of rows need not wait for gradients
+        births = at_birth(versions)
+        if births.any():  # or nothing has had a life before, and a push of rows need not wait for gradients
             with self._gradients:
-                gradients.forget_older_lives(self._store, ids, versions)
+                gradients.forget_older_lives(self._store, ids, births)
 
     def _refuse_voiding(self, block: RowBlock) -> None:
         targets = self._store.partials.splits(block.ids).targets
