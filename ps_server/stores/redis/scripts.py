@@ -34,7 +34,8 @@ for i = 1, #KEYS do
   if before < version then
     if #undo > 0 then redis.call('HSETNX', undo .. tag, string.sub(KEYS[i], -8), redis.call('GET', KEYS[i]) or '') end
     redis.call('SET', KEYS[i], value)
-    added[tag] = {sums[1] + (#stored == 0 and 1 or 0), sums[2] + version % 2^30 - before % 2^30}
+    sums[1] = sums[1] + (#stored == 0 and 1 or 0)
+    sums[2] = sums[2] + version % 2^30 - before % 2^30
     results[i] = '1'
   else
     results[i] = '0'
