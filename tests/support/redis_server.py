@@ -7,13 +7,14 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.support.certificates import Certificates
 
 READY = "Ready to accept connections"
+CLUSTER_SECONDS = 20.0  # for nodes to agree
 
 
 def free_port() -> int:
@@ -134,28 +135,31 @@ def redis_cluster(directory: Path, nodes: int = 3, replicas: int = 0) -> Iterato
         yield servers
 
 
-def await_cluster(servers: list[RedisServer], seconds: float = 20.0) -> None:
-    """Returns when every node knows that all slots are served; asking takes redis-cli long enough to be no burden."""
-    deadline = time.monotonic() + seconds
-    while not all("cluster_state:ok" in server.cli("cluster", "info") for server in servers):
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"the Redis Cluster was not ready after {seconds} s")
+def await_cluster(servers: list[RedisServer]) -> None:
+    """Returns when every node knows that all slots are served."""
+    _await(lambda: all("cluster_state:ok" in server.cli("cluster", "info") for server in servers), "all slots served")
 
 
-def await_replicas(servers: list[RedisServer], count: int, seconds: float = 20.0) -> None:
+def await_replicas(servers: list[RedisServer], count: int) -> None:
     """Returns when so many replicas have all that their primaries have."""
-    deadline = time.monotonic() + seconds
-    while sum("master_link_status:up" in server.cli("info", "replication") for server in servers) < count:
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"the replicas were not ready after {seconds} s")
+
+    def ready() -> int:
+        return sum("master_link_status:up" in server.cli("info", "replication") for server in servers)
+
+    _await(lambda: ready() >= count, "all replicas up to date")
 
 
-def await_takeover(lost: RedisServer, others: list[RedisServer], seconds: float = 20.0) -> None:
+def await_takeover(lost: RedisServer, others: list[RedisServer]) -> None:
     """Returns when the others know that a replica serves the slots of the one that is lost."""
-    deadline = time.monotonic() + seconds
-    while any(_serves(lost, server) for server in others):
+    _await(lambda: not any(_serves(lost, server) for server in others), "a replica serving in its primary's place")
+
+
+def _await(condition: Callable[[], bool], what: str) -> None:
+    """Asks again and again; redis-cli takes long enough to be no burden."""
+    deadline = time.monotonic() + CLUSTER_SECONDS
+    while not condition():
         if time.monotonic() > deadline:
-            raise RuntimeError(f"no replica has taken over after {seconds} s")
+            raise RuntimeError(f"the Redis Cluster has not got there after {CLUSTER_SECONDS} s: {what}")
 
 
 def _serves(which: RedisServer, asked: RedisServer) -> bool:
