@@ -145,7 +145,7 @@ def test_a_killed_parameter_server_that_kept_rows_in_memory_only_ends_the_run_cl
 
 async def test_survivors_go_on_and_a_late_worker_joins_at_a_checkpoint(tmp_path):
     """The global batch stays the same, so the model does: up to the order of float sums."""
-    options = replace(OPTIONS, workers=3, links="1g", batch=20, iterations=110)
+    options = replace(OPTIONS, workers=3, links="1g,1g,100m", batch=20, iterations=110)
     dataset = training_stream(options).dataset
     settings = {"shards": 1, "store": "memory", "worker_links": options.bandwidths(), "cache_rows": [600] * 3}
     restarts, back = [], threading.Event()

@@ -109,7 +109,7 @@ async def test_lost_worker_fails_the_job_with_its_name(start_dispatcher) -> None
         dispatcher.client.submit(JOB.name, endless()),
         return_exceptions=True,
     )
-    assert 0.4 < loop.time() - lost_since < 20  # a busy machine takes a while to say so
+    assert 0.4 < loop.time() - lost_since < 5  # a busy machine takes a while to say so
     for error in told:
         assert isinstance(error, FailedPrecondition)
         assert error.args[0].startswith("job flights failed: worker edge-1 (slot 1) sent no heartbeat for 0.5 s")
