@@ -1,20 +1,21 @@
-# make setup | demo | test | e2e | chaos | lint | protos | docs | help
+# make setup | demo | test | recovery | e2e | chaos | lint | protos | docs | help
 
 PYTHON ?= python3
 VENV := .venv
 NATIVE := CMakeLists.txt $(shell find native -type f)
 
-.PHONY: help setup demo test e2e chaos lint protos docs
+.PHONY: help setup demo test recovery e2e chaos lint protos docs
 
 help:
-	@echo "make setup   environment in $(VENV), command at $(VENV)/bin/esd"
-	@echo "make demo    trains a model on real data, random dispatch against ESD"
-	@echo "make test    lint and all tests"
-	@echo "make e2e     the whole system in containers, on a real engine"
-	@echo "make chaos   kills processes and cuts links of 30 real runs and compares the models; at most 15 minutes"
-	@echo "make lint    ruff, mypy, import rules"
-	@echo "make protos  regenerates the code in protos/"
-	@echo "make docs    regenerates docs/reference/"
+	@echo "make setup    environment in $(VENV), command at $(VENV)/bin/esd"
+	@echo "make demo     trains a model on real data, random dispatch against ESD"
+	@echo "make test     lint, and all tests but those of recovery and e2e"
+	@echo "make recovery whole runs in which processes are killed, restarted and fail over"
+	@echo "make e2e      the whole system in containers, on a real engine"
+	@echo "make chaos    kills processes and cuts links of 30 real runs and compares the models; at most 15 minutes"
+	@echo "make lint     ruff, mypy, import rules"
+	@echo "make protos   regenerates the code in protos/"
+	@echo "make docs     regenerates docs/reference/"
 
 setup: $(VENV)/.ready
 
@@ -40,6 +41,10 @@ lint: setup
 test: lint
 	scripts/debian-packages redis-server openssl prometheus chromium fonts-dejavu-core
 	$(VENV)/bin/pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+recovery: setup
+	scripts/debian-packages redis-server
+	$(VENV)/bin/pytest -n 2 --dist loadfile tests/recovery
 
 e2e: setup
 	scripts/debian-packages docker.io docker-compose debootstrap iproute2 openssl

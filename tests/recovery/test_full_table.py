@@ -9,7 +9,7 @@ import pytest
 
 from services.cli import train
 from services.domain.jobs import RowLimitPolicy
-from tests.integration.test_recovery import KILLED_AT, OPTIONS, Killer, assert_same_run, parameter_server, worker
+from tests.recovery.kills import KILLED_AT, OPTIONS, Killer, assert_same_run, parameter_server, worker
 
 FULL_TABLE = replace(OPTIONS, max_rows=1_500, at_max_rows=RowLimitPolicy.EVICT)
 

@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from dispatcher.client import DispatcherClient
@@ -27,6 +26,7 @@ from services.domain.errors import FailedPrecondition
 from services.domain.jobs import JobSpec
 from services.domain.state import JobPhase, JobState
 from services.domain.tables import OptimizerKind
+from tests.recovery.kills import assert_same_run
 from tests.support.simple_clients import state_when, stream
 
 OPTIONS = RunOptions(
@@ -88,16 +88,6 @@ async def running(tmp_path: Path, **store: object) -> AsyncIterator[tuple[LocalC
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
     path = tmp_path_factory.mktemp("undisturbed")
     return path, train.run(OPTIONS, store="memory", shards=1, out=path)
-
-
-def assert_same_run(result: dict, path: Path, undisturbed: tuple[Path, dict]) -> None:
-    expected_path, expected = undisturbed
-    for figure in ("iterations", "samples", "loss", "auc", "operations", "cost_seconds", "hit_ratio"):
-        assert result[figure] == expected[figure], figure
-    with np.load(path / "model.npz") as model, np.load(expected_path / "model.npz") as other:
-        assert set(model.files) == set(other.files)
-        for name in model.files:
-            np.testing.assert_array_equal(model[name], other[name], err_msg=name)
 
 
 async def test_acknowledged_samples_need_not_be_sent_again(undisturbed, tmp_path, own_redis):

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,45 +15,15 @@ from dispatcher.client import DispatcherClient
 from services.cli import train
 from services.cli.driver import drive
 from services.cli.export import export_model
-from services.cli.launcher import LocalCluster, ServiceProcess, local_cluster
-from services.cli.options import RunOptions
+from services.cli.launcher import LocalCluster, local_cluster
 from services.cli.stream import global_batches, training_stream
 from services.domain.batches import SampleBatch
 from services.domain.errors import EsdError
 from services.domain.state import JobPhase, JobState
-from services.domain.tables import OptimizerKind
 from services.runtime.security import PLAINTEXT
+from tests.recovery.kills import KILLED_AT, OPTIONS, Killer, assert_same_run, dispatcher, parameter_server, worker
 from tests.support.redis_server import redis_cluster
 from tests.support.reference import train_reference
-
-OPTIONS = RunOptions(
-    workers=2,
-    links="1g,100m",
-    batch=30,
-    dim=8,
-    cache_rows=600,
-    optimizer=OptimizerKind.ADAM,
-    learning_rate=0.002,
-    iterations=60,
-    seed=3,
-    checkpoint_every=25,
-)
-KILLED_AT = 38  # halfway between two checkpoints: the first is written by then, the second is not cut
-
-
-class Killer:
-    """Kills one process when so many iterations are confirmed."""
-
-    def __init__(self, choose: Callable[[LocalCluster], ServiceProcess], iteration: int) -> None:
-        self._choose = choose
-        self._iteration = iteration
-        self.killed: str | None = None
-
-    def __call__(self, cluster: LocalCluster, state: JobState) -> None:
-        if self.killed is None and state.iterations_confirmed >= self._iteration:
-            service = self._choose(cluster)
-            self.killed = service.name
-            service.process.send_signal(signal.SIGKILL)
 
 
 @dataclass
@@ -74,38 +43,10 @@ class HeldBack:
             yield batch
 
 
-def worker(cluster: LocalCluster) -> ServiceProcess:
-    return cluster.workers[1]
-
-
-def dispatcher(cluster: LocalCluster) -> ServiceProcess:
-    return cluster.dispatcher
-
-
-def parameter_server(cluster: LocalCluster) -> ServiceProcess:
-    return cluster.parameter_servers[-1]
-
-
-def assert_same_model(path: Path, expected: Path) -> None:
-    """Bit by bit."""
-    with np.load(path / "model.npz") as model, np.load(expected / "model.npz") as undisturbed:
-        assert set(model.files) == set(undisturbed.files)
-        for name in model.files:
-            np.testing.assert_array_equal(model[name], undisturbed[name], err_msg=name)
-
-
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
     path = tmp_path_factory.mktemp("undisturbed")
     return path, train.run(OPTIONS, store="memory", shards=2, out=path)
-
-
-def assert_same_run(result: dict, path: Path, undisturbed: tuple[Path, dict]) -> None:
-    """The model bit by bit; every sample counted once; the figures of the dispatch as if nothing had been redone."""
-    expected_path, expected = undisturbed
-    assert_same_model(path, expected_path)
-    for figure in ("iterations", "samples", "loss", "auc", "operations", "cost_seconds", "hit_ratio"):
-        assert result[figure] == expected[figure], figure
 
 
 def test_a_killed_worker_comes_back_and_all_go_on_from_the_checkpoint(undisturbed, tmp_path):
