@@ -84,16 +84,16 @@ class GradientPush(_message.Message):
     def __init__(self, ids: _Optional[bytes] = ..., target_versions: _Optional[bytes] = ..., contributors: _Optional[bytes] = ..., steps: _Optional[bytes] = ..., gradients: _Optional[bytes] = ..., worker: _Optional[int] = ...) -> None: ...
 
 class PushChunk(_message.Message):
-    __slots__ = ("table", "epoch", "rows", "gradients")
+    __slots__ = ("table", "rows", "gradients", "epoch")
     TABLE_FIELD_NUMBER: _ClassVar[int]
-    EPOCH_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     GRADIENTS_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
     table: str
-    epoch: int
     rows: RowPush
     gradients: GradientPush
-    def __init__(self, table: _Optional[str] = ..., epoch: _Optional[int] = ..., rows: _Optional[_Union[RowPush, _Mapping]] = ..., gradients: _Optional[_Union[GradientPush, _Mapping]] = ...) -> None: ...
+    epoch: int
+    def __init__(self, table: _Optional[str] = ..., rows: _Optional[_Union[RowPush, _Mapping]] = ..., gradients: _Optional[_Union[GradientPush, _Mapping]] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class PushResponse(_message.Message):
     __slots__ = ("stored", "already_known")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,8 @@ from ps_server.service.arrivals import Arrivals
 from ps_server.service.store_pool import StorePool
 from services.runtime import metrics
 
+Read = Callable[[NDArray[np.uint64], NDArray[np.int64]], RowBlock]
+
 
 async def pull_blocks(
     table: Table,
@@ -22,6 +24,7 @@ async def pull_blocks(
     ids: NDArray[np.uint64],
     wanted: NDArray[np.int64],
     *,
+    epoch: int,
     rows_per_block: int,
     deadline: float,
 ) -> AsyncIterator[RowBlock]:
@@ -33,16 +36,28 @@ async def pull_blocks(
         pool: reads the store.
         ids: uint64 [r], distinct.
         wanted: int64 [r].
+        epoch: of the plan that asks.
         rows_per_block: rows of one block, the last one may have fewer.
         deadline: time of the event loop's clock.
 
     Raises:
+        InvalidArgument: these are not distinct ids of this shard, with a possible version each.
+        StaleEpoch: the epoch is not the table's.
         StaleVersion: a row is newer than wanted.
         DeadlineExceeded: a row has not reached the wanted version in time.
     """
+
+    def check_and_read(first_ids: NDArray[np.uint64], first_wanted: NDArray[np.int64]) -> RowBlock:
+        table.check_pull(ids, wanted, epoch)
+        return table.read(first_ids, first_wanted)
+
+    if not len(ids):
+        await pool.read(table.check_pull, ids, wanted, epoch)
+    read: Read = check_and_read  # in one go: every trip to the store's threads and back takes its time
     for start in range(0, len(ids), rows_per_block):
         part = slice(start, start + rows_per_block)
-        yield await _block_at(table, arrivals, pool, ids[part], wanted[part], deadline)
+        yield await _block_at(table, arrivals, pool, ids[part], wanted[part], deadline, read)
+        read = table.read
 
 
 async def _block_at(
@@ -52,11 +67,12 @@ async def _block_at(
     ids: NDArray[np.uint64],
     wanted: NDArray[np.int64],
     deadline: float,
+    read: Read,
 ) -> RowBlock:
     with arrivals.expecting(ids, wanted) as waiter:
         lagging = np.ones(len(ids), np.bool_)
         waiter.expect(lagging)
-        block = await pool.read(table.read, ids, wanted)
+        block = await pool.read(read, ids, wanted)
         while (lagging := behind(ids, block.versions, wanted)).any():
             waiter.found(~lagging)
             with metrics.WAITING_PULLS.labels(table.spec.name).track_inprogress():

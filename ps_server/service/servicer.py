@@ -53,13 +53,13 @@ class ParameterServer(CheckpointCalls, SampleLogCalls, ps_pb2_grpc.ParameterServ
     async def Pull(self, request: ps_pb2.PullRequest, context: Context) -> AsyncIterator[ps_pb2.RowChunk]:
         table = self._tables.get(request.table)
         ids, wanted = codecs.decode_pull(request)
-        await self._pool.read(table.check_pull, ids, wanted, request.epoch)
         blocks = pull_blocks(
             table,
             self._arrivals[table.spec.name],
             self._pool,
             ids,
             wanted,
+            epoch=request.epoch,
             rows_per_block=codecs.rows_per_chunk(table.spec),
             deadline=self._wait_until(context),
         )
@@ -73,9 +73,9 @@ class ParameterServer(CheckpointCalls, SampleLogCalls, ps_pb2_grpc.ParameterServ
             if table and chunk.table != table.spec.name:
                 raise InvalidArgument(f"the push began for table {table.spec.name!r} and goes on for {chunk.table!r}")
             table = self._tables.get(chunk.table)
-            pushed = await self._push(table, chunk)
-            total.stored += pushed.stored
-            total.already_known += pushed.already_known
+            for pushed in await self._push(table, chunk):
+                total.stored += pushed.stored
+                total.already_known += pushed.already_known
         return total
 
     async def Forget(self, request: ps_pb2.ForgetRequest, context: Context) -> ps_pb2.ForgetResponse:
@@ -118,20 +118,26 @@ class ParameterServer(CheckpointCalls, SampleLogCalls, ps_pb2_grpc.ParameterServ
             store=self._store_name, shard=self._shard.index, shards=self._shard.count, tables=states
         )
 
-    async def _push(self, table: Table, chunk: ps_pb2.PushChunk) -> Pushed:
+    async def _push(self, table: Table, chunk: ps_pb2.PushChunk) -> list[Pushed]:
         loop = asyncio.get_running_loop()
         arrivals = self._arrivals[table.spec.name]
 
-        def apply() -> Pushed:
-            if chunk.HasField("rows"):
-                pushed = table.push_rows(codecs.decode_rows(chunk.rows, table.spec), chunk.epoch)
-            else:
-                pushed = table.push_gradients(codecs.decode_gradients(chunk.gradients, table.spec), chunk.epoch)
+        def announced(pushed: Pushed) -> Pushed:
             # From here and not after the await: a caller that hangs up must not leave others waiting.
             loop.call_soon_threadsafe(arrivals.announce, pushed.ids, pushed.versions)
             return pushed
 
-        if chunk.WhichOneof("body") is None:
+        def apply() -> list[Pushed]:
+            rows = codecs.decode_rows(chunk.rows, table.spec) if chunk.HasField("rows") else None
+            gradients = codecs.decode_gradients(chunk.gradients, table.spec) if chunk.HasField("gradients") else None
+            pushed = []
+            if rows is not None:
+                pushed.append(announced(table.push_rows(rows, chunk.epoch)))
+            if gradients is not None:
+                pushed.append(announced(table.push_gradients(gradients, chunk.epoch)))
+            return pushed
+
+        if not chunk.HasField("rows") and not chunk.HasField("gradients"):
             raise InvalidArgument("a push chunk holds neither rows nor gradients")
         return await self._pool.write(apply)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
 
@@ -55,19 +56,46 @@ class GradientBlock:
         )
 
 
-Block = RowBlock | GradientBlock
+@dataclass(frozen=True, slots=True)
+class Push:
+    """What goes to the parameter servers at once, counted rows first, then gradients."""
+
+    rows: RowBlock
+    gradients: GradientBlock
+
+    def __len__(self) -> int:
+        return len(self.rows.ids) + len(self.gradients.ids)
+
+    def pieces(self, size: int) -> Iterator[Self]:
+        """The push in pieces of at most `size` rows and gradients, in order."""
+        border = len(self.rows.ids)
+        for begin in range(0, len(self), size):
+            end = begin + size
+            yield type(self)(
+                self.rows[min(begin, border) : end], self.gradients[max(begin - border, 0) : max(end - border, 0)]
+            )
 
 
-def half(rows: Transfers, early: bool) -> Transfers:
+def half(early: bool, *transfers: Transfers) -> Transfers:
     """The entries that may move while the iteration before trains, or those that must wait for its end."""
-    part = _part(rows, early)
-    return Transfers(rows.ids[part], rows.slots[part], rows.versions[part], early=rows.early if early else 0)
+    parts = [_part(each, early) for each in transfers]
+    ids = np.concatenate([each.ids[part] for each, part in zip(transfers, parts, strict=True)])
+    return Transfers(
+        ids,
+        np.concatenate([each.slots[part] for each, part in zip(transfers, parts, strict=True)]),
+        np.concatenate([each.versions[part] for each, part in zip(transfers, parts, strict=True)]),
+        early=len(ids) if early else 0,
+    )
 
 
-def gradient_half(gradients: GradientTransfers, early: bool) -> GradientTransfers:
+def gradient_half(early: bool, *transfers: GradientTransfers) -> GradientTransfers:
     """As `half`."""
-    part = _part(gradients.rows, early)
-    return GradientTransfers(half(gradients.rows, early), gradients.contributors[part], gradients.steps[part])
+    parts = [_part(each.rows, early) for each in transfers]
+    return GradientTransfers(
+        half(early, *(each.rows for each in transfers)),
+        np.concatenate([each.contributors[part] for each, part in zip(transfers, parts, strict=True)]),
+        np.concatenate([each.steps[part] for each, part in zip(transfers, parts, strict=True)]),
+    )
 
 
 def _part(rows: Transfers, early: bool) -> slice:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from services.domain.plans import FlushPlan, GradientTransfers, IterationPlan, Transfers
 from services.domain.reports import TransferCounts
-from worker.core.blocks import Block, GradientBlock, RowBlock, gradient_half, half
+from worker.core.blocks import GradientBlock, Push, RowBlock, gradient_half, half
 from worker.service.parameter_servers import ParameterServers
 from worker.service.tasks import run_in
 from worker.training.row_cache import RowCache
@@ -48,7 +48,7 @@ class Mover:
 
     async def flush(self, plan: FlushPlan) -> TransferCounts:
         """Pushes everything that the parameter servers lack."""
-        size = await self.servers.push(await self.read([plan.rows], [plan.gradients]))
+        size = await self.servers.push(await self.read(plan.rows, plan.gradients))
         return TransferCounts(flush_push=len(plan.rows) + len(plan.gradients), bytes_pushed=size)
 
     async def forget(self, plan: IterationPlan) -> None:
@@ -60,29 +60,22 @@ class Mover:
         if self._leads:
             await self.servers.forget(plan.forgotten, plan.forgotten_below)
 
-    async def read(self, rows: list[Transfers], gradients: list[GradientTransfers]) -> list[Block]:
-        """Copies rows and partial gradients out of the cache; empty lists are left out."""
-        rows = [each for each in rows if len(each)]
-        gradients = [each for each in gradients if len(each)]
-        if not rows and not gradients:
-            return []
+    async def read(self, rows: Transfers, gradients: GradientTransfers) -> Push:
+        """Copies rows and partial gradients out of the cache."""
         return await run_in(self._reading_thread, self._read, rows, gradients)
 
-    def _read(self, rows: list[Transfers], gradients: list[GradientTransfers]) -> list[Block]:
-        row_blocks: list[Block] = [
-            RowBlock(each.ids, each.versions, self.cache.read(each.slots, self.cache.width)) for each in rows
-        ]
-        gradient_blocks: list[Block] = [
+    def _read(self, rows: Transfers, gradients: GradientTransfers) -> Push:
+        split = gradients.rows
+        return Push(
+            RowBlock(rows.ids, rows.versions, self.cache.read(rows.slots, self.cache.width)),
             GradientBlock(
-                each.rows.ids,
-                each.rows.versions,
-                each.contributors,
-                each.steps,
-                self.cache.read(each.rows.slots, self._dimension),
-            )
-            for each in gradients
-        ]
-        return row_blocks + gradient_blocks
+                split.ids,
+                split.versions,
+                gradients.contributors,
+                gradients.steps,
+                self.cache.read(split.slots, self._dimension),
+            ),
+        )
 
 
 class Movement:
@@ -102,12 +95,12 @@ class Movement:
     async def start(self, *, early: bool) -> None:
         """Starts pushes, then pulls. On return everything to push is read, and its slots may be overwritten."""
         plan, mover = self.plan, self._mover
-        blocks = await mover.read(
-            [half(plan.update_rows, early), half(plan.evict_rows, early)],
-            [gradient_half(plan.update_gradients, early), gradient_half(plan.evict_gradients, early)],
-        )
-        self._pushes.append(mover.tasks.create_task(mover.servers.push(blocks)))
-        pulls = half(plan.pulls, early)
+        rows = half(early, plan.update_rows, plan.evict_rows)
+        gradients = gradient_half(early, plan.update_gradients, plan.evict_gradients)
+        if len(rows) or len(gradients):
+            push = await mover.read(rows, gradients)
+            self._pushes.append(mover.tasks.create_task(mover.servers.push(push)))
+        pulls = half(early, plan.pulls)
         staging = self._staging[: plan.pulls.early] if early else self._staging[plan.pulls.early :]
         self._pulls.append(mover.tasks.create_task(mover.servers.pull(pulls.ids, pulls.versions, staging)))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +11,13 @@ from services.domain.ids import shard_of
 from services.domain.jobs import JobSpec
 from services.runtime.retry import repeated
 from services.runtime.security import Credentials
-from worker.core.blocks import Block
+from worker.core.blocks import Push
 from worker.service.link import Link
 from worker.service.settings import WorkerSettings
 from worker.service.shard import Shard
 from worker.service.tasks import all_of
+
+_NONE = np.empty(0, np.int64)
 
 
 class ParameterServers:
@@ -62,22 +64,19 @@ class ParameterServers:
 
         return sum(await all_of(pull(self._shards[index], part) for index, part in self._parts(ids)))
 
-    async def push(self, blocks: Sequence[Block]) -> int:
+    async def push(self, push: Push) -> int:
         """Stores rows and gradients durably; returns the bytes sent.
 
         Raises:
             FailedPrecondition: a gradient skips a version, or contributors disagree.
         """
-        by_shard: dict[int, list[Block]] = {}
-        for block in blocks:
-            for index, part in self._parts(block.ids):
-                by_shard.setdefault(index, []).append(block[part])
+        rows, gradients = dict(self._parts(push.rows.ids)), dict(self._parts(push.gradients.ids))
 
-        async def push(shard: Shard, parts: list[Block]) -> int:
-            return await repeated(lambda: shard.push(parts), self._retry_timeout)
+        async def push_to(index: int) -> int:
+            part = Push(push.rows[rows.get(index, _NONE)], push.gradients[gradients.get(index, _NONE)])
+            return await repeated(lambda: self._shards[index].push(part), self._retry_timeout)
 
-        sizes = await all_of(push(self._shards[index], parts) for index, parts in by_shard.items())
-        return sum(sizes)
+        return sum(await all_of(push_to(index) for index in rows.keys() | gradients.keys()))
 
     async def forget(self, ids: NDArray[np.uint64], below: int) -> None:
         """Takes the rows out of the table whose version is below."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from services.runtime.security import Credentials
 from services.runtime.status import domain_errors
 from services.wire.arrays import decode_array, encode_array
 from services.wire.tables import encode_table
-from worker.core.blocks import Block, RowBlock
+from worker.core.blocks import Push
 from worker.service.link import Link
 
 _BYTES_BESIDE_A_ROW = 32  # id, version, contributors, step
@@ -104,7 +104,7 @@ class Shard:
             raise Internal(f"a pull of {len(ids)} rows ended after {done}")
         return received
 
-    async def push(self, blocks: Sequence[Block]) -> int:
+    async def push(self, push: Push) -> int:
         """Stores rows and gradients durably; returns the bytes sent.
 
         Raises:
@@ -114,15 +114,15 @@ class Shard:
 
         async def chunks() -> AsyncIterator[ps_pb2.PushChunk]:
             nonlocal sent
-            for block in blocks:
-                for chunk in self._chunks(block):
-                    await self._link.send(chunk.ByteSize())
-                    self._link.uplink.count(chunk.ByteSize())
-                    sent += chunk.ByteSize()
-                    yield chunk
+            for piece in push.pieces(max(1, self._link.chunk_bytes // self._moved_bytes(1))):
+                chunk = self._chunk(piece)
+                await self._link.send(chunk.ByteSize())
+                self._link.uplink.count(chunk.ByteSize())
+                sent += chunk.ByteSize()
+                yield chunk
 
         with self._link.uplink.transfer(), domain_errors():
-            await self._stub.Push(chunks(), timeout=self._deadline(sum(len(block.ids) for block in blocks)))
+            await self._stub.Push(chunks(), timeout=self._deadline(len(push)))
         return sent
 
     async def forget(self, ids: NDArray[np.uint64], below: int) -> None:
@@ -184,24 +184,23 @@ class Shard:
         return bytes(data)
 
     def _deadline(self, rows: int) -> float:
-        return self._link.deadline(rows * (self._table.row_bytes + _BYTES_BESIDE_A_ROW), self._patience)
+        return self._link.deadline(self._moved_bytes(rows), self._patience)
 
-    def _chunks(self, block: Block) -> Iterator[ps_pb2.PushChunk]:
-        size = max(1, self._link.chunk_bytes // (self._table.row_bytes + _BYTES_BESIDE_A_ROW))
-        for begin in range(0, len(block.ids), size):
-            yield self._chunk(block[begin : begin + size])
+    def _moved_bytes(self, rows: int) -> int:
+        return rows * (self._table.row_bytes + _BYTES_BESIDE_A_ROW)
 
-    def _chunk(self, block: Block) -> ps_pb2.PushChunk:
+    def _chunk(self, push: Push) -> ps_pb2.PushChunk:
         chunk = ps_pb2.PushChunk(table=self._table.name, epoch=self._epoch)
-        if isinstance(block, RowBlock):
-            chunk.rows.ids = encode_array(block.ids, np.uint64, "ids")
-            chunk.rows.versions = encode_array(block.versions, np.int64, "versions")
-            chunk.rows.rows = encode_array(block.rows, np.float32, "rows")
-        else:
-            chunk.gradients.ids = encode_array(block.ids, np.uint64, "ids")
-            chunk.gradients.target_versions = encode_array(block.targets, np.int64, "target_versions")
-            chunk.gradients.contributors = encode_array(block.contributors, np.uint64, "contributors")
-            chunk.gradients.steps = encode_array(block.steps, np.int64, "steps")
-            chunk.gradients.gradients = encode_array(block.gradients, np.float32, "gradients")
+        rows, gradients = push.rows, push.gradients
+        if len(rows.ids):
+            chunk.rows.ids = encode_array(rows.ids, np.uint64, "ids")
+            chunk.rows.versions = encode_array(rows.versions, np.int64, "versions")
+            chunk.rows.rows = encode_array(rows.rows, np.float32, "rows")
+        if len(gradients.ids):
+            chunk.gradients.ids = encode_array(gradients.ids, np.uint64, "ids")
+            chunk.gradients.target_versions = encode_array(gradients.targets, np.int64, "target_versions")
+            chunk.gradients.contributors = encode_array(gradients.contributors, np.uint64, "contributors")
+            chunk.gradients.steps = encode_array(gradients.steps, np.int64, "steps")
+            chunk.gradients.gradients = encode_array(gradients.gradients, np.float32, "gradients")
             chunk.gradients.worker = self._worker
         return chunk

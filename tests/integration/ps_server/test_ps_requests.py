@@ -1,5 +1,6 @@
 """Wrong requests get their exact code and leave nothing behind; the rest of the interface."""
 
+import asyncio
 import dataclasses
 import struct
 
@@ -22,7 +23,7 @@ def altered(good, **fields):
     """A copy of a good push with other bytes in some fields."""
     push = ps_pb2.PushChunk()
     push.CopyFrom(good)
-    body = getattr(push, push.WhichOneof("body"))
+    body = push.rows if push.HasField("rows") else push.gradients
     for name, value in fields.items():
         setattr(body, name, value)
     return push
@@ -71,6 +72,16 @@ async def test_a_push_that_disagrees_with_pending_gradients_is_refused(client, o
     with refused(FAILED, text):
         await client.push(other)
     assert (await client.describe()).tables[0].pending_gradients == 1
+
+
+async def test_a_chunk_may_hold_rows_and_gradients(client):
+    waiting = [asyncio.create_task(client.pull([id_], 1)) for id_ in (1, 2)]
+    both = ps_pb2.PushChunk(table="t", rows=row_push([2], 1, 1.0).rows, gradients=GOOD_GRADIENTS.gradients)
+    assert await client.push(both) == (2, 0)
+    await waiting[1]
+    assert await client.push(gradient_push(1, [1], 1, 0b11, 1.0)) == (1, 0)
+    await waiting[0]
+    assert await client.push(both) == (0, 2)
 
 
 async def test_a_push_stays_with_one_table(client):

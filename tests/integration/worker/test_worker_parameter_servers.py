@@ -12,13 +12,15 @@ from services.domain.jobs import JobSpec
 from services.domain.tables import OptimizerSpec
 from tests.integration.worker.single_machine import initial_rows
 from tests.integration.worker.small import small_job
-from worker.core.blocks import GradientBlock, RowBlock
+from worker.core.blocks import GradientBlock, Push, RowBlock
 from worker.service.link import Link
 from worker.service.parameter_servers import ParameterServers
 from worker.service.settings import WorkerSettings
 
 IDS = np.random.default_rng(1).integers(0, 2**64, 5000, np.uint64)
 NEVER_TRAINED = np.zeros(len(IDS), np.int64)
+NO_ROWS = RowBlock(IDS[:0], NEVER_TRAINED[:0], np.empty((0, 5), np.float32))
+NO_GRADIENTS = GradientBlock(IDS[:0], NEVER_TRAINED[:0], IDS[:0], NEVER_TRAINED[:0], np.empty((0, 5), np.float32))
 SETTINGS = WorkerSettings(name="a", dispatcher="127.0.0.1:1", link=1e9, cache_rows=8)
 
 
@@ -48,11 +50,33 @@ async def test_rows_come_in_the_order_they_were_asked_for(job, servers):
 
 async def test_pushed_rows_come_back(servers):
     rows = np.random.default_rng(2).normal(size=(len(IDS), 5)).astype(np.float32)
-    await servers.push([RowBlock(IDS[:3000], NEVER_TRAINED[:3000] + 1, rows[:3000])])
-    await servers.push([RowBlock(IDS, NEVER_TRAINED + 1, rows)])  # a repetition, in part
+    await servers.push(Push(RowBlock(IDS[:3000], NEVER_TRAINED[:3000] + 1, rows[:3000]), NO_GRADIENTS))
+    await servers.push(Push(RowBlock(IDS, NEVER_TRAINED + 1, rows), NO_GRADIENTS))  # a repetition, in part
     pulled = np.empty_like(rows)
     await servers.pull(IDS, NEVER_TRAINED + 1, pulled)
     np.testing.assert_array_equal(pulled, rows)
+
+
+async def test_a_push_in_many_pieces_arrives_whole(job):
+    servers = connect(job, link=Link(400_000, shape=False))  # a slow link takes small pieces
+    await servers.create_table()
+    rows = np.random.default_rng(2).normal(size=(len(IDS), 5)).astype(np.float32)
+    trained, split = slice(0, 2400), slice(2400, len(IDS))
+    count = len(IDS[split])
+    gradients = GradientBlock(
+        IDS[split],
+        targets=np.ones(count, np.int64),
+        contributors=np.ones(count, np.uint64),
+        steps=np.ones(count, np.int64),
+        gradients=rows[split],
+    )
+    await servers.push(Push(RowBlock(IDS[trained], NEVER_TRAINED[trained] + 1, rows[trained]), gradients))
+    pulled = np.empty_like(rows)
+    await servers.pull(IDS, NEVER_TRAINED + 1, pulled)
+    np.testing.assert_array_equal(pulled[trained], rows[trained])
+    expected = initial_rows(IDS[split], job.table) - 0.5 * rows[split]
+    np.testing.assert_allclose(pulled[split], expected, rtol=1e-5, atol=1e-6)
+    await servers.aclose()
 
 
 async def test_a_pull_waits_for_the_gradients_of_all_contributors(job, servers):
@@ -66,10 +90,10 @@ async def test_a_pull_waits_for_the_gradients_of_all_contributors(job, servers):
     )
     rows = np.empty((100, 5), np.float32)
     pulling = asyncio.create_task(servers.pull(ids, np.ones(100, np.int64), rows))
-    await servers.push([block])
+    await servers.push(Push(NO_ROWS, block))
     assert not pulling.done()
     other = connect(job, worker=1)
-    await other.push([block])
+    await other.push(Push(NO_ROWS, block))
     await other.aclose()
     await pulling
     np.testing.assert_allclose(rows, initial_rows(ids, job.table) - 0.5 * 2 * gradients, rtol=1e-6)
@@ -85,7 +109,7 @@ async def test_traffic_is_never_faster_than_the_link_in_either_direction(job, se
     assert (time.perf_counter() - started) * 400_000 >= 0.9 * size
 
     started = time.perf_counter()
-    size = await slow.push([RowBlock(IDS, NEVER_TRAINED + 1, rows)])
+    size = await slow.push(Push(RowBlock(IDS, NEVER_TRAINED + 1, rows), NO_GRADIENTS))
     assert (time.perf_counter() - started) * 400_000 >= 0.8 * size
     assert 0 < link.uplink.take() < 1.3 * 400_000
     await slow.aclose()
