@@ -8,31 +8,30 @@ from cuda.core.utils import FileStreamProgramCache
 
 from dispatcher.solvers.cuda.kernel import Variant, compile_kernel, source
 
-ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90")
-DTYPES = (np.int32, np.float32, np.float64)
-WORKERS = (8, 64)
 ELF = b"\x7fELF"
 
 
-@pytest.mark.parametrize("grid", [False, True], ids=["block", "grid"])
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-def test_compiles_for(arch, grid):
-    """Over all cases every type of costs and both widths of worker sets; the ascent contains the other algorithm."""
-    case = ARCHITECTURES.index(arch) + grid * 3
-    variant = Variant.of(DTYPES[case % 3], WORKERS[case % 2], "hungarian" if case == 7 else "dual", grid=grid)
-    code = compile_kernel(variant, arch)
-    assert code.code.startswith(ELF)
-    assert b"solve" in code.code
-
-
-def test_compiled_code_is_cached_on_disk(tmp_path):
-    variant = Variant.of(np.int32, 8, "hungarian", grid=False)
+@pytest.mark.parametrize(
+    ("arch", "dtype", "workers", "algorithm", "grid"),
+    [
+        ("sm_75", np.int32, 8, "dual", False),
+        ("sm_80", np.float64, 64, "hungarian", False),
+        ("sm_86", np.float32, 64, "dual", True),
+        ("sm_89", np.int32, 8, "hungarian", True),
+        ("sm_90", np.float64, 8, "dual", True),
+    ],
+)
+def test_compiles_for_and_is_kept_on_disk(tmp_path, arch, dtype, workers, algorithm, grid):
+    """Over all cases every type of costs, both widths of worker sets, both algorithms, both kinds of launch."""
+    variant = Variant.of(dtype, workers, algorithm, grid=grid)
     with FileStreamProgramCache(tmp_path) as cache:
-        first = compile_kernel(variant, "sm_80", cache)
-    files = [path for path in tmp_path.rglob("*") if path.is_file() and path.read_bytes().startswith(ELF)]
-    assert len(files) == 1
+        code = compile_kernel(variant, arch, cache).code
+    assert code.startswith(ELF)
+    assert b"solve" in code
+    kept = [path for path in tmp_path.rglob("*") if path.is_file() and path.read_bytes().startswith(ELF)]
+    assert len(kept) == 1
     with FileStreamProgramCache(tmp_path) as cache:
-        assert compile_kernel(variant, "sm_80", cache).code == first.code
+        assert compile_kernel(variant, arch, cache).code == code
 
 
 def test_the_source_is_one_text():
