@@ -1,0 +1,236 @@
+"""How near the joint search comes to the optimum of one iteration: `python -m benchmarks.optimum`.
+
+A mixed-integer program states what `Engine.joint` minimises, for a batch in the middle of a stream, and HiGHS (in
+scipy) solves it. Beyond a hundred samples or so that takes too long.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import csr_array
+
+from benchmarks.dispatch.cases import read_ids
+from esd_native.engine import Engine
+
+INSTANCES = (("flights", 4, 16), ("synthetic:criteo", 4, 16), ("flights", 8, 16))  # data set, n, m
+_ITERATIONS = 30  # before the batch in question
+_SEEDS = range(8)
+_LONG = {"wide_rounds": 2_000, "narrow_rounds": 20_000}
+_LINK_COSTS = (1, 10)  # of the first half of the workers and of the others
+_CLASSES = 16  # rows that were trained 15 times or more are alike
+_COST_STEP = 1 / 64  # expected costs are rounded to it
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One instance; costs are in transfers over a fast link.
+
+    Attributes:
+        data: the stream.
+        workers: n.
+        samples_per_worker: m.
+        start: cost of the first round, which ignores that samples share rows.
+        search: of the search as it is used, mean over eight seeds.
+        long_search: of one with 22,000 rounds, the best of the seeds.
+        optimum: of the program; the best bound where it was not solved in time.
+        proven: whether that is the optimum.
+        program_seconds: the time it took.
+        search_ms: that of the search as it is used.
+    """
+
+    data: str
+    workers: int
+    samples_per_worker: int
+    start: float
+    search: float
+    long_search: float
+    optimum: float
+    proven: bool
+    program_seconds: float
+    search_ms: float
+
+
+class Rows:
+    """Who has the latest value of each row, of caches that nothing ever leaves, and how often rows are used again."""
+
+    def __init__(self) -> None:
+        self.trainers: defaultdict[int, frozenset[int]] = defaultdict(frozenset)  # of the last iteration that used it
+        self.versions: defaultdict[int, int] = defaultdict(int)
+
+    def train(self, ids: NDArray[np.uint64], assignment: NDArray[np.int32]) -> None:
+        """Takes in who has trained the samples of a batch, ids [k, F]."""
+        trainers = defaultdict(set)
+        for sample, worker in zip(ids.tolist(), assignment.tolist(), strict=True):
+            for row in sample:
+                trainers[row].add(worker)
+        for row, workers in trainers.items():
+            self.trainers[row] = frozenset(workers)
+            self.versions[row] += 1
+
+    def owner(self, row: int) -> int | None:
+        """The worker that has the latest value; nobody has if several have trained the row."""
+        trainers = self.trainers[row]
+        return next(iter(trainers)) if len(trainers) == 1 else None
+
+    def reuse_probability(self, trainings: int) -> float:
+        """How likely a row that has been trained so often is trained again, as `native/joint/reuse.h` has it."""
+        beyond = [max(0, version - _CLASSES + 2) for version in self.versions.values()]
+        if trainings >= _CLASSES - 1:
+            uses, reuses = sum(beyond), sum(max(0, each - 1) for each in beyond)
+        else:
+            uses = sum(version >= trainings for version in self.versions.values())
+            reuses = sum(version > trainings for version in self.versions.values())
+        return (reuses + 0.5) / (uses + 1)
+
+
+class Program:
+    """Minimises a constant and the sum of costs x variables, the variables between 0 and 1."""
+
+    def __init__(self) -> None:
+        self.constant = 0.0
+        self._costs: list[float] = []
+        self._whole: list[bool] = []
+        self._entries: list[tuple[int, int, float]] = []  # constraint, variable, coefficient
+        self._least: list[float] = []
+        self._most: list[float] = []
+
+    def variable(self, cost: float, *, whole: bool = False) -> int:
+        """A new variable, by number."""
+        self._costs.append(cost)
+        self._whole.append(whole)
+        return len(self._costs) - 1
+
+    def constrain(self, plus: Sequence[int], minus: Sequence[int], least: float, most: float = math.inf) -> None:
+        """The sum of some variables, less that of others, is between two limits."""
+        number = len(self._least)
+        self._entries += [(number, variable, 1.0) for variable in plus]
+        self._entries += [(number, variable, -1.0) for variable in minus]
+        self._least.append(least)
+        self._most.append(most)
+
+    def minimum(self, seconds: float) -> tuple[float, bool]:
+        """The least cost, and whether it is proven; otherwise a bound that the least cost is not below."""
+        constraints, variables, coefficients = zip(*self._entries, strict=True)
+        matrix = csr_array((coefficients, (constraints, variables)), shape=(len(self._least), len(self._costs)))
+        result = milp(
+            self._costs,
+            integrality=self._whole,
+            bounds=Bounds(0, 1),
+            constraints=LinearConstraint(matrix, self._least, self._most),
+            options={"time_limit": seconds},
+        )
+        proven = result.status == 0
+        return self.constant + float(result.fun if proven else result.mip_dual_bound), proven
+
+
+def program_of(ids: NDArray[np.uint64], rows: Rows, links: Sequence[int], samples_per_worker: int) -> Program:
+    """The samples of a batch, ids [k, F], at the workers with these link costs [n]."""
+    program = Program()
+    at = [[program.variable(0, whole=True) for _ in links] for _ in ids]
+    for places in at:
+        program.constrain(places, [], 1, 1)
+    for places in zip(*at, strict=True):
+        program.constrain(places, [], samples_per_worker, samples_per_worker)
+    users: defaultdict[int, list[list[int]]] = defaultdict(list)
+    for sample, places in zip(ids.tolist(), at, strict=True):
+        for row in set(sample):
+            users[row].append(places)
+    for row, samples in users.items():
+        trainers = _add_row(program, rows, row, samples, links)
+        program.constrain(trainers, [], -(-len(samples) // samples_per_worker))  # implied; a tighter relaxation
+    return program
+
+
+def _add_row(program: Program, rows: Rows, row: int, users: list[list[int]], links: Sequence[int]) -> list[int]:
+    """Variables and costs of a row that some samples use; which variable says whether a worker trains it.
+
+    A worker trains the row if one of the samples is there, and alone if all of them are. It pulls what it lacks; an
+    owner pushes unless it trains alone; who does not train alone is expected to push a partial gradient later.
+    """
+    owner = rows.owner(row)
+    again = rows.reuse_probability(rows.versions[row] + 1)
+    trainers = []
+    for worker, link in enumerate(links):
+        later = math.floor(again * link / _COST_STEP + 0.5) * _COST_STEP
+        trains = program.variable(later + (0 if worker == owner else link))
+        alone = program.variable(-later - (link if worker == owner else 0))
+        for places in users:
+            program.constrain([trains], [places[worker]], 0)
+            program.constrain([places[worker]], [alone], 0)
+        trainers.append(trains)
+    if owner is not None:
+        program.constant += links[owner]
+    return trainers
+
+
+def measure(data: str, workers: int, samples_per_worker: int, seconds: float) -> Result:
+    """One instance: the batch after 30 iterations of joint dispatch."""
+    size = workers * samples_per_worker
+    ids = read_ids(data, size * (_ITERATIONS + 1))
+    links = np.repeat(np.array(_LINK_COSTS, np.int32), [workers - workers // 2, workers // 2])
+    capacities = np.full(workers, samples_per_worker, np.int32)
+    engine, rows = Engine([len(np.unique(ids))] * workers, "emark"), Rows()
+    *before, batch = np.split(ids, _ITERATIONS + 1)
+    for iteration, earlier in enumerate(before):
+        engine.prepare(np.ascontiguousarray(earlier))
+        assignment = engine.joint(links, capacities, iteration)[0]
+        engine.commit(assignment)
+        rows.train(earlier, assignment)
+
+    engine.prepare(np.ascontiguousarray(batch))
+    started = time.thread_time()
+    usual = [engine.joint(links, capacities, seed) for seed in _SEEDS]
+    search_ms = 1e3 * (time.thread_time() - started) / len(usual)
+    long = [engine.joint(links, capacities, seed, **_LONG) for seed in _SEEDS]
+    started = time.perf_counter()
+    optimum, proven = program_of(batch, rows, links.tolist(), samples_per_worker).minimum(seconds)
+    return Result(
+        data=data,
+        workers=workers,
+        samples_per_worker=samples_per_worker,
+        start=usual[0][2],
+        search=sum(cost for _, cost, _, _ in usual) / len(usual),
+        long_search=min(cost for _, cost, _, _ in long),
+        optimum=optimum,
+        proven=proven,
+        program_seconds=time.perf_counter() - started,
+        search_ms=search_ms,
+    )
+
+
+def table(results: Sequence[Result]) -> Iterator[str]:
+    """Lines of a Markdown table."""
+    yield "| instance | first round | search | long search | optimum | program, s |"
+    yield "|---|---|---|---|---|---|"
+    for each in results:
+        name = f"{each.data}, {each.workers} x {each.samples_per_worker}"
+        found = (
+            f"{cost:.1f} (+{abs(100 * (cost / each.optimum - 1)):.2f}%)"
+            for cost in (each.start, each.search, each.long_search)
+        )
+        optimum = f"{each.optimum:.1f}" if each.proven else f"at least {each.optimum:.1f}"
+        yield f"| {name} | {' | '.join(found)} | {optimum} | {each.program_seconds:.0f} |"
+
+
+def main() -> None:
+    """Prints a table, or the results as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=600, help="limit of each program (default: %(default)s)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    arguments = parser.parse_args()
+    results = [measure(*instance, arguments.seconds) for instance in INSTANCES]
+    print(json.dumps([asdict(each) for each in results]) if arguments.json else "\n".join(table(results)))  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()
