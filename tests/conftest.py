@@ -1,11 +1,18 @@
 """Fixtures that several areas share."""
 
+import os
+
 import pytest
 
 from dispatcher.solvers.cuda.device import open_device
 from services.domain.errors import Unavailable
 from tests.support.certificates import Certificates
 from tests.support.redis_server import redis_cluster, redis_server
+
+
+def pytest_configure():
+    """One thread for torch where a test trains itself: more would spin on the services' cores while they wait."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def pytest_collection_modifyitems(items):
