@@ -104,7 +104,8 @@ def _print_tables(report: Report) -> None:
     costs = Table("stream", "links", "workloads", "mechanism", "cost, s", "spread", "makespan, s", title="Quality")
     for q in report.quality:
         cells = f"{q.cost_seconds:.4f}", f"{q.cost_spread:.1%}", f"{q.makespan_seconds:.4f}"
-        costs.add_row(q.stream, q.links, q.workloads, q.mechanism, *cells)
+        mechanism = q.mechanism if q.horizon == 1 else f"{q.mechanism}, L = {q.horizon}"
+        costs.add_row(q.stream, q.links, q.workloads, mechanism, *cells)
     times = Table("stream", "workers", "k", "mechanism", "CPU, ms", "least", "wall, ms", title="Decision times")
     for t in report.speed:
         cells = f"{t.cpu_ms:.3f}", f"{t.cpu_ms_least:.3f}", f"{t.wall_ms:.3f}"
