@@ -15,8 +15,7 @@ from tests.support.command import esd
 
 
 def result(*arguments: str) -> dict:
-    finished = esd("simulate", "--json", *arguments)
-    assert finished.returncode == 0, finished.stderr
+    finished = CliRunner().invoke(app, ["simulate", "--json", *arguments], catch_exceptions=False)
     return json.loads(finished.stdout.splitlines()[-1])
 
 

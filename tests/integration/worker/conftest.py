@@ -1,4 +1,4 @@
-"""Real parameter servers and workers as processes, and a dispatcher that replays given plans over real gRPC."""
+"""Real parameter servers, workers as processes, and a dispatcher that replays given plans over real gRPC."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ import pytest
 
 from protos import dispatcher_pb2 as pb
 from protos import dispatcher_pb2_grpc
+from ps_server.service.app import parameter_server
+from ps_server.service.settings import ParameterServerSettings
 from services.domain.errors import EsdError, NotFound
 from services.domain.jobs import JobSpec
 from services.domain.plans import EndOfStream, Membership, PlanMessage
@@ -77,16 +79,19 @@ async def start_process() -> AsyncIterator[StartProcess]:
 
 
 @pytest.fixture
-def start_servers(start_process: StartProcess) -> Callable[[int], Awaitable[tuple[str, ...]]]:
-    """Starts parameter servers with the memory store; their addresses in shard order."""
+async def start_servers() -> AsyncIterator[Callable[[int], Awaitable[tuple[str, ...]]]]:
+    """Starts parameter servers with the memory store, in this process; their addresses in shard order."""
+    async with AsyncExitStack() as stack:
 
-    async def start(shards: int) -> tuple[str, ...]:
-        servers = [
-            start_process("ps_server", ESD_PS_SHARD=str(shard), ESD_PS_SHARDS=str(shards)) for shard in range(shards)
-        ]
-        return tuple(server.address for server in await asyncio.gather(*servers))
+        async def start(shards: int) -> tuple[str, ...]:
+            each = [
+                ParameterServerSettings(shard=shard, shards=shards, metrics_port=None, grace_seconds=0)
+                for shard in range(shards)
+            ]
+            servers = [await stack.enter_async_context(parameter_server(settings)) for settings in each]
+            return tuple(server.address for server in servers)
 
-    return start
+        yield start
 
 
 @pytest.fixture
