@@ -36,7 +36,7 @@ def pool():
 
 async def pull(table, arrivals, pool, seconds):
     deadline = asyncio.get_running_loop().time() + seconds
-    blocks = pull_blocks(table, arrivals, pool, IDS, ONES, rows_per_block=10, deadline=deadline)
+    blocks = pull_blocks(table, arrivals, pool, IDS, ONES, epoch=0, rows_per_block=10, deadline=deadline)
     return [block async for block in blocks]
 
 
