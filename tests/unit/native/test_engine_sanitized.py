@@ -16,7 +16,7 @@ def test_fuzz_under_sanitizers(tmp_path: Path) -> None:
     for command in (
         ["cmake", "-S", ROOT, "-B", tmp_path, "-G", "Ninja", f"-DPython_EXECUTABLE={sys.executable}"],
         ["cmake", "--build", tmp_path, "--target", "engine_fuzz"],
-        [tmp_path / "native" / "engine" / "engine_fuzz", "24", "1"],
+        [tmp_path / "native" / "engine" / "engine_fuzz", "47", "1"],
     ):
         result = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=110, check=False)
         assert result.returncode == 0, result.stdout + result.stderr

@@ -40,15 +40,16 @@ async def pull(table, arrivals, pool, seconds):
     return [block async for block in blocks]
 
 
-async def until_waiting(arrivals):
-    while not arrivals.waiting:  # noqa: ASYNC110 - nothing tells when a pull starts to wait; this lets it run
+async def until_waits(pulling, arrivals):
+    while not arrivals.waiting:  # nothing tells when it starts to; this lets it run
+        assert not pulling.done(), await pulling
         await asyncio.sleep(0)
 
 
 async def test_an_announcement_that_the_store_does_not_confirm_is_waited_out(table, pool):
     arrivals = Arrivals()
     waiting = asyncio.create_task(pull(table, arrivals, pool, 0.2))
-    await until_waiting(arrivals)
+    await until_waits(waiting, arrivals)
     arrivals.announce(IDS, ONES)  # as from a Redis that lost the write in a failover
     with pytest.raises(DeadlineExceeded, match="row 5 has not reached version 1"):
         await waiting
@@ -58,7 +59,7 @@ async def test_an_announcement_that_the_store_does_not_confirm_is_waited_out(tab
 async def test_announcements_in_pieces_end_the_wait(table, pool):
     arrivals = Arrivals()
     waiting = asyncio.create_task(pull(table, arrivals, pool, 10))
-    await until_waiting(arrivals)
+    await until_waits(waiting, arrivals)
     for row in (0, 1):
         part = slice(row, row + 1)
         table.push_rows(RowBlock(IDS[part], ONES[part], np.full((1, 2), row, np.float32)))
