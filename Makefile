@@ -22,13 +22,11 @@ setup: $(VENV)/.ready
 $(VENV)/.dependencies: requirements.lock scripts/debian-packages
 	scripts/debian-packages python3-venv python3-dev
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/pip install --quiet --disable-pip-version-check --no-compile --requirement requirements.lock
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check --requirement requirements.lock
 	@touch $@
 
 $(VENV)/.ready: $(VENV)/.dependencies pyproject.toml $(NATIVE)
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	@# Python compiles modules as they are imported: once here, and not by all workers of the first run at a time.
-	$(VENV)/bin/python -c "import dispatcher.service.app, ps_server.service.app, worker.service.app, services.cli.main"
 	@touch $@
 
 demo: setup
