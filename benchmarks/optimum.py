@@ -11,8 +11,9 @@ import json
 import math
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import asdict, dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,10 +78,19 @@ class Rows:
             self.trainers[row] = frozenset(workers)
             self.versions[row] += 1
 
-    def owner(self, row: int) -> int | None:
-        """The worker that has the latest value; nobody has if several have trained the row."""
+    def latest(self, row: int) -> Set[int]:
+        """The workers that need no pull: whoever trained the row last, unless several did."""
         trainers = self.trainers[row]
-        return next(iter(trainers)) if len(trainers) == 1 else None
+        return trainers if len(trainers) == 1 else frozenset()
+
+    def owner(self, row: int) -> int | None:
+        """The worker that has to push if another one trains the row."""
+        return next(iter(self.latest(row)), None)
+
+    def partial_cost(self, row: int, link: int) -> float:
+        """What a worker with this link cost is expected to owe for its partial gradient of a split row."""
+        again = self.reuse_probability(self.versions[row] + 1)
+        return math.floor(again * link / _COST_STEP + 0.5) * _COST_STEP
 
     def reuse_probability(self, trainings: int) -> float:
         """How likely a row that has been trained so often is trained again, as `native/joint/reuse.h` has it."""
@@ -91,6 +101,19 @@ class Rows:
             uses = sum(version >= trainings for version in self.versions.values())
             reuses = sum(version > trainings for version in self.versions.values())
         return (reuses + 0.5) / (uses + 1)
+
+
+class RowStates(Protocol):
+    """What the program needs to know about rows."""
+
+    def latest(self, row: int, /) -> Set[int]:
+        """The workers that need no pull."""
+
+    def owner(self, row: int, /) -> int | None:
+        """The worker that has to push if another one trains the row."""
+
+    def partial_cost(self, row: int, link: int, /) -> float:
+        """What a worker with this link cost is expected to owe for its partial gradient of a split row."""
 
 
 class Program:
@@ -133,36 +156,37 @@ class Program:
         return self.constant + float(result.fun if proven else result.mip_dual_bound), proven
 
 
-def program_of(ids: NDArray[np.uint64], rows: Rows, links: Sequence[int], samples_per_worker: int) -> Program:
-    """The samples of a batch, ids [k, F], at the workers with these link costs [n]."""
+def program_of(
+    samples: Sequence[Sequence[int]], rows: RowStates, links: Sequence[int], capacities: Sequence[int]
+) -> Program:
+    """The samples of a batch, ids [k, F], at the workers with these link costs and capacities, both [n]."""
     program = Program()
-    at = [[program.variable(0, whole=True) for _ in links] for _ in ids]
+    at = [[program.variable(0, whole=True) for _ in links] for _ in samples]
     for places in at:
         program.constrain(places, [], 1, 1)
-    for places in zip(*at, strict=True):
-        program.constrain(places, [], samples_per_worker, samples_per_worker)
+    for capacity, places in zip(capacities, zip(*at, strict=True), strict=True):
+        program.constrain(places, [], capacity, capacity)
     users: defaultdict[int, list[list[int]]] = defaultdict(list)
-    for sample, places in zip(ids.tolist(), at, strict=True):
+    for sample, places in zip(samples, at, strict=True):
         for row in set(sample):
             users[row].append(places)
-    for row, samples in users.items():
-        trainers = _add_row(program, rows, row, samples, links)
-        program.constrain(trainers, [], -(-len(samples) // samples_per_worker))  # implied; a tighter relaxation
+    for row, its_users in users.items():
+        trainers = _add_row(program, rows, row, its_users, links)
+        program.constrain(trainers, [], -(-len(its_users) // max(capacities)))  # implied; a tighter relaxation
     return program
 
 
-def _add_row(program: Program, rows: Rows, row: int, users: list[list[int]], links: Sequence[int]) -> list[int]:
+def _add_row(program: Program, rows: RowStates, row: int, users: list[list[int]], links: Sequence[int]) -> list[int]:
     """Variables and costs of a row that some samples use; which variable says whether a worker trains it.
 
     A worker trains the row if one of the samples is there, and alone if all of them are. It pulls what it lacks; an
     owner pushes unless it trains alone; who does not train alone is expected to push a partial gradient later.
     """
-    owner = rows.owner(row)
-    again = rows.reuse_probability(rows.versions[row] + 1)
+    latest, owner = rows.latest(row), rows.owner(row)
     trainers = []
     for worker, link in enumerate(links):
-        later = math.floor(again * link / _COST_STEP + 0.5) * _COST_STEP
-        trains = program.variable(later + (0 if worker == owner else link))
+        later = rows.partial_cost(row, link)
+        trains = program.variable(later + (0 if worker in latest else link))
         alone = program.variable(-later - (link if worker == owner else 0))
         for places in users:
             program.constrain([trains], [places[worker]], 0)
@@ -193,7 +217,7 @@ def measure(data: str, workers: int, samples_per_worker: int, seconds: float) ->
     search_ms = 1e3 * (time.thread_time() - started) / len(usual)
     long = [engine.joint(links, capacities, seed, **_LONG) for seed in _SEEDS]
     started = time.perf_counter()
-    optimum, proven = program_of(batch, rows, links.tolist(), samples_per_worker).minimum(seconds)
+    optimum, proven = program_of(batch.tolist(), rows, links.tolist(), capacities.tolist()).minimum(seconds)
     return Result(
         data=data,
         workers=workers,
