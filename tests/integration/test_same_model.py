@@ -16,6 +16,7 @@ from services.domain.batches import SampleBatch
 from services.domain.jobs import RowLimitPolicy
 from services.domain.tables import OptimizerKind
 from tests.support.auc import exact_auc
+from tests.support.models import assert_same_model
 from tests.support.reference import TrainedModel, train_reference
 
 BASE = RunOptions(
@@ -133,7 +134,4 @@ def test_the_same_seed_gives_the_same_bits(tmp_path: Path) -> None:
     options = replace(BASE, workers=3, batch=20, cache_rows=600, links="1g,1g,100m", iterations=30, **ADAM)
     for run in ("first", "second"):
         train.run(options, store="memory", shards=2, out=tmp_path / run)
-    with np.load(tmp_path / "first/model.npz") as first, np.load(tmp_path / "second/model.npz") as second:
-        assert set(first.files) == set(second.files)
-        for name in first.files:
-            np.testing.assert_array_equal(first[name], second[name], err_msg=name)
+    assert_same_model(tmp_path / "first", tmp_path / "second")

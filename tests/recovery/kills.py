@@ -6,12 +6,11 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
-
 from services.cli.launcher import LocalCluster, ServiceProcess
 from services.cli.options import RunOptions
 from services.domain.state import JobState
 from services.domain.tables import OptimizerKind
+from tests.support.models import assert_same_model
 
 OPTIONS = RunOptions(
     workers=2,
@@ -60,7 +59,4 @@ def assert_same_run(result: dict, path: Path, undisturbed: tuple[Path, dict]) ->
     expected_path, expected = undisturbed
     for figure in ("iterations", "samples", "loss", "auc", "operations", "cost_seconds", "hit_ratio"):
         assert result[figure] == expected[figure], figure
-    with np.load(path / "model.npz") as model, np.load(expected_path / "model.npz") as other:
-        assert set(model.files) == set(other.files)
-        for name in model.files:
-            np.testing.assert_array_equal(model[name], other[name], err_msg=name)
+    assert_same_model(path, expected_path)

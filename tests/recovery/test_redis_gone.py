@@ -1,7 +1,8 @@
 """Redis that is gone for longer than anyone waits ends the job, and the job says where it stood."""
 
 import asyncio
-from contextlib import aclosing
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 
 from dispatcher.client import DispatcherClient
 from dispatcher.service.app import serve_dispatcher
@@ -11,11 +12,13 @@ from protos import dispatcher_pb2_grpc as pb_grpc
 from ps_server.service.app import parameter_server
 from ps_server.service.settings import ParameterServerSettings
 from services.domain.errors import StaleEpoch
+from services.domain.jobs import JobSpec
 from services.domain.plans import Membership
 from services.domain.reports import Trouble
 from services.domain.state import JobPhase
 from services.runtime.channel import channel
 from services.wire.batches import encode_batch
+from tests.support.redis_server import RedisServer
 from tests.support.simple_clients import Worker, job_with, samples, state_when
 
 
@@ -31,16 +34,23 @@ async def epoch_of(worker: Worker) -> int:
             continue
 
 
-async def test_the_job_ends_and_names_the_last_checkpoint(own_redis):
-    servers = ParameterServerSettings(store=own_redis.url, metrics_port=None, grace_seconds=0)
-    patience = DispatcherSettings(recovery_seconds=1.0, rejoin_seconds=0.1, metrics_port=None, grace_seconds=0)
+@asynccontextmanager
+async def running(redis: RedisServer, **patience: float) -> AsyncIterator[tuple[DispatcherClient, JobSpec]]:
+    """A job over a parameter server that keeps its rows in Redis, and a dispatcher of little patience."""
+    servers = ParameterServerSettings(store=redis.url, metrics_port=None, grace_seconds=0)
+    settings = DispatcherSettings(recovery_seconds=1.0, metrics_port=None, grace_seconds=0, **patience)
     async with (
         parameter_server(servers) as server,
-        serve_dispatcher(patience) as dispatcher,
+        serve_dispatcher(settings) as dispatcher,
         DispatcherClient(dispatcher.address) as client,
     ):
         job = job_with(checkpoint_every=5, parameter_servers=(server.address,))
         await client.create_job(job)
+        yield client, job
+
+
+async def test_the_job_ends_and_names_the_last_checkpoint(own_redis):
+    async with running(own_redis, rejoin_seconds=0.1) as (client, _):
         workers = [Worker(client, f"edge-{slot}") for slot in range(2)]
         for worker in workers:
             await worker.register()
@@ -56,15 +66,7 @@ async def test_the_job_ends_and_names_the_last_checkpoint(own_redis):
 
 
 async def test_so_does_a_sample_log_that_cannot_be_written(own_redis):
-    servers = ParameterServerSettings(store=own_redis.url, metrics_port=None, grace_seconds=0)
-    patience = DispatcherSettings(recovery_seconds=1.0, metrics_port=None, grace_seconds=0)
-    async with (
-        parameter_server(servers) as server,
-        serve_dispatcher(patience) as dispatcher,
-        DispatcherClient(dispatcher.address) as client,
-    ):
-        job = job_with(checkpoint_every=5, parameter_servers=(server.address,))
-        await client.create_job(job)
+    async with running(own_redis) as (client, job):
 
         async def two_batches():
             yield samples(8)

@@ -1,0 +1,15 @@
+"""Trained models as `--out` writes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+
+def assert_same_model(path: Path, expected: Path) -> None:
+    """The `model.npz` of two directories, bit by bit."""
+    with np.load(path / "model.npz") as model, np.load(expected / "model.npz") as other:
+        assert set(model.files) == set(other.files)
+        for name in model.files:
+            np.testing.assert_array_equal(model[name], other[name], err_msg=name)
