@@ -78,24 +78,19 @@ class Push:
 
 def half(early: bool, *transfers: Transfers) -> Transfers:
     """The entries that may move while the iteration before trains, or those that must wait for its end."""
-    parts = [_part(each, early) for each in transfers]
-    ids = np.concatenate([each.ids[part] for each, part in zip(transfers, parts, strict=True)])
-    return Transfers(
-        ids,
-        np.concatenate([each.slots[part] for each, part in zip(transfers, parts, strict=True)]),
-        np.concatenate([each.versions[part] for each, part in zip(transfers, parts, strict=True)]),
-        early=len(ids) if early else 0,
-    )
+    parts = [(each, _part(each, early)) for each in transfers]
+    ids = np.concatenate([each.ids[part] for each, part in parts])
+    slots = np.concatenate([each.slots[part] for each, part in parts])
+    versions = np.concatenate([each.versions[part] for each, part in parts])
+    return Transfers(ids, slots, versions, early=len(ids) if early else 0)
 
 
 def gradient_half(early: bool, *transfers: GradientTransfers) -> GradientTransfers:
     """As `half`."""
-    parts = [_part(each.rows, early) for each in transfers]
-    return GradientTransfers(
-        half(early, *(each.rows for each in transfers)),
-        np.concatenate([each.contributors[part] for each, part in zip(transfers, parts, strict=True)]),
-        np.concatenate([each.steps[part] for each, part in zip(transfers, parts, strict=True)]),
-    )
+    parts = [(each, _part(each.rows, early)) for each in transfers]
+    contributors = np.concatenate([each.contributors[part] for each, part in parts])
+    steps = np.concatenate([each.steps[part] for each, part in parts])
+    return GradientTransfers(half(early, *(each.rows for each in transfers)), contributors, steps)
 
 
 def _part(rows: Transfers, early: bool) -> slice:
