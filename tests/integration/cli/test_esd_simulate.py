@@ -16,6 +16,7 @@ from tests.support.command import esd
 
 def result(*arguments: str) -> dict:
     finished = CliRunner().invoke(app, ["simulate", "--json", *arguments], catch_exceptions=False)
+    assert finished.exit_code == 0, finished.output
     return json.loads(finished.stdout.splitlines()[-1])
 
 
