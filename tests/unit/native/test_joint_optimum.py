@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 
 from benchmarks.optimum import measure, program_of
@@ -30,9 +31,15 @@ class ReferenceRows:
         return partial_cost(self._reference, row, link)
 
 
+@pytest.mark.parametrize("flushed", [False, True])
 @pytest.mark.parametrize("seed", range(3))
-def test_long_searches_reach_the_optimum(seed):
+def test_long_searches_reach_the_optimum(seed, flushed):
     engine, reference = with_history(random.Random(seed), 4, 60, 12, 4, 25)
+    if flushed:  # rows that somebody has, and nobody owns
+        engine.flush()
+        reference.flush()
+        engine.prepare(np.array(reference.batch, np.uint64))
+        reference.prepare(reference.batch)
     links, capacities = [1, 1, 10, 10], [3, 3, 3, 3]
     found = [engine.joint(int32(links), int32(capacities), draw, wide_rounds=500, narrow_rounds=500) for draw in (1, 2)]
     least, proven = program_of(reference.batch, ReferenceRows(reference), links, capacities).minimum(60)
