@@ -4,7 +4,8 @@
 // the target rises. So no mark but the two latest is left when an iteration ends (copies that it uses may
 // not leave, and are marked anew): three generations, indexed by mark modulo 3, hold all copies at any time.
 //
-// `Queues` order the copies of one mark: by frequency, or by frequency per size (section 8.2).
+// `Queues` order the copies of one mark: by frequency, or by frequency per size (section 8.2). Current copies with the
+// latest mark wait in order of their last use: most are used again, or outdated, before the target rises and one may leave.
 #pragma once
 
 #include <initializer_list>
@@ -27,17 +28,18 @@ class EmarkPolicy final : public Policy {
     for (const std::uint32_t age : {2u, 1u}) {
       count = generation(target_ + 3 - age).current.take(copies_, count, victims);
     }
-    if (count > 0) generation(target_++).current.take(copies_, count, victims);
+    if (count == 0) return;
+    raise_target();
+    generation(target_ - 1).current.take(copies_, count, victims);
   }
 
   void use(const std::uint32_t* slots, std::size_t count) override {
-    Queues& latest = generation(target_).current;
     for (std::size_t i = 0; i < count; ++i) {
       Copy& copy = copies_[slots[i]];
       copy.frequency = next_frequency(copy.frequency);
       copy.mark = target_;
       copy.outdated = 0;
-      latest.push(copies_, slots[i]);
+      latest_.push(copies_, slots[i]);
     }
   }
 
@@ -57,6 +59,7 @@ class EmarkPolicy final : public Policy {
       generation.current.append_to(copies_, slots);
       generation.outdated.append_to(copies_, slots);
     }
+    latest_.append_to(copies_, slots);
   }
 
   void append(std::uint32_t slot) override { queues(copies_[slot]).push(copies_, slot); }
@@ -64,7 +67,7 @@ class EmarkPolicy final : public Policy {
   void set_counter(std::uint32_t target) override { target_ = target; }
 
   std::size_t memory_bytes() const override {
-    std::size_t bytes = sizeof *this;
+    std::size_t bytes = sizeof *this + latest_.memory_bytes() + risen_.capacity() * sizeof(std::uint32_t);
     for (const Generation& generation : generations_) {
       bytes += generation.current.memory_bytes() + generation.outdated.memory_bytes();
     }
@@ -84,8 +87,17 @@ class EmarkPolicy final : public Policy {
     return copy.outdated ? generation(copy.mark).outdated : generation(copy.mark).current;
   }
 
+  void raise_target() {
+    risen_.clear();
+    latest_.take(copies_, kNone, risen_);
+    for (const std::uint32_t slot : risen_) generation(target_).current.push(copies_, slot);
+    ++target_;
+  }
+
   Copies& copies_;
   Generation generations_[3];
+  CopyQueue latest_;  // current, marked `target`; such as a snapshot has brought are in their generation already
+  Slots risen_;       // scratch space
   std::uint32_t target_ = 1;
 };
 
