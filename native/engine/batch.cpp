@@ -1,21 +1,14 @@
 #include "engine/batch.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace esd {
 namespace {
 
 constexpr unsigned kMinTableBits = 10;
-constexpr std::uint32_t kFree = 0xffffffffu;  // no id's number
+constexpr std::uint32_t kFree = 0;        // no id's number
 constexpr std::size_t kTablePerId = 4;  // places, at least: an id that is met for the second time has just one probe
 constexpr std::size_t kAhead = 32;      // ids prefetched ahead of the one at hand
-
-// The number in a place of the table, `next` in a free one. In arithmetic, so that it is no branch.
-std::uint32_t number_at(std::uint32_t entry, std::uint32_t next) {
-  const auto taken = -static_cast<std::uint32_t>(entry != kFree);
-  return (entry & taken) | (next & ~taken);
-}
 
 }  // namespace
 
@@ -30,57 +23,65 @@ void BatchPreparer::prepare(const std::uint64_t* ids, std::size_t samples, std::
   index.check_out(batch.ids.data(), batch.distinct(), batch.rows.data(), batch.states.data());
 }
 
-// Numbers ids by first appearance. Repeats within a sample are flagged in `once`.
+// Numbers ids by first appearance, from 1 on. Repeats within a sample are flagged in `once`.
 void BatchPreparer::find_distinct(const std::uint64_t* ids, PreparedBatch& batch) {
   const std::size_t total = batch.samples * batch.fields;
   batch.numbers.resize(total);
   batch.once.clear();
   batch.unique_fields.assign(batch.samples, static_cast<std::uint32_t>(batch.fields));
-  found_.resize(total);
+  found_.resize(total + 1);
+  repeats_.resize(total + 1);
   std::fill(table_.begin(), table_.end(), kFree);
 
-  std::vector<std::pair<std::uint32_t, std::size_t>> repeats;  // (sample, position in [k, F])
-  Found* const found = found_.data();
-  std::uint32_t* const numbers = batch.numbers.data();
-  std::uint32_t distinct = 0;
-  for (std::uint32_t sample = 0; sample < batch.samples; ++sample) {
-    while ((distinct + batch.fields) * kTablePerId > table_.size()) grow_table(distinct);
-    std::uint32_t* const table = table_.data();
-    const std::size_t last = table_.size() - 1, begin = sample * batch.fields, end = begin + batch.fields;
-    const unsigned shift = shift_;
-    for (std::size_t at = begin; at < end; ++at) {
-      __builtin_prefetch(&table[hash(ids[std::min(at + kAhead, total - 1)]) >> shift], 1);
-      const std::uint64_t id = ids[at];
-      // In case it is new; then no branch depends on whether it is, which would be mispredicted half the time.
-      found[distinct].id = id;
-      std::size_t place = hash(id) >> shift;
-      std::uint32_t number = number_at(table[place], distinct);
-      while (found[number].id != id) {
-        place = (place + 1) & last;
-        number = number_at(table[place], distinct);
-      }
-      const bool is_new = number == distinct;
-      distinct += is_new;
-      table[place] = numbers[at] = number;
-      if (!is_new & (found[number].last_sample == sample)) repeats.emplace_back(sample, at);
-      found[number].number = number;
-      found[number].last_sample = sample;
-    }
+  Count count{0, 0};
+  for (std::size_t begin = 0; begin < total; begin += batch.fields) {
+    while ((count.distinct + batch.fields) * kTablePerId > table_.size()) grow_table(count.distinct);
+    count = number_sample(ids, begin, batch, count);
   }
-  found_.resize(distinct);
+  found_.front() = found_[count.distinct];
+  found_.resize(count.distinct);
 
-  if (repeats.empty()) return;
+  if (count.repeats == 0) return;
   batch.once.assign(total, 0);
-  for (const auto& [sample, position] : repeats) {
-    --batch.unique_fields[sample];
-    batch.once[position] = 1;  // renumber_ascending turns the flags into numbers
+  for (std::size_t i = 0; i < count.repeats; ++i) {
+    --batch.unique_fields[repeats_[i] / batch.fields];
+    batch.once[repeats_[i]] = 1;  // renumber_ascending turns the flags into numbers
   }
+}
+
+// The sample whose ids lie in [k, F] from `begin` on. Whether an id is new, or met in this sample before, is no branch,
+// which would be mispredicted half the time: what holds for a new id, and the position of a repeat, are written in any case.
+BatchPreparer::Count BatchPreparer::number_sample(const std::uint64_t* ids, std::size_t begin, PreparedBatch& batch,
+                                                  Count count) {
+  std::uint32_t* const table = table_.data();
+  Found* const found = found_.data();
+  std::uint32_t* const repeats = repeats_.data();
+  std::uint32_t* const numbers = batch.numbers.data();
+  const std::size_t last = table_.size() - 1, end = begin + batch.fields, total = batch.numbers.size();
+  const auto sample = static_cast<std::uint32_t>(begin);
+  const unsigned shift = shift_;
+  const std::uint64_t* const ahead = ids + std::min(kAhead, total - end);
+  for (std::size_t at = begin; at < end; ++at) {
+    __builtin_prefetch(&table[hash(ahead[at]) >> shift], 1);
+    const std::uint64_t id = ids[at];
+    found[kFree].id = id;  // so that the search ends at a free place
+    std::size_t place = hash(id) >> shift;
+    while (found[table[place]].id != id) place = (place + 1) & last;
+    const std::uint32_t entry = table[place], is_new = entry == kFree;
+    count.distinct += is_new;
+    const std::uint32_t number = entry | (count.distinct & -is_new);
+    table[place] = numbers[at] = number;
+    repeats[count.repeats] = static_cast<std::uint32_t>(at);
+    count.repeats += ~is_new & (found[number].last_sample == sample);
+    found[number] = {id, number, sample};
+  }
+  return count;
 }
 
 void BatchPreparer::renumber_ascending(PreparedBatch& batch) {
   sorter_.sort(found_);
   batch.ids.resize(found_.size());
-  rank_.resize(found_.size());
+  rank_.resize(found_.size() + 1);
   const Found* const found = found_.data();
   std::uint32_t* const rank = rank_.data();
   const auto distinct = static_cast<std::uint32_t>(found_.size());
@@ -98,7 +99,7 @@ void BatchPreparer::grow_table(std::uint32_t distinct) {
   const unsigned bits = table_.empty() ? kMinTableBits : 64 - shift_ + 1;
   table_.assign(std::size_t{1} << bits, kFree);
   shift_ = 64 - bits;
-  for (std::uint32_t number = 0; number < distinct; ++number) {
+  for (std::uint32_t number = 1; number <= distinct; ++number) {
     std::size_t place = hash(found_[number].id) >> shift_;
     while (table_[place] != kFree) place = (place + 1) & (table_.size() - 1);
     table_[place] = number;

@@ -41,26 +41,32 @@ class BatchPreparer {
   void prepare(const std::uint64_t* ids, std::size_t samples, std::size_t fields, StateIndex& index,
                PreparedBatch& batch);
   std::size_t memory_bytes() const {
-    return (table_.capacity() + rank_.capacity()) * sizeof(std::uint32_t) + 2 * found_.capacity() * sizeof(Found);
+    return (table_.capacity() + repeats_.capacity() + rank_.capacity()) * sizeof(std::uint32_t) +
+           2 * found_.capacity() * sizeof(Found);
   }
 
  private:
   struct Found {
     std::uint64_t id;
-    std::uint32_t number;       // by first appearance
-    std::uint32_t last_sample;  // the last that has the id
+    std::uint32_t number;       // by first appearance, from 1 on
+    std::uint32_t last_sample;  // where in [k, F] the last begins that has the id
+  };
+  struct Count {
+    std::uint32_t distinct, repeats;
   };
 
   void find_distinct(const std::uint64_t* ids, PreparedBatch& batch);
+  Count number_sample(const std::uint64_t* ids, std::size_t begin, PreparedBatch& batch, Count count);
   void renumber_ascending(PreparedBatch& batch);
   void grow_table(std::uint32_t distinct);
 
   // The leading bits of the product are a place in the table: Knuth's multiplicative hashing.
   static std::uint64_t hash(std::uint64_t id) { return id * 0x9e3779b97f4a7c15ULL; }
 
-  std::vector<std::uint32_t> table_;  // numbers of the ids met so far, hashed by id
+  std::vector<std::uint32_t> table_;  // numbers of the ids met so far, hashed by id; 0 in a free place
   unsigned shift_ = 64;  // 64 - log2 of the table's size
   Column<Found> found_;  // by number at first, then by id
+  Column<std::uint32_t> repeats_;  // positions in [k, F] of ids that their sample has before
   SorterById<Column<Found>> sorter_;
   std::vector<std::uint32_t> rank_;  // by number
 };
