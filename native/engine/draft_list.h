@@ -1,5 +1,5 @@
-// A list whose next element is written before it is known whether it counts, so that no branch depends on that: where it
-// can hardly be predicted, writing in vain is cheaper.
+// A list that is written through a pointer, some elements at a time: they may be written before it is known whether they
+// count, so that no branch depends on that. Where it can hardly be predicted, writing in vain is cheaper.
 #pragma once
 
 #include <algorithm>
@@ -17,12 +17,13 @@ class DraftList {
  public:
   void clear() { size_ = 0; }
 
-  // The place behind the last element, until `keep`.
-  T& next() {
-    if (size_ == capacity_) grow();
-    return values_[size_];
+  // The place behind the last element, and of up to `count` more.
+  T* draft(std::size_t count) {
+    if (capacity_ - size_ < count) grow(size_ + count);
+    return values_.get() + size_;
   }
-  void keep(bool counts) { size_ += counts; }
+  // The list ends where the draft does that has been written since.
+  void end_at(const T* end) { size_ = static_cast<std::size_t>(end - values_.get()); }
 
   std::size_t size() const { return size_; }
   const T* begin() const { return values_.get(); }
@@ -30,8 +31,8 @@ class DraftList {
   const T& operator[](std::size_t i) const { return values_[i]; }
 
  private:
-  void grow() {
-    const std::size_t capacity = std::max<std::size_t>(64, 2 * capacity_);
+  void grow(std::size_t least) {
+    const std::size_t capacity = std::max(least, 2 * capacity_);
     std::unique_ptr<T[]> values(new T[capacity]);
     if (size_ > 0) std::memcpy(values.get(), values_.get(), size_ * sizeof(T));
     values_ = std::move(values);

@@ -14,43 +14,78 @@ WorkerMask pushers(const RowState& row, WorkerMask trainers) {
 // Workers whose copies are latest, or owe a push, and will not be or do so any more.
 WorkerMask losers(const RowState& row, WorkerMask trainers) { return row.mask & ~trainers & all_if(row.kind != kSettled); }
 
+// Where the lists of a worker go on; a turn has the same.
+struct Drafts {
+  Need* needs;
+  std::uint32_t* losses;
+  Push* pushes[2][2];
+};
+
+void begin_drafts(std::vector<WorkerTurn>& turns, std::size_t rows, Drafts* drafts) {
+  for (WorkerTurn& turn : turns) {
+    auto& [late, early] = turn.pushes[0];
+    auto& [late_gradients, early_gradients] = turn.pushes[1];
+    *drafts++ = {turn.needs.draft(rows),
+                 turn.losses.draft(rows),
+                 {{late.draft(rows), early.draft(rows)}, {late_gradients.draft(rows), early_gradients.draft(rows)}}};
+  }
+}
+
+void end_drafts(std::vector<WorkerTurn>& turns, const Drafts* drafts) {
+  for (WorkerTurn& turn : turns) {
+    turn.needs.end_at(drafts->needs);
+    turn.losses.end_at(drafts->losses);
+    for (const bool gradients : {false, true}) {
+      for (const bool early : {false, true}) {
+        turn.pushes[gradients][early].end_at(drafts->pushes[gradients][early]);
+      }
+    }
+    ++drafts;
+  }
+}
+
+// Rows `begin` to `end`.
+void resolve(const PreparedBatch& batch, const Trainers& trainers, const CopyDirectory& directory,
+             std::uint32_t iteration, std::uint32_t begin, std::uint32_t end, Drafts* drafts) {
+  constexpr std::uint32_t kAhead = 24;  // rows prefetched
+  const RowState* const states = batch.states.data();
+  const auto last = static_cast<std::uint32_t>(batch.distinct()) - 1;
+  for (std::uint32_t x = begin; x < end; ++x) {
+    directory.prefetch(states[std::min(x + kAhead, last)]);
+    const RowState& row = states[x];
+    const WorkerMask training = trainers[x], latest = row.latest();
+    const CopyDirectory::Entry entry = directory.find(row);
+    const bool early = !row.used_in(iteration - 1), split = row.kind == kSplit;
+    for_each_worker(training, [&](unsigned j) {
+      const bool pulled = ~latest >> j & 1;
+      *drafts[j].needs++ = {x, entry.slot(j), pulled, early};
+    });
+
+    const WorkerMask pushing = pushers(row, training), losing = losers(row, training);
+    for_each_worker(pushing | losing, [&](unsigned j) {
+      Drafts& draft = drafts[j];
+      const std::uint32_t slot = entry.slot(j);
+      *draft.losses = slot;
+      draft.losses += losing >> j & 1;
+      Push*& push = draft.pushes[split][early];
+      *push = {x, slot};
+      push += pushing >> j & 1;
+    });
+  }
+}
+
 }  // namespace
 
 void resolve(const PreparedBatch& batch, const Trainers& trainers, const CopyDirectory& directory,
              std::uint32_t iteration, std::vector<WorkerTurn>& turns) {
-  constexpr std::uint32_t kAhead = 24;  // rows prefetched
+  constexpr std::uint32_t kBlock = 512;  // rows between two looks whether the lists have room
   for (WorkerTurn& turn : turns) turn.clear();
-  const RowState* const states = batch.states.data();
-  WorkerTurn* const turn_of = turns.data();
+  std::vector<Drafts> drafts(turns.size());
   const auto distinct = static_cast<std::uint32_t>(batch.distinct());
-  for (std::uint32_t x = 0; x < distinct; ++x) {
-    directory.prefetch(states[std::min(x + kAhead, distinct - 1)]);
-    const RowState& row = states[x];
-    const WorkerMask training = trainers[x], latest = row.latest();
-    const CopyDirectory::Entry entry = directory.find(row);
-    const bool early = !row.used_in(iteration - 1);
-    for_each_worker(training, [&](unsigned j) {
-      Need& need = turn_of[j].needs.next();
-      need.number = x;
-      need.slot = entry.slot(j);
-      need.pulled = ~latest >> j & 1;
-      need.early = early;
-      turn_of[j].needs.keep(true);
-    });
-
-    const WorkerMask pushing = pushers(row, training), losing = losers(row, training);
-    const bool split = row.kind == kSplit;
-    for_each_worker(pushing | losing, [&](unsigned j) {
-      WorkerTurn& turn = turn_of[j];
-      const std::uint32_t slot = entry.slot(j);
-      turn.losses.next() = slot;
-      turn.losses.keep(losing >> j & 1);
-      auto& list = turn.pushes[split][early];
-      Push& push = list.next();
-      push.number = x;
-      push.slot = slot;
-      list.keep(pushing >> j & 1);
-    });
+  for (std::uint32_t begin = 0; begin < distinct; begin += kBlock) {
+    begin_drafts(turns, kBlock, drafts.data());
+    resolve(batch, trainers, directory, iteration, begin, std::min(begin + kBlock, distinct), drafts.data());
+    end_drafts(turns, drafts.data());
   }
 }
 
