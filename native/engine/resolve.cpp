@@ -62,7 +62,7 @@ void resolve(const PreparedBatch& batch, const Trainers& trainers, const CopyDir
     });
 
     const WorkerMask pushing = pushers(row, training), losing = losers(row, training);
-    for_each_worker(pushing | losing, [&](unsigned j) {
+    const auto give_up = [&](unsigned j) {
       Drafts& draft = drafts[j];
       const std::uint32_t slot = entry.slot(j);
       *draft.losses = slot;
@@ -70,7 +70,11 @@ void resolve(const PreparedBatch& batch, const Trainers& trainers, const CopyDir
       Push*& push = draft.pushes[split][early];
       *push = {x, slot};
       push += pushing >> j & 1;
-    });
+    };
+    const WorkerMask giving = pushing | losing;
+    // The first worker is no branch, since it can hardly be predicted whether there is one: if not, 0 writes in vain.
+    give_up(first_worker(giving | WorkerMask{giving == 0}));
+    for_each_worker(giving & (giving - 1), give_up);
   }
 }
 
