@@ -60,14 +60,6 @@ class CostModel:
         """Time on each link, float64 [n]: T_j times what j's operations move, in rows or units of row size."""
         return self.transfer_seconds * volume.total
 
-    def total_seconds(self, volume: Operations) -> float:
-        """Sum over all operations of what they take: the objective of ESD eq. 4."""
-        return float(self.link_seconds(volume).sum())
-
-    def makespan_seconds(self, volume: Operations) -> float:
-        """Time on the busiest link when all links work at once."""
-        return float(self.link_seconds(volume).max())
-
 
 def _smallest_scale(ratios: NDArray[np.float64]) -> int:
     """The smallest s for which every round(s r) / s is within _TOLERANCE of r, relative; all r >= 1."""

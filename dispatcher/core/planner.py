@@ -37,15 +37,13 @@ class Decision:
         epoch: membership that the plans are for.
         columns: what each worker does, in slot order.
         operations: rows moved, per worker and kind.
-        moved_bytes: the same in bytes.
+        volume: the same in units of row size.
+        unit_bytes: of one unit.
         expected_cost_seconds: the mechanism's own estimate, the sum over samples of ESD Alg. 1's cost, which
             counts an id once per sample; 0 for a mechanism that makes no estimate.
-        cost_seconds: realised cost, the sum of T_j over all operations (ESD eq. 4).
-        makespan_seconds: realised time on the busiest link.
         link_seconds: float64 [n], realised time on each link.
         workloads: int32 [n], samples of each worker.
-        lookups: (row, worker) pairs that the iteration trains.
-        hits: of these, with the latest version in the worker's cache.
+        worker_lookups: int64 [n], rows that each worker trains.
         forgotten_rows: that leave the table to keep it within its limit.
         solver: the solver that ran, "" for a mechanism without one.
         gap: its certificate: cost less dual bound, 0 proves optimality; None when there is none.
@@ -59,14 +57,12 @@ class Decision:
     epoch: int
     columns: IterationColumns
     operations: Operations
-    moved_bytes: Operations
+    volume: Operations
+    unit_bytes: int
     expected_cost_seconds: float
-    cost_seconds: float
-    makespan_seconds: float
     link_seconds: NDArray[np.float64]
     workloads: NDArray[np.int32]
-    lookups: int
-    hits: int
+    worker_lookups: NDArray[np.int64]
     forgotten_rows: int
     solver: str
     gap: float | None
@@ -76,6 +72,31 @@ class Decision:
     def plans(self) -> tuple[IterationPlan, ...]:
         """One per worker, in slot order, put together from the columns when first asked for."""
         return tuple(iteration_plan(worker, self.batch, self.epoch) for worker in self.columns)
+
+    @property
+    def moved_bytes(self) -> Operations:
+        """Bytes moved, per worker and kind."""
+        return self.volume * self.unit_bytes
+
+    @property
+    def cost_seconds(self) -> float:
+        """Realised cost: the sum of T_j over all operations (ESD eq. 4)."""
+        return float(self.link_seconds.sum())
+
+    @property
+    def makespan_seconds(self) -> float:
+        """Realised time on the busiest link, when all work at once."""
+        return float(self.link_seconds.max())
+
+    @property
+    def lookups(self) -> int:
+        """(row, worker) pairs that the iteration trains."""
+        return int(self.worker_lookups.sum())
+
+    @property
+    def hits(self) -> int:
+        """Of these, with the latest version in the worker's cache."""
+        return self.lookups - int(self.operations.miss_pull.sum())
 
     @property
     def decision_seconds(self) -> float:
@@ -205,7 +226,7 @@ class Planner:
             columns = self._engine.commit(choice.assignment)
         except CacheTooSmall as error:
             raise ResourceExhausted(str(error)) from None
-        pulls, updates, evictions, drops, trained = columns.counts
+        pulls, updates, evictions, drops, lookups = columns.counts
         operations = Operations(pulls, updates, evictions)
         volume = Operations(*columns.sizes) if self._sizes.of_fields else operations
         if self._evictions:
@@ -219,7 +240,6 @@ class Planner:
                 self._balance.follow(workloads - capacities)
                 self.workloads = self._balance.current()
 
-        lookups = int(trained.sum())
         return Decision(
             iteration=iteration,
             assignment=choice.assignment,
@@ -227,14 +247,12 @@ class Planner:
             epoch=self._epoch,
             columns=columns,
             operations=operations,
-            moved_bytes=volume * self._sizes.unit_bytes,
+            volume=volume,
+            unit_bytes=self._sizes.unit_bytes,
             expected_cost_seconds=choice.expected_cost * self.cost_model.unit_seconds,
-            cost_seconds=float(link_seconds.sum()),
-            makespan_seconds=float(link_seconds.max()),
             link_seconds=link_seconds,
             workloads=workloads,
-            lookups=lookups,
-            hits=lookups - int(operations.miss_pull.sum()),
+            worker_lookups=lookups,
             forgotten_rows=columns.forgotten,
             solver=choice.solver,
             gap=choice.gap,

@@ -63,10 +63,9 @@ class Figures:
         self.lookups += decision.lookups
         self.hits += decision.hits
         self.forgotten_rows += decision.forgotten_rows
-        lookups = np.array([len(plan.unique_ids) for plan in decision.plans])
         self.workloads = decision.workloads
-        self.worker_lookups += lookups
-        self.worker_hits += lookups - decision.operations.miss_pull
+        self.worker_lookups += decision.worker_lookups
+        self.worker_hits += decision.worker_lookups - decision.operations.miss_pull
         self._planned += 1
         self._decision_total += decision.decision_seconds
         self._decision_seconds.append(decision.decision_seconds)

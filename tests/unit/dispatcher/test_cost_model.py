@@ -40,12 +40,11 @@ def test_link_costs_are_within_half_a_percent_for_any_links():
         assert model.link_costs.dtype == np.int32
 
 
-def test_cost_sums_all_links_and_makespan_takes_the_busiest():
+def test_a_link_takes_the_time_of_all_its_operations():
     model = CostModel(10, [10, 1], sample_rows=1)
     counts = operations([3, 1], [2, 0], [1, 0])
     assert counts.total.tolist() == [6, 1]
-    assert model.total_seconds(counts) == pytest.approx(6 * 1 + 1 * 10)
-    assert model.makespan_seconds(counts) == pytest.approx(10)
+    assert model.link_seconds(counts).tolist() == pytest.approx([6 * 1, 1 * 10])
 
 
 def test_operations_add_kind_by_kind():

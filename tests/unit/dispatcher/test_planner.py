@@ -33,7 +33,9 @@ def run(planner, cluster, batches):
         demanded = cluster.run(batch, decision.assignment, decision.plans)
         for field in dataclasses.fields(demanded):
             assert (getattr(decision.operations, field.name) == getattr(demanded, field.name)).all(), field.name
-        assert decision.cost_seconds == pytest.approx(planner.cost_model.total_seconds(demanded))
+        link_seconds = planner.cost_model.link_seconds(demanded)
+        assert decision.cost_seconds == pytest.approx(link_seconds.sum())
+        assert decision.makespan_seconds == pytest.approx(link_seconds.max())
         assert decision.lookups - decision.hits == demanded.miss_pull.sum()
     cluster.flush(planner.flush())
 
