@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/hot.h"
+#include "engine/column.h"
 
 namespace esd {
 namespace {
@@ -30,15 +31,18 @@ struct IdTable {
   IdTable(std::size_t distinct, unsigned workers)
       : words(workers <= 8 ? 1 : workers <= 16 ? 2 : workers <= 32 ? 4 : 8),
         counters((distinct + 1) * words),
-        costs(distinct + 1) {}
+        costs(distinct + 1) {
+    set(distinct, 0, 0, 0);
+  }
 
-  void set(std::size_t number, WorkerMask mask, unsigned weight) {
+  void set(std::size_t number, WorkerMask mask, unsigned weight, std::int32_t cost) {
     for (unsigned w = 0; w < words; ++w) counters[number * words + w] = kSpread[mask >> (8 * w) & 0xff] * weight;
+    costs[number] = cost;
   }
 
   unsigned words;
-  std::vector<std::uint64_t> counters;  // [distinct + 1, words]
-  std::vector<std::int32_t> costs;      // [distinct + 1]
+  Column<std::uint64_t> counters;  // [distinct + 1, words]
+  Column<std::int32_t> costs;      // [distinct + 1]
 };
 
 // Adds up one sample: counts int32 [8 * words], and returns the sum of the common costs.
@@ -129,9 +133,9 @@ void expected_costs(const PreparedBatch& batch, unsigned workers, const std::int
   IdTable table(batch.distinct(), workers);
   for (std::size_t x = 0; x < batch.distinct(); ++x) {
     const RowState& row = batch.states[x];
-    const bool owned = row.kind == kOwned;
-    table.set(x, row.latest(), owned ? 2 : 1);
-    if (owned) table.costs[x] = link_costs[__builtin_ctzll(row.mask)];
+    const bool owned = row.kind == kOwned;  // in arithmetic below: it can hardly be predicted
+    const std::int32_t first = link_costs[first_worker(row.mask | WorkerMask{row.mask == 0})];
+    table.set(x, row.latest(), 1u + owned, first & -std::int32_t{owned});
   }
   score_costs(all_fields(batch), table, workers, ToCost{link_costs}, out);
 }
@@ -139,7 +143,7 @@ void expected_costs(const PreparedBatch& batch, unsigned workers, const std::int
 // Whatever its kind, the row's mask names the cached copies that are latest or took part in its last training.
 static IdTable at_hand(const PreparedBatch& batch, unsigned workers) {
   IdTable table(batch.distinct(), workers);
-  for (std::size_t x = 0; x < batch.distinct(); ++x) table.set(x, batch.states[x].mask, 1);
+  for (std::size_t x = 0; x < batch.distinct(); ++x) table.set(x, batch.states[x].mask, 1, 0);
   return table;
 }
 
@@ -161,7 +165,7 @@ void affinities(const PreparedBatch& batch, unsigned workers, const std::vector<
 
 void slots_needed(const PreparedBatch& batch, const CopyDirectory& directory, unsigned workers, std::int32_t* out) {
   IdTable table(batch.distinct(), workers);
-  for (std::size_t x = 0; x < batch.distinct(); ++x) table.set(x, directory.cached(batch.states[x]), 1);
+  for (std::size_t x = 0; x < batch.distinct(); ++x) table.set(x, directory.cached(batch.states[x]), 1, 0);
   const std::vector<std::int32_t> one_each(workers, 1);
   score_costs(all_fields(batch), table, workers, ToCost{one_each.data()}, out);
 }
