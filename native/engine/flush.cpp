@@ -33,8 +33,8 @@ FlushPlans Engine::flush(Arena&& arena) {
     Slots outdated;
     for (const Transfer& gradient : gradients) outdated.push_back(gradient.slot);
     cache.policy->outdate(outdated.data(), outdated.size(), iteration_);
-    plans.workers[j].rows = append_rows(plans.arena, rows);
-    plans.workers[j].gradients = append_gradients(plans.arena, gradients);
+    plans.workers[j].rows = append_rows(plans.arena, rows.data(), rows.size());
+    plans.workers[j].gradients = append_gradients(plans.arena, gradients.data(), gradients.size());
   }
   for (const std::uint32_t number : flushed) {
     RowState& row = index_[number];

@@ -21,7 +21,9 @@ void Engine::forget(IterationPlans& plans, std::vector<Slots>& late_slots) {
     sizes_.forget(number);
     index_.remove(number);
   }
-  for (unsigned j = 0; j < workers(); ++j) plans.workers[j].discards = append_rows(plans.arena, discards[j]);
+  for (unsigned j = 0; j < workers(); ++j) {
+    plans.workers[j].discards = append_rows(plans.arena, discards[j].data(), discards[j].size());
+  }
   for (RowState& row : batch_.states) {
     if (row.version == 0) row.life = row_limit_.life();
   }

@@ -5,14 +5,14 @@
 namespace esd {
 namespace {
 
-std::size_t count_early(const std::vector<Transfer>& transfers) {
+std::size_t count_early(const Transfer* transfers, std::size_t count) {
   return static_cast<std::size_t>(
-      std::count_if(transfers.begin(), transfers.end(), [](const Transfer& transfer) { return transfer.early; }));
+      std::count_if(transfers, transfers + count, [](const Transfer& transfer) { return transfer.early; }));
 }
 
-std::uint64_t total_size(const std::vector<Transfer>& transfers) {
+std::uint64_t total_size(const Transfer* transfers, std::size_t count) {
   std::uint64_t size = 0;
-  for (const Transfer& transfer : transfers) size += transfer.size;
+  for (std::size_t i = 0; i < count; ++i) size += transfers[i].size;
   return size;
 }
 
@@ -35,19 +35,23 @@ Transfers add_gradients(Arena& arena, std::size_t count, std::size_t early) {
   return columns;
 }
 
-Transfers append_rows(Arena& arena, const std::vector<Transfer>& transfers) {
-  Transfers columns = add_transfers(arena, transfers.size(), count_early(transfers));
-  columns.size = total_size(transfers);
+Transfers append_rows(Arena& arena, const Transfer* transfers, std::size_t count) {
+  Transfers columns = add_transfers(arena, count, count_early(transfers, count));
+  columns.size = total_size(transfers, count);
   TransferWriter writer(arena, columns);
-  for (const Transfer& row : transfers) writer.write(row.early, row.id, row.slot, row.version);
+  for (std::size_t i = 0; i < count; ++i) {
+    const Transfer& row = transfers[i];
+    writer.write(row.early, row.id, row.slot, row.version);
+  }
   return columns;
 }
 
-Transfers append_gradients(Arena& arena, const std::vector<Transfer>& transfers) {
-  Transfers columns = add_gradients(arena, transfers.size(), count_early(transfers));
-  columns.size = total_size(transfers);
+Transfers append_gradients(Arena& arena, const Transfer* transfers, std::size_t count) {
+  Transfers columns = add_gradients(arena, count, count_early(transfers, count));
+  columns.size = total_size(transfers, count);
   TransferWriter writer(arena, columns);
-  for (const Transfer& gradient : transfers) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const Transfer& gradient = transfers[i];
     const std::size_t at = writer.write(gradient.early, gradient.id, gradient.slot, gradient.version);
     arena.u64[columns.contributors.begin + at] = gradient.contributors;
     arena.i64[columns.steps.begin + at] = gradient.step;

@@ -110,8 +110,8 @@ class TransferWriter {
   std::size_t next_[2];  // of the late and of the early rows
 };
 
-// Append the transfers' columns to the arena.
-Transfers append_rows(Arena& arena, const std::vector<Transfer>& transfers);
-Transfers append_gradients(Arena& arena, const std::vector<Transfer>& transfers);
+// Append the columns of `count` transfers to the arena.
+Transfers append_rows(Arena& arena, const Transfer* transfers, std::size_t count);
+Transfers append_gradients(Arena& arena, const Transfer* transfers, std::size_t count);
 
 }  // namespace esd

@@ -6,10 +6,13 @@ void Replacement::run(unsigned worker, std::uint32_t iteration, CacheMirror& cac
                       WorkerTurn& turn, Arena& arena, WorkerPlan& plan) {
   const std::uint64_t room = turn.size_of(turn.missing[0], batch_) + turn.size_of(turn.missing[1], batch_);
   choose_victims(cache, room > cache.free() ? room - cache.free() : 0);
-  vacant_ = cache.vacant;
-  late_vacant_ = late_slots;
   evict(worker, iteration, cache, arena, plan);
   cache.filled += room;
+  vacant_ = cache.vacant;
+  vacant_.insert(vacant_.end(), freed_[1].begin(), freed_[1].end());
+  early_vacant_ = vacant_.size();
+  vacant_.insert(vacant_.end(), late_slots.begin(), late_slots.end());
+  vacant_.insert(vacant_.end(), freed_[0].begin(), freed_[0].end());
   place(iteration, cache, turn, arena.u32.data() + plan.unique_slots.begin);
 }
 
@@ -21,34 +24,35 @@ void Replacement::choose_victims(CacheMirror& cache, std::uint64_t room) {
   }
 }
 
-// The victims' slots join the vacant ones, those of rows that the previous iteration trains last.
+// What a copy owes, and whether its slot is free early, are no branches, since they can hardly be predicted.
 void Replacement::evict(unsigned worker, std::uint32_t iteration, CacheMirror& cache, Arena& arena, WorkerPlan& plan) {
-  rows_.clear();
-  gradients_.clear();
-  drops_.clear();
-  for (std::size_t i = 0; i < victims_.size(); ++i) {
+  for (auto* list : {&drops_, &rows_, &gradients_}) list->clear();
+  for (auto& list : freed_) list.clear();
+  const std::size_t count = victims_.size();
+  Transfer* leaving[] = {drops_.draft(count), rows_.draft(count), gradients_.draft(count)};
+  std::uint32_t* freed[] = {freed_[0].draft(count), freed_[1].draft(count)};
+  for (std::size_t i = 0; i < count; ++i) {
     prefetch(cache, i);
     const std::uint32_t slot = victims_[i];
     const Copy& copy = cache.copies[slot];
     RowState& row = state_of(copy.row);
     // An outdated copy owes nothing, whatever the row's state: others have trained it since, or will now.
-    const bool owes = !copy.outdated && row.kind != kClean;
-    const bool split = owes && row.kind == kSplit;
-    const WorkerMask contributors = directory_.contributors(row);
-    const std::uint32_t size = sizes_[copy.row];
-    const bool early =
-        (!owes ? drops_ : split ? gradients_ : rows_).emplace_back(row, size, contributors, slot, iteration).early;
-    cache.filled -= size;
-    (early ? vacant_ : late_vacant_).push_back(slot);
+    const bool owes = !copy.outdated & (row.kind != kClean), split = owes & (row.kind == kSplit);
+    const Transfer transfer(row, sizes_[copy.row], directory_.contributors(row), slot, iteration);
+    *leaving[owes + split]++ = transfer;
+    *freed[transfer.early]++ = slot;
+    cache.filled -= transfer.size;
     row.mask &= ~worker_bit(worker);
     if (row.mask == 0) row.kind = kClean;
     directory_.remove(row, worker);
   }
-  early_vacant_ = vacant_.size();
-  vacant_.insert(vacant_.end(), late_vacant_.begin(), late_vacant_.end());
-  plan.evict_rows = append_rows(arena, rows_);
-  plan.evict_gradients = append_gradients(arena, gradients_);
-  plan.drops = append_rows(arena, drops_);
+  drops_.end_at(leaving[0]);
+  rows_.end_at(leaving[1]);
+  gradients_.end_at(leaving[2]);
+  for (const bool early : {false, true}) freed_[early].end_at(freed[early]);
+  plan.evict_rows = append_rows(arena, rows_.begin(), rows_.size());
+  plan.evict_gradients = append_gradients(arena, gradients_.begin(), gradients_.size());
+  plan.drops = append_rows(arena, drops_.begin(), drops_.size());
 }
 
 // Ahead of a victim: the state of its row, and nearer by, when that has come, the row's record.

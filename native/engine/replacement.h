@@ -3,10 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "engine/cache.h"
 #include "engine/copy_directory.h"
+#include "engine/draft_list.h"
 #include "engine/index.h"
 #include "engine/plan.h"
 #include "engine/row_sizes.h"
@@ -38,10 +38,10 @@ class Replacement {
 
   // Of the worker at hand; kept for their memory only.
   Slots victims_;
+  DraftList<Transfer> rows_, gradients_, drops_;
+  DraftList<std::uint32_t> freed_[2];  // slots of victims; [1] of rows that the previous iteration does not train
   Slots vacant_;  // free slots; from `early_vacant_` on they are free only when the previous iteration ends
-  Slots late_vacant_;
   std::size_t early_vacant_ = 0;
-  std::vector<Transfer> rows_, gradients_, drops_;
 };
 
 }  // namespace esd
