@@ -97,7 +97,7 @@ class CopyDirectory {
 
   WorkerMask contributors(const RowState& row) const { return find(row).contributors(row); }
 
-  void prefetch(const RowState& row) const { __builtin_prefetch(record_to_read(row)); }
+  [[gnu::always_inline]] void prefetch(const RowState& row) const { __builtin_prefetch(record_to_read(row)); }
 
   std::size_t memory_bytes() const { return records_.capacity() + free_.capacity() * sizeof(std::uint32_t); }
 

@@ -38,7 +38,7 @@ class StateIndex {
   // Forgets a row that is not checked out.
   void remove(std::uint32_t row);
 
-  void prefetch(std::uint32_t row) const { __builtin_prefetch(&(*this)[row], 1); }
+  [[gnu::always_inline]] void prefetch(std::uint32_t row) const { __builtin_prefetch(&(*this)[row], 1); }
 
   std::uint32_t size() const { return size_; }  // row numbers, the unused ones included
   std::uint32_t ids() const { return size_ - static_cast<std::uint32_t>(unused_.size()); }

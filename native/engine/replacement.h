@@ -28,7 +28,7 @@ class Replacement {
   void choose_victims(CacheMirror& cache, std::uint64_t room);
   void evict(unsigned worker, std::uint32_t iteration, CacheMirror& cache, Arena& arena, WorkerPlan& plan);
   void place(std::uint32_t iteration, CacheMirror& cache, WorkerTurn& turn, std::uint32_t* slots);
-  void prefetch(const CacheMirror& cache, std::size_t victim) const;
+  void prefetch(const CacheMirror& cache, std::size_t victim);
   RowState& state_of(std::uint32_t row);
 
   StateIndex& index_;
