@@ -39,10 +39,9 @@ class Decision:
         operations: rows moved, per worker and kind.
         volume: the same in units of row size.
         unit_bytes: of one unit.
+        cost_model: what these operations cost.
         expected_cost_seconds: the mechanism's own estimate, the sum over samples of ESD Alg. 1's cost, which
             counts an id once per sample; 0 for a mechanism that makes no estimate.
-        link_seconds: float64 [n], realised time on each link.
-        workloads: int32 [n], samples of each worker.
         worker_lookups: int64 [n], rows that each worker trains.
         forgotten_rows: that leave the table to keep it within its limit.
         solver: the solver that ran, "" for a mechanism without one.
@@ -59,9 +58,8 @@ class Decision:
     operations: Operations
     volume: Operations
     unit_bytes: int
+    cost_model: CostModel
     expected_cost_seconds: float
-    link_seconds: NDArray[np.float64]
-    workloads: NDArray[np.int32]
     worker_lookups: NDArray[np.int64]
     forgotten_rows: int
     solver: str
@@ -77,6 +75,16 @@ class Decision:
     def moved_bytes(self) -> Operations:
         """Bytes moved, per worker and kind."""
         return self.volume * self.unit_bytes
+
+    @cached_property
+    def workloads(self) -> NDArray[np.int32]:
+        """Samples of each worker, int32 [n]."""
+        return np.bincount(self.assignment, minlength=len(self.worker_lookups)).astype(np.int32)
+
+    @cached_property
+    def link_seconds(self) -> NDArray[np.float64]:
+        """Realised time on each link, float64 [n]."""
+        return self.cost_model.link_seconds(self.volume)
 
     @property
     def cost_seconds(self) -> float:
@@ -232,15 +240,7 @@ class Planner:
         if self._evictions:
             self._evictions.update(evictions, drops)
         planned = time.perf_counter()
-        link_seconds = self.cost_model.link_seconds(volume)
-        workloads = np.bincount(choice.assignment, minlength=self.job.workers).astype(np.int32)
-        if self._balance is not None:
-            self._compute_times.plan(link_seconds, workloads)
-            if len(batch) == self.job.batch_size:
-                self._balance.follow(workloads - capacities)
-                self.workloads = self._balance.current()
-
-        return Decision(
+        decision = Decision(
             iteration=iteration,
             assignment=choice.assignment,
             batch=batch,
@@ -249,9 +249,8 @@ class Planner:
             operations=operations,
             volume=volume,
             unit_bytes=self._sizes.unit_bytes,
+            cost_model=self.cost_model,
             expected_cost_seconds=choice.expected_cost * self.cost_model.unit_seconds,
-            link_seconds=link_seconds,
-            workloads=workloads,
             worker_lookups=lookups,
             forgotten_rows=columns.forgotten,
             solver=choice.solver,
@@ -263,6 +262,12 @@ class Planner:
                 "plan": planned - decided,
             },
         )
+        if self._balance is not None:
+            self._compute_times.plan(decision.link_seconds, decision.workloads)
+            if len(batch) == self.job.batch_size:
+                self._balance.follow(decision.workloads - capacities)
+                self.workloads = self._balance.current()
+        return decision
 
     def flush(self) -> tuple[FlushPlan, ...]:
         """Plans the push of everything the parameter server lacks; afterwards every row is clean."""
