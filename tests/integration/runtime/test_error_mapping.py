@@ -74,8 +74,16 @@ async def test_a_deadline_ends_the_call_on_both_sides(toy: Any) -> None:
 
 
 async def test_a_cancelled_call_cancels_its_handler(toy: Any) -> None:
-    call = asyncio.create_task(toy.pull("wait"))
+    reading = asyncio.Event()
+
+    async def pull() -> None:
+        async for _ in toy.stub.Pull(ps_pb2.PullRequest(table="wait"), timeout=20):
+            reading.set()
+
+    call = asyncio.create_task(pull())
     await asyncio.wait_for(toy.servicer.waiting.wait(), 20)
+    # A task that is cancelled before its first read cancels its call only when that is collected (gRPC).
+    await asyncio.wait_for(reading.wait(), 20)
     call.cancel()
     await asyncio.wait_for(toy.servicer.cancelled.wait(), 20)
     with pytest.raises(asyncio.CancelledError):
