@@ -6,7 +6,7 @@ namespace esd {
 namespace {
 
 constexpr unsigned kMinTableBits = 10;
-constexpr std::uint32_t kFree = 0;        // no id's number
+constexpr std::uint32_t kFree = 0;      // no id's number
 constexpr std::size_t kTablePerId = 4;  // places, at least: an id that is met for the second time has just one probe
 constexpr std::size_t kAhead = 32;      // ids prefetched ahead of the one at hand
 
