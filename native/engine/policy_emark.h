@@ -89,7 +89,7 @@ class EmarkPolicy final : public Policy {
 
   void raise_target() {
     risen_.clear();
-    latest_.take(copies_, kNone, risen_);
+    latest_.take(copies_, static_cast<std::uint32_t>(copies_.size()), risen_);  // all of them
     for (const std::uint32_t slot : risen_) generation(target_).current.push(copies_, slot);
     ++target_;
   }

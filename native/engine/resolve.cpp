@@ -23,11 +23,14 @@ struct Drafts {
 
 void begin_drafts(std::vector<WorkerTurn>& turns, std::size_t rows, Drafts* drafts) {
   for (WorkerTurn& turn : turns) {
-    auto& [late, early] = turn.pushes[0];
-    auto& [late_gradients, early_gradients] = turn.pushes[1];
-    *drafts++ = {turn.needs.draft(rows),
-                 turn.losses.draft(rows),
-                 {{late.draft(rows), early.draft(rows)}, {late_gradients.draft(rows), early_gradients.draft(rows)}}};
+    drafts->needs = turn.needs.draft(rows);
+    drafts->losses = turn.losses.draft(rows);
+    for (const bool gradients : {false, true}) {
+      for (const bool early : {false, true}) {
+        drafts->pushes[gradients][early] = turn.pushes[gradients][early].draft(rows);
+      }
+    }
+    ++drafts;
   }
 }
 
@@ -73,7 +76,7 @@ void resolve(const PreparedBatch& batch, const Trainers& trainers, const CopyDir
     };
     const WorkerMask giving = pushing | losing;
     // The first worker is no branch, since it can hardly be predicted whether there is one: if not, 0 writes in vain.
-    give_up(first_worker(giving | WorkerMask{giving == 0}));
+    give_up(first_worker_or_0(giving));
     for_each_worker(giving & (giving - 1), give_up);
   }
 }

@@ -9,6 +9,7 @@ using WorkerMask = std::uint64_t;  // bit j: worker j
 
 inline WorkerMask worker_bit(unsigned worker) { return WorkerMask{1} << worker; }
 inline unsigned first_worker(WorkerMask mask) { return static_cast<unsigned>(__builtin_ctzll(mask)); }
+inline unsigned first_worker_or_0(WorkerMask mask) { return first_worker(mask | WorkerMask{mask == 0}); }  // no branch
 inline bool several(WorkerMask mask) { return mask & (mask - 1); }
 
 inline WorkerMask all_if(bool condition) { return -WorkerMask{condition}; }

@@ -134,8 +134,8 @@ void expected_costs(const PreparedBatch& batch, unsigned workers, const std::int
   for (std::size_t x = 0; x < batch.distinct(); ++x) {
     const RowState& row = batch.states[x];
     const bool owned = row.kind == kOwned;  // in arithmetic below: it can hardly be predicted
-    const std::int32_t first = link_costs[first_worker(row.mask | WorkerMask{row.mask == 0})];
-    table.set(x, row.latest(), 1u + owned, first & -std::int32_t{owned});
+    const std::int32_t push = link_costs[first_worker_or_0(row.mask)] & -std::int32_t{owned};
+    table.set(x, row.latest(), 1u + owned, push);
   }
   score_costs(all_fields(batch), table, workers, ToCost{link_costs}, out);
 }
