@@ -12,7 +12,7 @@ from benchmarks.cost_families import FAMILIES
 from benchmarks.dispatch.cases import WORKERS, Stream, make_planner, synthetic_criteo
 from benchmarks.solver import device
 from dispatcher.core.hybrid import hybrid_dis
-from dispatcher.core.simulate import simulate, trace_batches
+from dispatcher.simulator.simulate import simulate, trace_batches
 from dispatcher.solvers import AnyCosts, Solution
 from dispatcher.solvers.cuda import CudaSolver
 from dispatcher.solvers.cuda.device import CudaDevice

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from dispatcher.core.planner import Planner
-from dispatcher.core.simulate import simulate
+from dispatcher.simulator.simulate import simulate
 from services.domain.batches import SampleBatch
 from services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
 from services.domain.tables import OptimizerSpec, TableSpec

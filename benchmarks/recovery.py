@@ -26,11 +26,11 @@ from typing import Any
 import numpy as np
 
 from dispatcher.client import DispatcherClient
-from services.cli.driver import drive
-from services.cli.launcher import LocalCluster, ServiceProcess, local_cluster
-from services.cli.options import RunOptions
-from services.cli.report import messages, print_json
-from services.cli.stream import TrainingStream, training_stream
+from esd.cli.driver import drive
+from esd.cli.launcher import LocalCluster, ServiceProcess, local_cluster
+from esd.cli.options import RunOptions
+from esd.cli.report import messages, print_json
+from esd.cli.stream import TrainingStream, training_stream
 from services.domain.batches import SampleBatch
 from services.domain.jobs import JobSpec
 from services.domain.state import JobState

@@ -22,10 +22,10 @@ from rich.console import Console
 from rich.table import Table
 
 from dispatcher.client import DispatcherClient
-from services.cli.driver import drive
-from services.cli.launcher import local_cluster
-from services.cli.options import RunOptions
-from services.cli.stream import training_stream
+from esd.cli.driver import drive
+from esd.cli.launcher import local_cluster
+from esd.cli.options import RunOptions
+from esd.cli.stream import training_stream
 from services.domain.jobs import RowLimitPolicy
 from services.domain.state import JobState
 from tests.support.redis_server import redis_server

@@ -26,7 +26,7 @@ from rich.table import Table
 
 from benchmarks.chaos.faults import Fault, draw
 from benchmarks.chaos.system import System, run
-from services.cli.report import Result, training_result
+from esd.cli.report import Result, training_result
 from services.domain.errors import EsdError
 from services.domain.state import JobState
 from tests.support.redis_server import RedisServer, redis_server

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.chaos.system import OPTIONS, System
-from services.cli.launcher import ServiceProcess
+from esd.cli.launcher import ServiceProcess
 from services.domain.state import JobState
 from tests.support.redis_server import RedisServer
 

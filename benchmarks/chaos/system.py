@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dispatcher.client import DispatcherClient
-from services.cli.driver import drive
-from services.cli.export import export_model
-from services.cli.launcher import REJOIN_SECONDS, LocalCluster, ServiceProcess, local_cluster
-from services.cli.options import RunOptions
-from services.cli.stream import training_stream
+from esd.cli.driver import drive
+from esd.cli.export import export_model
+from esd.cli.launcher import REJOIN_SECONDS, LocalCluster, ServiceProcess, local_cluster
+from esd.cli.options import RunOptions
+from esd.cli.stream import training_stream
 from services.domain.jobs import JobSpec
 from services.domain.state import JobState
 from services.domain.tables import OptimizerKind

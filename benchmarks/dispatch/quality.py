@@ -10,8 +10,8 @@ from functools import partial
 
 from benchmarks.dispatch.cases import EQUAL_LINKS, UNEQUAL_LINKS, Stream, make_planner
 from dispatcher.core.planner import Planner
-from dispatcher.core.simulate import simulate, trace_batches
-from dispatcher.core.totals import Totals
+from dispatcher.simulator.simulate import simulate, trace_batches
+from dispatcher.simulator.totals import Totals
 
 MECHANISMS = ("laia", "esd", "joint")
 WARM_UP_SHARE = 5  # a fifth of a run

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.papers.workload import Workload
-from dispatcher.core.alternatives import Cluster, get_alternative, simulate_alternative
+from dispatcher.simulator.alternatives import Cluster, get_alternative, simulate_alternative
 from dispatcher.core.mechanisms import Mechanism
 from dispatcher.core.operations import Operations
 from dispatcher.core.planner import Planner

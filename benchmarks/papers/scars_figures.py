@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from benchmarks.papers.figure import Figure
 from benchmarks.papers.runs import Runs
 from benchmarks.papers.workload import Workload
-from dispatcher.core.scars import Device, best_cache, epoch_communication, expected_distinct
+from dispatcher.simulator.scars import Device, best_cache, epoch_communication, expected_distinct
 
 ROWS, BATCH = 20_000, 4096
 _MEASURED_BATCHES = 200

@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.core.simulate import trace_batches
-from services.cli.stream import first_samples
+from dispatcher.simulator.simulate import trace_batches
+from esd.cli.stream import first_samples
 from services.data import open_data
 from services.domain.batches import SampleBatch
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from dispatcher.service.jobs import Jobs
+from dispatcher.service.run.current_job import Jobs
 from dispatcher.service.page.serving import serve_page
 from dispatcher.service.servicer import DispatcherServicer
 from dispatcher.service.settings import DispatcherSettings

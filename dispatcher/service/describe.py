@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from dispatcher.service.figures import Figures
-from dispatcher.service.job import Job
-from dispatcher.service.roster import Member
+from dispatcher.service.state.totals import Figures
+from dispatcher.service.run.job import Job
+from dispatcher.service.state.workers import Member
 from services.domain.state import JobState, WorkerState
 
 

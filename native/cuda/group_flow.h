@@ -114,9 +114,8 @@ ESD_HD bool relieve_groups(Block& block, const Task<T, Mask>& task) {
   if ((surplus & labelled) == 0) return false;
   for (int above = last - 1; above > 0; --above) {
     const Mask targets = board.levels[above - 1];
-    for_workers(board.levels[above], [&](int j) {
-      for_workers(targets, [&](int to) { move_surplus(block, task, j, to, above == 1); });
-    });
+    for_workers(board.levels[above],
+                [&](int j) { for_workers(targets, [&](int to) { move_surplus(block, task, j, to, above == 1); }); });
   }
   return true;
 }

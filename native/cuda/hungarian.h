@@ -97,9 +97,8 @@ ESD_HD void adjust(Team& team, const Task<T, Mask>& task, Mask open) {
   team.one([&] { board.step = kMost<T>; });
   team.each(task.rows, [&](int i) {
     if (task.covered[i] != 0) return;
-    for_workers(open, [&](int j) {
-      lower(&board.step, static_cast<T>(task.cost(i, j) - task.duals[i] - board.prices[j]));
-    });
+    for_workers(open,
+                [&](int j) { lower(&board.step, static_cast<T>(task.cost(i, j) - task.duals[i] - board.prices[j])); });
   });
   const T step = team.agree([&] { return board.step; });
   team.each(task.rows, [&](int i) {

@@ -20,8 +20,8 @@ std::int64_t solve(const std::vector<C>& costs, const std::vector<int>& capaciti
   std::vector<std::int64_t> report(static_cast<std::size_t>(esd::kPrices + workers));
   std::vector<int> assignment(static_cast<std::size_t>(rows));
   std::vector<C> chosen(assignment.size());
-  const esd::Call<C> call{costs.data(), rows, workers, capacities.data(), nullptr, report.data(), assignment.data(),
-                          chosen.data()};
+  const esd::Call<C> call{costs.data(), rows,          workers,           capacities.data(),
+                          nullptr,      report.data(), assignment.data(), chosen.data()};
   const auto memory = std::make_unique<char[]>(static_cast<std::size_t>(esd::workspace_bytes(rows, workers)));
   const auto board = std::make_unique<esd::LargestBoard>();
   esd::Meeting meeting(kThreads);

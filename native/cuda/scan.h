@@ -23,9 +23,8 @@ ESD_HD int scan(Block& block, int* sums, int count, Value value, Use use) {
   int* from = sums;
   int* to = sums + kBlockThreads;
   for (int distance = 1; distance < busy; distance *= 2) {
-    block.each(busy, [&](int thread) {
-      to[thread] = from[thread] + (thread >= distance ? from[thread - distance] : 0);
-    });
+    block.each(busy,
+               [&](int thread) { to[thread] = from[thread] + (thread >= distance ? from[thread - distance] : 0); });
     int* other = from;
     from = to;
     to = other;

@@ -65,9 +65,7 @@ struct Task {
   int* placed;    // [groups][workers], rows of a group at a worker
 
   ESD_HD T cost(int row, int worker) const { return costs[static_cast<std::ptrdiff_t>(row) * workers + worker]; }
-  ESD_HD int& at(int group, int worker) const {
-    return placed[static_cast<std::ptrdiff_t>(group) * workers + worker];
-  }
+  ESD_HD int& at(int group, int worker) const { return placed[static_cast<std::ptrdiff_t>(group) * workers + worker]; }
 };
 
 // Hands out consecutive pieces of one allocation.

@@ -15,7 +15,9 @@ struct UninitializedAllocator : std::allocator<T> {
   };
   using std::allocator<T>::allocator;
   template <typename U>
-  void construct(U* place) { ::new (static_cast<void*>(place)) U; }
+  void construct(U* place) {
+    ::new (static_cast<void*>(place)) U;
+  }
 };
 
 template <typename T>

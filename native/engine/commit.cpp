@@ -7,7 +7,8 @@
 namespace esd {
 
 Commit::Commit(Engine& engine)
-    : engine_(engine), replacement_(engine.index_, engine.batch_, engine.directory_, engine.sizes_),
+    : engine_(engine),
+      replacement_(engine.index_, engine.batch_, engine.directory_, engine.sizes_),
       turns_(engine.workers()) {}
 
 IterationPlans Commit::run(const std::int32_t* assignment, Arena&& arena) {

@@ -27,8 +27,8 @@ class Commit {
   Engine& engine_;
   Trainers trainers_;
   Replacement replacement_;
-  std::vector<WorkerTurn> turns_;                 // by worker
-  std::vector<Slots> discarded_late_;             // by worker: slots of forgotten rows that the previous iteration trains
+  std::vector<WorkerTurn> turns_;      // by worker
+  std::vector<Slots> discarded_late_;  // by worker: slots of forgotten rows that the previous iteration trains
   std::vector<const std::uint32_t*> next_slots_;  // by worker: the slot of the next row that it needs
   std::vector<std::uint32_t> place_in_needs_;     // scratch space
 };

@@ -11,11 +11,11 @@ namespace esd {
 constexpr std::uint32_t kNone = 0xffffffffu;
 
 struct Copy {
-  std::uint32_t row;            // row number in the state index
-  std::uint32_t stamp;          // when it came to its present place in the policy's order, or left the former one
-  std::uint32_t mark;           // Emark's
-  std::uint16_t frequency;      // iterations that used the copy since it was cached
-  std::uint16_t outdated;       // 1: lacks the latest value, or will when the iteration ends, and owes no push
+  std::uint32_t row;        // row number in the state index
+  std::uint32_t stamp;      // when it came to its present place in the policy's order, or left the former one
+  std::uint32_t mark;       // Emark's
+  std::uint16_t frequency;  // iterations that used the copy since it was cached
+  std::uint16_t outdated;   // 1: lacks the latest value, or will when the iteration ends, and owes no push
 };
 static_assert(sizeof(Copy) == 16);
 

@@ -19,7 +19,7 @@ namespace esd {
 class CopyDirectory {
  public:
   // Records are whole cache lines, one up to 12 workers.
-  explicit CopyDirectory(unsigned workers) 
+  explicit CopyDirectory(unsigned workers)
       : record_bytes_((kSlots + 4 * workers + 63) / 64 * 64), records_(record_bytes_) {}
 
   // What is known about one row. Without branches, which could hardly be predicted: a row that has no record reads record

@@ -10,8 +10,13 @@ namespace esd {
 
 Engine::Engine(std::vector<std::uint32_t> cache_sizes, std::string policy, std::vector<std::uint32_t> field_sizes,
                std::uint64_t max_rows)
-    : cache_sizes_(std::move(cache_sizes)), policy_(std::move(policy)), sizes_(std::move(field_sizes)),
-      row_limit_(max_rows), caches_(make_caches()), directory_(workers()), commit_(std::make_unique<Commit>(*this)) {}
+    : cache_sizes_(std::move(cache_sizes)),
+      policy_(std::move(policy)),
+      sizes_(std::move(field_sizes)),
+      row_limit_(max_rows),
+      caches_(make_caches()),
+      directory_(workers()),
+      commit_(std::make_unique<Commit>(*this)) {}
 
 Engine::~Engine() = default;
 
@@ -53,7 +58,8 @@ void Engine::check_link_costs(const std::int32_t* link_costs) const {
   }
   if (2 * highest * static_cast<std::int64_t>(batch().sample_size) > INT32_MAX) {
     throw std::invalid_argument("link cost " + std::to_string(highest) + " is too large for " +
-                                std::to_string(batch().fields) + " fields: 2 * cost * the sum of the sizes of their "
+                                std::to_string(batch().fields) +
+                                " fields: 2 * cost * the sum of the sizes of their "
                                 "rows must be below 2^31");
   }
 }

@@ -81,7 +81,7 @@ class Engine {
   RowSizes sizes_;
   HotRows hot_rows_;
   RowLimit row_limit_;
-  std::vector<std::uint32_t> forgotten_;  // by the last commit; kept for its memory only
+  std::vector<std::uint32_t> forgotten_;              // by the last commit; kept for its memory only
   std::vector<std::unique_ptr<CacheMirror>> caches_;  // by worker
   CopyDirectory directory_;
   ReuseStatistics reuse_;

@@ -42,7 +42,8 @@ void check_joint(const esd::Engine& engine, Random& random, const std::vector<st
   std::vector<std::int32_t> capacities(engine.workers());
   for (std::size_t i = 0; i < samples; ++i) ++capacities[random.below(capacities.size())];
   const auto no_limit = std::chrono::steady_clock::time_point::max();
-  const std::vector<std::int32_t> least(capacities.size(), 0), most(capacities.size(), static_cast<std::int32_t>(samples));
+  const std::vector<std::int32_t> least(capacities.size(), 0),
+      most(capacities.size(), static_cast<std::int32_t>(samples));
   const std::vector<double> sample_costs(capacities.size(), static_cast<double>(random.below(1000)));
   const esd::WorkloadLimits limits{least.data(), most.data(), sample_costs.data()};
   engine.joint({link_costs.data(), capacities.data(), engine.workers(), random.next(), 2, 3, following, no_limit,

@@ -39,9 +39,13 @@ struct HugeAllocator {
     count * sizeof(T) < kHugePage / 2 ? ::operator delete(memory) : std::free(memory);
   }
   template <typename U>
-  bool operator==(const HugeAllocator<U>&) const { return true; }
+  bool operator==(const HugeAllocator<U>&) const {
+    return true;
+  }
   template <typename U>
-  bool operator!=(const HugeAllocator<U>&) const { return false; }
+  bool operator!=(const HugeAllocator<U>&) const {
+    return false;
+  }
 };
 
 template <typename T>

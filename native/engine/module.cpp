@@ -92,8 +92,8 @@ class SharedEngine {
     JointResult result;
     {
       const Turn turn(*this);
-      result = engine_.joint({link_costs.data(), capacities.data(), engine_.workers(), seed, wide_rounds,
-                              narrow_rounds, following, deadline(seconds), limits ? &bounds : nullptr});
+      result = engine_.joint({link_costs.data(), capacities.data(), engine_.workers(), seed, wide_rounds, narrow_rounds,
+                              following, deadline(seconds), limits ? &bounds : nullptr});
     }
     return nb::make_tuple(to_numpy(std::move(result.assignment)), result.cost, result.start_cost, result.rounds);
   }
@@ -215,7 +215,8 @@ class SharedEngine {
     using Clock = std::chrono::steady_clock;
     constexpr double kForever = 1e6;  // what is longer would not fit the clock
     if (!(seconds < kForever)) return Clock::time_point::max();
-    return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(std::max(seconds, 0.0)));
+    return Clock::now() +
+           std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(std::max(seconds, 0.0)));
   }
 
   template <typename Fill>

@@ -39,7 +39,7 @@ struct Transfers {
   Span ids, slots, versions;  // u64, u32, i64
   Span contributors, steps;   // u64, i64
   std::size_t early = 0;
-  std::uint64_t size = 0;     // of all rows together
+  std::uint64_t size = 0;  // of all rows together
 };
 
 struct WorkerPlan {
@@ -51,8 +51,8 @@ struct WorkerPlan {
 struct IterationPlans {
   std::uint32_t iteration = 0;
   std::size_t fields = 0;
-  Span forgotten;                   // u64, ids of rows that leave the table
-  std::int64_t forgotten_below = 0; // full versions of their lives so far
+  Span forgotten;                    // u64, ids of rows that leave the table
+  std::int64_t forgotten_below = 0;  // full versions of their lives so far
   Arena arena;
   std::vector<WorkerPlan> workers;
 };
@@ -71,8 +71,13 @@ struct FlushPlans {
 struct Transfer {
   Transfer() = default;
   Transfer(const RowState& row, std::uint32_t size, WorkerMask contributors, std::uint32_t slot, std::uint32_t now)
-      : id(row.id), contributors(contributors), version(row.full_version()), slot(slot), step(row.last_use + 1),
-        size(static_cast<std::uint16_t>(size)), early(!row.used_in(now - 1)) {}
+      : id(row.id),
+        contributors(contributors),
+        version(row.full_version()),
+        slot(slot),
+        step(row.last_use + 1),
+        size(static_cast<std::uint16_t>(size)),
+        early(!row.used_in(now - 1)) {}
 
   std::uint64_t id;
   std::uint64_t contributors;
@@ -91,8 +96,10 @@ Transfers add_gradients(Arena& arena, std::size_t count, std::size_t early);
 class TransferWriter {
  public:
   TransferWriter(Arena& arena, const Transfers& columns)
-      : ids_(arena.u64.data() + columns.ids.begin), slots_(arena.u32.data() + columns.slots.begin),
-        versions_(arena.i64.data() + columns.versions.begin), next_{columns.early, 0} {}
+      : ids_(arena.u64.data() + columns.ids.begin),
+        slots_(arena.u32.data() + columns.slots.begin),
+        versions_(arena.i64.data() + columns.versions.begin),
+        next_{columns.early, 0} {}
 
   // Returns the place of the row in the columns.
   std::size_t write(bool early, std::uint64_t id, std::uint32_t slot, std::int64_t version) {

@@ -41,8 +41,8 @@ nb::dict Columns::gradients(const Transfers& transfers) const {
 
 // Slicing a numpy array is several times cheaper than making one.
 nb::object Columns::slice(const nb::object& array, Span span) {
-  const nb::object range = nb::steal(PySlice_New(nb::int_(span.begin).ptr(), nb::int_(span.begin + span.size).ptr(),
-                                                 nullptr));
+  const nb::object range =
+      nb::steal(PySlice_New(nb::int_(span.begin).ptr(), nb::int_(span.begin + span.size).ptr(), nullptr));
   return nb::steal(PyObject_GetItem(array.ptr(), range.ptr()));
 }
 

@@ -52,8 +52,11 @@ class Columns {
 class IterationColumns {
  public:
   IterationColumns(IterationPlans&& plans, const std::shared_ptr<ArenaPool>& pool)
-      : iteration_(plans.iteration), fields_(plans.fields), forgotten_(plans.forgotten),
-        forgotten_below_(plans.forgotten_below), workers_(std::move(plans.workers)),
+      : iteration_(plans.iteration),
+        fields_(plans.fields),
+        forgotten_(plans.forgotten),
+        forgotten_below_(plans.forgotten_below),
+        workers_(std::move(plans.workers)),
         columns_(std::move(plans.arena), pool) {}
 
   std::size_t size() const { return workers_.size(); }

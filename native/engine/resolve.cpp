@@ -12,7 +12,9 @@ WorkerMask pushers(const RowState& row, WorkerMask trainers) {
 }
 
 // Workers whose copies are latest, or owe a push, and will not be or do so any more.
-WorkerMask losers(const RowState& row, WorkerMask trainers) { return row.mask & ~trainers & all_if(row.kind != kSettled); }
+WorkerMask losers(const RowState& row, WorkerMask trainers) {
+  return row.mask & ~trainers & all_if(row.kind != kSettled);
+}
 
 // Where the lists of a worker go on; a turn has the same.
 struct Drafts {

@@ -29,7 +29,10 @@ constexpr std::array<std::uint64_t, 256> kSpread = make_spread();  // bit j of a
 // the last number is all zero; repeats within a sample point there.
 struct IdTable {
   IdTable(std::size_t distinct, unsigned workers)
-      : words(workers <= 8 ? 1 : workers <= 16 ? 2 : workers <= 32 ? 4 : 8),
+      : words(workers <= 8    ? 1
+              : workers <= 16 ? 2
+              : workers <= 32 ? 4
+                              : 8),
         counters((distinct + 1) * words),
         costs(distinct + 1) {
     set(distinct, 0, 0, 0);
@@ -48,7 +51,7 @@ struct IdTable {
 // Adds up one sample: counts int32 [8 * words], and returns the sum of the common costs.
 template <unsigned Words>
 [[gnu::always_inline]] inline std::int32_t add_ids(const IdTable& table, const std::uint32_t* numbers,
-                                                    std::size_t fields, std::int32_t* counts) {
+                                                   std::size_t fields, std::int32_t* counts) {
   std::int32_t cost = 0;
   std::fill_n(counts, 8 * Words, 0);
   for (std::size_t begin = 0; begin < fields; begin += kIdsPerByte) {
@@ -92,8 +95,8 @@ template <unsigned Words, typename Finish>
 
 // `finish(distinct ids, count, common cost, worker)` makes one number of the result.
 template <typename Finish>
-[[gnu::always_inline]] inline void score(const Samples& samples, const IdTable& table, unsigned workers,
-                                         Finish finish, std::int32_t* out) {
+[[gnu::always_inline]] inline void score(const Samples& samples, const IdTable& table, unsigned workers, Finish finish,
+                                         std::int32_t* out) {
   switch (table.words) {
     case 1: return add_samples<1>(samples, table, workers, finish, out);
     case 2: return add_samples<2>(samples, table, workers, finish, out);

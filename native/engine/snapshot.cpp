@@ -171,8 +171,7 @@ void Engine::restore(const char* data, std::size_t size, bool warm) {
   const auto cache_sizes = in.get_block<std::vector<std::uint32_t>>();
   if (warm && cache_sizes != cache_sizes_) {
     throw std::invalid_argument("the snapshot is of " + std::to_string(cache_sizes.size()) +
-                                " workers with other caches than this engine's " +
-                                std::to_string(cache_sizes_.size()));
+                                " workers with other caches than this engine's " + std::to_string(cache_sizes_.size()));
   }
   if (in.get_block<std::vector<std::uint32_t>>() != sizes_.of_fields()) {
     throw std::invalid_argument("the snapshot is of fields with other row sizes than this engine's");

@@ -51,9 +51,9 @@ class WorkerTurn {
   std::uint64_t size_of(const Numbers& places, const PreparedBatch& batch) const;
 
   // By row, ascending by its number.
-  DraftList<Need> needs;           // U_j
-  DraftList<std::uint32_t> losses; // copies whose latest value, or partial gradient, it has and will not have
-  DraftList<Push> pushes[2][2];    // [1] of partial gradients
+  DraftList<Need> needs;            // U_j
+  DraftList<std::uint32_t> losses;  // copies whose latest value, or partial gradient, it has and will not have
+  DraftList<Push> pushes[2][2];     // [1] of partial gradients
 
   Numbers found;                 // slots of needs that are cached
   Numbers missing[2], pulls[2];  // places in `needs` of rows that are not cached, and of rows to pull

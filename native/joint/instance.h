@@ -16,10 +16,10 @@ template <unsigned Width>
 struct JointInstance {
   JointLinks<Width> links;
   std::size_t samples;
-  std::vector<SharedRow> rows;            // those of two samples or more, ascending by id
-  std::vector<std::int32_t> own_costs;    // [samples, Width], of the rows that no other sample uses
-  std::vector<std::uint32_t> shared;      // places in `rows`, sample by sample
-  std::vector<std::uint32_t> first;       // [samples + 1], where in `shared` each sample begins
+  std::vector<SharedRow> rows;          // those of two samples or more, ascending by id
+  std::vector<std::int32_t> own_costs;  // [samples, Width], of the rows that no other sample uses
+  std::vector<std::uint32_t> shared;    // places in `rows`, sample by sample
+  std::vector<std::uint32_t> first;     // [samples + 1], where in `shared` each sample begins
 
   // Of some samples of the batch, by place. `next` [distinct]: who will train a row next, 0 if not planned; none are if empty.
   JointInstance(const PreparedBatch& batch, const std::vector<std::uint32_t>& places,
@@ -32,9 +32,14 @@ struct JointInstance {
 inline SharedRow describe(const RowState& state, std::uint32_t size, WorkerMask next, const std::int32_t* pull) {
   const bool owned = state.kind == kOwned;
   const std::uint32_t owner = owned ? static_cast<std::uint32_t>(__builtin_ctzll(state.mask)) : SharedRow::kNobody;
-  return {state.latest(), 0, ~WorkerMask{0}, owned ? pull[owner] : 0, owner,
+  return {state.latest(),
+          0,
+          ~WorkerMask{0},
+          owned ? pull[owner] : 0,
+          owner,
           next ? ReuseStatistics::kCertain : ReuseStatistics::class_of(state.version + 1),
-          static_cast<std::int32_t>(size), next};
+          static_cast<std::int32_t>(size),
+          next};
 }
 
 namespace joint {
@@ -94,8 +99,11 @@ template <unsigned Width>
 JointInstance<Width>::JointInstance(const PreparedBatch& batch, const std::vector<std::uint32_t>& places,
                                     const std::vector<WorkerMask>& next, const std::int32_t* link_costs,
                                     unsigned workers, const ReuseStatistics& reuse)
-    : links(link_costs, workers, batch.sample_size, reuse), samples(places.size()), own_costs(samples * Width),
-      shared(samples * batch.fields + 1), first(samples + 1) {
+    : links(link_costs, workers, batch.sample_size, reuse),
+      samples(places.size()),
+      own_costs(samples * Width),
+      shared(samples * batch.fields + 1),
+      first(samples + 1) {
   std::vector<std::uint32_t> place(batch.distinct() + 1);  // first the number of samples
   for (const std::uint32_t sample : places) {
     const std::uint32_t* numbers = batch.numbers_once() + sample * batch.fields;

@@ -18,7 +18,8 @@ struct JointLinks {
   std::int32_t again[ReuseStatistics::kClasses][Width] = {};  // p_c T_j: a partial gradient will be pushed
   std::int32_t nothing[Width] = {};
 
-  JointLinks(const std::int32_t* link_costs, unsigned workers, std::uint64_t sample_size, const ReuseStatistics& reuse) {
+  JointLinks(const std::int32_t* link_costs, unsigned workers, std::uint64_t sample_size,
+             const ReuseStatistics& reuse) {
     // A row of size 1 adds at most T_j + p T_j + p T_q + T_h + T_q to the cost of a sample; the solver takes costs below 2^28.
     const double highest = *std::max_element(link_costs, link_costs + workers);
     while (5 * highest * static_cast<double>(sample_size) * scale >= 0x1p28) scale /= 2;

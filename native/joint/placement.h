@@ -38,7 +38,9 @@ template <unsigned Width>
 class JointPlacement {
  public:
   explicit JointPlacement(JointInstance<Width>& instance)
-      : instance_(instance), worker_of_(instance.samples), users_(instance.rows.size() * Width),
+      : instance_(instance),
+        worker_of_(instance.samples),
+        users_(instance.rows.size() * Width),
         added_(instance.rows.size() * Width) {}
 
   // Puts a sample that is nowhere at `worker`.

@@ -17,10 +17,10 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double kWideShare = 0.5;
 constexpr int kShifts = 10;
-constexpr double kFirstShift = 0.5;    // of the way to equal times
-constexpr double kSmallerShift = 0.7;  // of the last one, after one that did not help
-constexpr double kShiftShare = 0.4;   // of the samples that are free when workloads shift
-constexpr double kEagerShare = 0.25;  // narrow rounds: of the samples whose move would cost little, ...
+constexpr double kFirstShift = 0.5;       // of the way to equal times
+constexpr double kSmallerShift = 0.7;     // of the last one, after one that did not help
+constexpr double kShiftShare = 0.4;       // of the samples that are free when workloads shift
+constexpr double kEagerShare = 0.25;      // narrow rounds: of the samples whose move would cost little, ...
 constexpr double kReluctantShare = 0.03;  // ... and of the others
 
 // splitmix64
@@ -41,8 +41,13 @@ class JointSearch {
  public:
   JointSearch(const PreparedBatch& batch, std::size_t samples, const std::vector<WorkerMask>& next,
               const ReuseStatistics& reuse, const JointRequest& request)
-      : batch_(batch), request_(request), places_(content_order(batch, samples)), instance_(batch, places_, next, request.link_costs, request.workers, reuse), placement_(instance_),
-        draws_(request.seed), regrets_(instance_.samples) {
+      : batch_(batch),
+        request_(request),
+        places_(content_order(batch, samples)),
+        instance_(batch, places_, next, request.link_costs, request.workers, reuse),
+        placement_(instance_),
+        draws_(request.seed),
+        regrets_(instance_.samples) {
     const auto mean_size = batch.fields ? static_cast<std::int32_t>(batch.sample_size / batch.fields) : 1;
     eager_below_ = mean_size * *std::max_element(instance_.links.pull, instance_.links.pull + Width);
   }
@@ -137,8 +142,8 @@ class JointSearch {
   }
 
   std::vector<double> placed_times() const {
-    return expected_times(batch_, at_places(placement_.assignment()), request_.link_costs, request_.limits->sample_costs,
-                          request_.workers);
+    return expected_times(batch_, at_places(placement_.assignment()), request_.link_costs,
+                          request_.limits->sample_costs, request_.workers);
   }
 
   // From the order of the samples here to that in the batch.

@@ -29,7 +29,7 @@ struct JointRequest {
   const std::int32_t* link_costs;  // [workers], T_j, not negative
   const std::int32_t* capacities;  // [workers], sum the number of samples to place: the first ones of the batch
   unsigned workers;
-  std::uint64_t seed;      // of the choices of samples
+  std::uint64_t seed;  // of the choices of samples
   unsigned wide_rounds;
   unsigned narrow_rounds;
   std::vector<std::uint32_t> following;  // samples of each batch that follows, in `batch` behind those to place

@@ -18,14 +18,14 @@
 namespace esd {
 
 struct SharedRow {
-  WorkerMask latest;         // workers that need no pull
-  WorkerMask trainers;       // M as the samples are placed now
-  WorkerMask priced_for;     // M for which the row's added costs were last computed
-  std::int32_t owner_cost;   // T_h for a row of size 1, 0 without an owner
-  std::uint32_t owner;       // h, or kNobody
-  std::uint32_t reuse;       // class, this iteration's training counted
+  WorkerMask latest;        // workers that need no pull
+  WorkerMask trainers;      // M as the samples are placed now
+  WorkerMask priced_for;    // M for which the row's added costs were last computed
+  std::int32_t owner_cost;  // T_h for a row of size 1, 0 without an owner
+  std::uint32_t owner;      // h, or kNobody
+  std::uint32_t reuse;      // class, this iteration's training counted
   std::int32_t size;
-  WorkerMask next;           // N, 0 if not planned
+  WorkerMask next;  // N, 0 if not planned
 
   static constexpr std::uint32_t kNobody = 64;
 };

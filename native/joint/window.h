@@ -15,7 +15,8 @@ class JointWindow {
  public:
   // `following`: samples of each batch that follows, the last ones of `batch`.
   JointWindow(const PreparedBatch& batch, const std::vector<std::uint32_t>& following)
-      : batch_(batch), following_(following),
+      : batch_(batch),
+        following_(following),
         samples_(batch.samples - std::accumulate(following.begin(), following.end(), std::size_t{0})) {}
 
   std::size_t samples() const { return samples_; }  // of the batch at hand

@@ -12,9 +12,9 @@
 namespace esd {
 
 struct WorkloadLimits {
-  const std::int32_t* least;    // [workers]
-  const std::int32_t* most;     // [workers]
-  const double* sample_costs;   // [workers], computation per sample in units of the link costs
+  const std::int32_t* least;   // [workers]
+  const std::int32_t* most;    // [workers]
+  const double* sample_costs;  // [workers], computation per sample in units of the link costs
 };
 
 // How long each worker takes, [workers]: operations of this iteration on its link, evictions left out, and computation.

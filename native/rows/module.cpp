@@ -33,8 +33,7 @@ struct Buffer {
   T* data;
   nb::capsule owner;
 
-  explicit Buffer(std::size_t n)
-      : data(new T[n]), owner(data, [](void* p) noexcept { delete[] static_cast<T*>(p); }) {}
+  explicit Buffer(std::size_t n) : data(new T[n]), owner(data, [](void* p) noexcept { delete[] static_cast<T*>(p); }) {}
   nb::object array(std::size_t n) const { return nb::cast(Out<T>(data, {n}, owner)); }
   nb::object array(std::size_t n, std::size_t m) const { return nb::cast(Out<T>(data, {n, m}, owner)); }
 };

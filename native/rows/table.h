@@ -20,8 +20,7 @@ namespace esd::rows {
 
 class RowTable {
  public:
-  explicit RowTable(std::size_t width)
-      : width_(width), stride_(sizeof(Header) + (width * sizeof(float) + 7) / 8 * 8) {
+  explicit RowTable(std::size_t width) : width_(width), stride_(sizeof(Header) + (width * sizeof(float) + 7) / 8 * 8) {
     while (chunk_rows() * 2 * stride_ <= kChunkBytes) ++chunk_shift_;
   }
 
@@ -171,7 +170,7 @@ class RowTable {
     std::vector<Entry> index;  // open addressing, linear probing; a power of two, at most 3/4 full
     int index_bits = 0;
     std::vector<std::unique_ptr<std::byte[]>> chunks;
-    std::size_t size = 0;  // slots, the vacant ones included
+    std::size_t size = 0;               // slots, the vacant ones included
     std::vector<std::uint32_t> vacant;  // their records are at version 0
     std::int64_t trainings = 0;
   };

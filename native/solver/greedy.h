@@ -32,18 +32,10 @@ ESD_HOT void criterion_values(const C* costs, int rows, int workers, const std::
     if (second == kNone) second = first;
     if (third == kNone) third = second;
     switch (criterion) {
-      case Criterion::kMin2Min:
-        values[i] = second - first;
-        break;
-      case Criterion::kMin3Min:
-        values[i] = third - first;
-        break;
-      case Criterion::kMin3Min2:
-        values[i] = third - second;
-        break;
-      case Criterion::kRowMean:
-        values[i] = sum / static_cast<double>(active.size());
-        break;
+      case Criterion::kMin2Min: values[i] = second - first; break;
+      case Criterion::kMin3Min: values[i] = third - first; break;
+      case Criterion::kMin3Min2: values[i] = third - second; break;
+      case Criterion::kRowMean: values[i] = sum / static_cast<double>(active.size()); break;
     }
   }
 }

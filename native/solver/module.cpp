@@ -290,6 +290,5 @@ NB_MODULE(solver, module) {
              nb::arg("prices").noconvert() = nb::none());
   module.def("greedy", &greedy, nb::arg("costs").noconvert(), nb::arg("capacities").noconvert(),
              nb::arg("order").noconvert(), nb::arg("prices").noconvert() = nb::none());
-  module.def("allocate", &allocate, nb::arg("scores").noconvert(), nb::arg("capacities").noconvert(),
-             nb::arg("start"));
+  module.def("allocate", &allocate, nb::arg("scores").noconvert(), nb::arg("capacities").noconvert(), nb::arg("start"));
 }

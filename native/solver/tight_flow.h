@@ -23,7 +23,7 @@ class TightFlow {
     users_.resize(groups);
     left_.resize(groups);
     load.resize(n);
-    flow_ = {groups_.masks.data(), groups_.sizes.data(), capacities, groups_.count(), workers,
+    flow_ = {groups_.masks.data(), groups_.sizes.data(), capacities,  groups_.count(), workers,
              rows_.data(),         users_.data(),        load.data(), left_.data()};
     Mask levels[kMaxWorkers + 1];
     spread(flow_);

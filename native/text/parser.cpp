@@ -11,7 +11,7 @@
 namespace esd::text {
 namespace {
 
-constexpr std::size_t kShown = 40;  // bytes of a wrong value that a message shows
+constexpr std::size_t kShown = 40;                             // bytes of a wrong value that a message shows
 constexpr std::int64_t kExactInteger = std::int64_t{1} << 53;  // numbers travel as float64
 
 bool refuse(Mistake& mistake, std::string expected, std::string_view found, bool at_end = false) {
@@ -151,12 +151,9 @@ bool Parser::parse_line(std::string_view line, std::uint64_t* ids, double* numbe
       case Fields::Step::kField:
         if (!take_value(column, value, ids, numbers, mistake)) return false;
         break;
-      case Fields::Step::kEnd:
-        return refuse(mistake, std::to_string(format_.columns.size()) + " columns", {}, true);
-      case Fields::Step::kOpenQuote:
-        return refuse(mistake, "a closing quote on the same line", value);
-      case Fields::Step::kTextAfterQuote:
-        return refuse(mistake, "the end of the field after its closing quote", value);
+      case Fields::Step::kEnd: return refuse(mistake, std::to_string(format_.columns.size()) + " columns", {}, true);
+      case Fields::Step::kOpenQuote: return refuse(mistake, "a closing quote on the same line", value);
+      case Fields::Step::kTextAfterQuote: return refuse(mistake, "the end of the field after its closing quote", value);
     }
   }
   if (fields.ended()) return true;
@@ -177,13 +174,9 @@ bool Parser::take_value(const Column& column, std::string_view value, std::uint6
     return true;
   }
   switch (column.kind) {
-    case Kind::kInteger:
-      return read_integer(value, number) || refuse(mistake, "an integer within +-2^53", value);
-    case Kind::kDecimal:
-      return read_decimal(value, number) || refuse(mistake, "a finite number", value);
-    default:
-      number = value == "1";
-      return value == "0" || value == "1" || refuse(mistake, "0 or 1", value);
+    case Kind::kInteger: return read_integer(value, number) || refuse(mistake, "an integer within +-2^53", value);
+    case Kind::kDecimal: return read_decimal(value, number) || refuse(mistake, "a finite number", value);
+    default: number = value == "1"; return value == "0" || value == "1" || refuse(mistake, "0 or 1", value);
   }
 }
 

@@ -27,11 +27,11 @@ struct Format {
 
 // Why one line is not a record.
 struct Mistake {
-  std::size_t line;      // from 0 within the block
-  std::size_t column;    // from 1; 0: the whole line
+  std::size_t line;    // from 0 within the block
+  std::size_t column;  // from 1; 0: the whole line
   std::string expected;
-  std::string found;     // the field's text, cut to a readable length
-  bool at_end;           // nothing was found: the line ended
+  std::string found;  // the field's text, cut to a readable length
+  bool at_end;        // nothing was found: the line ended
 };
 
 // n records: ids [n, id columns] and numbers [n, number columns], row by row, in column order.

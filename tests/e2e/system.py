@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from dispatcher.client import DispatcherClient
-from services.cli.demo import DEMO
-from services.cli.options import RunOptions
-from services.cli.simulate import run as simulate_run
-from services.cli.stream import global_batches, training_stream
+from esd.cli.demo import DEMO
+from esd.cli.options import RunOptions
+from esd.cli.simulate import run as simulate_run
+from esd.cli.stream import global_batches, training_stream
 from services.domain.errors import Unavailable
 from services.domain.state import JobState
 from services.domain.tables import OptimizerKind

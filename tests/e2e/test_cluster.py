@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from services.cli.attach import run_attached
-from services.cli.simulate import run as simulate_run
+from esd.cli.attach import run_attached
+from esd.cli.simulate import run as simulate_run
 from tests.e2e.compose import ROOT, docker
 from tests.e2e.engine import second_machine
 from tests.integration.test_attached_training import OPTIONS
@@ -27,7 +27,7 @@ PORTS = (
 
 def esd(*arguments: str) -> str:
     """The output of the command, which has to work."""
-    command = [sys.executable, "-m", "services.cli", *arguments]
+    command = [sys.executable, "-m", "esd.cli", *arguments]
     done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT, timeout=400)
     assert done.returncode == 0, done.stderr
     return done.stdout

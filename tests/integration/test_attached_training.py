@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from services.cli import simulate
-from services.cli.attach import run_attached
-from services.cli.launcher import local_cluster
-from services.cli.main import app
-from services.cli.options import RunOptions
+from esd.cli import simulate
+from esd.cli.attach import run_attached
+from esd.cli.launcher import local_cluster
+from esd.cli.main import app
+from esd.cli.options import RunOptions
 from services.domain.errors import InvalidArgument
 from services.domain.jobs import Criterion
 from services.domain.tables import OptimizerKind

@@ -13,10 +13,10 @@ import pytest
 
 from deploy.grafana import dashboard
 from dispatcher.client import DispatcherClient
-from services.cli.driver import drive
-from services.cli.launcher import local_cluster
-from services.cli.options import RunOptions
-from services.cli.stream import training_stream
+from esd.cli.driver import drive
+from esd.cli.launcher import local_cluster
+from esd.cli.options import RunOptions
+from esd.cli.stream import training_stream
 from services.domain.state import JobState
 from services.domain.tables import OptimizerKind
 from services.runtime.metrics import REGISTRY

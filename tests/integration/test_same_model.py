@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from services.cli import simulate, train
-from services.cli.options import RunOptions
-from services.cli.stream import first_samples, global_batches
+from esd.cli import simulate, train
+from esd.cli.options import RunOptions
+from esd.cli.stream import first_samples, global_batches
 from services.domain.batches import SampleBatch
 from services.domain.jobs import RowLimitPolicy
 from services.domain.tables import OptimizerKind

@@ -15,8 +15,8 @@ import pytest
 from dispatcher.client import DispatcherClient
 from protos import dispatcher_pb2 as pb
 from protos import dispatcher_pb2_grpc
-from services.cli.driver import drive
-from services.cli.export import export_model
+from esd.cli.driver import drive
+from esd.cli.export import export_model
 from services.domain.errors import Unauthenticated
 from services.domain.jobs import Criterion, JobSpec, ModelSpec
 from services.domain.state import JobPhase
@@ -122,7 +122,7 @@ async def test_the_command_uses_the_users_credentials(services: Services, certif
     environment = {f"ESD_CLIENT_{name}".upper(): str(value) for name, value in settings.items()}
     for variables, text in ((environment, "has no job yet"), ({}, "Socket closed")):
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "services.cli", "status", "--dispatcher", dispatcher,
+            sys.executable, "-m", "esd.cli", "status", "--dispatcher", dispatcher,
             env=os.environ | {"COLUMNS": "1000"} | variables,
             stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip

@@ -6,8 +6,8 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-from services.cli.launcher import LocalCluster, ServiceProcess
-from services.cli.options import RunOptions
+from esd.cli.launcher import LocalCluster, ServiceProcess
+from esd.cli.options import RunOptions
 from services.domain.state import JobState
 from services.domain.tables import OptimizerKind
 from tests.support.models import assert_same_model

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from dispatcher.client import DispatcherClient
-from services.cli import train
-from services.cli.attach import run_attached
-from services.cli.driver import drive
-from services.cli.export import export_model
-from services.cli.launcher import LocalCluster, local_cluster
-from services.cli.options import RunOptions
-from services.cli.report import training_result
-from services.cli.stream import training_stream
+from esd.cli import train
+from esd.cli.attach import run_attached
+from esd.cli.driver import drive
+from esd.cli.export import export_model
+from esd.cli.launcher import LocalCluster, local_cluster
+from esd.cli.options import RunOptions
+from esd.cli.report import training_result
+from esd.cli.stream import training_stream
 from services.domain.batches import SampleBatch
 from services.domain.errors import FailedPrecondition
 from services.domain.jobs import JobSpec
@@ -125,7 +125,7 @@ async def test_a_killed_client_goes_on_where_its_predecessor_was_acknowledged(un
         ]
         services = ["--dispatcher", address, "--parameter-servers", server, "--table", job.table.name]
         first = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "services.cli", "train", "--optimizer", "adam", "--lr", "0.002", *options, *services,
+            sys.executable, "-m", "esd.cli", "train", "--optimizer", "adam", "--lr", "0.002", *options, *services,
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
         try:

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from services.cli import checkpoint, train
-from services.cli.launcher import LocalCluster
-from services.cli.options import RunOptions
+from esd.cli import checkpoint, train
+from esd.cli.launcher import LocalCluster
+from esd.cli.options import RunOptions
 from services.domain.errors import FailedPrecondition
 from services.domain.state import JobState
 from services.domain.tables import OptimizerKind

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from services.cli import train
+from esd.cli import train
 from services.domain.jobs import RowLimitPolicy
 from tests.recovery.kills import KILLED_AT, OPTIONS, Killer, assert_same_run, parameter_server, worker
 

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from dispatcher.client import DispatcherClient
-from services.cli import train
-from services.cli.driver import drive
-from services.cli.export import export_model
-from services.cli.launcher import LocalCluster, local_cluster
-from services.cli.stream import global_batches, training_stream
+from esd.cli import train
+from esd.cli.driver import drive
+from esd.cli.export import export_model
+from esd.cli.launcher import LocalCluster, local_cluster
+from esd.cli.stream import global_batches, training_stream
 from services.domain.batches import SampleBatch
 from services.domain.errors import EsdError
 from services.domain.state import JobPhase, JobState

@@ -8,5 +8,5 @@ import sys
 
 def esd(*arguments: str) -> subprocess.CompletedProcess[str]:
     """The finished command with what it printed."""
-    command = [sys.executable, "-m", "services.cli", *arguments]
+    command = [sys.executable, "-m", "esd.cli", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)

@@ -9,10 +9,10 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from dispatcher.service.describe import job_state
-from dispatcher.service.figures import Figures
-from dispatcher.service.history import Point
-from dispatcher.service.job import Job
-from dispatcher.service.roster import Member
+from dispatcher.service.state.totals import Figures
+from dispatcher.service.state.history import Point
+from dispatcher.service.run.job import Job
+from dispatcher.service.state.workers import Member
 from services.domain.state import JobState, ShadowCost
 
 

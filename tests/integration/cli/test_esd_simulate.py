@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from services.cli.main import app
+from esd.cli.main import app
 from services.domain.errors import EsdError
 from tests.support.command import esd
 

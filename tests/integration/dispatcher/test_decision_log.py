@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dispatcher.core.decision_log import IterationPlanned, Observed, read_decisions
-from dispatcher.core.decision_replay import replay_decisions
+from dispatcher.simulator.decision_replay import replay_decisions
 from services.domain.errors import FailedPrecondition, InvalidArgument
 from services.domain.plans import FlushPlan, IterationPlan, Membership
 from services.domain.reports import PhaseTimes

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from dispatcher.core.planner import Planner
-from dispatcher.core.simulate import simulate
-from dispatcher.service import shadow
+from dispatcher.simulator.simulate import simulate
+from dispatcher.service.run import shadow
 from dispatcher.service.settings import DispatcherSettings
-from dispatcher.service.shadow import Shadows
-from services.cli.report import training_result
+from dispatcher.service.run.shadow import Shadows
+from esd.cli.report import training_result
 from services.domain.jobs import JobSpec
 from services.domain.state import ShadowCost
 from services.runtime.metrics import REGISTRY

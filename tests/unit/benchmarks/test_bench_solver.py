@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from benchmarks.cost_families import FAMILIES
 from benchmarks.solver import CPU_SOLVERS, report, run
 from benchmarks.solver_plot import save_plot
-from services.cli.main import app
+from esd.cli.main import app
 from services.domain.errors import InvalidArgument
 
 

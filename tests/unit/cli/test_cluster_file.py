@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from services.cli.cluster.config import read_cluster
-from services.cli.cluster.containers import containers_of
+from esd.cli.cluster.config import read_cluster
+from esd.cli.cluster.containers import containers_of
 from services.domain.errors import InvalidArgument
 
 EXAMPLE = Path(__file__).parents[3] / "deploy" / "cluster.toml"

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from services.cli import replica
-from services.cli.replica import interface_of, local_address, replica_link, replica_number
+from esd.cli import replica
+from esd.cli.replica import interface_of, local_address, replica_link, replica_number
 from services.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
 
 ADDRESS = "172.18.0.2"

@@ -5,12 +5,12 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from dispatcher.core.alternatives import Cluster, get_alternative, most_popular, simulate_alternative
-from dispatcher.core.alternatives.cached_rows import LruCaches, RowNumbers
-from dispatcher.core.alternatives.protocol import Trained
+from dispatcher.simulator.alternatives import Cluster, get_alternative, most_popular, simulate_alternative
+from dispatcher.simulator.alternatives.cached_rows import LruCaches, RowNumbers
+from dispatcher.simulator.alternatives.protocol import Trained
 from dispatcher.core.mechanisms import Replay
 from dispatcher.core.planner import Planner
-from dispatcher.core.simulate import trace_batches
+from dispatcher.simulator.simulate import trace_batches
 from services.domain.errors import InvalidArgument, ResourceExhausted
 
 BANDWIDTHS = [4e6, 2e6, 1e6]

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from dispatcher.core.decision_log import CheckpointPlanned, EpochBegan, IterationPlanned, JobOpened, StreamEnded
-from dispatcher.core.decision_replay import replay_decisions
+from dispatcher.simulator.decision_replay import replay_decisions
 from dispatcher.core.planner import Planner
-from dispatcher.core.simulate import simulate
+from dispatcher.simulator.simulate import simulate
 from services.domain.errors import InvalidArgument
 
 BANDWIDTHS, CACHES = [1e6, 2e6, 5e6], [40, 40, 40]

@@ -5,7 +5,7 @@ from dispatcher.core.eviction_risk import EvictionRisk
 from dispatcher.core.mechanisms import Turn
 from dispatcher.core.mechanisms.esd import Esd
 from dispatcher.core.planner import Planner
-from dispatcher.core.simulate import simulate
+from dispatcher.simulator.simulate import simulate
 from esd_native.engine import Engine
 from services.domain.jobs import Criterion
 

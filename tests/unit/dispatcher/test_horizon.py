@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dispatcher.core.planner import Planner
-from dispatcher.core.simulate import simulate, trace_batches, with_upcoming
+from dispatcher.simulator.simulate import simulate, trace_batches, with_upcoming
 from services.domain.errors import InvalidArgument
 
 BANDWIDTHS = [625e6, 625e6, 62.5e6, 62.5e6]

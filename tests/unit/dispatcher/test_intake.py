@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.service.intake import Intake
+from dispatcher.service.state.samples import Intake
 from services.domain.batches import SampleBatch
 
 

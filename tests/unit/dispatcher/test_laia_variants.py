@@ -11,7 +11,7 @@ from dispatcher.core.mechanisms.laia_two_choices import LaiaTwoChoices
 from dispatcher.core.mechanisms.random import Random
 from dispatcher.core.mechanisms.table_profiler import TableProfiler
 from dispatcher.core.planner import Planner
-from dispatcher.core.simulate import simulate
+from dispatcher.simulator.simulate import simulate
 from esd_native.engine import Engine
 
 CAPACITIES = np.full(3, 8, np.int32)

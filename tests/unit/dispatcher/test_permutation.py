@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dispatcher.core.planner import Planner
-from dispatcher.core.simulate import with_upcoming
+from dispatcher.simulator.simulate import with_upcoming
 from tests.unit.dispatcher.test_planner import plan_bytes
 
 BANDWIDTHS = [625e6, 625e6, 62.5e6, 62.5e6]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dispatcher.service.plan_log import PlanLog, PublishedPlan
+from dispatcher.service.state.plan_log import PlanLog, PublishedPlan
 from protos import dispatcher_pb2
 
 

@@ -6,7 +6,7 @@ import pytest
 from dispatcher.core.mechanisms import MECHANISMS
 from dispatcher.core.planner import Planner
 from dispatcher.core.row_sizes import RowSizes
-from dispatcher.core.simulate import simulate, trace_batches, with_upcoming
+from dispatcher.simulator.simulate import simulate, trace_batches, with_upcoming
 from services.domain.errors import InvalidArgument
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 

@@ -5,7 +5,7 @@ import pytest
 
 from dispatcher.core.mechanisms import Replay
 from dispatcher.core.planner import Planner
-from dispatcher.core.simulate import simulate, trace_batches
+from dispatcher.simulator.simulate import simulate, trace_batches
 from services.domain.errors import InvalidArgument
 
 BANDWIDTHS = [625e6, 625e6, 62.5e6, 62.5e6]

@@ -7,7 +7,7 @@ import pytest
 
 from dispatcher.core.mechanisms import Replay
 from dispatcher.core.planner import Planner
-from dispatcher.core.simulate import simulate, trace_batches
+from dispatcher.simulator.simulate import simulate, trace_batches
 
 ROW_BYTES = 32  # 8 values, SGD
 FAST, SLOW = 320.0, 32.0  # bytes per second: a row takes 0.1 s and 1 s

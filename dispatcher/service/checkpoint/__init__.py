@@ -1,0 +1,1 @@
+"""A job's checkpoints: taken, kept by the parameter servers, resumed from."""

@@ -1,0 +1,1 @@
+"""What runs: a job, its planner, its recovery, its submitter."""

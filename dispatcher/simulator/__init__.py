@@ -1,0 +1,1 @@
+"""Dispatch without a cluster: simulations, other systems' traffic, cost models and replays."""

@@ -1,0 +1,71 @@
+"""Other ways to keep embeddings in step, simulated under the same accounting, chosen by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dispatcher.simulator.alternatives.fae import Fae, most_popular
+from dispatcher.simulator.alternatives.flushing import Flushing
+from dispatcher.simulator.alternatives.het import Het
+from dispatcher.simulator.alternatives.no_cache import NoCache
+from dispatcher.simulator.alternatives.p2p import PeerToPeer
+from dispatcher.simulator.alternatives.protocol import Alternative, Traffic, Trained
+from dispatcher.simulator.alternatives.run import AlternativeTotals, simulate_alternative
+from services.domain.errors import InvalidArgument
+
+__all__ = [
+    "ALTERNATIVES",
+    "Alternative",
+    "AlternativeTotals",
+    "Cluster",
+    "Traffic",
+    "Trained",
+    "get_alternative",
+    "most_popular",
+    "simulate_alternative",
+]
+
+ALTERNATIVES = ("full-set", "het:S", "fae", "no-cache", "no-coalescing", "p2p", "write-through", "p2f")
+_FLUSH_LOOKAHEAD = 10  # FRUGAL §3.2
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The workers an alternative runs on.
+
+    Attributes:
+        capacities: cache rows of each worker, [n].
+        transfer_seconds: T_j, float64 [n].
+        sample_seconds: computation per sample, [n].
+        profile: ids by which FAE chooses its hot rows, of any shape; empty for the others.
+    """
+
+    capacities: Sequence[int]
+    transfer_seconds: NDArray[np.float64]
+    sample_seconds: Sequence[float]
+    profile: NDArray[np.uint64]
+
+
+def get_alternative(name: str, cluster: Cluster) -> Alternative:
+    """Builds the alternative of that name, `het:S` with a whole number S. Raises InvalidArgument for another one."""
+    workers = len(cluster.capacities)
+    kind, _, bound = name.partition(":")
+    if kind == "het" and bound.isdecimal():
+        return Het(cluster.capacities, int(bound))
+    match name:
+        case "full-set":
+            return Het(cluster.capacities, 0)
+        case "fae":
+            return Fae(workers, most_popular(cluster.profile, min(cluster.capacities)))
+        case "no-cache" | "no-coalescing":
+            return NoCache(workers, coalesced=name == "no-cache")
+        case "p2p":
+            return PeerToPeer(cluster.transfer_seconds)
+        case "write-through" | "p2f":
+            lookahead = _FLUSH_LOOKAHEAD if name == "p2f" else 0
+            return Flushing(cluster.capacities, cluster.transfer_seconds, cluster.sample_seconds, lookahead=lookahead)
+    raise InvalidArgument(f"synchronisation {name!r} is unknown; known are on-demand, {', '.join(ALTERNATIVES)}")

@@ -1,0 +1,129 @@
+"""When updates are flushed: at once (write-through) or by priority in the background (FRUGAL's P2F, §3.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dispatcher.simulator.alternatives.cached_rows import LruCaches, RowNumbers, grown
+from dispatcher.simulator.alternatives.protocol import Traffic, Trained
+from dispatcher.core.operations import Operations
+
+_NEVER = np.iinfo(np.int64).max
+
+
+class Flushing:
+    """A timeline of training steps whose updates must reach the parameter server before anyone reads the row again.
+
+    Step s of all workers: a stall until what this step reads is flushed; then worker j pulls what it lacks, T_j each,
+    and computes c_j per sample; the step lasts as long as the slowest worker. Write-through flushes all updates after
+    the step, and everyone waits. P2F gives every pending update the next step that reads its row as priority
+    (infinite beyond the lookahead) and flushes in this order while the link is idle; a step starts once no pending
+    update has a priority of it or less (FRUGAL eq. 1 and the gate of §3.3). Updates of a row that wait at the same
+    worker are flushed as one.
+
+    Caches are LRU and hold latest copies; a row trained by several workers, or by another one, is pulled again.
+    """
+
+    def __init__(
+        self,
+        capacities: Sequence[int],
+        transfer_seconds: NDArray[np.float64],
+        sample_seconds: Sequence[float],
+        *,
+        lookahead: int,
+    ) -> None:
+        """Starts with empty caches.
+
+        Args:
+            capacities: cache rows of each worker, [n].
+            transfer_seconds: T_j, float64 [n].
+            sample_seconds: c_j, [n].
+            lookahead: L, steps whose reads are known; 0 is write-through.
+        """
+        self.lookahead = lookahead
+        self._workers = len(capacities)
+        self._transfer = transfer_seconds
+        self._compute = np.asarray(sample_seconds, np.float64)
+        self._numbers = RowNumbers()
+        self._caches = LruCaches(capacities)
+        self._latest: NDArray[np.bool_] = np.zeros((self._workers, 0), np.bool_)
+        self._pending: NDArray[np.bool_] = np.zeros((self._workers, 0), np.bool_)
+        self._iteration = 0
+        self._stall = self._busy = 0.0
+
+    def step(self, trained: Trained, /) -> Traffic:
+        """One step of the timeline."""
+        batch = np.unique(self._numbers.of(trained.ids))
+        following = [np.unique(self._numbers.of(ids)) for ids in trained.upcoming]
+        rows = [np.unique(self._numbers.of(trained.ids_of(j))) for j in range(self._workers)]
+        self._grow()
+        flushed = self._gate(batch) if self.lookahead else np.zeros(self._workers, np.int64)
+        pulled = np.array([self._pull(j, needed) for j, needed in enumerate(rows)], np.int64)
+        seconds = self._transfer * pulled + self._compute * trained.decision.workloads
+        self._busy += float(seconds.max())
+        if self.lookahead:
+            flushed += self._flush_in_background(following, float(seconds.max()) - self._transfer * pulled)
+        self._train(rows)
+        if not self.lookahead:
+            flushed = self._pending.sum(axis=1)
+            self._pending[:] = False
+            self._stall += float((self._transfer * flushed).max())
+        self._iteration += 1
+        lookups = sum(len(needed) for needed in rows)
+        operations = Operations(pulled, flushed.astype(np.int64), np.zeros(self._workers, np.int64))
+        return Traffic(operations, np.zeros(self._workers), lookups, lookups - int(pulled.sum()))
+
+    def figures(self) -> dict[str, float]:
+        """Time spent waiting for flushes, time spent training and pulling, and what is left to flush."""
+        return {
+            "stall_seconds": self._stall,
+            "busy_seconds": self._busy,
+            "pending_rows": int(self._pending.sum()),
+        }
+
+    def _grow(self) -> None:
+        rows = len(self._numbers)
+        self._caches.grow(rows)
+        self._latest, self._pending = grown(self._latest, rows), grown(self._pending, rows)
+
+    def _gate(self, batch: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Flushes what the step reads; everyone waits for it. Returns rows by worker."""
+        due: NDArray[np.int64] = self._pending[:, batch].sum(axis=1)
+        self._pending[:, batch] = False
+        self._stall += float((self._transfer * due).max())
+        return due
+
+    def _pull(self, worker: int, needed: NDArray[np.int64]) -> int:
+        missing = int((~(self._caches.present[worker, needed] & self._latest[worker, needed])).sum())
+        self._latest[worker, self._caches.use(worker, needed, self._iteration)] = False
+        self._latest[worker, needed] = True
+        return missing
+
+    def _flush_in_background(
+        self, following: Sequence[NDArray[np.int64]], idle: NDArray[np.float64]
+    ) -> NDArray[np.int64]:
+        """Flushes by priority while links are idle, float64 [n] seconds. Returns rows by worker."""
+        next_read = np.full(self._pending.shape[1], _NEVER)
+        for distance in reversed(range(len(following))):
+            next_read[following[distance]] = self._iteration + 1 + distance
+        flushed = np.zeros(self._workers, np.int64)
+        for worker in range(self._workers):
+            waiting = np.flatnonzero(self._pending[worker])
+            affordable = int(idle[worker] / self._transfer[worker])
+            first = waiting[np.argsort(next_read[waiting], kind="stable")[:affordable]]
+            self._pending[worker, first] = False
+            flushed[worker] = len(first)
+        return flushed
+
+    def _train(self, rows: Sequence[NDArray[np.int64]]) -> None:
+        """Rows become pending at their trainers; only a single trainer's copy stays the latest."""
+        trainers = np.zeros(self._pending.shape[1], np.int64)
+        for worker, needed in enumerate(rows):
+            trainers[needed] += 1
+            self._pending[worker, needed] = True
+        self._latest[:, trainers > 0] = False
+        for worker, needed in enumerate(rows):
+            self._latest[worker, needed[trainers[needed] == 1]] = True

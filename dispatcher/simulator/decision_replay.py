@@ -1,0 +1,123 @@
+"""Makes the plans of a recorded run again."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+
+import numpy as np
+
+from dispatcher.core.decision_log import (
+    CheckpointPlanned,
+    EpochBegan,
+    IterationPlanned,
+    JobOpened,
+    Observed,
+    Record,
+    StreamEnded,
+)
+from dispatcher.core.feedback import Feedback
+from dispatcher.core.planner import Planner
+from dispatcher.simulator.simulate import with_upcoming
+from dispatcher.simulator.tally import Tally
+from dispatcher.simulator.totals import Totals
+from services.domain.batches import SampleBatch
+from services.domain.errors import FailedPrecondition, InvalidArgument
+from services.domain.jobs import JobSpec
+from services.domain.plans import IterationPlan
+
+_KEPT = 2  # checkpoints: an epoch goes back to the latest, or to the one before if that was not committed
+
+Digest = Callable[[Sequence[IterationPlan]], str]
+
+
+def replay_decisions(
+    records: Iterable[Record], job: JobSpec, batches: Callable[[], Iterator[SampleBatch]], digest: Digest
+) -> Totals:
+    """Plans a recorded run again and returns its totals; iterations that were trained twice count once.
+
+    Args:
+        records: of the decision log, the job's included.
+        job: the job that they begin with.
+        batches: reads the run's global batches, from the start.
+        digest: of one iteration's plans, as it was computed for the log.
+
+    Raises:
+        FailedPrecondition: a plan differs from the recorded one: the samples are others, or the job had a time budget.
+        InvalidArgument: the stream ends before the log does; the log goes back to a checkpoint that is not in it.
+    """
+    return _Replay(job, batches, digest).run(records)
+
+
+class _Replay:
+    def __init__(self, job: JobSpec, batches: Callable[[], Iterator[SampleBatch]], digest: Digest) -> None:
+        self._job = job
+        self._batches = batches
+        self._digest = digest
+        self._tally = Tally(job.workers)
+        self._checkpoints: dict[int, tuple[bytes, Tally]] = {}
+
+    def run(self, records: Iterable[Record]) -> Totals:
+        planner: Planner | None = None
+        stream: Iterator[tuple[SampleBatch, list[SampleBatch]]] = iter(())
+        for record in records:
+            if isinstance(record, EpochBegan):
+                planner = self._begin(record)
+                stream = with_upcoming(islice(self._batches(), record.first, None), planner.lookahead)
+                continue
+            if isinstance(record, JobOpened):
+                continue
+            if planner is None:
+                raise InvalidArgument("the decision log has decisions before its first epoch")
+            match record:
+                case Observed():
+                    planner.observe(Feedback(np.array(record.seconds), np.array(record.bandwidths)))
+                case CheckpointPlanned():
+                    flushes, snapshot = planner.checkpoint()
+                    self._tally.flush(flushes)
+                    self._keep(record.iteration, snapshot)
+                case IterationPlanned():
+                    self._plan(planner, stream, record)
+                case StreamEnded():
+                    self._tally.flush(planner.flush())
+        return self._tally.totals()
+
+    def _begin(self, epoch: EpochBegan) -> Planner:
+        snapshot = None
+        self._tally = Tally(self._job.workers)
+        if epoch.first:
+            if epoch.first not in self._checkpoints:
+                raise InvalidArgument(
+                    f"epoch {epoch.epoch} begins at checkpoint {epoch.first}, which is not in the decision log"
+                )
+            snapshot, tally = self._checkpoints[epoch.first]
+            self._tally = copy.deepcopy(tally)
+        limits = epoch.workload_limits
+        job = replace(
+            self._job,
+            workloads=tuple(epoch.workloads),
+            workload_limits=None if limits is None else (limits[0], limits[1]),
+        )
+        return Planner(job, epoch.bandwidths, epoch.cache_rows, epoch=epoch.epoch, snapshot=snapshot)
+
+    def _keep(self, iteration: int, snapshot: bytes) -> None:
+        self._checkpoints[iteration] = snapshot, copy.deepcopy(self._tally)
+        for old in sorted(self._checkpoints)[:-_KEPT]:
+            del self._checkpoints[old]
+
+    def _plan(
+        self, planner: Planner, stream: Iterator[tuple[SampleBatch, list[SampleBatch]]], record: IterationPlanned
+    ) -> None:
+        following = next(stream, None)
+        if following is None:
+            raise InvalidArgument(f"the stream ends before iteration {record.iteration}, which the decision log has")
+        decision = planner.plan(*following)
+        if self._digest(decision.plans) != record.digest:
+            budget = ", or the time budget decided" if self._job.budget_seconds else ""
+            raise FailedPrecondition(
+                f"the plans of iteration {record.iteration} are not those of the decision log: the samples are others"
+                f"{budget}"
+            )
+        self._tally.add(decision, decision.link_seconds)

@@ -1,0 +1,77 @@
+"""The simulator: plans a whole stream without network or tensors, and adds up what it would cost."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dispatcher.core.checkpoint_schedule import CheckpointSchedule
+from dispatcher.core.feedback import Feedback
+from dispatcher.core.planner import Planner
+from dispatcher.simulator.tally import Tally
+from dispatcher.simulator.totals import Totals
+from services.domain.batches import SampleBatch
+from services.domain.errors import InvalidArgument
+
+
+def simulate(
+    planner: Planner, batches: Iterable[SampleBatch], *, sample_seconds: Sequence[float] | None = None
+) -> Totals:
+    """Plans every batch with a fresh planner, flushes, and returns the totals.
+
+    Every worker's modelled time, link time plus computation, is the planner's feedback, `job.window` iterations
+    later, as in a running dispatcher whose workers are as far behind as they may be. Time between checkpoints is the
+    modelled makespan.
+
+    Args:
+        planner: at iteration 0.
+        batches: the stream, cut into global batches.
+        sample_seconds: [n], what each worker computes per sample; nothing by default.
+
+    Memory does not grow with the stream but for 8 bytes per iteration (its decision time).
+    """
+    computing = np.zeros(planner.job.workers) if sample_seconds is None else np.asarray(sample_seconds, np.float64)
+    pending: deque[Feedback] = deque()
+    tally = Tally(planner.job.workers)
+    makespan = 0.0
+    schedule = CheckpointSchedule(planner.job.checkpoint_every, planner.job.checkpoint_seconds)
+    for batch, upcoming in with_upcoming(batches, planner.lookahead):
+        if len(pending) == planner.job.window:
+            planner.observe(pending.popleft())
+        if schedule.due(tally.iterations, makespan):
+            schedule.start(tally.iterations, makespan)
+            tally.flush(planner.checkpoint()[0])
+        decision = planner.plan(batch, upcoming)
+        seconds = decision.link_seconds + computing * decision.workloads
+        pending.append(Feedback(seconds, np.zeros_like(seconds)))
+        tally.add(decision, seconds)
+        makespan += float(seconds.max())
+    tally.flush(planner.flush())
+    return tally.totals()
+
+
+def with_upcoming(batches: Iterable[SampleBatch], lookahead: int) -> Iterator[tuple[SampleBatch, list[SampleBatch]]]:
+    """Every batch with the `lookahead` batches that follow it; fewer at the end."""
+    window: deque[SampleBatch] = deque()
+    for batch in batches:
+        window.append(batch)
+        if len(window) > lookahead:
+            yield window.popleft(), list(window)
+    while window:
+        yield window.popleft(), list(window)
+
+
+def trace_batches(trace: NDArray[np.uint64], batch_size: int) -> Iterator[SampleBatch]:
+    """Cuts a trace of ids [N, F] into batches without dense features and labels; the last may be short.
+
+    Raises:
+        InvalidArgument: the trace has another rank or dtype.
+    """
+    if trace.ndim != 2 or trace.dtype != np.uint64:
+        raise InvalidArgument(f"the trace is {trace.dtype} {trace.shape}, it must be uint64 [samples, fields]")
+    for start in range(0, len(trace), batch_size):
+        ids = np.ascontiguousarray(trace[start : start + batch_size])
+        yield SampleBatch(ids, np.empty((len(ids), 0), np.float32), np.zeros(len(ids), np.float32))

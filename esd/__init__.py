@@ -1,0 +1,1 @@
+"""The face of the project: the public names and the `esd` command."""

@@ -1,0 +1,81 @@
+"""Training on services that run already, such as those of a compose file: nothing is started or stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from dataclasses import replace
+from pathlib import Path
+
+import typer
+
+from dispatcher.client import DispatcherClient
+from esd.cli import options as opt
+from esd.cli.connection import credentials
+from esd.cli.driver import drive
+from esd.cli.export import export_model
+from esd.cli.progress import progress_bar
+from esd.cli.report import Result, messages, training_result
+from esd.cli.stream import training_stream
+from services.data import Dataset
+from services.domain.errors import InvalidArgument
+from services.domain.jobs import JobSpec
+from services.domain.state import JobState
+from services.runtime.settings import split_address
+
+_OF_THE_SERVICES = ("links", "cache_ratio", "cache_rows", "store", "shards", "decision_log")
+
+
+def run_attached(
+    chosen: opt.RunOptions, *, dispatcher: str, parameter_servers: str, table: str | None, out: Path | None
+) -> Result:
+    """Trains once on running services and returns the result.
+
+    Args:
+        chosen: what to train; links and caches are those that the workers bring.
+        dispatcher: `host:port`, reached from here.
+        parameter_servers: `host:port` of every shard, in shard order and separated by commas, as the workers reach
+            them; from here they are reached to fetch the model.
+        table: where the rows go; None takes a new one, since a table that was trained does not start anew.
+        out: directory for the model.
+    """
+    stream = training_stream(chosen)
+    job = _job(chosen, stream.dataset, parameter_servers, table)
+    messages.print(f"table {job.table.name}", highlight=False)
+
+    shown = credentials()
+
+    async def train() -> JobState:
+        async with DispatcherClient(dispatcher, credentials=shown) as client:
+            with progress_bar(chosen.mechanism, stream.iterations) as bar:
+                state = await drive(client, job, stream, bar)
+        if out is not None:
+            await export_model(job, out / "model.npz", shown)
+        return state
+
+    state = asyncio.run(train())
+    if stream.dataset.skipped:
+        messages.print(f"skipped {stream.dataset.skipped} malformed records (--skip-bad)")
+    return training_result(state)
+
+
+def check_options(context: typer.Context) -> None:
+    """Refuses options that say what running services have decided already. Raises InvalidArgument."""
+    for name in _OF_THE_SERVICES:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            option = name.replace("_", "-")
+            raise InvalidArgument(f"--{option} is decided where the services were started: leave it out")
+
+
+def _job(chosen: opt.RunOptions, dataset: Dataset, parameter_servers: str, table: str | None) -> JobSpec:
+    addresses = tuple(address.strip() for address in parameter_servers.split(","))
+    try:
+        for address in addresses:
+            split_address(address)
+    except ValueError as error:
+        raise InvalidArgument(f"--parameter-servers: {error}") from None
+    job = chosen.job(
+        fields=len(dataset.fields), dense_features=len(dataset.dense_features), parameter_servers=addresses
+    )
+    return replace(job, table=replace(job.table, name=table or f"{job.name}-{uuid.uuid4().hex[:8]}"))

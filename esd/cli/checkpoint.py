@@ -1,0 +1,175 @@
+"""`esd checkpoint list|verify|restore`: the checkpoints that a run has left in its store."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import SecretStr
+from rich.console import Console
+from rich.table import Table
+
+from dispatcher.service.state.manifest import DENSE, PARTS, Manifest
+from ps_server.service.settings import ParameterServerSettings
+from ps_server.service.stored import StoredTable, stored_tables
+from esd.cli import options as opt
+from esd.cli.report import messages, print_json
+from services.domain.errors import EsdError, FailedPrecondition, NotFound
+from services.runtime.settings import load
+
+_BROKEN = 1  # exit code of verify
+
+app = typer.Typer(help="The checkpoints of a store (see docs/recovery.md).", no_args_is_help=True)
+
+Store = Annotated[
+    str | None,
+    typer.Option("--store", help="redis://HOST:PORT/DB or redis+cluster://HOST:PORT.", show_default="ESD_PS_STORE"),
+]
+CheckpointDir = Annotated[
+    Path | None,
+    typer.Option(help="Directory of a run with --store memory.", show_default="ESD_PS_CHECKPOINT_DIR"),
+]
+TableName = Annotated[str | None, typer.Option("--table", help="Name of the table.", show_default="all of them")]
+Iteration = Annotated[int, typer.Argument(min=0, help="Name of the checkpoint: the iteration that follows it.")]
+OneIteration = Annotated[int | None, typer.Argument(min=0, help="The checkpoint to verify.", show_default="all")]
+
+
+@app.command("list")
+def show(
+    store: Store = None, checkpoint_dir: CheckpointDir = None, table: TableName = None, as_json: opt.Json = False
+) -> None:
+    """Lists the checkpoints that can be gone back to."""
+    with _tables(store, checkpoint_dir, table) as tables:
+        found = [_describe(each, manifest) for each in tables for manifest in _manifests(each)]
+    if as_json:
+        print_json({"checkpoints": found})
+        return
+    shown = Table("table", "iteration", "time, UTC", "job", "workers", "samples", "rows", "rows changed", "MB")
+    for each in found:
+        job = each["job"]
+        shown.add_row(
+            each["table"],
+            str(each["iteration"]),
+            each["time"].replace("T", " ").removesuffix("+00:00"),
+            f"{job['name']}, {job['model']['name']}, {job['mechanism']}",
+            str(job["workers"]),
+            *(f"{each[name]:,}" for name in ("samples", "rows", "rows_changed")),
+            f"{each['bytes'] / 1e6:,.1f}",
+        )
+    Console().print(shown)
+
+
+@app.command()
+def verify(
+    iteration: OneIteration = None,
+    store: Store = None,
+    checkpoint_dir: CheckpointDir = None,
+    table: TableName = None,
+    as_json: opt.Json = False,
+) -> None:
+    """Reads checkpoints and says what is broken. Nothing may run on the store meanwhile."""
+    results: list[dict[str, Any]] = []
+    with _tables(store, checkpoint_dir, table) as tables:
+        for each in tables:
+            each.claim()
+            results += [
+                {"table": each.name, "iteration": manifest.iteration, "damage": _damage(each, manifest)}
+                for manifest in _manifests(each)
+                if iteration in (None, manifest.iteration)
+            ]
+    if not results:
+        raise NotFound("the store holds no such checkpoint")
+    if as_json:
+        print_json({"checkpoints": results})
+    else:
+        for result in results:
+            verdict = "; ".join(result["damage"]) or "whole"
+            print(f"table {result['table']}, checkpoint {result['iteration']}: {verdict}")
+    if any(result["damage"] for result in results):
+        sys.exit(_BROKEN)
+
+
+@app.command()
+def restore(
+    iteration: Iteration,
+    store: Store = None,
+    checkpoint_dir: CheckpointDir = None,
+    table: TableName = None,
+    as_json: opt.Json = False,
+) -> None:
+    """Puts the store back to a checkpoint, from which the next run goes on; later checkpoints are dropped.
+
+    Refused while a parameter server runs on the store, and if the checkpoint is damaged.
+    """
+    with _tables(store, checkpoint_dir, table) as tables:
+        chosen = [each for each in tables if iteration in (checkpoint.cut for checkpoint in each.checkpoints)]
+        if len(chosen) != 1:
+            names = ", ".join(each.name for each in chosen)
+            raise NotFound(
+                f"tables {names} have a checkpoint {iteration}: say which with --table"
+                if chosen
+                else f"there is no checkpoint {iteration}; esd checkpoint list names those that are there"
+            )
+        (found,) = chosen
+        found.claim()
+        manifest = next(each for each in _manifests(found) if each.iteration == iteration)
+        damage = _damage(found, manifest)
+        if damage:
+            raise FailedPrecondition(f"checkpoint {iteration} of table {found.name} is damaged: {'; '.join(damage)}")
+        rows = found.restore(iteration)
+    if as_json:
+        print_json({"table": found.name, "iteration": iteration, "rows_put_back": rows})
+    else:
+        messages.print(f"table {found.name} is back at checkpoint {iteration}", highlight=False)
+
+
+@contextmanager
+def _tables(store: str | None, checkpoint_dir: Path | None, table: str | None) -> Iterator[list[StoredTable]]:
+    settings = load(ParameterServerSettings)
+    if checkpoint_dir is not None:
+        settings = settings.model_copy(update={"store": SecretStr("memory"), "checkpoint_dir": checkpoint_dir})
+    if store is not None:
+        settings = settings.model_copy(update={"store": SecretStr(store), "checkpoint_dir": checkpoint_dir})
+    with stored_tables(settings) as tables:
+        found = [each for each in tables if table in (None, each.name)]
+        if not found:
+            raise NotFound("the store holds no checkpoints" + (f" of table {table}" if table else ""))
+        yield found
+
+
+def _manifests(table: StoredTable) -> list[Manifest]:
+    return [Manifest.decode(each.manifest) for each in table.checkpoints]
+
+
+def _describe(table: StoredTable, manifest: Manifest) -> dict[str, Any]:
+    return {
+        "table": table.name,
+        "iteration": manifest.iteration,
+        "time": datetime.fromtimestamp(manifest.time, UTC).isoformat(timespec="seconds"),
+        "job": manifest.job,
+        "samples": manifest.samples,
+        "rows": table.rows(manifest.iteration),
+        "rows_changed": manifest.changed,
+        "bytes": manifest.size,
+        "cuts": list(manifest.cuts),
+    }
+
+
+def _damage(table: StoredTable, manifest: Manifest) -> list[str]:
+    """What is wrong with a checkpoint, a sentence each."""
+    damage = []
+    for name in (*PARTS, DENSE) if manifest.iteration else ():
+        data = table.part(manifest.iteration, name)
+        if data is None:
+            damage.append(f"part {name!r} is missing")
+            continue
+        try:
+            manifest.check_part(name, data)
+        except EsdError:
+            damage.append(f"part {name!r} is damaged: its checksum differs")
+    return damage + table.damaged_rows(manifest.iteration)

@@ -1,0 +1,92 @@
+"""`esd cluster up|status|down`: starts, shows and removes the containers of a cluster file."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from esd.cli import options as opt
+from esd.cli.cluster.config import Cluster, read_cluster
+from esd.cli.cluster.containers import containers_of
+from esd.cli.report import messages, print_json
+from services.domain.errors import FailedPrecondition, Unavailable
+
+if TYPE_CHECKING:
+    from esd.cli.cluster.engines import Engines, Found
+
+START_SECONDS = 120.0
+_POLL_SECONDS = 0.5
+
+File = Annotated[Path, typer.Option("--file", help="The cluster file.")]
+FILE = Path("cluster.toml")
+
+app = typer.Typer(help="ESD on several machines with container engines (see docs/operations.md).", no_args_is_help=True)
+
+
+@app.command()
+def up(file: File = FILE) -> None:
+    """Starts what does not run yet, and waits until all of it is healthy."""
+    cluster = read_cluster(file)
+    with _engines(cluster) as engines:
+        for container in containers_of(cluster):
+            messages.print(f"{container.host.name}: {container.service}", highlight=False)
+            engines.start(container)
+        _await_health(engines)
+    head = cluster.head_host.address
+    messages.print(
+        f"Train with: esd train --dispatcher {head}:{cluster.ports.dispatcher} --parameter-servers "
+        f"{head}:{cluster.ports.ps_server} --workers {len(cluster.workers)} ...",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+@app.command()
+def status(file: File = FILE, as_json: opt.Json = False) -> None:
+    """Shows every container of the cluster."""
+    with _engines(read_cluster(file)) as engines:
+        found = engines.found()
+    if as_json:
+        print_json([{"host": f.host, "service": f.service, "state": f.state, "health": f.health} for f in found])
+        return
+    table = Table("host", "service", "state", "health", show_edge=False, pad_edge=False)
+    for each in found:
+        table.add_row(each.host, each.service, each.state, each.health)
+    Console().print(table)
+
+
+@app.command()
+def down(
+    file: File = FILE,
+    volumes: Annotated[bool, typer.Option("--volumes", help="Remove the rows in Redis too.")] = False,
+) -> None:
+    """Stops and removes every container of the cluster."""
+    with _engines(read_cluster(file)) as engines:
+        engines.remove(volumes=volumes)
+
+
+def _engines(cluster: Cluster):  # type: ignore[no-untyped-def] # its type is in the package that may be missing
+    try:
+        from esd.cli.cluster.engines import connected  # noqa: PLC0415 - an optional dependency
+    except ModuleNotFoundError as error:
+        raise FailedPrecondition(
+            f"esd cluster needs the package {error.name}: pip install 'esd-train[cluster]'"
+        ) from None
+    return connected(cluster)
+
+
+def _await_health(engines: Engines) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while waiting := [each for each in engines.found() if each.health != "healthy"]:
+        if time.monotonic() > deadline:
+            raise Unavailable(f"not healthy after {START_SECONDS:.0f} s: {_list(waiting)}; docker logs says why")
+        time.sleep(_POLL_SECONDS)
+
+
+def _list(found: list[Found]) -> str:
+    return ", ".join(f"{each.service} on {each.host} ({each.state}, {each.health})" for each in found)

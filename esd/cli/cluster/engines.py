@@ -1,0 +1,164 @@
+"""The container engines of a cluster's machines, through the docker package."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import docker
+from docker.errors import DockerException, ImageNotFound, NotFound
+from docker.types import DeviceRequest, Healthcheck, LogConfig
+
+from esd.cli.cluster.config import Cluster, Host
+from esd.cli.cluster.containers import Container
+from esd.cli.report import messages
+from services.domain.errors import FailedPrecondition, Unavailable
+
+_CLUSTER, _SERVICE, _FINGERPRINT = "esd.cluster", "esd.service", "esd.fingerprint"
+_SECOND = 10**9  # in the engine's unit
+_STOP_SECONDS = 15
+_SSH_SECONDS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A container as its engine knows it."""
+
+    host: str
+    service: str
+    state: str
+    health: str
+
+
+class Engines:
+    """One client for each host of a cluster; `connected` makes it."""
+
+    def __init__(self, cluster: Cluster, clients: dict[str, docker.DockerClient]) -> None:
+        self._cluster = cluster
+        self._clients = clients
+
+    def start(self, container: Container) -> None:
+        """Starts a container, unless it runs already as described.
+
+        Raises:
+            FailedPrecondition: its image is neither on the host nor here; the host has another thing in the way.
+        """
+        client = self._clients[container.host.name]
+        name = f"{self._cluster.name}_{container.service}_{container.host.name}"
+        with _translated(container.host):
+            try:
+                running = client.containers.get(name)
+            except NotFound:
+                pass
+            else:
+                if running.status == "running" and running.labels.get(_FINGERPRINT) == container.fingerprint:
+                    return
+                running.remove(force=True)
+            self._provide_image(client, container)
+            for volume in container.volumes.values():
+                client.volumes.create(volume, labels={_CLUSTER: self._cluster.name})
+            client.containers.run(name=name, **_arguments(self._cluster, container))
+
+    def found(self) -> list[Found]:
+        """All containers of the cluster, whatever their state."""
+        return [
+            Found(
+                name,
+                each.labels[_SERVICE],
+                each.status,
+                each.attrs["State"].get("Health", {}).get("Status", ""),
+            )
+            for name, each in self._containers()
+        ]
+
+    def remove(self, *, volumes: bool) -> None:
+        """Removes all containers of the cluster, workers first, and on demand their volumes."""
+        order = {"worker": 0, "dispatcher": 1, "ps_server": 2, "redis": 3}
+        for _, each in sorted(self._containers(), key=lambda found: order[found[1].labels[_SERVICE]]):
+            each.stop(timeout=_STOP_SECONDS)
+            each.remove()
+        if volumes:
+            for client in self._clients.values():
+                for volume in client.volumes.list(filters={"label": f"{_CLUSTER}={self._cluster.name}"}):
+                    volume.remove()
+
+    def _containers(self) -> list[tuple[str, Any]]:
+        label = f"{_CLUSTER}={self._cluster.name}"
+        return [
+            (name, each)
+            for name, client in self._clients.items()
+            for each in client.containers.list(all=True, filters={"label": label})
+        ]
+
+    def _provide_image(self, client: docker.DockerClient, container: Container) -> None:
+        """Copies an image from this machine's engine to a host that lacks it."""
+        try:
+            client.images.get(container.image)
+        except ImageNotFound:
+            messages.print(f"{container.host.name}: copying {container.image}")
+            here = docker.from_env()
+            try:
+                image = here.images.get(container.image)
+                client.images.load(image.save(named=True))  # type: ignore[arg-type] # takes chunks as well
+            except ImageNotFound:
+                raise FailedPrecondition(
+                    f"image {container.image} is neither on {container.host.name} nor on this machine; "
+                    "build it with docker compose build"
+                ) from None
+            finally:
+                here.close()
+
+
+@contextmanager
+def connected(cluster: Cluster) -> Iterator[Engines]:
+    """Connects to all engines of a cluster. Raises Unavailable, which names the host, if one is out of reach."""
+    with ExitStack() as stack:
+        clients = {}
+        for host in cluster.hosts:
+            with _translated(host):
+                clients[host.name] = docker.DockerClient(
+                    base_url=host.engine, use_ssh_client=host.engine.startswith("ssh://"), timeout=_SSH_SECONDS
+                )
+                stack.callback(clients[host.name].close)
+                clients[host.name].ping()
+        yield Engines(cluster, clients)
+
+
+def _arguments(cluster: Cluster, container: Container) -> dict[str, Any]:
+    """How the engine is asked for a container: with the same restraints as in docker-compose.yml."""
+    labels = {_CLUSTER: cluster.name, _SERVICE: container.service}
+    return {
+        "image": container.image,
+        "command": list(container.command),
+        "environment": dict(container.environment),
+        "user": container.user,
+        "labels": labels | {_FINGERPRINT: container.fingerprint},
+        "volumes": {name: {"bind": place, "mode": "rw"} for place, name in container.volumes.items()},
+        "healthcheck": Healthcheck(
+            test=list(container.health),
+            interval=3 * _SECOND,
+            timeout=5 * _SECOND,
+            retries=10,
+            start_period=60 * _SECOND,
+        ),
+        "device_requests": [DeviceRequest(count=1, capabilities=[["gpu"]])] if container.gpu else None,
+        "detach": True,
+        "init": True,
+        "network_mode": "host",
+        "read_only": True,
+        "tmpfs": {"/tmp": "size=64m,mode=1777"},  # noqa: S108 - the container's own
+        "cap_drop": ["ALL"],
+        "security_opt": ["no-new-privileges:true"],
+        "restart_policy": {"Name": "unless-stopped"},
+        "log_config": LogConfig(type=LogConfig.types.JSON, config={"max-size": "10m", "max-file": "3"}),
+    }
+
+
+@contextmanager
+def _translated(host: Host) -> Iterator[None]:
+    try:
+        yield
+    except DockerException as error:
+        raise Unavailable(f"{host.name} ({host.engine}): {error}") from error

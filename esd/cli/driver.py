@@ -1,0 +1,83 @@
+"""Drives one training job on running services: creates it, streams the samples, follows it to its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+
+from dispatcher.client import DispatcherClient
+from esd.cli.stream import without_first
+from services.domain.batches import SampleBatch
+from services.domain.errors import DeadlineExceeded, FailedPrecondition, NotFound, Unavailable
+from services.domain.jobs import JobSpec
+from services.domain.state import JobPhase, JobState
+
+POLL_SECONDS = 0.25  # of the job's state, for the progress bar
+PATIENCE_SECONDS = 60.0  # with a dispatcher that is away, of a job that can go on after it
+
+
+async def drive(
+    client: DispatcherClient, job: JobSpec, batches: Iterable[SampleBatch], progress: Callable[[JobState], None]
+) -> JobState:
+    """Runs a job to its end and returns its final state.
+
+    A dispatcher that is started again meanwhile gets the job again, and the samples that it has not trained.
+
+    Args:
+        client: of the dispatcher.
+        job: what to train.
+        batches: the sample stream, in training order; each iteration over it begins at the first sample.
+        progress: called with every state that was polled.
+
+    Raises:
+        FailedPrecondition: the job failed; the message says why.
+        DeadlineExceeded, Unavailable: the dispatcher is silent or away, for too long if the job takes checkpoints.
+    """
+    clock = asyncio.get_running_loop().time
+    last_seen = clock()
+
+    def seen(state: JobState) -> None:
+        nonlocal last_seen
+        last_seen = clock()
+        progress(state)
+
+    while True:
+        try:
+            return await _drive_once(client, job, batches, seen)
+        except (DeadlineExceeded, NotFound, Unavailable):
+            if not job.takes_checkpoints or clock() - last_seen > PATIENCE_SECONDS:
+                raise
+        await asyncio.sleep(POLL_SECONDS)
+
+
+async def _drive_once(
+    client: DispatcherClient, job: JobSpec, batches: Iterable[SampleBatch], progress: Callable[[JobState], None]
+) -> JobState:
+    """As `drive`, on one dispatcher. NotFound: it no longer knows the job."""
+    await client.create_job(job)
+    submission = asyncio.create_task(
+        client.feed(job.name, lambda taken: _in_thread(without_first(batches, taken))), name="submit"
+    )
+    try:
+        while True:
+            state = await client.describe()
+            if state is None:
+                raise NotFound(f"the dispatcher no longer knows job {job.name}")
+            progress(state)
+            if state.phase is JobPhase.FAILED:
+                raise FailedPrecondition(state.failure)
+            if state.phase is JobPhase.FINISHED:
+                await submission
+                return state
+            if submission.done():
+                submission.result()  # an unreadable sample ends the run
+            await asyncio.sleep(POLL_SECONDS)
+    finally:
+        submission.cancel()
+        await asyncio.gather(submission, return_exceptions=True)
+
+
+async def _in_thread(batches: Iterator[SampleBatch]) -> AsyncIterator[SampleBatch]:
+    """Reads a blocking stream without blocking the event loop."""
+    while (batch := await asyncio.to_thread(next, batches, None)) is not None:
+        yield batch

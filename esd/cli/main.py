@@ -1,0 +1,55 @@
+"""The `esd` command: one subcommand per file."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from types import FrameType
+from typing import NoReturn
+
+import typer
+
+from esd.cli import bench, checkpoint, demo, serve, simulate, status, train
+from esd.cli.cluster import command as cluster
+from esd.cli.report import messages
+from services.domain.errors import EsdError, InvalidArgument
+from services.runtime.settings import SettingsError
+
+EXIT_FAILURE = 1
+EXIT_USAGE = 2
+
+app = typer.Typer(
+    help="Embedding sample dispatch: trains click-through models on clusters with slow, unequal links.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+app.command("train")(train.command)
+app.command("simulate")(simulate.command)
+app.command("demo")(demo.command)
+app.command("serve")(serve.command)
+app.command("status")(status.command)
+app.add_typer(bench.app, name="bench")
+app.add_typer(checkpoint.app, name="checkpoint")
+app.add_typer(cluster.app, name="cluster")
+
+
+def main() -> None:
+    """Entry point: a failure is one line on standard error and an exit code, never a traceback."""
+    signal.signal(signal.SIGTERM, _terminated)
+    try:
+        app()
+    except (InvalidArgument, SettingsError) as error:
+        _fail(error, EXIT_USAGE)
+    except (EsdError, OSError) as error:
+        _fail(error, EXIT_FAILURE)
+
+
+def _terminated(number: int, _frame: FrameType | None) -> NoReturn:
+    """Ends as Ctrl-C does: with everything that was started stopped."""
+    sys.exit(128 + number)
+
+
+def _fail(error: Exception, code: int) -> None:
+    messages.print(f"esd: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+    sys.exit(code)

@@ -1,0 +1,171 @@
+"""What a finished run prints: one JSON object for programs, a table for people."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from dispatcher.simulator.alternatives import AlternativeTotals
+from dispatcher.simulator.totals import Totals
+from services.domain.state import JobState
+
+# Progress and messages go to standard error, so that standard output holds the result only.
+messages = Console(stderr=True)
+
+_PHASES = ("plan_wait", "push", "pull", "compute", "all_reduce", "update")
+
+Result = dict[str, Any]
+
+
+def training_result(state: JobState) -> Result:
+    """The result of `esd train` from the dispatcher's final state; lists have one entry per worker slot."""
+    workers = sorted(state.workers, key=lambda worker: worker.slot)
+    return {
+        "iterations": state.iterations_confirmed,
+        "samples": state.samples_submitted,
+        "seconds": state.training_seconds,
+        "iterations_per_second": state.iterations_confirmed / state.training_seconds if state.training_seconds else 0.0,
+        "loss": state.loss,
+        "auc": state.auc,
+        "operations": {
+            "miss_pull": [worker.transfers.miss_pull for worker in workers],
+            "update_push": [worker.transfers.update_push for worker in workers],
+            "evict_push": [worker.transfers.evict_push for worker in workers],
+            "flush_push": [worker.transfers.flush_push for worker in workers],
+        },
+        "bytes": {
+            "pulled": [worker.transfers.bytes_pulled for worker in workers],
+            "pushed": [worker.transfers.bytes_pushed for worker in workers],
+        },
+        "recoveries": [
+            {
+                "cause": each.cause,
+                "iterations_redone": each.iterations_redone,
+                "seconds": each.seconds,
+            }
+            for each in state.recoveries
+        ],
+        "forgotten_rows": state.forgotten_rows,
+        "cost_seconds": state.cost_seconds,
+        # Of the same stream under other mechanisms, which may be some iterations behind.
+        "shadow_costs": {
+            cost.mechanism: {"iterations": cost.iterations, "cost_seconds": cost.cost_seconds}
+            for cost in state.shadow_costs
+        },
+        "makespan_seconds": state.makespan_seconds,
+        "expected_cost_seconds": state.expected_cost_seconds,
+        "hit_ratio": state.hits / state.lookups if state.lookups else 0.0,
+        "decision_ms": {
+            "median": 1e3 * state.decision_median_seconds,
+            "p99": 1e3 * state.decision_p99_seconds,
+        },
+        # What one worker spent on average.
+        "phase_seconds": {
+            phase: sum(getattr(worker.phases, phase) for worker in workers) / max(1, len(workers)) for phase in _PHASES
+        },
+    }
+
+
+def simulation_result(totals: Totals) -> Result:
+    """The result of `esd simulate`: the keys of a training result that need no network and no tensors."""
+    return {
+        "iterations": totals.iterations,
+        "samples": totals.samples,
+        "operations": {
+            "miss_pull": totals.operations.miss_pull.tolist(),
+            "update_push": totals.operations.update_push.tolist(),
+            "evict_push": totals.operations.evict_push.tolist(),
+            "flush_push": totals.flush_push.tolist(),
+        },
+        "row_bytes": {  # without flushes, and without what messages add
+            "pulled": totals.moved_bytes.miss_pull.tolist(),
+            "pushed": (totals.moved_bytes.update_push + totals.moved_bytes.evict_push).tolist(),
+        },
+        "forgotten_rows": totals.forgotten_rows,
+        "cost_seconds": totals.cost_seconds,
+        "makespan_seconds": totals.makespan_seconds,
+        "workloads": totals.workloads.tolist(),
+        "expected_cost_seconds": totals.expected_cost_seconds,
+        "hit_ratio": totals.hit_ratio,
+        "decision_ms": {
+            "median": 1e3 * totals.decision_median_seconds,
+            "p99": 1e3 * totals.decision_p99_seconds,
+        },
+    }
+
+
+def alternative_result(totals: AlternativeTotals) -> Result:
+    """The result of `esd simulate --sync` with an alternative to on-demand synchronisation."""
+    return {
+        "iterations": totals.iterations,
+        "samples": totals.samples,
+        "operations": {
+            "miss_pull": totals.operations.miss_pull.tolist(),
+            "update_push": totals.operations.update_push.tolist(),
+            "evict_push": totals.operations.evict_push.tolist(),
+            "peer": totals.peer_rows.tolist(),
+        },
+        "cost_seconds": totals.cost_seconds,
+        "makespan_seconds": totals.makespan_seconds,
+        "hit_ratio": totals.hits / totals.lookups if totals.lookups else 0.0,
+        "figures": totals.figures,
+    }
+
+
+_ROWS: tuple[tuple[str, Callable[[Mapping[str, Any]], str]], ...] = (
+    ("iterations", lambda r: f"{r['iterations']:,}"),
+    ("iterations per second", lambda r: f"{r['iterations_per_second']:.2f}"),
+    ("cost, seconds of transfer", lambda r: f"{r['cost_seconds']:.2f}"),
+    ("makespan, seconds", lambda r: f"{r['makespan_seconds']:.2f}"),
+    ("miss pulls", lambda r: f"{sum(r['operations']['miss_pull']):,}"),
+    ("update pushes", lambda r: f"{sum(r['operations']['update_push']):,}"),
+    ("evict pushes", lambda r: f"{sum(r['operations']['evict_push']):,}"),
+    ("worker-to-worker rows", lambda r: f"{sum(r['operations']['peer']):,.0f}"),
+    ("hit ratio", lambda r: f"{r['hit_ratio']:.3f}"),
+    ("decision, ms (median / p99)", lambda r: f"{r['decision_ms']['median']:.2f} / {r['decision_ms']['p99']:.2f}"),
+    ("loss", lambda r: f"{r['loss']:.4f}"),
+    ("AUC", lambda r: f"{r['auc']:.4f}"),
+)
+
+
+def comparison(results: Mapping[str, Mapping[str, Any]]) -> Table:
+    """A table with one column per run; figures that the runs do not have (a simulation has no loss) are left out."""
+    table = Table(show_edge=False, pad_edge=False)
+    table.add_column("")
+    for name in results:
+        table.add_column(name, justify="right")
+    for label, show in _ROWS:
+        try:
+            table.add_row(label, *(show(result) for result in results.values()))
+        except KeyError:
+            continue
+    for name in next(iter(results.values()), {}).get("figures", {}):
+        table.add_row(name.replace("_", " "), *(f"{result['figures'][name]:,.6g}" for result in results.values()))
+    return table
+
+
+def print_result(name: str, result: Result, *, as_json: bool) -> None:
+    """Prints one run's result on standard output."""
+    if as_json:
+        print_json(result)
+    else:
+        Console().print(comparison({name: result}))
+
+
+def print_json(value: Any) -> None:
+    """Prints one JSON value on standard output, on a line of its own."""
+    print(json.dumps(_without_nan(value)), flush=True)
+
+
+def _without_nan(value: Any) -> Any:
+    """JSON has no NaN: what could not be measured is null."""
+    if isinstance(value, dict):
+        return {key: _without_nan(item) for key, item in value.items()}
+    if isinstance(value, float) and math.isnan(value):
+        return None
+    return value

@@ -1,0 +1,167 @@
+"""`esd simulate`: the dispatch of a run without network and tensors: operations, cost, makespan, hit ratio."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+from dispatcher.simulator.alternatives import ALTERNATIVES, Cluster, get_alternative, simulate_alternative
+from dispatcher.core.mechanisms import Replay
+from dispatcher.core.planner import Planner
+from dispatcher.simulator.simulate import simulate
+from esd.cli import options as opt
+from esd.cli.dimensions import parse_dimensions
+from esd.cli.replay import replay_result
+from esd.cli.report import Result, alternative_result, print_result, simulation_result
+from esd.cli.signature import takes_run_options
+from esd.cli.simulated_stream import open_stream
+from services.domain.errors import InvalidArgument
+from services.domain.jobs import equal_workloads
+
+ON_DEMAND = "on-demand"
+
+Trace = Annotated[Path | None, typer.Option(help="uint64 [N, F] ids in a .npy file, instead of --data.")]
+Assignments = Annotated[
+    Path | None, typer.Option(help="int32 [iterations, k] workers in a .npy file, instead of a mechanism.")
+]
+Sync = Annotated[
+    str, typer.Option(help=f"How embeddings are kept in step: on-demand, or an alternative: {', '.join(ALTERNATIVES)}.")
+]
+Dims = Annotated[
+    str | None,
+    typer.Option(
+        help="Values per row by field, where rows differ in size: one number per field, 16,64,..., or some by name, "
+        "origin=16,dest=16 (of a trace: 0=16,1=16); the others have --dim. Caches have the bytes of so many rows of "
+        "--dim values as they would hold without.",
+        show_default="--dim",
+    ),
+]
+ReplayLog = Annotated[
+    Path | None,
+    typer.Option(
+        help="Decision log of a run: makes its plans again from the same data (--data, --seed, --skip-bad) and checks "
+        "them byte for byte. Everything else is as recorded."
+    ),
+]
+ComputeUs = Annotated[
+    str, typer.Option(help="Computation per sample, microseconds, of all workers or of each: 50 or 50,50,200,200.")
+]
+
+
+@takes_run_options
+def command(
+    chosen: opt.RunOptions,
+    trace: Trace = None,
+    assignments: Assignments = None,
+    compute_us: ComputeUs = "0",
+    sync: Sync = ON_DEMAND,
+    dims: Dims = None,
+    replay: ReplayLog = None,
+    _store: opt.Store = "memory",  # a training command can be simulated as it stands
+    _shards: opt.Shards = 1,
+    _checkpoint_dir: opt.CheckpointDir = None,
+    _decision_log: opt.DecisionLog = None,
+    as_json: opt.Json = False,
+    _out: opt.Out = None,
+) -> None:
+    """Simulates a run: the same decisions and operations, without network and tensors."""
+    if replay is not None:
+        for option, value in (("--trace", trace), ("--assignments", assignments), ("--dims", dims)):
+            if value is not None:
+                raise InvalidArgument(f"--replay makes the recorded plans again, {option} would change them")
+        print_result(f"replay of {replay.name}", replay_result(chosen, replay), as_json=as_json)
+        return
+    chosen = replace(chosen, measured_links=False)  # nothing is measured here
+    table = None if assignments is None else _load(assignments, np.int32, "--assignments")
+    ids = None if trace is None else _load(trace, np.uint64, "--trace")
+    if table is not None:
+        chosen = _fit(chosen, table)
+    name = chosen.mechanism if table is None else "given assignments"
+    if sync != ON_DEMAND:
+        name += f", {sync}"
+    seconds = _compute_seconds(compute_us, chosen.workers)
+    print_result(name, run(chosen, ids, table, seconds, sync, dims), as_json=as_json)
+
+
+def run(
+    chosen: opt.RunOptions,
+    trace: NDArray[np.uint64] | None,
+    assignments: NDArray[np.int32] | None,
+    sample_seconds: Sequence[float] | None = None,
+    sync: str = ON_DEMAND,
+    dims: str | None = None,
+) -> Result:
+    """Simulates one run.
+
+    Args:
+        chosen: the options.
+        trace: the stream, instead of the data set that the options name.
+        assignments: who trains what, instead of the mechanism that the options name.
+        sample_seconds: [n], what each worker computes per sample; nothing by default.
+        sync: how embeddings are kept in step.
+        dims: values per row by field, as `--dims`.
+    """
+    stream = open_stream(chosen, trace)
+    job = chosen.job(fields=len(stream.fields), dense_features=stream.dense_features, parameter_servers=("simulated",))
+    caches = [stream.cache_rows] * chosen.workers
+    mechanism = None if assignments is None else Replay(assignments, chosen.workers)
+    dimensions = () if dims is None else parse_dimensions(dims, stream.fields, chosen.dim)
+    planner = Planner(job, chosen.bandwidths(), caches, mechanism=mechanism, field_dimensions=dimensions)
+    if sync == ON_DEMAND:
+        return simulation_result(simulate(planner, stream.batches(), sample_seconds=sample_seconds))
+    if dims is not None:
+        raise InvalidArgument(f"--dims needs --sync {ON_DEMAND}: the alternatives count rows of one size")
+    if job.forgets_rows:
+        raise InvalidArgument(f"--at-max-rows evict needs --sync {ON_DEMAND}: the alternatives forget no rows")
+    if job.workload_limits is not None:
+        raise InvalidArgument(f"--workloads balanced needs --sync {ON_DEMAND}, give a list")
+    cluster = Cluster(
+        capacities=caches,
+        transfer_seconds=planner.cost_model.transfer_seconds,
+        sample_seconds=sample_seconds or [0.0] * chosen.workers,
+        profile=stream.profile() if sync == "fae" else np.empty(0, np.uint64),
+    )
+    alternative = get_alternative(sync, cluster)
+    return alternative_result(
+        simulate_alternative(planner, stream.batches(), alternative, sample_seconds=sample_seconds)
+    )
+
+
+def _fit(chosen: opt.RunOptions, assignments: NDArray[np.int32]) -> opt.RunOptions:
+    """Takes what is not given from the table: iterations from its rows, the global batch from its columns."""
+    rows, samples = assignments.shape
+    workloads = chosen.workloads
+    if workloads is None and chosen.batch is None:
+        workloads = ",".join(map(str, equal_workloads(samples, chosen.workers)))
+    return replace(chosen, workloads=workloads, iterations=min(rows, chosen.iterations or rows))
+
+
+def _compute_seconds(text: str, workers: int) -> list[float]:
+    """What each worker computes per sample, in seconds."""
+    try:
+        seconds = [float(part) / 1e6 for part in text.split(",")]
+    except ValueError:
+        raise InvalidArgument(f"--compute-us {text!r} is not a list of numbers") from None
+    if len(seconds) not in (1, workers) or not all(math.isfinite(s) and s >= 0 for s in seconds):
+        raise InvalidArgument(f"--compute-us {text!r} must be one number or {workers}, not negative")
+    return seconds * (workers if len(seconds) == 1 else 1)
+
+
+def _load(path: Path, dtype: type[np.generic], option: str) -> NDArray[Any]:
+    """A matrix from a .npy file. Raises InvalidArgument for another shape or dtype."""
+    try:
+        array: NDArray[Any] = np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise InvalidArgument(f"{option} {path} cannot be read: {error}") from None
+    if array.ndim != 2 or array.dtype != dtype:
+        raise InvalidArgument(
+            f"{option} {path} is {array.dtype} {list(array.shape)}, it must be {np.dtype(dtype)} [., .]"
+        )
+    return array

@@ -1,0 +1,57 @@
+"""`esd status`: what a dispatcher's job is doing."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from dispatcher.client import DispatcherClient
+from esd.cli import options as opt
+from esd.cli.connection import credentials
+from esd.cli.report import comparison, print_result, training_result
+from services.domain.errors import NotFound
+from services.domain.state import JobState
+
+
+def command(
+    dispatcher: Annotated[str, typer.Option(help="host:port of the dispatcher.")] = "127.0.0.1:50051",
+    as_json: opt.Json = False,
+) -> None:
+    """Shows the state of the running job."""
+    state = asyncio.run(_describe(dispatcher))
+    if state is None:
+        raise NotFound(f"the dispatcher at {dispatcher} has no job yet")
+    result = training_result(state)
+    if as_json:
+        told = {"job": state.job.name, "phase": state.phase.value, "workers": _workers(state), **result}
+        print_result(state.job.name, told, as_json=True)
+        return
+    console = Console()
+    console.print(f"{state.job.name}: {state.phase.value}{': ' + state.failure if state.failure else ''}")
+    console.print(comparison({state.job.mechanism: result}))
+    console.print(_worker_table(state))
+
+
+def _worker_table(state: JobState) -> Table:
+    columns = ("worker", "slot", "samples each iteration", "link, Mbit/s", "measured, Mbit/s", "iterations")
+    table = Table(*columns, show_edge=False, pad_edge=False)
+    for worker in state.workers:
+        measured = f"{8e-6 * worker.measured_bandwidth:,.1f}" if worker.measured_bandwidth else ""
+        counts = [str(count) for count in (worker.slot, worker.workload)]
+        table.add_row(worker.worker, *counts, f"{8e-6 * worker.bandwidth:,.1f}", measured, f"{worker.iterations:,}")
+    return table
+
+
+def _workers(state: JobState) -> list[dict[str, Any]]:
+    """What there is to know of each worker now: m_j in `workload`, links in bytes per second."""
+    names = ("worker", "slot", "workload", "bandwidth", "measured_bandwidth", "cache_rows", "iterations")
+    return [{name: getattr(worker, name) for name in names} for worker in state.workers]
+
+
+async def _describe(address: str) -> JobState | None:
+    async with DispatcherClient(address, credentials=credentials()) as client:
+        return await client.describe()

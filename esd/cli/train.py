@@ -1,0 +1,141 @@
+"""`esd train`: starts all services as local processes, trains, reports."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import typer
+
+from dispatcher.client import DispatcherClient
+from esd.cli import options as opt
+from esd.cli.attach import check_options, run_attached
+from esd.cli.driver import drive
+from esd.cli.export import export_model
+from esd.cli.launcher import LocalCluster, local_cluster
+from esd.cli.progress import progress_bar
+from esd.cli.report import Result, messages, print_result, training_result
+from esd.cli.signature import takes_run_options
+from esd.cli.stream import training_stream
+from services.domain.errors import InvalidArgument
+from services.domain.jobs import JobSpec
+from services.domain.state import JobState
+
+Watch = Callable[[LocalCluster, JobState], None]
+
+RESTARTS = 5  # of all services of one run together
+
+
+@takes_run_options
+def command(
+    chosen: opt.RunOptions,
+    context: typer.Context,
+    store: opt.Store = "memory",
+    shards: opt.Shards = 1,
+    checkpoint_dir: opt.CheckpointDir = None,
+    decision_log: opt.DecisionLog = None,
+    dispatcher: opt.Dispatcher = None,
+    parameter_servers: opt.ParameterServers = None,
+    table: opt.Table = None,
+    as_json: opt.Json = False,
+    out: opt.Out = None,
+) -> None:
+    """Trains a model: all services as processes of this machine, no Docker, Redis or GPU needed.
+
+    With --dispatcher, on services that run already.
+    """
+    if dispatcher is not None and parameter_servers is not None:
+        check_options(context)
+        result = run_attached(chosen, dispatcher=dispatcher, parameter_servers=parameter_servers, table=table, out=out)
+    elif dispatcher is parameter_servers is table is None:
+        result = run(
+            chosen, store=store, shards=shards, out=out, checkpoint_dir=checkpoint_dir, decision_log=decision_log
+        )
+    else:
+        raise InvalidArgument("--dispatcher and --parameter-servers go together, and --table goes with them")
+    print_result(chosen.mechanism, result, as_json=as_json)
+
+
+def run(
+    chosen: opt.RunOptions,
+    *,
+    store: str,
+    shards: int,
+    out: Path | None,
+    checkpoint_dir: Path | None = None,
+    decision_log: Path | None = None,
+    watch: Watch = lambda _cluster, _state: None,
+) -> Result:
+    """Trains once on a cluster of local processes and returns the result.
+
+    `watch` sees the cluster and each state of the job that was polled.
+    """
+    stream = training_stream(chosen)
+    dataset = stream.dataset
+    cache_rows = [chosen.cache_size(dataset)] * chosen.workers
+    bandwidths = chosen.bandwidths()
+
+    def describe(cluster: LocalCluster) -> JobSpec:
+        return chosen.job(
+            fields=len(dataset.fields),
+            dense_features=len(dataset.dense_features),
+            parameter_servers=tuple(server.address for server in cluster.parameter_servers),
+        )
+
+    async def train(logs: Path) -> JobState:
+        async with (
+            local_cluster(
+                shards=shards,
+                store=store,
+                worker_links=bandwidths,
+                cache_rows=cache_rows,
+                logs=logs,
+                checkpoint_dir=checkpoint_dir,
+                decision_log=decision_log,
+            ) as cluster,
+            DispatcherClient(cluster.dispatcher.address) as client,
+        ):
+            job = describe(cluster)
+            if messages.is_terminal:
+                messages.print(f"live: http://{cluster.dispatcher.page}/", highlight=False)
+            with progress_bar(chosen.mechanism, stream.iterations) as bar:
+
+                def progress(state: JobState) -> None:
+                    bar(state)
+                    watch(cluster, state)
+
+                training = asyncio.create_task(drive(client, job, stream, progress))
+                restarts = RESTARTS if job.takes_checkpoints else 0
+                failure = asyncio.create_task(cluster.supervise(restarts, messages.print))
+                await asyncio.wait({training, failure}, return_when=asyncio.FIRST_COMPLETED)
+                if not training.done():
+                    training.cancel()
+                    raise failure.result()
+                failure.cancel()
+                state = training.result()
+            if out is not None:
+                await export_model(job, out / "model.npz")
+            return state
+
+    with _log_directory(out) as logs:
+        state = asyncio.run(train(logs))
+    if dataset.skipped:
+        messages.print(f"skipped {dataset.skipped} malformed records (--skip-bad)")
+    return training_result(state)
+
+
+@contextmanager
+def _log_directory(out: Path | None) -> Iterator[Path]:
+    """Where the services log: below the output directory, else a temporary one that stays if the run fails."""
+    if out is not None:
+        logs = out / "logs"
+        logs.mkdir(parents=True, exist_ok=True)
+        yield logs
+        return
+    logs = Path(tempfile.mkdtemp(prefix="esd-"))
+    yield logs
+    shutil.rmtree(logs)
