@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.papers.workload import Workload
-from dispatcher.simulator.alternatives import Cluster, get_alternative, simulate_alternative
 from dispatcher.core.mechanisms import Mechanism
 from dispatcher.core.operations import Operations
 from dispatcher.core.planner import Planner
+from dispatcher.simulator.alternatives import Cluster, get_alternative, simulate_alternative
 from services.domain.batches import SampleBatch
 from services.domain.errors import ResourceExhausted
 from services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads

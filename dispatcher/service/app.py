@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from dispatcher.service.run.current_job import Jobs
 from dispatcher.service.page.serving import serve_page
+from dispatcher.service.run.current_job import Jobs
 from dispatcher.service.servicer import DispatcherServicer
 from dispatcher.service.settings import DispatcherSettings
 from protos import dispatcher_pb2, dispatcher_pb2_grpc

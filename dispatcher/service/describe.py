@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from dispatcher.service.state.totals import Figures
 from dispatcher.service.run.job import Job
+from dispatcher.service.state.totals import Figures
 from dispatcher.service.state.workers import Member
 from services.domain.state import JobState, WorkerState
 

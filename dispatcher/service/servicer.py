@@ -13,9 +13,9 @@ import grpc
 
 from dispatcher import wire
 from dispatcher.core.hybrid import hybrid_dis
-from dispatcher.service.state import metrics as telemetry
 from dispatcher.service.describe import job_state
 from dispatcher.service.run.current_job import Jobs
+from dispatcher.service.state import metrics as telemetry
 from dispatcher.solvers import get_solver
 from protos import dispatcher_pb2 as pb
 from protos import dispatcher_pb2_grpc

@@ -15,10 +15,10 @@ from rich.console import Console
 from rich.table import Table
 
 from dispatcher.service.state.manifest import DENSE, PARTS, Manifest
-from ps_server.service.settings import ParameterServerSettings
-from ps_server.service.stored import StoredTable, stored_tables
 from esd.cli import options as opt
 from esd.cli.report import messages, print_json
+from ps_server.service.settings import ParameterServerSettings
+from ps_server.service.stored import StoredTable, stored_tables
 from services.domain.errors import EsdError, FailedPrecondition, NotFound
 from services.runtime.settings import load
 

@@ -12,9 +12,9 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from dispatcher.simulator.alternatives import ALTERNATIVES, Cluster, get_alternative, simulate_alternative
 from dispatcher.core.mechanisms import Replay
 from dispatcher.core.planner import Planner
+from dispatcher.simulator.alternatives import ALTERNATIVES, Cluster, get_alternative, simulate_alternative
 from dispatcher.simulator.simulate import simulate
 from esd.cli import options as opt
 from esd.cli.dimensions import parse_dimensions

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from dispatcher.client import DispatcherClient
-from protos import dispatcher_pb2 as pb
-from protos import dispatcher_pb2_grpc
 from esd.cli.driver import drive
 from esd.cli.export import export_model
+from protos import dispatcher_pb2 as pb
+from protos import dispatcher_pb2_grpc
 from services.domain.errors import Unauthenticated
 from services.domain.jobs import Criterion, JobSpec, ModelSpec
 from services.domain.state import JobPhase

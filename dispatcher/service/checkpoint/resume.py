@@ -7,10 +7,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dispatcher.service.checkpoint.servers import CheckpointStore, Kept
 from dispatcher.service.checkpoint.checkpoints import Checkpoints
-from dispatcher.service.state.manifest import Manifest, describe_job
+from dispatcher.service.checkpoint.servers import CheckpointStore, Kept
 from dispatcher.service.settings import DispatcherSettings
+from dispatcher.service.state.manifest import Manifest, describe_job
 from protos import common_pb2, ps_pb2
 from services.domain.batches import SampleBatch
 from services.domain.errors import FailedPrecondition

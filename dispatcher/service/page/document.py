@@ -9,9 +9,9 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from dispatcher.service.describe import job_state
-from dispatcher.service.state.totals import Figures
-from dispatcher.service.state.history import Point
 from dispatcher.service.run.job import Job
+from dispatcher.service.state.history import Point
+from dispatcher.service.state.totals import Figures
 from dispatcher.service.state.workers import Member
 from services.domain.state import JobState, ShadowCost
 

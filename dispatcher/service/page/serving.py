@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from importlib.resources import files
 
-from dispatcher.service.run.current_job import Jobs
 from dispatcher.service.page.document import state_document
 from dispatcher.service.page.http import Resource, open_http
+from dispatcher.service.run.current_job import Jobs
 from dispatcher.service.settings import DispatcherSettings
 from services.domain.errors import FailedPrecondition
 from services.runtime.settings import split_address

@@ -8,11 +8,11 @@ import logging
 from dispatcher.core.decision_log import DecisionLog
 from dispatcher.core.planner import Planner
 from dispatcher.service.checkpoint.checkpoints import Checkpoints
-from dispatcher.service.run.job import Job
-from dispatcher.service.state.manifest import describe_job
 from dispatcher.service.checkpoint.resume import open_checkpoints
+from dispatcher.service.run.job import Job
 from dispatcher.service.run.planning import plan_stream
 from dispatcher.service.settings import DispatcherSettings
+from dispatcher.service.state.manifest import describe_job
 from services.domain.errors import FailedPrecondition, NotFound, Unavailable
 from services.domain.jobs import JobSpec
 

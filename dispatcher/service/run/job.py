@@ -12,20 +12,20 @@ from collections import deque
 from collections.abc import AsyncGenerator
 
 from dispatcher.core.decision_log import DecisionLog
-from dispatcher.service.state import metrics as telemetry
 from dispatcher.service.checkpoint.checkpoints import Checkpoints
-from dispatcher.service.state.epoch import Epoch
-from dispatcher.service.state.totals import Figures
-from dispatcher.service.state.samples import Intake
-from dispatcher.service.state.phase import Lifecycle
-from dispatcher.service.state.manifest import Manifest
-from dispatcher.service.state.feedback import Observations
-from dispatcher.service.state.plan_log import PlanLog
-from dispatcher.service.state.workers import Member, Roster
-from dispatcher.service.settings import DispatcherSettings
 from dispatcher.service.run.shadow import Shadows
-from dispatcher.service.state.stragglers import Stragglers
 from dispatcher.service.run.submit import SampleStream
+from dispatcher.service.settings import DispatcherSettings
+from dispatcher.service.state import metrics as telemetry
+from dispatcher.service.state.epoch import Epoch
+from dispatcher.service.state.feedback import Observations
+from dispatcher.service.state.manifest import Manifest
+from dispatcher.service.state.phase import Lifecycle
+from dispatcher.service.state.plan_log import PlanLog
+from dispatcher.service.state.samples import Intake
+from dispatcher.service.state.stragglers import Stragglers
+from dispatcher.service.state.totals import Figures
+from dispatcher.service.state.workers import Member, Roster
 from protos import dispatcher_pb2 as pb
 from services.domain.errors import FailedPrecondition, InvalidArgument, NotFound
 from services.domain.jobs import JobSpec

@@ -19,12 +19,12 @@ from dispatcher.core.decision_log import (
     StreamEnded,
 )
 from dispatcher.core.planner import Decision, Planner
-from dispatcher.service.state import metrics as telemetry
 from dispatcher.service.checkpoint.checkpoints import Checkpoints, Pending
-from dispatcher.service.state.epoch import Epoch
 from dispatcher.service.run.job import Job
-from dispatcher.service.state.plan_log import PublishedPlan
 from dispatcher.service.run.recovery import next_epoch, take_up_end
+from dispatcher.service.state import metrics as telemetry
+from dispatcher.service.state.epoch import Epoch
+from dispatcher.service.state.plan_log import PublishedPlan
 from services.domain.batches import SampleBatch
 from services.domain.errors import EsdError, StaleEpoch
 from services.domain.state import JobPhase

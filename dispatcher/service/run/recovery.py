@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from dispatcher.core.planner import Planner
 from dispatcher.service.checkpoint.checkpoints import Checkpoints
-from dispatcher.service.state.epoch import Epoch
 from dispatcher.service.run.job import Job
+from dispatcher.service.state.epoch import Epoch
 from dispatcher.service.state.manifest import DENSE, PARTS, Manifest
 from dispatcher.service.state.plan_log import PlanLog
 from protos import dispatcher_pb2

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from dispatcher.service.state import metrics as telemetry
 from dispatcher.service.checkpoint.checkpoints import Checkpoints
-from dispatcher.service.state.samples import Intake
+from dispatcher.service.state import metrics as telemetry
 from dispatcher.service.state.phase import Lifecycle
+from dispatcher.service.state.samples import Intake
 from protos import ps_pb2
 from services.domain.batches import SampleBatch
 from services.domain.errors import EsdError, FailedPrecondition, InvalidArgument

@@ -7,8 +7,8 @@ from dataclasses import fields
 from functools import partial
 
 from dispatcher.core.planner import Decision
-from dispatcher.service.state.totals import Figures
 from dispatcher.service.state.phase import Lifecycle
+from dispatcher.service.state.totals import Figures
 from dispatcher.service.state.workers import Member
 from services.domain.jobs import JobSpec
 from services.domain.reports import IterationReport, TransferCounts

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from dispatcher.core.operations import Operations
 from dispatcher.simulator.alternatives.cached_rows import LruCaches, RowNumbers, grown
 from dispatcher.simulator.alternatives.protocol import Traffic, Trained
-from dispatcher.core.operations import Operations
 
 _NEVER = np.iinfo(np.int64).max
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dispatcher.simulator.alternatives.protocol import Traffic, Trained
 from dispatcher.core.operations import Operations
+from dispatcher.simulator.alternatives.protocol import Traffic, Trained
 
 
 class NoCache:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.simulator.alternatives.protocol import Alternative, Trained
 from dispatcher.core.operations import Operations
 from dispatcher.core.planner import Planner
+from dispatcher.simulator.alternatives.protocol import Alternative, Trained
 from dispatcher.simulator.simulate import with_upcoming
 from services.domain.batches import SampleBatch
 

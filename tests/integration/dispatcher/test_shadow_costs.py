@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from dispatcher.core.planner import Planner
-from dispatcher.simulator.simulate import simulate
 from dispatcher.service.run import shadow
-from dispatcher.service.settings import DispatcherSettings
 from dispatcher.service.run.shadow import Shadows
+from dispatcher.service.settings import DispatcherSettings
+from dispatcher.simulator.simulate import simulate
 from esd.cli.report import training_result
 from services.domain.jobs import JobSpec
 from services.domain.state import ShadowCost

@@ -5,11 +5,11 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
+from dispatcher.core.mechanisms import Replay
+from dispatcher.core.planner import Planner
 from dispatcher.simulator.alternatives import Cluster, get_alternative, most_popular, simulate_alternative
 from dispatcher.simulator.alternatives.cached_rows import LruCaches, RowNumbers
 from dispatcher.simulator.alternatives.protocol import Trained
-from dispatcher.core.mechanisms import Replay
-from dispatcher.core.planner import Planner
 from dispatcher.simulator.simulate import trace_batches
 from services.domain.errors import InvalidArgument, ResourceExhausted
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from dispatcher.core.decision_log import CheckpointPlanned, EpochBegan, IterationPlanned, JobOpened, StreamEnded
-from dispatcher.simulator.decision_replay import replay_decisions
 from dispatcher.core.planner import Planner
+from dispatcher.simulator.decision_replay import replay_decisions
 from dispatcher.simulator.simulate import simulate
 from services.domain.errors import InvalidArgument
 

@@ -7,8 +7,8 @@ import pytest
 
 from dispatcher.core.feedback import ComputeTimes, Feedback, MeasuredLinks
 from dispatcher.core.planner import Planner
-from dispatcher.simulator.simulate import simulate
 from dispatcher.service.state.feedback import Observations
+from dispatcher.simulator.simulate import simulate
 from services.domain.errors import InvalidArgument
 from services.domain.jobs import scale_workloads
 from services.domain.reports import IterationReport, PhaseTimes, TransferCounts

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dispatcher.service.state.manifest import Manifest, describe_job
 from dispatcher.service.checkpoint.resume import _after
+from dispatcher.service.state.manifest import Manifest, describe_job
 from protos import ps_pb2
 from services.domain.batches import SampleBatch
 from services.domain.jobs import RowLimitPolicy

@@ -2,8 +2,8 @@
 
 import pytest
 
-from dispatcher.service.state.workers import Member
 from dispatcher.service.state.stragglers import Stragglers
+from dispatcher.service.state.workers import Member
 from services.domain.reports import WorkerPhase
 from tests.support.simple_clients import registration
 
