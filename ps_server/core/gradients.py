@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ps_server.core import optimizers
-from ps_server.core.blocks import GradientBlock, RowBlock
 from ps_server.core.store import TableStore
 from services.domain.errors import FailedPrecondition
+from services.domain.rows import GradientBlock, RowBlock
 from services.domain.tables import TableSpec
 from services.domain.versions import at_birth
 

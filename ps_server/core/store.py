@@ -14,8 +14,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ps_server.core.blocks import GradientBlock, RowBlock
 from ps_server.core.sample_log import LogStore
+from services.domain.rows import GradientBlock, RowBlock
 from services.domain.tables import TableSpec
 
 

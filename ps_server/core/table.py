@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 
 from esd_native import rows as native
 from ps_server.core import gradients
-from ps_server.core.blocks import MAX_VERSION, GradientBlock, RowBlock, check_columns, check_distinct, check_versions
 from ps_server.core.gradients import Arrival
 from ps_server.core.history import History
 from ps_server.core.sample_log import LogEntry, SampleLog
 from ps_server.core.shard import Shard
 from ps_server.core.store import TableStore
 from services.domain.errors import FailedPrecondition, InvalidArgument
+from services.domain.rows import GradientBlock, RowBlock, check_columns, check_distinct, check_versions
 from services.domain.tables import TableSpec
-from services.domain.versions import at_birth
+from services.domain.versions import MAX_VERSION, at_birth
 
 
 @dataclass(frozen=True, slots=True)

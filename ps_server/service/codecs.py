@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protos import ps_pb2
-from ps_server.core.blocks import GradientBlock, RowBlock
+from services.domain.rows import GradientBlock, RowBlock
 from services.domain.tables import TableSpec
 from services.wire.arrays import decode_array, decode_column, encode_array
 

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from ps_server.core.blocks import RowBlock
 from ps_server.core.table import Table
 from ps_server.core.versions import behind
 from ps_server.service.arrivals import Arrivals
 from ps_server.service.store_pool import StorePool
+from services.domain.rows import RowBlock
 from services.runtime import metrics
 
 Read = Callable[[NDArray[np.uint64], NDArray[np.int64]], RowBlock]

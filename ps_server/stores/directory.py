@@ -17,7 +17,6 @@ from pathlib import Path
 
 from esd_native.rows import RowTable
 from protos import common_pb2
-from ps_server.core.blocks import RowBlock
 from ps_server.core.shard import Shard
 from ps_server.stores.memory import MemoryStore, MemoryTable, scan
 from ps_server.stores.overlay import first_of_each
@@ -25,6 +24,7 @@ from ps_server.stores.row_files import chain_of, row_file, row_files, stored_row
 from ps_server.stores.sample_logs import DirectoryLog
 from ps_server.stores.shard_folders import ShardFolders
 from ps_server.stores.shard_locks import ShardLocks
+from services.domain.rows import RowBlock
 from services.domain.tables import TableSpec
 from services.wire.tables import decode_table, encode_table
 

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esd_native.rows import RowTable
-from ps_server.core.blocks import RowBlock
 from ps_server.core.sample_log import LogStore
 from ps_server.stores.overlay import first_of_each
 from ps_server.stores.partials import MemoryPartials
 from ps_server.stores.sample_logs import MemoryLog
+from services.domain.rows import RowBlock
 from services.domain.tables import TableSpec
 
 SCAN_BYTES = 1 << 20

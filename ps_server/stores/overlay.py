@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from esd_native.rows import RowTable
-from ps_server.core.blocks import RowBlock
+from services.domain.rows import RowBlock
 
 
 def first_of_each(blocks: Iterable[RowBlock]) -> Iterator[RowBlock]:

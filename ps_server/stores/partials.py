@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esd_native.rows import PartialGradients
-from ps_server.core.blocks import GradientBlock
 from ps_server.core.store import Splits
+from services.domain.rows import GradientBlock
 
 
 class MemoryPartials:

@@ -18,9 +18,9 @@ from typing import BinaryIO
 
 import numpy as np
 
-from ps_server.core.blocks import RowBlock
 from ps_server.stores.overlay import first_of_each
 from services.domain.errors import FailedPrecondition
+from services.domain.rows import RowBlock
 
 _MAGIC = b"ESDROWS1"
 _DIGEST_BYTES = hashlib.sha256().digest_size

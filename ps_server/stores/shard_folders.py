@@ -15,11 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
-from ps_server.core.blocks import RowBlock
 from ps_server.core.record import Cut, Record, shared_out
 from ps_server.core.shard import Shard
 from ps_server.stores.row_files import row_file, stored_rows, write_bytes, write_rows
 from services.domain.ids import shard_of
+from services.domain.rows import RowBlock
 
 _RECORD = "history.json"
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+MAX_VERSION = 2**53 - 1  # stores may compare versions as float64 (Lua in Redis does)
 _TRAININGS = np.int64(2**30 - 1)
 
 

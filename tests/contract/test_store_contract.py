@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from ps_server.core.blocks import RowBlock
 from ps_server.core.gradients import Arrival
 from ps_server.core.record import Record
 from ps_server.core.sample_log import LogEntry
@@ -15,6 +14,7 @@ from ps_server.core.shard import Shard
 from ps_server.core.tables import Tables
 from services.domain.errors import FailedPrecondition
 from services.domain.ids import shard_of
+from services.domain.rows import RowBlock
 from services.domain.tables import OptimizerSpec, TableSpec
 from tests.support.stores import ALL_BITS, SPEC, as_dict, assert_rows, blocks_as_dict, gradients_of, open_url, rows_of
 

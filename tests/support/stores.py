@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ps_server.core.blocks import GradientBlock, RowBlock
 from ps_server.core.shard import Shard
 from ps_server.stores.opening import open_store
+from services.domain.rows import GradientBlock, RowBlock
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 
 SPEC = TableSpec("clicks-1_a", 6, OptimizerSpec(OptimizerKind.ROWWISE_ADAGRAD, 0.1), seed=2**64 - 1, init_scale=0.25)

@@ -86,7 +86,7 @@ class WorkerEpoch:
             )
             cache = await run_in(self._training_thread, RowCache, settings.cache_rows, job.table.row_width, device)
             trainer = await run_in(self._training_thread, Trainer, job, cache, self._reducer, device)
-            mover = Mover(cache, job.table.dimension, servers, self._reading_thread, moves, leads=membership.leads)
+            mover = Mover(cache, servers, self._reading_thread, moves, membership)
             if membership.iteration:
                 await self._reload(await _expect(Reload, messages), book, mover, trainer)
 

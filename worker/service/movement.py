@@ -1,4 +1,4 @@
-"""The transfers of a plan."""
+"""The transfers of a plan: rows and gradients from the cache to the parameter servers, missing rows back."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from concurrent.futures import Executor
 import numpy as np
 from numpy.typing import NDArray
 
-from services.domain.plans import FlushPlan, GradientTransfers, IterationPlan, Transfers
+from services.domain.plans import FlushPlan, GradientTransfers, IterationPlan, Membership, Transfers
 from services.domain.reports import TransferCounts
-from worker.core.blocks import GradientBlock, Push, RowBlock, gradient_half, half
+from services.domain.rows import GradientBlock, Push, RowBlock
 from worker.service.parameter_servers import ParameterServers
 from worker.service.tasks import run_in
 from worker.training.row_cache import RowCache
@@ -22,28 +22,24 @@ class Mover:
     def __init__(
         self,
         cache: RowCache,
-        dimension: int,
         servers: ParameterServers,
         reading_thread: Executor,
         tasks: asyncio.TaskGroup,
-        *,
-        leads: bool,
+        membership: Membership,
     ) -> None:
         """Connects cache and servers.
 
         Args:
-            cache: the worker's.
-            dimension: D.
-            servers: of the job.
-            reading_thread: copies rows out of the cache, beside training.
-            tasks: owns the transfers; a failed one ends the group.
-            leads: whether this worker does what one has to do for all.
+            cache: the worker's embedding rows.
+            servers: the shards of the job's table.
+            reading_thread: copies rows out of the cache while another thread trains.
+            tasks: owns the transfers; a transfer that fails ends the group.
+            membership: what this worker is in the job; the first member also has the servers forget rows.
         """
         self.cache = cache
         self.servers = servers
         self.tasks = tasks
-        self._leads = leads
-        self._dimension = dimension
+        self._membership = membership
         self._reading_thread = reading_thread
 
     async def flush(self, plan: FlushPlan) -> TransferCounts:
@@ -57,7 +53,7 @@ class Mover:
         To be called after the plan's training. All pushes of these rows are of earlier plans, and every worker waits
         for those of a plan before it takes part in the next all-reduce, so none is on its way any more.
         """
-        if self._leads:
+        if self._membership.leads:
             await self.servers.forget(plan.forgotten, plan.forgotten_below)
 
     async def read(self, rows: Transfers, gradients: GradientTransfers) -> Push:
@@ -65,7 +61,7 @@ class Mover:
         return await run_in(self._reading_thread, self._read, rows, gradients)
 
     def _read(self, rows: Transfers, gradients: GradientTransfers) -> Push:
-        split = gradients.rows
+        split, dimension = gradients.rows, self._membership.job.table.dimension
         return Push(
             RowBlock(rows.ids, rows.versions, self.cache.read(rows.slots, self.cache.width)),
             GradientBlock(
@@ -73,7 +69,8 @@ class Mover:
                 split.versions,
                 gradients.contributors,
                 gradients.steps,
-                self.cache.read(split.slots, self._dimension),
+                self.cache.read(split.slots, dimension),
+                self._membership.slot,
             ),
         )
 
@@ -86,6 +83,7 @@ class Movement:
     """
 
     def __init__(self, plan: IterationPlan, mover: Mover) -> None:
+        """Prepares the transfers of `plan`; nothing moves before `start`."""
         self.plan = plan
         self._mover = mover
         self._staging = np.empty((len(plan.pulls), mover.cache.width), np.float32)
@@ -93,19 +91,22 @@ class Movement:
         self._pulls: list[asyncio.Task[int]] = []
 
     async def start(self, *, early: bool) -> None:
-        """Starts pushes, then pulls. On return everything to push is read, and its slots may be overwritten."""
+        """Starts the pushes of one half, then its pulls.
+
+        On return everything that is pushed has been read from the cache, and its slots may be overwritten.
+        """
         plan, mover = self.plan, self._mover
-        rows = half(early, plan.update_rows, plan.evict_rows)
-        gradients = gradient_half(early, plan.update_gradients, plan.evict_gradients)
+        rows = _half(early, plan.update_rows, plan.evict_rows)
+        gradients = _gradient_half(early, plan.update_gradients, plan.evict_gradients)
         if len(rows) or len(gradients):
             push = await mover.read(rows, gradients)
             self._pushes.append(mover.tasks.create_task(mover.servers.push(push)))
-        pulls = half(early, plan.pulls)
+        pulls = _half(early, plan.pulls)
         staging = self._staging[: plan.pulls.early] if early else self._staging[plan.pulls.early :]
         self._pulls.append(mover.tasks.create_task(mover.servers.pull(pulls.ids, pulls.versions, staging)))
 
     async def pulled(self) -> NDArray[np.float32]:
-        """Waits for the pulls; their rows in the plan's order, float32 [r, W]."""
+        """Waits for the pulls, and returns their rows in the plan's order, float32 [r, W]."""
         await asyncio.gather(*self._pulls)
         return self._staging
 
@@ -120,3 +121,24 @@ class Movement:
             bytes_pulled=sum(await asyncio.gather(*self._pulls)),
             bytes_pushed=sum(await asyncio.gather(*self._pushes)),
         )
+
+
+def _half(early: bool, *transfers: Transfers) -> Transfers:
+    """Joins the entries that may move while the iteration before trains, or those that must wait for its end."""
+    parts = [(each, _part(each, early)) for each in transfers]
+    ids = np.concatenate([each.ids[part] for each, part in parts])
+    slots = np.concatenate([each.slots[part] for each, part in parts])
+    versions = np.concatenate([each.versions[part] for each, part in parts])
+    return Transfers(ids, slots, versions, early=len(ids) if early else 0)
+
+
+def _gradient_half(early: bool, *transfers: GradientTransfers) -> GradientTransfers:
+    """Joins gradients as `_half` joins rows."""
+    parts = [(each, _part(each.rows, early)) for each in transfers]
+    contributors = np.concatenate([each.contributors[part] for each, part in parts])
+    steps = np.concatenate([each.steps[part] for each, part in parts])
+    return GradientTransfers(_half(early, *(each.rows for each in transfers)), contributors, steps)
+
+
+def _part(rows: Transfers, early: bool) -> slice:
+    return slice(0, rows.early) if early else slice(rows.early, len(rows))

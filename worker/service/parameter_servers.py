@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from services.domain.ids import shard_of
 from services.domain.jobs import JobSpec
+from services.domain.rows import Push
 from services.runtime.retry import repeated
 from services.runtime.security import Credentials
-from worker.core.blocks import Push
 from worker.service.link import Link
 from worker.service.settings import WorkerSettings
 from worker.service.shard import Shard

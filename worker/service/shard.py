@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from protos import ps_pb2, ps_pb2_grpc
 from services.domain.errors import Internal
+from services.domain.rows import Push
 from services.domain.tables import TableSpec
 from services.runtime.channel import channel
 from services.runtime.security import Credentials
 from services.runtime.status import domain_errors
 from services.wire.arrays import decode_array, encode_array
 from services.wire.tables import encode_table
-from worker.core.blocks import Push
 from worker.service.link import Link
 
 _BYTES_BESIDE_A_ROW = 32  # id, version, contributors, step
@@ -42,7 +42,7 @@ class Shard:
         Args:
             address: `host:port`.
             table: the job's.
-            worker: slot of this worker, the sender of gradients.
+            worker: slot of this worker.
             link: what all traffic shares.
             epoch: in all requests; the server refuses those of an epoch that is over.
             max_message_bytes: of one gRPC message.
@@ -192,15 +192,15 @@ class Shard:
     def _chunk(self, push: Push) -> ps_pb2.PushChunk:
         chunk = ps_pb2.PushChunk(table=self._table.name, epoch=self._epoch)
         rows, gradients = push.rows, push.gradients
-        if len(rows.ids):
+        if len(rows):
             chunk.rows.ids = encode_array(rows.ids, np.uint64, "ids")
             chunk.rows.versions = encode_array(rows.versions, np.int64, "versions")
             chunk.rows.rows = encode_array(rows.rows, np.float32, "rows")
-        if len(gradients.ids):
+        if len(gradients):
             chunk.gradients.ids = encode_array(gradients.ids, np.uint64, "ids")
             chunk.gradients.target_versions = encode_array(gradients.targets, np.int64, "target_versions")
             chunk.gradients.contributors = encode_array(gradients.contributors, np.uint64, "contributors")
             chunk.gradients.steps = encode_array(gradients.steps, np.int64, "steps")
             chunk.gradients.gradients = encode_array(gradients.gradients, np.float32, "gradients")
-            chunk.gradients.worker = self._worker
+            chunk.gradients.worker = gradients.worker
         return chunk

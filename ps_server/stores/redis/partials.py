@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ps_server.core.blocks import GradientBlock
 from ps_server.core.shard import Shard
 from ps_server.core.store import Splits
 from ps_server.stores.partials import MemoryPartials
@@ -16,6 +15,7 @@ from ps_server.stores.redis import layout
 from ps_server.stores.redis.grouping import by_partition, rows_per_command
 from ps_server.stores.redis.routes import Command, Route
 from services.domain.ids import partition_of
+from services.domain.rows import GradientBlock
 from services.domain.tables import TableSpec
 
 _SCAN_FIELDS = 500

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esd_native.rows import RowTable
-from ps_server.core.blocks import RowBlock
 from ps_server.core.shard import Shard
 from ps_server.stores.overlay import first_of_each
 from ps_server.stores.redis import layout, scripts
@@ -24,6 +23,7 @@ from ps_server.stores.redis.routes import Command, Reply, Route
 from ps_server.stores.redis.sample_log import RedisLog
 from ps_server.stores.redis.undo import Undo
 from services.domain.ids import partition_of, shard_of
+from services.domain.rows import RowBlock
 from services.domain.tables import TableSpec
 
 _SCAN_KEYS = 1000  # that Redis looks at per step
@@ -88,7 +88,7 @@ class RedisTable:
         seen = RowTable(0)  # SCAN names a key twice when Redis rehashes meanwhile
         for ids in self._stored_ids():
             new = seen.write_newer(ids, np.ones(len(ids), np.int64), np.empty((len(ids), 0), np.float32))
-            yield from self.read(ids[new]).parts(self._rows_per_command)
+            yield from self.read(ids[new]).pieces(self._rows_per_command)
 
     def __len__(self) -> int:
         return self.totals()[0]

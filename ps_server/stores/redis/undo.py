@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ps_server.core.blocks import RowBlock
 from ps_server.core.shard import Shard
 from ps_server.stores.redis import layout, scripts
 from ps_server.stores.redis.grouping import rows_per_command
 from ps_server.stores.redis.routes import Command, Route
+from services.domain.rows import RowBlock
 from services.domain.tables import TableSpec
 
 

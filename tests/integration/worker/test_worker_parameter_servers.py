@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from services.domain.jobs import JobSpec
+from services.domain.rows import GradientBlock, Push, RowBlock
 from services.domain.tables import OptimizerSpec
 from tests.integration.worker.single_machine import initial_rows
 from tests.integration.worker.small import small_job
-from worker.core.blocks import GradientBlock, Push, RowBlock
 from worker.service.link import Link
 from worker.service.parameter_servers import ParameterServers
 from worker.service.settings import WorkerSettings
@@ -20,7 +21,7 @@ from worker.service.settings import WorkerSettings
 IDS = np.random.default_rng(1).integers(0, 2**64, 5000, np.uint64)
 NEVER_TRAINED = np.zeros(len(IDS), np.int64)
 NO_ROWS = RowBlock(IDS[:0], NEVER_TRAINED[:0], np.empty((0, 5), np.float32))
-NO_GRADIENTS = GradientBlock(IDS[:0], NEVER_TRAINED[:0], IDS[:0], NEVER_TRAINED[:0], np.empty((0, 5), np.float32))
+NO_GRADIENTS = GradientBlock(IDS[:0], NEVER_TRAINED[:0], IDS[:0], NEVER_TRAINED[:0], np.empty((0, 5), np.float32), 0)
 SETTINGS = WorkerSettings(name="a", dispatcher="127.0.0.1:1", link=1e9, cache_rows=8)
 
 
@@ -69,6 +70,7 @@ async def test_a_push_in_many_pieces_arrives_whole(job):
         contributors=np.ones(count, np.uint64),
         steps=np.ones(count, np.int64),
         gradients=rows[split],
+        worker=0,
     )
     await servers.push(Push(RowBlock(IDS[trained], NEVER_TRAINED[trained] + 1, rows[trained]), gradients))
     pulled = np.empty_like(rows)
@@ -87,13 +89,14 @@ async def test_a_pull_waits_for_the_gradients_of_all_contributors(job, servers):
         contributors=np.full(100, 0b11, np.uint64),
         steps=np.ones(100, np.int64),
         gradients=gradients,
+        worker=0,
     )
     rows = np.empty((100, 5), np.float32)
     pulling = asyncio.create_task(servers.pull(ids, np.ones(100, np.int64), rows))
     await servers.push(Push(NO_ROWS, block))
     assert not pulling.done()
     other = connect(job, worker=1)
-    await other.push(Push(NO_ROWS, block))
+    await other.push(Push(NO_ROWS, replace(block, worker=1)))
     await other.aclose()
     await pulling
     np.testing.assert_allclose(rows, initial_rows(ids, job.table) - 0.5 * 2 * gradients, rtol=1e-6)

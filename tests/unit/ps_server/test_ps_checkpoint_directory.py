@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ps_server.core.blocks import RowBlock
 from ps_server.core.shard import Shard
 from ps_server.core.tables import Tables
 from ps_server.stores.directory import DirectoryStore
 from services.domain.errors import FailedPrecondition, StaleEpoch
+from services.domain.rows import RowBlock
 from services.domain.tables import OptimizerSpec, TableSpec
 
 SPEC = TableSpec("t", 3, OptimizerSpec(), seed=1, init_scale=0.1)

@@ -7,13 +7,13 @@ import threading
 import numpy as np
 import pytest
 
-from ps_server.core.blocks import GradientBlock, RowBlock
 from ps_server.core.gate import Gate
 from ps_server.core.record import Committed, Cut, Record
 from ps_server.core.shard import Shard
 from ps_server.core.table import Table
 from ps_server.stores.memory import MemoryTable
 from services.domain.errors import FailedPrecondition, InvalidArgument, StaleEpoch
+from services.domain.rows import GradientBlock, RowBlock
 from services.domain.tables import OptimizerSpec, TableSpec
 
 SPEC = TableSpec("t", 2, OptimizerSpec(), seed=1, init_scale=0.1)

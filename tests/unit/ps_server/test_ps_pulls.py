@@ -5,7 +5,6 @@ import asyncio
 import numpy as np
 import pytest
 
-from ps_server.core.blocks import RowBlock
 from ps_server.core.shard import Shard
 from ps_server.core.tables import Tables
 from ps_server.service.arrivals import Arrivals
@@ -13,6 +12,7 @@ from ps_server.service.pulls import pull_blocks
 from ps_server.service.store_pool import StorePool
 from ps_server.stores.memory import MemoryStore
 from services.domain.errors import DeadlineExceeded
+from services.domain.rows import RowBlock
 from services.domain.tables import OptimizerSpec, TableSpec
 
 SPEC = TableSpec("t", 2, OptimizerSpec(), seed=1, init_scale=1)

@@ -5,13 +5,13 @@ import itertools
 import numpy as np
 import pytest
 
-from ps_server.core.blocks import GradientBlock, RowBlock
 from ps_server.core.shard import Shard
 from ps_server.core.tables import Tables
 from ps_server.core.versions import behind
 from ps_server.stores.memory import MemoryStore
 from services.domain.errors import FailedPrecondition, InvalidArgument, NotFound, StaleEpoch, StaleVersion
 from services.domain.ids import shard_of
+from services.domain.rows import GradientBlock, RowBlock
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 
 SPEC = TableSpec("t", 4, OptimizerSpec(OptimizerKind.ADAM, 0.1), seed=3, init_scale=0.5)

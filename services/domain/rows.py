@@ -1,4 +1,8 @@
-"""Rows and gradients on the move, as columns, with the checks that public input must pass."""
+"""Rows and gradients on the move between workers and the parameter server, as columns, and the checks they must pass.
+
+Workers build these blocks, the wire carries them, and the parameter server checks and stores them. Workers may trust
+what they build; the server calls `validate` on what it receives.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +15,19 @@ from numpy.typing import NDArray
 
 from services.domain.errors import InvalidArgument
 from services.domain.tables import TableSpec
-from services.domain.versions import trainings
+from services.domain.versions import MAX_VERSION, trainings
 
-MAX_VERSION = 2**53 - 1  # stores may compare versions as float64 (Lua in Redis does)
+Part = slice | NDArray[np.bool_] | NDArray[np.integer]
 
 
 @dataclass(frozen=True, slots=True)
 class RowBlock:
-    """Rows with the version each of them has.
+    """r rows of a table with the version that each of them has.
 
     Attributes:
         ids: uint64 [r], distinct.
         versions: int64 [r].
-        rows: float32 [r, W].
+        rows: float32 [r, W], the D values of each row and then its optimizer state.
     """
 
     ids: NDArray[np.uint64]
@@ -33,11 +37,11 @@ class RowBlock:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def __getitem__(self, part: slice | NDArray[np.bool_] | NDArray[np.integer]) -> Self:
+    def __getitem__(self, part: Part) -> Self:
         return type(self)(self.ids[part], self.versions[part], self.rows[part])
 
-    def parts(self, size: int) -> Iterator[Self]:
-        """The block in pieces of at most `size` rows, in order."""
+    def pieces(self, size: int) -> Iterator[Self]:
+        """Yields the block in pieces of at most `size` rows, in order."""
         for start in range(0, len(self), size):
             yield self[start : start + size]
 
@@ -46,17 +50,17 @@ class RowBlock:
         check_columns(self.ids, versions=self.versions)
         check_distinct(self.ids)
         check_versions(self.ids, self.versions, lowest=1)
-        check_floats(self.ids, self.rows, spec.row_width, f"rows of table {spec.name!r}")
+        _check_floats(self.ids, self.rows, spec.row_width, f"rows of table {spec.name!r}")
 
 
 @dataclass(frozen=True, slots=True)
 class GradientBlock:
-    """Partial gradients of one worker for rows that several workers trained in one iteration.
+    """r partial gradients of one worker, for rows that several workers trained in the same iteration.
 
     Attributes:
         ids: uint64 [r], distinct.
-        targets: int64 [r], the version that each sum will make.
-        contributors: uint64 [r], bit w set when worker slot w contributes.
+        targets: int64 [r], the version that the sum of all contributions will make.
+        contributors: uint64 [r], bit w is set when worker slot w contributes.
         steps: int64 [r], optimizer step (iteration + 1) that produced the gradient.
         gradients: float32 [r, D].
         worker: slot of the sender, 0..63.
@@ -72,7 +76,7 @@ class GradientBlock:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def __getitem__(self, part: slice | NDArray[np.bool_] | NDArray[np.integer]) -> Self:
+    def __getitem__(self, part: Part) -> Self:
         return type(self)(
             self.ids[part],
             self.targets[part],
@@ -87,7 +91,7 @@ class GradientBlock:
         check_columns(self.ids, target_versions=self.targets, contributors=self.contributors, steps=self.steps)
         check_distinct(self.ids)
         check_versions(self.ids, self.targets, lowest=1)
-        check_floats(self.ids, self.gradients, spec.dimension, f"gradients of table {spec.name!r}")
+        _check_floats(self.ids, self.gradients, spec.dimension, f"gradients of table {spec.name!r}")
         if not 0 <= self.worker < 64:
             raise InvalidArgument(f"worker is {self.worker}, slots are 0..63")
         absent = (self.contributors >> np.uint64(self.worker)) & np.uint64(1) == 0
@@ -98,6 +102,26 @@ class GradientBlock:
         if len(self) and self.steps.min() < 1:
             at = int(np.argmin(self.steps))
             raise InvalidArgument(f"step of row {self.ids[at]} is {self.steps[at]}, optimizer steps count from 1")
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """What a worker sends to the parameter servers at once. The rows are stored first, then the gradients."""
+
+    rows: RowBlock
+    gradients: GradientBlock
+
+    def __len__(self) -> int:
+        return len(self.rows) + len(self.gradients)
+
+    def pieces(self, size: int) -> Iterator[Self]:
+        """Yields the push in pieces of at most `size` rows and gradients together, in order."""
+        border = len(self.rows)
+        for begin in range(0, len(self), size):
+            end = begin + size
+            yield type(self)(
+                self.rows[min(begin, border) : end], self.gradients[max(begin - border, 0) : max(end - border, 0)]
+            )
 
 
 def check_columns(ids: NDArray[np.uint64], **columns: NDArray[np.generic]) -> None:
@@ -126,7 +150,7 @@ def check_versions(ids: NDArray[np.uint64], versions: NDArray[np.int64], lowest:
         )
 
 
-def check_floats(ids: NDArray[np.uint64], values: NDArray[np.float32], width: int, what: str) -> None:
+def _check_floats(ids: NDArray[np.uint64], values: NDArray[np.float32], width: int, what: str) -> None:
     """Raises InvalidArgument unless `values` is [len(ids), width] and finite."""
     if values.shape != (len(ids), width):
         raise InvalidArgument(f"{what} have shape {values.shape}, {(len(ids), width)} is needed")
