@@ -1,14 +1,20 @@
-"""What every reader offers."""
+"""What a data set is, and how one is opened by name: `flights`, `criteo:PATH`, `synthetic:zipf?samples=100000`, ..."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Protocol
 
+from services.data.readers.flights import FlightsDataset
+from services.data.readers.synthetic import SyntheticDataset
+from services.data.readers.text_sources import AVAZU, CRITEO, CRITEO_SEARCH, movielens_source
+from services.data.text_dataset import TextDataset, TextSource
 from services.domain.batches import SampleBatch
+from services.domain.errors import InvalidArgument
 
-# Part of every fingerprint. Raise it when a reader makes other ids, labels or features of the same input.
-READER_VERSION = 1
+_FILES: dict[str, TextSource] = {source.name: source for source in (CRITEO, AVAZU, CRITEO_SEARCH)}
+_KNOWN = "flights, criteo:PATH, avazu:PATH, criteo-search:PATH, movielens:PATH, synthetic:criteo|avazu|zipf"
 
 
 class Dataset(Protocol):
@@ -35,7 +41,7 @@ class Dataset(Protocol):
 
     @property
     def samples(self) -> int | None:
-        """Samples of the whole stream; None: not known before it was read, or the stream is endless."""
+        """Samples of the whole stream; None when that is unknown before it is read, or when the stream is endless."""
         ...
 
     @property
@@ -45,14 +51,47 @@ class Dataset(Protocol):
 
     @property
     def skipped(self) -> int:
-        """Malformed records that the latest iteration has skipped so far."""
+        """How many malformed records the latest iteration has skipped so far."""
         ...
 
     @property
     def fingerprint(self) -> str:
-        """Equal fingerprints: equal samples. Names source, content (size and time of a file) and reader version."""
+        """Names source, content (size and time of a file) and reader version; equal ones mean equal samples."""
         ...
 
     def __iter__(self) -> Iterator[SampleBatch]:
         """Yields batches of 1 to `batch_size` samples."""
         ...
+
+
+def open_data(uri: str, batch_size: int, *, seed: int, skip_bad: int = 0, data_dir: Path | None = None) -> Dataset:
+    """Opens a data set.
+
+    Args:
+        uri: flights, criteo:PATH, avazu:PATH, criteo-search:PATH, movielens:PATH (plain or gzip), or
+            synthetic:criteo|avazu|zipf, optionally with ?samples=N and more (services/data/readers/synthetic.py).
+        batch_size: samples of a yielded batch, at most; at least 1.
+        seed: decides the samples of synthetic streams; the other data sets do not depend on it.
+        skip_bad: malformed records of a file that are skipped and counted before one is an error.
+        data_dir: where relative paths start; default: the working directory.
+
+    Raises:
+        NotFound: the file does not exist, or the flights package is not installed.
+        InvalidArgument: unknown name, bad option, unreadable file.
+    """
+    if batch_size < 1:
+        raise InvalidArgument(f"batch_size is {batch_size}, it must be at least 1")
+    if skip_bad < 0:
+        raise InvalidArgument(f"--skip-bad is {skip_bad}, it must be at least 0")
+    name, _, rest = uri.partition(":")
+    if uri == "flights":
+        return FlightsDataset(batch_size)
+    if name == "synthetic":
+        return SyntheticDataset.open(rest, batch_size, seed)
+    if name not in (*_FILES, "movielens"):
+        raise InvalidArgument(f"data {uri!r} is unknown; there are {_KNOWN}")
+    if not rest:
+        raise InvalidArgument(f"data {uri!r} names no file, write {name}:PATH")
+    path = (data_dir or Path()) / Path(rest).expanduser()
+    source = movielens_source(path) if name == "movielens" else _FILES[name]
+    return TextDataset(source, path, batch_size, skip_bad)

@@ -10,8 +10,7 @@ import tempfile
 from pathlib import Path
 
 from esd_native.text import DistinctIds
-from services.data.dataset import Dataset
-from services.data.sources import open_data
+from services.data.dataset import Dataset, open_data
 from services.domain.errors import InvalidArgument
 
 _log = logging.getLogger(__name__)
@@ -19,10 +18,10 @@ _BATCH = 4096
 
 
 def count_distinct(uri: str, *, seed: int = 0, skip_bad: int = 0, data_dir: Path | None = None) -> int:
-    """Distinct ids in the whole data set, exact; takes as long as reading it once, then no time.
+    """The exact number of distinct ids in the whole data set. The first call takes as long as reading the data once.
 
-    The answer is kept below the user's cache directory (XDG_CACHE_HOME), under the data set's fingerprint: another
-    size or time of the file, or another reader version, is counted anew.
+    The answer is kept below the user's cache directory (XDG_CACHE_HOME), under the data set's fingerprint: a file of
+    another size or time, or another reader version, is counted anew.
 
     Raises:
         InvalidArgument: the stream is endless, or has a malformed record.

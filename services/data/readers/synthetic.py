@@ -1,6 +1,7 @@
 """Synthetic click streams: `synthetic:criteo`, `synthetic:avazu`, `synthetic:zipf`.
 
-Sample i is a pure function of (seed, options, i); nothing is stored, so streams may be endless.
+Sample i is a pure function of (seed, options, i): every random number is a hash of 64 bits that belong to the sample,
+so any sample can be made on its own, nothing is stored, and streams may be endless.
 
 - Every field draws ranks from a Zipf-like law over its cardinality: P(rank r) is about r^-skew.
 - Every sample belongs to a latent cluster, itself drawn by Zipf. With probability `affinity` a field takes the
@@ -22,9 +23,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from services.data.dataset import READER_VERSION
-from services.data.hashing import derived_ids, field_key, hash_bytes
-from services.data.readers.synthetic_draws import draw, normal, uniform, zipf_ranks
+from services.data.hashing import READER_VERSION, derived_ids, field_key, hash_bytes
 from services.data.readers.synthetic_options import SyntheticOptions
 from services.domain.batches import SampleBatch
 from services.domain.ids import mix64
@@ -40,7 +39,7 @@ _DENSE_EFFECT = 0.5
 
 @dataclass(frozen=True, slots=True)
 class _Features:
-    """k samples but for their labels.
+    """k samples without their labels.
 
     Attributes:
         sources: uint64 [k], the random bits that each sample is made from.
@@ -88,7 +87,7 @@ class SyntheticDataset:
                 yield block[first : first + self._batch_size]
 
     def _generate(self, samples: NDArray[np.uint64]) -> SampleBatch:
-        """The samples with these numbers, uint64 [k]."""
+        """The samples at these positions of the stream, uint64 [k]."""
         features = self._features(samples)
         chances = _logistic(self._logits(features) + self._bias)
         labels = uniform(draw(features.sources, "label")) < chances
@@ -111,7 +110,7 @@ class SyntheticDataset:
         return np.column_stack([derived_ids(name, column) for name, column in zip(self.fields, values.T, strict=True)])
 
     def _dense(self, sources: NDArray[np.uint64], clusters: NDArray[np.uint64]) -> NDArray[np.float64]:
-        """About standard normal: half noise, half the cluster's."""
+        """float64 [k, d], about standard normal: half of the variance is noise, half is the cluster's."""
         width = len(self.dense_features)
         dense: NDArray[np.float64] = (
             normal(draw(sources, "dense", width)) + normal(draw(clusters, "dense", width))
@@ -119,7 +118,7 @@ class SyntheticDataset:
         return dense
 
     def _logits(self, features: _Features) -> NDArray[np.float64]:
-        """The hidden model but for its bias, float64 [k]."""
+        """What the hidden model says of k samples before its bias is added, float64 [k]."""
         of_ids = normal(mix64(features.ids ^ self._key)).sum(axis=1) * (_IDS_EFFECT / np.sqrt(len(self.fields)))
         of_cluster = normal(draw(features.clusters, "effect")) * _CLUSTER_EFFECT
         width = len(self.dense_features)
@@ -130,7 +129,7 @@ class SyntheticDataset:
 
     @cached_property
     def _bias(self) -> float:
-        """Makes the expected share of label 1 among the first samples the positive rate, by bisection."""
+        """The bias at which label 1 has the wanted share among the first samples; found by bisection."""
         logits = self._logits(self._features(np.arange(_BLOCK, dtype=np.uint64)))
         low, high = -30.0, 30.0
         for _ in range(40):
@@ -145,3 +144,41 @@ class SyntheticDataset:
 def _logistic(logits: NDArray[np.float64]) -> NDArray[np.float64]:
     chances: NDArray[np.float64] = 1 / (1 + np.exp(-logits))
     return chances
+
+
+def draw(sources: NDArray[np.uint64], purpose: str, width: int | None = None) -> NDArray[np.uint64]:
+    """64 random bits for a purpose, of each of k sources: uint64 [k], or uint64 [k, width] where a width is given."""
+    bits = mix64(sources ^ np.uint64(field_key(f"synthetic {purpose}")))
+    if width is None:
+        return bits
+    return mix64(bits[:, None] ^ np.arange(1, width + 1, dtype=np.uint64))
+
+
+def uniform(bits: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """Numbers that are uniform in [0, 1), made of the upper 53 bits."""
+    return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def normal(bits: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """Numbers of mean 0 and variance 1 that are about normal: each is the sum of four uniform 16-bit numbers."""
+    total = np.zeros(bits.shape, np.uint64)
+    for shift in (0, 16, 32, 48):
+        total += (bits >> np.uint64(shift)) & np.uint64(0xFFFF)
+    normal_sum: NDArray[np.float64] = (total.astype(np.float64) / 65536 - 2) * 3**0.5
+    return normal_sum
+
+
+def zipf_ranks(
+    uniform_draws: NDArray[np.float64], cardinality: NDArray[np.int64] | int, skew: float
+) -> NDArray[np.int64]:
+    """Ranks from 0, with P(rank r) about (r + 1)^-skew.
+
+    They are the uniform draws under the inverse of the continuous law on [1, cardinality + 1).
+    """
+    ends = np.asarray(cardinality) + 1.0
+    if skew == 1:
+        places = ends**uniform_draws
+    else:
+        rest = 1 - skew
+        places = (1 + uniform_draws * (ends**rest - 1)) ** (1 / rest)
+    return np.minimum(places.astype(np.int64), cardinality) - 1

@@ -70,13 +70,13 @@ _AFFINITY = 0.8
 
 @dataclass(frozen=True, slots=True)
 class SyntheticOptions:
-    """A synthetic stream but for its seed.
+    """Everything that determines a synthetic stream besides its seed.
 
     Attributes:
         fields: names of the F fields.
         cardinalities: distinct values of each.
         dense_features: d.
-        positive_rate: share of label 1, about.
+        positive_rate: approximate share of label 1.
         skew: exponent of the Zipf-like law; 0 is uniform.
         affinity: share of a sample's fields that follow its cluster, 0..1.
         samples: length of the stream; None: endless.
@@ -127,7 +127,7 @@ class SyntheticOptions:
 
 
 class _Query:
-    """The options after `?`, taken one by one."""
+    """The options after `?`. Each is taken once; what nobody takes is unknown."""
 
     def __init__(self, query: str) -> None:
         self._left = dict(parse_qsl(query, keep_blank_values=True))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from services.data import open_data
-from services.data.readers.synthetic_draws import normal, uniform, zipf_ranks
+from services.data.readers.synthetic import normal, uniform, zipf_ranks
 from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument
 from services.domain.ids import mix64
