@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.domain.jobs import JobSpec
+from services.domain.worker_set import WorkerSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,32 +119,31 @@ class FlushPlan:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """Who trains: the first message of every plan stream.
+    """Tells a worker who trains in an epoch: the first message of every plan stream.
 
     Attributes:
-        slot: of the worker that is told; its bit in masks of contributors.
-        rendezvous: of the first member.
-        members: mask of the slots that train in this epoch; 0 stands for all slots of the job.
-        iteration: the epoch's first; above 0 a Reload comes next.
+        slot: the slot of the worker that is told; it is its bit in masks of contributors.
+        rendezvous: `host:port` at which the first member hosts the all-reduce group.
+        members: the slots that train in this epoch. A worker's place among them is its rank in the all-reduce group.
+        iteration: the first iteration of the epoch; when it is above 0, a Reload comes next.
     """
 
     epoch: int
     slot: int
     rendezvous: str
     job: JobSpec
-    members: int = 0
+    members: WorkerSet
     iteration: int = 0
 
     @property
-    def slots(self) -> tuple[int, ...]:
-        """The slots that train, ascending; a worker's place among them is its rank in the all-reduce group."""
-        every = range(self.job.workers)
-        return tuple(slot for slot in every if not self.members or self.members >> slot & 1)
+    def rank(self) -> int:
+        """The place of this worker among the members."""
+        return list(self.members).index(self.slot)
 
     @property
     def leads(self) -> bool:
-        """Whether this worker does what one has to do for all."""
-        return self.slot == self.slots[0]
+        """Whether this worker is the first member, which does on behalf of all what must be done only once."""
+        return self.rank == 0
 
 
 @dataclass(frozen=True, slots=True)

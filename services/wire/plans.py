@@ -20,6 +20,7 @@ from services.domain.plans import (
     Reload,
     Transfers,
 )
+from services.domain.worker_set import WorkerSet
 from services.wire.arrays import decode_array, decode_column, encode_array
 from services.wire.jobs import decode_job, encode_job
 
@@ -201,7 +202,7 @@ def _encode_membership(membership: Membership) -> dispatcher_pb2.Membership:
         workers=membership.job.workers,
         rendezvous=membership.rendezvous,
         job=encode_job(membership.job),
-        members=membership.members,
+        members=membership.members.mask,
         iteration=membership.iteration,
     )
 
@@ -212,11 +213,11 @@ def _decode_membership(message: dispatcher_pb2.Membership) -> Membership:
         raise InvalidArgument(f"workers is {message.workers}, the job in the same message has {job.workers}")
     if message.slot >= job.workers:
         raise InvalidArgument(f"slot is {message.slot}, it must be below workers ({job.workers})")
-    if message.members and (message.members >> job.workers or not message.members >> message.slot & 1):
-        raise InvalidArgument(
-            f"members is {message.members:#x}, it must name slots below {job.workers}, slot {message.slot} too"
-        )
-    return Membership(message.epoch, message.slot, message.rendezvous, job, message.members, message.iteration)
+    everyone = WorkerSet.all_of(job.workers)
+    members = WorkerSet(message.members) if message.members else everyone
+    if not members <= everyone or message.slot not in members:
+        raise InvalidArgument(f"members is {members}, it must name slots below {job.workers}, slot {message.slot} too")
+    return Membership(message.epoch, message.slot, message.rendezvous, job, members, message.iteration)
 
 
 def _encode_reload(reload: Reload) -> dispatcher_pb2.Reload:

@@ -174,7 +174,7 @@ class WorkerEpoch:
             dense = await run_in(self._training_thread, trainer.dense.save)
             checksum = sha256(dense).hexdigest()
             await mover.servers.put_part(plan.iteration, "dense", dense)
-        await mover.servers.cut(plan.iteration, sum(1 << slot for slot in membership.slots))
+        await mover.servers.cut(plan.iteration, membership.members.mask)
         await self._dispatcher.report(FlushReport(plan.iteration, transfers, membership.epoch, checksum))
 
     async def _finish(self, flush: FlushPlan, mover: Mover, trainer: Trainer) -> None:

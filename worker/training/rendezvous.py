@@ -39,7 +39,7 @@ class Rendezvous:
         Raises:
             Unavailable: not all workers came in time.
         """
-        workers, rank = len(membership.slots), membership.slots.index(membership.slot)
+        workers, rank = len(membership.members), membership.rank
         if workers == 1:
             return DenseReducer(None)
         patience = timedelta(seconds=timeout)

@@ -32,6 +32,7 @@ from services.domain.jobs import JobSpec
 from services.domain.plans import EndOfStream, Membership
 from services.domain.reports import FlushReport, IterationReport, Lease, Registration, Report, Trouble, WorkerPhase
 from services.domain.state import JobPhase, Recovery
+from services.domain.worker_set import WorkerSet
 from services.wire.plans import encode_plan_message
 
 _KNOWN_RECOVERIES = 100
@@ -112,7 +113,7 @@ class Job:
         waiting = self.life.phase is JobPhase.WAITING_FOR_WORKERS
         if self.checkpoints is None and waiting and self.roster.complete:
             self.roster.seat()
-            everyone = (1 << self.spec.workers) - 1
+            everyone = WorkerSet.all_of(self.spec.workers)
             self.begin_epoch(Epoch(0, 0, everyone, PlanLog(self.spec.workers)))
         self.life.notify()
         return lease
@@ -222,13 +223,13 @@ class Job:
         while True:
             await self.life.until(lambda: self._takes_part(lease_id))
             member = self.roster.member(lease_id)
-            if self.current_epoch().members >> member.slot & 1:
+            if member.slot in self.current_epoch().members:
                 return member
 
     def _takes_part(self, lease_id: str) -> bool:
         """Whether the worker is a member of the present epoch; else it is noted that it waits for one."""
         member = self.roster.member(lease_id)
-        if self.epoch is not None and not self.epoch.over and self.epoch.members >> member.slot & 1:
+        if self.epoch is not None and not self.epoch.over and member.slot in self.epoch.members:
             return True
         if self.life.over:
             raise NotFound(f"no job takes workers: {self.life}")
@@ -305,7 +306,7 @@ class Job:
     def crew(self) -> list[Member]:
         """The workers that train in the present epoch."""
         epoch = self.epoch
-        return [m for m in self.roster.members if epoch is not None and epoch.members >> m.slot & 1]
+        return [m for m in self.roster.members if epoch is not None and m.slot in epoch.members]
 
     @property
     def confirmed(self) -> int:
@@ -324,7 +325,7 @@ class Job:
         """Takes up a job that another dispatcher has brought to its end, with the progress that it saved."""
         self.roster.take_up(done.iteration, done.workers)
         self.figures.load(done.planned or {}, progress, self.spec.workers)
-        everyone = (1 << len(done.workers)) - 1
+        everyone = WorkerSet.all_of(len(done.workers))
         self.epoch = Epoch(0, done.iteration, everyone, PlanLog(self.spec.workers, done.iteration))
         self.life.advance(JobPhase.FINISHED)
 
@@ -372,7 +373,7 @@ class Job:
 
     def _lease_expired(self, member: Member) -> None:
         silence = f"{member} sent no heartbeat for {self.settings.lease_seconds:g} s"
-        needed = self.epoch is not None and not self.epoch.over and self.epoch.members >> member.slot & 1
+        needed = self.epoch is not None and not self.epoch.over and member.slot in self.epoch.members
         if self.life.phase is JobPhase.WAITING_FOR_WORKERS or not needed:  # nothing is lost
             _log.warning("%s; its slot is free again", silence)
             self.roster.remove(member)

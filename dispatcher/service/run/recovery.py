@@ -20,6 +20,7 @@ from services.domain.errors import FailedPrecondition, StaleEpoch
 from services.domain.jobs import JobSpec, equal_workloads, scale_workloads
 from services.domain.reports import Registration
 from services.domain.state import Recovery
+from services.domain.worker_set import WorkerSet
 from services.wire.plans import encode_plan_message
 
 _FRUITLESS_EPOCHS = 5  # in a row, after which another one would hardly help
@@ -59,7 +60,7 @@ async def next_epoch(job: Job, checkpoints: Checkpoints, thread: Executor) -> tu
     if _waiting(job) != members:
         raise StaleEpoch("a worker was lost or restarted while the epoch began")
     job.intake.rewind(manifest.samples)
-    job.figures.load(manifest.planned or {}, parts.get("progress"), members.bit_count())
+    job.figures.load(manifest.planned or {}, parts.get("progress"), len(members))
     for member in job.roster.members:
         saved = manifest.crew(job.spec.workers)
         member.begin_epoch(manifest.iteration, saved[member.slot] if saved else None)
@@ -115,9 +116,9 @@ async def _gather(job: Job) -> None:
             roster.remove(member)
 
 
-def _waiting(job: Job) -> int:
-    """Mask of the slots whose workers wait for an epoch."""
-    return sum(1 << member.slot for member in job.roster.members if member.waiting)
+def _waiting(job: Job) -> WorkerSet:
+    """The slots whose workers wait for an epoch."""
+    return WorkerSet.of(member.slot for member in job.roster.members if member.waiting)
 
 
 def _registrations(job: Job, manifest: Manifest) -> list[Registration]:
@@ -134,7 +135,7 @@ def _registrations(job: Job, manifest: Manifest) -> list[Registration]:
 def _planner(
     job: JobSpec,
     registrations: Sequence[Registration],
-    members: int,
+    members: WorkerSet,
     epoch: int,
     manifest: Manifest,
     snapshot: bytes | None,
@@ -143,14 +144,13 @@ def _planner(
 
     Caches begin as they were, or empty where the checkpoint was taken by workers with other caches.
     """
-    shares = [m if members >> slot & 1 else 0 for slot, m in enumerate(job.workloads)]
+    shares = [m if slot in members else 0 for slot, m in enumerate(job.workloads)]
     if sum(shares) == 0:
-        there = [slot for slot in range(job.workers) if members >> slot & 1]
-        for slot, share in zip(there, equal_workloads(job.batch_size, len(there)), strict=True):
+        for slot, share in zip(members, equal_workloads(job.batch_size, len(members)), strict=True):
             shares[slot] = share
     workloads = scale_workloads(tuple(shares), job.batch_size)
     cache_rows = [r.cache_rows for r in registrations]
-    complete = members == (1 << job.workers) - 1
+    complete = members == WorkerSet.all_of(job.workers)
     return Planner(
         # Balanced workloads have limits that those of an incomplete set of workers cannot keep.
         replace(job, workloads=workloads, workload_limits=job.workload_limits if complete else None),

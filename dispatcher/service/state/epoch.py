@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from dispatcher.service.state.plan_log import PlanLog
 from protos import dispatcher_pb2 as pb
 from services.domain.errors import StaleEpoch
+from services.domain.worker_set import WorkerSet
 
 
 @dataclass(slots=True)
@@ -18,7 +19,7 @@ class Epoch:
     Attributes:
         number: rises from epoch to epoch; in all plans and requests, so that nothing of an old one does harm.
         first: its first iteration.
-        members: mask of the slots that train.
+        members: the slots that train.
         plans: of this epoch.
         reloads: per slot, what a cache must hold at the beginning; empty when all caches begin empty.
         trained: the first iteration that not all have confirmed.
@@ -28,7 +29,7 @@ class Epoch:
 
     number: int
     first: int
-    members: int
+    members: WorkerSet
     plans: PlanLog
     reloads: Sequence[pb.PlanMessage] = ()
     trained: int = 0

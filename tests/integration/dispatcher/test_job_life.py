@@ -15,6 +15,7 @@ from services.domain.errors import FailedPrecondition, InvalidArgument, NotFound
 from services.domain.plans import EndOfStream, FlushPlan, IterationPlan, Membership
 from services.domain.reports import FlushReport, TransferCounts, Trouble, WorkerPhase
 from services.domain.state import JobPhase
+from services.domain.worker_set import WorkerSet
 from tests.support.simple_clients import (
     JOB,
     Dispatcher,
@@ -33,7 +34,7 @@ async def test_all_samples_are_trained_in_stream_order(dispatcher: Dispatcher) -
     workers = await run_to_the_end(dispatcher, JOB, [source[:5], source[5:25], source[25:]])
 
     for slot, worker in enumerate(workers):
-        assert worker.membership == Membership(0, slot, "edge-0:7001", JOB, members=0b11)
+        assert worker.membership == Membership(0, slot, "edge-0:7001", JOB, WorkerSet(0b11))
         assert [plan.iteration for plan in worker.plans] == [0, 1, 2, 3, 4]
         assert worker.flush is not None
         assert worker.end == EndOfStream(5)

@@ -21,6 +21,7 @@ from services.domain.errors import EsdError, NotFound
 from services.domain.jobs import JobSpec
 from services.domain.plans import EndOfStream, Membership, PlanMessage
 from services.domain.reports import FlushReport, IterationReport, Lease, Registration, Report
+from services.domain.worker_set import WorkerSet
 from services.runtime.server import serve
 from services.runtime.settings import ServerSettings
 from services.wire.plans import encode_plan_message
@@ -163,7 +164,7 @@ class ScriptedDispatcher(dispatcher_pb2_grpc.DispatcherServicer):
         slot = int(request.lease_id)
         await self.until(lambda: len(self.registrations) == len(self.scripts))
         rendezvous = self.registrations[0].rendezvous
-        yield encode_plan_message(Membership(epoch=0, slot=slot, rendezvous=rendezvous, job=self.job))
+        yield encode_plan_message(Membership(0, slot, rendezvous, self.job, WorkerSet.all_of(self.job.workers)))
         for message in self.scripts[slot][request.from_iteration :]:
             if isinstance(message, EsdError):
                 raise message

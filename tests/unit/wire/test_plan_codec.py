@@ -23,6 +23,7 @@ from services.domain.plans import (
     Transfers,
 )
 from services.domain.tables import OptimizerSpec, TableSpec
+from services.domain.worker_set import WorkerSet
 from services.wire.plans import decode_plan_message, encode_plan_message
 
 JOB = JobSpec(
@@ -100,7 +101,14 @@ def plans(draw: st.DrawFn) -> IterationPlan:
 MESSAGES = st.one_of(
     plans(),
     st.builds(FlushPlan, COUNTER, COUNTER, transfers(), gradients()),
-    st.builds(Membership, epoch=COUNTER, slot=st.integers(0, 1), rendezvous=st.just("10.0.0.1:4711"), job=st.just(JOB)),
+    st.builds(
+        Membership,
+        epoch=COUNTER,
+        slot=st.integers(0, 1),
+        rendezvous=st.just("10.0.0.1:4711"),
+        job=st.just(JOB),
+        members=st.just(WorkerSet(0b11)),
+    ),
     st.builds(EndOfStream, COUNTER),
 )
 
@@ -218,14 +226,23 @@ def test_a_message_without_body_is_refused() -> None:
     [
         ({"slot": 2}, r"slot is 2, it must be below workers \(2\)"),
         ({"workers": 3}, "workers is 3, the job in the same message has 2"),
+        ({"members": 0b101}, "members is 0x5, it must name slots below 2, slot 0 too"),
+        ({"members": 0b10}, "members is 0x2, it must name slots below 2, slot 0 too"),
     ],
 )
 def test_a_contradictory_membership_is_refused(changes: dict[str, int], text: str) -> None:
-    message = encode_plan_message(Membership(epoch=1, slot=0, rendezvous="10.0.0.1:4711", job=JOB))
+    message = encode_plan_message(Membership(1, 0, "10.0.0.1:4711", JOB, WorkerSet.all_of(2)))
     for name, value in changes.items():
         setattr(message.membership, name, value)
     with pytest.raises(InvalidArgument, match=text):
         decode_plan_message(message)
+
+
+def test_members_that_are_not_named_are_all_slots() -> None:
+    message = encode_plan_message(Membership(1, 0, "10.0.0.1:4711", JOB, WorkerSet(0b1)))
+    assert decode_plan_message(message).members == WorkerSet(0b1)
+    message.membership.members = 0
+    assert decode_plan_message(message).members == WorkerSet(0b11)
 
 
 def test_a_plan_with_columns_of_another_type_is_a_defect() -> None:

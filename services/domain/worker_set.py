@@ -1,0 +1,47 @@
+"""Sets of workers, as plans, pushes and checkpoints name them: one bit per worker slot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Self
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSet:
+    """A set of worker slots. Iteration gives the slots in ascending order.
+
+    Attributes:
+        mask: bit w is set when slot w belongs to the set; as a job has at most 64 workers, it fits a uint64.
+    """
+
+    mask: int = 0
+
+    @classmethod
+    def of(cls, slots: Iterable[int]) -> Self:
+        """Makes the set of these slots, each given once or more."""
+        mask = 0
+        for slot in slots:
+            mask |= 1 << slot
+        return cls(mask)
+
+    @classmethod
+    def all_of(cls, workers: int) -> Self:
+        """Makes the set of all slots of a job with `workers` workers."""
+        return cls((1 << workers) - 1)
+
+    def __contains__(self, slot: int) -> bool:
+        return bool(self.mask >> slot & 1)
+
+    def __iter__(self) -> Iterator[int]:
+        return (slot for slot in range(self.mask.bit_length()) if slot in self)
+
+    def __len__(self) -> int:
+        return self.mask.bit_count()
+
+    def __le__(self, other: Self) -> bool:
+        """Tells whether every slot of this set is in the other one."""
+        return not self.mask & ~other.mask
+
+    def __str__(self) -> str:
+        return f"{self.mask:#x}"
