@@ -7,7 +7,6 @@
 
 namespace esd {
 
-constexpr int kMaxWorkers = 64;
 constexpr int kLanes = 64;  // rows of one vectorised block; columns are padded to a multiple
 
 // Costs of some rows, one contiguous column per worker: what a pass over the matrix reads.
