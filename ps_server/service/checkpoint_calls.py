@@ -11,11 +11,11 @@ import grpc
 
 from protos import ps_pb2
 from ps_server.core.tables import Tables
-from ps_server.service.codecs import CHUNK_BYTES
 from ps_server.service.settings import ParameterServerSettings
 from ps_server.service.store_pool import StorePool
 from ps_server.service.uploads import receive_upload
 from services.domain.errors import InvalidArgument, NotFound
+from services.wire.rows import part_chunks
 from services.wire.tables import decode_table
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -52,15 +52,8 @@ class CheckpointCalls:
         data = await self._pool.read(table.get_part, request.checkpoint, request.name)
         if data is None:
             raise NotFound(f"checkpoint {request.checkpoint} of table {request.table!r} has no part {request.name!r}")
-        for start in range(0, max(1, len(data)), CHUNK_BYTES):
-            end = start + CHUNK_BYTES
-            yield ps_pb2.PartChunk(
-                table=request.table,
-                checkpoint=request.checkpoint,
-                name=request.name,
-                data=data[start:end],
-                last=end >= len(data),
-            )
+        for chunk in part_chunks(request.table, request.checkpoint, request.name, data):
+            yield chunk
 
     async def Save(self, request: ps_pb2.SaveRequest, context: Context) -> ps_pb2.SaveResponse:
         history = self._tables.get(request.table).history

@@ -14,7 +14,6 @@ from protos import ps_pb2, ps_pb2_grpc
 from ps_server.core.shard import Shard
 from ps_server.core.table import Pushed, Table
 from ps_server.core.tables import Tables
-from ps_server.service import codecs
 from ps_server.service.arrivals import Arrivals
 from ps_server.service.checkpoint_calls import CheckpointCalls
 from ps_server.service.pulls import pull_blocks
@@ -23,6 +22,7 @@ from ps_server.service.settings import ParameterServerSettings
 from ps_server.service.store_pool import StorePool
 from ps_server.service.uploads import receive_upload
 from services.domain.errors import InvalidArgument, NotFound
+from services.wire.rows import decode_forget, decode_pull, decode_push, dense_chunks, encode_rows, rows_per_chunk
 from services.wire.tables import decode_table, encode_table
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -52,7 +52,7 @@ class ParameterServer(CheckpointCalls, SampleLogCalls, ps_pb2_grpc.ParameterServ
 
     async def Pull(self, request: ps_pb2.PullRequest, context: Context) -> AsyncIterator[ps_pb2.RowChunk]:
         table = self._tables.get(request.table)
-        ids, wanted = codecs.decode_pull(request)
+        ids, wanted = decode_pull(request)
         blocks = pull_blocks(
             table,
             self._arrivals[table.spec.name],
@@ -60,11 +60,11 @@ class ParameterServer(CheckpointCalls, SampleLogCalls, ps_pb2_grpc.ParameterServ
             ids,
             wanted,
             epoch=request.epoch,
-            rows_per_block=codecs.rows_per_chunk(table.spec),
+            rows_per_block=rows_per_chunk(table.spec),
             deadline=self._wait_until(context),
         )
         async for block in blocks:
-            yield codecs.encode_chunk(block)
+            yield encode_rows(block)
 
     async def Push(self, request_iterator: AsyncIterator[ps_pb2.PushChunk], context: Context) -> ps_pb2.PushResponse:
         total = ps_pb2.PushResponse()
@@ -80,13 +80,13 @@ class ParameterServer(CheckpointCalls, SampleLogCalls, ps_pb2_grpc.ParameterServ
 
     async def Forget(self, request: ps_pb2.ForgetRequest, context: Context) -> ps_pb2.ForgetResponse:
         table = self._tables.get(request.table)
-        ids = codecs.decode_forget(request)
-        return ps_pb2.ForgetResponse(rows=await self._pool.write(table.forget, ids, request.below, request.epoch))
+        ids, below = decode_forget(request)
+        return ps_pb2.ForgetResponse(rows=await self._pool.write(table.forget, ids, below, request.epoch))
 
     async def Scan(self, request: ps_pb2.ScanRequest, context: Context) -> AsyncIterator[ps_pb2.RowChunk]:
         blocks = self._tables.get(request.table).scan()
         while block := await self._pool.read(next, blocks, None):
-            yield codecs.encode_chunk(block)
+            yield encode_rows(block)
 
     async def PutDense(
         self, request_iterator: AsyncIterator[ps_pb2.DenseChunk], context: Context
@@ -100,9 +100,8 @@ class ParameterServer(CheckpointCalls, SampleLogCalls, ps_pb2_grpc.ParameterServ
         data = await self._pool.read(self._tables.get(request.table).get_dense)
         if data is None:
             raise NotFound(f"table {request.table!r} has no dense parameters yet; PutDense stores them")
-        for start in range(0, max(1, len(data)), codecs.CHUNK_BYTES):
-            end = start + codecs.CHUNK_BYTES
-            yield ps_pb2.DenseChunk(table=request.table, data=data[start:end], last=end >= len(data))
+        for chunk in dense_chunks(request.table, data):
+            yield chunk
 
     async def Describe(self, request: ps_pb2.DescribeServerRequest, context: Context) -> ps_pb2.DescribeServerResponse:
         states = [
@@ -128,17 +127,14 @@ class ParameterServer(CheckpointCalls, SampleLogCalls, ps_pb2_grpc.ParameterServ
             return pushed
 
         def apply() -> list[Pushed]:
-            rows = codecs.decode_rows(chunk.rows, table.spec) if chunk.HasField("rows") else None
-            gradients = codecs.decode_gradients(chunk.gradients, table.spec) if chunk.HasField("gradients") else None
+            push = decode_push(chunk, table.spec)
             pushed = []
-            if rows is not None:
-                pushed.append(announced(table.push_rows(rows, chunk.epoch)))
-            if gradients is not None:
-                pushed.append(announced(table.push_gradients(gradients, chunk.epoch)))
+            if chunk.HasField("rows"):
+                pushed.append(announced(table.push_rows(push.rows, chunk.epoch)))
+            if chunk.HasField("gradients"):
+                pushed.append(announced(table.push_gradients(push.gradients, chunk.epoch)))
             return pushed
 
-        if not chunk.HasField("rows") and not chunk.HasField("gradients"):
-            raise InvalidArgument("a push chunk holds neither rows nor gradients")
         return await self._pool.write(apply)
 
     def _wait_until(self, context: Context) -> float:

@@ -14,11 +14,17 @@ from services.domain.tables import TableSpec
 from services.runtime.channel import channel
 from services.runtime.security import Credentials
 from services.runtime.status import domain_errors
-from services.wire.arrays import decode_array, encode_array
+from services.wire.rows import (
+    decode_rows,
+    dense_chunks,
+    encode_forget,
+    encode_pull,
+    part_chunks,
+    payload_bytes,
+    push_chunks,
+)
 from services.wire.tables import encode_table
 from worker.service.link import Link
-
-_BYTES_BESIDE_A_ROW = 32  # id, version, contributors, step
 
 
 class Shard:
@@ -82,24 +88,19 @@ class Shard:
             StaleVersion: a row is already newer.
             DeadlineExceeded: a version did not appear in time.
         """
-        request = ps_pb2.PullRequest(
-            table=self._table.name,
-            ids=encode_array(ids, np.uint64, "ids"),
-            versions=encode_array(versions, np.int64, "versions"),
-            epoch=self._epoch,
-        )
+        request = encode_pull(self._table.name, ids, versions, epoch=self._epoch)
         await self._link.send(request.ByteSize())
         received = done = 0
         with domain_errors():
             async for chunk in self._stub.Pull(request, timeout=self._deadline(len(ids))):
                 received += chunk.ByteSize()
                 await self._link.receive(chunk.ByteSize())
-                count = len(chunk.ids) // ids.itemsize
-                part = slice(done, done + count)
-                if chunk.ids != ids[part].tobytes() or chunk.versions != versions[part].tobytes():
-                    raise Internal(f"rows {done} to {done + count} of a pull are not those that were asked for")
-                rows[places[part]] = decode_array(chunk.rows, np.float32, (count, self._table.row_width), "rows")
-                done += count
+                block = decode_rows(chunk, self._table)
+                part = slice(done, done + len(block))
+                if not (np.array_equal(block.ids, ids[part]) and np.array_equal(block.versions, versions[part])):
+                    raise Internal(f"rows {done} to {part.stop} of a pull are not those that were asked for")
+                rows[places[part]] = block.rows
+                done = part.stop
         if done != len(ids):
             raise Internal(f"a pull of {len(ids)} rows ended after {done}")
         return received
@@ -114,8 +115,7 @@ class Shard:
 
         async def chunks() -> AsyncIterator[ps_pb2.PushChunk]:
             nonlocal sent
-            for piece in push.pieces(max(1, self._link.chunk_bytes // self._moved_bytes(1))):
-                chunk = self._chunk(piece)
+            for chunk in push_chunks(push, self._table, epoch=self._epoch, chunk_bytes=self._link.chunk_bytes):
                 await self._link.send(chunk.ByteSize())
                 self._link.uplink.count(chunk.ByteSize())
                 sent += chunk.ByteSize()
@@ -127,22 +127,18 @@ class Shard:
 
     async def forget(self, ids: NDArray[np.uint64], below: int) -> None:
         """Takes the rows out of the table whose version is below."""
-        request = ps_pb2.ForgetRequest(
-            table=self._table.name, epoch=self._epoch, ids=encode_array(ids, np.uint64, "ids"), below=below
-        )
+        request = encode_forget(self._table.name, ids, below, epoch=self._epoch)
         await self._link.send(request.ByteSize())
         with domain_errors():
             await self._stub.Forget(request, timeout=self._link.deadline(request.ByteSize(), self._patience))
 
     async def put_dense(self, data: bytes) -> None:
         """Stores the dense parameters, a whole .npz file."""
-        size = self._link.chunk_bytes
 
         async def chunks() -> AsyncIterator[ps_pb2.DenseChunk]:
-            for begin in range(0, len(data), size):
-                piece = data[begin : begin + size]
-                await self._link.send(len(piece))
-                yield ps_pb2.DenseChunk(table=self._table.name, data=piece, last=begin + size >= len(data))
+            for chunk in dense_chunks(self._table.name, data, self._link.chunk_bytes):
+                await self._link.send(len(chunk.data))
+                yield chunk
 
         with domain_errors():
             await self._stub.PutDense(chunks(), timeout=self._link.deadline(len(data), self._patience))
@@ -161,14 +157,11 @@ class Shard:
 
     async def put_part(self, checkpoint: int, name: str, data: bytes) -> None:
         """Stores a part of a checkpoint."""
-        size = self._link.chunk_bytes
 
         async def chunks() -> AsyncIterator[ps_pb2.PartChunk]:
-            for begin in range(0, len(data), size):
-                piece = data[begin : begin + size]
-                await self._link.send(len(piece))
-                last = begin + size >= len(data)
-                yield ps_pb2.PartChunk(table=self._table.name, checkpoint=checkpoint, name=name, data=piece, last=last)
+            for chunk in part_chunks(self._table.name, checkpoint, name, data, self._link.chunk_bytes):
+                await self._link.send(len(chunk.data))
+                yield chunk
 
         with domain_errors():
             await self._stub.PutPart(chunks(), timeout=self._link.deadline(len(data), self._patience))
@@ -184,23 +177,4 @@ class Shard:
         return bytes(data)
 
     def _deadline(self, rows: int) -> float:
-        return self._link.deadline(self._moved_bytes(rows), self._patience)
-
-    def _moved_bytes(self, rows: int) -> int:
-        return rows * (self._table.row_bytes + _BYTES_BESIDE_A_ROW)
-
-    def _chunk(self, push: Push) -> ps_pb2.PushChunk:
-        chunk = ps_pb2.PushChunk(table=self._table.name, epoch=self._epoch)
-        rows, gradients = push.rows, push.gradients
-        if len(rows):
-            chunk.rows.ids = encode_array(rows.ids, np.uint64, "ids")
-            chunk.rows.versions = encode_array(rows.versions, np.int64, "versions")
-            chunk.rows.rows = encode_array(rows.rows, np.float32, "rows")
-        if len(gradients):
-            chunk.gradients.ids = encode_array(gradients.ids, np.uint64, "ids")
-            chunk.gradients.target_versions = encode_array(gradients.targets, np.int64, "target_versions")
-            chunk.gradients.contributors = encode_array(gradients.contributors, np.uint64, "contributors")
-            chunk.gradients.steps = encode_array(gradients.steps, np.int64, "steps")
-            chunk.gradients.gradients = encode_array(gradients.gradients, np.float32, "gradients")
-            chunk.gradients.worker = gradients.worker
-        return chunk
+        return self._link.deadline(payload_bytes(self._table, rows), self._patience)

@@ -1,0 +1,154 @@
+"""Rows, gradients and uploads on the wire of the parameter server: each message's encoder beside its decoder.
+
+Decoding checks shapes against the table; what the numbers mean is checked by `validate` of the blocks and by the
+server. This is also the one place where something long is cut into messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protos import ps_pb2
+from services.domain.errors import InvalidArgument
+from services.domain.rows import GradientBlock, Push, RowBlock
+from services.domain.tables import TableSpec
+from services.wire.arrays import decode_array, decode_column, encode_array
+
+CHUNK_BYTES = 1 << 20  # payload of one message: streams of this size move fastest, far below any message limit
+
+_BYTES_BESIDE_A_ROW = 16  # id and version
+_BYTES_BESIDE_A_GRADIENT = 32  # id, version, contributors and step
+
+
+def rows_per_chunk(spec: TableSpec) -> int:
+    """How many rows fit a chunk with their ids and versions; at least one."""
+    return max(1, CHUNK_BYTES // (spec.row_bytes + _BYTES_BESIDE_A_ROW))
+
+
+def payload_bytes(spec: TableSpec, rows: int) -> int:
+    """The most bytes that so many rows or gradients of a table take on the wire."""
+    return rows * (spec.row_bytes + _BYTES_BESIDE_A_GRADIENT)
+
+
+def encode_pull(
+    table: str, ids: NDArray[np.uint64], versions: NDArray[np.int64], *, epoch: int = 0
+) -> ps_pb2.PullRequest:
+    """Asks for the rows `ids`, uint64 [r], at exactly `versions`, int64 [r]."""
+    return ps_pb2.PullRequest(
+        table=table,
+        ids=encode_array(ids, np.uint64, "ids"),
+        versions=encode_array(versions, np.int64, "versions"),
+        epoch=epoch,
+    )
+
+
+def decode_pull(message: ps_pb2.PullRequest) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """Reads the ids, uint64 [r], and the wanted versions, int64 [r]."""
+    ids = decode_column(message.ids, np.uint64, "ids")
+    return ids, decode_array(message.versions, np.int64, (len(ids),), "versions")
+
+
+def encode_rows(block: RowBlock) -> ps_pb2.RowChunk:
+    """A chunk of the rows that a pull or a scan brings."""
+    return ps_pb2.RowChunk(
+        ids=encode_array(block.ids, np.uint64, "ids"),
+        versions=encode_array(block.versions, np.int64, "versions"),
+        rows=encode_array(block.rows, np.float32, "rows"),
+    )
+
+
+def decode_rows(message: ps_pb2.RowChunk, spec: TableSpec) -> RowBlock:
+    """Reads a chunk of rows."""
+    ids = decode_column(message.ids, np.uint64, "ids")
+    return RowBlock(
+        ids,
+        decode_array(message.versions, np.int64, (len(ids),), "versions"),
+        decode_array(message.rows, np.float32, (len(ids), spec.row_width), "rows"),
+    )
+
+
+def push_chunks(
+    push: Push, spec: TableSpec, *, epoch: int = 0, chunk_bytes: int = CHUNK_BYTES
+) -> Iterator[ps_pb2.PushChunk]:
+    """Yields a push in chunks of at most `chunk_bytes` of payload, or of one row; a chunk leaves out what is empty."""
+    for piece in push.pieces(max(1, chunk_bytes // payload_bytes(spec, 1))):
+        chunk = ps_pb2.PushChunk(table=spec.name, epoch=epoch)
+        rows, gradients = piece.rows, piece.gradients
+        if len(rows):
+            chunk.rows.ids = encode_array(rows.ids, np.uint64, "rows.ids")
+            chunk.rows.versions = encode_array(rows.versions, np.int64, "rows.versions")
+            chunk.rows.rows = encode_array(rows.rows, np.float32, "rows.rows")
+        if len(gradients):
+            chunk.gradients.ids = encode_array(gradients.ids, np.uint64, "gradients.ids")
+            chunk.gradients.target_versions = encode_array(gradients.targets, np.int64, "gradients.target_versions")
+            chunk.gradients.contributors = encode_array(gradients.contributors, np.uint64, "gradients.contributors")
+            chunk.gradients.steps = encode_array(gradients.steps, np.int64, "gradients.steps")
+            chunk.gradients.gradients = encode_array(gradients.gradients, np.float32, "gradients.gradients")
+            chunk.gradients.worker = gradients.worker
+        yield chunk
+
+
+def decode_push(message: ps_pb2.PushChunk, spec: TableSpec) -> Push:
+    """Reads one chunk of a push; what the chunk leaves out is empty.
+
+    Raises:
+        InvalidArgument: a column has the wrong length, or the chunk holds neither rows nor gradients.
+    """
+    if not message.HasField("rows") and not message.HasField("gradients"):
+        raise InvalidArgument("a push chunk holds neither rows nor gradients")
+    return Push(_decode_pushed_rows(message.rows, spec), _decode_gradients(message.gradients, spec))
+
+
+def _decode_pushed_rows(message: ps_pb2.RowPush, spec: TableSpec) -> RowBlock:
+    ids = decode_column(message.ids, np.uint64, "rows.ids")
+    return RowBlock(
+        ids,
+        decode_array(message.versions, np.int64, (len(ids),), "rows.versions"),
+        decode_array(message.rows, np.float32, (len(ids), spec.row_width), "rows.rows"),
+    )
+
+
+def _decode_gradients(message: ps_pb2.GradientPush, spec: TableSpec) -> GradientBlock:
+    ids = decode_column(message.ids, np.uint64, "gradients.ids")
+    return GradientBlock(
+        ids,
+        decode_array(message.target_versions, np.int64, (len(ids),), "gradients.target_versions"),
+        decode_array(message.contributors, np.uint64, (len(ids),), "gradients.contributors"),
+        decode_array(message.steps, np.int64, (len(ids),), "gradients.steps"),
+        decode_array(message.gradients, np.float32, (len(ids), spec.dimension), "gradients.gradients"),
+        message.worker,
+    )
+
+
+def encode_forget(table: str, ids: NDArray[np.uint64], below: int, *, epoch: int = 0) -> ps_pb2.ForgetRequest:
+    """Has the table forget those of the rows `ids`, uint64 [r], whose version is below `below`."""
+    return ps_pb2.ForgetRequest(table=table, epoch=epoch, ids=encode_array(ids, np.uint64, "ids"), below=below)
+
+
+def decode_forget(message: ps_pb2.ForgetRequest) -> tuple[NDArray[np.uint64], int]:
+    """Reads the ids, uint64 [r], and the version below which their rows are forgotten."""
+    return decode_column(message.ids, np.uint64, "ids"), message.below
+
+
+def dense_chunks(table: str, data: bytes, chunk_bytes: int = CHUNK_BYTES) -> Iterator[ps_pb2.DenseChunk]:
+    """Yields the dense parameters of a table's model, a serialised .npz file, in chunks."""
+    for piece, last in _pieces(data, chunk_bytes):
+        yield ps_pb2.DenseChunk(table=table, data=piece, last=last)
+
+
+def part_chunks(
+    table: str, checkpoint: int, name: str, data: bytes, chunk_bytes: int = CHUNK_BYTES
+) -> Iterator[ps_pb2.PartChunk]:
+    """Yields one named part of a checkpoint in chunks."""
+    for piece, last in _pieces(data, chunk_bytes):
+        yield ps_pb2.PartChunk(table=table, checkpoint=checkpoint, name=name, data=piece, last=last)
+
+
+def _pieces(data: bytes, size: int) -> Iterator[tuple[bytes, bool]]:
+    """Yields pieces of at most `size` bytes, each with whether it is the last; empty data is one empty piece."""
+    for start in range(0, max(1, len(data)), size):
+        end = start + size
+        yield data[start:end], end >= len(data)

@@ -1,0 +1,219 @@
+"""Rows, gradients and uploads survive the wire; malformed messages are refused by field."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from protos import ps_pb2
+from services.domain.errors import InvalidArgument
+from services.domain.rows import GradientBlock, Push, RowBlock
+from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
+from services.wire.rows import (
+    CHUNK_BYTES,
+    decode_forget,
+    decode_pull,
+    decode_push,
+    decode_rows,
+    dense_chunks,
+    encode_forget,
+    encode_pull,
+    encode_rows,
+    part_chunks,
+    payload_bytes,
+    push_chunks,
+    rows_per_chunk,
+)
+
+SPEC = TableSpec("t", 3, OptimizerSpec(OptimizerKind.ROWWISE_ADAGRAD), seed=0, init_scale=0.1)
+COUNTS = st.integers(0, 7)
+PAYLOADS = [b"", b"x", bytes(range(10)), bytes(range(11))]
+
+
+@st.composite
+def row_blocks(draw: st.DrawFn) -> RowBlock:
+    r = draw(COUNTS)
+    return RowBlock(
+        draw(arrays(np.uint64, r)), draw(arrays(np.int64, r)), draw(arrays(np.float32, (r, SPEC.row_width)))
+    )
+
+
+@st.composite
+def gradient_blocks(draw: st.DrawFn) -> GradientBlock:
+    r = draw(COUNTS)
+    return GradientBlock(
+        ids=draw(arrays(np.uint64, r)),
+        targets=draw(arrays(np.int64, r)),
+        contributors=draw(arrays(np.uint64, r)),
+        steps=draw(arrays(np.int64, r)),
+        gradients=draw(arrays(np.float32, (r, SPEC.dimension))),
+        worker=draw(st.integers(0, 63)),
+    )
+
+
+def assert_same(before: Any, after: Any) -> None:
+    """Every column has the same type, shape and bytes, and every other field is equal."""
+    for field in dataclasses.fields(before):
+        one, other = getattr(before, field.name), getattr(after, field.name)
+        if isinstance(one, np.ndarray):
+            assert (one.dtype, one.shape, one.tobytes()) == (other.dtype, other.shape, other.tobytes()), field.name
+        else:
+            assert one == other, field.name
+
+
+def joined(blocks: list[Any], *columns: str) -> dict[str, np.ndarray]:
+    """The columns of consecutive blocks, each in one piece."""
+    return {name: np.concatenate([getattr(block, name) for block in blocks]) for name in columns}
+
+
+def sent(message: Any) -> Any:
+    """The message as the other side parses it."""
+    return type(message).FromString(message.SerializeToString())
+
+
+@given(row_blocks(), st.integers(0, 2**64 - 1))
+def test_a_pull_survives(block: RowBlock, epoch: int) -> None:
+    message = sent(encode_pull("t", block.ids, block.versions, epoch=epoch))
+    ids, versions = decode_pull(message)
+    assert_same(block, RowBlock(ids, versions, block.rows))
+    assert (message.table, message.epoch) == ("t", epoch)
+
+
+@given(row_blocks())
+def test_a_chunk_of_rows_survives(block: RowBlock) -> None:
+    assert_same(block, decode_rows(sent(encode_rows(block)), SPEC))
+
+
+@given(row_blocks(), gradient_blocks(), st.integers(1, 200), st.integers(0, 2**64 - 1))
+def test_a_push_survives_in_chunks_of_any_size(
+    rows: RowBlock, gradients: GradientBlock, chunk_bytes: int, epoch: int
+) -> None:
+    chunks = [sent(chunk) for chunk in push_chunks(Push(rows, gradients), SPEC, epoch=epoch, chunk_bytes=chunk_bytes)]
+    pieces = [decode_push(chunk, SPEC) for chunk in chunks]
+    assert {(chunk.table, chunk.epoch) for chunk in chunks} <= {("t", epoch)}
+    assert all(payload_bytes(SPEC, len(piece)) <= chunk_bytes or len(piece) == 1 for piece in pieces)
+    if not pieces:
+        assert len(rows) == len(gradients) == 0
+        return
+    assert_same(rows, RowBlock(**joined([piece.rows for piece in pieces], "ids", "versions", "rows")))
+    columns = joined([piece.gradients for piece in pieces], "ids", "targets", "contributors", "steps", "gradients")
+    assert_same(gradients, GradientBlock(**columns, worker=gradients.worker))
+    assert {piece.gradients.worker for piece in pieces if len(piece.gradients)} <= {gradients.worker}
+
+
+def test_a_chunk_leaves_out_what_is_empty_and_names_rows_before_gradients() -> None:
+    ids = np.arange(3, dtype=np.uint64)
+    numbers = np.ones(3, np.int64)
+    rows = RowBlock(ids, numbers, np.ones((3, SPEC.row_width), np.float32))
+    gradients = GradientBlock(ids, numbers, ids, numbers, np.ones((3, SPEC.dimension), np.float32), 5)
+    chunks = list(push_chunks(Push(rows, gradients), SPEC, chunk_bytes=payload_bytes(SPEC, 2)))
+    kinds = [(chunk.HasField("rows"), chunk.HasField("gradients")) for chunk in chunks]
+    assert kinds == [(True, False), (True, True), (False, True)]
+
+
+@given(row_blocks(), st.integers(-(2**63), 2**63 - 1), st.integers(0, 2**64 - 1))
+def test_a_forget_survives(block: RowBlock, below: int, epoch: int) -> None:
+    message = sent(encode_forget("t", block.ids, below, epoch=epoch))
+    ids, decoded = decode_forget(message)
+    assert_same(block, RowBlock(ids, block.versions, block.rows))
+    assert (message.table, decoded, message.epoch) == ("t", below, epoch)
+
+
+@pytest.mark.parametrize("data", PAYLOADS)
+def test_dense_parameters_come_in_chunks_of_which_the_last_is_marked(data: bytes) -> None:
+    chunks = [sent(chunk) for chunk in dense_chunks("t", data, chunk_bytes=5)]
+    assert b"".join(chunk.data for chunk in chunks) == data
+    assert [chunk.last for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
+    assert all(chunk.table == "t" and len(chunk.data) <= 5 for chunk in chunks)
+
+
+@pytest.mark.parametrize("data", PAYLOADS)
+def test_a_part_comes_in_chunks_of_which_the_last_is_marked(data: bytes) -> None:
+    chunks = [sent(chunk) for chunk in part_chunks("t", 12, "dense", data, chunk_bytes=5)]
+    assert b"".join(chunk.data for chunk in chunks) == data
+    assert [chunk.last for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
+    assert {(chunk.table, chunk.checkpoint, chunk.name) for chunk in chunks} == {("t", 12, "dense")}
+
+
+@pytest.mark.parametrize("dimension", [1, 16, 512, 4096])
+def test_a_chunk_holds_as_many_rows_as_fit_a_mebibyte_and_at_least_one(dimension: int) -> None:
+    spec = dataclasses.replace(SPEC, dimension=dimension, optimizer=OptimizerSpec(OptimizerKind.ADAM))
+    rows = rows_per_chunk(spec)
+    assert rows * (spec.row_bytes + 16) <= CHUNK_BYTES < (rows + 1) * (spec.row_bytes + 16)
+
+
+def test_an_array_of_another_type_is_not_sent() -> None:
+    with pytest.raises(TypeError, match="ids is int64, the contract says uint64"):
+        encode_pull("t", np.arange(3), np.arange(3))
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"ids": b"123"}, "ids has 3 bytes, which is no multiple of the 8 of uint64"),
+        ({"versions": bytes(16)}, r"versions has 16 bytes, int64 \[1\] needs 8"),
+    ],
+)
+def test_a_malformed_pull_is_refused(fields: dict[str, bytes], text: str) -> None:
+    with pytest.raises(InvalidArgument, match=text):
+        decode_pull(ps_pb2.PullRequest(**{"ids": bytes(8), "versions": bytes(8), **fields}))
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"ids": bytes(7)}, "ids has 7 bytes"),
+        ({"versions": b""}, r"versions has 0 bytes, int64 \[1\] needs 8"),
+        ({"rows": bytes(12)}, r"rows has 12 bytes, float32 \[1, 4\] needs 16"),
+    ],
+)
+def test_a_malformed_chunk_of_rows_is_refused(fields: dict[str, bytes], text: str) -> None:
+    with pytest.raises(InvalidArgument, match=f"^{text}"):
+        decode_rows(ps_pb2.RowChunk(**{"ids": bytes(8), "versions": bytes(8), "rows": bytes(16), **fields}), SPEC)
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"ids": bytes(7)}, "rows.ids has 7 bytes"),
+        ({"versions": b""}, r"rows.versions has 0 bytes, int64 \[1\] needs 8"),
+        ({"rows": bytes(12)}, r"rows.rows has 12 bytes, float32 \[1, 4\] needs 16"),
+    ],
+)
+def test_a_push_of_malformed_rows_is_refused(fields: dict[str, bytes], text: str) -> None:
+    body = ps_pb2.RowPush(**{"ids": bytes(8), "versions": bytes(8), "rows": bytes(16), **fields})
+    with pytest.raises(InvalidArgument, match=f"^{text}"):
+        decode_push(ps_pb2.PushChunk(table="t", rows=body), SPEC)
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"ids": bytes(9)}, "gradients.ids has 9 bytes"),
+        ({"target_versions": b"\1"}, r"gradients.target_versions has 1 bytes, int64 \[1\] needs 8"),
+        ({"contributors": b"\3"}, r"gradients.contributors has 1 bytes, uint64 \[1\] needs 8"),
+        ({"steps": bytes(16)}, r"gradients.steps has 16 bytes, int64 \[1\] needs 8"),
+        ({"gradients": bytes(16)}, r"gradients.gradients has 16 bytes, float32 \[1, 3\] needs 12"),
+    ],
+)
+def test_a_push_of_malformed_gradients_is_refused(fields: dict[str, bytes], text: str) -> None:
+    good = dict.fromkeys(("ids", "target_versions", "contributors", "steps"), bytes(8)) | {"gradients": bytes(12)}
+    body = ps_pb2.GradientPush(**good | fields)
+    with pytest.raises(InvalidArgument, match=f"^{text}"):
+        decode_push(ps_pb2.PushChunk(table="t", gradients=body), SPEC)
+
+
+def test_a_push_of_nothing_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="a push chunk holds neither rows nor gradients"):
+        decode_push(ps_pb2.PushChunk(table="t"), SPEC)
+
+
+def test_a_malformed_forget_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="ids has 9 bytes"):
+        decode_forget(ps_pb2.ForgetRequest(table="t", ids=bytes(9), below=2**30))
