@@ -93,7 +93,7 @@ class Rows:
         return math.floor(again * link / _COST_STEP + 0.5) * _COST_STEP
 
     def reuse_probability(self, trainings: int) -> float:
-        """How likely a row that has been trained so often is trained again, as `native/joint/reuse.h` has it."""
+        """How likely a row that has been trained so often is trained again, as `native/engine/joint/reuse.h` has it."""
         beyond = [max(0, version - _CLASSES + 2) for version in self.versions.values()]
         if trainings >= _CLASSES - 1:
             uses, reuses = sum(beyond), sum(max(0, each - 1) for each in beyond)

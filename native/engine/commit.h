@@ -4,11 +4,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "engine/batch/trainers.h"
 #include "engine/engine.h"
-#include "engine/replacement.h"
-#include "engine/resolve.h"
-#include "engine/trainers.h"
-#include "engine/worker_turn.h"
+#include "engine/plan/replacement.h"
+#include "engine/plan/resolve.h"
+#include "engine/plan/worker_lists.h"
 
 namespace esd {
 

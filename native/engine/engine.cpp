@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "engine/batch/scores.h"
 #include "engine/commit.h"
-#include "engine/scores.h"
 
 namespace esd {
 

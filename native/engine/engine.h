@@ -7,14 +7,14 @@
 #include <string>
 #include <vector>
 
-#include "engine/batch.h"
-#include "engine/cache.h"
-#include "engine/copy_directory.h"
-#include "engine/index.h"
-#include "engine/plan.h"
-#include "engine/row_limit.h"
-#include "engine/row_sizes.h"
-#include "joint/search.h"
+#include "engine/batch/prepared_batch.h"
+#include "engine/batch/row_limit.h"
+#include "engine/batch/row_sizes.h"
+#include "engine/cache/cache_mirror.h"
+#include "engine/joint/search.h"
+#include "engine/plan/plan.h"
+#include "engine/rows/copy_directory.h"
+#include "engine/rows/state_index.h"
 
 namespace esd {
 

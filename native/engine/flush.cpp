@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "engine/engine.h"
-#include "engine/sort_by_id.h"
+#include "engine/memory/sort_by_id.h"
 
 namespace esd {
 

@@ -1,0 +1,62 @@
+#include "engine/batch/row_limit.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+namespace esd {
+
+void RowLimit::check(const PreparedBatch& batch) const {
+  if (!active()) return;
+  if (batch.distinct() > limit_) {
+    throw std::invalid_argument("the batch has " + std::to_string(batch.distinct()) + " rows, max_rows is " +
+                                std::to_string(limit_));
+  }
+  if (life_ == kMaxLife) throw std::length_error("the engine counts at most 2^23 - 1 lives of forgotten rows");
+}
+
+void RowLimit::make_room(const StateIndex& index, const PreparedBatch& batch, std::uint32_t now,
+                         std::vector<std::uint32_t>& leaving) {
+  leaving.clear();
+  for (const RowState& row : batch.states) trained_ += row.version == 0;
+  for (; trained_ > limit_ && first_ < records_.size(); ++first_) {
+    if (first_ + kAhead < records_.size()) index.prefetch(records_[first_ + kAhead].row);
+    const RowState& row = index[records_[first_].row];
+    // A row of the batch is passed over for good: it gets a new record.
+    if (!holds(records_[first_], row) || row.place == kInBatch) continue;
+    leaving.push_back(records_[first_].row);
+    life_ = std::max(life_, std::uint32_t{row.life} + 1);
+    --trained_;
+  }
+  if (records_.size() > 2 * trained_ + kSlack) sweep(index);
+  for (const std::uint32_t row : batch.rows) records_.push_back({row, now});
+}
+
+void RowLimit::sweep(const StateIndex& index) {
+  std::size_t kept = 0;
+  for (std::size_t i = first_; i < records_.size(); ++i) {
+    if (i + kAhead < records_.size()) index.prefetch(records_[i + kAhead].row);
+    const Record record = records_[i];
+    records_[kept] = record;
+    kept += holds(record, index[record.row]);
+  }
+  records_.resize(kept);
+  first_ = 0;
+}
+
+void RowLimit::restore(const StateIndex& index, std::uint32_t life) {
+  life_ = life;
+  trained_ = 0;
+  records_.clear();
+  first_ = 0;
+  if (!active()) return;
+  for (std::uint32_t row = 0; row < index.size(); ++row) {
+    if (index[row].version > 0) records_.push_back({row, index[row].last_use});
+  }
+  trained_ = records_.size();
+  std::sort(records_.begin(), records_.end(), [&](const Record& a, const Record& b) {
+    return a.last_use != b.last_use ? a.last_use < b.last_use : index[a.row].id < index[b.row].id;
+  });
+}
+
+}  // namespace esd

@@ -1,0 +1,184 @@
+// Queues of cached copies, the orders from which the policies choose victims.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "engine/batch/row_sizes.h"
+#include "engine/rows/copies.h"
+
+namespace esd {
+
+// Copies in the order in which they came: first in, first out.
+//
+// A copy that leaves from the middle leaves its record behind; the record is recognised by its stamp, which is no longer
+// that of the copy. So entering touches no neighbours (a linked list would), leaving touches nothing, and taking reads
+// ahead. Records that are out of date are swept when there is no room for more, and room is only made when they are the
+// fewer: constant time per operation, amortised.
+class CopyQueue {
+ public:
+  // Whether no records are left, not even such as are out of date.
+  bool empty() const { return first_ == end_; }
+
+  void push(const Copies& copies, std::uint32_t slot) {
+    if (end_ == capacity_) make_room(copies);
+    records_[end_++] = {slot, copies[slot].stamp};
+  }
+
+  // Takes up to `count` copies, first in first; returns how many are missing.
+  std::uint32_t take(const Copies& copies, std::uint32_t count, Slots& victims) {
+    for (; count > 0 && first_ < end_; ++first_) {
+      if (first_ + kAhead < end_) __builtin_prefetch(&copies[records_[first_ + kAhead].slot]);
+      const auto [slot, stamp] = records_[first_];
+      if (copies[slot].stamp != stamp) continue;
+      victims.push_back(slot);
+      --count;
+    }
+    if (empty()) first_ = end_ = 0;
+    return count;
+  }
+
+  void append_to(const Copies& copies, Slots& slots) const {
+    for (std::uint32_t i = first_; i < end_; ++i) {
+      if (copies[records_[i].slot].stamp == records_[i].stamp) slots.push_back(records_[i].slot);
+    }
+  }
+
+  std::size_t memory_bytes() const { return records_.capacity() * sizeof(Record); }
+
+ private:
+  struct Record {
+    std::uint32_t slot, stamp;
+  };
+  static constexpr std::uint32_t kAhead = 32;
+  static constexpr std::size_t kLeast = 4;
+
+  void make_room(const Copies& copies) {
+    sweep(copies);
+    if (2 * end_ < records_.size()) return;
+    records_.resize(std::max(kLeast, 2 * records_.size()));
+    capacity_ = static_cast<std::uint32_t>(records_.size());
+  }
+
+  void sweep(const Copies& copies) {
+    Record* const records = records_.data();
+    std::uint32_t kept = 0;
+    for (std::uint32_t i = first_, end = end_; i < end; ++i) {
+      __builtin_prefetch(&copies[records[std::min(i + kAhead, end - 1)].slot]);
+      const Record record = records[i];
+      records[kept] = record;  // no branch on whether it stays: it would be mispredicted half the time
+      kept += copies[record.slot].stamp == record.stamp;
+    }
+    first_ = 0;
+    end_ = kept;
+  }
+
+  std::vector<Record> records_;
+  std::uint32_t capacity_ = 0;         // the size of `records_`
+  std::uint32_t first_ = 0, end_ = 0;  // the records in between are in the queue
+};
+
+// Copies in ascending order of frequency, first come first within a frequency.
+class FrequencyQueues {
+ public:
+  void push(const Copies& copies, std::uint32_t slot) {
+    const std::uint32_t frequency = copies[slot].frequency;
+    if (frequency >= queues_.size()) queues_.resize(frequency + 1);
+    CopyQueue& queue = queues_[frequency];
+    if (queue.empty()) filled_[frequency / 64] |= std::uint64_t{1} << frequency % 64;
+    queue.push(copies, slot);
+  }
+
+  // As CopyQueue::take, lowest frequency first.
+  std::uint32_t take(const Copies& copies, std::uint32_t count, Slots& victims) {
+    for (std::uint32_t frequency = 0; count > 0 && (frequency = first_filled(frequency)) != kNone; ++frequency) {
+      count = take_at(frequency, copies, count, victims);
+    }
+    return count;
+  }
+
+  // The lowest frequency from `frequency` on that some copy has, or has had; kNone if there is none.
+  std::uint32_t first_filled(std::uint32_t frequency) const {
+    std::uint64_t wanted = ~std::uint64_t{0} << frequency % 64;
+    for (std::uint32_t word = frequency / 64; word < kWords; ++word, wanted = ~std::uint64_t{0}) {
+      const std::uint64_t bits = filled_[word] & wanted;
+      if (bits) return word * 64 + static_cast<std::uint32_t>(__builtin_ctzll(bits));
+    }
+    return kNone;
+  }
+
+  // As CopyQueue::take, from the copies of one frequency that `first_filled` has named.
+  std::uint32_t take_at(std::uint32_t frequency, const Copies& copies, std::uint32_t count, Slots& victims) {
+    count = queues_[frequency].take(copies, count, victims);
+    if (queues_[frequency].empty()) filled_[frequency / 64] &= ~(std::uint64_t{1} << frequency % 64);
+    return count;
+  }
+
+  void append_to(const Copies& copies, Slots& slots) const {
+    for (const CopyQueue& queue : queues_) queue.append_to(copies, slots);
+  }
+
+  std::size_t memory_bytes() const {
+    std::size_t bytes = queues_.capacity() * sizeof(CopyQueue);
+    for (const CopyQueue& queue : queues_) bytes += queue.memory_bytes();
+    return bytes;
+  }
+
+ private:
+  static constexpr std::uint32_t kWords = (kMaxFrequency + 1) / 64;
+
+  std::vector<CopyQueue> queues_;      // by frequency
+  std::uint64_t filled_[kWords] = {};  // bit f % 64 of word f / 64: the queue of frequency f is not empty
+};
+
+// Copies in ascending order of frequency per size of the row (ESD paper, section 8.2): the bigger of two equally frequent
+// rows comes first, and among rows of one size and frequency the one that came first.
+class SizedQueues {
+ public:
+  explicit SizedQueues(const RowSizes& sizes) : sizes_(sizes), queues_(sizes.distinct().size()) {}
+
+  void push(const Copies& copies, std::uint32_t slot) { of(copies[slot]).push(copies, slot); }
+
+  // As CopyQueue::take, lowest frequency per size first. There are few sizes, so the lowest of each are compared.
+  std::uint32_t take(const Copies& copies, std::uint32_t count, Slots& victims) {
+    lowest_.clear();
+    for (const FrequencyQueues& queues : queues_) lowest_.push_back(queues.first_filled(0));
+    while (count > 0) {
+      std::size_t best = 0;
+      for (std::size_t c = 1; c < queues_.size(); ++c) {
+        if (leaves_before(c, best)) best = c;
+      }
+      if (lowest_[best] == kNone) break;
+      count = queues_[best].take_at(lowest_[best], copies, count, victims);
+      lowest_[best] = queues_[best].first_filled(lowest_[best] + 1);
+    }
+    return count;
+  }
+
+  void append_to(const Copies& copies, Slots& slots) const {
+    for (const FrequencyQueues& queues : queues_) queues.append_to(copies, slots);
+  }
+
+  std::size_t memory_bytes() const {
+    std::size_t bytes = 0;
+    for (const FrequencyQueues& queues : queues_) bytes += sizeof queues + queues.memory_bytes();
+    return bytes;
+  }
+
+ private:
+  FrequencyQueues& of(const Copy& copy) { return queues_[sizes_.place(sizes_[copy.row])]; }
+
+  // `a` is the bigger size.
+  bool leaves_before(std::size_t a, std::size_t b) const {
+    if (lowest_[a] == kNone || lowest_[b] == kNone) return lowest_[b] == kNone;
+    return std::uint64_t{lowest_[a]} * sizes_.distinct()[b] <= std::uint64_t{lowest_[b]} * sizes_.distinct()[a];
+  }
+
+  const RowSizes& sizes_;
+  std::vector<FrequencyQueues> queues_;  // by size, ascending
+  std::vector<std::uint32_t> lowest_;    // frequency that is not used up, by size; kNone: none
+};
+
+}  // namespace esd

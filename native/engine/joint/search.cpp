@@ -1,0 +1,240 @@
+#include "engine/joint/search.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "common/mix64.h"
+#include "engine/joint/placement.h"
+#include "engine/joint/transport.h"
+#include "engine/joint/window.h"
+
+namespace esd {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr double kWideShare = 0.5;
+constexpr int kShifts = 10;
+constexpr double kFirstShift = 0.5;       // of the way to equal times
+constexpr double kSmallerShift = 0.7;     // of the last one, after one that did not help
+constexpr double kShiftShare = 0.4;       // of the samples that are free when workloads shift
+constexpr double kEagerShare = 0.25;      // narrow rounds: of the samples whose move would cost little, ...
+constexpr double kReluctantShare = 0.03;  // ... and of the others
+
+// splitmix64
+class Draws {
+ public:
+  explicit Draws(std::uint64_t seed) : state_(mix64(seed + kStep)) {}
+  bool happens(double probability) {
+    return mix64(state_ += kStep) >> 32 < static_cast<std::uint64_t>(probability * 0x1p32);
+  }
+
+ private:
+  static constexpr std::uint64_t kStep = 0x9e3779b97f4a7c15ULL;
+  std::uint64_t state_;
+};
+
+template <unsigned Width>
+class JointSearch {
+ public:
+  JointSearch(const PreparedBatch& batch, std::size_t samples, const std::vector<WorkerMask>& next,
+              const ReuseStatistics& reuse, const JointRequest& request)
+      : batch_(batch),
+        request_(request),
+        places_(content_order(batch, samples)),
+        instance_(batch, places_, next, request.link_costs, request.workers, reuse),
+        placement_(instance_),
+        draws_(request.seed),
+        regrets_(instance_.samples) {
+    const auto mean_size = batch.fields ? static_cast<std::int32_t>(batch.sample_size / batch.fields) : 1;
+    eager_below_ = mean_size * *std::max_element(instance_.links.pull, instance_.links.pull + Width);
+  }
+
+  JointResult run() {
+    free_.resize(instance_.samples);
+    std::iota(free_.begin(), free_.end(), 0u);
+    std::copy(request_.capacities, request_.capacities + request_.workers, room_);
+    if (!free_.empty()) place_free();
+    keep_if_best();
+    result_.start_cost = result_.cost;
+
+    for (unsigned round = 0; round < request_.wide_rounds && in_time(); ++round) {
+      if (!take_away([](std::uint32_t) { return kWideShare; })) continue;
+      place_free();
+      keep_if_best();
+    }
+    for (unsigned round = 0; round < request_.narrow_rounds && in_time(); ++round) {
+      if (!take_away([&](std::uint32_t i) { return regrets_[i] <= eager_below_ ? kEagerShare : kReluctantShare; })) {
+        continue;
+      }
+      place_free();
+      note_regrets();
+      keep_if_best();
+    }
+    if (request_.limits && instance_.samples > 0) shift_workloads();
+    result_.assignment = at_places(result_.assignment);
+    return std::move(result_);
+  }
+
+ private:
+  bool in_time() {
+    if (request_.deadline != Clock::time_point::max() && Clock::now() >= request_.deadline) return false;
+    ++result_.rounds;
+    return true;
+  }
+
+  // Draws the samples to free. False when they all come from one worker, to which they would return.
+  template <typename Share>
+  bool take_away(Share share) {
+    free_.clear();
+    std::fill_n(room_, Width, 0);
+    for (std::uint32_t i = 0; i < instance_.samples; ++i) {
+      if (!draws_.happens(share(i))) continue;
+      free_.push_back(i);
+      ++room_[placement_.assignment()[i]];
+    }
+    if (std::count(room_, room_ + Width, 0) >= static_cast<int>(Width) - 1) return false;
+    for (const std::uint32_t i : free_) placement_.take(i);
+    return true;
+  }
+
+  void place_free() {
+    placement_.price(free_, costs_);
+    transport_.solve(costs_, room_, prices_, chosen_);
+    for (std::size_t f = 0; f < free_.size(); ++f) placement_.put(free_[f], static_cast<unsigned>(chosen_[f]));
+  }
+
+  // What it would cost at least to have each of the samples just placed elsewhere.
+  void note_regrets() {
+    for (std::size_t f = 0; f < free_.size(); ++f) {
+      const std::int32_t* costs = &costs_[f * Width];
+      std::int32_t elsewhere = std::numeric_limits<std::int32_t>::max();
+      for (int j = 0; j < static_cast<int>(Width); ++j) {
+        if (room_[j] > 0 && j != chosen_[f]) elsewhere = std::min(elsewhere, costs[j] + prices_[j]);
+      }
+      regrets_[free_[f]] = elsewhere - (costs[chosen_[f]] + prices_[chosen_[f]]);
+    }
+  }
+
+  void shift_workloads() {
+    move_to(result_.assignment);
+    std::vector<int> workloads(request_.capacities, request_.capacities + request_.workers);
+    std::vector<double> times = placed_times();
+    double step = kFirstShift;
+    for (int trial = 0; trial < kShifts && in_time(); ++trial) {
+      const std::vector<int> wanted = shifted_workloads(workloads, times, *request_.limits, step);
+      free_for(workloads, wanted);
+      if (free_.empty()) break;
+      place_free();
+      const std::vector<double> shifted = placed_times();
+      if (*std::max_element(shifted.begin(), shifted.end()) < *std::max_element(times.begin(), times.end())) {
+        workloads = wanted;
+        times = shifted;
+        result_.assignment = placement_.assignment();
+      } else {
+        move_to(result_.assignment);
+        step *= kSmallerShift;
+      }
+    }
+    result_.cost = static_cast<double>(placement_.cost()) / instance_.links.scale;
+  }
+
+  std::vector<double> placed_times() const {
+    return expected_times(batch_, at_places(placement_.assignment()), request_.link_costs,
+                          request_.limits->sample_costs, request_.workers);
+  }
+
+  // From the order of the samples here to that in the batch.
+  std::vector<std::int32_t> at_places(const std::vector<std::int32_t>& assignment) const {
+    std::vector<std::int32_t> result(assignment.size());
+    for (std::size_t i = 0; i < places_.size(); ++i) result[places_[i]] = assignment[i];
+    return result;
+  }
+
+  void move_to(const std::vector<std::int32_t>& assignment) {
+    for (std::uint32_t i = 0; i < instance_.samples; ++i) {
+      if (placement_.assignment()[i] == assignment[i]) continue;
+      placement_.take(i);
+      placement_.put(i, static_cast<unsigned>(assignment[i]));
+    }
+  }
+
+  // Takes a share of the samples away, and of every worker at least those that it is to give away.
+  void free_for(const std::vector<int>& workloads, const std::vector<int>& wanted) {
+    std::fill_n(room_, Width, 0);
+    free_.clear();
+    std::vector<std::uint32_t> kept;
+    for (std::uint32_t i = 0; i < instance_.samples; ++i) {
+      const bool goes = draws_.happens(kShiftShare);
+      (goes ? free_ : kept).push_back(i);
+      room_[placement_.assignment()[i]] += goes;
+    }
+    for (const std::uint32_t i : kept) {
+      const auto worker = static_cast<std::size_t>(placement_.assignment()[i]);
+      if (room_[worker] >= workloads[worker] - wanted[worker]) continue;
+      free_.push_back(i);
+      ++room_[worker];
+    }
+    for (std::size_t j = 0; j < workloads.size(); ++j) room_[j] += wanted[j] - workloads[j];
+    for (const std::uint32_t i : free_) placement_.take(i);
+  }
+
+  void keep_if_best() {
+    if (result_.rounds > 0 && placement_.cost() >= best_) return;
+    best_ = placement_.cost();
+    result_.assignment = placement_.assignment();
+    result_.cost = static_cast<double>(best_) / instance_.links.scale;
+  }
+
+  const PreparedBatch& batch_;
+  const JointRequest& request_;
+  const std::vector<std::uint32_t> places_;  // of the samples in the batch: here they stand in order of content
+  JointInstance<Width> instance_;
+  JointPlacement<Width> placement_;
+  Transport<Width> transport_;
+  Draws draws_;
+  std::vector<std::int32_t> regrets_;  // by sample, as of its last narrow round
+  std::int32_t eager_below_;           // the cost of one row's pull over the slowest link
+
+  std::vector<std::uint32_t> free_;  // samples that are nowhere
+  int room_[Width] = {};             // places for them at each worker
+  std::vector<std::int32_t> costs_;  // [free_, Width]
+  std::int32_t prices_[Width] = {};  // of the last transportation problem
+  std::vector<int> chosen_;          // by place in free_
+
+  std::int64_t best_ = 0;
+  JointResult result_;
+};
+
+// Half of the time that is left goes to the window.
+Clock::time_point halfway(Clock::time_point deadline) {
+  if (deadline == Clock::time_point::max()) return deadline;
+  const Clock::time_point now = Clock::now();
+  return now + (deadline - now) / 2;
+}
+
+template <unsigned Width>
+JointResult search(const PreparedBatch& batch, const ReuseStatistics& reuse, const JointRequest& request) {
+  if (request.following.empty()) return JointSearch<Width>(batch, batch.samples, {}, reuse, request).run();
+  const JointWindow window(batch, request.following);
+  const std::vector<std::int32_t> capacities = window.capacities(request.capacities, request.workers);
+  JointRequest whole = request;
+  whole.capacities = capacities.data();
+  whole.deadline = halfway(request.deadline);
+  whole.limits = nullptr;
+  const JointResult plan = JointSearch<Width>(batch, batch.samples, {}, reuse, whole).run();
+  return JointSearch<Width>(batch, window.samples(), window.next_trainers(plan.assignment), reuse, request).run();
+}
+
+}  // namespace
+
+JointResult joint_search(const PreparedBatch& batch, const ReuseStatistics& reuse, const JointRequest& request) {
+  if (request.workers <= 4) return search<4>(batch, reuse, request);
+  if (request.workers <= 8) return search<8>(batch, reuse, request);
+  if (request.workers <= 16) return search<16>(batch, reuse, request);
+  if (request.workers <= 32) return search<32>(batch, reuse, request);
+  return search<64>(batch, reuse, request);
+}
+
+}  // namespace esd

@@ -1,0 +1,81 @@
+// Fine adjustment of the workers' numbers of samples, by the times that an assignment is expected to take.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
+#include "engine/batch/prepared_batch.h"
+
+namespace esd {
+
+struct WorkloadLimits {
+  const std::int32_t* least;   // [workers]
+  const std::int32_t* most;    // [workers]
+  const double* sample_costs;  // [workers], computation per sample in units of the link costs
+};
+
+// How long each worker takes, [workers]: operations of this iteration on its link, evictions left out, and computation.
+inline std::vector<double> expected_times(const PreparedBatch& batch, const std::vector<std::int32_t>& assignment,
+                                          const std::int32_t* link_costs, const double* sample_costs,
+                                          unsigned workers) {
+  std::vector<WorkerMask> trainers(batch.distinct());
+  std::vector<double> times(workers);
+  const std::uint32_t* numbers = batch.numbers.data();
+  for (const std::int32_t worker : assignment) {
+    for (std::size_t f = 0; f < batch.fields; ++f) trainers[*numbers++] |= worker_bit(static_cast<unsigned>(worker));
+    times[static_cast<std::size_t>(worker)] += sample_costs[worker];
+  }
+  std::vector<std::int64_t> moved(workers);  // row sizes
+  for (std::size_t x = 0; x < batch.distinct(); ++x) {
+    if (!trainers[x]) continue;  // only a later batch needs the row
+    const RowState& row = batch.states[x];
+    WorkerMask pushes = 0;
+    if (row.kind == kSplit || (row.kind == kOwned && (trainers[x] & ~row.mask))) pushes = row.mask;
+    for (; pushes; pushes &= pushes - 1) moved[static_cast<std::size_t>(__builtin_ctzll(pushes))] += batch.size(x);
+    for (WorkerMask pulls = trainers[x] & ~row.latest(); pulls; pulls &= pulls - 1) {
+      moved[static_cast<std::size_t>(__builtin_ctzll(pulls))] += batch.size(x);
+    }
+  }
+  for (unsigned j = 0; j < workers; ++j) times[j] += static_cast<double>(moved[j]) * link_costs[j];
+  return times;
+}
+
+// Workloads that would bring the times nearer to their mean, `step` of the way, within the limits; the same sum.
+inline std::vector<int> shifted_workloads(const std::vector<int>& workloads, const std::vector<double>& times,
+                                          const WorkloadLimits& limits, double step) {
+  const std::size_t n = workloads.size();
+  const int total = std::accumulate(workloads.begin(), workloads.end(), 0);
+  const double mean = std::accumulate(times.begin(), times.end(), 0.0) / static_cast<double>(n);
+  std::vector<double> wanted(n);
+  for (std::size_t j = 0; j < n; ++j) {
+    const double per_sample = std::max(times[j], 1e-9) / std::max(workloads[j], 1);
+    const double moved = workloads[j] - step * (times[j] - mean) / per_sample;
+    wanted[j] = std::min<double>(std::max<double>(moved, limits.least[j]), limits.most[j]);
+  }
+  // What clipping leaves over goes to those with room for it, in proportion; whole numbers by largest remainder.
+  const double missing = total - std::accumulate(wanted.begin(), wanted.end(), 0.0);
+  std::vector<double> room(n);
+  for (std::size_t j = 0; j < n; ++j) room[j] = missing > 0 ? limits.most[j] - wanted[j] : wanted[j] - limits.least[j];
+  const double all_room = std::accumulate(room.begin(), room.end(), 0.0);
+  std::vector<int> whole(n);
+  for (std::size_t j = 0; j < n; ++j) {
+    if (all_room > 0) wanted[j] += missing * room[j] / all_room;
+    whole[j] = static_cast<int>(std::floor(std::max<double>(wanted[j], limits.least[j])));
+  }
+  std::vector<std::size_t> order(n);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return wanted[a] - whole[a] > wanted[b] - whole[b]; });
+  int left = total - std::accumulate(whole.begin(), whole.end(), 0);
+  for (std::size_t r = 0; left > 0; r = (r + 1) % n) {
+    if (whole[order[r]] >= limits.most[order[r]]) continue;
+    ++whole[order[r]];
+    --left;
+  }
+  return whole;
+}
+
+}  // namespace esd

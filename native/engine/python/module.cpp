@@ -1,0 +1,280 @@
+// Python binding of the dispatch engine; documented in esd_native/engine.pyi.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <mutex>
+#include <optional>
+#include <tuple>
+
+#include "engine/engine.h"
+#include "engine/python/plan_dicts.h"
+
+namespace nb = nanobind;
+
+namespace esd {
+namespace {
+
+using Ids = nb::ndarray<const std::uint64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Integers = nb::ndarray<const std::int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Numbers = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Limits = std::tuple<Integers, Integers, Numbers>;  // least and most workloads, sample costs
+using Fields = nb::ndarray<const std::uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+std::vector<std::uint32_t> check_cache_sizes(const std::vector<std::int64_t>& cache_sizes) {
+  if (cache_sizes.empty() || cache_sizes.size() > 64) {
+    throw std::invalid_argument(std::to_string(cache_sizes.size()) + " workers, there must be 1..64");
+  }
+  for (std::size_t j = 0; j < cache_sizes.size(); ++j) {
+    if (cache_sizes[j] >= 1 && cache_sizes[j] < kNone) continue;
+    throw std::invalid_argument("the cache of worker " + std::to_string(j) + " is " + std::to_string(cache_sizes[j]) +
+                                ", it must be in 1.." + std::to_string(kNone - 1));
+  }
+  return {cache_sizes.begin(), cache_sizes.end()};
+}
+
+std::vector<std::uint32_t> check_field_sizes(const std::vector<std::int64_t>& field_sizes) {
+  for (std::size_t f = 0; f < field_sizes.size(); ++f) {
+    if (field_sizes[f] >= 1 && field_sizes[f] <= RowSizes::kMaxSize) continue;
+    throw std::invalid_argument("the size of field " + std::to_string(f) + " is " + std::to_string(field_sizes[f]) +
+                                ", it must be in 1.." + std::to_string(RowSizes::kMaxSize));
+  }
+  return {field_sizes.begin(), field_sizes.end()};
+}
+
+// The engine as Python sees it: calls release the GIL and take turns.
+class SharedEngine {
+ public:
+  SharedEngine(const std::vector<std::int64_t>& cache_sizes, const std::string& policy,
+               const std::vector<std::int64_t>& field_sizes, std::uint64_t max_rows)
+      : engine_(check_cache_sizes(cache_sizes), policy, check_field_sizes(field_sizes), max_rows) {}
+
+  void prepare(const Ids& ids) {
+    if (ids.size() > 0xffffffffu) throw std::invalid_argument("ids has 2^32 elements or more");
+    const Turn turn(*this);
+    engine_.prepare(ids.data(), ids.shape(0), ids.shape(1));
+  }
+
+  nb::ndarray<nb::numpy, std::int32_t, nb::ndim<2>> costs(const Integers& link_costs) {
+    check_length("link_costs", link_costs);
+    return scores([&](std::int32_t* out) { engine_.costs(link_costs.data(), out); });
+  }
+
+  nb::ndarray<nb::numpy, std::int32_t, nb::ndim<2>> room_needed() {
+    return scores([&](std::int32_t* out) { engine_.room_needed(out); });
+  }
+
+  nb::ndarray<nb::numpy, std::int32_t, nb::ndim<2>> affinity(const std::optional<Fields>& fields) {
+    if (!fields) return scores([&](std::int32_t* out) { engine_.affinity(out); });
+    const std::vector<std::uint32_t> chosen(fields->data(), fields->data() + fields->size());
+    return scores([&](std::int32_t* out) { engine_.affinity(chosen, out); });
+  }
+
+  nb::tuple joint(const Integers& link_costs, const Integers& capacities, std::uint64_t seed, double seconds,
+                  unsigned wide_rounds, unsigned narrow_rounds, const std::optional<Limits>& limits,
+                  const std::vector<std::uint32_t>& following) {
+    check_length("link_costs", link_costs);
+    check_length("capacities", capacities);
+    WorkloadLimits bounds{};
+    if (limits) {
+      const auto& [least, most, sample_costs] = *limits;
+      check_length("least workloads", least);
+      check_length("most workloads", most);
+      check_length("sample costs", sample_costs);
+      bounds = {least.data(), most.data(), sample_costs.data()};
+    }
+    JointResult result;
+    {
+      const Turn turn(*this);
+      result = engine_.joint({link_costs.data(), capacities.data(), engine_.workers(), seed, wide_rounds, narrow_rounds,
+                              following, deadline(seconds), limits ? &bounds : nullptr});
+    }
+    return nb::make_tuple(to_numpy(std::move(result.assignment)), result.cost, result.start_cost, result.rounds);
+  }
+
+  IterationColumns commit(const Integers& assignment) {
+    IterationPlans plans;
+    {
+      const Turn turn(*this);
+      if (assignment.size() != engine_.batch().samples) {
+        throw std::invalid_argument("assignment has " + std::to_string(assignment.size()) + " elements for " +
+                                    std::to_string(engine_.batch().samples) + " samples");
+      }
+      plans = engine_.commit(assignment.data(), pool_->take());
+    }
+    return {std::move(plans), pool_};
+  }
+
+  nb::list flush() {
+    FlushPlans plans;
+    {
+      const Turn turn(*this);
+      plans = engine_.flush(pool_->take());
+    }
+    return to_python(std::move(plans), pool_);
+  }
+
+  nb::bytes snapshot() {
+    std::string bytes;
+    {
+      const Turn turn(*this);
+      bytes = engine_.snapshot();
+    }
+    return nb::bytes(bytes.data(), bytes.size());
+  }
+
+  void restore(const nb::bytes& bytes, bool warm) {
+    const char* data = bytes.c_str();
+    const std::size_t size = bytes.size();
+    const Turn turn(*this);
+    engine_.restore(data, size, warm);
+  }
+
+  // What each worker caches: one dict of columns per worker, ascending by slot.
+  nb::list contents() {
+    struct Columns {
+      std::vector<std::uint64_t> ids;
+      std::vector<std::uint32_t> slots;
+      std::vector<std::int64_t> versions;
+      std::vector<std::uint8_t> latest;
+    };
+    std::vector<Columns> workers;
+    {
+      const Turn turn(*this);
+      for (unsigned j = 0; j < engine_.workers(); ++j) {
+        Columns columns;
+        const CacheMirror& cache = engine_.cache(j);
+        for (std::uint32_t slot = 0; slot < cache.slots(); ++slot) {
+          if (cache.copies[slot].row == kNone) continue;
+          const RowState& row = engine_.index()[cache.copies[slot].row];
+          columns.ids.push_back(row.id);
+          columns.slots.push_back(slot);
+          columns.versions.push_back(row.full_version());
+          columns.latest.push_back((row.latest() & worker_bit(j)) != 0);
+        }
+        workers.push_back(std::move(columns));
+      }
+    }
+    nb::list lists;
+    for (Columns& columns : workers) {
+      nb::dict each;
+      each["ids"] = to_numpy(std::move(columns.ids));
+      each["slots"] = to_numpy(std::move(columns.slots));
+      each["versions"] = to_numpy(std::move(columns.versions));
+      each["latest"] = to_numpy(std::move(columns.latest)).cast().attr("astype")("bool");
+      lists.append(each);
+    }
+    return lists;
+  }
+
+  nb::dict stats() {
+    std::size_t ids, index_bytes, cache_bytes;
+    std::vector<std::int64_t> cached;
+    {
+      const Turn turn(*this);
+      ids = engine_.index().ids();
+      index_bytes = engine_.index().memory_bytes();
+      cache_bytes = engine_.cache_bytes();
+      for (unsigned j = 0; j < engine_.workers(); ++j) cached.push_back(engine_.cache(j).rows());
+    }
+    nb::dict stats;
+    stats["ids"] = ids;
+    stats["index_bytes"] = index_bytes;
+    stats["cache_bytes"] = cache_bytes;
+    stats["cached_rows"] = to_numpy(std::move(cached));
+    return stats;
+  }
+
+  template <typename Get>
+  auto read(Get get) {
+    const Turn turn(*this);
+    return get(engine_);
+  }
+
+ private:
+  struct Turn {
+    explicit Turn(SharedEngine& shared) : lock(shared.mutex_) {}
+    nb::gil_scoped_release released;  // before the lock is taken: who waits must not hold the GIL
+    std::lock_guard<std::mutex> lock;
+  };
+
+  template <typename Values>
+  void check_length(const char* name, const Values& values) const {
+    if (values.size() == engine_.workers()) return;
+    throw std::invalid_argument(std::string(name) + " has " + std::to_string(values.size()) + " elements for " +
+                                std::to_string(engine_.workers()) + " workers");
+  }
+
+  static std::chrono::steady_clock::time_point deadline(double seconds) {
+    using Clock = std::chrono::steady_clock;
+    constexpr double kForever = 1e6;  // what is longer would not fit the clock
+    if (!(seconds < kForever)) return Clock::time_point::max();
+    return Clock::now() +
+           std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(std::max(seconds, 0.0)));
+  }
+
+  template <typename Fill>
+  nb::ndarray<nb::numpy, std::int32_t, nb::ndim<2>> scores(Fill fill) {
+    std::vector<std::int32_t> values;
+    std::size_t samples = 0;
+    {
+      const Turn turn(*this);
+      samples = engine_.batch().samples;
+      values.resize(samples * engine_.workers());
+      fill(values.data());
+    }
+    return to_numpy(std::move(values), samples, engine_.workers());
+  }
+
+  std::mutex mutex_;
+  Engine engine_;
+  const std::shared_ptr<ArenaPool> pool_ = std::make_shared<ArenaPool>();
+};
+
+}  // namespace
+}  // namespace esd
+
+NB_MODULE(engine, module) {
+  using esd::IterationColumns;
+  using esd::SharedEngine;
+  module.doc() = "The dispatch engine. See engine.pyi.";
+  nb::exception<esd::CacheTooSmall>(module, "CacheTooSmall", PyExc_ValueError);
+  nb::class_<IterationColumns>(module, "IterationColumns")
+      .def("__len__", &IterationColumns::size)
+      .def("__getitem__", &IterationColumns::operator[], nb::arg("worker"))
+      .def("__iter__", [](const IterationColumns& columns) { return nb::iter(columns.all()); })
+      .def_prop_ro("forgotten", &IterationColumns::forgotten)
+      .def_prop_ro("counts", &IterationColumns::counts, nb::rv_policy::automatic)
+      .def_prop_ro("sizes", &IterationColumns::sizes, nb::rv_policy::automatic);
+  nb::class_<SharedEngine>(module, "Engine")
+      .def(nb::init<const std::vector<std::int64_t>&, const std::string&, const std::vector<std::int64_t>&,
+                    std::uint64_t>(),
+           nb::arg("cache_sizes"), nb::arg("policy"), nb::arg("field_sizes") = std::vector<std::int64_t>(),
+           nb::arg("max_rows") = 0)
+      .def("prepare", &SharedEngine::prepare, nb::arg("ids").noconvert())
+      .def("costs", &SharedEngine::costs, nb::arg("link_costs").noconvert())
+      .def("room_needed", &SharedEngine::room_needed)
+      .def("affinity", &SharedEngine::affinity, nb::arg("fields").noconvert() = nb::none())
+      .def("joint", &SharedEngine::joint, nb::arg("link_costs").noconvert(), nb::arg("capacities").noconvert(),
+           nb::arg("seed"), nb::arg("seconds") = std::numeric_limits<double>::infinity(), nb::arg("wide_rounds") = 5,
+           nb::arg("narrow_rounds") = 30, nb::arg("limits") = nb::none(),
+           nb::arg("following") = std::vector<std::uint32_t>())
+      .def("commit", &SharedEngine::commit, nb::arg("assignment").noconvert())
+      .def("flush", &SharedEngine::flush)
+      .def("stats", &SharedEngine::stats)
+      .def("contents", &SharedEngine::contents)
+      .def("snapshot", &SharedEngine::snapshot)
+      .def("restore", &SharedEngine::restore, nb::arg("snapshot"), nb::arg("warm") = true)
+      .def_prop_ro("workers", [](SharedEngine& e) { return e.read([](auto& x) { return x.workers(); }); })
+      .def_prop_ro("iteration", [](SharedEngine& e) { return e.read([](auto& x) { return x.iteration(); }); })
+      .def_prop_ro("distinct", [](SharedEngine& e) { return e.read([](auto& x) { return x.distinct(); }); })
+      .def_prop_ro("lookups", [](SharedEngine& e) { return e.read([](auto& x) { return x.lookups(); }); })
+      .def_prop_ro("hits", [](SharedEngine& e) { return e.read([](auto& x) { return x.hits(); }); })
+      .def_prop_ro("memory_bytes", [](SharedEngine& e) { return e.read([](auto& x) { return x.memory_bytes(); }); });
+}

@@ -1,0 +1,119 @@
+#include "engine/python/plan_dicts.h"
+
+#include <stdexcept>
+
+namespace esd {
+namespace {
+
+using Lease = std::shared_ptr<ArenaLease>;
+
+template <typename T>
+nb::object borrow(const Lease& lease, Column<T>& values) {
+  nb::capsule owner(new Lease(lease), [](void* p) noexcept { delete static_cast<Lease*>(p); });
+  return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(values.data(), {values.size()}, owner));
+}
+
+}  // namespace
+
+Columns::Columns(Arena&& arena, const std::shared_ptr<ArenaPool>& pool) {
+  const auto lease = std::make_shared<ArenaLease>(pool, std::move(arena));
+  u64_ = borrow(lease, lease->arena.u64);
+  i64_ = borrow(lease, lease->arena.i64);
+  u32_ = borrow(lease, lease->arena.u32);
+}
+
+nb::dict Columns::rows(const Transfers& transfers) const {
+  nb::dict columns;
+  columns["ids"] = u64(transfers.ids);
+  columns["slots"] = u32(transfers.slots);
+  columns["versions"] = i64(transfers.versions);
+  columns["early"] = transfers.early;
+  columns["size"] = transfers.size;
+  return columns;
+}
+
+nb::dict Columns::gradients(const Transfers& transfers) const {
+  nb::dict columns = rows(transfers);
+  columns["contributors"] = u64(transfers.contributors);
+  columns["steps"] = i64(transfers.steps);
+  return columns;
+}
+
+// Slicing a numpy array is several times cheaper than making one.
+nb::object Columns::slice(const nb::object& array, Span span) {
+  const nb::object range =
+      nb::steal(PySlice_New(nb::int_(span.begin).ptr(), nb::int_(span.begin + span.size).ptr(), nullptr));
+  return nb::steal(PyObject_GetItem(array.ptr(), range.ptr()));
+}
+
+nb::dict IterationColumns::operator[](std::size_t number) const {
+  if (number >= workers_.size()) {
+    throw std::out_of_range("worker " + std::to_string(number) + " of " + std::to_string(workers_.size()));
+  }
+  const WorkerPlan& worker = workers_[number];
+  nb::dict plan;
+  plan["forgotten"] = columns_.u64(forgotten_);
+  plan["forgotten_below"] = forgotten_below_;
+  plan["iteration"] = iteration_;
+  plan["update_rows"] = columns_.rows(worker.update_rows);
+  plan["update_gradients"] = columns_.gradients(worker.update_gradients);
+  plan["evict_rows"] = columns_.rows(worker.evict_rows);
+  plan["evict_gradients"] = columns_.gradients(worker.evict_gradients);
+  plan["drops"] = columns_.rows(worker.drops);
+  plan["discards"] = columns_.rows(worker.discards);
+  plan["pulls"] = columns_.rows(worker.pulls);
+  plan["positions"] = columns_.u32(worker.positions);
+  plan["unique_ids"] = columns_.u64(worker.unique_ids);
+  plan["unique_slots"] = columns_.u32(worker.unique_slots);
+  plan["unique_versions"] = columns_.i64(worker.unique_versions);
+  plan["unique_contributors"] = columns_.u64(worker.unique_contributors);
+  plan["inverse"] = columns_.u32(worker.inverse).attr("reshape")(worker.positions.size, fields_);
+  return plan;
+}
+
+nb::list IterationColumns::all() const {
+  nb::list plans;
+  for (std::size_t worker = 0; worker < workers_.size(); ++worker) plans.append((*this)[worker]);
+  return plans;
+}
+
+IterationColumns::PerWorker IterationColumns::counts() const {
+  const std::size_t n = workers_.size();
+  std::vector<std::int64_t> counts(5 * n);
+  for (std::size_t j = 0; j < n; ++j) {
+    const WorkerPlan& plan = workers_[j];
+    counts[j] = static_cast<std::int64_t>(plan.pulls.ids.size);
+    counts[n + j] = static_cast<std::int64_t>(plan.update_rows.ids.size + plan.update_gradients.ids.size);
+    counts[2 * n + j] = static_cast<std::int64_t>(plan.evict_rows.ids.size + plan.evict_gradients.ids.size);
+    counts[3 * n + j] = static_cast<std::int64_t>(plan.drops.ids.size);
+    counts[4 * n + j] = static_cast<std::int64_t>(plan.unique_ids.size);
+  }
+  return to_numpy(std::move(counts), 5, n);
+}
+
+IterationColumns::PerWorker IterationColumns::sizes() const {
+  const std::size_t n = workers_.size();
+  std::vector<std::int64_t> sizes(3 * n);
+  for (std::size_t j = 0; j < n; ++j) {
+    const WorkerPlan& plan = workers_[j];
+    sizes[j] = static_cast<std::int64_t>(plan.pulls.size);
+    sizes[n + j] = static_cast<std::int64_t>(plan.update_rows.size + plan.update_gradients.size);
+    sizes[2 * n + j] = static_cast<std::int64_t>(plan.evict_rows.size + plan.evict_gradients.size);
+  }
+  return to_numpy(std::move(sizes), 3, n);
+}
+
+nb::list to_python(FlushPlans&& plans, const std::shared_ptr<ArenaPool>& pool) {
+  const Columns columns(std::move(plans.arena), pool);
+  nb::list result;
+  for (const WorkerFlush& worker : plans.workers) {
+    nb::dict plan;
+    plan["iteration"] = plans.iteration;
+    plan["rows"] = columns.rows(worker.rows);
+    plan["gradients"] = columns.gradients(worker.gradients);
+    result.append(plan);
+  }
+  return result;
+}
+
+}  // namespace esd

@@ -1,0 +1,82 @@
+// Plans as Python sees them: dicts of numpy arrays, the columns being slices of three flat arrays.
+//
+// Making an array costs a fraction of a microsecond, and an iteration has some thirty per worker: a dict is made when it
+// is asked for.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "engine/python/arena_pool.h"
+
+namespace esd {
+
+namespace nb = nanobind;
+
+template <typename T>
+nb::ndarray<nb::numpy, T, nb::ndim<1>> to_numpy(std::vector<T>&& values) {
+  auto* kept = new std::vector<T>(std::move(values));
+  nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+  return {kept->data(), {kept->size()}, owner};
+}
+
+template <typename T>
+nb::ndarray<nb::numpy, T, nb::ndim<2>> to_numpy(std::vector<T>&& values, std::size_t rows, std::size_t columns) {
+  auto* kept = new std::vector<T>(std::move(values));
+  nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+  return {kept->data(), {rows, columns}, owner};
+}
+
+// Slices of an arena, which goes back to the pool when the last of them is gone.
+class Columns {
+ public:
+  Columns(Arena&& arena, const std::shared_ptr<ArenaPool>& pool);
+
+  nb::object u64(Span span) const { return slice(u64_, span); }
+  nb::object i64(Span span) const { return slice(i64_, span); }
+  nb::object u32(Span span) const { return slice(u32_, span); }
+  nb::dict rows(const Transfers& transfers) const;
+  nb::dict gradients(const Transfers& transfers) const;
+
+ private:
+  static nb::object slice(const nb::object& array, Span span);
+
+  nb::object u64_, i64_, u32_;
+};
+
+// The plan columns of one iteration.
+class IterationColumns {
+ public:
+  IterationColumns(IterationPlans&& plans, const std::shared_ptr<ArenaPool>& pool)
+      : iteration_(plans.iteration),
+        fields_(plans.fields),
+        forgotten_(plans.forgotten),
+        forgotten_below_(plans.forgotten_below),
+        workers_(std::move(plans.workers)),
+        columns_(std::move(plans.arena), pool) {}
+
+  std::size_t size() const { return workers_.size(); }
+  nb::dict operator[](std::size_t worker) const;  // throws std::out_of_range
+  nb::list all() const;
+
+  using PerWorker = nb::ndarray<nb::numpy, std::int64_t, nb::ndim<2>>;
+  std::size_t forgotten() const { return forgotten_.size; }
+  PerWorker counts() const;
+  PerWorker sizes() const;
+
+ private:
+  std::uint32_t iteration_;
+  std::size_t fields_;
+  Span forgotten_;
+  std::int64_t forgotten_below_;
+  std::vector<WorkerPlan> workers_;
+  Columns columns_;
+};
+
+nb::list to_python(FlushPlans&& plans, const std::shared_ptr<ArenaPool>& pool);
+
+}  // namespace esd
