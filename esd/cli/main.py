@@ -29,7 +29,7 @@ app.command("simulate")(simulate.command)
 app.command("demo")(demo.command)
 app.command("serve")(serve.command)
 app.command("status")(status.command)
-app.add_typer(bench.app, name="bench")
+app.command("bench", context_settings=bench.ALL_ARGUMENTS)(bench.command)
 app.add_typer(checkpoint.app, name="checkpoint")
 app.add_typer(cluster.app, name="cluster")
 

@@ -1,0 +1,119 @@
+"""The subcommands of `esd bench`: each measures this machine or the mechanisms and prints a table or JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import solver as solvers
+from benchmarks.alpha import run as run_alphas
+from benchmarks.cost_families import FAMILIES
+from benchmarks.dispatch.bars import Report, run
+from benchmarks.solver_plot import save_plot
+from esd.cli import options as opt
+from esd.cli.report import messages
+from services.domain.errors import InvalidArgument
+
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
+
+
+def _joined(values: Iterable[object]) -> str:
+    return ",".join(map(str, values))
+
+
+BenchIterations = Annotated[int, typer.Option("--iterations", min=12, help="Iterations of every simulation.")]
+Seeds = Annotated[int, typer.Option(min=1, help="Seeds 0, 1, ... of every simulation.")]
+
+
+@app.callback()
+def main() -> None:
+    """Measures this machine and the mechanisms. A run takes minutes; docs/benchmarks.md shows the results."""
+
+
+@app.command()
+def dispatch(iterations: BenchIterations = 400, seeds: Seeds = 5, as_json: opt.Json = False) -> None:
+    """Costs, makespans and decision times of laia, esd and joint, and the bars that they must meet."""
+    report = run(iterations, range(seeds), lambda step: messages.print(step, style="dim", highlight=False))
+    if as_json:
+        typer.echo(json.dumps(report.as_json()))
+    else:
+        _print_tables(report)
+
+
+@app.command()
+def solver(
+    workers: Annotated[str, typer.Option(help="Values of n, comma-separated.")] = _joined(solvers.WORKERS),
+    batch: Annotated[str, typer.Option(help="Samples per worker m, comma-separated.")] = _joined(solvers.BATCHES),
+    family: Annotated[str, typer.Option(help="Families of costs, comma-separated.")] = _joined(FAMILIES),
+    names: Annotated[
+        str | None, typer.Option("--solvers", help="Comma-separated; all that can run here by default.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Also draw the times to this file (needs matplotlib).")] = None,
+    as_json: opt.Json = False,
+) -> None:
+    """Solve times of every assignment solver and of published ones, beside Table 2 of the ESD paper."""
+    device = solvers.device()
+    messages.print(f"CUDA device: {device.name if device else 'none'}", style="dim", highlight=False)
+    chosen = None if names is None else names.split(",")
+    results = list(solvers.run(_numbers(workers), _numbers(batch), family.split(","), chosen))
+    if plot is not None:
+        save_plot(results, plot)
+    if as_json:
+        typer.echo(json.dumps({"results": [asdict(result) for result in results]}))
+    else:
+        typer.echo(solvers.report(results))
+
+
+@app.command()
+def alpha(
+    iterations: Annotated[int, typer.Option(min=1, help="Iterations of every simulation.")] = 60,
+    as_json: opt.Json = False,
+) -> None:
+    """Cost saved and GPU used by the share of the exact solver (ESD Fig. 6); without a device, the cost only."""
+    results = list(run_alphas(iterations))
+    if as_json:
+        typer.echo(json.dumps({"results": [asdict(result) for result in results]}))
+        return
+    table = Table("m", "alpha", "saved against random", "against laia", "kernel, ms", "share of the GPU")
+    for r in results:
+        kernel = "" if r.kernel_ms is None else f"{r.kernel_ms:.3f}"
+        share = "" if r.multiprocessor_share is None else f"{r.multiprocessor_share:.1%}"
+        saved = f"{r.saved_against_random:.1%}", f"{r.saved_against_laia:.1%}"
+        table.add_row(str(r.samples_per_worker), f"{r.alpha:g}", *saved, kernel, share)
+    Console().print(table)
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        numbers = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise InvalidArgument(f"{text!r} is no comma-separated list of numbers") from None
+    if min(numbers) < 1:
+        raise InvalidArgument(f"{min(numbers)} in {text!r} must be at least 1")
+    return numbers
+
+
+def _print_tables(report: Report) -> None:
+    costs = Table("stream", "links", "workloads", "mechanism", "cost, s", "spread", "makespan, s", title="Quality")
+    for q in report.quality:
+        cells = f"{q.cost_seconds:.4f}", f"{q.cost_spread:.1%}", f"{q.makespan_seconds:.4f}"
+        mechanism = q.mechanism if q.horizon == 1 else f"{q.mechanism}, L = {q.horizon}"
+        costs.add_row(q.stream, q.links, q.workloads, mechanism, *cells)
+    times = Table("stream", "workers", "k", "mechanism", "CPU, ms", "least", "wall, ms", title="Decision times")
+    for t in report.speed:
+        cells = f"{t.cpu_ms:.3f}", f"{t.cpu_ms_least:.3f}", f"{t.wall_ms:.3f}"
+        times.add_row(t.stream, str(t.workers), str(t.samples), t.mechanism, *cells)
+    bars = Table("bar", "measured", "required", "met", title="Bars")
+    for bar in report.bars:
+        required = f"{'at least' if bar.at_least else 'at most'} {bar.limit:g}"
+        bars.add_row(bar.name, f"{bar.value:.3g}", required, "yes" if bar.met else "no")
+    console = Console()
+    for table in (costs, times, bars):
+        console.print(table)
