@@ -20,8 +20,9 @@ from dispatcher.core.decision_log import (
 )
 from dispatcher.core.feedback import Feedback
 from dispatcher.core.planner import Planner
-from dispatcher.simulator.simulate import with_lookahead
-from dispatcher.simulator.totals import Tally, Totals
+from dispatcher.simulator.simulate import with_upcoming
+from dispatcher.simulator.tally import Tally
+from dispatcher.simulator.totals import Totals
 from services.domain.batches import SampleBatch
 from services.domain.errors import FailedPrecondition, InvalidArgument
 from services.domain.jobs import JobSpec
@@ -38,10 +39,10 @@ def replay_decisions(
     """Plans a recorded run again and returns its totals; iterations that were trained twice count once.
 
     Args:
-        records: the records of the decision log, the job's included.
+        records: of the decision log, the job's included.
         job: the job that they begin with.
         batches: reads the run's global batches, from the start.
-        digest: hashes one iteration's plans as it was done for the log.
+        digest: of one iteration's plans, as it was computed for the log.
 
     Raises:
         FailedPrecondition: a plan differs from the recorded one: the samples are others, or the job had a time budget.
@@ -64,7 +65,7 @@ class _Replay:
         for record in records:
             if isinstance(record, EpochBegan):
                 planner = self._begin(record)
-                stream = with_lookahead(islice(self._batches(), record.first, None), planner.lookahead)
+                stream = with_upcoming(islice(self._batches(), record.first, None), planner.lookahead)
                 continue
             if isinstance(record, JobOpened):
                 continue
@@ -109,11 +110,10 @@ class _Replay:
     def _plan(
         self, planner: Planner, stream: Iterator[tuple[SampleBatch, list[SampleBatch]]], record: IterationPlanned
     ) -> None:
-        planned = next(stream, None)
-        if planned is None:
+        following = next(stream, None)
+        if following is None:
             raise InvalidArgument(f"the stream ends before iteration {record.iteration}, which the decision log has")
-        batch, lookahead_batches = planned
-        decision = planner.plan(batch, lookahead_batches)
+        decision = planner.plan(*following)
         if self._digest(decision.plans) != record.digest:
             budget = ", or the time budget decided" if self._job.budget_seconds else ""
             raise FailedPrecondition(

@@ -17,8 +17,8 @@ from rich.table import Table
 from dispatcher.service.state.manifest import DENSE, PARTS, Manifest
 from esd.cli import options as opt
 from esd.cli.report import messages, print_json
+from ps_server.service.offline import OfflineTable, offline_tables
 from ps_server.service.settings import ParameterServerSettings
-from ps_server.service.stored import StoredTable, stored_tables
 from services.domain.errors import EsdError, FailedPrecondition, NotFound
 from services.runtime.settings import load
 
@@ -107,7 +107,7 @@ def restore(
     Refused while a parameter server runs on the store, and if the checkpoint is damaged.
     """
     with _tables(store, checkpoint_dir, table) as tables:
-        chosen = [each for each in tables if iteration in (checkpoint.cut for checkpoint in each.checkpoints)]
+        chosen = [each for each in tables if iteration in (checkpoint.iteration for checkpoint in each.checkpoints)]
         if len(chosen) != 1:
             names = ", ".join(each.name for each in chosen)
             raise NotFound(
@@ -129,24 +129,24 @@ def restore(
 
 
 @contextmanager
-def _tables(store: str | None, checkpoint_dir: Path | None, table: str | None) -> Iterator[list[StoredTable]]:
+def _tables(store: str | None, checkpoint_dir: Path | None, table: str | None) -> Iterator[list[OfflineTable]]:
     settings = load(ParameterServerSettings)
     if checkpoint_dir is not None:
         settings = settings.model_copy(update={"store": SecretStr("memory"), "checkpoint_dir": checkpoint_dir})
     if store is not None:
         settings = settings.model_copy(update={"store": SecretStr(store), "checkpoint_dir": checkpoint_dir})
-    with stored_tables(settings) as tables:
+    with offline_tables(settings) as tables:
         found = [each for each in tables if table in (None, each.name)]
         if not found:
             raise NotFound("the store holds no checkpoints" + (f" of table {table}" if table else ""))
         yield found
 
 
-def _manifests(table: StoredTable) -> list[Manifest]:
+def _manifests(table: OfflineTable) -> list[Manifest]:
     return [Manifest.decode(each.manifest) for each in table.checkpoints]
 
 
-def _describe(table: StoredTable, manifest: Manifest) -> dict[str, Any]:
+def _describe(table: OfflineTable, manifest: Manifest) -> dict[str, Any]:
     return {
         "table": table.name,
         "iteration": manifest.iteration,
@@ -160,7 +160,7 @@ def _describe(table: StoredTable, manifest: Manifest) -> dict[str, Any]:
     }
 
 
-def _damage(table: StoredTable, manifest: Manifest) -> list[str]:
+def _damage(table: OfflineTable, manifest: Manifest) -> list[str]:
     """What is wrong with a checkpoint, a sentence each."""
     damage = []
     for name in (*PARTS, DENSE) if manifest.iteration else ():

@@ -7,11 +7,11 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from ps_server.core import optimizers
+from esd_native import rows as native
 from ps_server.core.store import TableStore
 from services.domain.errors import FailedPrecondition
 from services.domain.rows import GradientBlock, RowBlock
-from services.domain.tables import TableSpec
+from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 from services.domain.versions import at_birth
 
 
@@ -24,21 +24,21 @@ class Arrival(IntEnum):
     CONFLICT = 3
 
 
-def forget_made(store: TableStore, ids: NDArray[np.uint64]) -> None:
-    """Forgets what is pending for versions that the rows have reached.
+def discard_made(store: TableStore, ids: NDArray[np.uint64]) -> None:
+    """Discards what is pending for versions that the rows have reached.
 
-    Such gradients are left when a store fails between writing a row and forgetting its gradients.
+    Such gradients are left when a store fails between writing a row and discarding its gradients.
     """
     targets = store.partials.splits(ids).targets
     pending = targets > 0
     if pending.any():
-        made = targets[pending] <= store.versions(ids[pending])
+        made = targets[pending] <= store.rows.versions(ids[pending])
         if made.any():
             store.partials.discard(ids[pending][made])
 
 
-def forget_older_lives(store: TableStore, ids: NDArray[np.uint64], births: NDArray[np.int64]) -> None:
-    """Forgets what is pending for lives of the rows that ended before those that began at `births`, int64 [r]."""
+def discard_of_earlier_lives(store: TableStore, ids: NDArray[np.uint64], births: NDArray[np.int64]) -> None:
+    """Discards what is pending for lives of the rows before those that began at the versions `births`, int64 [r]."""
     targets = store.partials.splits(ids).targets
     over = (targets > 0) & (targets < births)
     if over.any():
@@ -46,14 +46,14 @@ def forget_older_lives(store: TableStore, ids: NDArray[np.uint64], births: NDArr
 
 
 def classify(store: TableStore, block: GradientBlock) -> NDArray[np.uint8]:
-    """An Arrival per gradient, changing nothing.
+    """An Arrival per gradient, uint8 [r]. Changes nothing.
 
     A gradient for a version that the row has reached is repeated: the sum was made before.
 
     Raises:
         FailedPrecondition: a gradient skips a version, or disagrees with the pending ones.
     """
-    versions = store.versions(block.ids)
+    versions = store.rows.versions(block.ids)
     skips = block.targets > np.maximum(versions, at_birth(block.targets)) + 1
     if skips.any():
         at = int(np.argmax(skips))
@@ -68,19 +68,34 @@ def classify(store: TableStore, block: GradientBlock) -> NDArray[np.uint8]:
     return arrivals
 
 
-def complete(store: TableStore, spec: TableSpec, last: GradientBlock, born: RowBlock) -> None:
-    """Stores the rows that the last contributions complete, and forgets their partial gradients.
+def complete(store: TableStore, spec: TableSpec, last: GradientBlock, rows: NDArray[np.float32]) -> None:
+    """Trains the rows whose last contributions these are, stores them, and discards their partial gradients.
 
     Args:
         store: the table's store.
         spec: the table.
         last: contributions that were classified COMPLETES.
-        born: their rows as stored, initial values where never trained; changed in place.
+        rows: float32 [r, W], the rows before this step, with their initial values where they were never trained;
+            changed in place.
     """
-    optimizers.apply(spec.optimizer, born.rows, store.partials.sum(last), last.steps)
-    # Rows first: a crash in between leaves partial gradients of a version already made, which forget_made() finds.
-    store.write_newer(RowBlock(last.ids, last.targets, born.rows))
+    apply_optimizer(spec.optimizer, rows, store.partials.sum(last), last.steps)
+    # Rows first: a crash in between leaves partial gradients of a version already made, which discard_made() finds.
+    store.rows.write_newer(RowBlock(last.ids, last.targets, rows))
     store.partials.discard(last.ids)
+
+
+def apply_optimizer(
+    optimizer: OptimizerSpec, rows: NDArray[np.float32], gradients: NDArray[np.float32], steps: NDArray[np.int64]
+) -> None:
+    """Takes one optimizer step on rows [r, W], in place, with gradients [r, D] and steps [r]; see OptimizerSpec."""
+    if optimizer.kind is OptimizerKind.SGD:
+        native.sgd(rows, gradients, optimizer.learning_rate)
+    elif optimizer.kind is OptimizerKind.ROWWISE_ADAGRAD:
+        native.rowwise_adagrad(rows, gradients, optimizer.learning_rate, optimizer.epsilon)
+    else:
+        native.adam(
+            rows, gradients, steps, optimizer.learning_rate, optimizer.epsilon, optimizer.beta1, optimizer.beta2
+        )
 
 
 def _disagreement(store: TableStore, block: GradientBlock, at: int) -> str:

@@ -1,34 +1,184 @@
 """Epochs, cuts and the way back (docs/recovery.md).
 
 A cut is complete when every worker of the epoch has said that it owes the server nothing more; the rows as they are
-then belong to it. Instead of copying them, the store keeps the pre-image of each row that changes afterwards.
+then belong to it. Instead of copying them, the store keeps the pre-image of each row that changes afterwards. A
+checkpoint is a cut that was committed with a manifest. `HistoryRecord` is what of all this must last, `History` is what
+happens to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import base64
+import json
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
 
-from ps_server.core.gate import Gate
-from ps_server.core.record import Committed, Cut, Record
+from ps_server.core.shared_lock import SharedLock
 from ps_server.core.store import TableStore
 from services.domain.errors import FailedPrecondition, InvalidArgument, StaleEpoch
 
 
-def go_back(store: TableStore, record: Record, checkpoint: int, epoch: int) -> tuple[Record, int]:
-    """Puts the rows of a store that nobody writes to back to a cut; the record from then on, and how many rows.
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A complete cut that there is a way back to.
+
+    Attributes:
+        iteration: the iteration that follows the cut, which names it.
+        rows: how many rows this server had stored.
+        trainings: how often they had been trained, summed over rows. A look at the cut must find both numbers again.
+    """
+
+    iteration: int
+    rows: int
+    trainings: int
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A committed checkpoint.
+
+    Attributes:
+        iteration: names its cut; 0: the table as it was created.
+        manifest: what the dispatcher has written about it, on shard 0; empty on the others.
+    """
+
+    iteration: int
+    manifest: bytes
+
+
+_NO_CHECKPOINT = Checkpoint(0, b"")
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRecord:
+    """What of a table's history must outlive the process.
+
+    Attributes:
+        epoch: the epoch whose requests are served.
+        cuts: the complete cuts, ascending; pre-images are kept for the last.
+        committed: the checkpoints that can be gone back to, ascending.
+        arriving: the cut that workers are reporting for; 0: none.
+        arrived: mask of the worker slots that have reported.
+        outdated_cuts: cuts of the past, of which something may still have to be dropped.
+    """
+
+    epoch: int = 0
+    cuts: tuple[Cut, ...] = ()
+    committed: tuple[Checkpoint, ...] = ()
+    arriving: int = 0
+    arrived: int = 0
+    outdated_cuts: tuple[int, ...] = ()
+
+    @property
+    def iterations(self) -> tuple[int, ...]:
+        """The names of the cuts, ascending."""
+        return tuple(cut.iteration for cut in self.cuts)
+
+    @property
+    def last_iteration(self) -> int:
+        """The name of the last cut, 0 if there is none."""
+        return max(self.iterations, default=0)
+
+    @property
+    def last(self) -> Checkpoint:
+        """The checkpoint that a recovery goes back to."""
+        return self.committed[-1] if self.committed else _NO_CHECKPOINT
+
+    def has(self, iteration: int) -> bool:
+        """Whether there is such a cut."""
+        return iteration in self.iterations
+
+    def committing(self, checkpoint: Checkpoint, keep: int) -> HistoryRecord:
+        """The record with one more checkpoint; the last `keep` checkpoints stay, with their cuts."""
+        earlier = (each for each in self.committed if each.iteration < checkpoint.iteration)
+        committed = (*earlier, checkpoint)[-keep:]
+        return _with_cuts_in(replace(self, committed=committed), committed[0].iteration, self.last_iteration)
+
+    def going_back_to(self, iteration: int) -> HistoryRecord:
+        """The record without what came after a cut."""
+        committed = tuple(each for each in self.committed if each.iteration <= iteration)
+        return _with_cuts_in(replace(self, committed=committed, arriving=0, arrived=0), 0, iteration)
+
+    def encode(self) -> bytes:
+        """The record as JSON with a checksum."""
+        committed = [
+            {"iteration": each.iteration, "manifest": base64.b64encode(each.manifest).decode()}
+            for each in self.committed
+        ]
+        fields = asdict(self) | {"committed": committed}
+        return json.dumps({"record": fields, "sha256": _checksum(fields)}).encode()
+
+    @classmethod
+    def decode(cls, data: bytes, place: str = "this store") -> HistoryRecord:
+        """Reads what `encode` has made and `place` has kept. Raises FailedPrecondition if it is damaged."""
+        try:
+            document = json.loads(data)
+            fields = document["record"]
+            if document["sha256"] == _checksum(fields):
+                return cls(
+                    epoch=fields["epoch"],
+                    cuts=tuple(Cut(**cut) for cut in fields["cuts"]),
+                    committed=tuple(
+                        Checkpoint(each["iteration"], base64.b64decode(each["manifest"]))
+                        for each in fields["committed"]
+                    ),
+                    arriving=fields["arriving"],
+                    arrived=fields["arrived"],
+                    outdated_cuts=tuple(fields["outdated_cuts"]),
+                )
+        except (ValueError, TypeError, KeyError):
+            pass
+        raise FailedPrecondition(f"the record of checkpoints in {place} is damaged: its checksum differs")
+
+
+def resharded(records: Sequence[HistoryRecord], shard: int) -> HistoryRecord:
+    """The record of one shard after the number of shards has changed.
+
+    Nothing may be changed before a restore: until then the shards before may have been at different cuts, to all of
+    which there is a way back. What all of them had stored counts as the first shard's, which also has the manifests.
+
+    Args:
+        records: those of all shards before, by their index.
+        shard: index of the shard that the record is for.
+    """
+    totals: dict[int, Cut] = {}
+    for record in records:
+        for cut in record.cuts:
+            before = totals.get(cut.iteration, Cut(cut.iteration, 0, 0))
+            totals[cut.iteration] = Cut(cut.iteration, before.rows + cut.rows, before.trainings + cut.trainings)
+    first = shard == 0
+    return HistoryRecord(
+        epoch=max(record.epoch for record in records) + 1,
+        cuts=tuple(totals[name] if first else Cut(name, 0, 0) for name in sorted(totals)),
+        committed=tuple(each if first else Checkpoint(each.iteration, b"") for each in records[0].committed),
+        outdated_cuts=tuple(sorted({cut for record in records for cut in record.outdated_cuts} - set(totals))),
+    )
+
+
+def go_back(store: TableStore, record: HistoryRecord, checkpoint: int, epoch: int) -> tuple[HistoryRecord, int]:
+    """Puts the rows of a store that nobody writes to back to a cut.
 
     May be repeated after a failure. What belonged to later cuts is dropped when the table is taken up again.
+
+    Args:
+        store: the table.
+        record: its history.
+        checkpoint: names the cut; 0: the table as it was created.
+        epoch: begins with the rows as they are then.
+
+    Returns:
+        The record from then on, and how many rows were put back.
     """
     changed = 0
     for cut in reversed([cut for cut in record.iterations if cut >= checkpoint]):
-        changed += store.undo(cut)
+        changed += store.cuts.put_back(cut)
     if not checkpoint:
-        store.clear()
+        store.rows.clear()
     store.partials.clear()
     back = replace(record.going_back_to(checkpoint), epoch=epoch)
-    store.save_history(back.encode())
+    store.history.save(back.encode())
     return back, changed
 
 
@@ -43,20 +193,20 @@ class History:
         """
         self._store = store
         self._table = table
-        self._gate = Gate()
-        stored = store.load_history()
-        self._record = Record() if stored is None else Record.decode(stored, f"table {table!r}")
-        if stored is not None and store.reopen([each.cut for each in self._record.committed]):
-            self._go_on_from_committed()
+        self._lock = SharedLock()  # shared by those who change rows, exclusive to those who need them to stand still
+        stored = store.history.load()
+        self._record = HistoryRecord() if stored is None else HistoryRecord.decode(stored, f"table {table!r}")
+        if stored is not None and store.cuts.resume([each.iteration for each in self._record.committed]):
+            self._begin_after_last_checkpoint()
         self._sweep()
-        store.keep_undo(self._record.last_iteration or None)
+        store.cuts.keep_pre_images(self._record.last_iteration or None)
 
     @property
-    def record(self) -> Record:
-        """As it stands."""
+    def record(self) -> HistoryRecord:
+        """The present record."""
         return self._record
 
-    def check(self, epoch: int) -> None:
+    def check_epoch(self, epoch: int) -> None:
         """Raises StaleEpoch unless `epoch` is the table's."""
         if epoch != self._record.epoch:
             raise StaleEpoch(
@@ -66,12 +216,18 @@ class History:
     @contextmanager
     def writing(self, epoch: int) -> Iterator[None]:
         """Surrounds every change of rows. Raises StaleEpoch unless `epoch` is the table's."""
-        with self._gate.passing():
-            self.check(epoch)
+        with self._lock.shared():
+            self.check_epoch(epoch)
             yield
 
     def cut(self, epoch: int, checkpoint: int, worker: int, contributors: int) -> bool:
-        """Counts one worker in; True when the cut is complete.
+        """Counts one worker's report for a cut; True when the cut is complete.
+
+        Args:
+            epoch: the epoch of the worker.
+            checkpoint: names the cut, > 0.
+            worker: slot of the worker.
+            contributors: mask of the worker slots whose reports make the cut complete.
 
         Raises:
             InvalidArgument: the worker is no contributor, or checkpoint 0 is cut, which is the empty table.
@@ -82,8 +238,8 @@ class History:
             raise InvalidArgument("checkpoint is 0, cuts are named by the iteration that follows them")
         if not (0 <= worker < 64 and contributors >> worker & 1):
             raise InvalidArgument(f"worker {worker} is not among the contributors {contributors:#x} of the cut")
-        with self._gate.closed():
-            self.check(epoch)
+        with self._lock.exclusive():
+            self.check_epoch(epoch)
             record = self._record
             if record.has(checkpoint):
                 return True
@@ -92,18 +248,12 @@ class History:
             arrived = (record.arrived if record.arriving == checkpoint else 0) | 1 << worker
             complete = arrived & contributors == contributors
             if complete:
-                cut = Cut(checkpoint, *self._store.totals())
+                cut = Cut(checkpoint, *self._store.rows.totals())
                 self._write(replace(record, cuts=(*record.cuts, cut), arriving=0, arrived=0))
-                self._store.keep_undo(checkpoint)
+                self._store.cuts.keep_pre_images(checkpoint)
             else:
                 self._write(replace(record, arriving=checkpoint, arrived=arrived))
             return complete
-
-    def check_complete(self, epoch: int, checkpoint: int) -> None:
-        """Raises FailedPrecondition unless the cut is complete, StaleEpoch if the epoch is not the table's."""
-        self.check(epoch)
-        if not self._record.has(checkpoint):
-            raise FailedPrecondition(f"cut {checkpoint} of table {self._table!r} is not complete")
 
     def save(self, epoch: int, checkpoint: int) -> tuple[int, int]:
         """Makes a complete cut durable; how many rows changed since the cut before, and the bytes they take.
@@ -112,9 +262,9 @@ class History:
             FailedPrecondition: the cut is not complete.
             StaleEpoch: the epoch is not the table's.
         """
-        self.check_complete(epoch, checkpoint)
+        self._check_complete(epoch, checkpoint)
         earlier = max((cut for cut in self._record.iterations if cut < checkpoint), default=0)
-        return self._store.save(checkpoint, earlier)
+        return self._store.cuts.save(checkpoint, earlier)
 
     def commit(self, epoch: int, checkpoint: int, manifest: bytes, keep: int) -> None:
         """Makes a checkpoint the valid one; of the committed ones, the last `keep` stay, the others are dropped.
@@ -129,10 +279,10 @@ class History:
         if keep < 1:
             raise InvalidArgument(f"keep is {keep}, at least the checkpoint that is committed must stay")
         if checkpoint:
-            self.check_complete(epoch, checkpoint)
-        with self._gate.closed():
-            self.check(epoch)
-            self._write(self._record.committing(Committed(checkpoint, manifest), keep))
+            self._check_complete(epoch, checkpoint)
+        with self._lock.exclusive():
+            self.check_epoch(epoch)
+            self._write(self._record.committing(Checkpoint(checkpoint, manifest), keep))
             self._sweep()
 
     def restore(self, checkpoint: int, epoch: int) -> int:
@@ -144,7 +294,7 @@ class History:
             FailedPrecondition: there is no way back to that cut.
             StaleEpoch: a later epoch has begun.
         """
-        with self._gate.closed():
+        with self._lock.exclusive():
             record = self._record
             self._check_begins(epoch)
             if checkpoint and not record.has(checkpoint):
@@ -153,17 +303,17 @@ class History:
                     f"{list(record.iterations) or 'none'}; one with its store in memory loses them when it is restarted"
                 )
             self._record, changed = go_back(self._store, record, checkpoint, epoch)
-            self._store.keep_undo(checkpoint or None)
-            self._sweep(unfinished=True)
+            self._store.cuts.keep_pre_images(checkpoint or None)
+            self._sweep(uncommitted_parts=True)
             return changed
 
-    def begin(self, epoch: int) -> None:
+    def begin_epoch(self, epoch: int) -> None:
         """Begins an epoch with the rows as they are: requests of earlier ones are refused from now on.
 
         Raises:
             StaleEpoch: a later epoch has begun.
         """
-        with self._gate.closed():
+        with self._lock.exclusive():
             self._check_begins(epoch)
             self._write(replace(self._record, epoch=epoch))
 
@@ -171,24 +321,40 @@ class History:
         if epoch < self._record.epoch:
             raise StaleEpoch(f"epoch {epoch} cannot begin, table {self._table!r} is in epoch {self._record.epoch}")
 
-    def _go_on_from_committed(self) -> None:
-        """What came after the last checkpoint is lost, so the epoch is over."""
-        record = self._record
-        self._write(replace(record.going_back_to(record.last.cut), epoch=record.epoch + 1))
+    def _check_complete(self, epoch: int, checkpoint: int) -> None:
+        self.check_epoch(epoch)
+        if not self._record.has(checkpoint):
+            raise FailedPrecondition(f"cut {checkpoint} of table {self._table!r} is not complete")
 
-    def _sweep(self, *, unfinished: bool = False) -> None:
-        """Drops what is left of cuts of the past, if asked also parts of checkpoints that never came to be.
+    def _begin_after_last_checkpoint(self) -> None:
+        """Begins a new epoch at the last checkpoint: what came after it was lost with the process."""
+        record = self._record
+        self._write(replace(record.going_back_to(record.last.iteration), epoch=record.epoch + 1))
+
+    def _sweep(self, *, uncommitted_parts: bool = False) -> None:
+        """Drops what is left of cuts of the past; if asked, also the parts of checkpoints that were never committed.
 
         What a crash leaves behind is dropped when the table is taken up again, or at the next checkpoint.
         """
         record = self._record
-        for cut in record.outdated:
-            self._store.forget(cut)
-        for checkpoint in self._store.parts() - set(record.iterations):
-            if unfinished or checkpoint < record.last_iteration:
-                self._store.drop_parts(checkpoint)
-        self._record = replace(record, outdated=())
+        for cut in record.outdated_cuts:
+            self._store.cuts.drop(cut)
+        for checkpoint in self._store.blobs.checkpoints() - set(record.iterations):
+            if uncommitted_parts or checkpoint < record.last_iteration:
+                self._store.blobs.drop_parts(checkpoint)
+        self._record = replace(record, outdated_cuts=())
 
-    def _write(self, record: Record) -> None:
-        self._store.save_history(record.encode())
+    def _write(self, record: HistoryRecord) -> None:
+        self._store.history.save(record.encode())
         self._record = record
+
+
+def _with_cuts_in(record: HistoryRecord, first: int, last: int) -> HistoryRecord:
+    """The record with the cuts from `first` to `last` only; the others are outdated."""
+    cuts = tuple(cut for cut in record.cuts if first <= cut.iteration <= last)
+    dropped = {cut.iteration for cut in set(record.cuts) - set(cuts)}
+    return replace(record, cuts=cuts, outdated_cuts=tuple(sorted({*record.outdated_cuts, *dropped})))
+
+
+def _checksum(fields: object) -> str:
+    return sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()

@@ -5,110 +5,79 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Protocol
 
+from ps_server.core.history import History
+from ps_server.core.store import LogEntry, LogStore
 from services.domain.errors import FailedPrecondition, InvalidArgument
 
 _LONGEST_STREAM = 2**63 - 1  # samples
 
 
-@dataclass(frozen=True, slots=True)
-class LogEntry:
-    """A piece of the stream.
-
-    Attributes:
-        position: samples of the stream before it.
-        samples: k; 0: the stream ends here.
-        batch: the samples, as the dispatcher wrote them.
-    """
-
-    position: int
-    samples: int
-    batch: bytes = b""
-
-    @property
-    def end(self) -> int:
-        """Samples of the stream before what follows it."""
-        return self.position + self.samples
-
-    @property
-    def closes(self) -> bool:
-        """Whether nothing follows it."""
-        return self.samples == 0
-
-
-class LogStore(Protocol):
-    """Where a log's entries are kept, in order. Only one thread calls at a time."""
-
-    @property
-    def durable(self) -> bool:
-        """Whether an entry outlives this process once `append` has returned."""
-
-    def last(self) -> LogEntry | None:
-        """The last entry, perhaps without its batch; None when there is none."""
-
-    def append(self, entry: LogEntry) -> None:
-        """Adds an entry behind the last one. One that is there is not added twice."""
-
-    def read(self) -> Iterator[LogEntry]:
-        """All entries."""
-
-    def trim(self, position: int) -> None:
-        """Drops the entries whose samples all lie before `position`. The mark of the stream's end stays."""
-
-    def clear(self) -> None:
-        """Drops all entries."""
-
-
 class SampleLog:
-    """The log of one table's job. Thread-safe."""
+    """The log of one table's job. Thread-safe. Every method raises StaleEpoch unless the epoch is the table's."""
 
-    def __init__(self, store: LogStore, table: str) -> None:
+    def __init__(self, store: LogStore, history: History, table: str) -> None:
         self._store = store
+        self._history = history
         self._table = table
         self._lock = threading.Lock()
         self._last: LogEntry | None = None  # without its batch
         self._known = False  # whether `_last` is what the store has
 
-    def append(self, entry: LogEntry) -> None:
+    @property
+    def durable(self) -> bool:
+        """Whether an entry outlives this process once `append` has returned."""
+        return self._store.durable
+
+    def append(self, entry: LogEntry, epoch: int) -> None:
         """Adds an entry behind the last one; one that is there already is ignored. The first may be anywhere.
 
         Raises:
             InvalidArgument: a batch without samples, samples without a batch, or more than any stream has.
             FailedPrecondition: it does not begin where the log ends, or the stream has ended.
+            StaleEpoch: the epoch is not the table's.
         """
-        if entry.closes != (not entry.batch):
-            raise InvalidArgument(f"an entry of {entry.samples} samples has a batch of {len(entry.batch)} bytes")
-        if entry.end > _LONGEST_STREAM:
-            raise InvalidArgument(f"an entry ends at sample {entry.end}, a stream has at most {_LONGEST_STREAM}")
-        with self._changing():
-            last = self._last
-            if last is not None:
-                if (entry.position, entry.samples) == (last.position, last.samples):
+        with self._history.writing(epoch):
+            if entry.closes != (not entry.batch):
+                raise InvalidArgument(f"an entry of {entry.samples} samples has a batch of {len(entry.batch)} bytes")
+            if entry.end > _LONGEST_STREAM:
+                raise InvalidArgument(f"an entry ends at sample {entry.end}, a stream has at most {_LONGEST_STREAM}")
+            with self._changing():
+                if self._last is not None and self._is_there(entry, self._last):
                     return
-                if last.closes or entry.position != last.end:
-                    raise FailedPrecondition(
-                        f"the sample log of table {self._table!r} {'was closed' if last.closes else 'ends'} at "
-                        f"{last.end}, an entry of {entry.samples} samples at {entry.position} does not follow"
-                    )
-            self._store.append(entry)
-            self._last = LogEntry(entry.position, entry.samples)
+                self._store.append(entry)
+                self._last = LogEntry(entry.position, entry.samples)
 
-    def read(self) -> Iterator[LogEntry]:
-        """All entries, in order. Nothing may be appended or trimmed meanwhile."""
+    def read(self, epoch: int) -> Iterator[LogEntry]:
+        """Begins an epoch, so that nobody of an earlier one appends anymore, and reads all entries in order.
+
+        Raises:
+            StaleEpoch: a later epoch has begun.
+        """
+        self._history.begin_epoch(epoch)
         return self._store.read()
 
-    def trim(self, position: int) -> None:
+    def trim(self, position: int, epoch: int) -> None:
         """Drops the entries whose samples all lie before `position`. The mark of the stream's end stays."""
-        with self._changing():
+        with self._history.writing(epoch), self._changing():
             self._store.trim(position)
 
-    def clear(self) -> None:
+    def clear(self, epoch: int) -> None:
         """Drops all entries; the next one may begin anywhere."""
-        with self._changing():
+        with self._history.writing(epoch), self._changing():
             self._store.clear()
             self._last = None
+
+    def _is_there(self, entry: LogEntry, last: LogEntry) -> bool:
+        """Whether an entry is the last one already. Raises FailedPrecondition if it neither is that nor follows it."""
+        if (entry.position, entry.samples) == (last.position, last.samples):
+            return True
+        if last.closes or entry.position != last.end:
+            raise FailedPrecondition(
+                f"the sample log of table {self._table!r} {'was closed' if last.closes else 'ends'} at "
+                f"{last.end}, an entry of {entry.samples} samples at {entry.position} does not follow"
+            )
+        return False
 
     @contextmanager
     def _changing(self) -> Iterator[None]:

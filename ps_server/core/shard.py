@@ -1,4 +1,4 @@
-"""Which ids this server answers for."""
+"""The share of a table's ids that one server answers for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from services.domain.ids import PARTITIONS, shard_of
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Shard `index` of `count`: the ids of its partitions."""
+    """Shard `index` of `count`, which has the ids of its partitions. Raises InvalidArgument for an impossible one."""
 
     index: int = 0
     count: int = 1
@@ -26,7 +26,7 @@ class Shard:
 
     @property
     def partitions(self) -> range:
-        """Those of its ids."""
+        """The partitions whose ids belong to this shard."""
         return range(self.index, PARTITIONS, self.count)
 
     def check(self, ids: NDArray[np.uint64]) -> None:

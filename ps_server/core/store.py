@@ -1,22 +1,62 @@
 """What the parameter server asks of a store.
 
-A store keeps rows, partial gradients and dense parameters of the ids of one shard. It is written by one
-parameter server at a time. When a writing method returns, what it wrote survives as well as the store
-promises (memory: while the process lives; Redis: by its persistence settings). All methods may be called
-from several threads, and raise Unavailable while the backend is out of reach; any of them may be repeated.
+A store keeps tables for one shard, and a table's share of a shard in six places, each with a protocol of its own:
+
+    rows       RowStore      the rows, each with its version
+    partials   PartialStore  partial gradients that wait for their other contributors
+    cuts       CutStore      the way back to the rows as they were at earlier cuts
+    history    HistoryStore  the record of epochs, cuts and checkpoints
+    blobs      BlobStore     parts of checkpoints, and the dense parameters
+    log        LogStore      the sample stream that trains the table
+
+One parameter server at a time writes to a store. When a writing method returns, what it wrote survives as well as the
+store promises: in memory while the process lives, with a checkpoint directory from one checkpoint to the next, in Redis
+by its persistence settings. All methods may be called from several threads and raise Unavailable while the backend is
+out of reach; any of them may be repeated.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ps_server.core.sample_log import LogStore
 from services.domain.rows import GradientBlock, RowBlock
 from services.domain.tables import TableSpec
+
+
+class RowStore(Protocol):
+    """The rows of one table, each with its version. A row that was never written has version 0."""
+
+    def versions(self, ids: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """The version of each row, int64 [r]."""
+
+    def read(self, ids: NDArray[np.uint64]) -> RowBlock:
+        """The rows with their versions; zeros where the version is 0. The arrays are the caller's to change."""
+
+    def write_newer(self, block: RowBlock) -> NDArray[np.bool_]:
+        """Stores each row whose version is above the stored one, atomically per row. True where it was stored, [r]."""
+
+    def forget_older(self, ids: NDArray[np.uint64], below: int) -> int:
+        """Takes each row whose version is below `below` out of the table, atomically per row; how many there were.
+
+        Leaving counts as a change: while pre-images are kept (see CutStore), that of the row is kept.
+        """
+
+    def scan(self) -> Iterator[RowBlock]:
+        """Every stored row, in unspecified order, in blocks of at most a MiB."""
+
+    def __len__(self) -> int:
+        """How many rows are stored."""
+
+    def totals(self) -> tuple[int, int]:
+        """How many rows are stored, and how many trainings they have had in their present lives, summed over rows."""
+
+    def clear(self) -> None:
+        """Drops all rows. No writes may run meanwhile."""
 
 
 class Splits(NamedTuple):
@@ -38,127 +78,177 @@ class PartialStore(Protocol):
 
     @property
     def memory_bytes(self) -> int:
-        """Memory that the pending gradients take in this process."""
+        """How much memory of this process the pending gradients take."""
+
+    def load(self) -> None:
+        """Takes up what an earlier process has left pending. Called once, before anything else but `clear`."""
 
     def inspect(self, block: GradientBlock) -> NDArray[np.uint8]:
-        """What each contribution means (`Arrival`), changing nothing."""
+        """What each contribution means for the pending ones: an `Arrival` per gradient, [r]. Changes nothing."""
 
     def add(self, block: GradientBlock) -> None:
-        """Keeps contributions that were inspected to be new or repeated."""
+        """Keeps contributions that `inspect` has found to be new or repeated."""
 
     def sum(self, block: GradientBlock) -> NDArray[np.float32]:
         """Per id the sum of what is pending and the block's own gradient, in worker order: float32 [r, D]."""
 
-    def discard(self, ids: NDArray[np.uint64]) -> None:
-        """Forgets everything pending for these ids."""
-
     def splits(self, ids: NDArray[np.uint64]) -> Splits:
         """What is pending for each id; zeros where nothing is."""
 
+    def discard(self, ids: NDArray[np.uint64]) -> None:
+        """Drops everything that is pending for these ids."""
+
     def clear(self) -> None:
-        """Forgets everything pending."""
+        """Drops everything that is pending."""
 
     def __len__(self) -> int:
-        """Pending gradients, over all ids."""
+        """How many gradients are pending, over all ids."""
 
 
-class TableStore(Protocol):
-    """The rows of one table. Rows that were never written have version 0."""
+class CutStore(Protocol):
+    """The way back to the rows as they were at earlier cuts.
 
-    @property
-    def partials(self) -> PartialStore:
-        """The table's pending gradients."""
+    A cut is not copied. Instead the store keeps pre-images: the value of each row before it changed first after the
+    cut. The pre-images of one cut are a generation, named by the cut; going back undoes one generation after the other.
+    """
 
-    @property
-    def log(self) -> LogStore:
-        """The log of the sample stream that trains the table."""
+    def resume(self, cuts: Sequence[int]) -> bool:
+        """Takes up the cuts of committed checkpoints, ascending; called once, for a table that has a history.
 
-    def versions(self, ids: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """The version of each row, int64 [r]."""
+        A store whose rows have gone with their process reads those of the last cut (0 or none: no rows), and keeps the
+        way back to the others; what belongs to none of the cuts is dropped.
 
-    def read(self, ids: NDArray[np.uint64]) -> RowBlock:
-        """The rows with their versions; zeros where the version is 0. The arrays are the caller's to change."""
-
-    def write_newer(self, block: RowBlock) -> NDArray[np.bool_]:
-        """Stores each row whose version is above the stored one, atomically per row; tells which were stored."""
-
-    def take_out_older(self, ids: NDArray[np.uint64], below: int) -> int:
-        """Takes out each row whose version is below, atomically per row; how many were there.
-
-        It counts as a change: with `keep_undo`, the pre-image is kept.
-        """
-
-    def scan(self) -> Iterator[RowBlock]:
-        """Every stored row, in unspecified order, in blocks of about a MiB."""
-
-    def __len__(self) -> int:
-        """Stored rows."""
-
-    def totals(self) -> tuple[int, int]:
-        """Stored rows, and how often they were trained in their present lives, together."""
-
-    def put_dense(self, data: bytes) -> None:
-        """Replaces the dense parameters."""
-
-    def get_dense(self) -> bytes | None:
-        """The dense parameters stored last, None when there are none."""
-
-    # The way back to a cut: pre-images of the rows that were changed since, in generations named by their cut.
-
-    def load_history(self) -> bytes | None:
-        """What `save_history` wrote last, None before."""
-
-    def save_history(self, data: bytes) -> None:
-        """Replaces the table's history, atomically."""
-
-    def reopen(self, cuts: Sequence[int]) -> bool:
-        """Called once, of a table that has a history: whether only its committed cuts are left of it.
-
-        A store whose rows are gone with its process reads those of the last cut (0: none) and keeps the way back to the
-        others; what belongs to none of them is dropped.
+        Returns:
+            True if the rows are those of the last cut now, False if they are what was written last.
 
         Raises:
             FailedPrecondition: a file of the last cut is damaged.
         """
 
+    def keep_pre_images(self, cut: int | None) -> None:
+        """From now on the pre-image of each row that changes first after `cut` is kept; None: none are kept."""
+
     def save(self, cut: int, earlier: int) -> tuple[int, int]:
         """Makes the rows of a complete cut as durable as the store can.
 
-        Returns how many rows changed since the `earlier` cut (0: there is none), and the bytes that they take.
+        Returns:
+            How many rows changed since the `earlier` cut (0: there is none), and how many bytes they take.
         """
 
     def rows_at(self, cut: int, later: Sequence[int]) -> Iterator[RowBlock]:
-        """Every row as it was at a cut, once, in unspecified order; `later` are the cuts after it, ascending.
+        """Every row as it was at a cut, once, in unspecified order. No writes may run meanwhile.
 
-        No writes may run meanwhile.
+        Args:
+            cut: the cut.
+            later: the cuts after it, ascending.
 
         Raises:
             FailedPrecondition: a row or a file is damaged; the text names it.
         """
 
-    def keep_undo(self, cut: int | None) -> None:
-        """From now on `write_newer` keeps the pre-image of each row it changes first after `cut`; None: keeps none."""
+    def put_back(self, cut: int) -> int:
+        """Puts back the pre-images of a cut and drops them; how many there were. No writes may run meanwhile."""
 
-    def undo(self, cut: int) -> int:
-        """Puts back every pre-image kept under `cut` and forgets it; how many. No writes may run meanwhile."""
+    def drop(self, cut: int) -> None:
+        """Drops what is kept for a cut alone. A cut that is not there is no error."""
 
-    def forget(self, cut: int) -> None:
-        """Drops what is kept for a cut alone. One that is not there is no error."""
 
-    def clear(self) -> None:
-        """Drops all rows and pending gradients. No writes may run meanwhile."""
+class HistoryStore(Protocol):
+    """The record of a table's epochs, cuts and checkpoints, as bytes (see HistoryRecord)."""
+
+    def load(self) -> bytes | None:
+        """The record that was saved last; None if there is none.
+
+        After a change of the number of shards it is what the shards before have left to this one.
+
+        Raises:
+            FailedPrecondition: a record is damaged.
+        """
+
+    def save(self, data: bytes) -> None:
+        """Replaces the record, atomically."""
+
+
+class BlobStore(Protocol):
+    """Bytes that are kept beside the rows as they come: named parts of checkpoints, and the dense parameters."""
 
     def put_part(self, checkpoint: int, name: str, data: bytes) -> None:
         """Keeps a named part of a checkpoint."""
 
     def get_part(self, checkpoint: int, name: str) -> bytes | None:
-        """A part of a checkpoint, None when there is no such one."""
+        """A part of a checkpoint; None if there is no such part."""
 
-    def parts(self) -> set[int]:
-        """The checkpoints of which there are parts."""
+    def checkpoints(self) -> set[int]:
+        """The checkpoints that have parts here."""
 
     def drop_parts(self, checkpoint: int) -> None:
         """Drops all parts of a checkpoint."""
+
+    def put_dense(self, data: bytes) -> None:
+        """Replaces the dense parameters."""
+
+    def get_dense(self) -> bytes | None:
+        """The dense parameters that were stored last; None if there are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """A piece of a sample stream.
+
+    Attributes:
+        position: how many samples of the stream are before it.
+        samples: how many samples it has; 0: the stream ends here.
+        batch: the samples, as the dispatcher wrote them.
+    """
+
+    position: int
+    samples: int
+    batch: bytes = b""
+
+    @property
+    def end(self) -> int:
+        """How many samples of the stream are before what follows it."""
+        return self.position + self.samples
+
+    @property
+    def closes(self) -> bool:
+        """Whether it marks the end of the stream."""
+        return self.samples == 0
+
+
+class LogStore(Protocol):
+    """The entries of a sample log, in order. Only one thread calls at a time."""
+
+    @property
+    def durable(self) -> bool:
+        """Whether an entry outlives this process once `append` has returned."""
+
+    def last(self) -> LogEntry | None:
+        """The last entry, perhaps without its batch; None if there is none."""
+
+    def append(self, entry: LogEntry) -> None:
+        """Adds an entry behind the last one. An entry that is there is not added twice."""
+
+    def read(self) -> Iterator[LogEntry]:
+        """All entries."""
+
+    def trim(self, position: int) -> None:
+        """Drops the entries whose samples all lie before `position`. The mark of the stream's end stays."""
+
+    def clear(self) -> None:
+        """Drops all entries."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableStore:
+    """Where one table is kept on one shard; the module's documentation says what is kept where."""
+
+    rows: RowStore
+    partials: PartialStore
+    cuts: CutStore
+    history: HistoryStore
+    blobs: BlobStore
+    log: LogStore
 
 
 class Store(Protocol):
@@ -166,32 +256,32 @@ class Store(Protocol):
 
     @property
     def name(self) -> str:
-        """Kind of store, without address or credentials."""
+        """The kind of store, without address or credentials."""
 
     def tables(self) -> list[TableSpec]:
-        """Every table created so far."""
+        """Every table that was created so far."""
 
     def create(self, spec: TableSpec) -> tuple[TableSpec, bool]:
-        """Creates a table unless the name is taken; the specification that holds now, and whether it is new."""
+        """Creates a table unless its name is taken; the specification that holds now, and whether it is new."""
 
     def open(self, spec: TableSpec) -> TableStore:
-        """A created table."""
+        """A table that was created before."""
 
     def shards(self, table: str) -> int:
-        """The number of shards that a table was served by last; 0 if it has no history."""
+        """By how many shards a table was served last; 0 if it has no history."""
 
-    def claim(self, *, alone: bool) -> None:
+    def claim(self, *, exclusive: bool) -> None:
         """Says that this process serves its shard from now on.
 
-        A process that serves the shard already is an error where the store knows that it lives; where it may have died
-        a moment ago, only for who wants to be `alone`.
+        A store that knows for sure whether another process serves the shard refuses if one does. One that cannot tell
+        a process that lives from one that has died a moment ago refuses only if `exclusive` is asked for.
 
         Raises:
-            FailedPrecondition: there is another one.
+            FailedPrecondition: another process serves the shard.
         """
 
     def ping(self) -> None:
         """Says that this process still serves its shard. Raises Unavailable while the backend is out of reach."""
 
     def close(self) -> None:
-        """Gives up connections; the store is not used any more."""
+        """Gives up connections and locks; the store is not used any more."""

@@ -13,9 +13,9 @@ from esd_native import rows as native
 from ps_server.core import gradients
 from ps_server.core.gradients import Arrival
 from ps_server.core.history import History
-from ps_server.core.sample_log import LogEntry, SampleLog
+from ps_server.core.sample_log import SampleLog
 from ps_server.core.shard import Shard
-from ps_server.core.store import TableStore
+from ps_server.core.store import BlobStore, TableStore
 from services.domain.errors import FailedPrecondition, InvalidArgument
 from services.domain.rows import GradientBlock, RowBlock, check_columns, check_distinct, check_versions
 from services.domain.tables import TableSpec
@@ -27,8 +27,8 @@ class Pushed:
     """What a push did.
 
     Attributes:
-        stored: rows or gradients that were new.
-        already_known: repeated ones, ignored.
+        stored: how many rows or gradients were new.
+        already_known: how many were repeated, and ignored.
         ids: uint64 [r], rows that can be read at `versions` (int64 [r]) now, whoever stored them.
     """
 
@@ -39,29 +39,40 @@ class Pushed:
 
 
 class Table:
-    """Rows of one table. Thread-safe.
+    """The rows of one table, and what belongs to them. Thread-safe.
 
     Attributes:
         spec: the table.
         history: its epochs and checkpoints.
+        blobs: parts of its checkpoints, and the dense parameters of its model.
+        samples: the log of the sample stream that trains it.
     """
 
     def __init__(self, spec: TableSpec, store: TableStore, shard: Shard) -> None:
+        """Takes up what the store has of the table.
+
+        Raises:
+            FailedPrecondition: what it has is damaged.
+        """
         self.spec = spec
         self._store = store
         self._shard = shard
         self.history = History(store, spec.name)
-        self._log = SampleLog(store.log, spec.name)
+        self.blobs: BlobStore = store.blobs
+        self.samples = SampleLog(store.log, self.history, spec.name)
+        store.partials.load()
         # What is pending must not change between looking at a gradient and keeping it.
         self._gradients = threading.RLock()
 
     def read(self, ids: NDArray[np.uint64], wanted: NDArray[np.int64] | None = None) -> RowBlock:
-        """The rows as they are now, in the lives that the versions `wanted` are of, int64 [r], or in later ones.
+        """The rows as they are now.
 
-        A row that was not trained in that life has its initial values, whatever is stored of an earlier one. Without
-        `wanted`, any life will do.
+        Args:
+            ids: uint64 [r].
+            wanted: int64 [r], versions whose lives the rows must be in, or in later ones; None: any life will do. A
+                row that was not trained in that life has its initial values, whatever is stored of an earlier one.
         """
-        block = self._store.read(ids)
+        block = self._store.rows.read(ids)
         births = np.zeros_like(block.versions) if wanted is None else at_birth(wanted)
         unborn = block.versions < np.maximum(births, 1)
         block.versions[unborn] = 0
@@ -81,7 +92,7 @@ class Table:
         check_distinct(ids)
         check_versions(ids, wanted, lowest=0)
         self._shard.check(ids)
-        self.history.check(epoch)
+        self.history.check_epoch(epoch)
 
     def push_rows(self, block: RowBlock, epoch: int = 0) -> Pushed:
         """Stores rows that are newer than the stored ones.
@@ -94,9 +105,9 @@ class Table:
         block.validate(self.spec)
         self._shard.check(block.ids)
         with self.history.writing(epoch):
-            self._forget_older_lives(block.ids, block.versions)
+            self._discard_of_earlier_lives(block.ids, block.versions)
             self._refuse_voiding(block)
-            stored = int(self._store.write_newer(block).sum())
+            stored = int(self._store.rows.write_newer(block).sum())
         return Pushed(stored, len(block) - stored, block.ids, block.versions)
 
     def push_gradients(self, block: GradientBlock, epoch: int = 0) -> Pushed:
@@ -110,21 +121,23 @@ class Table:
         block.validate(self.spec)
         self._shard.check(block.ids)
         with self.history.writing(epoch), self._gradients:
-            self._forget_older_lives(block.ids, block.targets)
-            gradients.forget_made(self._store, block.ids)
+            self._discard_of_earlier_lives(block.ids, block.targets)
+            gradients.discard_made(self._store, block.ids)
             arrivals = gradients.classify(self._store, block)
             waiting = arrivals == Arrival.WAITS
             if waiting.any():
                 self._store.partials.add(block[waiting])
             last = block[arrivals == Arrival.COMPLETES]
             if len(last):
-                gradients.complete(self._store, self.spec, last, self.read(last.ids, last.targets - 1))
+                gradients.complete(self._store, self.spec, last, self.read(last.ids, last.targets - 1).rows)
             made = ~waiting & (self._store.partials.splits(block.ids).targets == 0)
         known = int((arrivals == Arrival.REPEATED).sum())
         return Pushed(len(block) - known, known, block.ids[made], block.targets[made])
 
     def forget(self, ids: NDArray[np.uint64], below: int, epoch: int) -> int:
-        """Takes out the rows whose version is below, with what is pending for such versions; how many rows were there.
+        """Takes rows out of the table, with what is pending for versions below `below`; how many rows there were.
+
+        A row whose version is not below stays: it is in a later life.
 
         Raises:
             InvalidArgument: duplicate or foreign ids, a version that begins no life.
@@ -135,80 +148,37 @@ class Table:
         if not 0 < below <= MAX_VERSION or at_birth(np.array([below])) != below:
             raise InvalidArgument(f"below is {below}, it must be a version that begins a life: a multiple of 2^30")
         with self.history.writing(epoch):
-            self._forget_older_lives(ids, np.full(len(ids), below))
-            return self._store.take_out_older(ids, below)
+            self._discard_of_earlier_lives(ids, np.full(len(ids), below))
+            return self._store.rows.forget_older(ids, below)
 
     def scan(self) -> Iterator[RowBlock]:
         """Every stored row, in unspecified order; rows pushed meanwhile may be missing."""
-        return self._store.scan()
-
-    def put_dense(self, data: bytes) -> None:
-        """Replaces the dense parameters."""
-        self._store.put_dense(data)
-
-    def get_dense(self) -> bytes | None:
-        """The dense parameters stored last, None when there are none."""
-        return self._store.get_dense()
-
-    def put_part(self, checkpoint: int, name: str, data: bytes) -> None:
-        """Keeps a named part of a checkpoint."""
-        self._store.put_part(checkpoint, name, data)
-
-    def get_part(self, checkpoint: int, name: str) -> bytes | None:
-        """A part of a checkpoint, None when there is no such one."""
-        return self._store.get_part(checkpoint, name)
-
-    @property
-    def durable(self) -> bool:
-        """Whether checkpoints and logged samples outlive this process."""
-        return self._store.log.durable
-
-    def append_samples(self, entry: LogEntry, epoch: int) -> None:
-        """Adds to the log of the sample stream. A repeated entry is ignored.
-
-        Raises:
-            FailedPrecondition: the log ends elsewhere than where the entry begins.
-            StaleEpoch: the epoch is not the table's.
-        """
-        with self.history.writing(epoch):
-            self._log.append(entry)
-
-    def read_samples(self, epoch: int) -> Iterator[LogEntry]:
-        """Begins an epoch, so that nobody else appends, and reads the log. Raises StaleEpoch if a later one began."""
-        self.history.begin(epoch)
-        return self._log.read()
-
-    def trim_samples(self, position: int | None, epoch: int) -> None:
-        """Drops what lies before a position of the log, None: everything. Raises StaleEpoch."""
-        with self.history.writing(epoch):
-            if position is None:
-                self._log.clear()
-            else:
-                self._log.trim(position)
+        return self._store.rows.scan()
 
     def stored_rows(self) -> int:
-        """Rows that were trained at least once."""
-        return len(self._store)
+        """How many rows were trained at least once."""
+        return len(self._store.rows)
 
     def pending_gradients(self) -> int:
-        """Partial gradients that wait for their other contributors."""
+        """How many partial gradients wait for their other contributors."""
         return len(self._store.partials)
 
     def pending_bytes(self) -> int:
-        """Memory that the pending gradients take in this process."""
+        """How much memory of this process the pending gradients take."""
         return self._store.partials.memory_bytes
 
-    def _forget_older_lives(self, ids: NDArray[np.uint64], versions: NDArray[np.int64]) -> None:
+    def _discard_of_earlier_lives(self, ids: NDArray[np.uint64], versions: NDArray[np.int64]) -> None:
         births = at_birth(versions)
-        if births.any():  # or nothing has had a life before, and a push of rows need not wait for gradients
+        if births.any():  # otherwise no row has had a life before, and a push of rows need not wait for gradients
             with self._gradients:
-                gradients.forget_older_lives(self._store, ids, births)
+                gradients.discard_of_earlier_lives(self._store, ids, births)
 
     def _refuse_voiding(self, block: RowBlock) -> None:
+        """Raises FailedPrecondition if a row of the push is at or above a version that gradients are pending for."""
         targets = self._store.partials.splits(block.ids).targets
         at = np.flatnonzero((targets > 0) & (targets <= block.versions))
         if len(at):
-            void = at[self._store.versions(block.ids[at]) < targets[at]]
+            void = at[self._store.rows.versions(block.ids[at]) < targets[at]]
             if len(void):
                 row = int(void[0])
                 raise FailedPrecondition(

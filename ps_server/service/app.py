@@ -9,12 +9,10 @@ from contextlib import asynccontextmanager, closing
 from protos import ps_pb2, ps_pb2_grpc
 from ps_server.core.shard import Shard
 from ps_server.core.tables import Tables
-from ps_server.service.readiness import follow_store
+from ps_server.service.monitoring import store_followed, tables_measured
 from ps_server.service.servicer import ParameterServer
 from ps_server.service.settings import ParameterServerSettings
-from ps_server.service.store_pool import StorePool
-from ps_server.service.stored import open_settings_store
-from ps_server.service.table_metrics import measured
+from ps_server.service.store_access import StoreThreads, open_configured_store
 from services.runtime.server import Server, serve
 
 SERVICE = ps_pb2.DESCRIPTOR.services_by_name["ParameterServer"].full_name
@@ -32,16 +30,16 @@ async def parameter_server(settings: ParameterServerSettings) -> AsyncIterator[S
     """
     shard = Shard(settings.shard, settings.shards)
     with (
-        closing(await asyncio.to_thread(open_settings_store, settings, shard)) as store,
-        closing(StorePool(settings.store_threads)) as pool,
+        closing(await asyncio.to_thread(open_configured_store, settings, shard)) as store,
+        closing(StoreThreads(settings.store_threads)) as threads,
     ):
-        await asyncio.to_thread(store.claim, alone=False)
+        await asyncio.to_thread(store.claim, exclusive=False)
         tables = await asyncio.to_thread(Tables, store, shard)
-        servicer = ParameterServer(tables, shard, store.name, pool, settings)
+        servicer = ParameterServer(tables, shard, store.name, threads, settings)
         service = (ps_pb2_grpc.add_ParameterServerServicer_to_server, servicer, SERVICE)
         async with (
             serve("ps", [service], settings) as server,
-            follow_store(store, pool, server),
-            measured(tables, pool),
+            store_followed(store, threads, server),
+            tables_measured(tables, threads),
         ):
             yield server

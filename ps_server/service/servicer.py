@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from typing import Any
@@ -12,56 +13,80 @@ import grpc
 
 from protos import ps_pb2, ps_pb2_grpc
 from ps_server.core.shard import Shard
+from ps_server.core.store import LogEntry
 from ps_server.core.table import Pushed, Table
 from ps_server.core.tables import Tables
-from ps_server.service.arrivals import Arrivals
-from ps_server.service.checkpoint_calls import CheckpointCalls
-from ps_server.service.pulls import pull_blocks
-from ps_server.service.sample_log_calls import SampleLogCalls
+from ps_server.service.pulls import WaitingPulls, pull_blocks
 from ps_server.service.settings import ParameterServerSettings
-from ps_server.service.store_pool import StorePool
+from ps_server.service.store_access import StoreThreads
 from ps_server.service.uploads import receive_upload
 from services.domain.errors import InvalidArgument, NotFound
-from services.wire.rows import decode_forget, decode_pull, decode_push, dense_chunks, encode_rows, rows_per_chunk
+from services.wire.rows import (
+    decode_forget,
+    decode_pull,
+    decode_push,
+    dense_chunks,
+    encode_rows,
+    part_chunks,
+    rows_per_chunk,
+)
 from services.wire.tables import decode_table, encode_table
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
 # A pull gives up this much before the call's deadline, so that the reason still reaches the caller: this share of the
-# time that is left, and at most so many seconds.
+# time that is left, and at most this many seconds.
 _REPLY_SHARE = 0.25
 _REPLY_SECONDS = 1.0
 
+_PART_NAME = re.compile(r"[a-z]{1,32}")
 
-class ParameterServer(CheckpointCalls, SampleLogCalls, ps_pb2_grpc.ParameterServerServicer):
+
+class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
     """The service. Comments on the rpcs are in the proto."""
 
     def __init__(
-        self, tables: Tables, shard: Shard, store_name: str, pool: StorePool, settings: ParameterServerSettings
+        self, tables: Tables, shard: Shard, store_name: str, threads: StoreThreads, settings: ParameterServerSettings
     ) -> None:
         self._tables = tables
         self._shard = shard
         self._store_name = store_name
-        self._pool = pool
+        self._threads = threads
         self._settings = settings
-        self._arrivals: defaultdict[str, Arrivals] = defaultdict(Arrivals)
+        self._waiting: defaultdict[str, WaitingPulls] = defaultdict(WaitingPulls)
+
+    async def Describe(self, request: ps_pb2.DescribeServerRequest, context: Context) -> ps_pb2.DescribeServerResponse:
+        states = [
+            ps_pb2.TableState(
+                spec=encode_table(table.spec),
+                rows=await self._threads.read(table.stored_rows),
+                pending_gradients=table.pending_gradients(),
+                waiting_pulls=self._waiting[table.spec.name].count,
+            )
+            for table in self._tables.all()
+        ]
+        return ps_pb2.DescribeServerResponse(
+            store=self._store_name, shard=self._shard.index, shards=self._shard.count, tables=states
+        )
+
+    # Rows.
 
     async def CreateTable(self, request: ps_pb2.CreateTableRequest, context: Context) -> ps_pb2.CreateTableResponse:
         spec = decode_table(request.table)
-        return ps_pb2.CreateTableResponse(created=await self._pool.write(self._tables.create, spec))
+        return ps_pb2.CreateTableResponse(created=await self._threads.write(self._tables.create, spec))
 
     async def Pull(self, request: ps_pb2.PullRequest, context: Context) -> AsyncIterator[ps_pb2.RowChunk]:
         table = self._tables.get(request.table)
         ids, wanted = decode_pull(request)
         blocks = pull_blocks(
             table,
-            self._arrivals[table.spec.name],
-            self._pool,
+            self._waiting[table.spec.name],
+            self._threads,
             ids,
             wanted,
             epoch=request.epoch,
             rows_per_block=rows_per_chunk(table.spec),
-            deadline=self._wait_until(context),
+            deadline=self._pull_deadline(context),
         )
         async for block in blocks:
             yield encode_rows(block)
@@ -81,49 +106,121 @@ class ParameterServer(CheckpointCalls, SampleLogCalls, ps_pb2_grpc.ParameterServ
     async def Forget(self, request: ps_pb2.ForgetRequest, context: Context) -> ps_pb2.ForgetResponse:
         table = self._tables.get(request.table)
         ids, below = decode_forget(request)
-        return ps_pb2.ForgetResponse(rows=await self._pool.write(table.forget, ids, below, request.epoch))
+        return ps_pb2.ForgetResponse(rows=await self._threads.write(table.forget, ids, below, request.epoch))
 
     async def Scan(self, request: ps_pb2.ScanRequest, context: Context) -> AsyncIterator[ps_pb2.RowChunk]:
         blocks = self._tables.get(request.table).scan()
-        while block := await self._pool.read(next, blocks, None):
+        while block := await self._threads.read(next, blocks, None):
             yield encode_rows(block)
+
+    # Dense parameters.
 
     async def PutDense(
         self, request_iterator: AsyncIterator[ps_pb2.DenseChunk], context: Context
     ) -> ps_pb2.PutDenseResponse:
         knob = self._settings.variable("max_dense_bytes")
-        last, data = await receive_upload(request_iterator, _table_of, self._settings.max_dense_bytes, knob)
-        await self._pool.write(self._tables.get(last.table).put_dense, data)
+        last, data = await receive_upload(request_iterator, _dense_of, self._settings.max_dense_bytes, knob)
+        await self._threads.write(self._tables.get(last.table).blobs.put_dense, data)
         return ps_pb2.PutDenseResponse(bytes=len(data))
 
     async def GetDense(self, request: ps_pb2.GetDenseRequest, context: Context) -> AsyncIterator[ps_pb2.DenseChunk]:
-        data = await self._pool.read(self._tables.get(request.table).get_dense)
+        data = await self._threads.read(self._tables.get(request.table).blobs.get_dense)
         if data is None:
             raise NotFound(f"table {request.table!r} has no dense parameters yet; PutDense stores them")
         for chunk in dense_chunks(request.table, data):
             yield chunk
 
-    async def Describe(self, request: ps_pb2.DescribeServerRequest, context: Context) -> ps_pb2.DescribeServerResponse:
-        states = [
-            ps_pb2.TableState(
-                spec=encode_table(table.spec),
-                rows=await self._pool.read(table.stored_rows),
-                pending_gradients=table.pending_gradients(),
-                waiting_pulls=self._arrivals[table.spec.name].waiting,
-            )
-            for table in self._tables.all()
-        ]
-        return ps_pb2.DescribeServerResponse(
-            store=self._store_name, shard=self._shard.index, shards=self._shard.count, tables=states
+    # Checkpoints (docs/recovery.md).
+
+    async def Cut(self, request: ps_pb2.CutRequest, context: Context) -> ps_pb2.CutResponse:
+        history = self._tables.get(request.table).history
+        complete = await self._threads.write(
+            history.cut, request.epoch, request.checkpoint, request.worker, request.contributors
+        )
+        return ps_pb2.CutResponse(complete=complete)
+
+    async def PutPart(
+        self, request_iterator: AsyncIterator[ps_pb2.PartChunk], context: Context
+    ) -> ps_pb2.PutPartResponse:
+        knob = self._settings.variable("max_part_bytes")
+        last, data = await receive_upload(request_iterator, _part_of, self._settings.max_part_bytes, knob)
+        if not _PART_NAME.fullmatch(last.name):
+            raise InvalidArgument(f"part name {last.name!r} must match {_PART_NAME.pattern}")
+        await self._threads.write(self._tables.get(last.table).blobs.put_part, last.checkpoint, last.name, data)
+        return ps_pb2.PutPartResponse(bytes=len(data))
+
+    async def GetPart(self, request: ps_pb2.GetPartRequest, context: Context) -> AsyncIterator[ps_pb2.PartChunk]:
+        blobs = self._tables.get(request.table).blobs
+        data = await self._threads.read(blobs.get_part, request.checkpoint, request.name)
+        if data is None:
+            raise NotFound(f"checkpoint {request.checkpoint} of table {request.table!r} has no part {request.name!r}")
+        for chunk in part_chunks(request.table, request.checkpoint, request.name, data):
+            yield chunk
+
+    async def Save(self, request: ps_pb2.SaveRequest, context: Context) -> ps_pb2.SaveResponse:
+        history = self._tables.get(request.table).history
+        rows, size = await self._threads.write(history.save, request.epoch, request.checkpoint)
+        return ps_pb2.SaveResponse(rows=rows, bytes=size)
+
+    async def Commit(self, request: ps_pb2.CommitRequest, context: Context) -> ps_pb2.CommitResponse:
+        history = self._tables.get(request.table).history
+        await self._threads.write(history.commit, request.epoch, request.checkpoint, request.manifest, request.keep)
+        return ps_pb2.CommitResponse()
+
+    async def Restore(self, request: ps_pb2.RestoreRequest, context: Context) -> ps_pb2.RestoreResponse:
+        spec = decode_table(request.table)
+
+        def restore() -> int:
+            self._tables.create(spec)
+            return self._tables.get(spec.name).history.restore(request.checkpoint, request.epoch)
+
+        return ps_pb2.RestoreResponse(rows=await self._threads.write(restore))
+
+    async def GetCheckpoint(
+        self, request: ps_pb2.GetCheckpointRequest, context: Context
+    ) -> ps_pb2.GetCheckpointResponse:
+        table = self._tables.get(request.table)
+        record = table.history.record
+        return ps_pb2.GetCheckpointResponse(
+            epoch=record.epoch,
+            checkpoint=record.last.iteration,
+            manifest=record.last.manifest,
+            rows=await self._threads.read(table.stored_rows),
+            durable=table.samples.durable,
         )
 
+    # The sample log (docs/recovery.md).
+
+    async def AppendSamples(
+        self, request: ps_pb2.AppendSamplesRequest, context: Context
+    ) -> ps_pb2.AppendSamplesResponse:
+        entry = LogEntry(request.entry.position, request.entry.samples, request.entry.batch)
+        await self._threads.write(self._tables.get(request.table).samples.append, entry, request.epoch)
+        return ps_pb2.AppendSamplesResponse()
+
+    async def ReadSamples(
+        self, request: ps_pb2.ReadSamplesRequest, context: Context
+    ) -> AsyncIterator[ps_pb2.SampleLogEntry]:
+        entries = await self._threads.write(self._tables.get(request.table).samples.read, request.epoch)
+        while entry := await self._threads.read(next, entries, None):
+            yield ps_pb2.SampleLogEntry(position=entry.position, samples=entry.samples, batch=entry.batch)
+
+    async def TrimSamples(self, request: ps_pb2.TrimSamplesRequest, context: Context) -> ps_pb2.TrimSamplesResponse:
+        samples = self._tables.get(request.table).samples
+        if request.all:
+            await self._threads.write(samples.clear, request.epoch)
+        else:
+            await self._threads.write(samples.trim, request.position, request.epoch)
+        return ps_pb2.TrimSamplesResponse()
+
     async def _push(self, table: Table, chunk: ps_pb2.PushChunk) -> list[Pushed]:
+        """Stores one chunk and announces to the waiting pulls what can be read now."""
         loop = asyncio.get_running_loop()
-        arrivals = self._arrivals[table.spec.name]
+        waiting = self._waiting[table.spec.name]
 
         def announced(pushed: Pushed) -> Pushed:
             # From here and not after the await: a caller that hangs up must not leave others waiting.
-            loop.call_soon_threadsafe(arrivals.announce, pushed.ids, pushed.versions)
+            loop.call_soon_threadsafe(waiting.announce, pushed.ids, pushed.versions)
             return pushed
 
         def apply() -> list[Pushed]:
@@ -135,9 +232,10 @@ class ParameterServer(CheckpointCalls, SampleLogCalls, ps_pb2_grpc.ParameterServ
                 pushed.append(announced(table.push_gradients(push.gradients, chunk.epoch)))
             return pushed
 
-        return await self._pool.write(apply)
+        return await self._threads.write(apply)
 
-    def _wait_until(self, context: Context) -> float:
+    def _pull_deadline(self, context: Context) -> float:
+        """Until when a pull may wait, by the event loop's clock."""
         remaining = context.time_remaining()
         allowed = self._settings.pull_wait_seconds
         if remaining is not None:
@@ -145,5 +243,9 @@ class ParameterServer(CheckpointCalls, SampleLogCalls, ps_pb2_grpc.ParameterServ
         return asyncio.get_running_loop().time() + allowed
 
 
-def _table_of(chunk: ps_pb2.DenseChunk) -> str:
+def _dense_of(chunk: ps_pb2.DenseChunk) -> str:
     return f"table {chunk.table!r}"
+
+
+def _part_of(chunk: ps_pb2.PartChunk) -> str:
+    return f"part {chunk.name!r} of checkpoint {chunk.checkpoint} of table {chunk.table!r}"

@@ -1,4 +1,4 @@
-"""Takes in what comes in pieces, whole or not at all: dense parameters, parts of checkpoints."""
+"""Uploads that come in pieces and are taken whole or not at all: dense parameters, and parts of checkpoints."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ from services.domain.errors import InvalidArgument, ResourceExhausted
 C = TypeVar("C", ps_pb2.DenseChunk, ps_pb2.PartChunk)
 
 
-async def receive_upload(chunks: AsyncIterator[C], place: Callable[[C], str], limit: int, knob: str) -> tuple[C, bytes]:
-    """The last chunk, which names what was uploaded, and the joined pieces of one upload.
+async def receive_upload(
+    chunks: AsyncIterator[C], subject: Callable[[C], str], limit: int, knob: str
+) -> tuple[C, bytes]:
+    """Receives one upload: its last chunk, which names what was uploaded, and the joined pieces.
 
     Args:
-        chunks: the upload.
-        place: what a chunk is for, in words; the same for all chunks of an upload.
-        limit: most bytes to take.
-        knob: what to turn when that is too few.
+        chunks: the chunks, as they come.
+        subject: says in words what a chunk is a piece of, which is the same for all chunks of an upload.
+        limit: the most bytes to take.
+        knob: the setting that raises the limit, for the error.
 
     Raises:
         InvalidArgument: it ends without its last chunk (grpc.aio shows a cut connection as a plain end), goes on
-            after it, or changes its place.
+            after it, or changes its subject.
         ResourceExhausted: it is longer than `limit`.
     """
     latest: C | None = None
@@ -31,8 +33,8 @@ async def receive_upload(chunks: AsyncIterator[C], place: Callable[[C], str], li
     async for chunk in chunks:
         if latest is not None and latest.last:
             raise InvalidArgument("the upload goes on after the chunk that is marked as the last")
-        if latest is not None and place(chunk) != place(latest):
-            raise InvalidArgument(f"the upload began for {place(latest)} and goes on for {place(chunk)}")
+        if latest is not None and subject(chunk) != subject(latest):
+            raise InvalidArgument(f"the upload began for {subject(latest)} and goes on for {subject(chunk)}")
         latest = chunk
         pieces.append(chunk.data)
         size += len(pieces[-1])

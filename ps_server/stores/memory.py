@@ -1,115 +1,188 @@
-"""The embedded default: rows in this process's memory."""
+"""The store in this process's memory, which is gone with the process."""
 
 # ruff: noqa: D102 - the methods are documented in ps_server/core/store.py
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
-from esd_native.rows import RowTable
-from ps_server.core.sample_log import LogStore
-from ps_server.stores.overlay import first_of_each
-from ps_server.stores.partials import MemoryPartials
-from ps_server.stores.sample_logs import MemoryLog
-from services.domain.rows import RowBlock
+from esd_native.rows import PartialGradients, RowTable
+from ps_server.core.store import LogEntry, Splits, TableStore
+from ps_server.stores.row_streams import first_of_each, scan
+from services.domain.rows import GradientBlock, RowBlock
 from services.domain.tables import TableSpec
 
-SCAN_BYTES = 1 << 20
+_SCAN_BYTES = 1 << 20
 
 
-class MemoryTable:
-    """A TableStore over the native row table."""
+class MemoryRows:
+    """A RowStore over the native row table.
+
+    Attributes:
+        rows: the rows.
+        pre_images: by cut, the pre-images that are kept for it: each at its version + 1, so that a row that was not
+            there has one, too.
+        changing: held while rows change, so that the pre-image of a row is taken before anything replaces it.
+        width: W, floats of a row.
+        row_bytes: bytes of a row.
+        rows_per_block: rows of a block when a table is gone through.
+    """
 
     def __init__(self, spec: TableSpec) -> None:
-        self._width = spec.row_width
-        self._row_bytes = spec.row_bytes
-        self._rows = RowTable(spec.row_width)
-        self._dense: bytes | None = None
-        self._history: bytes | None = None
-        self._parts: dict[int, dict[str, bytes]] = {}
-        # Pre-images by cut, at their version + 1, so that a row that was not there is stored too.
-        self._undo: dict[int, RowTable] = {}
+        self.width = spec.row_width
+        self.row_bytes = spec.row_bytes
+        self.rows_per_block = max(1, _SCAN_BYTES // spec.row_bytes)
+        self.rows = RowTable(spec.row_width)
+        self.pre_images: dict[int, RowTable] = {}
+        self.changing = threading.Lock()
         self._cut: int | None = None
-        self._changes = threading.Lock()  # a row's pre-image is taken before anything replaces it
-        self._scan_rows = max(1, SCAN_BYTES // spec.row_bytes)
-        self.partials = MemoryPartials(spec.dimension)
-        self.log: LogStore = MemoryLog()
 
     def versions(self, ids: NDArray[np.uint64]) -> NDArray[np.int64]:
-        return self._rows.versions(ids)
+        return self.rows.versions(ids)
 
     def read(self, ids: NDArray[np.uint64]) -> RowBlock:
-        return RowBlock(ids, *self._rows.read(ids))
+        return RowBlock(ids, *self.rows.read(ids))
 
     def write_newer(self, block: RowBlock) -> NDArray[np.bool_]:
-        with self._changes:
-            if self._cut is not None:
-                self._keep(self._undo[self._cut], block.ids, block.versions)
-            return self._rows.write_newer(block.ids, block.versions, block.rows)
+        with self.changing:
+            self._keep_pre_images(block.ids, block.versions)
+            return self.rows.write_newer(block.ids, block.versions, block.rows)
 
-    def take_out_older(self, ids: NDArray[np.uint64], below: int) -> int:
-        with self._changes:
-            stored = ids[self._rows.versions(ids) > 0]
-            if self._cut is not None:
-                self._keep(self._undo[self._cut], stored, np.full(len(stored), below))
-            return self._rows.take_out_older(stored, below)
+    def forget_older(self, ids: NDArray[np.uint64], below: int) -> int:
+        with self.changing:
+            stored = ids[self.rows.versions(ids) > 0]
+            self._keep_pre_images(stored, np.full(len(stored), below))
+            return self.rows.take_out_older(stored, below)
 
     def scan(self) -> Iterator[RowBlock]:
-        return scan(self._rows, self._scan_rows)
+        return scan(self.rows, self.rows_per_block)
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self.rows)
 
     def totals(self) -> tuple[int, int]:
-        return len(self._rows), self._rows.trainings
-
-    def put_dense(self, data: bytes) -> None:
-        self._dense = data
-
-    def get_dense(self) -> bytes | None:
-        return self._dense
-
-    def load_history(self) -> bytes | None:
-        return self._history
-
-    def save_history(self, data: bytes) -> None:
-        self._history = data
-
-    def reopen(self, cuts: Sequence[int]) -> bool:  # noqa: ARG002
-        return False  # the process is the one that had the rows
-
-    def save(self, cut: int, earlier: int) -> tuple[int, int]:  # noqa: ARG002
-        changed = len(self._undo[earlier]) if earlier else len(self._rows)
-        return changed, changed * self._row_bytes
-
-    def rows_at(self, cut: int, later: Sequence[int]) -> Iterator[RowBlock]:
-        kept = (self._pre_images(each) for each in (cut, *later))
-        return first_of_each(chain(chain.from_iterable(kept), self.scan()))
-
-    def keep_undo(self, cut: int | None) -> None:
-        with self._changes:
-            if cut is not None:
-                self._undo.setdefault(cut, RowTable(self._width))
-            self._cut = cut
-
-    def undo(self, cut: int) -> int:
-        count = 0
-        for block in self._pre_images(cut):
-            self._rows.overwrite(block.ids, block.versions, block.rows)
-            count += len(block)
-        self._undo.pop(cut, None)
-        return count
-
-    def forget(self, cut: int) -> None:
-        self._undo.pop(cut, None)
+        return len(self.rows), self.rows.trainings
 
     def clear(self) -> None:
-        self._rows = RowTable(self._width)
-        self.partials.clear()
+        self.rows = RowTable(self.width)
+
+    def keep_pre_images(self, cut: int | None) -> None:
+        """See CutStore."""
+        with self.changing:
+            if cut is not None:
+                self.pre_images.setdefault(cut, RowTable(self.width))
+            self._cut = cut
+
+    def _keep_pre_images(self, ids: NDArray[np.uint64], versions: NDArray[np.int64]) -> None:
+        """Keeps the rows that are below these versions, which change now, and that are not kept yet."""
+        if self._cut is None:
+            return
+        kept = self.pre_images[self._cut]
+        new = kept.versions(ids) == 0
+        new &= self.rows.versions(ids) < versions
+        ids = ids[new]
+        versions, rows = self.rows.read(ids)
+        kept.write_newer(ids, versions + 1, rows)
+
+
+class MemoryCuts:
+    """A CutStore over the pre-images that MemoryRows keeps."""
+
+    def __init__(self, rows: MemoryRows) -> None:
+        self._rows = rows
+
+    def resume(self, cuts: Sequence[int]) -> bool:  # noqa: ARG002
+        return False  # the process is the one that had the rows
+
+    def keep_pre_images(self, cut: int | None) -> None:
+        self._rows.keep_pre_images(cut)
+
+    def save(self, cut: int, earlier: int) -> tuple[int, int]:  # noqa: ARG002
+        changed = len(self._rows.pre_images[earlier]) if earlier else len(self._rows)
+        return changed, changed * self._rows.row_bytes
+
+    def rows_at(self, cut: int, later: Sequence[int]) -> Iterator[RowBlock]:
+        pre_images = (self._pre_images(generation) for generation in (cut, *later))
+        return first_of_each(chain(chain.from_iterable(pre_images), self._rows.scan()))
+
+    def put_back(self, cut: int) -> int:
+        count = 0
+        for block in self._pre_images(cut):
+            self._rows.rows.overwrite(block.ids, block.versions, block.rows)
+            count += len(block)
+        self._rows.pre_images.pop(cut, None)
+        return count
+
+    def drop(self, cut: int) -> None:
+        self._rows.pre_images.pop(cut, None)
+
+    def _pre_images(self, cut: int) -> Iterator[RowBlock]:
+        """What is kept for a cut; version 0 where there was no row."""
+        if cut in self._rows.pre_images:
+            for block in scan(self._rows.pre_images[cut], self._rows.rows_per_block):
+                yield RowBlock(block.ids, block.versions - 1, block.rows)
+
+
+class MemoryPartials:
+    """A PartialStore over the native table of partial gradients."""
+
+    def __init__(self, dimension: int) -> None:
+        self._dimension = dimension
+        self._pending = PartialGradients(dimension)
+
+    @property
+    def memory_bytes(self) -> int:
+        return self._pending.memory_bytes
+
+    def load(self) -> None:
+        """Nothing outlives a process."""
+
+    def inspect(self, block: GradientBlock) -> NDArray[np.uint8]:
+        return self._pending.inspect(block.ids, block.targets, block.contributors, block.steps, block.worker)
+
+    def add(self, block: GradientBlock) -> None:
+        self._pending.add(block.ids, block.targets, block.contributors, block.steps, block.gradients, block.worker)
+
+    def sum(self, block: GradientBlock) -> NDArray[np.float32]:
+        return self._pending.sum(block.ids, block.gradients, block.worker)
+
+    def splits(self, ids: NDArray[np.uint64]) -> Splits:
+        return Splits(*self._pending.splits(ids))
+
+    def discard(self, ids: NDArray[np.uint64]) -> None:
+        self._pending.discard(ids)
+
+    def clear(self) -> None:
+        self._pending = PartialGradients(self._dimension)
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+
+class MemoryHistory:
+    """A HistoryStore of one record."""
+
+    def __init__(self) -> None:
+        self._record: bytes | None = None
+
+    def load(self) -> bytes | None:
+        return self._record
+
+    def save(self, data: bytes) -> None:
+        self._record = data
+
+
+class MemoryBlobs:
+    """A BlobStore of dictionaries."""
+
+    def __init__(self) -> None:
+        self._parts: dict[int, dict[str, bytes]] = {}
+        self._dense: bytes | None = None
 
     def put_part(self, checkpoint: int, name: str, data: bytes) -> None:
         self._parts.setdefault(checkpoint, {})[name] = data
@@ -117,42 +190,64 @@ class MemoryTable:
     def get_part(self, checkpoint: int, name: str) -> bytes | None:
         return self._parts.get(checkpoint, {}).get(name)
 
-    def parts(self) -> set[int]:
+    def checkpoints(self) -> set[int]:
         return set(self._parts)
 
     def drop_parts(self, checkpoint: int) -> None:
         self._parts.pop(checkpoint, None)
 
-    def _pre_images(self, cut: int) -> Iterator[RowBlock]:
-        """What is kept under a cut; version 0 where there was no row."""
-        if cut in self._undo:
-            for block in scan(self._undo[cut], self._scan_rows):
-                yield RowBlock(block.ids, block.versions - 1, block.rows)
+    def put_dense(self, data: bytes) -> None:
+        self._dense = data
 
-    def _keep(self, kept: RowTable, ids: NDArray[np.uint64], versions: NDArray[np.int64]) -> None:
-        """Keeps the rows that are below these versions, which change now, and that are not kept yet."""
-        new = kept.versions(ids) == 0
-        new &= self._rows.versions(ids) < versions
-        ids = ids[new]
-        versions, rows = self._rows.read(ids)
-        kept.write_newer(ids, versions + 1, rows)
+    def get_dense(self) -> bytes | None:
+        return self._dense
 
 
-def scan(rows: RowTable, limit: int) -> Iterator[RowBlock]:
-    """Every row of a native table, `limit` at a time."""
-    cursor, ids, versions, values = rows.scan(0, limit)
-    while len(ids):
-        yield RowBlock(ids, versions, values)
-        cursor, ids, versions, values = rows.scan(cursor, limit)
+class MemoryLog:
+    """A LogStore of a queue of entries."""
+
+    durable = False
+
+    def __init__(self) -> None:
+        self._entries: deque[LogEntry] = deque()
+
+    def last(self) -> LogEntry | None:
+        return self._entries[-1] if self._entries else None
+
+    def append(self, entry: LogEntry) -> None:
+        self._entries.append(entry)
+
+    def read(self) -> Iterator[LogEntry]:
+        return iter(tuple(self._entries))
+
+    def trim(self, position: int) -> None:
+        while self._entries and self._entries[0].end <= position and not self._entries[0].closes:
+            self._entries.popleft()
+
+    def clear(self) -> None:
+        self._entries.clear()
+
+
+def memory_table(spec: TableSpec) -> TableStore:
+    """An empty table in memory."""
+    rows = MemoryRows(spec)
+    return TableStore(
+        rows=rows,
+        partials=MemoryPartials(spec.dimension),
+        cuts=MemoryCuts(rows),
+        history=MemoryHistory(),
+        blobs=MemoryBlobs(),
+        log=MemoryLog(),
+    )
 
 
 class MemoryStore:
-    """A Store that lasts as long as the process."""
+    """A Store of tables in memory."""
 
     name = "memory"
 
     def __init__(self) -> None:
-        self._tables: dict[str, tuple[TableSpec, MemoryTable]] = {}
+        self._tables: dict[str, tuple[TableSpec, TableStore]] = {}
         self._creation = threading.Lock()
 
     def tables(self) -> list[TableSpec]:
@@ -165,20 +260,20 @@ class MemoryStore:
             self._tables[spec.name] = (spec, self._make(spec))
             return spec, True
 
-    def _make(self, spec: TableSpec) -> MemoryTable:
-        return MemoryTable(spec)
+    def _make(self, spec: TableSpec) -> TableStore:
+        return memory_table(spec)
 
-    def open(self, spec: TableSpec) -> MemoryTable:
+    def open(self, spec: TableSpec) -> TableStore:
         return self._tables[spec.name][1]
 
     def shards(self, table: str) -> int:  # noqa: ARG002
         return 0  # nothing outlives the process
 
-    def claim(self, *, alone: bool) -> None:
-        """No other process can reach it."""
+    def claim(self, *, exclusive: bool) -> None:
+        """Does nothing: no other process can reach this memory."""
 
     def ping(self) -> None:
-        """Memory is always there."""
+        """Does nothing: memory is always there."""
 
     def close(self) -> None:
         self._tables.clear()

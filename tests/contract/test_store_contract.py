@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from ps_server.core.gradients import Arrival
-from ps_server.core.record import Record
-from ps_server.core.sample_log import LogEntry
+from ps_server.core.history import HistoryRecord
 from ps_server.core.shard import Shard
+from ps_server.core.store import LogEntry
 from ps_server.core.tables import Tables
 from services.domain.errors import FailedPrecondition
 from services.domain.ids import shard_of
@@ -21,62 +21,62 @@ from tests.support.stores import ALL_BITS, SPEC, as_dict, assert_rows, blocks_as
 
 def test_rows_never_written_have_version_zero(table):
     ids = np.array([0, 1, ALL_BITS], np.uint64)
-    assert table.versions(ids).tolist() == [0, 0, 0]
-    block = table.read(ids)
+    assert table.rows.versions(ids).tolist() == [0, 0, 0]
+    block = table.rows.read(ids)
     assert block.versions.tolist() == [0, 0, 0]
     assert block.rows.shape == (3, SPEC.row_width)
     assert not block.rows.any()
     block.rows[:] = 1  # the reader's own
-    assert len(table) == 0
+    assert len(table.rows) == 0
 
 
 @pytest.mark.parametrize("count", [0, 1, 3000])
 def test_rows_are_read_as_written_in_the_order_asked(table, rng, count):
     ids = rng.permutation(np.unique(rng.integers(0, 2**64, count, dtype=np.uint64)))
     written = rows_of(rng, ids, 3)
-    assert table.write_newer(written).tolist() == [True] * len(ids)
+    assert table.rows.write_newer(written).tolist() == [True] * len(ids)
     order = rng.permutation(len(ids))
-    assert_rows(table.read(ids[order]), written[order])
-    assert table.versions(ids[order]).tolist() == [3] * len(ids)
-    assert len(table) == len(ids)
+    assert_rows(table.rows.read(ids[order]), written[order])
+    assert table.rows.versions(ids[order]).tolist() == [3] * len(ids)
+    assert len(table.rows) == len(ids)
 
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_what_is_read_may_be_changed(table, rng, count):
     """As a pull does that waits for some of its rows."""
     ids = np.arange(count, dtype=np.uint64)
-    table.write_newer(rows_of(rng, ids, 1))
-    read = table.read(ids)
+    table.rows.write_newer(rows_of(rng, ids, 1))
+    read = table.rows.read(ids)
     read.versions[:] = 7
     read.rows[:] = 0.0
-    assert table.read(ids).versions.tolist() == [1] * count
+    assert table.rows.read(ids).versions.tolist() == [1] * count
 
 
 def test_ids_and_values_of_any_bytes_are_kept(table):
     ids = np.array([0, 10, 13, 0x7D7B7D7B7D7B7D7B, ALL_BITS], np.uint64)  # newlines, braces, all ones
     rows = np.zeros((5, SPEC.row_width), np.float32)
     rows[1], rows[2] = -0.0, np.float32(1e-45)
-    table.write_newer(RowBlock(ids, np.full(5, 2**53 - 1), rows))
-    read = table.read(ids)
+    table.rows.write_newer(RowBlock(ids, np.full(5, 2**53 - 1), rows))
+    read = table.rows.read(ids)
     assert read.rows.tobytes() == rows.tobytes()
     assert read.versions.tolist() == [2**53 - 1] * 5
 
 
 def test_only_newer_rows_replace_stored_ones(table, rng):
     first = rows_of(rng, [1, 2, 3], 5)
-    table.write_newer(first)
+    table.rows.write_newer(first)
     other = rows_of(rng, [3, 4, 1, 2], 5)
     mixed = RowBlock(other.ids, np.array([300, 1, 5, 4]), other.rows)
-    assert table.write_newer(mixed).tolist() == [True, True, False, False]
-    assert_rows(table.read(first.ids[:2]), first[:2])
-    assert_rows(table.read(other.ids[:2]), mixed[:2])
-    assert len(table) == 4
+    assert table.rows.write_newer(mixed).tolist() == [True, True, False, False]
+    assert_rows(table.rows.read(first.ids[:2]), first[:2])
+    assert_rows(table.rows.read(other.ids[:2]), mixed[:2])
+    assert len(table.rows) == 4
 
 
 def test_a_scan_gives_every_row_once(table, rng):
     written = rows_of(rng, np.unique(rng.integers(0, 2**64, 2500, dtype=np.uint64)), 2)
-    table.write_newer(written)
-    blocks = list(table.scan())
+    table.rows.write_newer(written)
+    blocks = list(table.rows.scan())
     ids = np.concatenate([block.ids for block in blocks])
     order = np.argsort(ids)
     scanned = RowBlock(ids, *(np.concatenate([getattr(b, name) for b in blocks]) for name in ("versions", "rows")))
@@ -88,13 +88,13 @@ def test_tables_do_not_see_each_others_rows(store, table, rng):
     other_spec = TableSpec("clicks-1_a2", 6, SPEC.optimizer, seed=1, init_scale=1)
     store.create(other_spec)
     other = store.open(other_spec)
-    table.write_newer(rows_of(rng, [1, 2], 1))
+    table.rows.write_newer(rows_of(rng, [1, 2], 1))
     table.partials.add(gradients_of(rng, [7], 0))
-    table.put_dense(b"mine")
-    assert len(other) == len(other.partials) == 0
-    assert list(other.scan()) == []
-    assert other.get_dense() is None
-    assert other.versions(np.array([1, 7], np.uint64)).tolist() == [0, 0]
+    table.blobs.put_dense(b"mine")
+    assert len(other.rows) == len(other.partials) == 0
+    assert list(other.rows.scan()) == []
+    assert other.blobs.get_dense() is None
+    assert other.rows.versions(np.array([1, 7], np.uint64)).tolist() == [0, 0]
 
 
 def test_shards_do_not_see_each_others_rows(url, rng):
@@ -104,10 +104,10 @@ def test_shards_do_not_see_each_others_rows(url, rng):
     one, other = (store.open(SPEC) for store in stores)
     ids = np.arange(100, dtype=np.uint64)
     ids = ids[shard_of(ids, 2) == 0]
-    one.write_newer(rows_of(rng, ids, 1))
-    assert (len(one), len(other)) == (len(ids), 0)
-    assert sum(map(len, one.scan())) == len(ids)
-    assert list(other.scan()) == []
+    one.rows.write_newer(rows_of(rng, ids, 1))
+    assert (len(one.rows), len(other.rows)) == (len(ids), 0)
+    assert sum(map(len, one.rows.scan())) == len(ids)
+    assert list(other.rows.scan()) == []
     for store in stores:
         store.close()
 
@@ -121,14 +121,14 @@ def test_the_first_specification_of_a_table_holds(store):
 
 
 def test_dense_parameters_are_replaced_whole(table):
-    assert table.get_dense() is None
-    table.put_dense(bytes(range(256)) * 9000)
-    assert table.get_dense() == bytes(range(256)) * 9000
-    table.put_dense(b"")
-    assert table.get_dense() == b""
+    assert table.blobs.get_dense() is None
+    table.blobs.put_dense(bytes(range(256)) * 9000)
+    assert table.blobs.get_dense() == bytes(range(256)) * 9000
+    table.blobs.put_dense(b"")
+    assert table.blobs.get_dense() == b""
 
 
-def test_partial_gradients_are_kept_summed_and_forgotten(table, rng):
+def test_partial_gradients_are_kept_summed_and_discarded(table, rng):
     ids = rng.permutation(np.unique(rng.integers(0, 2**64, 700, dtype=np.uint64)))
     first, second, last = (gradients_of(rng, ids, worker) for worker in (2, 0, 1))
     assert set(table.partials.inspect(first)) == {Arrival.WAITS}
@@ -148,29 +148,31 @@ def test_partial_gradients_are_kept_summed_and_forgotten(table, rng):
 def test_concurrent_writers_leave_the_newest_rows(table, rng):
     ids = rng.choice(2**40, 600, replace=False).astype(np.uint64)
     blocks = [rows_of(rng, ids, version) for version in range(1, 13)]
+    shuffled = [blocks[i] for i in rng.permutation(12)]
     with ThreadPoolExecutor(4) as pool:
-        stored = sum(mask.astype(int) for mask in pool.map(table.write_newer, [blocks[i] for i in rng.permutation(12)]))
+        stored = sum(mask.astype(int) for mask in pool.map(table.rows.write_newer, shuffled))
     assert (stored >= 1).all()
-    assert_rows(table.read(ids), blocks[-1])
-    assert len(table) == 600
+    assert_rows(table.rows.read(ids), blocks[-1])
+    assert len(table.rows) == 600
 
 
 @pytest.mark.parametrize("url", ["redis", "redis+cluster"], indirect=True)
 def test_redis_keeps_everything_for_the_next_process(url, store, table, rng):
     rows = rows_of(rng, rng.choice(2**40, 1200, replace=False), 4)
-    table.write_newer(rows)
+    table.rows.write_newer(rows)
     pending = [gradients_of(rng, rows.ids, worker, target=5) for worker in (0, 2)]
     for block in pending:
         table.partials.add(block)
-    table.put_dense(b"dense")
+    table.blobs.put_dense(b"dense")
     store.close()
 
     again = open_url(url)
     assert again.tables() == [SPEC]
     reopened = again.open(SPEC)
-    assert_rows(reopened.read(rows.ids), rows)
-    assert len(reopened) == 1200
-    assert reopened.get_dense() == b"dense"
+    reopened.partials.load()
+    assert_rows(reopened.rows.read(rows.ids), rows)
+    assert len(reopened.rows) == 1200
+    assert reopened.blobs.get_dense() == b"dense"
     assert len(reopened.partials) == 2400
     last = gradients_of(rng, rows.ids, 1, target=5)
     assert set(reopened.partials.inspect(last)) == {Arrival.COMPLETES}
@@ -180,18 +182,22 @@ def test_redis_keeps_everything_for_the_next_process(url, store, table, rng):
     reopened.partials.discard(rows.ids)
     again.close()
 
-    forgotten = open_url(url)
-    assert len(forgotten.open(SPEC).partials) == 0
-    forgotten.close()
+    third = open_url(url)
+    empty = third.open(SPEC)
+    empty.partials.load()
+    assert len(empty.partials) == 0
+    third.close()
 
 
 @pytest.mark.parametrize("url", ["redis"], indirect=True)
 def test_gradients_of_versions_already_made_are_not_taken_up(url, store, table, rng):
     table.partials.add(gradients_of(rng, [1, 2], 0, target=5))
-    table.write_newer(rows_of(rng, [1], 5))  # the process died before it forgot the gradient
-    reopened = store.open(SPEC)
-    assert reopened.partials.splits(np.array([1, 2], np.uint64)).targets.tolist() == [0, 5]
-    assert len(store.open(SPEC).partials) == 1
+    table.rows.write_newer(rows_of(rng, [1], 5))  # the process died before it discarded the gradient
+    for _ in range(2):
+        reopened = store.open(SPEC)
+        reopened.partials.load()
+        assert reopened.partials.splits(np.array([1, 2], np.uint64)).targets.tolist() == [0, 5]
+        assert len(reopened.partials) == 1
 
 
 def entries_of(log):
@@ -254,16 +260,16 @@ def test_servers_may_begin_on_an_empty_redis_at_the_same_time(url):
 @pytest.mark.parametrize("url", ["redis", "redis+cluster"], indirect=True)
 def test_a_damaged_row_is_named(url, store, table, rng):
     ids = np.array([5, 6, 7], np.uint64)
-    table.write_newer(rows_of(rng, ids, 1))
-    for server in store._route.servers():
+    table.rows.write_newer(rows_of(rng, ids, 1))
+    for server in store._redis.servers():
         for key in server.scan_iter("e:*"):
             if key.endswith(np.uint64(6).tobytes()):
                 server.setrange(key, 13, b"x")
-    assert len(table.read(ids[::2])) == 2
+    assert len(table.rows.read(ids[::2])) == 2
     with pytest.raises(FailedPrecondition, match="row 6 in Redis is damaged"):
-        table.read(ids)
+        table.rows.read(ids)
     with pytest.raises(FailedPrecondition, match="row 6 in Redis is damaged"):
-        list(table.rows_at(10, []))
+        list(table.cuts.rows_at(10, []))
 
 
 class Shards:
@@ -315,10 +321,10 @@ def test_another_number_of_shards_finds_every_row(url, rng, before, after):
 
 @pytest.mark.parametrize("url", ["redis", "redis+cluster"], indirect=True)
 def test_a_server_of_the_number_of_shards_before_is_refused(url, table):
-    table.save_history(Record().encode())
+    table.history.save(HistoryRecord().encode())
     for index in range(2):
         other = open_url(url, Shard(index, 2))
-        assert Record.decode(other.open(SPEC).load_history()).epoch == 1
+        assert HistoryRecord.decode(other.open(SPEC).history.load()).epoch == 1
         other.close()
     with pytest.raises(FailedPrecondition, match="another number of parameter servers than 1"):
-        table.save_history(Record().encode())
+        table.history.save(HistoryRecord().encode())

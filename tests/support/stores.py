@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from ps_server.core.shard import Shard
-from ps_server.stores.opening import open_store
+from ps_server.stores.by_url import open_store
 from services.domain.rows import GradientBlock, RowBlock
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 

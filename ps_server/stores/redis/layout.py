@@ -1,17 +1,17 @@
-"""How rows are laid out in Redis.
+"""How a table is laid out in Redis, and how its rows are shared out over commands.
 
     esd:layout               JSON: format, partitions; written once, never changed
-    esd:mark:<number>        something random: see marks
+    esd:mark:<number>        something random: see trust.py
     esd:tables               hash: table name -> JSON of its specification
     esd:server:<shard>       whoever serves the shard now; goes away soon after it has died
     e:{<table>.<pp>}:<id>    one row: version (int64), W float32, checksum (uint32)
-    n:{<table>.<pp>}         hash: rows of the partition, and how often they were trained, together (`versions`)
+    n:{<table>.<pp>}         hash: rows of the partition, and the trainings of all of them together (`trainings`)
     g:{<table>.<pp>}         hash of pending gradients: id and worker -> split and D float32
     u<cut>:{<table>.<pp>}    hash of pre-images: id -> value of the row at that cut, empty where there was none
     h:<table>                hash: shards, and for each of them the record of its history (JSON)
     c:<table>                hash of parts of checkpoints: <cut>.<name> -> data
     d:<table>                dense parameters
-    s<shard>:<table>         stream of the sample log: see sample_log
+    s<shard>:<table>         stream of the sample log: see sample_log.py
 
 Everything in a partition <pp> (two hex digits) shares a hash slot, so that a Redis Cluster takes one command for many
 rows; partitions spread over the nodes. Each belongs to one shard, whatever their number, and nothing of a row names
@@ -22,6 +22,9 @@ have one length, and are cut from one buffer. All numbers are little-endian.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,41 +33,52 @@ from esd_native.rows import checksums
 from services.domain.errors import FailedPrecondition, Internal
 from services.domain.ids import PARTITIONS
 
-VERSION_BYTES = 8
+_VERSION_BYTES = 8
 _CHECKSUM_BYTES = 4
+
+# Redis does nothing else while a command runs. Scripts and replies of a quarter MiB are also the fastest: larger
+# ones leave the processor's cache, and many small ones cost an fsync each (measured with rows of 2 KiB).
+_MAX_ROWS = 500
+_MAX_BYTES = 1 << 18
+
+S = TypeVar("S", bound=np.generic)
 
 
 def partition_keys(kind: str, table: str) -> list[bytes]:
-    """One key per partition."""
+    """The keys of one kind, one per partition."""
     return [f"{kind}:{{{table}.{partition:02x}}}".encode() for partition in range(PARTITIONS)]
 
 
 class RowKeys:
-    """The keys of a table's rows."""
+    """The keys of a table's rows.
+
+    Attributes:
+        pattern: matches all of them, for SCAN.
+    """
 
     def __init__(self, table: str) -> None:
         prefixes = [key + b":" for key in partition_keys("e", table)]
         self._prefixes = np.frombuffer(b"".join(prefixes), np.uint8).reshape(PARTITIONS, -1)
         self._length = self._prefixes.shape[1] + 8
-        self.pattern = f"e:{{{table}.*".encode()  # for SCAN; a table's name holds no special character
+        self.pattern = f"e:{{{table}.*".encode()  # a table's name holds no special character
 
     def encode(self, ids: NDArray[np.uint64], partitions: NDArray[np.int64]) -> list[bytes]:
-        """One key per id."""
+        """One key per id; `partitions` are those of the ids, int64 [r]."""
         keys = np.empty((len(ids), self._length), np.uint8)
         keys[:, :-8] = self._prefixes[partitions]
         keys[:, -8:] = _bytes_of(ids)
         return split_rows(keys)
 
     def decode(self, keys: Sequence[bytes]) -> NDArray[np.uint64]:
-        """The ids of keys of this table."""
+        """The ids of keys of this table, uint64 [r]."""
         return np.ascontiguousarray(join_rows(keys, self._length)[:, -8:]).view(np.uint64).ravel()
 
 
 def encode_rows(ids: NDArray[np.uint64], versions: NDArray[np.int64], rows: NDArray[np.float32]) -> list[bytes]:
-    """One value per row."""
-    values = np.empty((len(rows), VERSION_BYTES + 4 * rows.shape[1] + _CHECKSUM_BYTES), np.uint8)
-    values[:, :VERSION_BYTES] = _bytes_of(versions)
-    values[:, VERSION_BYTES:-_CHECKSUM_BYTES] = rows.view(np.uint8)
+    """One value per row, with its checksum."""
+    values = np.empty((len(rows), _VERSION_BYTES + 4 * rows.shape[1] + _CHECKSUM_BYTES), np.uint8)
+    values[:, :_VERSION_BYTES] = _bytes_of(versions)
+    values[:, _VERSION_BYTES:-_CHECKSUM_BYTES] = rows.view(np.uint8)
     values[:, -_CHECKSUM_BYTES:] = _bytes_of(checksums(ids, versions, rows))
     return split_rows(values)
 
@@ -72,16 +86,16 @@ def encode_rows(ids: NDArray[np.uint64], versions: NDArray[np.int64], rows: NDAr
 def decode_rows(
     ids: NDArray[np.uint64], values: Sequence[bytes | None], width: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Versions and rows of values; an absent or empty one is version 0 and zeros.
+    """Versions, int64 [r], and rows, float32 [r, W], of values; an absent or empty value is version 0 and zeros.
 
     Raises:
         FailedPrecondition: a value is not as it was written.
     """
-    length = VERSION_BYTES + 4 * width + _CHECKSUM_BYTES
+    length = _VERSION_BYTES + 4 * width + _CHECKSUM_BYTES
     absent = bytes(length)
     packed = join_rows([value or absent for value in values], length)
-    versions = packed[:, :VERSION_BYTES].copy().view(np.int64).ravel()  # a copy of one row, too: it may be changed
-    rows = packed[:, VERSION_BYTES:-_CHECKSUM_BYTES].copy().view(np.float32)
+    versions = packed[:, :_VERSION_BYTES].copy().view(np.int64).ravel()  # a copy of one row, too: it may be changed
+    rows = packed[:, _VERSION_BYTES:-_CHECKSUM_BYTES].copy().view(np.float32)
     stored = np.ascontiguousarray(packed[:, -_CHECKSUM_BYTES:]).view(np.uint32).ravel()
     damaged = (checksums(ids, versions, rows) != stored) & (versions != 0)
     if damaged.any():
@@ -90,7 +104,7 @@ def decode_rows(
 
 
 def join_rows(values: Sequence[bytes], length: int) -> NDArray[np.uint8]:
-    """Byte strings of equal length as uint8 [r, length]."""
+    """Byte strings of equal length as uint8 [r, length]. Raises Internal when they are of another length."""
     joined = b"".join(values)
     if len(joined) != length * len(values):
         raise Internal(f"{len(values)} values in Redis have {len(joined)} bytes instead of {length} each")
@@ -101,6 +115,53 @@ def split_rows(packed: NDArray[np.uint8]) -> list[bytes]:
     """The rows of a contiguous uint8 [r, length] as byte strings, without a Python step per row."""
     strings: list[bytes] = packed.view(f"V{packed.shape[1]}").ravel().tolist()
     return strings
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """How r rows are shared out over commands: an order of the rows, and a part of that order for each command.
+
+    Attributes:
+        order: int [r], None when the rows are taken in the order given.
+        parts: consecutive parts of the order.
+    """
+
+    order: NDArray[np.intp] | None
+    parts: Sequence[slice]
+
+    def arrange(self, column: NDArray[S]) -> NDArray[S]:
+        """Puts a column of the rows into this order."""
+        return column if self.order is None else column[self.order]
+
+    def restore(self, column: NDArray[S]) -> NDArray[S]:
+        """Puts a column in this order back into the order of the rows."""
+        if self.order is None:
+            return column
+        restored = np.empty_like(column)
+        restored[self.order] = column
+        return restored
+
+
+def rows_per_command(row_bytes: int) -> int:
+    """How many rows of `row_bytes` one command should name at most."""
+    return max(1, min(_MAX_ROWS, _MAX_BYTES // row_bytes))
+
+
+def in_given_order(rows: int, size: int) -> Groups:
+    """Groups of up to `size` rows, whatever their partitions."""
+    return Groups(None, _slices(0, rows, size))
+
+
+def by_partition(partitions: NDArray[np.int64], size: int) -> Groups:
+    """Groups of up to `size` rows of one partition each, as a cluster needs them."""
+    order = np.argsort(partitions, kind="stable")
+    edges = np.flatnonzero(np.diff(partitions[order], prepend=-1, append=-1)).tolist()
+    parts = [part for start, end in pairwise(edges) for part in _slices(start, end, size)]
+    return Groups(order, parts)
+
+
+def _slices(start: int, end: int, size: int) -> list[slice]:
+    return [slice(at, min(at + size, end)) for at in range(start, end, size)]
 
 
 def _bytes_of(column: NDArray[np.generic]) -> NDArray[np.uint8]:

@@ -1,36 +1,36 @@
-"""Pending partial gradients, in memory to work on and in Redis to last."""
+"""Pending partial gradients: in memory to work on, and in Redis to outlive the process."""
 
 # ruff: noqa: D102 - the methods are documented in ps_server/core/store.py
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ps_server.core.shard import Shard
-from ps_server.core.store import Splits
-from ps_server.stores.partials import MemoryPartials
+from ps_server.core.store import RowStore, Splits
+from ps_server.stores.memory import MemoryPartials
 from ps_server.stores.redis import layout
-from ps_server.stores.redis.grouping import by_partition, rows_per_command
-from ps_server.stores.redis.routes import Command, Route
+from ps_server.stores.redis.connection import Command, RedisConnection
 from services.domain.ids import partition_of
 from services.domain.rows import GradientBlock
 from services.domain.tables import TableSpec
 
-_SCAN_FIELDS = 500
+_SCAN_FIELDS = 500  # that Redis looks at per step
 
 
 class RedisPartials:
     """A PartialStore whose every change is in Redis before it is in memory."""
 
-    def __init__(self, spec: TableSpec, shard: Shard, route: Route) -> None:
+    def __init__(self, spec: TableSpec, shard: Shard, redis: RedisConnection, rows: RowStore) -> None:
         self._memory = MemoryPartials(spec.dimension)
-        self._route = route
+        self._redis = redis
+        self._rows = rows
         self._hashes = layout.partition_keys("g", spec.name)
         self._own = [self._hashes[partition] for partition in shard.partitions]
-        self._gradients_per_command = rows_per_command(4 * spec.dimension)
-        # What a field and its value hold.
+        self._gradients_per_command = layout.rows_per_command(4 * spec.dimension)
+        # A field of the hashes names a gradient, its value is the split and the gradient.
         self._field = np.dtype([("id", "<u8"), ("worker", "u1")])
         self._value = np.dtype(
             [("target", "<i8"), ("contributors", "<u8"), ("step", "<i8"), ("gradient", "<f4", (spec.dimension,))]
@@ -40,24 +40,23 @@ class RedisPartials:
     def memory_bytes(self) -> int:
         return self._memory.memory_bytes
 
-    def load(self, versions: Callable[[NDArray[np.uint64]], NDArray[np.int64]]) -> None:
+    def load(self) -> None:
         """Takes up what is pending in Redis.
 
-        Args:
-            versions: reads the versions of rows. Gradients for versions that are made already, which a crash
-                between writing a row and forgetting its gradients leaves behind, are removed.
+        Gradients for versions that the rows have reached are removed: a crash between writing a row and discarding its
+        gradients leaves them behind.
         """
         for block in self._stored():
-            made = block.targets <= versions(block.ids)
+            made = block.targets <= self._rows.versions(block.ids)
             if made.any():
-                self._forget(block.ids[made], np.full(int(made.sum()), block.worker, np.uint8))
+                self._remove(block.ids[made], np.full(int(made.sum()), block.worker, np.uint8))
             self._memory.add(block[~made])
 
     def inspect(self, block: GradientBlock) -> NDArray[np.uint8]:
         return self._memory.inspect(block)
 
     def add(self, block: GradientBlock) -> None:
-        groups = by_partition(partition_of(block.ids), self._gradients_per_command)
+        groups = layout.by_partition(partition_of(block.ids), self._gradients_per_command)
         ids = groups.arrange(block.ids)
         values = np.empty(len(block), self._value)
         values["target"] = groups.arrange(block.targets)
@@ -68,7 +67,7 @@ class RedisPartials:
         pairs[::2] = self._fields(ids, np.full(len(ids), block.worker, np.uint8))
         pairs[1::2] = layout.split_rows(_packed(values))
         hashes = self._hashes_of(ids, groups.parts)
-        self._route.execute(
+        self._redis.execute(
             hashes,
             [
                 (b"HSET", key, *pairs[2 * part.start : 2 * part.stop])
@@ -84,36 +83,36 @@ class RedisPartials:
         contributors = self._memory.splits(ids).contributors
         masks = np.unpackbits(contributors.view(np.uint8).reshape(-1, 8), axis=1, bitorder="little")
         rows, workers = np.nonzero(masks)
-        self._forget(ids[rows], workers.astype(np.uint8))
+        self._remove(ids[rows], workers.astype(np.uint8))
         self._memory.discard(ids)
 
     def splits(self, ids: NDArray[np.uint64]) -> Splits:
         return self._memory.splits(ids)
 
     def clear(self) -> None:
-        self._route.execute(self._own, [(b"UNLINK", key) for key in self._own])
+        self._redis.execute(self._own, [(b"UNLINK", key) for key in self._own])
         self._memory.clear()
 
     def __len__(self) -> int:
         return len(self._memory)
 
-    def _forget(self, ids: NDArray[np.uint64], workers: NDArray[np.uint8]) -> None:
-        groups = by_partition(partition_of(ids), self._gradients_per_command)
+    def _remove(self, ids: NDArray[np.uint64], workers: NDArray[np.uint8]) -> None:
+        groups = layout.by_partition(partition_of(ids), self._gradients_per_command)
         ids, workers = groups.arrange(ids), groups.arrange(workers)
         fields = self._fields(ids, workers)
         hashes = self._hashes_of(ids, groups.parts)
         commands: list[Command] = [
             (b"HDEL", key, *fields[part]) for key, part in zip(hashes, groups.parts, strict=True)
         ]
-        self._route.execute(hashes, commands)
+        self._redis.execute(hashes, commands)
 
     def _stored(self) -> Iterator[GradientBlock]:
-        """What Redis holds, in blocks of one worker."""
+        """All pending gradients that Redis holds, in blocks of one worker each."""
         for key in self._own:
             cursor = b""
             while cursor != b"0":
                 scan: Command = (b"HSCAN", key, cursor or b"0", b"COUNT", _SCAN_FIELDS)
-                ((cursor, pairs),) = self._route.execute([key], [scan])
+                ((cursor, pairs),) = self._redis.execute([key], [scan])
                 yield from self._blocks(pairs[::2], pairs[1::2])
 
     def _blocks(self, fields: list[bytes], values: list[bytes]) -> Iterator[GradientBlock]:

@@ -1,28 +1,28 @@
-"""The log of a sample stream, as a Redis Stream."""
+"""The log of a sample stream, kept as a Redis Stream."""
 
 # ruff: noqa: D102 - the methods are documented in ps_server/core/sample_log.py
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ps_server.core.sample_log import LogEntry
-from ps_server.stores.redis.routes import Reply, Route
+from ps_server.core.store import LogEntry
+from ps_server.stores.redis.connection import RedisConnection, Reply
 
 _READ_ENTRIES = 16  # in one reply; a batch may have megabytes
 
 
 class RedisLog:
-    """A LogStore over one stream.
+    """A LogStore over one Redis Stream.
 
     The entry that ends at sample e has the ID e-0, the mark of the stream's end there e-1. So the IDs rise, an entry
-    cannot be added twice, and what a checkpoint at sample s covers are the IDs below s-1.
+    cannot be added twice, and a checkpoint at sample s covers the entries whose IDs are below s-1.
     """
 
     durable = True  # as durable as Redis keeps anything
 
-    def __init__(self, shard: int, table: str, route: Route) -> None:
+    def __init__(self, shard: int, table: str, redis: RedisConnection) -> None:
         self._key = f"s{shard}:{table}".encode()
-        self._route = route
+        self._redis = redis
 
     def last(self) -> LogEntry | None:
         reply = self._execute(b"XREVRANGE", self._key, b"+", b"-", b"COUNT", 1)
@@ -46,7 +46,7 @@ class RedisLog:
         self._execute(b"DEL", self._key)
 
     def _execute(self, *command: bytes | int) -> Reply:
-        return self._route.execute([self._key], [command])[0]
+        return self._redis.execute([self._key], [command])[0]
 
 
 def _id(end: int, *, closes: bool) -> bytes:

@@ -1,6 +1,6 @@
-"""Lua that Redis runs for blocks of rows. Each call is atomic, and may be repeated without harm."""
+"""Lua scripts that Redis runs. Each call is atomic and may be repeated without harm."""
 
-# KEYS: rows. Returns the versions as one string of int64; 0 where there is no row.
+# Reads versions. KEYS: rows. Returns the versions as one string of int64; 0 where there is no row.
 READ_VERSIONS = b"""
 local versions = {}
 for i = 1, #KEYS do
@@ -14,10 +14,11 @@ return table.concat(versions)
 # slot, so wherever the script may touch the row, it may touch them.
 _TAG = b"string.sub(KEYS[i], 3, -10)"
 
-# KEYS: rows. ARGV: the prefix of the hashes of pre-images, '' to keep none; then one value per row. The first pre-image
-# of a row is kept, under its id; '' where there was none.
-# Returns a digit per row: 0 the stored one is as new, 1 stored. It writes the counters even if it stores no row: WAIT
-# waits for what its own connection has written, and a push that is repeated for want of a replica must wait again.
+# Stores rows that are newer than the stored ones. KEYS: rows. ARGV: the prefix of the hashes of pre-images, '' to keep
+# none; then one value per row. The first pre-image of a row is kept under its id; it is '' where there was no row.
+# Returns a digit per row: 1 if it was stored, 0 if the stored one is as new. The counters are written even if no row is
+# stored: WAIT waits for what its own connection has written, and a push that is repeated for want of a replica must
+# wait again.
 WRITE_NEWER = (
     b"""
 local results, added, undo = {}, {}, ARGV[1]
@@ -43,15 +44,15 @@ for i = 1, #KEYS do
 end
 for tag, sums in pairs(added) do
   if sums[1] > 0 then redis.call('HINCRBY', 'n:' .. tag, 'rows', sums[1]) end
-  redis.call('HINCRBY', 'n:' .. tag, 'versions', string.format('%.0f', sums[2]))
+  redis.call('HINCRBY', 'n:' .. tag, 'trainings', string.format('%.0f', sums[2]))
 end
 return table.concat(results)
 """
 )
 
-# KEYS: rows. ARGV: the prefix of the hashes of pre-images, '' to keep none; a version. Takes out the rows below it, and
-# keeps their pre-images as above. Returns how many there were.
-TAKE_OUT_OLDER = (
+# Takes rows that are below a version out of the table. KEYS: rows. ARGV: the prefix of the hashes of pre-images, '' to
+# keep none; the version. Pre-images are kept as above. Returns how many rows there were.
+FORGET_OLDER = (
     b"""
 local count, added, undo, below = 0, {}, ARGV[1], tonumber(ARGV[2])
 for i = 1, #KEYS do
@@ -70,16 +71,17 @@ for i = 1, #KEYS do
 end
 for tag, sums in pairs(added) do
   redis.call('HINCRBY', 'n:' .. tag, 'rows', sums[1])
-  redis.call('HINCRBY', 'n:' .. tag, 'versions', string.format('%.0f', sums[2]))
+  redis.call('HINCRBY', 'n:' .. tag, 'trainings', string.format('%.0f', sums[2]))
 end
 return count
 """
 )
 
-# KEYS: rows of one partition. ARGV: one pre-image per row, '' where there was none.
+# Puts rows back to their pre-images. KEYS: rows of one partition. ARGV: one pre-image per row, '' where there was no
+# row.
 PUT_BACK = (
     b"""
-local rows, versions, tag = 0, 0, ''
+local rows, trainings, tag = 0, 0, ''
 for i = 1, #KEYS do
   local value = ARGV[i]
   local stored = redis.call('GETRANGE', KEYS[i], 0, 7)
@@ -88,22 +90,23 @@ for i = 1, #KEYS do
     + b"""
   if #stored == 8 then
     rows = rows - 1
-    versions = versions - struct.unpack('<i8', stored) % 2^30
+    trainings = trainings - struct.unpack('<i8', stored) % 2^30
   end
   if #value == 0 then
     redis.call('DEL', KEYS[i])
   else
     rows = rows + 1
-    versions = versions + struct.unpack('<i8', value) % 2^30
+    trainings = trainings + struct.unpack('<i8', value) % 2^30
     redis.call('SET', KEYS[i], value)
   end
 end
 redis.call('HINCRBY', 'n:' .. tag, 'rows', rows)
-redis.call('HINCRBY', 'n:' .. tag, 'versions', string.format('%.0f', versions))
+redis.call('HINCRBY', 'n:' .. tag, 'trainings', string.format('%.0f', trainings))
 """
 )
 
-# KEYS: a table's history. ARGV: number of shards, shard, its record. 0: it is that of another number of shards.
+# Saves the record of one shard. KEYS: a table's history. ARGV: number of shards, shard, its record. Returns 0 when the
+# history is that of another number of shards.
 SAVE_RECORD = b"""
 local shards = redis.call('HGET', KEYS[1], 'shards')
 if shards and shards ~= ARGV[1] then return 0 end
@@ -111,16 +114,16 @@ redis.call('HSET', KEYS[1], 'shards', ARGV[1], ARGV[2], ARGV[3])
 return 1
 """
 
-# KEYS: a table's history. ARGV: number of shards that it is of, number of shards that it is to be of, their records.
-# Whoever comes first changes it.
-SHARE_OUT = b"""
+# Replaces the records after a change of the number of shards. KEYS: a table's history. ARGV: number of shards before,
+# number of shards now, a record for each of them. Only the first call does anything.
+RESHARD_RECORDS = b"""
 if redis.call('HGET', KEYS[1], 'shards') ~= ARGV[1] then return end
 redis.call('DEL', KEYS[1])
 redis.call('HSET', KEYS[1], 'shards', ARGV[2])
 for i = 3, #ARGV do redis.call('HSET', KEYS[1], i - 3, ARGV[i]) end
 """
 
-# KEYS: who serves a shard. ARGV: who leaves it.
+# Gives up a shard. KEYS: who serves it. ARGV: who gives it up, if it is the same.
 LEAVE = b"""
 if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
 """

@@ -280,9 +280,9 @@ def test_a_repeated_push_writes_too_so_that_it_waits_for_a_replica(own_redis):
     store.create(STORED)
     table = store.open(STORED)
     block = rows_of(np.random.default_rng(0), range(10), version=3)
-    assert table.write_newer(block).all()
-    once, totals = written(), table.totals()
-    assert not table.write_newer(block).any()
+    assert table.rows.write_newer(block).all()
+    once, totals = written(), table.rows.totals()
+    assert not table.rows.write_newer(block).any()
     assert written() != once
-    assert table.totals() == totals
+    assert table.rows.totals() == totals
     store.close()

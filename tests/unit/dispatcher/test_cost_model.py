@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from dispatcher.core.cost_model import CostModel, Operations
+from dispatcher.core.cost_model import CostModel
+from dispatcher.core.operations import Operations
 from services.domain.errors import InvalidArgument
 
 

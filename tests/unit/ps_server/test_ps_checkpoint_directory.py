@@ -9,7 +9,7 @@ import pytest
 
 from ps_server.core.shard import Shard
 from ps_server.core.tables import Tables
-from ps_server.stores.directory import DirectoryStore
+from ps_server.stores.directory.store import DirectoryStore
 from services.domain.errors import FailedPrecondition, StaleEpoch
 from services.domain.rows import RowBlock
 from services.domain.tables import OptimizerSpec, TableSpec
@@ -140,7 +140,7 @@ def test_who_knew_the_process_before_is_refused(server):
     before = server.epoch
     server.start()
     with pytest.raises(StaleEpoch):
-        server.table.history.check(before)
+        server.table.history.check_epoch(before)
 
 
 def test_a_table_without_a_checkpoint_begins_anew(server):
@@ -157,13 +157,13 @@ def test_older_checkpoints_stay_and_can_be_gone_back_to(server, died):
         states[cut] = server.rows()
         server.checkpoint(cut, keep=3)
         server.train(30)
-    assert [each.cut for each in server.table.history.record.committed] == [30, 40, 50]
+    assert [each.iteration for each in server.table.history.record.committed] == [30, 40, 50]
     for cut in (50, 40, 30):
         if died:
             server.start()
         server.restore(cut)
         assert server.rows() == states[cut]
-        assert [each.cut for each in server.table.history.record.committed][-1] == cut
+        assert [each.iteration for each in server.table.history.record.committed][-1] == cut
         server.train(60)
     server.restore(30)
     assert server.rows() == states[30]
@@ -188,7 +188,7 @@ def test_a_damaged_record_is_named(server):
     server.train(20)
     server.checkpoint(10)
     path = server.files[0].with_name("history.json")
-    path.write_bytes(path.read_bytes().replace(b'"cut": 10', b'"cut": 11'))
+    path.write_bytes(path.read_bytes().replace(b'"iteration": 10', b'"iteration": 11'))
     with pytest.raises(FailedPrecondition, match=r"history.json is damaged"):
         server.start()
     path.write_bytes(path.read_bytes()[:40])

@@ -7,11 +7,11 @@ import threading
 import numpy as np
 import pytest
 
-from ps_server.core.gate import Gate
-from ps_server.core.record import Committed, Cut, Record
+from ps_server.core.history import Checkpoint, Cut, HistoryRecord
 from ps_server.core.shard import Shard
+from ps_server.core.shared_lock import SharedLock
 from ps_server.core.table import Table
-from ps_server.stores.memory import MemoryTable
+from ps_server.stores.memory import memory_table
 from services.domain.errors import FailedPrecondition, InvalidArgument, StaleEpoch
 from services.domain.rows import GradientBlock, RowBlock
 from services.domain.tables import OptimizerSpec, TableSpec
@@ -22,7 +22,7 @@ ALL = 0b11
 
 @pytest.fixture
 def store():
-    return MemoryTable(SPEC)
+    return memory_table(SPEC)
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_a_cut_needs_every_worker_and_counts_each_once(table):
     assert table.history.cut(0, 10, 0, ALL)
     assert table.history.cut(0, 10, 0, ALL)  # repeated
     table.history.commit(0, 10, b"m", 1)
-    assert table.history.record.last == Committed(10, b"m")
+    assert table.history.record.last == Checkpoint(10, b"m")
 
 
 def test_rows_go_back_to_a_cut_and_pending_gradients_go(table):
@@ -88,12 +88,12 @@ def test_a_cut_that_was_not_committed_is_gone_back_over(table):
 def test_a_commit_drops_the_way_back_to_older_cuts(table):
     for checkpoint in (10, 20):
         cut(table, checkpoint)
-        table.put_part(checkpoint, "engine", b"x")
+        table.blobs.put_part(checkpoint, "engine", b"x")
     table.history.commit(0, 20, b"m", 1)
     with pytest.raises(FailedPrecondition, match="cannot go back to checkpoint 10"):
         table.history.restore(10, 1)
-    assert table.get_part(10, "engine") is None
-    assert table.get_part(20, "engine") == b"x"
+    assert table.blobs.get_part(10, "engine") is None
+    assert table.blobs.get_part(20, "engine") == b"x"
 
 
 def test_checkpoint_zero_is_the_empty_table(table):
@@ -139,43 +139,43 @@ def test_history_outlives_its_table_object(table, store):
     table.push_rows(rows(1, 1))
     assert not table.history.cut(0, 20, 1, ALL)
     again = Table(SPEC, store, Shard())
-    assert again.history.record == Record(0, (Cut(10, 0, 0),), (Committed(10, b"m"),), 20, 0b10)
+    assert again.history.record == HistoryRecord(0, (Cut(10, 0, 0),), (Checkpoint(10, b"m"),), 20, 0b10)
     again.push_rows(rows(1, 2))
     again.history.restore(10, 1)
     assert again.stored_rows() == 0
 
 
-def test_a_closed_gate_waits_for_who_is_inside():
-    gate, order = Gate(), []
+def test_a_lock_is_exclusive_only_when_nobody_shares_it_anymore():
+    lock, order = SharedLock(), []
 
-    def close():
-        with gate.closed():
-            order.append("closed")
+    def take():
+        with lock.exclusive():
+            order.append("exclusive")
 
-    with gate.passing(), gate.passing():
-        closing = threading.Thread(target=close)
-        closing.start()
-        order.append("inside")
-    closing.join()
-    with gate.passing():
+    with lock.shared(), lock.shared():
+        taking = threading.Thread(target=take)
+        taking.start()
+        order.append("shared")
+    taking.join()
+    with lock.shared():
         order.append("after")
-    assert order == ["inside", "closed", "after"]
+    assert order == ["shared", "exclusive", "after"]
 
 
 def test_the_last_checkpoints_stay_with_the_way_back(table):
     for checkpoint in (10, 20, 30, 40):
         table.push_rows(rows(checkpoint, 1, checkpoint))
         cut(table, checkpoint)
-        table.put_part(checkpoint, "engine", b"x")
+        table.blobs.put_part(checkpoint, "engine", b"x")
         table.history.commit(0, checkpoint, b"%d" % checkpoint, 3)
-    assert [each.cut for each in table.history.record.committed] == [20, 30, 40]
+    assert [each.iteration for each in table.history.record.committed] == [20, 30, 40]
     with pytest.raises(FailedPrecondition, match="cannot go back to checkpoint 10"):
         table.history.restore(10, 1)
-    assert table.get_part(10, "engine") is None
+    assert table.blobs.get_part(10, "engine") is None
     table.history.restore(20, 1)
     assert versions(table, 1, 10, 20, 30) == [20, 10, 20, 0]
-    assert table.history.record.last == Committed(20, b"20")
-    assert table.get_part(30, "engine") is None
+    assert table.history.record.last == Checkpoint(20, b"20")
+    assert table.blobs.get_part(30, "engine") is None
     table.push_rows(rows(21, 1), epoch=1)
     cut(table, 30, epoch=1)
     table.history.commit(1, 30, b"again", 3)
@@ -191,32 +191,32 @@ def test_at_least_one_checkpoint_is_kept(table):
 def test_parts_of_a_checkpoint_that_never_came_to_be_go_with_its_epoch(table):
     cut(table, 10)
     table.history.commit(0, 10, b"m", 1)
-    table.put_part(10, "engine", b"x")
-    table.put_part(17, "dense", b"x")
+    table.blobs.put_part(10, "engine", b"x")
+    table.blobs.put_part(17, "dense", b"x")
     table.history.restore(10, 1)
-    assert table.get_part(17, "dense") is None
-    assert table.get_part(10, "engine") == b"x"
+    assert table.blobs.get_part(17, "dense") is None
+    assert table.blobs.get_part(10, "engine") == b"x"
 
 
 def test_what_a_crash_left_of_older_cuts_is_dropped_when_the_table_is_taken_up(table, store, monkeypatch):
     for checkpoint in (10, 20):
         cut(table, checkpoint)
         table.push_rows(rows(checkpoint, 1))
-    forget = store.forget
-    monkeypatch.setattr(store, "forget", lambda cut: (_ for _ in ()).throw(RuntimeError("died")))
+    drop = store.cuts.drop
+    monkeypatch.setattr(store.cuts, "drop", lambda cut: (_ for _ in ()).throw(RuntimeError("died")))
     with pytest.raises(RuntimeError):
         table.history.commit(0, 20, b"m", 1)
-    monkeypatch.setattr(store, "forget", forget)
-    assert set(store._undo) == {10, 20}
+    monkeypatch.setattr(store.cuts, "drop", drop)
+    assert set(store.rows.pre_images) == {10, 20}
     Table(SPEC, store, Shard())
-    assert set(store._undo) == {20}
+    assert set(store.rows.pre_images) == {20}
 
 
 @pytest.mark.parametrize(
     "damage", [lambda d: d[:-9], lambda d: d.replace(b"10", b"12"), lambda _: b"{}", lambda _: b""]
 )
 def test_a_damaged_record_is_refused(damage):
-    data = Record(3, (Cut(10, 5, 7),), (Committed(10, b"m"),)).encode()
-    assert Record.decode(data) == Record(3, (Cut(10, 5, 7),), (Committed(10, b"m"),))
+    data = HistoryRecord(3, (Cut(10, 5, 7),), (Checkpoint(10, b"m"),)).encode()
+    assert HistoryRecord.decode(data) == HistoryRecord(3, (Cut(10, 5, 7),), (Checkpoint(10, b"m"),))
     with pytest.raises(FailedPrecondition, match="damaged"):
-        Record.decode(damage(data))
+        HistoryRecord.decode(damage(data))

@@ -14,7 +14,7 @@ import pytest
 from ps_server.core.shard import Shard
 from ps_server.core.table import Table
 from ps_server.core.tables import Tables
-from ps_server.stores.directory import DirectoryStore
+from ps_server.stores.directory.store import DirectoryStore
 from services.domain.rows import RowBlock
 from services.domain.tables import OptimizerSpec, TableSpec
 
@@ -37,7 +37,7 @@ def train(table: Table, version: int) -> None:
 def checkpoint(table: Table, cut: int) -> None:
     epoch = table.history.record.epoch
     for part in ("dense", "engine"):
-        table.put_part(cut, part, b"%d" % cut)
+        table.blobs.put_part(cut, part, b"%d" % cut)
     table.history.cut(epoch, cut, 0, 1)
     table.history.save(epoch, cut)
     table.history.commit(epoch, cut, b"%d" % cut, 1)
@@ -77,8 +77,8 @@ def test_a_checkpoint_is_valid_whole_or_not_at_all(tmp_path, step):
     assert rows(table) == expected
     table.history.restore(valid, table.history.record.epoch + 1)
     assert rows(table) == expected
-    assert table.get_part(valid, "engine") == b"%d" % valid
-    assert table.get_part(3 - valid, "dense") is None
+    assert table.blobs.get_part(valid, "engine") == b"%d" % valid
+    assert table.blobs.get_part(3 - valid, "dense") is None
     train(table, 3)
     checkpoint(table, 3)
     assert rows(opened(tmp_path)) == rows(table)

@@ -2,44 +2,52 @@
 
 import pytest
 
-from ps_server.core.sample_log import LogEntry, SampleLog
-from ps_server.stores.sample_logs import MemoryLog
+from ps_server.core.history import History
+from ps_server.core.sample_log import SampleLog
+from ps_server.core.store import LogEntry
+from ps_server.stores.memory import MemoryLog, memory_table
 from services.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
+from services.domain.tables import OptimizerSpec, TableSpec
 
+SPEC = TableSpec("clicks", 2, OptimizerSpec(), seed=1, init_scale=0.1)
 FIRST, SECOND, END = LogEntry(10, 3, b"abc"), LogEntry(13, 2, b"de"), LogEntry(15, 0)
+
+
+def sample_log(store):
+    return SampleLog(store, History(memory_table(SPEC), "clicks"), "clicks")
 
 
 @pytest.fixture
 def log():
-    return SampleLog(MemoryLog(), "clicks")
+    return sample_log(MemoryLog())
 
 
 def test_the_first_entry_may_be_anywhere_and_the_others_follow(log):
     for entry in (FIRST, FIRST, SECOND, SECOND, END, END):
-        log.append(entry)
-    assert list(log.read()) == [FIRST, SECOND, END]
+        log.append(entry, 0)
+    assert list(log.read(0)) == [FIRST, SECOND, END]
 
 
 @pytest.mark.parametrize("entry", [LogEntry(12, 3, b"abc"), LogEntry(14, 1, b"e"), LogEntry(10, 2, b"ab")])
 def test_gaps_and_overlaps_are_refused(log, entry):
-    log.append(FIRST)
+    log.append(FIRST, 0)
     with pytest.raises(FailedPrecondition, match=r"'clicks' ends at 13, an entry of . samples at 1. does not follow"):
-        log.append(entry)
-    log.append(SECOND)
+        log.append(entry, 0)
+    log.append(SECOND, 0)
 
 
 def test_nothing_follows_the_end(log):
-    log.append(FIRST)
-    log.append(LogEntry(13, 0))
+    log.append(FIRST, 0)
+    log.append(LogEntry(13, 0), 0)
     with pytest.raises(FailedPrecondition, match="was closed at 13"):
-        log.append(SECOND)
+        log.append(SECOND, 0)
 
 
 @pytest.mark.parametrize("entry", [LogEntry(0, 3), LogEntry(0, 0, b"abc"), LogEntry(2**63 - 1, 1, b"a")])
 def test_impossible_entries_are_refused(log, entry):
     with pytest.raises(InvalidArgument):
-        log.append(entry)
-    assert list(log.read()) == []
+        log.append(entry, 0)
+    assert list(log.read(0)) == []
 
 
 class BreaksOff(MemoryLog):
@@ -52,10 +60,10 @@ class BreaksOff(MemoryLog):
 
 
 def test_an_append_whose_answer_was_lost_may_be_repeated():
-    log = SampleLog(BreaksOff(), "clicks")
-    log.append(FIRST)
+    log = sample_log(BreaksOff())
+    log.append(FIRST, 0)
     with pytest.raises(Unavailable):
-        log.append(SECOND)
-    log.append(SECOND)
-    log.append(END)
-    assert list(log.read()) == [FIRST, SECOND, END]
+        log.append(SECOND, 0)
+    log.append(SECOND, 0)
+    log.append(END, 0)
+    assert list(log.read(0)) == [FIRST, SECOND, END]

@@ -7,7 +7,7 @@ import pytest
 
 from ps_server.core.shard import Shard
 from ps_server.core.tables import Tables
-from ps_server.core.versions import behind
+from ps_server.service.pulls import behind
 from ps_server.stores.memory import MemoryStore
 from services.domain.errors import FailedPrecondition, InvalidArgument, NotFound, StaleEpoch, StaleVersion
 from services.domain.ids import shard_of
@@ -142,7 +142,7 @@ def test_what_a_crash_left_pending_is_forgotten():
     tables.create(SPEC)
     table, backend = tables.get("t"), store.open(SPEC)
     table.push_gradients(gradients_of(0, [1], 1, 0b11))
-    backend.write_newer(rows_at([1], 1))  # as if the process had died before it forgot the gradient
+    backend.rows.write_newer(rows_at([1], 1))  # as if the process had died before it discarded the gradient
     assert table.push_rows(rows_at([1], 1)).already_known == 1
     assert table.push_gradients(gradients_of(0, [1], 2, 0b11)).stored == 1
     assert table.pending_gradients() == 1

@@ -1,0 +1,74 @@
+"""What the server says of itself every two seconds: whether its store can be reached, and how full its tables are."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from ps_server.core.store import Store
+from ps_server.core.tables import Tables
+from ps_server.service.store_access import StoreThreads
+from services.domain.errors import EsdError
+from services.runtime import metrics
+from services.runtime.server import Server
+
+_log = logging.getLogger(__name__)
+
+_INTERVAL_SECONDS = 2.0  # asking Redis how full a table is takes as long as a small push
+
+
+@asynccontextmanager
+async def store_followed(store: Store, threads: StoreThreads, server: Server) -> AsyncIterator[None]:
+    """The server is serving while its store can be reached, as long as the block runs; it starts healthy."""
+    await server.set_serving(True)
+    metrics.STORE_UP.set(1)
+    following = asyncio.create_task(_follow(store, threads, server))
+    try:
+        yield
+    finally:
+        following.cancel()
+
+
+@asynccontextmanager
+async def tables_measured(tables: Tables, threads: StoreThreads) -> AsyncIterator[None]:
+    """The metrics of all tables are kept up to date as long as the block runs."""
+    measuring = asyncio.create_task(_keep_measuring(tables, threads))
+    try:
+        yield
+    finally:
+        measuring.cancel()
+
+
+async def _follow(store: Store, threads: StoreThreads, server: Server) -> None:
+    reachable = True
+    while True:
+        await asyncio.sleep(_INTERVAL_SECONDS)
+        was_reachable = reachable
+        try:
+            await threads.read(store.ping)
+            reachable = True
+        except EsdError as error:
+            reachable = False
+            if was_reachable:
+                _log.error("not serving: %s", error)
+        metrics.STORE_UP.set(reachable)
+        if reachable != was_reachable:
+            await server.set_serving(reachable)
+
+
+async def _keep_measuring(tables: Tables, threads: StoreThreads) -> None:
+    while True:
+        await asyncio.sleep(_INTERVAL_SECONDS)
+        with suppress(EsdError):  # the store is away, which esd_store_up tells
+            await threads.read(_measure, tables)
+
+
+def _measure(tables: Tables) -> None:
+    for table in tables.all():
+        name = table.spec.name
+        metrics.TABLE_ROWS.labels(name).set(table.stored_rows())
+        metrics.PENDING_GRADIENTS.labels(name).set(table.pending_gradients())
+        metrics.PENDING_GRADIENT_BYTES.labels(name).set(table.pending_bytes())
+        metrics.WAITING_PULLS.labels(name)  # shows 0 before the first pull waits

@@ -1,0 +1,124 @@
+"""The checkpoints of a store while no server runs on it: they are listed, verified and gone back to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+
+from ps_server.core.history import Checkpoint, HistoryRecord, go_back
+from ps_server.core.shard import Shard
+from ps_server.core.store import Store, TableStore
+from ps_server.service.settings import ParameterServerSettings
+from ps_server.service.store_access import open_configured_store
+from services.domain.errors import FailedPrecondition, InvalidArgument
+from services.domain.tables import TableSpec
+from services.domain.versions import trainings
+
+
+class OfflineTable:
+    """One table of a store, over all its shards.
+
+    Attributes:
+        name: the name of the table.
+    """
+
+    def __init__(self, spec: TableSpec, stores: Sequence[Store]) -> None:
+        """Reads the records of all shards.
+
+        Args:
+            spec: the table.
+            stores: one per shard, by its index.
+
+        Raises:
+            FailedPrecondition: a record is damaged.
+        """
+        self.name = spec.name
+        self._stores = stores
+        self._tables: list[TableStore] = [store.open(spec) for store in stores]
+        self._records = [_record(spec, index, table) for index, table in enumerate(self._tables)]
+
+    @property
+    def checkpoints(self) -> tuple[Checkpoint, ...]:
+        """The checkpoints that can be gone back to, ascending, with their manifests."""
+        return self._records[0].committed
+
+    def rows(self, checkpoint: int) -> int:
+        """How many rows all shards had stored at a checkpoint."""
+        return sum(cut.rows for record in self._records for cut in record.cuts if cut.iteration == checkpoint)
+
+    def part(self, checkpoint: int, name: str) -> bytes | None:
+        """A part of a checkpoint, None if it is not there."""
+        return self._tables[0].blobs.get_part(checkpoint, name)
+
+    def claim(self) -> None:
+        """Makes sure that nobody else changes the table. Raises FailedPrecondition while a server runs on it."""
+        for store in self._stores:
+            store.claim(exclusive=True)
+
+    def damaged_rows(self, checkpoint: int) -> list[str]:
+        """What is wrong with the rows of a checkpoint, a sentence for each damage; empty if they are as they were.
+
+        The table must be claimed.
+        """
+        if not checkpoint:
+            return []
+        damage = []
+        rows = found_trainings = 0
+        for shard, (record, table) in enumerate(zip(self._records, self._tables, strict=True)):
+            later = [cut for cut in record.iterations if cut > checkpoint]
+            try:
+                for block in table.cuts.rows_at(checkpoint, later):
+                    rows += len(block)
+                    found_trainings += int(trainings(block.versions).sum())
+            except FailedPrecondition as error:
+                damage.append(f"shard {shard}: {error}")
+        expected = self.rows(checkpoint)
+        trained = sum(cut.trainings for record in self._records for cut in record.cuts if cut.iteration == checkpoint)
+        if not damage and rows != expected:
+            damage.append(f"{rows} rows are there, {expected} were at the checkpoint")
+        elif not damage and found_trainings != trained:
+            damage.append(f"the rows have {found_trainings} trainings together, they had {trained} at the checkpoint")
+        return damage
+
+    def restore(self, checkpoint: int) -> int:
+        """Puts the table, which must be claimed, back to a checkpoint; how many rows had to be put back.
+
+        The first shard goes first: it says which checkpoint is valid, and the others can still follow it there when
+        this is interrupted.
+        """
+        epoch = max(record.epoch for record in self._records) + 1
+        changed = 0
+        for index, (record, table) in enumerate(zip(self._records, self._tables, strict=True)):
+            self._records[index], count = go_back(table, record, checkpoint, epoch)
+            changed += count
+        return changed
+
+
+@contextmanager
+def offline_tables(settings: ParameterServerSettings) -> Iterator[list[OfflineTable]]:
+    """The tables of the store that parameter servers with these settings use, whatever their number of shards.
+
+    Raises:
+        InvalidArgument: the store keeps nothing.
+        Unavailable: Redis is out of reach.
+        FailedPrecondition: a record is damaged.
+    """
+    if settings.store.get_secret_value() == "memory" and settings.checkpoint_dir is None:
+        raise InvalidArgument("store memory keeps no checkpoints: name the Redis, or the checkpoint directory")
+    with ExitStack() as stack:
+
+        def opened(shard: Shard) -> Store:
+            return stack.enter_context(closing(open_configured_store(settings, shard)))
+
+        probe = opened(Shard())
+        counts = [(spec, probe.shards(spec.name)) for spec in probe.tables()]
+        yield [
+            OfflineTable(spec, [opened(Shard(index, count)) for index in range(count)])
+            for spec, count in counts
+            if count
+        ]
+
+
+def _record(spec: TableSpec, shard: int, table: TableStore) -> HistoryRecord:
+    data = table.history.load()
+    return HistoryRecord() if data is None else HistoryRecord.decode(data, f"shard {shard} of table {spec.name!r}")

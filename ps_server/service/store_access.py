@@ -1,0 +1,66 @@
+"""The service's way to its store: opened as the settings say, worked on by threads of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
+
+from ps_server.core.shard import Shard
+from ps_server.core.store import Store
+from ps_server.service.settings import ParameterServerSettings
+from ps_server.stores.by_url import open_store
+from ps_server.stores.redis.connection import RedisAccess
+from services.runtime import metrics
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def open_configured_store(settings: ParameterServerSettings, shard: Shard) -> Store:
+    """The store that the settings name, for one shard. Raises as `open_store` does."""
+    access = RedisAccess(
+        password=settings.store_password_file.read_text().strip() if settings.store_password_file else None,
+        authority=settings.store_tls_ca,
+        certificate=settings.tls_certificate,
+        key=settings.tls_key,
+    )
+    return open_store(
+        settings.store.get_secret_value(), shard, settings.store_timeout_seconds, access, settings.checkpoint_dir
+    )
+
+
+class StoreThreads:
+    """A bounded number of threads that work on the store, so that the event loop never blocks.
+
+    Calls beyond the threads queue; the limit of concurrent RPCs bounds the queue.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="ps-store")
+
+    async def read(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Runs `work` in a thread, measured as a read."""
+        return await self._run("read", lambda: work(*args, **kwargs))
+
+    async def write(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Runs `work` in a thread, measured as a write. It goes on when the caller is cancelled."""
+        return await self._run("write", lambda: work(*args, **kwargs))
+
+    def close(self) -> None:
+        """Waits for running work; queued work is dropped."""
+        self._executor.shutdown(cancel_futures=True)
+
+    async def _run(self, operation: str, work: Callable[[], T]) -> T:
+        with metrics.STORE_CALLS.track_inprogress():
+            return await asyncio.get_running_loop().run_in_executor(self._executor, _timed, operation, work)
+
+
+def _timed(operation: str, work: Callable[[], T]) -> T:
+    started = time.perf_counter()
+    try:
+        return work()
+    finally:
+        metrics.STORE_SECONDS.labels(operation).observe(time.perf_counter() - started)

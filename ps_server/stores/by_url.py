@@ -1,0 +1,46 @@
+"""The store that a URL names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ps_server.core.shard import Shard
+from ps_server.core.store import Store
+from ps_server.stores.directory.store import DirectoryStore
+from ps_server.stores.memory import MemoryStore
+from ps_server.stores.redis.connection import RedisAccess
+from ps_server.stores.redis.store import RedisStore
+from services.domain.errors import InvalidArgument
+
+_REDIS_SCHEMES = ("redis://", "rediss://", "redis+cluster://", "rediss+cluster://")
+_URL_ONLY = RedisAccess()
+
+
+def open_store(
+    url: str,
+    shard: Shard,
+    timeout_seconds: float,
+    access: RedisAccess = _URL_ONLY,
+    checkpoint_dir: Path | None = None,
+) -> Store:
+    """Opens the memory of this process, with or without a checkpoint directory, or a Redis.
+
+    Args:
+        url: `memory`, or where a Redis is.
+        shard: which ids the store is for.
+        timeout_seconds: longest wait for one answer of Redis.
+        access: secrets and certificates for Redis that are not in the URL.
+        checkpoint_dir: where a store in memory keeps its checkpoints; None: nothing outlives the process.
+
+    Raises:
+        InvalidArgument: the URL names no store, or Redis is given a checkpoint directory.
+        Unavailable: Redis is out of reach.
+        FailedPrecondition: Redis could lose rows, or holds some in the layout of another version.
+    """
+    if url == "memory":
+        return MemoryStore() if checkpoint_dir is None else DirectoryStore(checkpoint_dir, shard)
+    if checkpoint_dir is not None:
+        raise InvalidArgument("a checkpoint directory is for the memory store; Redis keeps checkpoints itself")
+    if url.startswith(_REDIS_SCHEMES):
+        return RedisStore(url, shard, timeout_seconds, access)
+    raise InvalidArgument(f"store {url.partition(':')[0]!r} is neither memory nor a URL of {', '.join(_REDIS_SCHEMES)}")

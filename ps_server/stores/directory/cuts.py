@@ -1,0 +1,102 @@
+"""The way back to the cuts of a table in memory whose checkpoints are files.
+
+A file has only the rows that changed since an earlier cut, where that is enough to build the cut.
+"""
+
+# ruff: noqa: D102 - the methods are documented in ps_server/core/store.py
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from esd_native.rows import RowTable
+from ps_server.stores.directory.row_files import chain_of, row_file, row_files, stored_rows, write_rows
+from ps_server.stores.directory.shard_folders import ShardFolders
+from ps_server.stores.memory import MemoryCuts, MemoryRows
+from ps_server.stores.row_streams import first_of_each, scan
+from services.domain.rows import RowBlock
+
+_LONGEST_CHAIN = 8  # files to read for one checkpoint; then all rows are written again
+
+
+class DirectoryCuts(MemoryCuts):
+    """A CutStore with pre-images in memory for the cuts of this process, and files for those of processes before."""
+
+    def __init__(self, rows: MemoryRows, folders: ShardFolders) -> None:
+        """Writes nothing and reads nothing yet."""
+        super().__init__(rows)
+        self._folders = folders
+        self._folder = folders.own
+        self._saved: set[int] = set()  # cuts whose rows must stay on disk
+
+    def resume(self, cuts: Sequence[int]) -> bool:
+        self._saved = {cut for cut in cuts if cut}
+        last = cuts[-1] if cuts else 0
+        if last:
+            self._load(last)
+            self._rows.pre_images[last] = RowTable(self._rows.width)
+        self._drop_files()  # of cuts that were not committed
+        self._folders.drop_others()
+        for draft in self._folder.glob("*.draft"):
+            draft.unlink()
+        return True
+
+    def save(self, cut: int, earlier: int) -> tuple[int, int]:
+        path = row_file(self._folder, cut)
+        self._saved.add(cut)
+        pre_images = self._rows.pre_images
+        if self._can_be_built_on(earlier):
+            return write_rows(path, earlier, self._as_of(cut, pre_images[earlier]))
+        everything = [self._rows.rows, *(pre_images[generation] for generation in self._generations_since(cut))]
+        return write_rows(path, 0, first_of_each(block for named in everything for block in self._as_of(cut, named)))
+
+    def rows_at(self, cut: int, later: Sequence[int]) -> Iterator[RowBlock]:
+        if self._rows.pre_images:  # the rows are in memory
+            return super().rows_at(cut, later)
+        return stored_rows(self._folder, cut, self._rows.width)
+
+    def put_back(self, cut: int) -> int:
+        if cut in self._rows.pre_images:
+            return super().put_back(cut)
+        if cut not in self._saved:  # it was never written: what came after it is undone with the cut before
+            return 0
+        self._rows.clear()
+        self._load(cut)
+        return len(self._rows)
+
+    def drop(self, cut: int) -> None:
+        super().drop(cut)
+        self._saved.discard(cut)
+        self._drop_files()
+
+    def _can_be_built_on(self, cut: int) -> bool:
+        """Whether a file may hold only what changed since this cut."""
+        if cut not in self._rows.pre_images or not row_file(self._folder, cut).exists():
+            return False
+        return len(chain_of(self._folder, cut)) < _LONGEST_CHAIN
+
+    def _load(self, cut: int) -> None:
+        for block in stored_rows(self._folder, cut, self._rows.width):
+            self._rows.rows.overwrite(block.ids, block.versions, block.rows)
+
+    def _as_of(self, cut: int, named: RowTable) -> Iterator[RowBlock]:
+        """The rows that `named` holds, as they were at a cut; version 0 where there was none. Others may write."""
+        for block in scan(named, self._rows.rows_per_block):
+            with self._rows.changing:
+                versions, rows = self._rows.rows.read(block.ids)
+                for generation in self._generations_since(cut):
+                    old_versions, old_rows = self._rows.pre_images[generation].read(block.ids)
+                    changed = old_versions > 0
+                    versions[changed] = old_versions[changed] - 1
+                    rows[changed] = old_rows[changed]
+            yield RowBlock(block.ids, versions, rows)
+
+    def _generations_since(self, cut: int) -> list[int]:
+        """The generations of pre-images of a cut and of later ones, the latest first."""
+        return sorted((generation for generation in self._rows.pre_images if generation >= cut), reverse=True)
+
+    def _drop_files(self) -> None:
+        """Drops every file of rows that no saved cut builds on."""
+        there = (cut for cut in self._saved if row_file(self._folder, cut).exists())
+        needed = {path for cut in there for path in chain_of(self._folder, cut)}
+        for path in row_files(self._folder) - needed:
+            path.unlink()

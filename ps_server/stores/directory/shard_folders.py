@@ -1,0 +1,123 @@
+"""The folders of one table in a checkpoint directory: one per shard, and a set of them per number of shards.
+
+Servers that serve the table with another number of shards take the last checkpoint over from the folders before, shard
+by shard, and begin a later epoch than any of them. So the set in force is the one whose least epoch is the highest: a
+set that was taken over only in part has shards without a record, or with a record of long ago.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from ps_server.core.history import Cut, HistoryRecord, resharded
+from ps_server.core.shard import Shard
+from ps_server.stores.directory.row_files import row_file, stored_rows, write_bytes, write_rows
+from services.domain.ids import shard_of
+from services.domain.rows import RowBlock
+from services.domain.versions import trainings
+
+HISTORY = "history.json"
+
+
+class ShardFolders:
+    """The folders of one table, seen from one shard.
+
+    Attributes:
+        own: the folder of this shard; it may not be there yet.
+    """
+
+    def __init__(self, table: Path, shard: Shard) -> None:
+        self._table = table
+        self._shard = shard
+        self.own = self._folder(shard.index, shard.count)
+
+    def current(self) -> int:
+        """The number of shards of the set in force; 0 if there is none."""
+        epochs = self._complete()
+        return max(epochs, key=lambda count: min(epochs[count]), default=0)
+
+    def take_over(self, width: int) -> None:
+        """Fills the shard's folder with its rows of the last checkpoint, if another set is in force.
+
+        Raises:
+            FailedPrecondition: the checkpoint is damaged.
+        """
+        others = {count: epochs for count, epochs in self._complete().items() if count != self._shard.count}
+        before = max(others, key=lambda count: min(others[count]), default=0)
+        if before and max(others[before]) >= self._epoch(self.own):
+            self._copy(before, width)
+
+    def drop_others(self) -> None:
+        """Drops sets that are not in force anymore. Only the first shard does so."""
+        if self._shard.index == 0 and self.current() == self._shard.count:
+            for path in self._table.glob("shard-*-of-*"):
+                if not path.name.endswith(f"-of-{self._shard.count}"):
+                    shutil.rmtree(path)
+
+    def _copy(self, before: int, width: int) -> None:
+        folders = [self._folder(index, before) for index in range(before)]
+        records = [_record(folder) for folder in folders]
+        record = resharded(records, self._shard.index)
+        record = replace(record, cuts=(), committed=record.committed[-1:], outdated_cuts=())
+        cut = record.last.iteration
+        if self.own.exists():
+            shutil.rmtree(self.own)
+        self.own.mkdir(parents=True)
+        if cut:
+            counted = _Counted(self._own_rows(folders, cut, width))
+            write_rows(row_file(self.own, cut), 0, counted)
+            record = replace(record, cuts=(Cut(cut, counted.rows, counted.trainings),))
+        if self._shard.index == 0:
+            for path in (*folders[0].glob(f"part-{cut}-*"), *folders[0].glob("dense")):
+                write_bytes(self.own / path.name, path.read_bytes())
+        write_bytes(self.own / HISTORY, record.encode())
+
+    def _own_rows(self, folders: list[Path], cut: int, width: int) -> Iterator[RowBlock]:
+        for folder in folders:
+            for block in stored_rows(folder, cut, width):
+                yield block[shard_of(block.ids, self._shard.count) == self._shard.index]
+
+    def _complete(self) -> dict[int, list[int]]:
+        """By number of shards, the epochs of the sets whose shards all have a record."""
+        epochs: defaultdict[int, list[int]] = defaultdict(list)
+        for path in self._table.glob(f"shard-*-of-*/{HISTORY}"):
+            epochs[int(path.parent.name.rpartition("-")[2])].append(self._epoch(path.parent))
+        return {count: found for count, found in epochs.items() if len(found) == count}
+
+    @staticmethod
+    def _epoch(folder: Path) -> int:
+        return _record(folder).epoch if (folder / HISTORY).exists() else -1
+
+    def _folder(self, index: int, count: int) -> Path:
+        return self._table / f"shard-{index}-of-{count}"
+
+
+def _record(folder: Path) -> HistoryRecord:
+    path = folder / HISTORY
+    return HistoryRecord.decode(path.read_bytes(), str(path))
+
+
+class _Counted:
+    """Blocks of rows, with their totals once they have been gone through.
+
+    Attributes:
+        rows: how many there were.
+        trainings: how often they were trained in their present lives, summed over rows.
+    """
+
+    def __init__(self, blocks: Iterator[RowBlock]) -> None:
+        self._blocks = blocks
+        self.rows = 0
+        self.trainings = 0
+
+    def __iter__(self) -> Iterator[RowBlock]:
+        for block in self._blocks:
+            self.rows += len(block)
+            self.trainings += int(np.sum(trainings(block.versions)))
+            yield block

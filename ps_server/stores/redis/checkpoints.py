@@ -1,0 +1,101 @@
+"""What Redis keeps of a table beside its rows: the record of its history, parts of checkpoints, dense parameters."""
+
+# ruff: noqa: D102 - the methods are documented in ps_server/core/store.py
+from __future__ import annotations
+
+from ps_server.core.history import HistoryRecord, resharded
+from ps_server.core.shard import Shard
+from ps_server.stores.redis import scripts
+from ps_server.stores.redis.connection import Command, RedisConnection, Reply
+from services.domain.errors import FailedPrecondition
+
+
+class RedisHistory:
+    """A HistoryStore over a hash that holds the records of all shards, and their number.
+
+    After a change of the number of shards, the first server that looks shares the records out over the new shards.
+    """
+
+    def __init__(self, table: str, shard: Shard, redis: RedisConnection) -> None:
+        self._table = table
+        self._shard = shard
+        self._redis = redis
+        self._key = history_key(table)
+
+    def load(self) -> bytes | None:
+        records = self._records()
+        before = int(records.get(b"shards", 0))
+        if before not in (0, self._shard.count):
+            self._reshard(records, before)
+            records = self._records()
+        return records.get(b"%d" % self._shard.index)
+
+    def save(self, data: bytes) -> None:
+        """Replaces the record. Raises FailedPrecondition if another number of shards has taken over."""
+        save: Command = (b"EVAL", scripts.SAVE_RECORD, 1, self._key, self._shard.count, self._shard.index, data)
+        (saved,) = self._redis.execute([self._key], [save])
+        if not saved:
+            raise FailedPrecondition(
+                f"table {self._table!r} in Redis at {self._redis.address} is served by another number of parameter "
+                f"servers than {self._shard.count}; start all of them with one number of shards"
+            )
+
+    def _reshard(self, stored: dict[bytes, bytes], before: int) -> None:
+        place = f"Redis at {self._redis.address}"
+        data = [stored.get(b"%d" % index) for index in range(before)]
+        records = [HistoryRecord() if each is None else HistoryRecord.decode(each, place) for each in data]
+        new = [resharded(records, index).encode() for index in range(self._shard.count)]
+        change: Command = (b"EVAL", scripts.RESHARD_RECORDS, 1, self._key, before, self._shard.count, *new)
+        self._redis.execute([self._key], [change])
+
+    def _records(self) -> dict[bytes, bytes]:
+        """The fields of the hash: `shards`, and the record of each shard under its index."""
+        (pairs,) = self._redis.execute([self._key], [(b"HGETALL", self._key)])
+        return dict(zip(pairs[::2], pairs[1::2], strict=True))
+
+
+class RedisBlobs:
+    """A BlobStore over a hash of parts and a string of dense parameters."""
+
+    def __init__(self, table: str, redis: RedisConnection) -> None:
+        self._redis = redis
+        self._parts = f"c:{table}".encode()
+        self._dense = f"d:{table}".encode()
+
+    def put_part(self, checkpoint: int, name: str, data: bytes) -> None:
+        self._execute(b"HSET", self._parts, _field(checkpoint, name), data)
+
+    def get_part(self, checkpoint: int, name: str) -> bytes | None:
+        data: bytes | None = self._execute(b"HGET", self._parts, _field(checkpoint, name))
+        return data
+
+    def checkpoints(self) -> set[int]:
+        return {int(name.partition(b".")[0]) for name in self._fields()}
+
+    def drop_parts(self, checkpoint: int) -> None:
+        names = [name for name in self._fields() if name.startswith(_field(checkpoint, ""))]
+        if names:
+            self._execute(b"HDEL", self._parts, *names)
+
+    def put_dense(self, data: bytes) -> None:
+        self._execute(b"SET", self._dense, data)
+
+    def get_dense(self) -> bytes | None:
+        data: bytes | None = self._execute(b"GET", self._dense)
+        return data
+
+    def _fields(self) -> list[bytes]:
+        names: list[bytes] = self._execute(b"HKEYS", self._parts)
+        return names
+
+    def _execute(self, name: bytes, key: bytes, *arguments: bytes) -> Reply:
+        return self._redis.execute([key], [(name, key, *arguments)])[0]
+
+
+def history_key(table: str) -> bytes:
+    """The hash of a table's records: `shards`, and each shard's record under its index."""
+    return f"h:{table}".encode()
+
+
+def _field(checkpoint: int, name: str) -> bytes:
+    return f"{checkpoint}.{name}".encode()

@@ -1,0 +1,318 @@
+"""The connection to one Redis: opened, sent blocks of commands, its errors told in our words.
+
+`redis://` names a single server, `redis+cluster://` a Redis Cluster (`rediss` for TLS). Everything else in this package
+talks to either of them through `RedisConnection`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from redis import Redis, exceptions
+from redis.backoff import NoBackoff
+from redis.cluster import RedisCluster
+from redis.connection import AbstractConnection
+from redis.retry import Retry
+
+from services.domain.errors import FailedPrecondition, InvalidArgument, ResourceExhausted, Unavailable
+
+Command = tuple[bytes | int, ...]  # its name in bytes: redis-py recasts the replies to names that are str
+Reply = Any  # what a command answers is known where the command is known
+
+_READ_BYTES = 1 << 20  # larger reads from the socket make replies of a MiB about 15% faster
+_MOVES = 3  # how often a command may follow a slot that moves
+_REPLICA_CHECK_SECONDS = 10.0  # after which a primary may have won or lost its replica
+_UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"  # redis-py keeps only the text of such an error
+
+# The server answers, but not with what it holds: it loads its data, changes roles or moves slots.
+_PASSING = (
+    exceptions.AskError,
+    exceptions.BusyLoadingError,
+    exceptions.ClusterDownError,
+    exceptions.MasterDownError,
+    exceptions.MovedError,
+    exceptions.ReadOnlyError,
+    exceptions.TryAgainError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RedisAccess:
+    """Secrets and certificates that come from files and not from the URL.
+
+    Attributes:
+        password: used if the URL has none.
+        authority: file of the authorities that Redis's certificate is checked against (`rediss` only); None: those
+            that the system trusts.
+        certificate: file of our own certificate, for a Redis that asks its clients for one (`rediss` only).
+        key: file of its private key.
+    """
+
+    password: str | None = field(default=None, repr=False)
+    authority: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+
+    def options(self, *, encrypted: bool) -> dict[str, Any]:
+        """These secrets as keyword arguments of redis-py."""
+        options: dict[str, Any] = {} if self.password is None else {"password": self.password}
+        if encrypted:
+            files = {"ssl_ca_certs": self.authority, "ssl_certfile": self.certificate, "ssl_keyfile": self.key}
+            options |= {name: str(path) for name, path in files.items() if path is not None}
+        return options
+
+
+class RedisConnection(Protocol):
+    """One Redis, of one server or many.
+
+    Attributes:
+        address: host and port, for messages.
+        spans_partitions: whether one command may name keys of several partitions.
+    """
+
+    address: str
+    spans_partitions: bool
+
+    @property
+    def sockets_opened(self) -> int:
+        """How many sockets have been opened so far, to any server."""
+
+    def execute(self, keys: Sequence[bytes], commands: Sequence[Command]) -> list[Reply]:
+        """Sends a block of commands in as few round trips as there are servers involved.
+
+        Args:
+            keys: one key per command; the command goes to the server that holds it.
+            commands: what to send.
+
+        Returns:
+            One reply per command, as Redis sent it.
+
+        Raises:
+            Unavailable: a server is out of reach or not ready.
+            FailedPrecondition: a server refuses our credentials or rights, or its certificate is not trusted.
+            ResourceExhausted: a server's memory is full.
+        """
+
+    def servers(self) -> list[Redis]:
+        """A client for each server that holds data."""
+
+    def close(self) -> None:
+        """Closes all sockets."""
+
+
+def connect(url: str, timeout_seconds: float, access: RedisAccess) -> RedisConnection:
+    """Connects to `redis://` or `redis+cluster://` (`rediss` for TLS).
+
+    Raises:
+        InvalidArgument: the URL is malformed.
+        Unavailable: Redis is out of reach.
+    """
+    options: dict[str, Any] = {
+        "socket_timeout": timeout_seconds,
+        "socket_connect_timeout": timeout_seconds,
+        "socket_read_size": _READ_BYTES,
+        "protocol": 2,
+        # redis-py does not repeat anything: only the caller knows how long waiting makes sense.
+        "retry": Retry(NoBackoff(), 0),
+        **access.options(encrypted=url.startswith("rediss")),
+    }
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port or 6379
+    except ValueError:
+        host = None
+    if not host:
+        raise InvalidArgument(
+            "the store URL must be redis://[user:password@]host:port[/db] or redis+cluster://host:port"
+        )
+    address = f"{host}:{port}"
+    plain = url.replace("+cluster", "", 1)
+    sockets = _SocketCount()
+    with translated_errors(address):
+        if plain == url:
+            return _SingleServer(address, Redis.from_url(url, redis_connect_func=sockets.greet, **options), sockets)
+        cluster = RedisCluster.from_url(plain, redis_connect_func=sockets.count, **options)
+        return _Cluster(address, cluster, sockets, timeout_seconds)
+
+
+@contextmanager
+def translated_errors(address: str) -> Iterator[None]:
+    """Raises our errors for those of Redis: they name the server and what is wrong, and never a password.
+
+    Raises:
+        Unavailable: Redis is out of reach or not ready.
+        FailedPrecondition: Redis refuses our credentials or rights, or its certificate is not trusted.
+        ResourceExhausted: its memory is full.
+    """
+    try:
+        yield
+    except (exceptions.AuthenticationError, exceptions.NoPermissionError) as error:
+        raise FailedPrecondition(
+            f"Redis at {address} refuses our user or password, or what they may do; see store and "
+            "store_password_file (ESD_PS_STORE, ESD_PS_STORE_PASSWORD_FILE)"
+        ) from error
+    except exceptions.OutOfMemoryError as error:
+        raise ResourceExhausted(f"Redis at {address} is full; raise its maxmemory or add nodes") from error
+    except _PASSING as error:
+        raise Unavailable(f"Redis at {address} is not ready: {error}") from error
+    except (exceptions.ConnectionError, exceptions.TimeoutError, exceptions.RedisClusterException, OSError) as error:
+        if _UNTRUSTED in str(error):
+            raise FailedPrecondition(
+                f"the certificate of Redis at {address} is not one that store_tls_ca (ESD_PS_STORE_TLS_CA) vouches "
+                f"for: {error}"
+            ) from error
+        raise Unavailable(f"Redis at {address} is out of reach: {error}") from error
+
+
+class _SocketCount:
+    """Counts sockets as redis-py opens them."""
+
+    def __init__(self) -> None:
+        self.opened = 0
+
+    def count(self, _: AbstractConnection) -> None:
+        """Counts one whose greeting the caller takes care of."""
+        self.opened += 1
+
+    def greet(self, connection: AbstractConnection) -> None:
+        """Counts one and greets the server, which redis-py leaves to whoever hooks into the opening."""
+        connection.on_connect()  # type: ignore[no-untyped-call]
+        self.opened += 1
+
+
+class _SingleServer:
+    """A RedisConnection to one server."""
+
+    spans_partitions = True
+
+    def __init__(self, address: str, client: Redis, sockets: _SocketCount) -> None:
+        self.address = address
+        self._client = client
+        self._sockets = sockets
+
+    @property
+    def sockets_opened(self) -> int:
+        return self._sockets.opened
+
+    def execute(self, keys: Sequence[bytes], commands: Sequence[Command]) -> list[Reply]:
+        del keys  # one server has all of them
+        with translated_errors(self.address):
+            return _raised(_pipelined(self._client, commands))
+
+    def servers(self) -> list[Redis]:
+        return [self._client]
+
+    def close(self) -> None:
+        self._client.close()
+
+
+class _Cluster:
+    """A RedisConnection to a Redis Cluster. A write that it has answered is on a replica too, if there is one."""
+
+    spans_partitions = False
+
+    def __init__(self, address: str, client: RedisCluster, sockets: _SocketCount, timeout_seconds: float) -> None:
+        self.address = address
+        self._client = client
+        self._sockets = sockets
+        self._replicas = _Replicas(timeout_seconds)
+
+    @property
+    def sockets_opened(self) -> int:
+        return self._sockets.opened
+
+    def execute(self, keys: Sequence[bytes], commands: Sequence[Command]) -> list[Reply]:
+        with translated_errors(self.address):
+            replies: list[Reply] = [None] * len(commands)
+            left = list(range(len(commands)))
+            for _ in range(_MOVES):
+                self._send(keys, commands, left, replies)
+                left = [i for i in left if isinstance(replies[i], exceptions.MovedError)]
+                if not left:
+                    break
+                self._client.nodes_manager.initialize()
+            return _raised(replies)
+
+    def servers(self) -> list[Redis]:
+        """A client for each primary."""
+        with translated_errors(self.address):
+            primaries = self._client.get_primaries()  # type: ignore[no-untyped-call]
+            return [self._client.get_redis_connection(node) for node in primaries]
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _send(self, keys: Sequence[bytes], commands: Sequence[Command], which: list[int], replies: list[Reply]) -> None:
+        """Sends the commands at the positions `which` and puts what they answer into `replies`."""
+        by_node = defaultdict(list)
+        for i in which:
+            by_node[self._client.get_node_from_key(keys[i])].append(i)  # type: ignore[no-untyped-call]
+        try:
+            for node, indices in by_node.items():
+                primary = self._client.get_redis_connection(node)
+                answered = self._replicas.send(node.name, primary, [commands[i] for i in indices])
+                for i, reply in zip(indices, answered, strict=True):
+                    replies[i] = reply
+        except (exceptions.ConnectionError, exceptions.TimeoutError):
+            self._client.nodes_manager.initialize()  # a replica may have taken over: find it for the next try
+            raise
+
+
+class _Replicas:
+    """Makes the primaries of a Redis Cluster wait until a replica has what was written.
+
+    A primary answers before its replicas have a write, and one that dies then takes the write along. So every block of
+    commands ends with WAIT, which costs nothing where nothing was written. A primary without a replica goes on alone.
+    """
+
+    def __init__(self, timeout_seconds: float) -> None:
+        """Gives a replica half of the `timeout_seconds` that one reply may take."""
+        self._wait: Command = (b"WAIT", 1, max(1, int(500 * timeout_seconds)))  # milliseconds
+        self._asked: dict[str, tuple[float, bool]] = {}  # by primary: when it was asked, and whether it had a replica
+
+    def send(self, name: str, primary: Redis, commands: Sequence[Command]) -> list[Reply]:
+        """Replies to commands that are sent to the primary called `name`.
+
+        Raises:
+            exceptions.TimeoutError: the primary has a replica that has not confirmed in time, or is no primary anymore.
+        """
+        asked, replicated = self._asked.get(name, (0.0, False))
+        if time.monotonic() - asked > _REPLICA_CHECK_SECONDS:
+            replicated = self._has_replica(name, primary)
+        if not replicated:
+            return _pipelined(primary, commands)
+        *replies, confirmed = _pipelined(primary, [*commands, self._wait])
+        if isinstance(confirmed, exceptions.ResponseError):
+            # A primary that hung runs what lies in its sockets before it learns that its replica has taken over.
+            raise exceptions.TimeoutError(f"{name} has not waited for a replica: {confirmed}")
+        if confirmed == 0 and self._has_replica(name, primary):
+            raise exceptions.TimeoutError("no replica has confirmed a write in time")
+        return replies
+
+    def _has_replica(self, name: str, primary: Redis) -> bool:
+        replicated = bool(primary.info("replication")["connected_slaves"])
+        self._asked[name] = time.monotonic(), replicated
+        return replicated
+
+
+def _pipelined(client: Redis, commands: Sequence[Command]) -> list[Reply]:
+    """One reply per command; an exception where it failed, which redis-py would raise with the command's data in it."""
+    with client.pipeline(transaction=False) as pipeline:
+        for command in commands:
+            pipeline.execute_command(*command)  # type: ignore[no-untyped-call]
+        return pipeline.execute(raise_on_error=False)
+
+
+def _raised(replies: list[Reply]) -> list[Reply]:
+    """The replies, or the first exception among them raised."""
+    for reply in replies:
+        if isinstance(reply, Exception):
+            raise reply
+    return replies

@@ -1,0 +1,189 @@
+"""One table's rows in Redis, and the way back to its cuts.
+
+Pre-images lie in hashes, a generation of them per cut. The scripts that change a row write its pre-image with it.
+"""
+
+# ruff: noqa: D102 - the methods are documented in ps_server/core/store.py
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ps_server.core.shard import Shard
+from ps_server.stores.redis import layout, scripts
+from ps_server.stores.redis.connection import Command, RedisConnection, Reply, translated_errors
+from ps_server.stores.row_streams import SeenIds, first_of_each
+from services.domain.ids import partition_of, shard_of
+from services.domain.rows import RowBlock
+from services.domain.tables import TableSpec
+
+_SCAN_KEYS = 1000  # that Redis looks at per step
+
+
+class RedisRows:
+    """A RowStore over Redis. Every read and write is one pipeline, of a script or MGET per few hundred rows.
+
+    Attributes:
+        keys: the keys of the rows.
+        rows_per_command: how many rows one command should name at most.
+        pre_image_prefix: begins the names of the hashes that pre-images go to; empty: none are kept.
+    """
+
+    def __init__(self, spec: TableSpec, shard: Shard, redis: RedisConnection) -> None:
+        self.keys = layout.RowKeys(spec.name)
+        self.rows_per_command = layout.rows_per_command(spec.row_bytes)
+        self.pre_image_prefix = b""
+        self._width = spec.row_width
+        self._shard = shard
+        self._redis = redis
+        counters = layout.partition_keys("n", spec.name)
+        self._counters = [counters[partition] for partition in shard.partitions]
+
+    def versions(self, ids: NDArray[np.uint64]) -> NDArray[np.int64]:
+        groups, keys = self._grouped(ids)
+        replies = self._execute(
+            groups, keys, [(b"EVAL", scripts.READ_VERSIONS, _length(part), *keys[part]) for part in groups.parts]
+        )
+        return groups.restore(np.frombuffer(b"".join(replies), np.int64))
+
+    def read(self, ids: NDArray[np.uint64]) -> RowBlock:
+        groups, keys = self._grouped(ids)
+        replies = self._execute(groups, keys, [(b"MGET", *keys[part]) for part in groups.parts])
+        values = [value for reply in replies for value in reply]
+        versions, rows = layout.decode_rows(groups.arrange(ids), values, self._width)
+        return RowBlock(ids, groups.restore(versions), groups.restore(rows))
+
+    def write_newer(self, block: RowBlock) -> NDArray[np.bool_]:
+        groups, keys = self._grouped(block.ids)
+        columns = (groups.arrange(block.ids), groups.arrange(block.versions), groups.arrange(block.rows))
+        values, prefix = layout.encode_rows(*columns), self.pre_image_prefix
+        commands: list[Command] = [
+            (b"EVAL", scripts.WRITE_NEWER, _length(part), *keys[part], prefix, *values[part]) for part in groups.parts
+        ]
+        replies = self._execute(groups, keys, commands)
+        return groups.restore(np.frombuffer(b"".join(replies), np.uint8) != ord("0"))
+
+    def forget_older(self, ids: NDArray[np.uint64], below: int) -> int:
+        groups, keys = self._grouped(ids)
+        prefix = self.pre_image_prefix
+        commands: list[Command] = [
+            (b"EVAL", scripts.FORGET_OLDER, _length(part), *keys[part], prefix, below) for part in groups.parts
+        ]
+        return sum(self._execute(groups, keys, commands))
+
+    def scan(self) -> Iterator[RowBlock]:
+        seen = SeenIds()  # SCAN names a key twice when Redis rehashes meanwhile
+        for ids in self._stored_ids():
+            yield from self.read(ids[seen.add(ids)]).pieces(self.rows_per_command)
+
+    def __len__(self) -> int:
+        return self.totals()[0]
+
+    def totals(self) -> tuple[int, int]:
+        replies = self._redis.execute(
+            self._counters, [(b"HMGET", counter, b"rows", b"trainings") for counter in self._counters]
+        )
+        rows, trainings = zip(*replies, strict=True)
+        return sum(int(count or 0) for count in rows), sum(int(count or 0) for count in trainings)
+
+    def clear(self) -> None:
+        for ids in self._stored_ids():
+            self._unlink(self.keys.encode(ids, partition_of(ids)))
+        self._unlink(self._counters)
+
+    def _stored_ids(self) -> Iterator[NDArray[np.uint64]]:
+        """The ids of this shard's rows; some may come twice."""
+        for server in self._redis.servers():
+            cursor = None
+            while cursor != 0:
+                with translated_errors(self._redis.address):
+                    cursor, keys = server.scan(cursor or 0, match=self.keys.pattern, count=_SCAN_KEYS)
+                ids = self.keys.decode(cast("list[bytes]", keys))
+                yield ids[shard_of(ids, self._shard.count) == self._shard.index]
+
+    def _unlink(self, keys: Sequence[bytes]) -> None:
+        self._redis.execute(keys, [(b"UNLINK", key) for key in keys])
+
+    def _grouped(self, ids: NDArray[np.uint64]) -> tuple[layout.Groups, list[bytes]]:
+        """How the rows are shared out over commands, and their keys in that order."""
+        partitions = partition_of(ids)
+        if self._redis.spans_partitions:
+            groups = layout.in_given_order(len(ids), self.rows_per_command)
+        else:
+            groups = layout.by_partition(partitions, self.rows_per_command)
+        return groups, self.keys.encode(groups.arrange(ids), groups.arrange(partitions))
+
+    def _execute(self, groups: layout.Groups, keys: Sequence[bytes], commands: Sequence[Command]) -> list[Reply]:
+        return self._redis.execute([keys[part.start] for part in groups.parts], commands)
+
+
+class RedisCuts:
+    """A CutStore over the pre-images that RedisRows writes."""
+
+    def __init__(self, spec: TableSpec, shard: Shard, redis: RedisConnection, rows: RedisRows) -> None:
+        self._table = spec.name
+        self._width = spec.row_width
+        self._row_bytes = spec.row_bytes
+        self._shard = shard
+        self._redis = redis
+        self._rows = rows
+
+    def resume(self, cuts: Sequence[int]) -> bool:  # noqa: ARG002
+        return False  # all rows are there
+
+    def keep_pre_images(self, cut: int | None) -> None:
+        self._rows.pre_image_prefix = b"" if cut is None else b"u%d:" % cut
+
+    def save(self, cut: int, earlier: int) -> tuple[int, int]:  # noqa: ARG002
+        changed = self._count(earlier) if earlier else len(self._rows)
+        return changed, changed * self._row_bytes
+
+    def rows_at(self, cut: int, later: Sequence[int]) -> Iterator[RowBlock]:
+        pre_images = (self._pre_images(generation) for generation in (cut, *later))
+        return first_of_each(chain(chain.from_iterable(pre_images), self._rows.scan()))
+
+    def put_back(self, cut: int) -> int:
+        count = 0
+        for partition, name in zip(self._shard.partitions, self._hashes(cut), strict=True):
+            for ids, values in self._stored(name):
+                keys = self._rows.keys.encode(ids, np.full(len(ids), partition))
+                self._redis.execute([name], [(b"EVAL", scripts.PUT_BACK, len(ids), *keys, *values)])
+                count += len(ids)
+        self.drop(cut)
+        return count
+
+    def drop(self, cut: int) -> None:
+        names = self._hashes(cut)
+        self._redis.execute(names, [(b"UNLINK", name) for name in names])
+
+    def _count(self, cut: int) -> int:
+        names = self._hashes(cut)
+        return sum(self._redis.execute(names, [(b"HLEN", name) for name in names]))
+
+    def _pre_images(self, cut: int) -> Iterator[RowBlock]:
+        """The generation of a cut; version 0 where there was no row. Raises FailedPrecondition if one is damaged."""
+        for name in self._hashes(cut):
+            for ids, values in self._stored(name):
+                yield RowBlock(ids, *layout.decode_rows(ids, values, self._width))
+
+    def _stored(self, name: bytes) -> Iterator[tuple[NDArray[np.uint64], list[bytes]]]:
+        """The ids and values of one hash, piece by piece."""
+        cursor = b""
+        while cursor != b"0":
+            scan: Command = (b"HSCAN", name, cursor or b"0", b"COUNT", self._rows.rows_per_command)
+            ((cursor, pairs),) = self._redis.execute([name], [scan])
+            if pairs:
+                yield np.frombuffer(b"".join(pairs[::2]), np.uint64), pairs[1::2]
+
+    def _hashes(self, cut: int) -> list[bytes]:
+        """The names of a generation's hashes, one per partition of this shard."""
+        names = layout.partition_keys(f"u{cut}", self._table)
+        return [names[partition] for partition in self._shard.partitions]
+
+
+def _length(part: slice) -> int:
+    return int(part.stop - part.start)
