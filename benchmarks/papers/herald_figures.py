@@ -10,8 +10,7 @@ import numpy as np
 from benchmarks.papers.figure import Figure
 from benchmarks.papers.runs import EQUAL_LINKS, FAST, Outcome, Runs, Setting
 from benchmarks.papers.workload import Workload
-from dispatcher.core.mechanisms.laia_adaptive import LaiaAdaptive
-from dispatcher.core.mechanisms.table_profiler import TableProfiler
+from dispatcher.core.mechanisms.laia_adaptive import LaiaAdaptive, TableProfiler
 from dispatcher.simulator.alternatives.cached_rows import LruCaches, RowNumbers
 
 # Herald §6.1: equal links, LRU caches of 10%, m = 128.
@@ -148,7 +147,7 @@ def adaptive(runs: Sequence[Runs]) -> Figure:
 
 
 def _adaptive_transmissions(run: Runs, tables: int) -> int:
-    mechanism = LaiaAdaptive(0, run.workload.fields, len(HERALD.links), tables=tables)
+    mechanism = LaiaAdaptive(HERALD.job(run.workload.fields), tables=tables)
     return run.measure(HERALD, mechanism).transmissions
 
 

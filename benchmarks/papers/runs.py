@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.papers.workload import Workload
+from dispatcher.core.cost_model import Operations
 from dispatcher.core.mechanisms import Mechanism
-from dispatcher.core.operations import Operations
 from dispatcher.core.planner import Planner
 from dispatcher.simulator.alternatives import Cluster, get_alternative, simulate_alternative
 from services.domain.batches import SampleBatch

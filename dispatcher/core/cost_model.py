@@ -1,23 +1,101 @@
-"""What one operation costs: seconds on a worker's link, and the same as small integers for the solvers."""
+"""What an iteration moves and what that costs (ESD §3.2): operations, sizes of rows, seconds on links, evictions."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.core.operations import Operations
 from services.domain.errors import InvalidArgument
+from services.domain.tables import TableSpec
 
 _TOLERANCE = 0.005
 _FINEST_SCALE = math.ceil(0.5 / _TOLERANCE)  # rounding to 1/scale errs by at most 0.5/scale
 _COST_LIMIT = 2**30  # an entry of the cost matrix, with room for the solvers' reduced costs in int32
+_LARGEST_ROW = 0xFFFF  # units; the engine keeps a row's size in 16 bits
+_RISK_SMOOTHING = 0.1  # weight of the newest iteration
+
+
+@dataclass(frozen=True, slots=True)
+class Operations:
+    """Rows that each worker moves over its link, by kind of operation; or their size, in bytes or in units.
+
+    Attributes:
+        miss_pull: int64 [n], missing or outdated rows that are fetched.
+        update_push: int64 [n], rows or partial gradients that are pushed because some worker needs the row.
+        evict_push: int64 [n], rows or partial gradients that are pushed because the row leaves the cache.
+    """
+
+    miss_pull: NDArray[np.int64]
+    update_push: NDArray[np.int64]
+    evict_push: NDArray[np.int64]
+
+    @classmethod
+    def none(cls, workers: int) -> Self:
+        """No operation at any of n workers."""
+        return cls(*(np.zeros(workers, np.int64) for _ in range(3)))
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(
+            self.miss_pull + other.miss_pull,
+            self.update_push + other.update_push,
+            self.evict_push + other.evict_push,
+        )
+
+    def __mul__(self, factor: int) -> Self:
+        return type(self)(self.miss_pull * factor, self.update_push * factor, self.evict_push * factor)
+
+    @property
+    def total(self) -> NDArray[np.int64]:
+        """What each worker moves in all kinds of operations together, int64 [n]."""
+        return self.miss_pull + self.update_push + self.evict_push
+
+
+class RowSizes:
+    """The size of a row on the wire, D_tran(x), where every field may have a dimension of its own (ESD §8.2).
+
+    Sizes are whole numbers of a unit, so that the engine and the solvers count in integers.
+
+    Attributes:
+        unit_bytes: bytes of one unit: the greatest common divisor of the rows' sizes on the wire.
+        of_fields: size of each field's rows in units, [F]; empty when all rows have the table's size, one unit.
+        of_sample: units of the rows of a whole sample.
+    """
+
+    def __init__(self, table: TableSpec, fields: int, dimensions: Sequence[int] = ()) -> None:
+        """Derives sizes from dimensions.
+
+        Args:
+            table: the rows' optimizer, and their dimension where none is given.
+            fields: F, ids per sample.
+            dimensions: values per row of each field, [F]; none: `table.dimension` for all.
+
+        Raises:
+            InvalidArgument: a wrong number of dimensions, or one out of range; dimensions without a common measure.
+        """
+        if dimensions and len(dimensions) != fields:
+            raise InvalidArgument(f"{len(dimensions)} row dimensions given for {fields} fields")
+        row_bytes = [replace(table, dimension=dimension).row_bytes for dimension in dimensions]
+        self.unit_bytes = math.gcd(*row_bytes) if row_bytes else table.row_bytes
+        self.of_fields = tuple(size // self.unit_bytes for size in row_bytes)
+        self.of_sample = sum(self.of_fields) if row_bytes else fields
+        if max(self.of_fields, default=1) > _LARGEST_ROW:
+            raise InvalidArgument(
+                f"rows of dimensions {list(dimensions)} have sizes of up to {max(self.of_fields)} times their common"
+                f" measure, the limit is {_LARGEST_ROW}"
+            )
+
+    def cache_room(self, rows: int, table: TableSpec) -> int:
+        """The units that fit a cache which holds `rows` rows of the table's own dimension."""
+        return rows * table.row_bytes // self.unit_bytes
 
 
 class CostModel:
-    """Link costs of n workers (ESD Table 1: T_j = D_tran / B_j).
+    """Link costs of n workers (ESD Table 1: T_j = D_tran / B_j), in seconds and as small integers for the solvers.
 
     Attributes:
         transfer_seconds: float64 [n], T_j: seconds to move one row over worker j's link; where rows differ in size
@@ -67,3 +145,30 @@ def _smallest_scale(ratios: NDArray[np.float64]) -> int:
     error = np.abs(np.rint(scales * ratios) / scales - ratios) / ratios
     fits = (error <= _TOLERANCE + 1e-12).all(axis=1)
     return int(scales[np.argmax(fits), 0])
+
+
+class EvictionRisk:
+    """How likely it is that a row which enters a cache pushes another one out (ESD §8.1, future work).
+
+    It learns, worker by worker, the share of taken slots that cost an evict push. A cache that is not full has evicted
+    nothing yet and costs nothing; a full one evicts a row for each slot that is taken, and some of these rows owe a
+    push.
+    """
+
+    def __init__(self, workers: int) -> None:
+        """Starts without any risk, for n workers."""
+        self._risks = np.zeros(workers)
+
+    def update(self, pushed: NDArray[np.int64], dropped: NDArray[np.int64]) -> None:
+        """Takes in how many rows left each cache in one iteration with an evict push and without, int64 [n] each."""
+        evicted = pushed + dropped
+        some = evicted > 0
+        self._risks[some] += _RISK_SMOOTHING * (pushed[some] / evicted[some] - self._risks[some])
+
+    def costs(self, link_costs: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Expected cost of taking a slot of each worker's cache, float64 [n], in the unit of the link costs.
+
+        Where rows differ in size, it is the cost of taking one unit of room.
+        """
+        costs: NDArray[np.float64] = self._risks * link_costs
+        return costs

@@ -5,118 +5,26 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dispatcher.core.cost_model import CostModel
-from dispatcher.core.eviction_risk import EvictionRisk
+from dispatcher.core.cost_model import CostModel, EvictionRisk, Operations, RowSizes
+from dispatcher.core.decision import Decision, flush_plan, reload_plan
 from dispatcher.core.feedback import ComputeTimes, Feedback, MeasuredLinks
-from dispatcher.core.mechanisms import Limits, Mechanism, Turn, get_mechanism
-from dispatcher.core.operations import Operations
-from dispatcher.core.plan_columns import flush_plan, iteration_plan, reload_plan
-from dispatcher.core.row_sizes import RowSizes
+from dispatcher.core.mechanisms import DispatchInput, Mechanism, WorkloadLimits, get_mechanism
 from dispatcher.core.workloads import BalancedWorkloads
-from esd_native.engine import CacheTooSmall, Engine, IterationColumns
+from esd_native.engine import CacheTooSmall, Engine
 from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument, ResourceExhausted
 from services.domain.jobs import JobSpec, scale_workloads
-from services.domain.plans import FlushPlan, IterationPlan, Reload
-
-
-@dataclass(frozen=True)
-class Decision:
-    """One planned iteration.
-
-    Attributes:
-        iteration: t, counted from 0.
-        assignment: int32 [k], the worker of each sample.
-        batch: its samples.
-        epoch: membership that the plans are for.
-        columns: what each worker does, in slot order.
-        operations: rows moved, per worker and kind.
-        volume: the same in units of row size.
-        unit_bytes: of one unit.
-        cost_model: what these operations cost.
-        expected_cost_seconds: the mechanism's own estimate, the sum over samples of ESD Alg. 1's cost, which
-            counts an id once per sample; 0 for a mechanism that makes no estimate.
-        worker_lookups: int64 [n], rows that each worker trains.
-        forgotten_rows: that leave the table to keep it within its limit.
-        solver: the solver that ran, "" for a mechanism without one.
-        gap: its certificate: cost less dual bound, 0 proves optimality; None when there is none.
-        seconds: wall time of this decision by phase: `index` (looking the batch up), `score` (costs or
-            affinities), `assign` (the assignment), `plan` (advancing the state, building the plans).
-    """
-
-    iteration: int
-    assignment: NDArray[np.int32]
-    batch: SampleBatch
-    epoch: int
-    columns: IterationColumns
-    operations: Operations
-    volume: Operations
-    unit_bytes: int
-    cost_model: CostModel
-    expected_cost_seconds: float
-    worker_lookups: NDArray[np.int64]
-    forgotten_rows: int
-    solver: str
-    gap: float | None
-    seconds: dict[str, float]
-
-    @cached_property
-    def plans(self) -> tuple[IterationPlan, ...]:
-        """One per worker, in slot order, put together from the columns when first asked for."""
-        return tuple(iteration_plan(worker, self.batch, self.epoch) for worker in self.columns)
-
-    @property
-    def moved_bytes(self) -> Operations:
-        """Bytes moved, per worker and kind."""
-        return self.volume * self.unit_bytes
-
-    @cached_property
-    def workloads(self) -> NDArray[np.int32]:
-        """Samples of each worker, int32 [n]."""
-        return np.bincount(self.assignment, minlength=len(self.worker_lookups)).astype(np.int32)
-
-    @cached_property
-    def link_seconds(self) -> NDArray[np.float64]:
-        """Realised time on each link, float64 [n]."""
-        return self.cost_model.link_seconds(self.volume)
-
-    @property
-    def cost_seconds(self) -> float:
-        """Realised cost: the sum of T_j over all operations (ESD eq. 4)."""
-        return float(self.link_seconds.sum())
-
-    @property
-    def makespan_seconds(self) -> float:
-        """Realised time on the busiest link, when all work at once."""
-        return float(self.link_seconds.max())
-
-    @property
-    def lookups(self) -> int:
-        """(row, worker) pairs that the iteration trains."""
-        return int(self.worker_lookups.sum())
-
-    @property
-    def hits(self) -> int:
-        """Of these, with the latest version in the worker's cache."""
-        return self.lookups - int(self.operations.miss_pull.sum())
-
-    @property
-    def decision_seconds(self) -> float:
-        """Wall time from the batch to the columns of its plans; messages are made of them when they are encoded."""
-        return sum(self.seconds.values())
+from services.domain.plans import FlushPlan, Reload
 
 
 class Planner:
     """Plans one job's stream, batch after batch; knows the links and caches it was given.
 
-    Pure and synchronous: the same job, links, caches, stream and feedback give the same plans, byte for byte. Not for
-    concurrent use; the kernels release the GIL, so a call may run in a worker thread.
+    It is pure and synchronous: the same job, links, caches, stream and feedback give the same plans, byte for byte. It
+    is not for concurrent use; the kernels release the GIL, so a call may run in a thread of its own.
     """
 
     def __init__(
@@ -136,15 +44,15 @@ class Planner:
         Args:
             job: what is trained, and how it is dispatched.
             bandwidths: bytes per second of each worker's link to the parameter server, [n].
-            cache_rows: rows that each worker's cache holds, [n]; where rows differ in size, it has the bytes of so
-                many rows of the job's table.
+            cache_rows: rows that each worker's cache holds, [n]; where rows differ in size, its bytes are those of
+                this number of rows of the job's table.
             field_dimensions: values per row of each field, [F], where rows differ in size (ESD §8.2); a row has the
                 size of the field in which it is first trained. None: all have the dimension of the job's table.
-            epoch: membership that the plans are for; copied into them.
+            epoch: the membership that the plans are for; copied into them.
             mechanism: decides in place of the one that `job.mechanism` names.
-            snapshot: made by `checkpoint`.
-            warm: caches are as they were then, of a planner with the same caches and policy; else they begin empty,
-                and only the rows' versions are taken over.
+            snapshot: what `checkpoint` returned.
+            warm: caches are as they were at the snapshot, which needs the same caches and policy; else they begin
+                empty, and only the rows' versions are taken over.
 
         Raises:
             InvalidArgument: unknown mechanism, solver or policy, a wrong number of links or caches, or a link
@@ -163,7 +71,7 @@ class Planner:
         self._links = MeasuredLinks(bandwidths)
         self.cost_model = self._cost_model()
         self._evictions = EvictionRisk(job.workers) if job.eviction_term else None
-        caches = [self._sizes.cache(rows, job.table) for rows in cache_rows]
+        caches = [self._sizes.cache_room(rows, job.table) for rows in cache_rows]
         self._balance = _balance(job, [cache // self._sizes.of_sample for cache in caches])
         self._compute_times = ComputeTimes(job.workers)
         self.workloads = job.workloads
@@ -190,10 +98,10 @@ class Planner:
 
     @property
     def lookahead(self) -> int:
-        """How many batches after the present one the mechanism looks at."""
+        """How many batches beyond the one to plan the mechanism looks at."""
         return self._mechanism.lookahead
 
-    def plan(self, batch: SampleBatch, upcoming: Sequence[SampleBatch] = ()) -> Decision:
+    def plan(self, batch: SampleBatch, lookahead_batches: Sequence[SampleBatch] = ()) -> Decision:
         """Assigns the next global batch and advances the mirrored caches by one iteration.
 
         A batch shorter than the job's batch size (the end of a finite stream) is shared out in proportion to the
@@ -201,7 +109,7 @@ class Planner:
 
         Args:
             batch: 1..batch_size samples.
-            upcoming: the batches after it, as many as `lookahead`; fewer if the stream ends before.
+            lookahead_batches: the `lookahead` batches after it; fewer if the stream ends before.
 
         Raises:
             InvalidArgument: the batch is empty, too long, or has another number of fields.
@@ -209,29 +117,29 @@ class Planner:
                 brings more rows than the table may have, or trains more if it forgets others.
         """
         self._check(batch)
-        for following in upcoming:
-            self._check(following)
+        for later in lookahead_batches:
+            self._check(later)
         started = time.perf_counter()
         capacities = np.array(scale_workloads(self.workloads, len(batch)), np.int32)
         self._engine.prepare(np.ascontiguousarray(batch.ids))
         self._check_rows()
         indexed = time.perf_counter()
         iteration = self._engine.iteration
-        turn = Turn(
+        problem = DispatchInput(
             engine=self._engine,
             ids=batch.ids,
             capacities=capacities,
             iteration=iteration,
             link_costs=self.cost_model.link_costs,
             eviction_costs=self._evictions.costs(self.cost_model.link_costs) if self._evictions else None,
-            upcoming=tuple(following.ids for following in upcoming[: self.lookahead]),
+            lookahead_ids=tuple(later.ids for later in lookahead_batches[: self.lookahead]),
             deadline=indexed + (self.job.budget_seconds or math.inf),
             limits=self._limits(len(batch)),
         )
-        choice = self._mechanism.decide(turn)
+        assigned = self._mechanism.decide(problem)
         decided = time.perf_counter()
         try:
-            columns = self._engine.commit(choice.assignment)
+            columns = self._engine.commit(assigned.workers)
         except CacheTooSmall as error:
             raise ResourceExhausted(str(error)) from None
         pulls, updates, evictions, drops, lookups = columns.counts
@@ -242,7 +150,7 @@ class Planner:
         planned = time.perf_counter()
         decision = Decision(
             iteration=iteration,
-            assignment=choice.assignment,
+            assignment=assigned.workers,
             batch=batch,
             epoch=self._epoch,
             columns=columns,
@@ -250,15 +158,15 @@ class Planner:
             volume=volume,
             unit_bytes=self._sizes.unit_bytes,
             cost_model=self.cost_model,
-            expected_cost_seconds=choice.expected_cost * self.cost_model.unit_seconds,
+            expected_cost_seconds=assigned.expected_cost * self.cost_model.unit_seconds,
             worker_lookups=lookups,
             forgotten_rows=columns.forgotten,
-            solver=choice.solver,
-            gap=choice.gap,
+            solver=assigned.solver,
+            gap=assigned.gap,
             seconds={
                 "index": indexed - started,
-                "score": choice.score_seconds,
-                "assign": decided - indexed - choice.score_seconds,
+                "score": assigned.score_seconds,
+                "assign": decided - indexed - assigned.score_seconds,
                 "plan": planned - decided,
             },
         )
@@ -270,18 +178,18 @@ class Planner:
         return decision
 
     def flush(self) -> tuple[FlushPlan, ...]:
-        """Plans the push of everything the parameter server lacks; afterwards every row is clean."""
+        """Plans, for each worker, the push of all that the parameter server lacks; afterwards every row is clean."""
         return tuple(flush_plan(columns, self._epoch) for columns in self._engine.flush())
 
     def _cost_model(self) -> CostModel:
         return CostModel(self._sizes.unit_bytes, self._links.in_use.tolist(), self._sizes.of_sample)
 
-    def _limits(self, samples: int) -> Limits | None:
+    def _limits(self, samples: int) -> WorkloadLimits | None:
         """How far a mechanism may depart from balanced workloads; not at all in a short batch."""
         if self._balance is None or samples < self.job.batch_size:
             return None
         sample_costs = self._compute_times.sample_seconds / self.cost_model.unit_seconds
-        return Limits(*self._balance.limits, sample_costs)
+        return WorkloadLimits(*self._balance.limits, sample_costs)
 
     def checkpoint(self) -> tuple[tuple[FlushPlan, ...], bytes]:
         """Plans the flush of a checkpoint before the next iteration, and takes a snapshot of the state after it."""
@@ -295,7 +203,7 @@ class Planner:
 
     @property
     def rows(self) -> int:
-        """Rows of the table that are trained, or will be by the batches that are being planned."""
+        """How many rows of the table are trained, or will be by the batches that are being planned."""
         return self._engine.stats()["ids"]
 
     def _check_rows(self) -> None:
@@ -323,7 +231,10 @@ class Planner:
 
 
 def _balance(job: JobSpec, fitting: Sequence[int]) -> BalancedWorkloads | None:
-    """The controller of a job with balanced workloads. Nobody gets more samples than surely fit its cache, [n]."""
+    """The controller of a job with balanced workloads; None where workloads are fixed.
+
+    No worker gets more samples than `fitting`, [n]: what surely fits its cache.
+    """
     if job.workload_limits is None:
         return None
     least, most = job.workload_limits

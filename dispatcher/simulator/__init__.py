@@ -1,1 +1,1 @@
-"""Dispatch without a cluster: simulations, other systems' traffic, cost models and replays."""
+"""Dispatch without a cluster: whole streams planned offline, other ways to synchronise, SCARS' theory, and replays."""

@@ -20,9 +20,8 @@ from dispatcher.core.decision_log import (
 )
 from dispatcher.core.feedback import Feedback
 from dispatcher.core.planner import Planner
-from dispatcher.simulator.simulate import with_upcoming
-from dispatcher.simulator.tally import Tally
-from dispatcher.simulator.totals import Totals
+from dispatcher.simulator.simulate import with_lookahead
+from dispatcher.simulator.totals import Tally, Totals
 from services.domain.batches import SampleBatch
 from services.domain.errors import FailedPrecondition, InvalidArgument
 from services.domain.jobs import JobSpec
@@ -39,10 +38,10 @@ def replay_decisions(
     """Plans a recorded run again and returns its totals; iterations that were trained twice count once.
 
     Args:
-        records: of the decision log, the job's included.
+        records: the records of the decision log, the job's included.
         job: the job that they begin with.
         batches: reads the run's global batches, from the start.
-        digest: of one iteration's plans, as it was computed for the log.
+        digest: hashes one iteration's plans as it was done for the log.
 
     Raises:
         FailedPrecondition: a plan differs from the recorded one: the samples are others, or the job had a time budget.
@@ -65,7 +64,7 @@ class _Replay:
         for record in records:
             if isinstance(record, EpochBegan):
                 planner = self._begin(record)
-                stream = with_upcoming(islice(self._batches(), record.first, None), planner.lookahead)
+                stream = with_lookahead(islice(self._batches(), record.first, None), planner.lookahead)
                 continue
             if isinstance(record, JobOpened):
                 continue
@@ -110,10 +109,11 @@ class _Replay:
     def _plan(
         self, planner: Planner, stream: Iterator[tuple[SampleBatch, list[SampleBatch]]], record: IterationPlanned
     ) -> None:
-        following = next(stream, None)
-        if following is None:
+        planned = next(stream, None)
+        if planned is None:
             raise InvalidArgument(f"the stream ends before iteration {record.iteration}, which the decision log has")
-        decision = planner.plan(*following)
+        batch, lookahead_batches = planned
+        decision = planner.plan(batch, lookahead_batches)
         if self._digest(decision.plans) != record.digest:
             budget = ", or the time budget decided" if self._job.budget_seconds else ""
             raise FailedPrecondition(

@@ -26,9 +26,9 @@ class Device:
     """Memory of a device, in parameters.
 
     Attributes:
-        memory: M, what fits in all.
-        per_sample: a, what training takes per sample of the batch.
-        per_row: d, of one row.
+        memory: M, how many fit in all.
+        per_sample: a, how many training takes per sample of the batch.
+        per_row: d, how many one row has.
     """
 
     memory: float
@@ -36,7 +36,7 @@ class Device:
     per_row: float
 
     def batch(self, cached: int) -> float:
-        """Samples that fit beside so many cached rows (eq. 7); may be negative."""
+        """How many samples fit beside `cached` rows (eq. 7); may be negative."""
         return (self.memory - cached * self.per_row) / self.per_sample
 
 
@@ -48,8 +48,8 @@ def epoch_communication(
     Args:
         probabilities: float64 [E], descending.
         device: decides the batch size.
-        cached: |C|.
-        samples: Q.
+        cached: |C|, how many rows are cached.
+        samples: Q, how many samples an epoch has.
         lookups: indices per sample; the paper writes its equations for one feature.
 
     Returns:

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from dispatcher.core.checkpoint_schedule import CheckpointSchedule
 from dispatcher.core.feedback import Feedback
 from dispatcher.core.planner import Planner
-from dispatcher.simulator.tally import Tally
-from dispatcher.simulator.totals import Totals
+from dispatcher.simulator.totals import Tally, Totals
 from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument
 
@@ -31,20 +30,20 @@ def simulate(
         batches: the stream, cut into global batches.
         sample_seconds: [n], what each worker computes per sample; nothing by default.
 
-    Memory does not grow with the stream but for 8 bytes per iteration (its decision time).
+    Memory grows with the stream by 8 bytes per iteration, its decision time, and by nothing else.
     """
     computing = np.zeros(planner.job.workers) if sample_seconds is None else np.asarray(sample_seconds, np.float64)
     pending: deque[Feedback] = deque()
     tally = Tally(planner.job.workers)
     makespan = 0.0
     schedule = CheckpointSchedule(planner.job.checkpoint_every, planner.job.checkpoint_seconds)
-    for batch, upcoming in with_upcoming(batches, planner.lookahead):
+    for batch, lookahead_batches in with_lookahead(batches, planner.lookahead):
         if len(pending) == planner.job.window:
             planner.observe(pending.popleft())
         if schedule.due(tally.iterations, makespan):
             schedule.start(tally.iterations, makespan)
             tally.flush(planner.checkpoint()[0])
-        decision = planner.plan(batch, upcoming)
+        decision = planner.plan(batch, lookahead_batches)
         seconds = decision.link_seconds + computing * decision.workloads
         pending.append(Feedback(seconds, np.zeros_like(seconds)))
         tally.add(decision, seconds)
@@ -53,15 +52,15 @@ def simulate(
     return tally.totals()
 
 
-def with_upcoming(batches: Iterable[SampleBatch], lookahead: int) -> Iterator[tuple[SampleBatch, list[SampleBatch]]]:
-    """Every batch with the `lookahead` batches that follow it; fewer at the end."""
-    window: deque[SampleBatch] = deque()
+def with_lookahead(batches: Iterable[SampleBatch], lookahead: int) -> Iterator[tuple[SampleBatch, list[SampleBatch]]]:
+    """Yields every batch with the `lookahead` batches that follow it; fewer at the end of the stream."""
+    read: deque[SampleBatch] = deque()
     for batch in batches:
-        window.append(batch)
-        if len(window) > lookahead:
-            yield window.popleft(), list(window)
-    while window:
-        yield window.popleft(), list(window)
+        read.append(batch)
+        if len(read) > lookahead:
+            yield read.popleft(), list(read)
+    while read:
+        yield read.popleft(), list(read)
 
 
 def trace_batches(trace: NDArray[np.uint64], batch_size: int) -> Iterator[SampleBatch]:

@@ -1,13 +1,16 @@
-"""What a stream cost."""
+"""What a stream cost, and how it adds up decision by decision."""
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.core.operations import Operations
+from dispatcher.core.cost_model import Operations
+from dispatcher.core.decision import Decision
+from services.domain.plans import FlushPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,20 +18,20 @@ class Totals:
     """What a stream cost. The flushes at checkpoints and at its end are counted beside the operations, not among them.
 
     Attributes:
-        iterations: planned iterations.
-        samples: samples in them.
+        iterations: how many were planned.
+        samples: how many they train.
         operations: rows moved, per worker and kind.
-        moved_bytes: the same in bytes.
+        moved_bytes: bytes moved, per worker and kind.
         flush_push: int64 [n], rows pushed for checkpoints and at the end of the stream.
         cost_seconds: sum of T_j over all operations (ESD eq. 4).
         makespan_seconds: sum over iterations of the slowest worker's link time and computation.
         workloads: float64 [n], mean samples of each worker per iteration.
         expected_cost_seconds: sum of the mechanism's own estimates, 0 when it makes none.
         lookups: (row, worker) pairs trained.
-        hits: of these, with the latest version in the worker's cache.
-        forgotten_rows: that left the table to keep it within its limit.
-        decision_median_seconds: of one decision, batch to plans.
-        decision_p99_seconds: the 99th percentile of the same.
+        hits: how many of the lookups found the latest version in the worker's cache.
+        forgotten_rows: how many rows left the table to keep it within its limit.
+        decision_median_seconds: median time of one decision, from the batch to its plans.
+        decision_p99_seconds: the 99th percentile of that time.
     """
 
     iterations: int
@@ -50,3 +53,60 @@ class Totals:
     def hit_ratio(self) -> float:
         """Hits per lookup, 0 for an empty stream."""
         return self.hits / self.lookups if self.lookups else 0.0
+
+
+class Tally:
+    """Adds up what a stream costs. Memory grows by 8 bytes per iteration, its decision time, and by nothing else."""
+
+    def __init__(self, workers: int) -> None:
+        """Starts at nothing, for n workers."""
+        self._samples = self._lookups = self._hits = self._forgotten_rows = 0
+        self._operations = self._moved_bytes = Operations.none(workers)
+        self._workloads = np.zeros(workers)
+        self._flushed = np.zeros(workers, np.int64)
+        self._cost = self._makespan = self._expected = 0.0
+        self._decision_seconds = array("d")
+
+    @property
+    def iterations(self) -> int:
+        """How many decisions were added."""
+        return len(self._decision_seconds)
+
+    def add(self, decision: Decision, seconds: NDArray[np.float64]) -> None:
+        """Adds an iteration and the time that it takes each worker: `seconds`, float64 [n]."""
+        self._samples += len(decision.assignment)
+        self._workloads = self._workloads + decision.workloads
+        self._operations += decision.operations
+        self._moved_bytes += decision.moved_bytes
+        self._cost += decision.cost_seconds
+        self._makespan += float(seconds.max())
+        self._expected += decision.expected_cost_seconds
+        self._lookups += decision.lookups
+        self._hits += decision.hits
+        self._forgotten_rows += decision.forgotten_rows
+        self._decision_seconds.append(decision.decision_seconds)
+
+    def flush(self, plans: tuple[FlushPlan, ...]) -> None:
+        """Adds a flush, at a checkpoint or at the end."""
+        self._flushed = self._flushed + np.array([len(plan.rows) + len(plan.gradients) for plan in plans], np.int64)
+
+    def totals(self) -> Totals:
+        """What everything added so far cost together."""
+        decisions = self._decision_seconds
+        median, p99 = np.quantile(decisions, [0.5, 0.99]) if decisions else (0.0, 0.0)
+        return Totals(
+            iterations=len(decisions),
+            samples=self._samples,
+            operations=self._operations,
+            moved_bytes=self._moved_bytes,
+            flush_push=self._flushed,
+            cost_seconds=self._cost,
+            makespan_seconds=self._makespan,
+            workloads=self._workloads / max(1, len(decisions)),
+            expected_cost_seconds=self._expected,
+            lookups=self._lookups,
+            hits=self._hits,
+            forgotten_rows=self._forgotten_rows,
+            decision_median_seconds=float(median),
+            decision_p99_seconds=float(p99),
+        )

@@ -1,4 +1,4 @@
-"""Training on services that run already, such as those of a compose file: nothing is started or stopped."""
+"""Talks to services that run already, such as those of a compose file: nothing is started or stopped."""
 
 from __future__ import annotations
 
@@ -11,19 +11,28 @@ import typer
 
 from dispatcher.client import DispatcherClient
 from esd.cli import options as opt
-from esd.cli.connection import credentials
-from esd.cli.driver import drive
+from esd.cli.driver import drive, progress_bar
 from esd.cli.export import export_model
-from esd.cli.progress import progress_bar
 from esd.cli.report import Result, messages, training_result
 from esd.cli.stream import training_stream
 from services.data import Dataset
 from services.domain.errors import InvalidArgument
 from services.domain.jobs import JobSpec
 from services.domain.state import JobState
-from services.runtime.settings import split_address
+from services.runtime.security import Credentials
+from services.runtime.settings import ClientSettings, load, split_address
 
+# Options that were decided where the services were started.
 _OF_THE_SERVICES = ("links", "cache_ratio", "cache_rows", "store", "shards", "decision_log")
+
+
+def credentials() -> Credentials:
+    """What the command shows to services: the user's ESD_CLIENT_* settings.
+
+    Raises:
+        SettingsError: a setting makes no sense.
+    """
+    return Credentials.read(load(ClientSettings))
 
 
 def run_attached(
@@ -60,7 +69,11 @@ def run_attached(
 
 
 def check_options(context: typer.Context) -> None:
-    """Refuses options that say what running services have decided already. Raises InvalidArgument."""
+    """Refuses options that running services have decided already.
+
+    Raises:
+        InvalidArgument: one of them stands on the command line.
+    """
     for name in _OF_THE_SERVICES:
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":

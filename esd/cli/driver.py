@@ -1,11 +1,15 @@
-"""Drives one training job on running services: creates it, streams the samples, follows it to its end."""
+"""Drives one training job on running services: creates it, streams the samples, shows how far it is."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from dispatcher.client import DispatcherClient
+from esd.cli.report import messages
 from esd.cli.stream import without_first
 from services.domain.batches import SampleBatch
 from services.domain.errors import DeadlineExceeded, FailedPrecondition, NotFound, Unavailable
@@ -81,3 +85,36 @@ async def _in_thread(batches: Iterator[SampleBatch]) -> AsyncIterator[SampleBatc
     """Reads a blocking stream without blocking the event loop."""
     while (batch := await asyncio.to_thread(next, batches, None)) is not None:
         yield batch
+
+
+class Bar:
+    """A progress bar, called with every state of the job that was polled."""
+
+    def __init__(self, progress: Progress, title: str, iterations: int | None) -> None:
+        self._progress = progress
+        self._task = progress.add_task(f"{title}: starting", total=iterations, figures="")
+        self._title = title
+
+    def __call__(self, state: JobState) -> None:
+        """Shows the latest state."""
+        self._progress.update(
+            self._task,
+            description=f"{self._title}: {state.phase.value}",
+            completed=state.iterations_confirmed,
+            figures="" if state.iterations_confirmed == 0 else f"loss {state.loss:.4f}, AUC {state.auc:.4f}",
+        )
+
+
+@contextmanager
+def progress_bar(title: str, iterations: int | None) -> Iterator[Bar]:
+    """A progress bar on standard error, shown on a terminal only."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("iterations"),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[figures]}"),
+    )
+    with Progress(*columns, console=messages, disable=not messages.is_terminal) as progress:
+        yield Bar(progress, title, iterations)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import signal
 import sys
 from types import FrameType
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
+import esd
 from esd.cli import bench, checkpoint, demo, serve, simulate, status, train
 from esd.cli.cluster import command as cluster
 from esd.cli.report import messages
@@ -18,8 +19,14 @@ from services.runtime.settings import SettingsError
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
 
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"esd {esd.__version__}")
+        raise typer.Exit
+
+
 app = typer.Typer(
-    help="Embedding sample dispatch: trains click-through models on clusters with slow, unequal links.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -32,6 +39,15 @@ app.command("status")(status.command)
 app.command("bench", context_settings=bench.ALL_ARGUMENTS)(bench.command)
 app.add_typer(checkpoint.app, name="checkpoint")
 app.add_typer(cluster.app, name="cluster")
+
+
+@app.callback()
+def _options(
+    _version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")
+    ] = False,
+) -> None:
+    """Embedding sample dispatch: trains click-through models on clusters with slow, unequal links."""
 
 
 def main() -> None:

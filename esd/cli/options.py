@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -243,3 +246,64 @@ class RunOptions:
             raise InvalidArgument(f"{self.data} is endless, so its ids cannot be counted: give --cache-rows")
         ratio = DEFAULT_CACHE_RATIO if self.cache_ratio is None else self.cache_ratio
         return max(1, round(ratio * count_distinct(self.data, seed=self.seed, skip_bad=self.skip_bad)))
+
+
+def takes_run_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Turns `function(chosen: RunOptions, ...)` into a command whose options are RunOptions' fields and its own."""
+    own = list(inspect.signature(function).parameters.values())[1:]
+    hints = get_type_hints(function, include_extras=True)
+    shared = get_type_hints(RunOptions, include_extras=True)
+    names = [field.name for field in fields(RunOptions)]
+
+    @wraps(function)
+    def command(**values: Any) -> None:
+        chosen = RunOptions(**{name: values.pop(name) for name in names})
+        function(chosen, **values)
+
+    parameters = [
+        inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default)
+        for field in fields(RunOptions)
+    ]
+    parameters += [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
+    annotations = {**shared, **hints}
+    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [parameter.replace(annotation=annotations[parameter.name]) for parameter in parameters]
+    )
+    command.__annotations__ = {parameter.name: annotations[parameter.name] for parameter in parameters}
+    return command
+
+
+def parse_dimensions(text: str, fields: Sequence[str], default: int) -> tuple[int, ...]:
+    """The dimension of every field's rows, [F].
+
+    Args:
+        text: one number for every field, or some as NAME=NUMBER.
+        fields: names of the F fields.
+        default: of the fields that are not named.
+
+    Raises:
+        InvalidArgument: a number that is none, a wrong number of them, an unknown or repeated name.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    if not any("=" in part for part in parts):
+        if len(parts) != len(fields):
+            raise InvalidArgument(
+                f"--dims gives {len(parts)} numbers, the data has {len(fields)} fields: {', '.join(fields)}"
+            )
+        return tuple(_dimension(part) for part in parts)
+    given: dict[str, int] = {}
+    for part in parts:
+        name, _, value = part.partition("=")
+        if name not in fields:
+            raise InvalidArgument(f"--dims names field {name!r}; the fields are {', '.join(fields)}")
+        if name in given:
+            raise InvalidArgument(f"--dims names field {name!r} twice")
+        given[name] = _dimension(value)
+    return tuple(given.get(name, default) for name in fields)
+
+
+def _dimension(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidArgument(f"--dims: {text!r} is not a whole number") from None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,18 +13,22 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
+from dispatcher.core.decision_log import JobOpened, read_decisions
 from dispatcher.core.mechanisms import Replay
 from dispatcher.core.planner import Planner
 from dispatcher.simulator.alternatives import ALTERNATIVES, Cluster, get_alternative, simulate_alternative
+from dispatcher.simulator.decision_replay import replay_decisions
 from dispatcher.simulator.simulate import simulate
 from esd.cli import options as opt
-from esd.cli.dimensions import parse_dimensions
-from esd.cli.replay import replay_result
+from esd.cli.options import parse_dimensions, takes_run_options
 from esd.cli.report import Result, alternative_result, print_result, simulation_result
-from esd.cli.signature import takes_run_options
-from esd.cli.simulated_stream import open_stream
+from esd.cli.stream import READ_SAMPLES, global_batches, simulated_stream
+from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument
 from services.domain.jobs import equal_workloads
+from services.domain.plans import IterationPlan
+from services.wire.jobs import job_of_json
+from services.wire.plans import digest_of, encode_plan_message
 
 ON_DEMAND = "on-demand"
 
@@ -108,7 +113,7 @@ def run(
         sync: how embeddings are kept in step.
         dims: values per row by field, as `--dims`.
     """
-    stream = open_stream(chosen, trace)
+    stream = simulated_stream(chosen, trace)
     job = chosen.job(fields=len(stream.fields), dense_features=stream.dense_features, parameter_servers=("simulated",))
     caches = [stream.cache_rows] * chosen.workers
     mechanism = None if assignments is None else Replay(assignments, chosen.workers)
@@ -132,6 +137,25 @@ def run(
     return alternative_result(
         simulate_alternative(planner, stream.batches(), alternative, sample_seconds=sample_seconds)
     )
+
+
+def replay_result(chosen: opt.RunOptions, log: Path) -> Result:
+    """Replays a decision log on the data that the options name.
+
+    Raises:
+        FailedPrecondition: a plan differs from the recorded one.
+        InvalidArgument: the file is no decision log, or the data ends before it does.
+    """
+    records = read_decisions(log)
+    opened = next(records, None)
+    if not isinstance(opened, JobOpened):
+        raise InvalidArgument(f"decision log {log} is empty")
+    job = job_of_json(opened.job)
+
+    def batches() -> Iterator[SampleBatch]:
+        return global_batches(chosen.open(READ_SAMPLES), job.batch_size)
+
+    return simulation_result(replay_decisions(chain([opened], records), job, batches, _digest))
 
 
 def _fit(chosen: opt.RunOptions, assignments: NDArray[np.int32]) -> opt.RunOptions:
@@ -165,3 +189,7 @@ def _load(path: Path, dtype: type[np.generic], option: str) -> NDArray[Any]:
             f"{option} {path} is {array.dtype} {list(array.shape)}, it must be {np.dtype(dtype)} [., .]"
         )
     return array
+
+
+def _digest(plans: Sequence[IterationPlan]) -> str:
+    return digest_of(encode_plan_message(plan) for plan in plans)

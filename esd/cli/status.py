@@ -11,7 +11,7 @@ from rich.table import Table
 
 from dispatcher.client import DispatcherClient
 from esd.cli import options as opt
-from esd.cli.connection import credentials
+from esd.cli.attach import credentials
 from esd.cli.report import comparison, print_result, training_result
 from services.domain.errors import NotFound
 from services.domain.state import JobState

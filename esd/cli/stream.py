@@ -1,16 +1,20 @@
-"""Cuts a data set into the batches of a run."""
+"""The sample streams of runs and of simulations, and how a stream is cut into batches."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from esd.cli.options import RunOptions
+import numpy as np
+from numpy.typing import NDArray
+
+from dispatcher.simulator.simulate import trace_batches
+from esd.cli.options import DEFAULT_CACHE_RATIO, RunOptions
 from services.data import Dataset
 from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument
 
-_READ_SAMPLES = 1024
+READ_SAMPLES = 1024  # that a data set is asked for at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +44,50 @@ class TrainingStream:
 
 def training_stream(chosen: RunOptions) -> TrainingStream:
     """Opens the samples that a run asks for. Raises InvalidArgument for a run without end."""
-    dataset = chosen.open(_READ_SAMPLES)
+    dataset = chosen.open(READ_SAMPLES)
     size = sum(chosen.worker_samples())
     limit = None if chosen.iterations is None else chosen.iterations * size
     if dataset.endless and limit is None:
         raise InvalidArgument(f"{chosen.data} is endless: give --iterations")
     return TrainingStream(dataset, limit, size)
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedStream:
+    """A stream that can be read more than once.
+
+    Attributes:
+        fields: names of the F fields; those of a trace are numbers, 0 to F - 1.
+        dense_features: d.
+        cache_rows: of each worker, as the options say.
+        batches: reads the global batches from the start.
+    """
+
+    fields: tuple[str, ...]
+    dense_features: int
+    cache_rows: int
+    batches: Callable[[], Iterator[SampleBatch]]
+
+    def profile(self) -> NDArray[np.uint64]:
+        """All ids of the stream, as columns."""
+        return np.concatenate([batch.ids.reshape(-1) for batch in self.batches()])
+
+
+def simulated_stream(chosen: RunOptions, trace: NDArray[np.uint64] | None) -> SimulatedStream:
+    """The stream that the options describe, of the trace if there is one."""
+    if trace is not None:
+        size = sum(chosen.worker_samples())
+        limit = None if chosen.iterations is None else chosen.iterations * size
+        cache = chosen.cache_rows or _share(chosen.cache_ratio, trace)
+        names = tuple(map(str, range(trace.shape[1])))
+        return SimulatedStream(names, 0, cache, lambda: trace_batches(trace[:limit], size))
+    stream = training_stream(chosen)
+    return SimulatedStream(
+        fields=stream.dataset.fields,
+        dense_features=len(stream.dataset.dense_features),
+        cache_rows=chosen.cache_size(stream.dataset),
+        batches=lambda: global_batches(stream, stream.batch_size),
+    )
 
 
 def first_samples(batches: Iterable[SampleBatch], limit: int | None) -> Iterator[SampleBatch]:
@@ -85,3 +127,8 @@ def without_first(batches: Iterable[SampleBatch], count: int) -> Iterator[Sample
         if behind < len(batch):
             yield batch[behind:] if behind else batch
         behind = max(0, behind - len(batch))
+
+
+def _share(ratio: float | None, trace: NDArray[np.uint64]) -> int:
+    distinct = len(np.unique(trace))
+    return max(1, round((DEFAULT_CACHE_RATIO if ratio is None else ratio) * distinct))

@@ -14,12 +14,11 @@ import typer
 from dispatcher.client import DispatcherClient
 from esd.cli import options as opt
 from esd.cli.attach import check_options, run_attached
-from esd.cli.driver import drive
+from esd.cli.driver import drive, progress_bar
 from esd.cli.export import export_model
 from esd.cli.launcher import LocalCluster, local_cluster
-from esd.cli.progress import progress_bar
+from esd.cli.options import takes_run_options
 from esd.cli.report import Result, messages, print_result, training_result
-from esd.cli.signature import takes_run_options
 from esd.cli.stream import training_stream
 from services.domain.errors import InvalidArgument
 from services.domain.jobs import JobSpec

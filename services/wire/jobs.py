@@ -1,7 +1,13 @@
-"""Job specifications on the wire."""
+"""Job specifications on the wire.
+
+A plain option is not mentioned here: JobSpec and its message name it alike, and both directions go through the fields
+of JobSpec.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import MISSING, Field, fields
 from typing import Any
 
 from google.protobuf.json_format import ParseDict, ParseError
@@ -26,10 +32,7 @@ _ROW_LIMIT_POLICIES: dict[RowLimitPolicy, dispatcher_pb2.RowLimitPolicy] = {
     RowLimitPolicy.REFUSE: dispatcher_pb2.REFUSE,
     RowLimitPolicy.EVICT: dispatcher_pb2.EVICT,
 }
-_ROW_LIMIT_POLICY_OF: dict[int, RowLimitPolicy] = {
-    dispatcher_pb2.ROW_LIMIT_POLICY_UNSPECIFIED: RowLimitPolicy.REFUSE,
-    **{number: policy for policy, number in _ROW_LIMIT_POLICIES.items()},
-}
+_ROW_LIMIT_POLICY_OF: dict[int, RowLimitPolicy] = {number: policy for policy, number in _ROW_LIMIT_POLICIES.items()}
 
 
 def encode_criterion(criterion: Criterion) -> dispatcher_pb2.Criterion:
@@ -48,77 +51,22 @@ def decode_criterion(number: int) -> Criterion:
 def encode_job(job: JobSpec) -> dispatcher_pb2.JobSpec:
     """The message of a job."""
     return dispatcher_pb2.JobSpec(
-        name=job.name,
-        workers=job.workers,
-        fields=job.fields,
-        dense_features=job.dense_features,
-        batch_size=job.batch_size,
-        workloads=job.workloads,
-        mechanism=job.mechanism,
-        alpha=job.alpha,
-        criterion=encode_criterion(job.criterion),
-        policy=job.policy,
-        seed=job.seed,
-        window=job.window,
-        table=encode_table(job.table),
-        model=dispatcher_pb2.ModelSpec(
-            name=job.model.name,
-            hidden=job.model.hidden,
-            dense_optimizer=encode_optimizer(job.model.dense_optimizer),
-        ),
-        parameter_servers=job.parameter_servers,
-        budget_seconds=job.budget_seconds,
-        workload_limits=_encode_limits(job.workload_limits),
-        measured_links=job.measured_links,
-        eviction_term=job.eviction_term,
-        horizon=job.horizon,
-        checkpoint_every=job.checkpoint_every,
-        max_rows=job.max_rows,
-        checkpoint_seconds=job.checkpoint_seconds,
-        checkpoints_kept=job.checkpoints_kept,
-        at_max_rows=_ROW_LIMIT_POLICIES[job.at_max_rows],
+        **{field.name: _encode(field.name, getattr(job, field.name)) for field in fields(job)}
     )
 
 
 def decode_job(message: dispatcher_pb2.JobSpec) -> JobSpec:
-    """The job of a message. No workloads mean equal shares."""
-    for part in ("table", "model"):
-        if not message.HasField(part):
-            raise InvalidArgument(f"job.{part} is not set")
-    workloads = tuple(message.workloads)
-    if not workloads and 1 <= message.workers <= MAX_WORKERS:  # else the job is refused, whatever the shares
-        workloads = equal_workloads(message.batch_size, message.workers)
-    return JobSpec(
-        name=message.name,
-        workers=message.workers,
-        fields=message.fields,
-        dense_features=message.dense_features,
-        batch_size=message.batch_size,
-        workloads=workloads,
-        mechanism=message.mechanism,
-        alpha=message.alpha,
-        criterion=decode_criterion(message.criterion),
-        policy=message.policy,
-        seed=message.seed,
-        window=message.window,
-        table=decode_table(message.table),
-        model=ModelSpec(
-            name=message.model.name,
-            hidden=tuple(message.model.hidden),
-            dense_optimizer=decode_optimizer(message.model.dense_optimizer),
-        ),
-        parameter_servers=tuple(message.parameter_servers),
-        budget_seconds=message.budget_seconds,
-        workload_limits=_decode_limits(message),
-        measured_links=message.measured_links,
-        eviction_term=message.eviction_term,
-        horizon=message.horizon or 1,
-        checkpoint_every=message.checkpoint_every,
-        max_rows=message.max_rows,
-        checkpoint_seconds=message.checkpoint_seconds,
-        checkpoints_kept=message.checkpoints_kept or 1,
-        at_max_rows=_decode_row_limit_policy(message.at_max_rows),
-    )
+    """The job of a message.
+
+    A field that is not set, or 0, has JobSpec's default where there is one; no workloads mean equal shares.
+
+    Raises:
+        InvalidArgument: a part is missing, or a value is out of range; the message names the field.
+    """
+    values = {field.name: _decode(field, message) for field in fields(JobSpec)}
+    if not values["workloads"] and 1 <= message.workers <= MAX_WORKERS:  # else the job is refused, whatever the shares
+        values["workloads"] = equal_workloads(message.batch_size, message.workers)
+    return JobSpec(**values)
 
 
 def job_of_json(described: dict[str, Any]) -> JobSpec:
@@ -129,6 +77,33 @@ def job_of_json(described: dict[str, Any]) -> JobSpec:
         raise InvalidArgument(f"this describes no job: {error}") from None
 
 
+def _encode(name: str, value: Any) -> Any:
+    encode, _ = _CODECS.get(name, _SAME)
+    return None if value is None else encode(value)
+
+
+def _decode(field: Field[Any], message: dispatcher_pb2.JobSpec) -> Any:
+    value = getattr(message, field.name)
+    is_part = message.DESCRIPTOR.fields_by_name[field.name].has_presence
+    if not (message.HasField(field.name) if is_part else value):
+        if field.default is not MISSING:
+            return field.default
+        if is_part:
+            raise InvalidArgument(f"job.{field.name} is not set")
+    _, decode = _CODECS.get(field.name, _SAME)
+    return decode(value)
+
+
+def _encode_model(model: ModelSpec) -> dispatcher_pb2.ModelSpec:
+    return dispatcher_pb2.ModelSpec(
+        name=model.name, hidden=model.hidden, dense_optimizer=encode_optimizer(model.dense_optimizer)
+    )
+
+
+def _decode_model(message: dispatcher_pb2.ModelSpec) -> ModelSpec:
+    return ModelSpec(message.name, tuple(message.hidden), decode_optimizer(message.dense_optimizer))
+
+
 def _decode_row_limit_policy(number: int) -> RowLimitPolicy:
     policy = _ROW_LIMIT_POLICY_OF.get(number)
     if policy is None:
@@ -136,11 +111,23 @@ def _decode_row_limit_policy(number: int) -> RowLimitPolicy:
     return policy
 
 
-def _encode_limits(limits: tuple[int, int] | None) -> dispatcher_pb2.WorkloadLimits | None:
-    return None if limits is None else dispatcher_pb2.WorkloadLimits(least=limits[0], most=limits[1])
+def _encode_limits(limits: tuple[int, int]) -> dispatcher_pb2.WorkloadLimits:
+    return dispatcher_pb2.WorkloadLimits(least=limits[0], most=limits[1])
 
 
-def _decode_limits(message: dispatcher_pb2.JobSpec) -> tuple[int, int] | None:
-    if not message.HasField("workload_limits"):
-        return None
-    return message.workload_limits.least, message.workload_limits.most
+def _decode_limits(message: dispatcher_pb2.WorkloadLimits) -> tuple[int, int]:
+    return message.least, message.most
+
+
+# A field of a job has one name in JobSpec and in its message, and most fields have one form, too: a number, a text, a
+# truth value. These are the fields of another form: how each is encoded, and how it is decoded.
+_CODECS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "workloads": (tuple, tuple),
+    "workload_limits": (_encode_limits, _decode_limits),
+    "criterion": (encode_criterion, decode_criterion),
+    "table": (encode_table, decode_table),
+    "model": (_encode_model, _decode_model),
+    "parameter_servers": (tuple, tuple),
+    "at_max_rows": (_ROW_LIMIT_POLICIES.__getitem__, _decode_row_limit_policy),
+}
+_SAME = (lambda value: value, lambda value: value)

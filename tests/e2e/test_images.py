@@ -2,6 +2,7 @@
 
 import pytest
 
+import esd
 from tests.e2e.compose import docker, inspect
 
 pytestmark = pytest.mark.timeout(900)  # the first test builds them
@@ -39,3 +40,4 @@ def test_images_say_what_they_are(images) -> None:
 
 def test_the_command_is_there(images) -> None:
     assert "Embedding sample dispatch" in docker("run", "--rm", SERVICE)
+    assert docker("run", "--rm", SERVICE, "esd", "--version").strip() == f"esd {esd.__version__}"

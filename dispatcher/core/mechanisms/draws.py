@@ -1,6 +1,12 @@
-"""Random numbers as a pure function of seed, iteration and position: no state, no library version."""
+"""Chance that replays: random numbers and an order of samples as pure functions, with no state and no library version.
+
+A draw depends on (seed, iteration, position) alone, so that replaying an iteration needs no history. The order of
+samples depends on what they contain and not on where they stand in the batch.
+"""
 
 from __future__ import annotations
+
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +15,12 @@ from services.domain.ids import mix64
 
 _STEP = 0x9E3779B97F4A7C15  # 2^64 divided by the golden ratio, splitmix64's increment
 _MASK = 2**64 - 1
+
+
+def draws(seed: int, iteration: int, count: int) -> NDArray[np.uint64]:
+    """`count` independent uniform draws for one iteration, uint64 [count]: splitmix64 from a mixed start."""
+    steps = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(_STEP)
+    return mix64(np.uint64(start_of(seed, iteration)) + steps)
 
 
 def start_of(seed: int, iteration: int) -> int:
@@ -23,7 +35,15 @@ def _mix(x: int) -> int:
     return x ^ x >> 31
 
 
-def draws(seed: int, iteration: int, count: int) -> NDArray[np.uint64]:
-    """`count` independent uniform draws for one iteration, uint64 [count]: splitmix64 from a mixed start."""
-    steps = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(_STEP)
-    return mix64(np.uint64(start_of(seed, iteration)) + steps)
+def content_order(ids: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """The samples of a batch, uint64 [k, F], by a hash of their ids: int64 [k]. Equal samples keep their order.
+
+    A mechanism that takes samples in this order permutes its answer when the batch is permuted.
+    """
+    return np.argsort(ids @ _multipliers(ids.shape[1]), kind="stable")
+
+
+@lru_cache
+def _multipliers(fields: int) -> NDArray[np.uint64]:
+    """A factor for each field, uint64 [F]; they are odd, so that no bit of an id is lost."""
+    return draws(0, 0, fields) | np.uint64(1)

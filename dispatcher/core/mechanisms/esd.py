@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dispatcher.core.hybrid import hybrid_dis
-from dispatcher.core.mechanisms.content_order import content_order
-from dispatcher.core.mechanisms.protocol import Choice, Turn
+from dispatcher.core.mechanisms.draws import content_order
+from dispatcher.core.mechanisms.protocol import Assignment, DispatchInput
 from dispatcher.solvers import Solution, Solver, get_solver
 from dispatcher.solvers.protocol import AnyCosts, Prices
-from services.domain.jobs import Criterion, scale_workloads
+from services.domain.jobs import JobSpec, scale_workloads
 
 _FINER = 16
 _FINER_LIMIT = 2**25  # with evictions at most doubling a cost, entries stay below 2^30
@@ -24,34 +24,33 @@ class Esd:
 
     lookahead = 0
 
-    def __init__(self, alpha: float, criterion: Criterion, *, priced: bool = False) -> None:
+    def __init__(self, job: JobSpec, *, priced: bool = False) -> None:
         """Takes the parameters of HybridDis.
 
         Args:
-            alpha: share of the samples that Opt assigns, 0..1.
-            criterion: which ones.
-            priced: Heu goes by cost + price of the worker's places, instead of by cost as in the paper. The prices are
-                the exact duals of every 8th sample, so that Heu foresees which workers fill up.
+            job: `alpha` is the share of the samples that Opt assigns, `criterion` says which ones.
+            priced: Heu goes by cost + price of a place at the worker, instead of by cost as in the paper. The prices
+                are the exact duals of every 8th sample, so that Heu foresees which workers fill up.
         """
-        self._alpha = alpha
-        self._criterion = criterion
+        self._alpha = job.alpha
+        self._criterion = job.criterion
         self._priced = priced
         self._solver = _WarmStart(get_solver("auto"))
 
-    def decide(self, turn: Turn, /) -> Choice:
+    def decide(self, problem: DispatchInput, /) -> Assignment:
         """Builds the cost matrix (Alg. 1) and runs HybridDis (Alg. 2) on it, the samples in order of their content."""
         started = time.perf_counter()
-        costs, unit = _expected_costs(turn)
-        order = content_order(turn.ids)
+        costs, unit = _expected_costs(problem)
+        order = content_order(problem.ids)
         costs = costs[order]
         scored = time.perf_counter()
-        prices = self._sample_prices(costs, turn.capacities) if self._priced else None
-        result = hybrid_dis(costs, turn.capacities, self._alpha, self._criterion, self._solver, prices=prices)
-        assignment = np.empty_like(result.assignment)
-        assignment[order] = result.assignment
+        prices = self._sample_prices(costs, problem.capacities) if self._priced else None
+        result = hybrid_dis(costs, problem.capacities, self._alpha, self._criterion, self._solver, prices=prices)
+        workers = np.empty_like(result.assignment)
+        workers[order] = result.assignment
         if not len(result.optimal_rows):
-            return Choice(assignment, result.cost * unit, scored - started)
-        return Choice(assignment, result.cost * unit, scored - started, result.solver, result.gap)
+            return Assignment(workers, result.cost * unit, scored - started)
+        return Assignment(workers, result.cost * unit, scored - started, result.solver, result.gap)
 
     def _sample_prices(self, costs: NDArray[np.int32], capacities: NDArray[np.int32]) -> Prices:
         sample = np.ascontiguousarray(costs[::_SAMPLE_STEP])
@@ -59,14 +58,17 @@ class Esd:
         return self._solver.solve(sample, shares).prices
 
 
-def _expected_costs(turn: Turn) -> tuple[NDArray[np.int32], float]:
-    """Alg. 1's cost matrix, with the evictions that a sample would cause if they count, and the unit of its entries."""
-    costs = turn.engine.costs(turn.link_costs)
-    if turn.eviction_costs is None:
+def _expected_costs(problem: DispatchInput) -> tuple[NDArray[np.int32], float]:
+    """Alg. 1's cost matrix, int32 [k, n], and the unit of its entries in that of the link costs.
+
+    Where the cost model has evictions, it contains those that a sample would cause.
+    """
+    costs = problem.engine.costs(problem.link_costs)
+    if problem.eviction_costs is None:
         return costs, 1.0
     finer = _FINER if costs.max() < _FINER_LIMIT else 1  # a link may cost 1, and a share of it must not be lost
-    per_slot = np.rint(finer * turn.eviction_costs).astype(np.int32)
-    return finer * costs + turn.engine.room_needed() * per_slot, 1 / finer
+    per_slot = np.rint(finer * problem.eviction_costs).astype(np.int32)
+    return finer * costs + problem.engine.room_needed() * per_slot, 1 / finer
 
 
 class _WarmStart:

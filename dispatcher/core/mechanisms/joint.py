@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from dispatcher.core.mechanisms.draws import draws
-from dispatcher.core.mechanisms.protocol import Choice, Turn
+from dispatcher.core.mechanisms.protocol import Assignment, DispatchInput
+from services.domain.jobs import JobSpec
 
 
 class Joint:
@@ -13,30 +14,29 @@ class Joint:
 
     ESD's matrix counts a row once per sample, though samples of one worker share its pull and push. Here the first
     assignment is ESD's optimum; then large-neighbourhood search with exact re-solves takes the sharing into account.
-    With a horizon, the batches that follow are placed tentatively, and rows are led to where they are wanted next.
+    With a lookahead, the batches that follow are placed tentatively, and rows are led to where they are wanted next.
     Where workloads are balanced, samples move on from workers that would be late. A budget ends the search early.
     `esd_native.engine.Engine.joint` has the objective and the algorithm.
     """
 
-    def __init__(self, seed: int, horizon: int = 1) -> None:
-        """Takes the seed of its draws and the number of batches that a decision looks at, its own included."""
-        self._seed = seed
-        self.lookahead = horizon - 1
+    def __init__(self, job: JobSpec) -> None:
+        self._seed = job.seed
+        self.lookahead = job.horizon - 1
 
-    def decide(self, turn: Turn, /) -> Choice:
+    def decide(self, problem: DispatchInput, /) -> Assignment:
         """Searches until the rounds or the time are used up; the best assignment counts."""
-        seed = int(draws(self._seed, turn.iteration, 1)[0])
-        limits = None if turn.limits is None else (turn.limits.least, turn.limits.most, turn.limits.sample_costs)
-        if turn.upcoming:
-            turn.engine.prepare(np.concatenate([turn.ids, *turn.upcoming]))
-        assignment, cost, _, _ = turn.engine.joint(
-            turn.link_costs,
-            turn.capacities,
+        seed = int(draws(self._seed, problem.iteration, 1)[0])
+        limits = problem.limits
+        if problem.lookahead_ids:
+            problem.engine.prepare(np.concatenate([problem.ids, *problem.lookahead_ids]))
+        workers, cost, _, _ = problem.engine.joint(
+            problem.link_costs,
+            problem.capacities,
             seed,
-            turn.seconds_left,
-            limits=limits,
-            following=[len(ids) for ids in turn.upcoming],
+            problem.seconds_left,
+            limits=None if limits is None else (limits.least, limits.most, limits.sample_costs),
+            following=[len(ids) for ids in problem.lookahead_ids],
         )
-        if turn.upcoming:
-            turn.engine.prepare(np.ascontiguousarray(turn.ids))
-        return Choice(assignment, expected_cost=cost, solver="joint")
+        if problem.lookahead_ids:
+            problem.engine.prepare(np.ascontiguousarray(problem.ids))
+        return Assignment(workers, expected_cost=cost, solver="joint")

@@ -14,12 +14,12 @@ from esd_native.engine import Engine
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """How far a mechanism may depart from a turn's capacities.
+class WorkloadLimits:
+    """How far a mechanism may depart from the capacities it is given.
 
     Attributes:
-        least: int32 [n], samples of each worker at least; not above its capacity.
-        most: int32 [n], at most; not below its capacity.
+        least: int32 [n], the fewest samples of each worker; not above its capacity.
+        most: int32 [n], the most samples of each worker; not below its capacity.
         sample_costs: float64 [n], what a worker computes per sample, in the cost model's unit.
     """
 
@@ -29,16 +29,16 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """One batch to assign, and what may be known for it.
+class DispatchInput:
+    """One batch to assign, and everything that a mechanism may know for it.
 
     Attributes:
-        engine: the state index, with this batch prepared. A mechanism leaves it so, and no row changed.
+        engine: the state index, with this batch prepared. A mechanism leaves it so, and changes no row.
         ids: uint64 [k, F], the batch.
         capacities: int32 [n], samples of each worker; they sum to k.
-        iteration: t, the seed of whatever is drawn at random.
-        link_costs: int32 [n], T_j of now in the cost model's unit.
-        upcoming: ids of the batches that follow, in order, each uint64 [k', F]; as many as the mechanism's
+        iteration: t, part of the seed of whatever is drawn at random.
+        link_costs: int32 [n], the present T_j in the cost model's unit.
+        lookahead_ids: ids of the batches that follow, in order, each uint64 [k', F]; as many as the mechanism's
             `lookahead` asks for, fewer at the end of a stream.
         deadline: `time.perf_counter()` by which the decision is wanted; infinite without a budget.
         eviction_costs: float64 [n], in the unit of the link costs, what a slot that is taken in each cache, or a unit
@@ -51,10 +51,10 @@ class Turn:
     capacities: NDArray[np.int32]
     iteration: int
     link_costs: NDArray[np.int32]
-    upcoming: tuple[NDArray[np.uint64], ...] = ()
+    lookahead_ids: tuple[NDArray[np.uint64], ...] = ()
     deadline: float = math.inf
     eviction_costs: NDArray[np.float64] | None = None
-    limits: Limits | None = None
+    limits: WorkloadLimits | None = None
 
     @property
     def seconds_left(self) -> float:
@@ -63,19 +63,19 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """An assignment and how it came about.
+class Assignment:
+    """Who trains what, and how that was decided.
 
     Attributes:
-        assignment: int32 [k], the worker of each sample; worker j gets capacities[j] samples, or what the
-            turn's limits allow.
+        workers: int32 [k], the worker of each sample; worker j gets capacities[j] samples, or what the limits of the
+            input allow.
         expected_cost: the mechanism's estimate in units of the integer link costs; 0 when it makes none.
         score_seconds: wall time spent on costs or affinities, before the assignment itself.
         solver: the solver that ran, "" for none.
         gap: the solver's certificate, its cost less its dual bound: 0 proves its part optimal. None: it proves nothing.
     """
 
-    assignment: NDArray[np.int32]
+    workers: NDArray[np.int32]
     expected_cost: float = 0.0
     score_seconds: float = 0.0
     solver: str = ""
@@ -83,17 +83,18 @@ class Choice:
 
 
 class Mechanism(Protocol):
-    """Decides where samples train.
+    """Decides where samples train. Mechanisms that a job can name are built from the job, whose options they read.
 
-    Deterministic: the same turns in the same order give the same choices, as long as there is no deadline. A mechanism
-    that can use time well stops at the deadline with the best it has; the others need a fraction of any sensible one.
+    A mechanism is deterministic: the same inputs in the same order give the same assignments, as long as there is no
+    deadline. One that can use time well stops at the deadline with the best it has; the others need a fraction of any
+    sensible one.
     """
 
     @property
     def lookahead(self) -> int:
-        """How many upcoming batches it looks at."""
+        """How many batches beyond the one to assign it looks at."""
         ...
 
-    def decide(self, turn: Turn, /) -> Choice:
+    def decide(self, problem: DispatchInput, /) -> Assignment:
         """Assigns the batch."""
         ...

@@ -5,24 +5,25 @@ from __future__ import annotations
 import numpy as np
 
 from dispatcher.core.mechanisms.draws import draws
-from dispatcher.core.mechanisms.protocol import Choice, Turn
+from dispatcher.core.mechanisms.protocol import Assignment, DispatchInput
+from services.domain.jobs import JobSpec
 
 
 class Random:
-    """Shuffles the samples over the workers' places.
+    """Shuffles the samples over the workers' capacities.
 
     The shuffle depends on (seed, iteration) alone, so that replaying an iteration needs no history.
     """
 
     lookahead = 0
 
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
+    def __init__(self, job: JobSpec) -> None:
+        self._seed = job.seed
 
-    def decide(self, turn: Turn, /) -> Choice:
+    def decide(self, problem: DispatchInput, /) -> Assignment:
         """Gives worker j capacities[j] samples, every such assignment equally likely."""
-        places = np.repeat(np.arange(len(turn.capacities), dtype=np.int32), turn.capacities)
-        order = np.argsort(draws(self._seed, turn.iteration, len(places)), kind="stable")
-        assignment = np.empty_like(places)
-        assignment[order] = places
-        return Choice(assignment)
+        workers = np.repeat(np.arange(len(problem.capacities), dtype=np.int32), problem.capacities)
+        order = np.argsort(draws(self._seed, problem.iteration, len(workers)), kind="stable")
+        shuffled = np.empty_like(workers)
+        shuffled[order] = workers
+        return Assignment(shuffled)

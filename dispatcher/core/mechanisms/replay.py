@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.core.mechanisms.protocol import Choice, Turn
+from dispatcher.core.mechanisms.protocol import Assignment, DispatchInput
 from services.domain.errors import InvalidArgument
 
 
@@ -15,7 +15,7 @@ class Replay:
     lookahead = 0
 
     def __init__(self, assignments: NDArray[np.int32], workers: int) -> None:
-        """Takes the table over.
+        """Keeps the table.
 
         Args:
             assignments: int32 [iterations, k]; a shorter batch uses the first columns of its row.
@@ -34,12 +34,12 @@ class Replay:
             )
         self._assignments = np.ascontiguousarray(assignments, np.int32)
 
-    def decide(self, turn: Turn, /) -> Choice:
-        """The row of this iteration. Raises InvalidArgument when the table has none, or one that is too short."""
-        samples, iteration = len(turn.ids), turn.iteration
+    def decide(self, problem: DispatchInput, /) -> Assignment:
+        """Gives the table's row of this iteration. Raises InvalidArgument when there is none, or it is too short."""
+        samples, iteration = len(problem.ids), problem.iteration
         iterations, columns = self._assignments.shape
         if iteration >= iterations or samples > columns:
             raise InvalidArgument(
                 f"iteration {iteration} has {samples} samples, the assignments cover {iterations} x {columns}"
             )
-        return Choice(self._assignments[iteration, :samples])
+        return Assignment(self._assignments[iteration, :samples])

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from dispatcher.core.decision import Decision
 from dispatcher.core.decision_log import (
     CheckpointPlanned,
     DecisionLog,
@@ -18,7 +19,7 @@ from dispatcher.core.decision_log import (
     Observed,
     StreamEnded,
 )
-from dispatcher.core.planner import Decision, Planner
+from dispatcher.core.planner import Planner
 from dispatcher.service.checkpoint.checkpoints import Checkpoints, Pending
 from dispatcher.service.run.job import Job
 from dispatcher.service.run.recovery import next_epoch, take_up_end
@@ -81,7 +82,7 @@ class _PlanningEpoch:
         self._epoch = epoch
         self._planner = planner
         self._thread = thread
-        self._batches: deque[SampleBatch] = deque()  # the next to plan, and as many as the mechanism looks ahead
+        self._batches: deque[SampleBatch] = deque()  # the next one to plan, and its lookahead
 
     async def run(self) -> None:
         """Plans and publishes. Raises StaleEpoch when the epoch ends before the stream."""
@@ -194,10 +195,10 @@ def _epoch_record(epoch: Epoch, planner: Planner) -> EpochBegan:
 
 
 def _decide(
-    planner: Planner, batch: SampleBatch, upcoming: Sequence[SampleBatch], log: DecisionLog | None
+    planner: Planner, batch: SampleBatch, lookahead_batches: Sequence[SampleBatch], log: DecisionLog | None
 ) -> tuple[Decision, list[PublishedPlan], float]:
     """Plans one iteration and makes it ready to be sent; runs in the planner's thread."""
-    decision = planner.plan(batch, upcoming)
+    decision = planner.plan(batch, lookahead_batches)
     started = time.perf_counter()
     published = [PublishedPlan(encode_plan_message(plan), len(plan.labels)) for plan in decision.plans]
     seconds = time.perf_counter() - started

@@ -4,29 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from hashlib import sha256
 from typing import Any
 
 from google.protobuf.json_format import MessageToDict
 
 from services.domain.errors import FailedPrecondition
-from services.domain.jobs import JobSpec
+from services.domain.jobs import DispatchOptions, JobSpec
 from services.domain.reports import PhaseTimes, TransferCounts
 from services.wire.jobs import encode_job
 
 _FORMAT = 2
 PARTS = ("engine", "progress")  # written by the dispatcher
 DENSE = "dense"  # written by the leading worker
-
-# What may be otherwise when a job goes on from a checkpoint: the model depends on it by the order of sums at most.
-_FREE = frozenset(
-    {
-        "workers", "workloads", "mechanism", "alpha", "criterion", "policy", "window", "budget_seconds",
-        "workload_limits", "eviction_term", "measured_links", "checkpoint_every", "checkpoint_seconds",
-        "checkpoints_kept", "horizon",
-    }
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,18 +69,18 @@ class Manifest:
     @classmethod
     def decode(cls, data: bytes) -> Manifest:
         """Reads what `encode` made. Raises FailedPrecondition for another format."""
-        fields = json.loads(data)
-        fields["cuts"] = tuple(fields.get("cuts", ()))
-        if fields.pop("format") != _FORMAT:
+        saved = json.loads(data)
+        saved["cuts"] = tuple(saved.get("cuts", ()))
+        if saved.pop("format") != _FORMAT:
             raise FailedPrecondition("the checkpoint was written by another version")
         workers = tuple(
             SavedWorker(
                 **worker
                 | {"transfers": TransferCounts(**worker["transfers"]), "phases": PhaseTimes(**worker["phases"])}
             )
-            for worker in fields.pop("workers")
+            for worker in saved.pop("workers")
         )
-        return cls(workers=workers, **fields)
+        return cls(workers=workers, **saved)
 
     def check_part(self, name: str, data: bytes) -> None:
         """Raises FailedPrecondition unless the part is the one that was written."""
@@ -108,9 +99,9 @@ class Manifest:
         return self.job["policy"] == policy and [worker.cache_rows for worker in self.workers] == list(cache_rows)
 
     def differences(self, job: JobSpec) -> list[str]:
-        """What of a job gives another model than this checkpoint's job."""
+        """The fields in which a job gives another model than this checkpoint's job."""
         asked = describe_job(job)
-        names = (asked.keys() | self.job.keys()) - _FREE
+        names = (asked.keys() | self.job.keys()) - {option.name for option in fields(DispatchOptions)}
         return sorted(name for name in names if asked.get(name) != self.job.get(name))
 
 

@@ -6,7 +6,7 @@ import time
 from dataclasses import fields
 from functools import partial
 
-from dispatcher.core.planner import Decision
+from dispatcher.core.decision import Decision
 from dispatcher.service.state.phase import Lifecycle
 from dispatcher.service.state.totals import Figures
 from dispatcher.service.state.workers import Member

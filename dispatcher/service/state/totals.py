@@ -7,7 +7,7 @@ from collections import deque
 
 import numpy as np
 
-from dispatcher.core.planner import Decision
+from dispatcher.core.decision import Decision
 from dispatcher.core.progress import Progress
 from dispatcher.service.state.history import History, Point
 from services.domain.jobs import JobSpec

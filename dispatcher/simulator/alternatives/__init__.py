@@ -8,13 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.simulator.alternatives.fae import Fae, most_popular
+from dispatcher.simulator.alternatives.alternative import (
+    Alternative,
+    AlternativeTotals,
+    Traffic,
+    Trained,
+    simulate_alternative,
+)
 from dispatcher.simulator.alternatives.flushing import Flushing
 from dispatcher.simulator.alternatives.het import Het
-from dispatcher.simulator.alternatives.no_cache import NoCache
 from dispatcher.simulator.alternatives.p2p import PeerToPeer
-from dispatcher.simulator.alternatives.protocol import Alternative, Traffic, Trained
-from dispatcher.simulator.alternatives.run import AlternativeTotals, simulate_alternative
+from dispatcher.simulator.alternatives.uncached import Fae, NoCache, most_popular
 from services.domain.errors import InvalidArgument
 
 __all__ = [

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.core.operations import Operations
+from dispatcher.core.cost_model import Operations
+from dispatcher.simulator.alternatives.alternative import Traffic, Trained
 from dispatcher.simulator.alternatives.cached_rows import LruCaches, RowNumbers, grown
-from dispatcher.simulator.alternatives.protocol import Traffic, Trained
 
 _NEVER = np.iinfo(np.int64).max
 
@@ -41,7 +41,7 @@ class Flushing:
             capacities: cache rows of each worker, [n].
             transfer_seconds: T_j, float64 [n].
             sample_seconds: c_j, [n].
-            lookahead: L, steps whose reads are known; 0 is write-through.
+            lookahead: L, how many steps beyond the present one have reads that are known; 0 is write-through.
         """
         self.lookahead = lookahead
         self._workers = len(capacities)
@@ -57,7 +57,7 @@ class Flushing:
     def step(self, trained: Trained, /) -> Traffic:
         """One step of the timeline."""
         batch = np.unique(self._numbers.of(trained.ids))
-        following = [np.unique(self._numbers.of(ids)) for ids in trained.upcoming]
+        lookahead_rows = [np.unique(self._numbers.of(ids)) for ids in trained.lookahead_ids]
         rows = [np.unique(self._numbers.of(trained.ids_of(j))) for j in range(self._workers)]
         self._grow()
         flushed = self._gate(batch) if self.lookahead else np.zeros(self._workers, np.int64)
@@ -65,7 +65,7 @@ class Flushing:
         seconds = self._transfer * pulled + self._compute * trained.decision.workloads
         self._busy += float(seconds.max())
         if self.lookahead:
-            flushed += self._flush_in_background(following, float(seconds.max()) - self._transfer * pulled)
+            flushed += self._flush_in_background(lookahead_rows, float(seconds.max()) - self._transfer * pulled)
         self._train(rows)
         if not self.lookahead:
             flushed = self._pending.sum(axis=1)
@@ -103,12 +103,12 @@ class Flushing:
         return missing
 
     def _flush_in_background(
-        self, following: Sequence[NDArray[np.int64]], idle: NDArray[np.float64]
+        self, lookahead_rows: Sequence[NDArray[np.int64]], idle: NDArray[np.float64]
     ) -> NDArray[np.int64]:
-        """Flushes by priority while links are idle, float64 [n] seconds. Returns rows by worker."""
+        """Flushes by priority while links are idle, `idle` seconds each, float64 [n]. Returns rows by worker."""
         next_read = np.full(self._pending.shape[1], _NEVER)
-        for distance in reversed(range(len(following))):
-            next_read[following[distance]] = self._iteration + 1 + distance
+        for distance in reversed(range(len(lookahead_rows))):
+            next_read[lookahead_rows[distance]] = self._iteration + 1 + distance
         flushed = np.zeros(self._workers, np.int64)
         for worker in range(self._workers):
             waiting = np.flatnonzero(self._pending[worker])

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.core.operations import Operations
+from dispatcher.core.cost_model import Operations
+from dispatcher.simulator.alternatives.alternative import Traffic, Trained
 from dispatcher.simulator.alternatives.cached_rows import LruCaches, RowNumbers, grown
-from dispatcher.simulator.alternatives.protocol import Traffic, Trained
 
 
 class Het:
@@ -26,19 +26,20 @@ class Het:
     lookahead = 0
 
     def __init__(self, capacities: Sequence[int], bound: int) -> None:
-        """Starts with empty caches of so many rows, [n]."""
+        """Starts with empty caches.
+
+        Args:
+            capacities: cache rows of each worker, [n].
+            bound: updates that a copy may lack, or a worker may keep to itself; 0 is full-set synchronisation.
+        """
         self._workers = len(capacities)
         self._bound = bound
         self._numbers = RowNumbers()
         self._caches = LruCaches(capacities)
         self._trained: NDArray[np.int64] = np.zeros(0, np.int64)  # [rows], updates so far
-        self._server: NDArray[np.int64] = np.zeros(
-            0, np.int64
-        )  # [rows], of these, updates that the parameter server has
-        self._base: NDArray[np.int64] = np.zeros((self._workers, 0), np.int64)  # of these, updates in the worker's copy
-        self._own: NDArray[np.int64] = np.zeros(
-            (self._workers, 0), np.int64
-        )  # the worker's updates that it has not pushed
+        self._server: NDArray[np.int64] = np.zeros(0, np.int64)  # [rows], how many of them the parameter server has
+        self._base: NDArray[np.int64] = np.zeros((self._workers, 0), np.int64)  # how many came with a worker's copy
+        self._own: NDArray[np.int64] = np.zeros((self._workers, 0), np.int64)  # a worker's updates, not pushed yet
         self._iteration = 0
         self._reads = self._stale_reads = self._missing = self._most_missing = self._checks = 0
 

@@ -62,7 +62,7 @@ class Cluster(_Section):
 
     Attributes:
         name: prefix of containers and volumes.
-        version: of the images.
+        version: tag of the images; `local` are those that `docker compose build` makes of a source tree.
         redis_image: the image of Redis.
         head: name of the host that runs Redis, parameter server and dispatcher.
         hosts: the machines.
@@ -70,7 +70,7 @@ class Cluster(_Section):
     """
 
     name: str = Field("esd", pattern=r"^[a-z0-9][a-z0-9_-]*$")
-    version: str = "0.1.0"
+    version: str = "local"
     redis_image: str = "redis:7.4-bookworm"
     head: str
     hosts: tuple[Host, ...] = Field(min_length=1)

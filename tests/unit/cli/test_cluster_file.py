@@ -36,7 +36,7 @@ def test_the_example_gives_the_services_on_the_head_and_a_worker_for_each_link()
         ("edge-2", "worker"),
     ]
     first, second = containers[3:]
-    assert (first.image, second.image) == ("esd-cuda:0.1.0", "esd-worker:0.1.0")
+    assert (first.image, second.image) == ("esd-cuda:local", "esd-worker:local")
     assert (first.gpu, second.gpu) == (True, False)
     assert float(first.environment["ESD_WORKER_LINK"]) == 62.5e6
     assert float(second.environment["ESD_WORKER_LINK"]) == 6.25e6

@@ -8,7 +8,7 @@ from types import MappingProxyType
 import numpy as np
 import pytest
 
-from dispatcher.core.operations import Operations
+from dispatcher.core.cost_model import Operations
 from services.domain.batches import SampleBatch
 from services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
 from services.domain.plans import FlushPlan, GradientTransfers, IterationPlan, Transfers

@@ -8,8 +8,8 @@ import pytest
 from dispatcher.core.mechanisms import Replay
 from dispatcher.core.planner import Planner
 from dispatcher.simulator.alternatives import Cluster, get_alternative, most_popular, simulate_alternative
+from dispatcher.simulator.alternatives.alternative import Trained
 from dispatcher.simulator.alternatives.cached_rows import LruCaches, RowNumbers
-from dispatcher.simulator.alternatives.protocol import Trained
 from dispatcher.simulator.simulate import trace_batches
 from services.domain.errors import InvalidArgument, ResourceExhausted
 
@@ -37,8 +37,8 @@ def steps(make_job, batches, name, **changes):
     alternative = get_alternative(name, cluster_of(planner, [b.ids for b in batches]))
     for t, batch in enumerate(batches):
         decision = planner.plan(batch)
-        upcoming = tuple(b.ids for b in batches[t + 1 : t + 1 + alternative.lookahead])
-        yield batch, decision, alternative.step(Trained(batch.ids, decision, upcoming)), alternative
+        lookahead_ids = tuple(b.ids for b in batches[t + 1 : t + 1 + alternative.lookahead])
+        yield batch, decision, alternative.step(Trained(batch.ids, decision, lookahead_ids)), alternative
 
 
 class PlainHet:
@@ -200,7 +200,7 @@ class PlainFlushing:
         self.pending = [set() for _ in transfer]
         self.stall = self.busy = 0.0
 
-    def step(self, t, ids, assignment, upcoming, pulled):
+    def step(self, t, ids, assignment, lookahead_ids, pulled):
         micro = [set(ids[assignment == j].ravel().tolist()) for j in range(3)]
         due = [self.pending[j] & set(ids.ravel().tolist()) for j in range(3)]
         self.stall += max(T * len(d) for T, d in zip(self.transfer, due, strict=True))
@@ -211,7 +211,7 @@ class PlainFlushing:
             self.pending[j] -= due[j]
 
             def priority(x):
-                steps = [s for s, following in enumerate(upcoming) if x in following]
+                steps = [s for s, later in enumerate(lookahead_ids) if x in later]
                 return (steps[0] if steps else 10**6, self.numbers[x])
 
             idle = int((max(times) - self.transfer[j] * pulled[j]) / self.transfer[j])
@@ -230,13 +230,13 @@ def test_p2f_flushes_in_the_order_in_which_rows_are_read(make_job, batches):
     plain = PlainFlushing(planner.cost_model.transfer_seconds, compute, _Order(numbers))
     for t, batch in enumerate(batches):
         decision = planner.plan(batch)
-        upcoming = tuple(b.ids for b in batches[t + 1 : t + 11])
-        traffic = p2f.step(Trained(batch.ids, decision, upcoming))
+        lookahead_ids = tuple(b.ids for b in batches[t + 1 : t + 11])
+        traffic = p2f.step(Trained(batch.ids, decision, lookahead_ids))
         numbers.of(batch.ids)
-        for ids in upcoming:
+        for ids in lookahead_ids:
             numbers.of(ids)
-        following = [set(ids.ravel().tolist()) for ids in upcoming]
-        flushed = plain.step(t, batch.ids, decision.assignment, following, traffic.operations.miss_pull)
+        later = [set(ids.ravel().tolist()) for ids in lookahead_ids]
+        flushed = plain.step(t, batch.ids, decision.assignment, later, traffic.operations.miss_pull)
         assert traffic.operations.update_push.tolist() == flushed
     figures = p2f.figures()
     assert (figures["stall_seconds"], figures["busy_seconds"]) == pytest.approx((plain.stall, plain.busy))

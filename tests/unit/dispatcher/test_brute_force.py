@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 import pytest
 
-from dispatcher.core.mechanisms import MECHANISMS, Replay, Turn
+from dispatcher.core.mechanisms import MECHANISMS, DispatchInput, Replay
 from dispatcher.core.mechanisms.brute_force import BruteForce
 from dispatcher.core.planner import Planner
 from esd_native.engine import Engine
@@ -57,8 +57,8 @@ class _Switch:
     def __init__(self, history, iteration):
         self._history, self._iteration = history, iteration
 
-    def decide(self, turn):
-        return (BruteForce() if turn.iteration == self._iteration else self._history).decide(turn)
+    def decide(self, problem):
+        return (BruteForce() if problem.iteration == self._iteration else self._history).decide(problem)
 
 
 def test_an_assignment_that_no_cache_has_room_for_is_not_chosen():
@@ -66,8 +66,8 @@ def test_an_assignment_that_no_cache_has_room_for_is_not_chosen():
     engine = Engine([2, 2], "lru")
     ids = np.array([[1, 2], [3, 4], [3, 4], [1, 2]], np.uint64)
     engine.prepare(ids)
-    turn = Turn(engine, ids, np.array([2, 2], np.int32), 0, np.ones(2, np.int32))
-    assert BruteForce().decide(turn).assignment.tolist() == [0, 1, 1, 0]
+    problem = DispatchInput(engine, ids, np.array([2, 2], np.int32), 0, np.ones(2, np.int32))
+    assert BruteForce().decide(problem).workers.tolist() == [0, 1, 1, 0]
 
 
 def test_too_many_assignments_are_refused():
@@ -75,4 +75,4 @@ def test_too_many_assignments_are_refused():
     ids = np.arange(16, dtype=np.uint64)[:, None]
     engine.prepare(ids)
     with pytest.raises(InvalidArgument, match=r"6\.31e\+07 assignments of 16 samples to 4 workers"):
-        BruteForce().decide(Turn(engine, ids, np.full(4, 4, np.int32), 0, np.ones(4, np.int32)))
+        BruteForce().decide(DispatchInput(engine, ids, np.full(4, 4, np.int32), 0, np.ones(4, np.int32)))

@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from dispatcher.core.cost_model import CostModel
-from dispatcher.core.operations import Operations
+from dispatcher.core.cost_model import CostModel, Operations
 from services.domain.errors import InvalidArgument
 
 

@@ -1,13 +1,12 @@
 import numpy as np
 import pytest
 
-from dispatcher.core.eviction_risk import EvictionRisk
-from dispatcher.core.mechanisms import Turn
+from dispatcher.core.cost_model import EvictionRisk
+from dispatcher.core.mechanisms import DispatchInput
 from dispatcher.core.mechanisms.esd import Esd
 from dispatcher.core.planner import Planner
 from dispatcher.simulator.simulate import simulate
 from esd_native.engine import Engine
-from services.domain.jobs import Criterion
 
 LINKS = np.array([1, 1, 10], np.int32)
 
@@ -27,7 +26,7 @@ def test_risk_is_the_share_of_evictions_that_push(make_job, make_batches):
     assert risk.costs(np.full(4, 10, np.int32)) == pytest.approx(10 * shares)
 
 
-def test_a_sample_stays_away_from_a_cache_that_it_would_overflow():
+def test_a_sample_stays_away_from_a_cache_that_it_would_overflow(make_job):
     """Rows 1 and 2 are nobody's latest copy; worker 1 still has outdated ones, and worker 0 would have to evict."""
     engine = Engine([4, 4, 4], "lru")
     for ids, workers in (([[1, 2], [1, 2]], [1, 2]), ([[1, 2], [8, 9]], [2, 0])):
@@ -37,24 +36,24 @@ def test_a_sample_stays_away_from_a_cache_that_it_would_overflow():
     engine.prepare(ids)
     assert engine.room_needed().tolist() == [[2, 0, 0], [2, 2, 2]]
 
-    def choice(evictions):
-        turn = Turn(engine, ids, np.array([1, 1, 0], np.int32), 0, LINKS, eviction_costs=evictions)
-        return Esd(1.0, Criterion.MIN2_MIN).decide(turn)
+    def assign(evictions):
+        problem = DispatchInput(engine, ids, np.array([1, 1, 0], np.int32), 0, LINKS, eviction_costs=evictions)
+        return Esd(make_job()).decide(problem)
 
-    assert choice(np.array([0.0, 0.3, 0.0])).assignment.tolist() == [1, 0]
-    assert choice(np.array([0.3, 0.3, 0.0])).assignment.tolist() == [1, 0]
-    plain, priced = choice(None), choice(np.array([0.5, 0.5, 0.0]))
+    assert assign(np.array([0.0, 0.3, 0.0])).workers.tolist() == [1, 0]
+    assert assign(np.array([0.3, 0.3, 0.0])).workers.tolist() == [1, 0]
+    plain, priced = assign(None), assign(np.array([0.5, 0.5, 0.0]))
     assert priced.expected_cost == plain.expected_cost + 2 * 0.5
 
 
-def test_very_unequal_links_leave_no_room_for_finer_costs():
+def test_very_unequal_links_leave_no_room_for_finer_costs(make_job):
     """Costs near the solvers' limit are taken as they are, and nothing overflows."""
     engine = Engine([4, 4], "lru")
     ids = np.array([[1], [2]], np.uint64)
     engine.prepare(ids)
     links = np.array([1, 2**28], np.int32)
-    turn = Turn(engine, ids, np.array([1, 1], np.int32), 0, links, eviction_costs=links * 1.0)
-    assert Esd(1.0, Criterion.MIN2_MIN).decide(turn).expected_cost == 2 * (1 + 2**28)
+    problem = DispatchInput(engine, ids, np.array([1, 1], np.int32), 0, links, eviction_costs=links * 1.0)
+    assert Esd(make_job()).decide(problem).expected_cost == 2 * (1 + 2**28)
 
 
 def test_evictions_that_count_cost_less_where_caches_are_small(make_job, make_batches):

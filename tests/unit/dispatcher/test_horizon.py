@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dispatcher.core.planner import Planner
-from dispatcher.simulator.simulate import simulate, trace_batches, with_upcoming
+from dispatcher.simulator.simulate import simulate, trace_batches, with_lookahead
 from services.domain.errors import InvalidArgument
 
 BANDWIDTHS = [625e6, 625e6, 62.5e6, 62.5e6]
@@ -33,8 +33,8 @@ def test_plans_train_the_model_of_a_single_process(make_job, make_batches, make_
     planner = Planner(make_job(mechanism="joint", horizon=horizon), BANDWIDTHS, [14] * 4)
     cluster = make_cluster([14] * 4)
     batches = make_batches(40, samples=16, fields=3, rows=80, seed=3)
-    for batch, upcoming in with_upcoming([*batches, batches[0][:5]], planner.lookahead):
-        decision = planner.plan(batch, upcoming)
+    for batch, lookahead_batches in with_lookahead([*batches, batches[0][:5]], planner.lookahead):
+        decision = planner.plan(batch, lookahead_batches)
         assert np.bincount(decision.assignment, minlength=4).max() <= 4
         cluster.run(batch, decision.assignment, decision.plans)
     cluster.flush(planner.flush())

@@ -4,12 +4,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from dispatcher.core.mechanisms import Turn
-from dispatcher.core.mechanisms.laia import Laia, allocate
-from dispatcher.core.mechanisms.laia_adaptive import LaiaAdaptive
-from dispatcher.core.mechanisms.laia_two_choices import LaiaTwoChoices
+from dispatcher.core.mechanisms import DispatchInput
+from dispatcher.core.mechanisms.laia import Laia, LaiaTwoChoices, allocate
+from dispatcher.core.mechanisms.laia_adaptive import LaiaAdaptive, TableProfiler
 from dispatcher.core.mechanisms.random import Random
-from dispatcher.core.mechanisms.table_profiler import TableProfiler
 from dispatcher.core.planner import Planner
 from dispatcher.simulator.simulate import simulate
 from esd_native.engine import Engine
@@ -18,12 +16,12 @@ CAPACITIES = np.full(3, 8, np.int32)
 LINKS = np.ones(3, np.int32)
 
 
-def turns(engine, batches):
+def problems(engine, batches):
     """Prepares batch after batch; whoever iterates commits."""
     for t, batch in enumerate(batches):
         engine.prepare(batch.ids)
-        upcoming = tuple(following.ids for following in batches[t + 1 : t + 2])
-        yield Turn(engine, batch.ids, CAPACITIES, t, LINKS, upcoming)
+        lookahead_ids = tuple(later.ids for later in batches[t + 1 : t + 2])
+        yield DispatchInput(engine, batch.ids, CAPACITIES, t, LINKS, lookahead_ids)
 
 
 def degree_of_infrequency(ids, workers):
@@ -49,29 +47,30 @@ def test_the_profiler_counts_what_the_stream_held(make_batches):
     assert profiler.highest(5).tolist() == [0, 1, 2, 3, 4]
 
 
-def test_adaptive_laia_is_laia_when_time_does_not_press(make_batches):
+def test_adaptive_laia_is_laia_when_time_does_not_press(make_job, make_batches):
     batches = make_batches(20, samples=24, fields=4, rows=60, seed=8)
-    engine, adaptive = Engine([60] * 3, "emark"), LaiaAdaptive(5, fields=4, workers=3)
-    for turn in turns(engine, batches):
-        chosen = adaptive.decide(turn).assignment
-        assert (chosen == Laia(5).decide(turn).assignment).all()
+    job = make_job(seed=5, fields=4, workers=3)
+    engine, adaptive, laia = Engine([60] * 3, "emark"), LaiaAdaptive(job), Laia(job)
+    for problem in problems(engine, batches):
+        chosen = adaptive.decide(problem).workers
+        assert (chosen == laia.decide(problem).workers).all()
         engine.commit(chosen)
 
 
-def test_adaptive_laia_scores_the_chosen_tables_only(make_batches):
+def test_adaptive_laia_scores_the_chosen_tables_only(make_job, make_batches):
     """The ids of the other tables could be anything."""
     batches = make_batches(20, samples=24, fields=4, rows=60, seed=8)
     for batch in batches:
         batch.ids[:, 1] = 77  # the lowest degree of infrequency by far
-    engine, adaptive = Engine([60] * 3, "emark"), LaiaAdaptive(5, fields=4, workers=3, tables=3)
-    for turn in turns(engine, batches):
-        chosen = adaptive.decide(turn).assignment
+    engine, adaptive = Engine([60] * 3, "emark"), LaiaAdaptive(make_job(seed=5, fields=4, workers=3), tables=3)
+    for problem in problems(engine, batches):
+        chosen = adaptive.decide(problem).workers
         scores = engine.affinity(np.array([0, 2, 3], np.uint32))
-        assert (chosen == allocate(scores, CAPACITIES, 5, turn.iteration)).all()
+        assert (chosen == allocate(scores, CAPACITIES, 5, problem.iteration)).all()
         engine.commit(chosen)
 
 
-def test_adaptive_laia_scores_fewer_tables_the_less_time_it_has(make_batches):
+def test_adaptive_laia_scores_fewer_tables_the_less_time_it_has(make_job, make_batches):
     batch = make_batches(1, samples=24, fields=4, rows=60, seed=8)[0]
     engine = Engine([60] * 3, "emark")
     engine.prepare(batch.ids)
@@ -82,17 +81,17 @@ def test_adaptive_laia_scores_fewer_tables_the_less_time_it_has(make_batches):
             asked.append(4 if fields is None else len(fields))
             return engine.affinity(fields)
 
-    adaptive = LaiaAdaptive(5, fields=4, workers=3)
+    adaptive = LaiaAdaptive(make_job(seed=5, fields=4, workers=3))
     for t, budget in enumerate([10.0, 10.0, 0.0]):
-        adaptive.decide(Turn(Spy(), batch.ids, CAPACITIES, t, LINKS, deadline=time.perf_counter() + budget))
+        adaptive.decide(DispatchInput(Spy(), batch.ids, CAPACITIES, t, LINKS, deadline=time.perf_counter() + budget))
     assert asked == [4, 4, 1]
 
 
-def test_affinity_over_some_fields_counts_their_ids_only(make_batches):
+def test_affinity_over_some_fields_counts_their_ids_only(make_job, make_batches):
     *history, last = make_batches(12, samples=24, fields=4, rows=60, seed=8)
-    engine = Engine([60] * 3, "emark")
-    for turn in turns(engine, history):
-        engine.commit(Random(2).decide(turn).assignment)
+    engine, random = Engine([60] * 3, "emark"), Random(make_job(seed=2))
+    for problem in problems(engine, history):
+        engine.commit(random.decide(problem).workers)
     last.ids[:, 3] = last.ids[:, 0]  # a repeat counts in its first field
     engine.prepare(np.ascontiguousarray(last.ids[:, [0, 2]]))
     expected = engine.affinity()
@@ -103,29 +102,29 @@ def test_affinity_over_some_fields_counts_their_ids_only(make_batches):
         engine.affinity(np.array([4], np.uint32))
 
 
-def test_two_choices_score_the_next_batch_as_it_will_be(make_batches):
+def test_two_choices_score_the_next_batch_as_it_will_be(make_job, make_batches):
     """With caches that hold everything the foreseen scores of the next batch are the real ones."""
     batches = make_batches(12, samples=24, fields=4, rows=60, seed=8)
     for batch, before in zip(batches[1::2], batches[::2], strict=True):
         batch.ids[:20] = before.ids[:20]  # samples whose ids are all trained before
-    engine, kept = Engine([60] * 3, "emark"), Counter()
-    for turn in turns(engine, batches):
+    engine, two_choices, kept = Engine([60] * 3, "emark"), LaiaTwoChoices(make_job(seed=5)), Counter()
+    for problem in problems(engine, batches):
         before = engine.snapshot()
         scores, outcomes = engine.affinity(), {}
-        first = allocate(scores, CAPACITIES, 5, turn.iteration)
-        second = allocate(scores, CAPACITIES, (5 + 0x9E3779B97F4A7C15) % 2**64, turn.iteration)
-        for name, choice in (("second", second), ("first", first)):
-            if turn.upcoming:
-                engine.commit(choice)
-                engine.prepare(turn.upcoming[0])
-                following = engine.affinity()
-                best = allocate(following, CAPACITIES, 5, turn.iteration + 1)
-                outcomes[name] = sum(int(s[j]) for s, j in zip(scores, choice, strict=True))
-                outcomes[name] += sum(int(s[j]) for s, j in zip(following, best, strict=True))
+        first = allocate(scores, CAPACITIES, 5, problem.iteration)
+        second = allocate(scores, CAPACITIES, (5 + 0x9E3779B97F4A7C15) % 2**64, problem.iteration)
+        for name, workers in (("second", second), ("first", first)):
+            if problem.lookahead_ids:
+                engine.commit(workers)
+                engine.prepare(problem.lookahead_ids[0])
+                later = engine.affinity()
+                best = allocate(later, CAPACITIES, 5, problem.iteration + 1)
+                outcomes[name] = sum(int(s[j]) for s, j in zip(scores, workers, strict=True))
+                outcomes[name] += sum(int(s[j]) for s, j in zip(later, best, strict=True))
                 engine.restore(before)
-                engine.prepare(turn.ids)
+                engine.prepare(problem.ids)
         better = "second" if outcomes and outcomes["second"] > outcomes["first"] else "first"
-        chosen = LaiaTwoChoices(5).decide(turn).assignment
+        chosen = two_choices.decide(problem).workers
         assert (chosen == {"first": first, "second": second}[better]).all()
         kept[better] += 1
         engine.commit(chosen)
@@ -139,11 +138,11 @@ def test_the_simulator_looks_as_far_ahead_as_the_mechanism(make_job, make_batche
     class Spy(Random):
         lookahead = 2
 
-        def decide(self, turn):
-            seen.append([ids.tolist() for ids in turn.upcoming])
-            return super().decide(turn)
+        def decide(self, problem):
+            seen.append([ids.tolist() for ids in problem.lookahead_ids])
+            return super().decide(problem)
 
-    simulate(Planner(make_job(), [1e6] * 4, [50] * 4, mechanism=Spy(1)), iter(batches))
+    simulate(Planner(make_job(), [1e6] * 4, [50] * 4, mechanism=Spy(make_job())), iter(batches))
     assert seen == [[b.ids.tolist() for b in batches[t + 1 : t + 3]] for t in range(7)]
 
 

@@ -3,7 +3,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from dispatcher.core.mechanisms import Replay, Turn
+from dispatcher.core.mechanisms import DispatchInput, Replay
 from dispatcher.core.mechanisms.draws import draws
 from dispatcher.core.mechanisms.laia import Laia, allocate
 from dispatcher.core.mechanisms.random import Random
@@ -20,7 +20,7 @@ def decide(mechanism, engine, capacities, iteration, ids=None, **more):
     """Asks for an assignment; without ids the batch is as large as the capacities and says nothing."""
     ids = np.zeros((sum(capacities), 1), np.uint64) if ids is None else ids
     link_costs = np.ones(len(capacities), np.int32)
-    return mechanism.decide(Turn(engine, ids, int32(capacities), iteration, link_costs, **more))
+    return mechanism.decide(DispatchInput(engine, ids, int32(capacities), iteration, link_costs, **more))
 
 
 def test_draws_are_pinned_and_depend_on_seed_iteration_and_position_alone():
@@ -35,31 +35,31 @@ def test_draws_are_uniform():
     assert np.abs(bits.mean(axis=0) - 0.5).max() < 5 * 0.5 / np.sqrt(20_000)
 
 
-def test_random_dispatch_is_uniform_over_assignments():
+def test_random_dispatch_is_uniform_over_assignments(make_job):
     """All 4! / (2! 1! 1!) = 12 assignments of 4 samples come up equally often."""
-    mechanism, engine = Random(seed=1), Engine([1, 1, 1], "lru")
-    seen = Counter(tuple(decide(mechanism, engine, [2, 1, 1], t).assignment.tolist()) for t in range(6000))
+    mechanism, engine = Random(make_job(seed=1)), Engine([1, 1, 1], "lru")
+    seen = Counter(tuple(decide(mechanism, engine, [2, 1, 1], t).workers.tolist()) for t in range(6000))
     assert len(seen) == 12
     assert max(abs(count - 500) for count in seen.values()) < 5 * np.sqrt(500)
 
 
 @pytest.fixture
-def warm_engine(make_batches):
+def warm_engine(make_job, make_batches):
     """An engine with history, and the next batch prepared."""
     *history, last = make_batches(12, samples=24, fields=4, rows=60, seed=8)
     engine = Engine([60] * 3, "emark")
-    mechanism = Random(seed=2)
+    mechanism = Random(make_job(seed=2))
     for t, batch in enumerate(history):
         engine.prepare(batch.ids)
-        engine.commit(decide(mechanism, engine, [8, 8, 8], t).assignment)
+        engine.commit(decide(mechanism, engine, [8, 8, 8], t).workers)
     engine.prepare(last.ids)
     return engine
 
 
 @pytest.mark.parametrize("capacities", [[8, 8, 8], [20, 3, 1], [0, 24, 0], [12, 0, 12]])
-def test_laia_gives_each_sample_in_turn_the_best_worker_with_room(warm_engine, capacities):
+def test_laia_gives_each_sample_in_turn_the_best_worker_with_room(make_job, warm_engine, capacities):
     scores = warm_engine.affinity()
-    assignment = decide(Laia(seed=5), warm_engine, capacities, 11).assignment
+    assignment = decide(Laia(make_job(seed=5)), warm_engine, capacities, 11).workers
     room = int32(capacities)
     for sample, worker in enumerate(assignment):
         assert room[worker] > 0
@@ -80,18 +80,19 @@ def test_allocation_equals_its_reference(capacities):
         assert (allocate(scores, int32(capacities), 7, iteration) == expected).all()
 
 
-def test_laia_breaks_ties_evenly():
+def test_laia_breaks_ties_evenly(make_job):
     engine, workers = Engine([4] * 4, "lru"), Counter()
     engine.prepare(np.array([[1], [2], [3], [4]], np.uint64))
+    laia = Laia(make_job(seed=9))
     for t in range(4000):
-        workers[int(decide(Laia(seed=9), engine, [1, 1, 1, 1], t).assignment[0])] += 1
+        workers[int(decide(laia, engine, [1, 1, 1, 1], t).workers[0])] += 1
     assert max(abs(count - 1000) for count in workers.values()) < 5 * np.sqrt(1000)
 
 
 def test_replay_follows_the_table_and_shortens_its_last_row():
     replay, engine = Replay(int32([[0, 1, 1], [1, 1, 1]]), workers=2), Engine([1, 1], "lru")
-    assert decide(replay, engine, [2, 1], 0).assignment.tolist() == [0, 1, 1]
-    assert decide(replay, engine, [1, 1], 1).assignment.tolist() == [1, 1]
+    assert decide(replay, engine, [2, 1], 0).workers.tolist() == [0, 1, 1]
+    assert decide(replay, engine, [1, 1], 1).workers.tolist() == [1, 1]
 
 
 @pytest.mark.parametrize(
@@ -109,8 +110,8 @@ def test_replay_refuses_what_its_table_does_not_cover(capacities, iteration):
         decide(Replay(int32([[0, 1, 1], [1, 1, 1]]), workers=2), Engine([1, 1], "lru"), capacities, iteration)
 
 
-def test_mechanisms_do_not_change_the_state(warm_engine):
+def test_mechanisms_do_not_change_the_state(make_job, warm_engine):
     before = warm_engine.snapshot()
-    for mechanism in (Random(1), Laia(1)):
+    for mechanism in (Random(make_job()), Laia(make_job())):
         decide(mechanism, warm_engine, [8, 8, 8], 11)
     assert warm_engine.snapshot() == before

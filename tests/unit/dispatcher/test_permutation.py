@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dispatcher.core.planner import Planner
-from dispatcher.simulator.simulate import with_upcoming
+from dispatcher.simulator.simulate import with_lookahead
 from tests.unit.dispatcher.test_planner import plan_bytes
 
 BANDWIDTHS = [625e6, 625e6, 62.5e6, 62.5e6]
@@ -29,7 +29,7 @@ def samples_trained(plan):
 
 def decisions(job, stream):
     planner = Planner(job, BANDWIDTHS, [40] * 4)
-    return [planner.plan(batch, upcoming) for batch, upcoming in with_upcoming(stream, planner.lookahead)]
+    return [planner.plan(batch, later) for batch, later in with_lookahead(stream, planner.lookahead)]
 
 
 @pytest.mark.parametrize(

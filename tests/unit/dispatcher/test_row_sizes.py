@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from dispatcher.core.cost_model import RowSizes
 from dispatcher.core.mechanisms import MECHANISMS
 from dispatcher.core.planner import Planner
-from dispatcher.core.row_sizes import RowSizes
-from dispatcher.simulator.simulate import simulate, trace_batches, with_upcoming
+from dispatcher.simulator.simulate import simulate, trace_batches, with_lookahead
 from services.domain.errors import InvalidArgument
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 
@@ -20,14 +20,14 @@ def table(kind=OptimizerKind.SGD):
 def test_units_are_the_common_measure_of_the_rows():
     sizes = RowSizes(table(), 3, [16, 64, 24])
     assert (sizes.unit_bytes, sizes.of_fields, sizes.of_sample) == (32, (2, 8, 3), 13)
-    assert sizes.cache(10, table()) == 10  # rows of 8 values have 32 bytes
+    assert sizes.cache_room(10, table()) == 10  # rows of 8 values have 32 bytes
     with_state = RowSizes(table(OptimizerKind.ADAM), 2, [16, 8])
     assert (with_state.unit_bytes, with_state.of_fields) == (4 * 24, (2, 1))
 
 
 def test_without_dimensions_a_row_is_the_unit():
     sizes = RowSizes(table(), 3)
-    assert (sizes.unit_bytes, sizes.of_fields, sizes.of_sample, sizes.cache(10, table())) == (32, (), 3, 10)
+    assert (sizes.unit_bytes, sizes.of_fields, sizes.of_sample, sizes.cache_room(10, table())) == (32, (), 3, 10)
 
 
 @pytest.mark.parametrize(("dimensions", "message"), [([8, 8], "2 row dimensions given for 3"), ([8, 0, 8], "is 0")])
@@ -99,7 +99,7 @@ def test_every_mechanism_keeps_the_caches_within_their_bytes(make_job, make_batc
     planner = Planner(job, BANDWIDTHS, [60] * 4, field_dimensions=(4, 8, 16))
     cluster = make_cluster([120] * 4)
     stream = make_batches(12, samples=16, fields=3, rows=300, seed=2)
-    for batch, upcoming in with_upcoming(stream, planner.lookahead):
-        decision = planner.plan(batch, upcoming)
+    for batch, lookahead_batches in with_lookahead(stream, planner.lookahead):
+        decision = planner.plan(batch, lookahead_batches)
         cluster.run(batch, decision.assignment, decision.plans)
     cluster.flush(planner.flush())

@@ -1,6 +1,7 @@
 """Tables, optimizers and jobs survive the wire exactly; malformed ones are refused by field."""
 
 from collections.abc import Callable
+from dataclasses import MISSING, fields
 
 import pytest
 from hypothesis import given
@@ -56,6 +57,9 @@ def jobs(draw: st.DrawFn) -> JobSpec:
         at_max_rows=draw(st.sampled_from(RowLimitPolicy)),
         eviction_term=draw(st.booleans()),
         horizon=draw(st.integers(1, 64)),
+        checkpoint_every=draw(st.integers(0, 10**6)),
+        checkpoint_seconds=draw(st.floats(0, 1e6)),
+        checkpoints_kept=draw(st.integers(1, 100)),
     )
 
 
@@ -90,6 +94,17 @@ def test_tables_round_trip(spec: TableSpec) -> None:
 @given(jobs())
 def test_jobs_round_trip(job: JobSpec) -> None:
     assert decode_job(dispatcher_pb2.JobSpec.FromString(encode_job(job).SerializeToString())) == job
+
+
+def test_a_job_and_its_message_have_the_same_fields() -> None:
+    assert {field.name for field in fields(JobSpec)} == set(dispatcher_pb2.JobSpec.DESCRIPTOR.fields_by_name)
+
+
+def test_what_a_message_leaves_out_is_as_in_a_job_that_leaves_it_out() -> None:
+    job = decode_job(good_job())
+    for field in fields(JobSpec):
+        if field.default is not MISSING:
+            assert getattr(job, field.name) == field.default
 
 
 def test_no_workloads_mean_equal_shares_and_no_criterion_the_papers() -> None:

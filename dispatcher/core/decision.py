@@ -1,0 +1,158 @@
+"""One planned iteration: who trains what, what it moves and costs, and the plans that tell the workers so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dispatcher.core.cost_model import CostModel, Operations
+from services.domain.batches import SampleBatch
+from services.domain.plans import FlushPlan, GradientTransfers, IterationPlan, Reload, Transfers
+
+if TYPE_CHECKING:  # the shapes of the engine's dicts exist in its stub only
+    from esd_native.engine import (
+        CacheColumns,
+        FlushColumns,
+        GradientColumns,
+        IterationColumns,
+        PlanColumns,
+        TransferColumns,
+    )
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One planned iteration.
+
+    Attributes:
+        iteration: t, counted from 0.
+        assignment: int32 [k], the worker of each sample.
+        batch: the k samples.
+        epoch: the membership that the plans are for.
+        columns: what each worker does, in slot order.
+        operations: rows moved, per worker and kind.
+        volume: the same in units of row size.
+        unit_bytes: bytes of one unit.
+        cost_model: what these operations cost.
+        expected_cost_seconds: the mechanism's own estimate, the sum over samples of ESD Alg. 1's cost, which
+            counts an id once per sample; 0 for a mechanism that makes no estimate.
+        worker_lookups: int64 [n], rows that each worker trains.
+        forgotten_rows: how many rows leave the table to keep it within its limit.
+        solver: the solver that ran, "" for a mechanism without one.
+        gap: the solver's certificate: cost less dual bound, 0 proves optimality; None when there is none.
+        seconds: wall time of this decision by phase: `index` (looking the batch up), `score` (costs or
+            affinities), `assign` (the assignment), `plan` (advancing the state, building the plans).
+    """
+
+    iteration: int
+    assignment: NDArray[np.int32]
+    batch: SampleBatch
+    epoch: int
+    columns: IterationColumns
+    operations: Operations
+    volume: Operations
+    unit_bytes: int
+    cost_model: CostModel
+    expected_cost_seconds: float
+    worker_lookups: NDArray[np.int64]
+    forgotten_rows: int
+    solver: str
+    gap: float | None
+    seconds: dict[str, float]
+
+    @cached_property
+    def plans(self) -> tuple[IterationPlan, ...]:
+        """One plan per worker, in slot order, put together from the columns when first asked for."""
+        return tuple(_iteration_plan(worker, self.batch, self.epoch) for worker in self.columns)
+
+    @property
+    def moved_bytes(self) -> Operations:
+        """Bytes moved, per worker and kind."""
+        return self.volume * self.unit_bytes
+
+    @cached_property
+    def workloads(self) -> NDArray[np.int32]:
+        """Samples of each worker, int32 [n]."""
+        return np.bincount(self.assignment, minlength=len(self.worker_lookups)).astype(np.int32)
+
+    @cached_property
+    def link_seconds(self) -> NDArray[np.float64]:
+        """Realised time on each link, float64 [n]."""
+        return self.cost_model.link_seconds(self.volume)
+
+    @property
+    def cost_seconds(self) -> float:
+        """Realised cost: the sum of T_j over all operations (ESD eq. 4)."""
+        return float(self.link_seconds.sum())
+
+    @property
+    def makespan_seconds(self) -> float:
+        """Realised time on the busiest link, when all work at once."""
+        return float(self.link_seconds.max())
+
+    @property
+    def lookups(self) -> int:
+        """(row, worker) pairs that the iteration trains."""
+        return int(self.worker_lookups.sum())
+
+    @property
+    def hits(self) -> int:
+        """How many of the lookups find the latest version in the worker's cache."""
+        return self.lookups - int(self.operations.miss_pull.sum())
+
+    @property
+    def decision_seconds(self) -> float:
+        """Wall time from the batch to the columns of its plans; messages are made of them when they are encoded."""
+        return sum(self.seconds.values())
+
+
+def _iteration_plan(columns: PlanColumns, batch: SampleBatch, epoch: int) -> IterationPlan:
+    """One worker's plan: its columns of `Engine.commit`, named as the plan names them, and its samples of the batch."""
+    positions = columns["positions"]
+    return IterationPlan(
+        epoch=epoch,
+        batch_size=len(batch),
+        dense=batch.dense[positions],
+        labels=batch.labels[positions],
+        **{name: _transfers_of(column) for name, column in columns.items()},
+    )
+
+
+def _transfers_of(column: Any) -> Any:
+    """A column of a plan as it is, or the transfers that the engine gives as a dict of columns."""
+    if not isinstance(column, dict):
+        return column
+    return _gradients(column) if "contributors" in column else _rows(column)  # type: ignore[arg-type]
+
+
+def _rows(columns: TransferColumns) -> Transfers:
+    return Transfers(columns["ids"], columns["slots"], columns["versions"], columns["early"])
+
+
+def _gradients(columns: GradientColumns) -> GradientTransfers:
+    return GradientTransfers(_rows(columns), columns["contributors"], columns["steps"])
+
+
+def flush_plan(columns: FlushColumns, epoch: int, *, checkpoint: bool = False) -> FlushPlan:
+    """One worker's flush, from its columns of `Engine.flush`."""
+    return FlushPlan(
+        epoch=epoch,
+        iteration=columns["iteration"],
+        rows=_rows(columns["rows"]),
+        gradients=_gradients(columns["gradients"]),
+        checkpoint=checkpoint,
+    )
+
+
+def reload_plan(columns: CacheColumns, checkpoint: int) -> Reload:
+    """What one worker's cache holds after a checkpoint, from its columns of `Engine.contents`."""
+
+    def part(chosen: NDArray[np.bool_]) -> Transfers:
+        ids = columns["ids"][chosen]
+        return Transfers(ids, columns["slots"][chosen], columns["versions"][chosen], early=len(ids))
+
+    return Reload(checkpoint, rows=part(columns["latest"]), outdated=part(~columns["latest"]))

@@ -1,0 +1,76 @@
+"""Alternatives whose traffic follows from the batch alone: no cache at all, and FAE's fixed set of hot rows."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dispatcher.core.cost_model import Operations
+from dispatcher.simulator.alternatives.alternative import Traffic, Trained
+
+
+class NoCache:
+    """No cache at all: pulls the rows of a micro-batch and pushes their gradients in every iteration (SCARS §II.A).
+
+    Coalesced, a row that several samples of a worker share is moved once; uncoalesced, once per sample and field.
+    """
+
+    lookahead = 0
+
+    def __init__(self, workers: int, *, coalesced: bool) -> None:
+        self._workers = workers
+        self._coalesced = coalesced
+        self._lookups = self._distinct = 0
+
+    def step(self, trained: Trained, /) -> Traffic:
+        """Counts distinct ids, or all of them."""
+        ids = [trained.ids_of(j) for j in range(self._workers)]
+        distinct = [len(np.unique(of_worker)) for of_worker in ids]
+        self._lookups += trained.ids.size
+        self._distinct += sum(distinct)
+        rows = np.array(distinct if self._coalesced else [of_worker.size for of_worker in ids], np.int64)
+        operations = Operations(rows, rows, np.zeros_like(rows))
+        return Traffic(operations, np.zeros(self._workers), int(rows.sum()), 0)
+
+    def figures(self) -> dict[str, float]:
+        """What coalescing saves, in ids per distinct id of a micro-batch."""
+        return {"ids_per_distinct_id": self._lookups / max(1, self._distinct)}
+
+
+class Fae:
+    """FAE keeps the most popular rows on every worker for the whole run, equal by all-reduce (ESD §6.1, Herald §6.3).
+
+    Hot rows are never pulled and never pushed; the rest is not cached.
+
+    The gradients of the hot rows that an iteration trains, on any worker, are summed by a ring all-reduce: every link
+    moves 2 (n-1)/n of them.
+    """
+
+    lookahead = 0
+
+    def __init__(self, workers: int, hot: NDArray[np.uint64]) -> None:
+        """Takes the hot ids, which `most_popular` or any other profile finds."""
+        self._workers = workers
+        self._hot = np.sort(hot)
+        self._reduced = self._iterations = 0
+
+    def step(self, trained: Trained, /) -> Traffic:
+        """Moves cold rows to and from the parameter server, and reduces hot ones."""
+        distinct = [np.unique(trained.ids_of(j)) for j in range(self._workers)]
+        cold = np.array([int((~np.isin(ids, self._hot)).sum()) for ids in distinct], np.int64)
+        reduced = int(np.isin(np.unique(trained.ids), self._hot).sum())
+        self._reduced += reduced
+        self._iterations += 1
+        lookups = sum(len(ids) for ids in distinct)
+        share = np.full(self._workers, 2 * (self._workers - 1) / self._workers * reduced)
+        return Traffic(Operations(cold, cold, np.zeros_like(cold)), share, lookups, lookups - int(cold.sum()))
+
+    def figures(self) -> dict[str, float]:
+        """The number of hot rows, and how many of them an iteration reduces on average."""
+        return {"hot_rows": len(self._hot), "reduced_rows_mean": self._reduced / max(1, self._iterations)}
+
+
+def most_popular(ids: NDArray[np.uint64], rows: int) -> NDArray[np.uint64]:
+    """The `rows` ids that occur most often in a profile of any shape, ties to the lower id."""
+    distinct, counts = np.unique(ids, return_counts=True)
+    return distinct[np.argsort(-counts, kind="stable")[:rows]]
