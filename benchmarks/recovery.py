@@ -25,12 +25,12 @@ from typing import Any
 
 import numpy as np
 
-from dispatcher.client import DispatcherClient
 from esd.cli.driver import drive
 from esd.cli.launcher import LocalCluster, ServiceProcess, local_cluster
 from esd.cli.options import RunOptions
 from esd.cli.report import messages, print_json
 from esd.cli.stream import TrainingStream, training_stream
+from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.batches import SampleBatch
 from services.domain.jobs import JobSpec
 from services.domain.state import JobState
@@ -96,7 +96,7 @@ async def train(
     caches = [options.cache_rows or 0] * options.workers
     async with (
         local_cluster(shards=1, worker_links=options.bandwidths(), cache_rows=caches, logs=place, **store) as cluster,
-        DispatcherClient(cluster.dispatcher.address) as client,
+        AsyncDispatcherClient(cluster.dispatcher.address) as client,
     ):
         servers = tuple(server.address for server in cluster.parameter_servers)
         job: JobSpec = options.job(fields=shape[0], dense_features=shape[1], parameter_servers=servers)

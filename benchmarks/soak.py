@@ -21,11 +21,11 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from dispatcher.client import DispatcherClient
 from esd.cli.driver import drive
 from esd.cli.launcher import local_cluster
 from esd.cli.options import RunOptions
 from esd.cli.stream import training_stream
+from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.jobs import RowLimitPolicy
 from services.domain.state import JobState
 from tests.support.redis_server import redis_server
@@ -103,7 +103,7 @@ async def soak(options: RunOptions, store: str, folder: Path) -> dict[str, Cours
             logs=folder,
             checkpoint_dir=folder / "kept" if store == "memory" else None,
         ) as cluster,
-        DispatcherClient(cluster.dispatcher.address) as client,
+        AsyncDispatcherClient(cluster.dispatcher.address) as client,
     ):
         job = options.job(
             fields=len(stream.dataset.fields),

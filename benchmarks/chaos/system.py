@@ -8,12 +8,12 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dispatcher.client import DispatcherClient
 from esd.cli.driver import drive
 from esd.cli.export import export_model
 from esd.cli.launcher import REJOIN_SECONDS, LocalCluster, ServiceProcess, local_cluster
 from esd.cli.options import RunOptions
 from esd.cli.stream import training_stream
+from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.jobs import JobSpec
 from services.domain.state import JobState
 from services.domain.tables import OptimizerKind
@@ -93,7 +93,7 @@ async def run(store: str, place: Path, watch: Watch, *, absentee: int | None = N
         )
         store_link = await stack.enter_async_context(cuttable_proxy(cluster.parameter_servers[0].address))
         driver_link = await stack.enter_async_context(cuttable_proxy(cluster.dispatcher.address))
-        client = await stack.enter_async_context(DispatcherClient(driver_link.address))
+        client = await stack.enter_async_context(AsyncDispatcherClient(driver_link.address))
         system = System(cluster, links, store_link, driver_link)
         job = OPTIONS.job(
             fields=len(stream.dataset.fields),

@@ -24,7 +24,7 @@ from rich.table import Table
 from benchmarks.fuzz import targets
 from benchmarks.fuzz.campaign import MAX_MESSAGE_BYTES, Tally, campaign
 from benchmarks.fuzz.targets import Target
-from dispatcher.client import DispatcherClient
+from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.runtime.channel import channel
 from tests.support.redis_server import redis_server
 
@@ -64,7 +64,7 @@ async def targets_of(stack: AsyncExitStack, folder: Path, redis_url: str) -> lis
     dispatcher = await start(stack, "dispatcher", folder / "dispatcher.log", lease_seconds="60", join_seconds="1")
     idle = await start(stack, "dispatcher", folder / "idle.log")
     worker = await start(stack, "worker", folder / "worker.log", name="w", dispatcher=idle, link="1e9", cache_rows="64")
-    client = await stack.enter_async_context(DispatcherClient(dispatcher))
+    client = await stack.enter_async_context(AsyncDispatcherClient(dispatcher))
     channels = [await stack.enter_async_context(channel(address)) for address in (memory, stored, worker)]
     return [
         targets.parameter_server("ps_server", memory, channels[0]),

@@ -15,8 +15,8 @@ from google.protobuf.message import Message
 
 from benchmarks.fuzz.calls import Method
 from benchmarks.fuzz.messages import Pools
-from dispatcher.client import DispatcherClient
 from protos import common_pb2, dispatcher_pb2, ps_pb2, ps_pb2_grpc, worker_pb2, worker_pb2_grpc
+from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.errors import EsdError
 from services.domain.jobs import Criterion, JobSpec, ModelSpec
 from services.domain.reports import Registration
@@ -148,7 +148,7 @@ def parameter_server(name: str, address: str, channel: grpc.aio.Channel) -> Targ
     return Target(name, address, ps_pb2, examples, pools, refresh, check)
 
 
-def dispatcher(address: str, client: DispatcherClient) -> Target:
+def dispatcher(address: str, client: AsyncDispatcherClient) -> Target:
     """A dispatcher with a job whose workers hold leases and train nothing."""
     batch = common_pb2.SampleBatch(
         samples=2,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
@@ -13,32 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 from dispatcher.solvers.protocol import Costs, Prices, Solver
 from esd_native import solver as native
 from services.domain.errors import InvalidArgument
+from services.domain.hybrid import HybridResult
 from services.domain.jobs import MAX_WORKERS, Criterion
 
 _INT32_MAX = 2**31 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class HybridResult:
-    """A dispatch decision for k samples and n workers.
-
-    Attributes:
-        assignment: int32 [k], worker of each sample.
-        cost: sum of the chosen costs; int for integer costs.
-        optimal_rows: uint32 [r], ascending: the samples that Opt decided.
-        solver: the algorithm that decided them, "none" when r = 0.
-        prices: int64 or float64 [n], optimal duals of Opt's part, None when r = 0; for the next decision.
-        gap: cost of Opt's part less its dual bound; 0 proves it optimal.
-        seconds: wall time in the solver.
-    """
-
-    assignment: NDArray[np.int32]
-    cost: int | float
-    optimal_rows: NDArray[np.uint32]
-    solver: str
-    prices: Prices | None
-    seconds: float
-    gap: float = 0.0
 
 
 def hybrid_dis(

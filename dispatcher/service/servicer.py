@@ -11,7 +11,6 @@ from typing import Any
 
 import grpc
 
-from dispatcher import wire
 from dispatcher.core.hybrid import hybrid_dis
 from dispatcher.service.describe import job_state
 from dispatcher.service.run.current_job import Jobs
@@ -22,6 +21,7 @@ from protos import dispatcher_pb2_grpc
 from services.domain.errors import InvalidArgument, NotFound
 from services.runtime import metrics
 from services.wire.batches import decode_batch
+from services.wire.hybrid import decode_problem, encode_result
 from services.wire.jobs import decode_job
 from services.wire.reports import decode_phase, decode_registration, decode_report, decode_trouble, encode_lease
 from services.wire.state import encode_state
@@ -43,7 +43,7 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
 
     async def HybridDis(self, request: pb.HybridDisRequest, context: _Context) -> pb.HybridDisResponse:
         """Solves one cost matrix."""
-        problem = wire.decode_problem(request)
+        problem = decode_problem(request)
         solver = get_solver(problem.solver)
         result = await asyncio.get_running_loop().run_in_executor(
             self._solvers, hybrid_dis, problem.costs, problem.capacities, problem.alpha, problem.criterion, solver
@@ -51,7 +51,7 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         if len(result.optimal_rows):
             metrics.SOLVER_SECONDS.labels(result.solver).observe(result.seconds)
             telemetry.certified(result.solver, result.gap)
-        return wire.encode_result(result)
+        return encode_result(result)
 
     async def CreateJob(self, request: pb.CreateJobRequest, context: _Context) -> pb.CreateJobResponse:
         """Opens a job, or confirms the running one."""

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import typer
 
-from dispatcher.client import DispatcherClient
 from esd.cli import options as opt
 from esd.cli.driver import drive, progress_bar
 from esd.cli.export import export_model
 from esd.cli.report import Result, messages, training_result
 from esd.cli.stream import training_stream
+from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.data import Dataset
 from services.domain.errors import InvalidArgument
 from services.domain.jobs import JobSpec
@@ -55,7 +55,7 @@ def run_attached(
     shown = credentials()
 
     async def train() -> JobState:
-        async with DispatcherClient(dispatcher, credentials=shown) as client:
+        async with AsyncDispatcherClient(dispatcher, credentials=shown) as client:
             with progress_bar(chosen.mechanism, stream.iterations) as bar:
                 state = await drive(client, job, stream, bar)
         if out is not None:

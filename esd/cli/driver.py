@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from dispatcher.client import DispatcherClient
 from esd.cli.report import messages
 from esd.cli.stream import without_first
+from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.batches import SampleBatch
 from services.domain.errors import DeadlineExceeded, FailedPrecondition, NotFound, Unavailable
 from services.domain.jobs import JobSpec
 from services.domain.state import JobPhase, JobState
+from services.runtime.retry import Backoff
 
 POLL_SECONDS = 0.25  # of the job's state, for the progress bar
 PATIENCE_SECONDS = 60.0  # with a dispatcher that is away, of a job that can go on after it
 
 
 async def drive(
-    client: DispatcherClient, job: JobSpec, batches: Iterable[SampleBatch], progress: Callable[[JobState], None]
+    client: AsyncDispatcherClient, job: JobSpec, batches: Iterable[SampleBatch], progress: Callable[[JobState], None]
 ) -> JobState:
     """Runs a job to its end and returns its final state.
 
@@ -37,31 +38,27 @@ async def drive(
         FailedPrecondition: the job failed; the message says why.
         DeadlineExceeded, Unavailable: the dispatcher is silent or away, for too long if the job takes checkpoints.
     """
-    clock = asyncio.get_running_loop().time
-    last_seen = clock()
+    backoff = Backoff(PATIENCE_SECONDS)
 
     def seen(state: JobState) -> None:
-        nonlocal last_seen
-        last_seen = clock()
+        backoff.reset()
         progress(state)
 
     while True:
         try:
             return await _drive_once(client, job, batches, seen)
-        except (DeadlineExceeded, NotFound, Unavailable):
-            if not job.takes_checkpoints or clock() - last_seen > PATIENCE_SECONDS:
+        except (DeadlineExceeded, NotFound, Unavailable) as error:
+            if not job.takes_checkpoints:
                 raise
-        await asyncio.sleep(POLL_SECONDS)
+            await backoff.pause(error)
 
 
 async def _drive_once(
-    client: DispatcherClient, job: JobSpec, batches: Iterable[SampleBatch], progress: Callable[[JobState], None]
+    client: AsyncDispatcherClient, job: JobSpec, batches: Iterable[SampleBatch], progress: Callable[[JobState], None]
 ) -> JobState:
     """As `drive`, on one dispatcher. NotFound: it no longer knows the job."""
     await client.create_job(job)
-    submission = asyncio.create_task(
-        client.feed(job.name, lambda taken: _in_thread(without_first(batches, taken))), name="submit"
-    )
+    submission = asyncio.create_task(client.feed(job.name, lambda taken: without_first(batches, taken)), name="submit")
     try:
         while True:
             state = await client.describe()
@@ -79,12 +76,6 @@ async def _drive_once(
     finally:
         submission.cancel()
         await asyncio.gather(submission, return_exceptions=True)
-
-
-async def _in_thread(batches: Iterator[SampleBatch]) -> AsyncIterator[SampleBatch]:
-    """Reads a blocking stream without blocking the event loop."""
-    while (batch := await asyncio.to_thread(next, batches, None)) is not None:
-        yield batch
 
 
 class Bar:

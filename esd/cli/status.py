@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from dispatcher.client import DispatcherClient
 from esd.cli import options as opt
 from esd.cli.attach import credentials
 from esd.cli.report import comparison, print_result, training_result
+from services.clients.dispatcher import DispatcherClient
 from services.domain.errors import NotFound
 from services.domain.state import JobState
 
@@ -22,7 +21,8 @@ def command(
     as_json: opt.Json = False,
 ) -> None:
     """Shows the state of the running job."""
-    state = asyncio.run(_describe(dispatcher))
+    with DispatcherClient(dispatcher, credentials=credentials()) as client:
+        state = client.describe()
     if state is None:
         raise NotFound(f"the dispatcher at {dispatcher} has no job yet")
     result = training_result(state)
@@ -50,8 +50,3 @@ def _workers(state: JobState) -> list[dict[str, Any]]:
     """What there is to know of each worker now: m_j in `workload`, links in bytes per second."""
     names = ("worker", "slot", "workload", "bandwidth", "measured_bandwidth", "cache_rows", "iterations")
     return [{name: getattr(worker, name) for name in names} for worker in state.workers]
-
-
-async def _describe(address: str) -> JobState | None:
-    async with DispatcherClient(address, credentials=credentials()) as client:
-        return await client.describe()

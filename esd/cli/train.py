@@ -11,7 +11,6 @@ from pathlib import Path
 
 import typer
 
-from dispatcher.client import DispatcherClient
 from esd.cli import options as opt
 from esd.cli.attach import check_options, run_attached
 from esd.cli.driver import drive, progress_bar
@@ -20,6 +19,7 @@ from esd.cli.launcher import LocalCluster, local_cluster
 from esd.cli.options import takes_run_options
 from esd.cli.report import Result, messages, print_result, training_result
 from esd.cli.stream import training_stream
+from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.errors import InvalidArgument
 from services.domain.jobs import JobSpec
 from services.domain.state import JobState
@@ -96,7 +96,7 @@ def run(
                 checkpoint_dir=checkpoint_dir,
                 decision_log=decision_log,
             ) as cluster,
-            DispatcherClient(cluster.dispatcher.address) as client,
+            AsyncDispatcherClient(cluster.dispatcher.address) as client,
         ):
             job = describe(cluster)
             if messages.is_terminal:

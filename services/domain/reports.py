@@ -105,8 +105,8 @@ class IterationReport:
         transfers: what moved for this iteration.
         phases: where the time went.
         seconds: wall time of the iteration.
-        measured_bandwidth: bytes per second seen on the link; 0 when there was too little traffic to tell.
         epoch: of the plan.
+        measured_bandwidth: bytes per second seen on the link; 0 when there was too little traffic to tell.
     """
 
     iteration: int
@@ -116,8 +116,8 @@ class IterationReport:
     transfers: TransferCounts
     phases: PhaseTimes
     seconds: float
+    epoch: int
     measured_bandwidth: float = 0.0
-    epoch: int = 0
 
     def __post_init__(self) -> None:
         if len(self.score_bins) != len(self.labels):
@@ -142,12 +142,13 @@ class FlushReport:
     """Confirms the flush plan of `iteration`: the parameter server has everything of this worker.
 
     Attributes:
+        epoch: of the plan.
         dense_checksum: SHA-256, hex, of the checkpoint's dense parameters; empty but for the worker that stored them.
     """
 
     iteration: int
     transfers: TransferCounts
-    epoch: int = 0
+    epoch: int
     dense_checksum: str = ""
 
 

@@ -1,36 +1,68 @@
-"""Repeating what failed for want of a peer."""
+"""The one way to try again: pauses that double up to a bound, for as long as the caller has patience."""
 
 from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from services.domain.errors import EsdError, Unavailable
 
-_FIRST_PAUSE = 0.05  # seconds
-_LONGEST_PAUSE = 1.0
+FIRST_PAUSE_SECONDS = 0.05
+LONGEST_PAUSE_SECONDS = 1.0
 
 T = TypeVar("T")
 
 
-async def repeated(
-    call: Callable[[], Awaitable[T]], seconds: float, on: type[EsdError] | tuple[type[EsdError], ...] = Unavailable
-) -> T:
-    """The result of `call`, which is made again for up to `seconds` while it fails with an error of class `on`.
+class Backoff:
+    """The pauses between the attempts at one thing.
 
-    The call must be idempotent. The last error is raised when the time is up. Pauses double up to a second, with
-    jitter, so that a crowd of workers does not come back all at once.
+        backoff = Backoff(patience=30)
+        while True:
+            try:
+                return await call()
+            except Unavailable as error:
+                await backoff.pause(error)
+
+    Each pause is up to twice as long as the one before and at most a second. Jitter keeps a crowd of workers from
+    coming back all at once.
+
+    Args:
+        patience: seconds from now on, or from the last `reset`, after which the next failure is final.
     """
-    clock = asyncio.get_running_loop().time
-    deadline = clock() + seconds
-    longest = _FIRST_PAUSE
+
+    def __init__(self, patience: float) -> None:
+        self._patience = patience
+        self.reset()
+
+    def reset(self) -> None:
+        """Begins anew after a success, with the shortest pause and with all the patience."""
+        self._longest = FIRST_PAUSE_SECONDS
+        self._give_up = time.monotonic() + self._patience
+
+    async def pause(self, error: Exception) -> None:
+        """Waits before the next attempt. Raises `error`, the failure of the last one, when patience is at its end."""
+        if time.monotonic() + self._longest >= self._give_up:
+            raise error
+        await asyncio.sleep(random.uniform(self._longest / 2, self._longest))  # noqa: S311 - no secret
+        self._longest = min(2 * self._longest, LONGEST_PAUSE_SECONDS)
+
+
+async def repeated(
+    call: Callable[[], Awaitable[T]], patience: float, on: type[EsdError] | tuple[type[EsdError], ...] = Unavailable
+) -> T:
+    """Returns the result of `call`, which must be idempotent.
+
+    Args:
+        call: what to do.
+        patience: seconds for which the call is made again while it fails; then the last error is raised.
+        on: the errors after which it is made again; any other is raised at once.
+    """
+    backoff = Backoff(patience)
     while True:
         try:
             return await call()
-        except on:
-            if clock() + longest >= deadline:
-                raise
-        await asyncio.sleep(random.uniform(longest / 2, longest))  # noqa: S311 - no secret
-        longest = min(2 * longest, _LONGEST_PAUSE)
+        except on as error:
+            await backoff.pause(error)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 import urllib.parse
@@ -12,11 +11,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from dispatcher.client import DispatcherClient
 from esd.cli.demo import DEMO
 from esd.cli.options import RunOptions
 from esd.cli.simulate import run as simulate_run
 from esd.cli.stream import global_batches, training_stream
+from services.clients.dispatcher import DispatcherClient
 from services.domain.errors import Unavailable
 from services.domain.state import JobState
 from services.domain.tables import OptimizerKind
@@ -137,8 +136,5 @@ def _iterations(dispatcher: str) -> int:
 
 
 def _describe(dispatcher: str) -> JobState | None:
-    async def describe() -> JobState | None:
-        async with DispatcherClient(dispatcher) as client:
-            return await client.describe()
-
-    return asyncio.run(describe())
+    with DispatcherClient(dispatcher) as client:
+        return client.describe()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 
 import pytest
 
-from dispatcher.client import DispatcherClient
+from services.clients.dispatcher import DispatcherClient
 from services.domain.errors import Unauthenticated, Unavailable
 from services.domain.state import JobPhase
 from services.runtime.security import Credentials
@@ -35,9 +34,9 @@ def cluster_nodes(project: Project) -> list[str]:
     return sorted(line.split()[2].removeprefix("myself,") for line in lines)
 
 
-async def phase(address: str, credentials: Credentials) -> JobPhase:
-    async with DispatcherClient(address, credentials=credentials, timeout=5) as client:
-        return (await client.describe()).phase
+def phase(address: str, credentials: Credentials) -> JobPhase:
+    with DispatcherClient(address, credentials=credentials, timeout=5) as client:
+        return client.describe().phase
 
 
 def test_a_run_over_tls_into_a_redis_cluster(new_project, certificates) -> None:
@@ -57,8 +56,8 @@ def test_a_run_over_tls_into_a_redis_cluster(new_project, certificates) -> None:
 
     address = project.address("dispatcher", 50051)
     ours = ClientSettings(**certificates.of("client", token=True))
-    assert asyncio.run(phase(address, Credentials.read(ours))) is JobPhase.FINISHED
+    assert phase(address, Credentials.read(ours)) is JobPhase.FINISHED
     with pytest.raises((Unauthenticated, Unavailable)):
-        asyncio.run(phase(address, Credentials()))
+        phase(address, Credentials())
     assert "secret-4712" not in project.logs()
     assert certificates.token.read_text().strip() not in project.logs()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 import urllib.request
@@ -11,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from dispatcher.client import DispatcherClient
+from services.clients.dispatcher import DispatcherClient
 from tests.e2e.compose import Project, docker, inspect, log_of, wait_until
 from tests.e2e.system import (
     FIRST_ITERATION_SECONDS,
@@ -152,13 +151,9 @@ def test_the_model_is_that_of_one_process(system: System) -> None:
 
 
 def test_the_dispatcher_answers_from_outside(system: System) -> None:
-    async def assign() -> list[int]:
-        async with DispatcherClient(system.project.address("dispatcher", 50051)) as client:
-            costs = np.array([[0, 5], [5, 0], [0, 1], [2, 2]], np.int32)
-            answer = await client.hybrid_dis(costs, np.array([2, 2], np.int32))
-            return answer.assignment.tolist()
-
-    assert asyncio.run(assign()) == [0, 1, 0, 1]
+    with DispatcherClient(system.project.address("dispatcher", 50051)) as client:
+        costs = np.array([[0, 5], [5, 0], [0, 1], [2, 2]], np.int32)
+        assert client.hybrid_dis(costs, np.array([2, 2], np.int32)).assignment.tolist() == [0, 1, 0, 1]
 
 
 def test_mechanisms_at_the_same_links(system: System, capsys) -> None:

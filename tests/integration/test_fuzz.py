@@ -13,12 +13,12 @@ import pytest
 from benchmarks.fuzz import targets
 from benchmarks.fuzz.campaign import MAX_MESSAGE_BYTES, campaign
 from benchmarks.fuzz.targets import Target
-from dispatcher.client import DispatcherClient
 from dispatcher.service.app import serve_dispatcher
 from dispatcher.service.settings import DispatcherSettings
 from protos.worker_pb2_grpc import add_WorkerServicer_to_server
 from ps_server.service.app import parameter_server
 from ps_server.service.settings import ParameterServerSettings
+from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.runtime.channel import channel
 from services.runtime.server import serve
 from worker.service.servicer import WorkerService
@@ -43,7 +43,7 @@ async def start_parameter_server(stack: AsyncExitStack) -> Target:
 async def start_dispatcher(stack: AsyncExitStack) -> Target:
     settings = DispatcherSettings(**COMMON, lease_seconds=60, join_seconds=1)
     server = await stack.enter_async_context(serve_dispatcher(settings))
-    return targets.dispatcher(server.address, await stack.enter_async_context(DispatcherClient(server.address)))
+    return targets.dispatcher(server.address, await stack.enter_async_context(AsyncDispatcherClient(server.address)))
 
 
 async def start_worker(stack: AsyncExitStack) -> Target:

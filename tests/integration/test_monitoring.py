@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from deploy.grafana import dashboard
-from dispatcher.client import DispatcherClient
 from esd.cli.driver import drive
 from esd.cli.launcher import local_cluster
 from esd.cli.options import RunOptions
 from esd.cli.stream import training_stream
+from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.state import JobState
 from services.domain.tables import OptimizerKind
 from services.runtime.metrics import REGISTRY
@@ -74,7 +74,7 @@ def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
             )
 
             async def train() -> JobState:
-                async with DispatcherClient(cluster.dispatcher.address) as client:
+                async with AsyncDispatcherClient(cluster.dispatcher.address) as client:
                     return await drive(client, job, stream, lambda _: None)
 
             state = runner.run(train())

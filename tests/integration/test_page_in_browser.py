@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from dispatcher.client import DispatcherClient
 from dispatcher.service.app import serve_dispatcher
 from dispatcher.service.settings import DispatcherSettings
+from services.clients.dispatcher_async import AsyncDispatcherClient
 from tests.support.browser import Browser, chromium
 from tests.support.simple_clients import Dispatcher, job_with, run_to_the_end, samples
 
@@ -31,7 +31,7 @@ async def browser(tmp_path: Path) -> AsyncIterator[Browser]:
 @pytest.fixture
 async def dispatcher() -> AsyncIterator[Dispatcher]:
     settings = DispatcherSettings(metrics_port=None, page_port=0, grace_seconds=1.0)
-    async with serve_dispatcher(settings) as served, DispatcherClient(served.address) as client:
+    async with serve_dispatcher(settings) as served, AsyncDispatcherClient(served.address) as client:
         yield Dispatcher(served.address, client, asyncio.Event().wait, served.page_address)
 
 

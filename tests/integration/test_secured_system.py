@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.client import DispatcherClient
 from esd.cli.driver import drive
 from esd.cli.export import export_model
 from protos import dispatcher_pb2 as pb
 from protos import dispatcher_pb2_grpc
+from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.errors import Unauthenticated
 from services.domain.jobs import Criterion, JobSpec, ModelSpec
 from services.domain.state import JobPhase
@@ -88,7 +88,7 @@ async def test_a_secured_system_trains(services: Services, certificates: Certifi
         parameter_servers=(server,),
     )  # fmt: skip
     user = Credentials.read(ClientSettings(**certificates.of("client", token=True)))
-    async with DispatcherClient(dispatcher, credentials=user) as client, asyncio.timeout(60):
+    async with AsyncDispatcherClient(dispatcher, credentials=user) as client, asyncio.timeout(60):
         state = await drive(client, job, [samples(40)], lambda _: None)
     assert (state.phase, state.iterations_confirmed) == (JobPhase.FINISHED, 5)
     await export_model(job, tmp_path / "model.npz", user)
@@ -134,6 +134,6 @@ async def test_the_command_uses_the_users_credentials(services: Services, certif
 async def test_without_a_token_nothing_is_described(services: Services, certificates: Certificates) -> None:
     dispatcher = await services.start("dispatcher")
     stranger = Credentials.read(ClientSettings(**certificates.of("client")))
-    async with DispatcherClient(dispatcher, credentials=stranger) as client:
+    async with AsyncDispatcherClient(dispatcher, credentials=stranger) as client:
         with pytest.raises(Unauthenticated, match="carries no token"):
             await client.describe()

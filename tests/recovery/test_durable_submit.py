@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.client import DispatcherClient
 from esd.cli import train
 from esd.cli.attach import run_attached
 from esd.cli.driver import drive
@@ -21,6 +20,7 @@ from esd.cli.launcher import LocalCluster, local_cluster
 from esd.cli.options import RunOptions
 from esd.cli.report import training_result
 from esd.cli.stream import training_stream
+from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.batches import SampleBatch
 from services.domain.errors import FailedPrecondition
 from services.domain.jobs import JobSpec
@@ -64,14 +64,16 @@ class ReadOnce:
 
 
 @asynccontextmanager
-async def running(tmp_path: Path, **store: object) -> AsyncIterator[tuple[LocalCluster, DispatcherClient, JobSpec]]:
+async def running(
+    tmp_path: Path, **store: object
+) -> AsyncIterator[tuple[LocalCluster, AsyncDispatcherClient, JobSpec]]:
     """A cluster of local processes that are started again when they die."""
     stream = training_stream(OPTIONS)
     async with (
         local_cluster(
             shards=1, worker_links=OPTIONS.bandwidths(), cache_rows=[500] * 2, logs=tmp_path, **store
         ) as cluster,
-        DispatcherClient(cluster.dispatcher.address) as client,
+        AsyncDispatcherClient(cluster.dispatcher.address) as client,
     ):
         job = OPTIONS.job(
             fields=len(stream.dataset.fields),

@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dispatcher.client import DispatcherClient
 from esd.cli import train
 from esd.cli.driver import drive
 from esd.cli.export import export_model
 from esd.cli.launcher import LocalCluster, local_cluster
 from esd.cli.stream import global_batches, training_stream
+from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.batches import SampleBatch
 from services.domain.errors import EsdError
 from services.domain.state import JobPhase, JobState
@@ -92,7 +92,7 @@ async def test_survivors_go_on_and_a_late_worker_joins_at_a_checkpoint(tmp_path)
     restarts, back = [], threading.Event()
     async with (
         local_cluster(**settings, logs=tmp_path, rejoin_seconds=2.0) as cluster,
-        DispatcherClient(cluster.dispatcher.address) as client,
+        AsyncDispatcherClient(cluster.dispatcher.address) as client,
         asyncio.TaskGroup() as tasks,
     ):
         kill = Killer(worker, iteration=30)

@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 
-from dispatcher.client import DispatcherClient
 from dispatcher.service.app import serve_dispatcher
 from dispatcher.service.settings import DispatcherSettings
 from protos import dispatcher_pb2 as pb
 from protos import dispatcher_pb2_grpc as pb_grpc
 from ps_server.service.app import parameter_server
 from ps_server.service.settings import ParameterServerSettings
+from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.errors import StaleEpoch
 from services.domain.jobs import JobSpec
 from services.domain.plans import Membership
@@ -35,14 +35,14 @@ async def epoch_of(worker: Worker) -> int:
 
 
 @asynccontextmanager
-async def running(redis: RedisServer, **patience: float) -> AsyncIterator[tuple[DispatcherClient, JobSpec]]:
+async def running(redis: RedisServer, **patience: float) -> AsyncIterator[tuple[AsyncDispatcherClient, JobSpec]]:
     """A job over a parameter server that keeps its rows in Redis, and a dispatcher of little patience."""
     servers = ParameterServerSettings(store=redis.url, metrics_port=None, grace_seconds=0)
     settings = DispatcherSettings(recovery_seconds=1.0, metrics_port=None, grace_seconds=0, **patience)
     async with (
         parameter_server(servers) as server,
         serve_dispatcher(settings) as dispatcher,
-        DispatcherClient(dispatcher.address) as client,
+        AsyncDispatcherClient(dispatcher.address) as client,
     ):
         job = job_with(checkpoint_every=5, parameter_servers=(server.address,))
         await client.create_job(job)
@@ -57,7 +57,7 @@ async def test_the_job_ends_and_names_the_last_checkpoint(own_redis):
         (epoch, _) = await asyncio.gather(*(epoch_of(worker) for worker in workers))
 
         own_redis.kill()
-        await client.heartbeat(workers[0].lease.lease_id, Trouble("Redis does not answer", epoch))
+        await client.report_failure(workers[0].lease, Trouble("Redis does not answer", epoch))
         asking = [asyncio.create_task(epoch_of(worker)) for worker in workers]
         state = await state_when(client, lambda state: state.phase is JobPhase.FAILED)
         assert f"Redis at {own_redis.address} is out of reach" in state.failure
@@ -87,7 +87,7 @@ async def test_acknowledged_says_what_it_is_worth(own_redis):
         settings = DispatcherSettings(metrics_port=None, grace_seconds=0)
         async with parameter_server(servers) as server, serve_dispatcher(settings) as dispatcher:
             job = job_with(checkpoint_every=5, parameter_servers=(server.address,))
-            async with DispatcherClient(dispatcher.address) as client:
+            async with AsyncDispatcherClient(dispatcher.address) as client:
                 await client.create_job(job)
             async with channel(dispatcher.address) as opened:
                 requests = [pb.SubmitRequest(job=job.name), pb.SubmitRequest(batch=encode_batch(samples(3)))]

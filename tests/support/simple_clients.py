@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from dispatcher.client import DispatcherClient
+from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.batches import SampleBatch
 from services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
 from services.domain.plans import EndOfStream, FlushPlan, IterationPlan, Membership, PlanMessage
@@ -78,20 +78,21 @@ def report_of(plan: IterationPlan, **changes: object) -> IterationReport:
         ),
         phases=PhaseTimes(compute=0.5),
         seconds=0.5,
+        epoch=plan.epoch,
         measured_bandwidth=2e6,
     )
     return replace(report, **changes)
 
 
 def flush_report_of(plan: FlushPlan) -> FlushReport:
-    return FlushReport(plan.iteration, TransferCounts(flush_push=len(plan.rows) + len(plan.gradients)))
+    return FlushReport(plan.iteration, TransferCounts(flush_push=len(plan.rows) + len(plan.gradients)), plan.epoch)
 
 
 @dataclass
 class Worker:
     """Registers, and confirms its plans one by one."""
 
-    client: DispatcherClient
+    client: AsyncDispatcherClient
     name: str
     lease: Lease | None = None
     membership: Membership | None = None
@@ -104,13 +105,13 @@ class Worker:
         return self.lease
 
     def watch(self, from_iteration: int = 0) -> AsyncIterator[PlanMessage]:
-        return self.client.watch_plans(self.lease.lease_id, from_iteration)
+        return self.client.watch_plans(self.lease, from_iteration)
 
     async def report(self, plan: IterationPlan, **changes: object) -> None:
-        await self.client.report(self.lease.lease_id, report_of(plan, **changes))
+        await self.client.report(self.lease, report_of(plan, **changes))
 
     async def flushed(self, plan: FlushPlan) -> None:
-        await self.client.report(self.lease.lease_id, flush_report_of(plan))
+        await self.client.report(self.lease, flush_report_of(plan))
 
     async def train(self) -> None:
         """The whole life of a worker."""
@@ -130,7 +131,9 @@ class Worker:
                     self.end = message
 
 
-async def state_when(client: DispatcherClient, condition: Callable[[JobState], bool], within: float = 20) -> JobState:
+async def state_when(
+    client: AsyncDispatcherClient, condition: Callable[[JobState], bool], within: float = 20
+) -> JobState:
     """Asks for the state until it is as wanted, which it must be soon."""
     async with asyncio.timeout(within):
         while True:
@@ -145,7 +148,7 @@ class Dispatcher:
     """A running dispatcher and a client of it."""
 
     address: str
-    client: DispatcherClient
+    client: AsyncDispatcherClient
     stop: Callable[[], Awaitable[None]]
     page_address: str | None = None
 

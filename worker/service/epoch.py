@@ -7,16 +7,17 @@ import logging
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
+from functools import partial
 from hashlib import sha256
 from typing import TypeVar
 
 import numpy as np
 
+from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.errors import EsdError, FailedPrecondition, StaleEpoch
 from services.domain.plans import EndOfStream, FlushPlan, Membership, PlanMessage, Reload
-from services.domain.reports import FlushReport, WorkerPhase
+from services.domain.reports import FlushReport, Lease, WorkerPhase
 from worker.core.cache_book import CacheBook
-from worker.service.dispatcher_client import Dispatcher
 from worker.service.link import Link
 from worker.service.movement import Mover
 from worker.service.parameter_servers import ParameterServers
@@ -45,11 +46,17 @@ class WorkerEpoch:
     """
 
     def __init__(
-        self, settings: WorkerSettings, dispatcher: Dispatcher, rendezvous: Rendezvous, service: WorkerService
+        self,
+        settings: WorkerSettings,
+        dispatcher: AsyncDispatcherClient,
+        lease: Lease,
+        rendezvous: Rendezvous,
+        service: WorkerService,
     ) -> None:
         self.membership: Membership | None = None
         self._settings = settings
         self._dispatcher = dispatcher
+        self._lease = lease
         self._rendezvous = rendezvous
         self._service = service
         self._reducer: DenseReducer | None = None
@@ -100,7 +107,7 @@ class WorkerEpoch:
                 trainer,
                 self._training_thread,
                 link,
-                self._dispatcher.report,
+                partial(self._dispatcher.report, self._lease),
                 take_checkpoint,
             )
             flush = await self._loop.run()
@@ -131,7 +138,7 @@ class WorkerEpoch:
 
         async def read() -> None:
             try:
-                async with aclosing(self._dispatcher.watch()) as messages:
+                async with aclosing(self._dispatcher.watch_plans(self._lease)) as messages:
                     async for message in messages:
                         await queue.put(message)
             except StaleEpoch:
@@ -175,7 +182,7 @@ class WorkerEpoch:
             checksum = sha256(dense).hexdigest()
             await mover.servers.put_part(plan.iteration, "dense", dense)
         await mover.servers.cut(plan.iteration, membership.members.mask)
-        await self._dispatcher.report(FlushReport(plan.iteration, transfers, membership.epoch, checksum))
+        await self._dispatcher.report(self._lease, FlushReport(plan.iteration, transfers, membership.epoch, checksum))
 
     async def _finish(self, flush: FlushPlan, mover: Mover, trainer: Trainer) -> None:
         """Brings home what the parameter servers lack, as for a checkpoint; one worker also stores the final model."""
@@ -187,7 +194,7 @@ class WorkerEpoch:
             await self._take_checkpoint(flush, mover, trainer)
         else:
             transfers = await mover.flush(flush)
-            await self._dispatcher.report(FlushReport(flush.iteration, transfers, membership.epoch))
+            await self._dispatcher.report(self._lease, FlushReport(flush.iteration, transfers, membership.epoch))
 
 
 async def _expect(kind: type[M], messages: AsyncIterator[PlanMessage]) -> M:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.errors import DeadlineExceeded, EsdError, NotFound, StaleEpoch, StaleVersion, Unavailable
-from services.domain.reports import Registration, Trouble
+from services.domain.reports import Lease, Registration, Trouble
 from services.runtime.security import Credentials
-from worker.service.dispatcher_client import Dispatcher
 from worker.service.epoch import WorkerEpoch
 from worker.service.servicer import WorkerService
 from worker.service.settings import WorkerSettings
@@ -17,6 +17,8 @@ from worker.training.rendezvous import Rendezvous
 
 # What another epoch may mend: somebody is away, late, or ahead. Anything else would only happen again.
 _PASSING = (DeadlineExceeded, NotFound, StaleEpoch, StaleVersion, Unavailable)
+
+_CALL_SECONDS = 10.0  # for calls that the dispatcher answers at once
 
 _log = logging.getLogger(__name__)
 
@@ -35,12 +37,13 @@ class Session:
         self._settings = settings
         self._address = address
         self._service = service
-        self._dispatcher = Dispatcher(
+        self._dispatcher = AsyncDispatcherClient(
             settings.dispatcher,
-            settings.max_message_bytes,
-            settings.retry_timeout,
-            Credentials.read(settings),
-            settings.name,
+            timeout=_CALL_SECONDS,
+            patience=settings.retry_timeout,
+            max_message_bytes=settings.max_message_bytes,
+            credentials=Credentials.read(settings),
+            caller=settings.name,
         )
         self._rendezvous = Rendezvous()
 
@@ -51,14 +54,14 @@ class Session:
             EsdError: a plan was refused, the job failed, or it takes no checkpoints and a peer is lost.
         """
         try:
-            await self._dispatcher.register(self._registration(), self._settings.job_timeout)
+            lease = await self._register(self._settings.job_timeout)
             _log.info("registered")
             while True:
-                epoch = WorkerEpoch(self._settings, self._dispatcher, self._rendezvous, self._service)
+                epoch = WorkerEpoch(self._settings, self._dispatcher, lease, self._rendezvous, self._service)
                 try:
-                    await self._take_part(epoch)
+                    await self._take_part(epoch, lease)
                 except EsdError as error:
-                    await self._recover_from(error, epoch)
+                    lease = await self._recover_from(error, epoch, lease)
                 else:
                     return
         finally:
@@ -75,14 +78,20 @@ class Session:
             rendezvous=f"{host}:{self._rendezvous.port}",
         )
 
-    async def _register_again(self) -> None:
-        """The lease is gone: this worker was given up, or the dispatcher has been restarted."""
-        await self._dispatcher.register(self._registration(), self._settings.retry_timeout)
+    async def _register(self, patience: float) -> Lease:
+        return await self._dispatcher.register(self._registration(), wait_for_job=patience)
 
-    async def _take_part(self, epoch: WorkerEpoch) -> None:
+    async def _take_part(self, epoch: WorkerEpoch, lease: Lease) -> None:
+        """Runs one epoch, and sends heartbeats meanwhile."""
+
+        async def keep_alive() -> None:
+            while True:
+                await self._dispatcher.heartbeat(lease, epoch.phase())
+                await asyncio.sleep(lease.heartbeat_seconds / 2)
+
         try:
             async with asyncio.TaskGroup() as tasks:
-                heartbeats = tasks.create_task(self._dispatcher.keep_alive(epoch.phase))
+                heartbeats = tasks.create_task(keep_alive())
                 await epoch.run(tasks)
                 heartbeats.cancel()
         except BaseExceptionGroup as failures:
@@ -90,25 +99,29 @@ class Session:
         finally:
             epoch.close()
 
-    async def _recover_from(self, error: EsdError, epoch: WorkerEpoch) -> None:
-        """Returns when another epoch makes sense, and raises the error otherwise."""
+    async def _recover_from(self, error: EsdError, epoch: WorkerEpoch, lease: Lease) -> Lease:
+        """Returns the lease for the next epoch when another one makes sense, and raises the error otherwise.
+
+        A lease that is gone is replaced: this worker was given up, or the dispatcher has been restarted.
+        """
         membership = epoch.membership
         if membership is None:  # it waits for an epoch to begin
             if isinstance(error, NotFound):
-                await self._register_again()
-            elif not isinstance(error, StaleEpoch):
+                return await self._register(self._settings.retry_timeout)
+            if not isinstance(error, StaleEpoch):
                 raise error
-            return
+            return lease
         passing = isinstance(error, _PASSING)
         if passing and not membership.job.takes_checkpoints:
             raise error
         _log.warning("epoch %d is over for this worker: %s", membership.epoch, error)
         try:
-            await self._dispatcher.tell(Trouble(str(error), membership.epoch, fatal=not passing))
+            await self._dispatcher.report_failure(lease, Trouble(str(error), membership.epoch, fatal=not passing))
         except NotFound:
-            await self._register_again()
+            lease = await self._register(self._settings.retry_timeout)
         except EsdError as failure:
             if passing:
                 raise failure from error
         if not passing:
             raise error
+        return lease

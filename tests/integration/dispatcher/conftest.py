@@ -7,9 +7,9 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from dispatcher.client import DispatcherClient
 from dispatcher.service.app import serve_dispatcher
 from dispatcher.service.settings import DispatcherSettings
+from services.clients.dispatcher_async import AsyncDispatcherClient
 from tests.support.simple_clients import Dispatcher
 
 
@@ -23,7 +23,7 @@ async def start_dispatcher() -> AsyncIterator[Callable[..., Awaitable[Dispatcher
             running = AsyncExitStack()
             tests_end.push_async_callback(running.aclose)
             server = await running.enter_async_context(serve_dispatcher(DispatcherSettings(**(defaults | settings))))
-            client = await tests_end.enter_async_context(DispatcherClient(server.address))
+            client = await tests_end.enter_async_context(AsyncDispatcherClient(server.address))
             return Dispatcher(server.address, client, running.aclose, server.page_address)
 
         yield start

@@ -121,14 +121,14 @@ async def test_places(dispatcher: Dispatcher) -> None:
     assert repeated == first.lease
     assert await dispatcher.worker("b").register(rendezvous="elsewhere:1") != repeated
     with pytest.raises(NotFound, match="no lease"):
-        await dispatcher.client.heartbeat(first.lease.lease_id)
+        await dispatcher.client.heartbeat(first.lease)
     await third.register()
     with pytest.raises(ResourceExhausted, match="all 3 worker slots of the job are taken, by a, b, c"):
         await fourth.register()
     assert (await dispatcher.worker("a").register()) == second.lease
     with pytest.raises(FailedPrecondition, match=r"worker a \(slot 0\) is training already, registered from a:7000"):
         await dispatcher.worker("a").register(rendezvous="elsewhere:1")
-    await dispatcher.client.heartbeat(second.lease.lease_id)
+    await dispatcher.client.heartbeat(second.lease)
 
 
 async def started(dispatcher: Dispatcher, *, batches: int = 1) -> tuple[Worker, Worker, asyncio.Task[int]]:
@@ -173,7 +173,7 @@ async def test_reports_confirm_in_order_and_once(dispatcher: Dispatcher) -> None
     with pytest.raises(InvalidArgument, match="reports 3 samples of iteration 0, its plan has 4"):
         await other.report(plan, labels=np.zeros(3, np.uint8), score_bins=np.zeros(3, np.uint16))
     with pytest.raises(FailedPrecondition, match="reports the flush of iteration 2; job flights is running"):
-        await dispatcher.client.report(other.lease.lease_id, FlushReport(2, TransferCounts()))
+        await dispatcher.client.report(other.lease, FlushReport(2, TransferCounts(), 0))
     assert await submit == 24
 
 
@@ -264,9 +264,9 @@ async def test_a_parameter_server_that_does_not_answer_holds_up_nobody(dispatche
 async def test_a_loss_that_is_not_finite_fails_the_job_and_names_the_worker(dispatcher: Dispatcher) -> None:
     """Another epoch would not help, so there is none, though the job could recover."""
     await dispatcher.client.create_job(JOB)
-    leases = [(await dispatcher.client.register(registration(name))).lease_id for name in ("a", "b")]
+    leases = [await dispatcher.client.register(registration(name)) for name in ("a", "b")]
     trouble = Trouble("the loss of iteration 3 is nan: training diverged, lower the learning rate", 0, fatal=True)
-    await dispatcher.client.heartbeat(leases[1], trouble)
+    await dispatcher.client.report_failure(leases[1], trouble)
     state = await dispatcher.client.describe()
     assert state.phase is JobPhase.FAILED
     assert state.failure == f"worker b (slot 1) cannot go on: {trouble.cause}"
@@ -286,8 +286,8 @@ async def test_a_worker_that_holds_an_iteration_up_is_named_once(start_dispatche
             await each.report(plan)
 
     async def late() -> list[int]:
-        await client.heartbeat(worker.lease.lease_id, phase=WorkerPhase.ALL_REDUCE)
-        await client.heartbeat(other.lease.lease_id, phase=WorkerPhase.COMPUTE)
+        await client.heartbeat(worker.lease, phase=WorkerPhase.ALL_REDUCE)
+        await client.heartbeat(other.lease, phase=WorkerPhase.COMPUTE)
         return [each.late_iterations for each in (await client.describe()).workers]
 
     async with asyncio.timeout(20):

@@ -5,12 +5,13 @@ import asyncio
 import numpy as np
 import pytest
 
-from dispatcher.client import DispatcherClient
 from protos import dispatcher_pb2 as pb
 from protos import dispatcher_pb2_grpc as pb_grpc
+from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.batches import SampleBatch
 from services.domain.errors import FailedPrecondition, NotFound, Unavailable
 from services.domain.plans import EndOfStream, FlushPlan, IterationPlan, Membership
+from services.domain.reports import Lease
 from services.domain.state import JobPhase
 from services.runtime.channel import channel
 from services.runtime.status import domain_errors
@@ -38,8 +39,8 @@ async def test_broken_stream_goes_on_where_it_broke(dispatcher: Dispatcher) -> N
     submit = submit_batches(dispatcher, 6)
     others_end = asyncio.create_task(other.train())
     kinds = []
-    async with cuttable_proxy(dispatcher.address) as proxy, DispatcherClient(proxy.address) as flaky:
-        async for message in flaky.watch_plans(worker.lease.lease_id):
+    async with cuttable_proxy(dispatcher.address) as proxy, AsyncDispatcherClient(proxy.address) as flaky:
+        async for message in flaky.watch_plans(worker.lease):
             kinds.append(message.iteration if isinstance(message, IterationPlan) else type(message))
             proxy.cut()  # after every single message
             match message:
@@ -81,10 +82,10 @@ async def take(worker: Worker, start: int, count: int) -> list[IterationPlan]:
 async def test_unknown_lease(dispatcher: Dispatcher) -> None:
     await start_job(dispatcher)
     with pytest.raises(NotFound, match="no lease 'nobody'"):
-        async for _ in dispatcher.client.watch_plans("nobody"):
+        async for _ in dispatcher.client.watch_plans(Lease("nobody", 1.0)):
             pass
     with pytest.raises(NotFound, match="no lease ''"):
-        await dispatcher.client.heartbeat("")
+        await dispatcher.client.heartbeat(Lease("", 1.0))
 
 
 async def test_lost_worker_fails_the_job_with_its_name(start_dispatcher) -> None:
@@ -96,7 +97,7 @@ async def test_lost_worker_fails_the_job_with_its_name(start_dispatcher) -> None
 
     async def heartbeats() -> None:
         while True:
-            await dispatcher.client.heartbeat(worker.lease.lease_id)
+            await dispatcher.client.heartbeat(worker.lease)
 
     async def endless():
         while True:
@@ -141,7 +142,7 @@ async def test_restarted_worker_outlives_its_old_lease(start_dispatcher) -> None
     clock = asyncio.get_running_loop().time
     old_lease_is_over = clock() + 0.5
     while clock() < old_lease_is_over:
-        await dispatcher.client.heartbeat(worker.lease.lease_id)
+        await dispatcher.client.heartbeat(worker.lease)
     assert [w.worker for w in (await dispatcher.client.describe()).workers] == ["edge-0"]
 
 
@@ -176,7 +177,7 @@ async def test_cache_too_small_fails_the_job_with_the_number_it_needs(dispatcher
 
 async def test_cut_off_submit_leaves_the_stream_open(dispatcher: Dispatcher) -> None:
     workers = await start_job(dispatcher, window=4)
-    async with cuttable_proxy(dispatcher.address) as proxy, DispatcherClient(proxy.address) as flaky:
+    async with cuttable_proxy(dispatcher.address) as proxy, AsyncDispatcherClient(proxy.address) as flaky:
 
         async def half():
             yield samples(8, seed=0)
@@ -256,8 +257,9 @@ async def test_stopping_dispatcher_lets_everyone_go(dispatcher: Dispatcher) -> N
     watching = asyncio.Event()
 
     async def watch() -> None:
-        async for _ in dispatcher.client.watch_plans(worker.lease.lease_id, patience=0.0):
-            watching.set()
+        async with AsyncDispatcherClient(dispatcher.address, patience=0.0) as impatient:
+            async for _ in impatient.watch_plans(worker.lease):
+                watching.set()
 
     watch_task = asyncio.create_task(watch())
     await watching.wait()
@@ -274,13 +276,13 @@ async def test_worker_done_with_its_flush_may_go(start_dispatcher) -> None:
 
     async def keep_alive() -> None:
         while True:
-            await dispatcher.client.heartbeat(other.lease.lease_id)
+            await dispatcher.client.heartbeat(other.lease)
 
     others_heart = asyncio.create_task(keep_alive())
     async for message in worker.watch():
         if isinstance(message, FlushPlan):
             await worker.flushed(message)
-            await dispatcher.client.heartbeat(worker.lease.lease_id)  # its last one
+            await dispatcher.client.heartbeat(worker.lease)  # its last one
             break
     longer_than_its_lease = asyncio.get_running_loop().time() + 0.7
     await state_when(dispatcher.client, lambda _: asyncio.get_running_loop().time() > longer_than_its_lease)

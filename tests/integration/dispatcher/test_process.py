@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from dispatcher.client import DispatcherClient
+from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.plans import Membership
 from services.domain.state import JobPhase
 from services.runtime.channel import channel
@@ -48,7 +48,7 @@ async def test_life_of_the_process() -> None:
             health = health_pb2_grpc.HealthStub(open_channel)
             status = await health.Check(health_pb2.HealthCheckRequest(service="esd.v1.Dispatcher"))
         assert status.status == health_pb2.HealthCheckResponse.SERVING
-        async with DispatcherClient(ready["address"]) as client:
+        async with AsyncDispatcherClient(ready["address"]) as client:
             dispatcher = Dispatcher(ready["address"], client, asyncio.Event().wait)
             await run_to_the_end(dispatcher, JOB, [samples(20)])
             state = await client.describe()
@@ -75,7 +75,7 @@ async def test_sigterm_while_everyone_waits() -> None:
     """Open streams do not hold the process up: it stops long before its grace period ends."""
     async with process(grace_seconds="100") as running:
         ready = json.loads(await running.stdout.readline())
-        async with DispatcherClient(ready["address"]) as client:
+        async with AsyncDispatcherClient(ready["address"]) as client:
             await client.create_job(JOB)
             worker, other = Worker(client, "edge-0"), Worker(client, "edge-1")
             await worker.register()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import inspect
 import re
 import sys
 import threading
@@ -14,12 +15,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dispatcher.client import DispatcherClient
 from dispatcher.service.app import serve_dispatcher
 from dispatcher.service.settings import DispatcherSettings
-from dispatcher.sync_client import SyncDispatcherClient
+from services.clients.dispatcher import DispatcherClient
+from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.errors import InvalidArgument, NotFound, Unavailable
 from services.domain.plans import EndOfStream, FlushPlan, IterationPlan, Membership
+from services.domain.reports import Lease
 from services.domain.state import JobPhase
 from services.runtime.security import Credentials
 from services.runtime.settings import ClientSettings
@@ -32,17 +34,22 @@ ONE_EACH = np.ones(2, np.int32)
 
 
 def test_every_method_of_the_client_is_there() -> None:
-    def public(cls: type) -> set[str]:
-        return {name for name in vars(cls) if not name.startswith("_")}
+    def public(cls: type) -> dict[str, list[tuple[object, ...]]]:
+        """The arguments of each method, with their kinds and defaults."""
+        methods = {name: method for name, method in vars(cls).items() if not name.startswith("_")}
+        return {
+            name: [(each.name, each.kind, each.default) for each in inspect.signature(method).parameters.values()]
+            for name, method in (methods | {"__init__": cls.__init__}).items()
+        }
 
-    assert public(SyncDispatcherClient) == public(DispatcherClient)
+    assert public(DispatcherClient) == public(AsyncDispatcherClient)
 
 
 async def blocking(dispatcher: Any, work: Any) -> Any:
     """Runs a program without an event loop beside the dispatcher."""
 
     def program() -> Any:
-        with SyncDispatcherClient(dispatcher.address) as client:
+        with DispatcherClient(dispatcher.address) as client:
             return work(client)
 
     return await asyncio.to_thread(program)
@@ -58,32 +65,32 @@ async def test_errors_are_those_of_the_domain(dispatcher: Any) -> None:
     with pytest.raises(InvalidArgument, match="capacities"):
         await blocking(dispatcher, lambda client: client.hybrid_dis(COSTS, 2 * ONE_EACH))
     with pytest.raises(NotFound):
-        await blocking(dispatcher, lambda client: client.heartbeat("nobody"))
+        await blocking(dispatcher, lambda client: client.heartbeat(Lease("nobody", 1.0)))
     assert await blocking(dispatcher, lambda client: client.describe()) is None
 
 
 def test_nobody_at_the_address() -> None:
-    with SyncDispatcherClient("127.0.0.1:1") as client, pytest.raises(Unavailable):
+    with DispatcherClient("127.0.0.1:1") as client, pytest.raises(Unavailable):
         client.describe()
 
 
 async def test_a_whole_job_without_an_event_loop(dispatcher: Any) -> None:
     job = job_with(workers=1)
 
-    def train(client: SyncDispatcherClient) -> list[type]:
+    def train(client: DispatcherClient) -> list[type]:
         assert client.create_job(job)
         lease = client.register(registration("edge-0"))
         batches = [samples(8, seed=seed) for seed in range(3)]
         submission = threading.Thread(target=client.submit, args=(job.name, batches))
         submission.start()
         seen = []
-        for message in client.watch_plans(lease.lease_id):
+        for message in client.watch_plans(lease):
             seen.append(type(message))
             match message:
                 case IterationPlan():
-                    client.report(lease.lease_id, report_of(message))
+                    client.report(lease, report_of(message))
                 case FlushPlan():
-                    client.report(lease.lease_id, flush_report_of(message))
+                    client.report(lease, flush_report_of(message))
         submission.join()
         assert client.describe().phase is JobPhase.FINISHED
         return seen
@@ -92,10 +99,10 @@ async def test_a_whole_job_without_an_event_loop(dispatcher: Any) -> None:
 
 
 async def test_a_stream_that_is_not_read_to_its_end(dispatcher: Any) -> None:
-    def glance(client: SyncDispatcherClient) -> type:
+    def glance(client: DispatcherClient) -> type:
         client.create_job(job_with(workers=1))
         lease = client.register(registration("edge-0"))
-        plans = client.watch_plans(lease.lease_id)
+        plans = client.watch_plans(lease)
         first = type(next(plans))
         plans.close()
         return first
@@ -105,7 +112,7 @@ async def test_a_stream_that_is_not_read_to_its_end(dispatcher: Any) -> None:
 
 
 def test_closing_twice_is_fine() -> None:
-    client = SyncDispatcherClient("127.0.0.1:1")
+    client = DispatcherClient("127.0.0.1:1")
     client.close()
     client.close()
 
@@ -121,7 +128,7 @@ async def test_tls_and_token(secured: str, certificates: Certificates) -> None:
     settings = ClientSettings(tls_ca=certificates.authority, token_file=certificates.token)
 
     def ask() -> float:
-        with SyncDispatcherClient(secured, credentials=Credentials.read(settings)) as client:
+        with DispatcherClient(secured, credentials=Credentials.read(settings)) as client:
             return client.hybrid_dis(COSTS, ONE_EACH).cost
 
     assert await asyncio.to_thread(ask) == 7

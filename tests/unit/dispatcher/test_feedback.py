@@ -163,6 +163,7 @@ def report(iteration, **changes):
         transfers=TransferCounts(bytes_pulled=values["bytes_pulled"], bytes_pushed=values["bytes_pushed"]),
         phases=values["phases"],
         seconds=9.0,
+        epoch=0,
         measured_bandwidth=values["measured_bandwidth"],
     )
 

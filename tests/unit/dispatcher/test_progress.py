@@ -55,6 +55,7 @@ def report(iteration: int, loss_sum: float, bins: list[int], labels: list[int]) 
         TransferCounts(),
         PhaseTimes(),
         seconds=0.0,
+        epoch=0,
     )
 
 

@@ -20,6 +20,7 @@ def report(**changes: object) -> IterationReport:
         "transfers": TransferCounts(),
         "phases": PhaseTimes(),
         "seconds": 0.1,
+        "epoch": 0,
     }
     return IterationReport(**(values | changes))
 

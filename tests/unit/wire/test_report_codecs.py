@@ -34,6 +34,7 @@ def test_iteration_report_round_trip() -> None:
         transfers=TRANSFERS,
         phases=PhaseTimes(1.0, 2.0, 3.0, 4.0, 5.0, 6.0),
         seconds=21.0,
+        epoch=4,
         measured_bandwidth=1e6,
     )
     message = encode_report("lease", report)
@@ -45,10 +46,11 @@ def test_iteration_report_round_trip() -> None:
     assert again.score_bins.dtype == np.uint16
     assert (again.transfers, again.phases) == (report.transfers, report.phases)
     assert (again.iteration, again.loss_sum, again.seconds, again.measured_bandwidth) == (2**40, 3.5, 21.0, 1e6)
+    assert again.epoch == 4
 
 
 def test_flush_report_round_trip() -> None:
-    report = FlushReport(60, TRANSFERS)
+    report = FlushReport(60, TRANSFERS, 2)
     assert decode_report(encode_report("lease", report)) == report
 
 

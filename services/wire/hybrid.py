@@ -1,42 +1,20 @@
-"""HybridDis on the wire."""
+"""HybridDis calls and their answers, between services.domain.hybrid and the contract."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
-from numpy.typing import NDArray
 
-from dispatcher.core.hybrid import HybridResult
 from protos import dispatcher_pb2 as pb
 from services.domain.errors import InvalidArgument
-from services.domain.jobs import MAX_WORKERS, Criterion
+from services.domain.hybrid import HybridProblem, HybridResult
+from services.domain.jobs import MAX_WORKERS
 from services.wire.arrays import decode_array, decode_column, encode_array
 from services.wire.jobs import decode_criterion, encode_criterion
 
 _DTYPES = {"float_costs": np.float32, "int_costs": np.int32}
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """One HybridDis call.
-
-    Attributes:
-        costs: float32 or int32 [k, n].
-        capacities: int32 [n].
-        alpha: share of each capacity filled by the exact solver.
-        criterion: which rows the exact solver takes.
-        solver: its name.
-    """
-
-    costs: NDArray[np.float32] | NDArray[np.int32]
-    capacities: NDArray[np.int32]
-    alpha: float
-    criterion: Criterion
-    solver: str
-
-
-def encode_problem(problem: Problem) -> pb.HybridDisRequest:
+def encode_problem(problem: HybridProblem) -> pb.HybridDisRequest:
     """The request of a call. Raises InvalidArgument unless costs are float32 or int32 [k, n]."""
     field = next((name for name, dtype in _DTYPES.items() if problem.costs.dtype == dtype), None)
     if field is None or problem.costs.ndim != 2:
@@ -56,8 +34,12 @@ def encode_problem(problem: Problem) -> pb.HybridDisRequest:
     return request
 
 
-def decode_problem(request: pb.HybridDisRequest) -> Problem:
-    """Reads a call, its shapes checked; its numbers are checked by who solves it."""
+def decode_problem(request: pb.HybridDisRequest) -> HybridProblem:
+    """Reads a call and checks its shapes; hybrid_dis checks its numbers.
+
+    Raises:
+        InvalidArgument: costs are not set, or an array is not of the shape that samples and workers give.
+    """
     field = request.WhichOneof("costs")
     if field is None:
         raise InvalidArgument("costs are not set, neither float_costs nor int_costs")
@@ -65,7 +47,7 @@ def decode_problem(request: pb.HybridDisRequest) -> Problem:
         raise InvalidArgument("samples is 0, it must be at least 1")
     if not 1 <= request.workers <= MAX_WORKERS:
         raise InvalidArgument(f"workers is {request.workers}, it must be in 1..{MAX_WORKERS}")
-    return Problem(
+    return HybridProblem(
         costs=decode_array(getattr(request, field), _DTYPES[field], (request.samples, request.workers), field),
         capacities=decode_array(request.capacities, np.int32, (request.workers,), "capacities"),
         alpha=request.alpha,
@@ -86,7 +68,7 @@ def encode_result(result: HybridResult) -> pb.HybridDisResponse:
 
 
 def decode_result(response: pb.HybridDisResponse) -> HybridResult:
-    """Reads the answer to a call, which leaves the prices out."""
+    """Reads the answer to a call. Prices and gap do not cross the wire."""
     return HybridResult(
         assignment=decode_column(response.assignment, np.int32, "assignment"),
         cost=response.total_cost,

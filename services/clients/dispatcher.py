@@ -1,0 +1,236 @@
+"""The dispatcher's client: domain objects in and out, domain errors raised."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Generator, Iterable
+from typing import Any, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.clients.dispatcher_async import AsyncDispatcherClient
+from services.domain.batches import SampleBatch
+from services.domain.hybrid import HybridResult
+from services.domain.jobs import Criterion, JobSpec
+from services.domain.plans import PlanMessage
+from services.domain.reports import Lease, Registration, Report, Trouble, WorkerPhase
+from services.domain.state import JobState
+from services.runtime.security import PLAINTEXT, Credentials
+from services.runtime.settings import DEFAULT_MAX_MESSAGE_BYTES
+
+T = TypeVar("T")
+
+
+class DispatcherClient:
+    """Calls one dispatcher; every method blocks until its answer is there.
+
+        with DispatcherClient("127.0.0.1:50051") as dispatcher:
+            state = dispatcher.describe()
+
+    All methods raise the errors of services.domain.errors; Unavailable when the dispatcher cannot be reached. Several
+    threads may use one client. `services.clients.dispatcher_async.AsyncDispatcherClient` has the same methods for
+    programs with an event loop; this client runs one of those in a thread of its own.
+
+    Args:
+        address: `host:port`.
+        timeout: deadline of every call but the streams, in seconds.
+        patience: seconds for which the calls of a worker (register, heartbeat, report, report_failure, watch_plans)
+            are made again while the dispatcher is away. All of these may safely be repeated.
+        max_message_bytes: longest message sent or taken; give the dispatcher the same.
+        credentials: for a dispatcher that uses TLS or asks for a token, such as
+            `Credentials.read(load(ClientSettings))`.
+        caller: a name for the dispatcher's log.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        timeout: float = 30.0,
+        patience: float = 30.0,
+        max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
+        credentials: Credentials = PLAINTEXT,
+        caller: str = "",
+    ) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="esd-dispatcher-client", daemon=True)
+        self._thread.start()
+
+        async def connect() -> AsyncDispatcherClient:
+            return AsyncDispatcherClient(
+                address,
+                timeout=timeout,
+                patience=patience,
+                max_message_bytes=max_message_bytes,
+                credentials=credentials,
+                caller=caller,
+            )
+
+        self._client = self._run(connect())  # a channel belongs to the loop that it is made in
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the connection and ends open streams. The client cannot be used any more."""
+        if self._loop.is_closed():
+            return
+        self._run(self._client.close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    # --- of users and drivers ------------------------------------------------------------------------------------
+
+    def hybrid_dis(
+        self,
+        costs: NDArray[np.float32] | NDArray[np.int32],
+        capacities: NDArray[np.int32],
+        *,
+        alpha: float = 1.0,
+        criterion: Criterion = Criterion.MIN2_MIN,
+        solver: str = "auto",
+    ) -> HybridResult:
+        """Assigns k samples to n workers (ESD Alg. 2), whatever job is running.
+
+        Args:
+            costs: float32 or int32 [k, n], finite, not negative.
+            capacities: int32 [n], sum k.
+            alpha: share of each capacity that the exact solver fills, 0..1.
+            criterion: which rows of the costs it takes.
+            solver: its name.
+
+        Raises:
+            InvalidArgument: an argument is not as above.
+        """
+        return self._run(self._client.hybrid_dis(costs, capacities, alpha=alpha, criterion=criterion, solver=solver))
+
+    def create_job(self, job: JobSpec) -> bool:
+        """Opens a job. Returns False if exactly this one is open already.
+
+        Raises:
+            FailedPrecondition: another job is running.
+        """
+        return self._run(self._client.create_job(job))
+
+    def describe(self) -> JobState | None:
+        """Returns the state of the running or last job, None if there was none."""
+        return self._run(self._client.describe())
+
+    def submit(self, job: str, batches: Iterable[SampleBatch]) -> int:
+        """Sends the sample stream of a job, or what is left of it, and ends it. Returns the samples the job has.
+
+        The next batch is drawn only when the last one is acknowledged, so a slow job slows the source down. If the
+        source raises or the call breaks, the stream stays open, and another call may go on with it.
+
+        Args:
+            job: name of the job.
+            batches: batches of any size, in training order.
+
+        Raises:
+            NotFound: no such job is running.
+            FailedPrecondition: the stream has ended before; another call submits; the job failed, and the message
+                names the cause.
+        """
+        return self._run(self._client.submit(job, batches))
+
+    def feed(self, job: str, stream_from: Callable[[int], Iterable[SampleBatch]]) -> int:
+        """Does what `submit` does for a source that can go on from any sample, such as after a crash.
+
+        Args:
+            job: name of the job.
+            stream_from: is called with the number of samples that the job has acknowledged before, and returns the
+                stream without them.
+        """
+        return self._run(self._client.feed(job, stream_from))
+
+    # --- of workers ----------------------------------------------------------------------------------------------
+
+    def register(self, registration: Registration, *, wait_for_job: float = 0.0) -> Lease:
+        """Takes a worker slot. A worker that comes back under its old name gets its old slot.
+
+        Args:
+            registration: who the worker is, and what it has.
+            wait_for_job: seconds to wait for a dispatcher that has a job.
+
+        Raises:
+            NotFound: there is no job that takes workers.
+            ResourceExhausted: all slots are taken.
+        """
+        return self._run(self._client.register(registration, wait_for_job=wait_for_job))
+
+    def heartbeat(self, lease: Lease, phase: WorkerPhase = WorkerPhase.IDLE) -> None:
+        """Keeps a lease alive: call it at least every `lease.heartbeat_seconds`.
+
+        Args:
+            lease: of the worker.
+            phase: what the worker is doing.
+
+        Raises:
+            NotFound: the lease has expired.
+            FailedPrecondition: the job failed; the message names the cause.
+        """
+        self._run(self._client.heartbeat(lease, phase))
+
+    def report(self, lease: Lease, report: Report) -> None:
+        """Confirms a plan that was carried out, an iteration or a flush. A report may be repeated.
+
+        Raises:
+            NotFound: the lease has expired.
+            StaleEpoch: the report's epoch, which is that of its plan, is over.
+            FailedPrecondition: the plan is not the worker's next one; the job failed.
+            InvalidArgument: the report has not as many samples as the plan.
+        """
+        self._run(self._client.report(lease, report))
+
+    def report_failure(self, lease: Lease, failure: Trouble) -> None:
+        """Tells why the worker cannot go on in an epoch, which is over then.
+
+        Raises:
+            NotFound: the lease has expired.
+            FailedPrecondition: the job failed.
+        """
+        self._run(self._client.report_failure(lease, failure))
+
+    def watch_plans(self, lease: Lease, from_iteration: int = 0) -> Generator[PlanMessage]:
+        """Yields what a worker has to do in one epoch, each message once.
+
+        First comes the epoch's Membership, then a Reload if the epoch begins at a checkpoint, then one IterationPlan
+        per iteration with the FlushPlans of checkpoints between them, the last FlushPlan, and EndOfStream. A stream
+        whose connection breaks is opened again, and goes on where it broke.
+
+        Args:
+            lease: of the worker.
+            from_iteration: the first plan that is wanted, none that the worker has confirmed; the epoch's first
+                iteration if that is later.
+
+        Raises:
+            StaleEpoch: the epoch is over. Watch again: the next epoch begins at the last checkpoint.
+            NotFound: the lease has expired.
+            Unavailable: the dispatcher was away for longer than the client's patience.
+            FailedPrecondition: `from_iteration` is confirmed already, or is not planned yet and not the next to be;
+                the job failed, and the message names the cause.
+        """
+        messages = self._client.watch_plans(lease, from_iteration)
+
+        async def following() -> PlanMessage | None:
+            return await anext(messages, None)
+
+        try:
+            while (message := self._run(following())) is not None:
+                yield message
+        finally:
+            self._run(messages.aclose())
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:  # such as Ctrl-C: the call must not go on alone
+            future.cancel()
+            raise

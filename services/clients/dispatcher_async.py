@@ -1,0 +1,274 @@
+"""The dispatcher's client for programs that run in an event loop. It does the work of the blocking one, too."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable
+from contextlib import aclosing
+from typing import Any, Self
+
+import grpc
+import numpy as np
+from numpy.typing import NDArray
+
+from protos import dispatcher_pb2 as pb
+from protos import dispatcher_pb2_grpc
+from services.domain.batches import SampleBatch
+from services.domain.errors import DeadlineExceeded, NotFound, StaleEpoch, Unavailable
+from services.domain.hybrid import HybridProblem, HybridResult
+from services.domain.jobs import Criterion, JobSpec
+from services.domain.plans import EndOfStream, FlushPlan, IterationPlan, Membership, PlanMessage, Reload
+from services.domain.reports import Lease, Registration, Report, Trouble, WorkerPhase
+from services.domain.state import JobState
+from services.runtime.channel import channel
+from services.runtime.retry import Backoff, repeated
+from services.runtime.security import PLAINTEXT, Credentials
+from services.runtime.settings import DEFAULT_MAX_MESSAGE_BYTES
+from services.runtime.status import domain_errors
+from services.wire.batches import encode_batch
+from services.wire.hybrid import decode_result, encode_problem
+from services.wire.jobs import encode_job
+from services.wire.plans import decode_plan_message
+from services.wire.reports import decode_lease, encode_heartbeat, encode_registration, encode_report
+from services.wire.state import decode_state
+
+# What a dispatcher that is away looks like: where packets are lost, nobody says that the link is cut.
+_AWAY = (Unavailable, DeadlineExceeded)
+
+_NO_STATUS_YET = "Internal error from Core"  # grpc.aio's text when a write fails
+_STATUS_LOOKS = 100
+_STATUS_PAUSE_SECONDS = 0.01
+
+
+class AsyncDispatcherClient:
+    """Calls one dispatcher from an event loop.
+
+        async with AsyncDispatcherClient("127.0.0.1:50051") as dispatcher:
+            state = await dispatcher.describe()
+
+    Each method does what the method of the same name of `services.clients.dispatcher.DispatcherClient` does and is
+    documented there: arguments, results and errors are the same. A stream of samples may be an asynchronous iterable
+    here; a blocking one is drawn from in a thread. A client belongs to the event loop in which it was made.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        timeout: float = 30.0,
+        patience: float = 30.0,
+        max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
+        credentials: Credentials = PLAINTEXT,
+        caller: str = "",
+    ) -> None:
+        self._timeout = timeout
+        self._patience = patience
+        self._channel = channel(address, max_message_bytes, timeout, credentials, caller)
+        self._stub = dispatcher_pb2_grpc.DispatcherStub(self._channel)  # type: ignore[no-untyped-call]
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Closes the connection and ends open streams."""
+        await self._channel.close(None)
+
+    # --- of users and drivers ------------------------------------------------------------------------------------
+
+    async def hybrid_dis(
+        self,
+        costs: NDArray[np.float32] | NDArray[np.int32],
+        capacities: NDArray[np.int32],
+        *,
+        alpha: float = 1.0,
+        criterion: Criterion = Criterion.MIN2_MIN,
+        solver: str = "auto",
+    ) -> HybridResult:
+        """Assigns k samples to n workers."""
+        problem = HybridProblem(costs, capacities, alpha, criterion, solver)
+        return decode_result(await _answer(self._stub.HybridDis, encode_problem(problem)))
+
+    async def create_job(self, job: JobSpec) -> bool:
+        """Opens a job; False if exactly this one is open already."""
+        response = await _answer(self._stub.CreateJob, pb.CreateJobRequest(job=encode_job(job)))
+        return bool(response.created)
+
+    async def describe(self) -> JobState | None:
+        """Returns the state of the running or last job, None if there was none."""
+        response = await _answer(self._stub.Describe, pb.DescribeJobRequest())
+        return decode_state(response.job) if response.HasField("job") else None
+
+    async def submit(self, job: str, batches: AsyncIterable[SampleBatch] | Iterable[SampleBatch]) -> int:
+        """Sends the sample stream of a job, or what is left of it, and ends it."""
+        return await self.feed(job, lambda _: batches)
+
+    async def feed(
+        self, job: str, stream_from: Callable[[int], AsyncIterable[SampleBatch] | Iterable[SampleBatch]]
+    ) -> int:
+        """Sends a sample stream that can be read from any sample on."""
+        call = self._stub.Submit()
+        try:
+            with domain_errors():
+                # Nothing but the job's name until the first answer, for up to then gRPC may repeat the call.
+                position = await _exchange(call, pb.SubmitRequest(job=job))
+                async for batch in _without_blocking(stream_from(position)):
+                    position = await _exchange(call, pb.SubmitRequest(batch=encode_batch(batch), position=position))
+                samples = await _exchange(call, pb.SubmitRequest(end=True))
+                await call.code()  # lets the call end in order
+                return samples
+        finally:
+            call.cancel()
+
+    # --- of workers ----------------------------------------------------------------------------------------------
+
+    async def register(self, registration: Registration, *, wait_for_job: float = 0.0) -> Lease:
+        """Takes a worker slot."""
+        request = encode_registration(registration)
+        if wait_for_job:
+            call = repeated(lambda: _answer(self._stub.RegisterWorker, request), wait_for_job, on=(NotFound, *_AWAY))
+            return decode_lease(await call)
+        return decode_lease(await self._repeated(self._stub.RegisterWorker, request))
+
+    async def heartbeat(self, lease: Lease, phase: WorkerPhase = WorkerPhase.IDLE) -> None:
+        """Keeps a lease alive."""
+        await self._repeated(self._stub.Heartbeat, encode_heartbeat(lease.lease_id, None, phase))
+
+    async def report(self, lease: Lease, report: Report) -> None:
+        """Confirms an iteration or a flush."""
+        await self._repeated(self._stub.Report, encode_report(lease.lease_id, report))
+
+    async def report_failure(self, lease: Lease, failure: Trouble) -> None:
+        """Tells why the worker cannot go on in an epoch."""
+        await self._repeated(self._stub.Heartbeat, encode_heartbeat(lease.lease_id, failure))
+
+    async def watch_plans(self, lease: Lease, from_iteration: int = 0) -> AsyncGenerator[PlanMessage]:
+        """Yields what an epoch's plan stream brings, each message once, over broken connections."""
+        position = _PlanPosition(from_iteration)
+        backoff = Backoff(self._patience)
+        while True:
+            opened = time.monotonic()
+            try:
+                async with aclosing(self._plan_stream(position.request(lease))) as messages:
+                    async for message in messages:
+                        backoff.reset()
+                        if position.is_new(message):
+                            yield message
+                        if isinstance(message, EndOfStream):
+                            return
+                        if position.must_reopen():
+                            break
+                    else:
+                        raise Unavailable("the dispatcher closed the plan stream before its end")
+            except Unavailable as error:
+                if time.monotonic() - opened > self._timeout:  # it was there meanwhile, and had no news
+                    backoff.reset()
+                await backoff.pause(error)
+
+    async def _plan_stream(self, request: pb.WatchPlansRequest) -> AsyncGenerator[PlanMessage]:
+        call = self._stub.WatchPlans(request)
+        try:
+            with domain_errors():
+                async for message in call:
+                    yield decode_plan_message(message)
+        finally:
+            call.cancel()
+
+    async def _repeated(self, method: Any, request: Any) -> Any:
+        return await repeated(lambda: _answer(method, request), self._patience, on=_AWAY)
+
+
+class _PlanPosition:
+    """How far the plan stream of one epoch has come, so that it can go on where its connection broke.
+
+    A stream begins with the epoch's membership. The dispatcher takes `from_iteration` at its word only when it comes
+    with the epoch that it is meant for; otherwise it sends the epoch's plans from the first one on. So what the
+    membership says is remembered and sent with every further request.
+
+    Args:
+        from_iteration: first plan that is wanted; the epoch's first if that is later.
+    """
+
+    def __init__(self, from_iteration: int) -> None:
+        self._next = from_iteration
+        self._epoch: int | None = None
+        self._elsewhere = False
+        self._reloaded = False
+        self._last_flush = (-1, False)
+
+    def request(self, lease: Lease) -> pb.WatchPlansRequest:
+        """What to ask for to get everything that has not come yet."""
+        return pb.WatchPlansRequest(lease_id=lease.lease_id, from_iteration=self._next, epoch=self._epoch or 0)
+
+    def is_new(self, message: PlanMessage) -> bool:
+        """Notes a message, and tells whether it comes for the first time.
+
+        Raises:
+            StaleEpoch: it opens another epoch.
+        """
+        match message:
+            case Membership():
+                return self._is_new_membership(message)
+            case Reload():
+                new, self._reloaded = not self._reloaded, True
+                return new
+            case IterationPlan():
+                new = message.iteration >= self._next
+                self._next = max(self._next, message.iteration + 1)
+                return new
+            case FlushPlan():  # the last flush may follow a checkpoint's of the same iteration
+                flush = (message.iteration, not message.checkpoint)
+                new = flush > self._last_flush
+                self._last_flush = max(self._last_flush, flush)
+                return new
+        return True
+
+    def must_reopen(self) -> bool:
+        """Tells, once, that the stream begins before the plan that is wanted: it was opened without the epoch."""
+        elsewhere, self._elsewhere = self._elsewhere, False
+        return elsewhere
+
+    def _is_new_membership(self, message: Membership) -> bool:
+        if self._epoch is None:
+            self._elsewhere = message.epoch > 0 and self._next > message.iteration
+            self._epoch = message.epoch
+            self._next = max(self._next, message.iteration)
+            return True
+        if message.epoch != self._epoch:
+            raise StaleEpoch(f"epoch {self._epoch} is over, epoch {message.epoch} has begun")
+        return False
+
+
+async def _answer(method: Any, request: Any) -> Any:
+    with domain_errors():
+        return await method(request)
+
+
+async def _exchange(call: Any, request: pb.SubmitRequest) -> int:
+    """Sends one message and waits for its answer: the samples taken in so far."""
+    try:
+        await call.write(request)
+    except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+        # gRPC notices that a call is over before it has read why, and calls it an internal error meanwhile.
+        for _ in range(_STATUS_LOOKS):
+            if await call.details() != _NO_STATUS_YET:
+                break
+            await asyncio.sleep(_STATUS_PAUSE_SECONDS)
+    response = await call.read()
+    if not isinstance(response, pb.SubmitResponse):  # gRPC's mark of the end
+        raise Unavailable("the dispatcher closed the sample stream before its end")
+    return int(response.samples)
+
+
+async def _without_blocking(batches: AsyncIterable[SampleBatch] | Iterable[SampleBatch]) -> AsyncIterator[SampleBatch]:
+    """The batches as they come; a blocking source is drawn from in a thread."""
+    if isinstance(batches, AsyncIterable):
+        async for batch in batches:
+            yield batch
+        return
+    source = iter(batches)
+    while (drawn := await asyncio.to_thread(next, source, None)) is not None:
+        yield drawn
