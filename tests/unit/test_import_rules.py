@@ -19,6 +19,8 @@ UPWARD = [
     ("services.domain", "services.data", "What the services share"),
     ("services.data", "services.wire", "What the services share"),
     ("services.wire", "services.runtime", "What the services share"),
+    ("services.runtime", "services.clients", "What the services share"),
+    ("services.clients", "dispatcher.core", "The floors"),
     ("services.runtime", "dispatcher.core", "The floors"),
     ("services.domain", "esd.cli", "The floors"),
     ("dispatcher.solvers", "dispatcher.core", "The dispatcher"),
