@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from google.protobuf import descriptor_pb2
 from grpc_tools import protoc
-from pydantic_core import PydanticUndefined
 
 from dispatcher.service.settings import DispatcherSettings
 from ps_server.service.settings import ParameterServerSettings
 from services.runtime.metrics import REGISTRY
-from services.runtime.settings import ClientSettings, ServerSettings
+from services.runtime.settings import NUMBER_OF_PROCESSORS, ClientSettings, ServerSettings, explain
 from worker.service.settings import WorkerSettings
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -34,9 +32,10 @@ def settings_page() -> str:
     """Every environment variable of every service."""
     text = (
         "# Settings\n\n"
-        "Each service reads environment variables, and below them the file that `ESD_CONFIG` names (TOML, one\n"
-        "section per service; keys are the part of the variable after the prefix, in lower case). All mistakes are\n"
-        "reported at once.\n"
+        "Each service reads the flags of `esd serve ps`, `esd serve dispatcher` or `esd serve worker`, below them\n"
+        "environment variables, and below those the file that `ESD_CONFIG` or `--config` names (TOML, one section per\n"
+        "service; keys are the part of the variable after the prefix, in lower case). All mistakes are reported at\n"
+        "once, by the variable's name.\n"
     )
     services = (
         ("ps_server", ParameterServerSettings),
@@ -45,22 +44,26 @@ def settings_page() -> str:
         ("the `esd` command", ClientSettings),
     )
     for name, settings in services:
-        text += f"\n## {name}: section `[{settings.section()}]`\n\n| variable | default | meaning |\n|---|---|---|\n"
-        for field, info in sorted(
-            settings.model_fields.items(), key=lambda item: item[0] in ServerSettings.model_fields
-        ):
-            text += f"| `{settings.variable(field)}` | {_default(field, info)} | {info.description} |\n"
+        served = issubclass(settings, ServerSettings)
+        columns = ("variable", "flag", "default", "meaning") if served else ("variable", "default", "meaning")
+        text += f"\n## {name}: section `[{settings.section()}]`\n\n" + _row(columns) + "|---" * len(columns) + "|\n"
+        for each in explain(settings):
+            flag = f"`{each.flag}`, `--no-{each.field.replace('_', '-')}`" if each.switch else f"`{each.flag}`"
+            cells = [f"`{each.variable}`", *([flag] if served else []), _default(each.default), each.meaning]
+            text += _row(cells)
     return text
 
 
-def _default(field: str, info: Any) -> str:
-    if info.default_factory is not None:
-        return "number of processors" if field == "solver_threads" else "see the code"
-    if info.default is PydanticUndefined:
+def _row(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cells) + " |\n"
+
+
+def _default(text: str | None) -> str:
+    if text is None:
         return "required"
-    value = info.default.get_secret_value() if hasattr(info.default, "get_secret_value") else info.default
-    value = ",".join(value) if isinstance(value, tuple) else value
-    return f"`{value}`" if value not in ("", None) else "none"
+    if text == NUMBER_OF_PROCESSORS:
+        return text
+    return f"`{text}`" if text else "none"
 
 
 def metrics_page() -> str:

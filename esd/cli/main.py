@@ -34,9 +34,9 @@ app = typer.Typer(
 app.command("train")(train.command)
 app.command("simulate")(simulate.command)
 app.command("demo")(demo.command)
-app.command("serve")(serve.command)
 app.command("status")(status.command)
 app.command("bench", context_settings=bench.ALL_ARGUMENTS)(bench.command)
+app.add_typer(serve.app, name="serve")
 app.add_typer(checkpoint.app, name="checkpoint")
 app.add_typer(cluster.app, name="cluster")
 

@@ -1,50 +1,104 @@
-"""`esd serve`: becomes one of the services, as the containers do."""
+"""`esd serve`: becomes one of the services, as the containers do.
+
+The flags are the fields of the service's settings class. A flag sets the environment variable of its name for the
+process that this one becomes, so there is one list of settings, one place that checks them and one order of precedence.
+"""
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
-from enum import Enum
-from typing import Annotated
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, NoReturn
 
 import typer
+from rich.markup import escape
 
+from dispatcher.service.settings import DispatcherSettings
 from esd.cli.replica import interface_of, local_address, replica_link, replica_number
+from ps_server.service.settings import ParameterServerSettings
 from services.domain.errors import InvalidArgument
+from services.runtime.settings import CONFIG_VARIABLE, Explanation, ServerSettings, explain
+from worker.service.settings import WorkerSettings
+
+app = typer.Typer(help="Runs one service in the foreground.", no_args_is_help=True)
+
+# What `--links` finds out, so that nobody else may say it.
+_SET_BY_LINKS = ("name", "link", "advertise_host")
+
+CONFIG = "config"
+Config = Annotated[
+    str | None, typer.Option("--config", metavar="FILE", help="Settings file (TOML).", show_default=CONFIG_VARIABLE)
+]
+Links = Annotated[
+    str | None,
+    typer.Option(
+        "--links",
+        metavar="LIST",
+        help="For one of several replicas of a container: its link is at its place in this list of bits per second"
+        " (500m,500m,50m,50m, or one for all). Sets name, link and advertised host.",
+    ),
+]
 
 
-class Service(Enum):
-    """The services, by the names that users know."""
+def _command(module: str, settings: type[ServerSettings], what: str, **others: Any) -> Callable[..., NoReturn]:
+    """A command with a flag for every setting of a service, and other options by name."""
+    options = {each.field: _option(each) for each in explain(settings)} | {CONFIG: Config} | others
 
-    PS = "ps"
-    DISPATCHER = "dispatcher"
-    WORKER = "worker"
+    def command(**values: Any) -> NoReturn:
+        _become(module, settings, {name: value for name, value in values.items() if value is not None})
 
-
-_MODULES = {Service.PS: "ps_server", Service.DISPATCHER: "dispatcher", Service.WORKER: "worker"}
-
-
-def command(
-    service: Annotated[Service, typer.Argument(help="ps, dispatcher or worker.")],
-    links: Annotated[
-        str | None,
-        typer.Option(
-            help="worker: it is one of several replicas of a container, and its link is at its place in this list of"
-            " bits per second (500m,500m,50m,50m, or one for all). Sets name, link and advertised host."
-        ),
-    ] = None,
-) -> None:
-    """Runs one service in the foreground, configured by environment variables (see docs/operations.md)."""
-    if service is Service.WORKER:
-        os.environ.update(_place_of_worker(links))
-    elif links is not None:
-        raise InvalidArgument(f"--links is for workers, not for {service.value}")
-    os.execv(sys.executable, [sys.executable, "-m", _MODULES[service]])  # noqa: S606 - replaces this process, no shell
+    example = settings.variable("listen")
+    command.__doc__ = (
+        f"Runs {what} in the foreground.\n\nA flag wins over the variable of its name (--listen over {example}), and"
+        " that over the settings file. docs/reference/settings.md has all settings."
+    )
+    command.__annotations__ = options
+    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+            for name, annotation in options.items()
+        ]
+    )
+    return command
 
 
-def _place_of_worker(links: str | None) -> dict[str, str]:
-    """What a worker's environment has to say about its place in the network, and in `links` if there are any."""
-    dispatcher = os.environ.get("ESD_WORKER_DISPATCHER")
+def _option(setting: Explanation) -> Any:
+    """The type of a command's parameter that is the flag of a setting."""
+    required = setting.default is None
+    shown = False if required else setting.default or "none"
+    meaning = escape(f"{setting.meaning}; required" if required else setting.meaning)
+    if setting.switch:
+        names = f"{setting.flag}/--no-{setting.flag.removeprefix('--')}"
+        return Annotated[bool | None, typer.Option(names, help=meaning, show_default=shown)]
+    return Annotated[str | None, typer.Option(setting.flag, metavar="VALUE", help=meaning, show_default=shown)]
+
+
+def _become(module: str, settings: type[ServerSettings], given: dict[str, Any]) -> NoReturn:
+    """Replaces this process by a service, to which the flags that were given are environment variables."""
+    links = given.pop("links", None)
+    if CONFIG in given:
+        os.environ[CONFIG_VARIABLE] = given.pop(CONFIG)
+    flags = {settings.variable(field): str(value) for field, value in given.items()}
+    for name in [name for name in os.environ if name.upper() in flags]:
+        del os.environ[name]  # however it is written: the services do not distinguish
+    os.environ.update(flags)
+    if settings is WorkerSettings:
+        os.environ.update(_place_of_worker(links, given))
+    os.execv(sys.executable, [sys.executable, "-m", module])  # noqa: S606 - replaces this process, no shell
+
+
+def _place_of_worker(links: str | None, flags: Mapping[str, Any]) -> dict[str, str]:
+    """What a worker's environment has to say about its place in the network, and in `links` if there are any.
+
+    Raises:
+        InvalidArgument: `links` and the flags say the same thing twice, or `links` does not name this replica.
+    """
+    said_twice = [WorkerSettings.flag(field) for field in _SET_BY_LINKS if field in flags]
+    if links is not None and said_twice:
+        raise InvalidArgument(f"--links sets what {' and '.join(said_twice)} would set: leave one of the two out")
+    dispatcher = os.environ.get(WorkerSettings.variable("dispatcher"))
     if not dispatcher:
         return {}  # the worker says so itself, with all that is wrong besides
     address = local_address(dispatcher)
@@ -53,8 +107,13 @@ def _place_of_worker(links: str | None) -> dict[str, str]:
     place = {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": interface}
     if links is not None:
         place |= {
-            "ESD_WORKER_NAME": f"worker-{replica_number(address)}",
-            "ESD_WORKER_LINK": repr(replica_link(links, address)),
-            "ESD_WORKER_ADVERTISE_HOST": address,
+            WorkerSettings.variable("name"): f"worker-{replica_number(address)}",
+            WorkerSettings.variable("link"): repr(replica_link(links, address)),
+            WorkerSettings.variable("advertise_host"): address,
         }
     return place
+
+
+app.command("ps")(_command("ps_server", ParameterServerSettings, "a parameter server"))
+app.command("dispatcher")(_command("dispatcher", DispatcherSettings, "the dispatcher"))
+app.command("worker")(_command("worker", WorkerSettings, "a worker", links=Links))

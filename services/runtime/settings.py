@@ -1,9 +1,9 @@
-"""Settings of a service: environment over TOML file over defaults, all mistakes reported at once.
+"""Settings of a service: flags over environment over TOML file over defaults, all mistakes reported at once.
 
 A service's class names its environment prefix; its section of the file named by `ESD_CONFIG` follows from it:
 
     class ParameterServerSettings(ServerSettings, env_prefix="ESD_PS_"):
-        store: str = "memory"          # ESD_PS_STORE, or `store` under [ps]
+        store: str = "memory"          # ESD_PS_STORE, `esd serve ps --store`, or `store` under [ps]
 
     settings = load(ParameterServerSettings)
 """
@@ -13,10 +13,13 @@ from __future__ import annotations
 import difflib
 import os
 import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
+from pydantic_core import PydanticUndefined
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from services.domain.errors import InvalidArgument
@@ -24,6 +27,9 @@ from services.runtime.logs import LogLevel
 
 CONFIG_VARIABLE = "ESD_CONFIG"
 SECTIONS = ("ps", "dispatcher", "worker", "client")
+
+# The only default that is found at run time, in words.
+NUMBER_OF_PROCESSORS = "number of processors"
 
 DEFAULT_MAX_MESSAGE_BYTES = 64 * 2**20
 
@@ -86,9 +92,58 @@ class Settings(BaseSettings):
         return f"{cls.model_config['env_prefix']}{field}".upper()
 
     @classmethod
+    def flag(cls, field: str) -> str:
+        """The option of `esd serve` that sets a field: --metrics-port."""
+        return "--" + field.replace("_", "-")
+
+    @classmethod
     def section(cls) -> str:
         """The section of the TOML file: `ps` for the prefix ESD_PS_."""
         return cls.model_config["env_prefix"].removeprefix("ESD_").removesuffix("_").lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What people are told about one setting, in the help of `esd serve` and in docs/reference/settings.md.
+
+    Attributes:
+        field: its name in the settings class, and its key in the file.
+        variable: its environment variable.
+        flag: its option of `esd serve`.
+        switch: whether the flag takes no value, and has an opposite that begins with --no-.
+        default: the value in force without it, as people write it; empty for nothing, None where it must be set.
+        meaning: the field's description.
+    """
+
+    field: str
+    variable: str
+    flag: str
+    switch: bool
+    default: str | None
+    meaning: str
+
+
+def explain(settings: type[Settings]) -> Iterator[Explanation]:
+    """Explains every setting of a service: its own first, then those that all services have."""
+    for field, info in sorted(settings.model_fields.items(), key=lambda item: item[0] in ServerSettings.model_fields):
+        yield Explanation(
+            field=field,
+            variable=settings.variable(field),
+            flag=settings.flag(field),
+            switch=info.annotation is bool,
+            default=_default_text(info.default if info.default_factory is None else NUMBER_OF_PROCESSORS),
+            meaning=info.description or "",
+        )
+
+
+def _default_text(value: Any) -> str | None:
+    if value is PydanticUndefined:
+        return None
+    if isinstance(value, SecretStr):
+        return value.get_secret_value()
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return "" if value is None else str(value)
 
 
 class PeerSettings(Settings):

@@ -1,0 +1,113 @@
+"""`esd serve` as people start services: by flags over environment variables over a file."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from dispatcher.service.settings import DispatcherSettings
+from ps_server.service.settings import ParameterServerSettings
+from services.runtime.settings import explain
+from tests.support.command import esd
+from worker.service.settings import WorkerSettings
+
+SERVICES = {"ps": ParameterServerSettings, "dispatcher": DispatcherSettings, "worker": WorkerSettings}
+
+
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "esd.cli", "serve", *map(str, arguments)]
+
+
+def environment(variables: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("ESD_")} | dict(variables)
+
+
+@contextmanager
+def serving(*arguments: object, **variables: str) -> Iterator[dict[str, str | None]]:
+    """A service that runs; gives its ready line."""
+    process = subprocess.Popen(command(*arguments), env=environment(variables), stdout=subprocess.PIPE, text=True)
+    try:
+        yield json.loads(process.stdout.readline())
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def refusal(*arguments: object, **variables: str) -> str:
+    """What a service says that does not start because of its settings."""
+    finished = subprocess.run(
+        command(*arguments), env=environment(variables), capture_output=True, text=True, timeout=110, check=False
+    )
+    assert (finished.returncode, finished.stdout) == (2, ""), finished.stderr
+    return finished.stderr
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_every_setting_is_a_flag_with_its_description(service: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    shown = esd("serve", service, "--help").stdout
+    described = {line.split()[1]: line for line in shown.splitlines() if re.match(r"^│ +--", line)}
+    expected = {each.flag: each.meaning for each in explain(SERVICES[service])}
+    own = {"--config", "--help"} | ({"--links"} if service == "worker" else set())
+    assert set(described) == set(expected) | own
+    for flag, meaning in expected.items():
+        assert meaning in described[flag]
+
+
+def test_flags_win_over_variables_and_variables_over_the_file(tmp_path: Path) -> None:
+    """Each of three ports is wanted by the file; a variable turns two off, a flag turns one of these on again."""
+    file = tmp_path / "settings.toml"
+    file.write_text("[dispatcher]\npage_port = 0\nmetrics_port = 0\n")
+    with serving("dispatcher", "--config", file) as ready:
+        assert None not in (ready["page"], ready["metrics"])
+    off = {"ESD_DISPATCHER_PAGE_PORT": "none", "ESD_DISPATCHER_METRICS_PORT": "none"}
+    with serving("dispatcher", "--config", file, **off) as ready:
+        assert (ready["page"], ready["metrics"]) == (None, None)
+    with serving("dispatcher", "--config", file, "--page-port", 0, **off) as ready:
+        assert ready["page"] is not None
+        assert ready["metrics"] is None
+
+
+def test_a_flag_wins_however_the_variable_is_written() -> None:
+    with serving("ps", "--metrics-port", "none", esd_ps_metrics_port="0", ESD_PS_METRICS_PORT="0") as ready:
+        assert ready["metrics"] is None
+
+
+def test_the_address_of_a_parameter_server_is_a_flag() -> None:
+    with serving("ps", "--listen", "127.0.0.2:0", "--store", "memory", "--store-threads", "2") as ready:
+        assert ready["address"].startswith("127.0.0.2:")
+
+
+def test_all_mistakes_in_flags_are_listed_by_variable() -> None:
+    told = refusal("ps", "--listen", "nowhere", "--shard", 3, "--shards", 0, ESD_PS_STORE_THREADS="0")
+    for mistake in ("ESD_PS_LISTEN=nowhere", "ESD_PS_SHARDS=0", "ESD_PS_STORE_THREADS=0"):
+        assert mistake in told
+    assert "ESD_PS_SHARD=3" not in told
+
+
+def test_a_switch_has_an_opposite_and_a_worker_takes_its_place_from_flags() -> None:
+    place = ("--name", "edge-1", "--dispatcher", "127.0.0.1:1", "--link", "1e6")
+    told = refusal("worker", *place, "--no-shape-link", "--cache-rows", 0, ESD_WORKER_SHAPE_LINK="perhaps")
+    assert "ESD_WORKER_CACHE_ROWS=0" in told
+    assert told.count("ESD_WORKER_") == 1
+
+
+def test_links_and_what_they_set_exclude_each_other() -> None:
+    told = refusal("worker", "--dispatcher", "127.0.0.1:1", "--links", "50m", "--name", "edge-1", "--link", "1e6")
+    assert "--links sets what --name and --link would set" in told
+
+
+def test_an_unknown_flag_is_refused_with_a_suggestion() -> None:
+    assert "--listen" in refusal("ps", "--lisen", "127.0.0.1:0")
