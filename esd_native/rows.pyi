@@ -59,8 +59,8 @@ class RowTable:
     def overwrite(self, ids: Ids, versions: Versions, rows: Rows) -> None:
         """Stores each row whatever is there; version 0 takes the row out, as if it had never been stored."""
 
-    def take_out_older(self, ids: Ids, below: int) -> int:
-        """Takes out each row whose version is below; how many were there. Their space is used again."""
+    def forget_older(self, ids: Ids, below: int) -> int:
+        """Forgets each row whose version is below `below`; how many there were. Their space is used again."""
 
     def scan(self, cursor: int, limit: int) -> tuple[int, Ids, Versions, Rows]:
         """Up to `limit` rows from `cursor` on (0 to start), with the next cursor; no rows at the end."""

@@ -136,9 +136,9 @@ void table_overwrite(RowTable& table, In1<std::uint64_t> ids, In1<std::int64_t> 
   table.overwrite(ids.data(), n, versions.data(), rows.data());
 }
 
-std::size_t table_take_out_older(RowTable& table, In1<std::uint64_t> ids, std::int64_t below) {
+std::size_t table_forget_older(RowTable& table, In1<std::uint64_t> ids, std::int64_t below) {
   const nb::gil_scoped_release release;
-  return table.take_out_older(ids.data(), ids.size(), below);
+  return table.forget_older(ids.data(), ids.size(), below);
 }
 
 nb::tuple table_scan(const RowTable& table, std::uint64_t cursor, std::size_t limit) {
@@ -270,7 +270,7 @@ NB_MODULE(rows, m) {
       .def("read", &table_read, "ids"_a)
       .def("write_newer", &table_write_newer, "ids"_a, "versions"_a, "rows"_a)
       .def("overwrite", &table_overwrite, "ids"_a, "versions"_a, "rows"_a)
-      .def("take_out_older", &table_take_out_older, "ids"_a, "below"_a)
+      .def("forget_older", &table_forget_older, "ids"_a, "below"_a)
       .def("scan", &table_scan, "cursor"_a, "limit"_a)
       .def("__len__", &RowTable::size)
       .def_prop_ro("width", &RowTable::width)

@@ -84,8 +84,8 @@ class RowTable {
     }
   }
 
-  // Takes out each row whose version is below; returns how many were there.
-  std::size_t take_out_older(const std::uint64_t* ids, std::size_t n, std::int64_t below) {
+  // Forgets each row whose version is below `below`; returns how many there were. Their space is used again.
+  std::size_t forget_older(const std::uint64_t* ids, std::size_t n, std::int64_t below) {
     std::size_t count = 0;
     for (std::size_t i = 0; i < n; ++i) {
       const std::uint64_t hash = mix64(ids[i]);

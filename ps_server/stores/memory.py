@@ -57,7 +57,7 @@ class MemoryRows:
         with self.changing:
             stored = ids[self.rows.versions(ids) > 0]
             self._keep_pre_images(stored, np.full(len(stored), below))
-            return self.rows.take_out_older(stored, below)
+            return self.rows.forget_older(stored, below)
 
     def scan(self) -> Iterator[RowBlock]:
         return scan(self.rows, self.rows_per_block)

@@ -35,6 +35,8 @@ UPWARD = [
     ("worker.service", "ps_server.core", "The floors"),
     ("ps_server.core", "ps_server.stores", "The parameter server"),
     ("ps_server.stores", "ps_server.service", "The parameter server"),
+    ("ps_server.stores.directory", "ps_server.stores.redis.connection", "The stores of the parameter server"),
+    ("ps_server.stores.redis", "ps_server.stores.by_url", "The stores of the parameter server"),
     ("ps_server.service", "dispatcher.core", "The floors"),
     ("ps_server.service", "benchmarks", "Nothing imports the benchmarks"),
     ("esd.cli", "benchmarks", "Nothing imports the benchmarks"),

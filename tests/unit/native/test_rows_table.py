@@ -34,7 +34,7 @@ class ReferenceTable:
             if version:
                 self.stored[row] = (version, values.copy())
 
-    def take_out_older(self, ids, below):
+    def forget_older(self, ids, below):
         older = [row for row in ids.tolist() if row in self.stored and self.stored[row][0] < below]
         for row in older:
             del self.stored[row]
@@ -86,7 +86,7 @@ def test_equals_the_reference_when_rows_are_taken_out():
             table.write_newer(ids, versions, rows), reference.write_newer(ids, versions, rows)
         )
         ids, below = rng.choice(universe, 400, replace=False), int(rng.integers(1, 4)) * 2**30
-        assert table.take_out_older(ids, below) == reference.take_out_older(ids, below)
+        assert table.forget_older(ids, below) == reference.forget_older(ids, below)
         ids = rng.choice(universe, 100, replace=False)
         versions, rows = rng.integers(0, 2, len(ids)), rng.standard_normal((len(ids), 3)).astype(np.float32)
         table.overwrite(ids, versions, rows)
@@ -107,7 +107,7 @@ def test_the_space_of_rows_that_were_taken_out_is_used_again():
         table.write_newer(new, np.ones(len(ids), np.int64), np.ones((len(ids), 64), np.float32))
         if life == 0:
             once = table.memory_bytes
-        assert table.take_out_older(new, 2) == len(ids)
+        assert table.forget_older(new, 2) == len(ids)
     assert len(table) == 0
     assert table.memory_bytes < 1.5 * once
 

@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ps_server.core.history import Cut
 from ps_server.core.shard import Shard
+from ps_server.core.table import Table
 from ps_server.core.tables import Tables
 from ps_server.stores.directory.store import DirectoryStore
 from services.domain.errors import FailedPrecondition, StaleEpoch
@@ -194,3 +196,26 @@ def test_a_damaged_record_is_named(server):
     path.write_bytes(path.read_bytes()[:40])
     with pytest.raises(FailedPrecondition, match=r"history.json is damaged"):
         server.start()
+
+
+def test_rows_of_later_lives_count_their_trainings_when_other_shards_take_over(tmp_path):
+    life = 2**30
+    (before,) = tables_of(tmp_path, 1)
+    ids = np.arange(100, dtype=np.uint64)
+    before.push_rows(RowBlock(ids, np.full(100, life + 3), np.ones((100, 3), np.float32)))
+    before.history.cut(0, 10, 0, ONE)
+    before.history.save(0, 10)
+    before.history.commit(0, 10, b"manifest", 1)
+    assert before.history.record.cuts == (Cut(10, 100, 300),)
+    cuts = [table.history.record.cuts for table in tables_of(tmp_path, 2)]
+    assert [sum(column) for column in zip(*((cut.rows, cut.trainings) for (cut,) in cuts), strict=True)] == [100, 300]
+
+
+def tables_of(directory: Path, shards: int) -> list[Table]:
+    """The table on each of its shards, as new processes take it up."""
+    found = []
+    for shard in (Shard(index, shards) for index in range(shards)):
+        tables = Tables(DirectoryStore(directory, shard), shard)
+        tables.create(SPEC)
+        found.append(tables.get("t"))
+    return found
