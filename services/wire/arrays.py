@@ -6,6 +6,7 @@ Read a protobuf `bytes` field once: every access copies it. Decoded arrays are r
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,12 @@ def encode_array(array: NDArray[Any], dtype: DTypeLike, field: str) -> bytes:
     """The bytes of an array that must have `dtype` already: a silent conversion could change ids or versions."""
     if array.dtype != dtype:
         raise TypeError(f"{field} is {array.dtype}, the contract says {np.dtype(dtype)}")
-    return array.astype(np.dtype(dtype).newbyteorder("<"), copy=False).tobytes()
+    return array.astype(_little_endian(np.dtype(dtype)), copy=False).tobytes()
 
 
 def decode_array(data: bytes, dtype: DTypeLike, shape: tuple[int, ...], field: str) -> NDArray[Any]:
     """The array of exactly `shape` in a field; raises InvalidArgument if the bytes are more or fewer."""
-    little = np.dtype(dtype).newbyteorder("<")
+    little = _little_endian(np.dtype(dtype))
     size = math.prod(shape) * little.itemsize
     if len(data) != size:
         raise InvalidArgument(f"{field} has {len(data)} bytes, {np.dtype(dtype)} {list(shape)} needs {size}")
@@ -32,9 +33,14 @@ def decode_array(data: bytes, dtype: DTypeLike, shape: tuple[int, ...], field: s
 
 def decode_column(data: bytes, dtype: DTypeLike, field: str) -> NDArray[Any]:
     """The one-dimensional array in a field; its length follows from the bytes."""
-    little = np.dtype(dtype).newbyteorder("<")
+    little = _little_endian(np.dtype(dtype))
     if len(data) % little.itemsize:
         raise InvalidArgument(
             f"{field} has {len(data)} bytes, which is no multiple of the {little.itemsize} of {np.dtype(dtype)}"
         )
     return np.frombuffer(data, little)
+
+
+@cache
+def _little_endian(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return dtype.newbyteorder("<")

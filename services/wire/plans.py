@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from protos import dispatcher_pb2
 from services.domain.errors import InvalidArgument
@@ -23,6 +24,26 @@ from services.domain.plans import (
 from services.domain.worker_set import WorkerSet
 from services.wire.arrays import decode_array, decode_column, encode_array
 from services.wire.jobs import decode_job, encode_job
+
+# The fields of an IterationPlan by form; each has the same name in its message.
+_NUMBERS = ("epoch", "iteration", "batch_size", "forgotten_below")
+_TRANSFERS = ("update_rows", "evict_rows", "drops", "pulls", "discards")
+_GRADIENTS = ("update_gradients", "evict_gradients")
+# The arrays, with dtype and shape in the letters of the contract: m samples, F fields, d dense features, u distinct
+# rows, f forgotten rows. The message tells m, F and d; u and f are the lengths of the first columns that have them.
+_COLUMNS: dict[str, tuple[DTypeLike, str]] = {
+    "positions": (np.uint32, "m"),
+    "unique_ids": (np.uint64, "u"),
+    "inverse": (np.uint32, "mF"),
+    "unique_slots": (np.uint32, "u"),
+    "unique_versions": (np.int64, "u"),
+    "unique_contributors": (np.uint64, "u"),
+    "dense": (np.float32, "md"),
+    "labels": (np.float32, "m"),
+    "forgotten": (np.uint64, "f"),
+}
+# The columns that point into something, and its size.
+_INDEXES = {"positions": ("k", "batch_size"), "inverse": ("u", "the number of unique_ids")}
 
 
 def encode_plan_message(message: PlanMessage) -> dispatcher_pb2.PlanMessage:
@@ -49,7 +70,11 @@ def digest_of(messages: Iterable[dispatcher_pb2.PlanMessage]) -> str:
 
 
 def decode_plan_message(message: dispatcher_pb2.PlanMessage) -> PlanMessage:
-    """What a plan stream's message carries; columns agree in length and point into each other's range."""
+    """What a plan stream's message carries, checked: columns agree in length and point into each other's range.
+
+    Raises:
+        InvalidArgument: a column has another length, a number is out of range, or the kind of message is unknown.
+    """
     match message.WhichOneof("body"):
         case "plan":
             return _decode_plan(message.plan)
@@ -108,66 +133,34 @@ def _decode_gradients(message: dispatcher_pb2.GradientTransfers, field: str) -> 
 
 
 def _encode_plan(plan: IterationPlan) -> dispatcher_pb2.IterationPlan:
-    return dispatcher_pb2.IterationPlan(
-        epoch=plan.epoch,
-        iteration=plan.iteration,
-        batch_size=plan.batch_size,
-        update_rows=_encode_transfers(plan.update_rows, "update_rows"),
-        update_gradients=_encode_gradients(plan.update_gradients, "update_gradients"),
-        evict_rows=_encode_transfers(plan.evict_rows, "evict_rows"),
-        evict_gradients=_encode_gradients(plan.evict_gradients, "evict_gradients"),
-        drops=_encode_transfers(plan.drops, "drops"),
-        pulls=_encode_transfers(plan.pulls, "pulls"),
-        samples=plan.inverse.shape[0],
-        fields=plan.inverse.shape[1],
-        dense_features=plan.dense.shape[1],
-        positions=encode_array(plan.positions, np.uint32, "positions"),
-        unique_ids=encode_array(plan.unique_ids, np.uint64, "unique_ids"),
-        unique_slots=encode_array(plan.unique_slots, np.uint32, "unique_slots"),
-        unique_versions=encode_array(plan.unique_versions, np.int64, "unique_versions"),
-        unique_contributors=encode_array(plan.unique_contributors, np.uint64, "unique_contributors"),
-        inverse=encode_array(plan.inverse, np.uint32, "inverse"),
-        dense=encode_array(plan.dense, np.float32, "dense"),
-        labels=encode_array(plan.labels, np.float32, "labels"),
-        forgotten=encode_array(plan.forgotten, np.uint64, "forgotten"),
-        forgotten_below=plan.forgotten_below,
-        discards=_encode_transfers(plan.discards, "discards"),
-    )
+    samples, fields = plan.inverse.shape
+    columns: dict[str, Any] = {name: getattr(plan, name) for name in _NUMBERS}
+    columns |= {name: _encode_transfers(getattr(plan, name), name) for name in _TRANSFERS}
+    columns |= {name: _encode_gradients(getattr(plan, name), name) for name in _GRADIENTS}
+    columns |= {name: encode_array(getattr(plan, name), dtype, name) for name, (dtype, _) in _COLUMNS.items()}
+    return dispatcher_pb2.IterationPlan(samples=samples, fields=fields, dense_features=plan.dense.shape[1], **columns)
 
 
 def _decode_plan(message: dispatcher_pb2.IterationPlan) -> IterationPlan:
-    m, fields, k = message.samples, message.fields, message.batch_size
-    positions = decode_array(message.positions, np.uint32, (m,), "positions")
-    _check_below(positions, k, "positions", "batch_size")
-    unique_ids = decode_column(message.unique_ids, np.uint64, "unique_ids")
-    u = len(unique_ids)
-    inverse = decode_array(message.inverse, np.uint32, (m, fields), "inverse")
-    _check_below(inverse, u, "inverse", "the number of unique_ids")
-    unique_contributors = decode_array(message.unique_contributors, np.uint64, (u,), "unique_contributors")
-    if not unique_contributors.all():
-        raise InvalidArgument(f"unique_contributors of entry {int(np.argmin(unique_contributors))} names no worker")
-    return IterationPlan(
-        epoch=message.epoch,
-        iteration=message.iteration,
-        batch_size=k,
-        update_rows=_decode_transfers(message.update_rows, "update_rows"),
-        update_gradients=_decode_gradients(message.update_gradients, "update_gradients"),
-        evict_rows=_decode_transfers(message.evict_rows, "evict_rows"),
-        evict_gradients=_decode_gradients(message.evict_gradients, "evict_gradients"),
-        drops=_decode_transfers(message.drops, "drops"),
-        pulls=_decode_transfers(message.pulls, "pulls"),
-        positions=positions,
-        unique_ids=unique_ids,
-        unique_slots=decode_array(message.unique_slots, np.uint32, (u,), "unique_slots"),
-        unique_versions=decode_array(message.unique_versions, np.int64, (u,), "unique_versions"),
-        unique_contributors=unique_contributors,
-        inverse=inverse,
-        dense=decode_array(message.dense, np.float32, (m, message.dense_features), "dense"),
-        labels=decode_array(message.labels, np.float32, (m,), "labels"),
-        forgotten=decode_column(message.forgotten, np.uint64, "forgotten"),
-        forgotten_below=message.forgotten_below,
-        discards=_decode_transfers(message.discards, "discards"),
-    )
+    sizes = {"k": message.batch_size, "m": message.samples, "F": message.fields, "d": message.dense_features}
+    columns: dict[str, Any] = {}
+    for name, (dtype, shape) in _COLUMNS.items():
+        data = getattr(message, name)
+        if shape in sizes or len(shape) > 1:
+            columns[name] = decode_array(data, dtype, tuple(sizes[letter] for letter in shape), name)
+        else:
+            columns[name] = decode_column(data, dtype, name)
+            sizes[shape] = len(columns[name])
+        if name in _INDEXES:
+            size, what = _INDEXES[name]
+            _check_below(columns[name], sizes[size], name, what)
+    if not columns["unique_contributors"].all():
+        nobody = int(np.argmin(columns["unique_contributors"]))
+        raise InvalidArgument(f"unique_contributors of entry {nobody} names no worker")
+    columns |= {name: getattr(message, name) for name in _NUMBERS}
+    columns |= {name: _decode_transfers(getattr(message, name), name) for name in _TRANSFERS}
+    columns |= {name: _decode_gradients(getattr(message, name), name) for name in _GRADIENTS}
+    return IterationPlan(**columns)
 
 
 def _check_below(values: NDArray[np.uint32], limit: int, field: str, what: str) -> None:
