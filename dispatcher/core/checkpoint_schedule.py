@@ -1,32 +1,35 @@
-"""Before which iterations checkpoints are taken."""
+"""Decides before which iterations checkpoints are taken."""
 
 from __future__ import annotations
 
 
 class CheckpointSchedule:
-    """Every so many iterations or so many seconds, whichever comes first.
+    """A checkpoint is due after a number of iterations or of seconds, whichever is over first.
 
     The flush of a checkpoint changes what caches and parameter server hold, and so later decisions. Counted iterations
-    keep runs equal byte for byte; with seconds, the places where checkpoints were taken are part of a run's input.
-
-    Args:
-        every: iterations; 0: as many as there are in `seconds`.
-        seconds: longest time between two checkpoints; 0: any.
+    keep runs equal byte for byte; with seconds, the iterations before which checkpoints were taken are part of a run's
+    input.
     """
 
     def __init__(self, every: int, seconds: float) -> None:
+        """Starts before iteration 0.
+
+        Args:
+            every: iterations between two checkpoints; 0: `seconds` alone decides.
+            seconds: longest time between two checkpoints; 0: `every` alone decides.
+        """
         self._every = every
         self._seconds = seconds
         self._latest = 0
         self._latest_time = 0.0
 
     def start(self, iteration: int, now: float) -> None:
-        """A checkpoint, or the beginning of an epoch, is before this iteration, now."""
+        """Notes that a checkpoint is taken, or an epoch begins, before this iteration; `now` as in `due`."""
         self._latest = iteration
         self._latest_time = now
 
     def due(self, iteration: int, now: float) -> bool:
-        """Whether one is to be taken before this iteration; `now` in seconds, of the clock of `start`."""
+        """Whether a checkpoint is to be taken before this iteration, at `now` seconds of any clock that only rises."""
         if iteration <= self._latest:
             return False
         in_time = self._every > 0 and iteration % self._every == 0

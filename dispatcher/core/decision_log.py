@@ -1,7 +1,7 @@
 """The decision log: everything that a job's plans depend on besides its samples, so that they can be made again.
 
-One JSON object per line: what kind of record it is, and its fields. The first line is the job. A last line that was cut
-short, by a process that was killed, is ignored.
+Every line is a JSON object: the kind of a record, and its fields. The first line is the job. A last line that was cut
+short, because its writer was killed, is ignored.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ class JobOpened:
 
 @dataclass(frozen=True, slots=True)
 class EpochBegan:
-    """Who trains, from which iteration on.
+    """Who trains in an epoch.
 
     Attributes:
+        epoch: its number.
+        first: its first iteration.
         workloads: m_j, [n]; 0 for a worker that is away.
         workload_limits: least and most samples of a worker, when workloads are balanced.
         bandwidths: bytes per second of each worker's link as registered, [n].
-        cache_rows: of each worker, [n].
+        cache_rows: rows of each worker's cache, [n].
     """
 
     epoch: int
@@ -58,7 +60,7 @@ class CheckpointPlanned:
 
 @dataclass(frozen=True, slots=True)
 class IterationPlanned:
-    """All workers' plans of an iteration; the digest tells whether a replay makes the same ones."""
+    """All workers were given plans of an iteration. The digest tells whether a replay makes the same plans."""
 
     iteration: int
     digest: str
@@ -84,15 +86,15 @@ _NAMES = {record: name for name, record in _KINDS.items()}
 
 
 class DecisionLog:
-    """A log that is being written. When `add` returns, its record is with the operating system, not yet on the disk."""
+    """A log that is being written. When `add` returns, the record is with the operating system, not yet on the disk."""
 
     def __init__(self, path: Path, job: dict[str, Any], *, resume: bool) -> None:
         """Begins a log, or goes on with one.
 
         Args:
             path: the file.
-            job: its specification as JSON.
-            resume: the job goes on from a checkpoint: keep what the file says so far.
+            job: the job's specification as JSON.
+            resume: whether the job goes on from a checkpoint, so that what the file says so far is kept.
 
         Raises:
             FailedPrecondition: the file cannot be written.

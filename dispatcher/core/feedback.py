@@ -10,17 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 LINK_SMOOTHING = 0.2  # weight of the newest measurement of a link's speed
-_SMOOTHING = 0.2  # of a computation's time
-_DEAD_BAND = 0.1  # a link whose mean speed is so near to the one in use, relatively, is left alone
-_SLOWEST = 1e-4  # of the fastest link; integer link costs need a bound
+_SMOOTHING = 0.2  # weight of the newest measurement of a computation's time
+_DEAD_BAND = 0.1  # a link whose mean speed differs relatively less than this from the one in use is left alone
+_SLOWEST = 1e-4  # least speed of a link, relative to the fastest; integer link costs need a bound
 
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """One iteration as the workers saw it. Part of the input: the same batches and feedback give the same plans.
+    """One iteration as the workers measured it.
+
+    Feedback is part of a planner's input: the same batches and the same feedback give the same plans.
 
     Attributes:
-        seconds: float64 [n], what each worker took for transfers and computation, waiting for others left out.
+        seconds: float64 [n], what each worker took for transfers and computation, without waiting for others.
         bandwidths: float64 [n], bytes per second seen on each link, 0 where there was too little traffic to tell.
     """
 
@@ -29,9 +31,9 @@ class Feedback:
 
 
 class ComputeTimes:
-    """What every worker computes per sample: the time it took, less what its operations took by the cost model.
+    """What every worker computes per sample: the time it took, less what the cost model says its operations took.
 
-    Feedback comes in the order of the iterations, one for each; an iteration is announced when it is planned.
+    Feedback comes in the order of the iterations, one for each; `plan` announces an iteration when it is planned.
     """
 
     def __init__(self, workers: int) -> None:
@@ -40,11 +42,11 @@ class ComputeTimes:
         self._samples = np.zeros(workers)
 
     def plan(self, link_seconds: NDArray[np.float64], workloads: NDArray[np.int32]) -> None:
-        """An iteration was planned, with so much time on each link and so many samples, [n]."""
+        """Announces an iteration, with its expected time on each link, float64 [n], and its samples, int32 [n]."""
         self._planned.append((link_seconds, workloads))
 
     def update(self, seconds: NDArray[np.float64]) -> None:
-        """Takes in how long every worker took for the first iteration of which it is not known yet."""
+        """Takes in how long every worker took, float64 [n], for the first announced iteration that waits for it."""
         if not self._planned:
             return
         link_seconds, workloads = self._planned.popleft()
@@ -58,10 +60,13 @@ class ComputeTimes:
 
 
 class MeasuredLinks:
-    """Bandwidths that follow measurements: configured at first, then smoothed measurements with a dead band.
+    """Bandwidths that follow measurements: the registered ones at first, then smoothed measurements with a dead band.
 
-    The dead band keeps decisions from depending on noise: a link is believed to have changed when its smoothed
-    speed is more than 10% off.
+    The dead band keeps decisions from depending on noise: a link counts as changed when its smoothed speed is more than
+    10% off.
+
+    Attributes:
+        in_use: float64 [n], the bandwidths that decisions go by, bytes per second.
     """
 
     def __init__(self, bandwidths: Sequence[float]) -> None:
@@ -69,7 +74,7 @@ class MeasuredLinks:
         self.in_use = self._means.copy()
 
     def update(self, measured: NDArray[np.float64]) -> bool:
-        """Takes in float64 [n], 0 for no measurement. Returns whether `in_use` has changed."""
+        """Takes in measured bandwidths, float64 [n], 0 for no measurement. Returns whether `in_use` has changed."""
         seen = measured > 0
         self._means[seen] += LINK_SMOOTHING * (measured[seen] - self._means[seen])
         followed = np.maximum(self._means, _SLOWEST * self._means.max())

@@ -26,12 +26,12 @@ class ScoreHistogram:
         self._counts = np.zeros(2 * SCORE_BINS, np.int64)
 
     def add(self, bins: NDArray[np.uint16], labels: NDArray[np.uint8]) -> None:
-        """Counts m samples: bins uint16 [m], labels uint8 [m] of 0 or 1."""
+        """Counts m samples by their score bins, uint16 [m], and labels, uint8 [m], each 0 or 1."""
         np.add.at(self._counts, labels.astype(np.int64) * SCORE_BINS + bins, 1)
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """int64 [2 x 65536]: by bin, first the negatives, then the positives."""
+        """Samples by score bin, int64 [2 x 65536]: first the negatives, then the positives."""
         return self._counts
 
     def auc(self) -> float:
@@ -72,7 +72,7 @@ class Progress:
         return True
 
     def save(self) -> bytes:
-        """The iterations that are complete, for `load`."""
+        """The progress over all complete iterations, for `load`."""
         buffer = io.BytesIO()
         used = np.flatnonzero(self._histogram.counts)
         np.savez(
@@ -85,7 +85,7 @@ class Progress:
         return buffer.getvalue()
 
     def load(self, saved: bytes | None, workers: int) -> None:
-        """Goes back to what `save` returned, None: to the beginning; from there on so many workers report."""
+        """Goes back to what `save` returned, or to the beginning for None; from there on `workers` workers report."""
         self._workers = workers
         self._open.clear()
         self._histogram, self._loss_sum, self.samples = ScoreHistogram(), 0.0, 0

@@ -15,11 +15,11 @@ _SMOOTHING = 0.3  # weight of the newest iteration in a worker's mean time
 _DAMPING = 0.3
 _FOLLOWING = 0.1  # weight of an iteration's departure from the shares
 _ALTERNATIONS = 20
-_LEAST_SHARE = 1e-3  # of the mean time; a worker measured as faster than that counts as being so fast
+_LEAST_SHARE = 1e-3  # of the mean time; a worker that is measured as faster counts as this fast
 
 
 class BalancedWorkloads:
-    """A damped controller of m_j: workers that took longer than the mean get fewer samples, the others more.
+    """A damped controller of the workloads m_j: workers that took longer than the mean get fewer samples.
 
     Every worker's time is smoothed; its fractional workload is multiplied by (mean time / its time)^(0.3 / (d + 1)) for
     measurements that arrive d iterations late, clipped to the limits, and all are scaled to sum to k again. The fixed
@@ -33,7 +33,7 @@ class BalancedWorkloads:
             workloads: m_j to start with, [n].
             least: lower limits, [n].
             most: upper limits, [n].
-            delay: iterations that are planned after one before its times are known.
+            delay: how many further iterations are planned before the times of one are known.
 
         Raises:
             InvalidArgument: workloads are not within the limits.
@@ -60,7 +60,7 @@ class BalancedWorkloads:
             self._shares = self._within_limits(self._shares * corrections)
 
     def follow(self, departure: NDArray[np.int32]) -> None:
-        """Takes in how many samples more an iteration gave every worker than `current`, int32 [n], within limits."""
+        """Takes in by how many samples an iteration departed from `current`, int32 [n], within the limits."""
         self._shares = self._within_limits(self._shares + _FOLLOWING * departure)
 
     @property
@@ -69,7 +69,7 @@ class BalancedWorkloads:
         return self._least.astype(np.int32), self._most.astype(np.int32)
 
     def current(self) -> tuple[int, ...]:
-        """m_j, [n], whole numbers within the limits that sum to k: the shares, rounded by largest remainder."""
+        """The present m_j, [n]: the shares, rounded by largest remainder to whole numbers that sum to k."""
         whole = np.floor(self._shares).astype(np.int64)
         left = self._total - int(whole.sum())
         order = np.argsort(-(self._shares - whole), kind="stable")
@@ -77,7 +77,7 @@ class BalancedWorkloads:
         return tuple(whole.tolist())
 
     def _within_limits(self, shares: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Scales to the total and clips, in turns; what clipping leaves over goes to those with room."""
+        """Scales shares to the total and clips them, in turns; what clipping leaves over goes to those with room."""
         for _ in range(_ALTERNATIONS):
             shares = np.clip(shares * (self._total / shares.sum()), self._least, self._most)
         missing = self._total - shares.sum()

@@ -1,7 +1,8 @@
 """Push plans: everything one worker does in one iteration, decided by the dispatcher.
 
-The dispatcher mirrors every cache and decides samples, pushes, evictions, pulls and cache slots; the worker
-holds tensors and obeys. Sets of rows are columns of equal length, never one object per row.
+The dispatcher mirrors every cache and decides samples, pushes, evictions, pulls and cache slots; the worker holds
+tensors and obeys. Sets of rows are columns of equal length, never one object per row. The columns have the same names
+in the engine that makes them (esd_native/engine.pyi), here, and in the messages that carry them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class Transfers:
     Attributes:
         ids: uint64 [r], distinct.
         slots: uint32 [r], cache slots.
-        versions: int64 [r]: for rows the version moved, for gradients the version their sum makes.
+        versions: int64 [r]; of rows, the version that is moved; of gradients, the version that their sum makes.
         early: the first `early` entries do not touch the previous iteration and may move while it trains.
     """
 
@@ -40,9 +41,9 @@ class GradientTransfers:
     """r partial gradients to push.
 
     Attributes:
-        rows: which, and the version that each sum makes.
-        contributors: uint64 [r], bit w set when worker slot w contributes.
-        steps: int64 [r], optimizer step (iteration + 1) that produced the gradient.
+        rows: the rows that the gradients belong to, with the version that each sum makes.
+        contributors: uint64 [r], bit w is set when worker slot w contributes.
+        steps: int64 [r], the optimizer step (iteration + 1) that produced each gradient.
     """
 
     rows: Transfers
@@ -58,22 +59,24 @@ class IterationPlan:
     """What one worker does in one iteration, in this order: discards, pushes, drops, pulls, training.
 
     Attributes:
-        batch_size: k of the global batch; every gradient is divided by it.
+        epoch: the membership that the plan is for.
+        iteration: t, counted from 0.
+        batch_size: k, the samples of the global batch; every gradient is divided by it.
         update_rows: rows owned here that another worker needs (update push).
         update_gradients: partial gradients of split rows that some worker needs (update push).
         evict_rows: owned rows that leave the cache (evict push).
         evict_gradients: partial gradients that leave the cache (evict push).
-        drops: clean or outdated rows that leave the cache for free; versions are unused.
+        drops: clean or outdated rows that leave the cache for free; their versions mean nothing.
         pulls: missing or outdated rows to fetch (miss pull).
-        positions: uint32 [m], position of each sample in the global batch.
+        positions: uint32 [m], the position of each sample in the global batch.
         unique_ids: uint64 [u], the distinct ids of the worker's samples (U_j).
-        unique_slots: uint32 [u].
-        unique_versions: int64 [u], before training.
+        unique_slots: uint32 [u], the cache slot of each of these rows.
+        unique_versions: int64 [u], the version of each of these rows before training.
         unique_contributors: uint64 [u], the workers that train each row now (W_x): one bit means that this
             worker owns the row afterwards, more bits that it holds a partial gradient.
         inverse: uint32 [m, F]: field f of sample i uses row unique_ids[inverse[i, f]].
-        dense: float32 [m, d].
-        labels: float32 [m].
+        dense: float32 [m, d], dense features of the worker's samples.
+        labels: float32 [m], their labels.
         forgotten: uint64 [f], rows that leave the table, in all workers' plans alike. After training, the first member
             has the parameter servers forget them.
         forgotten_below: where the versions of later lives begin (services/domain/versions.py).
@@ -104,10 +107,15 @@ class IterationPlan:
 
 @dataclass(frozen=True, slots=True)
 class FlushPlan:
-    """Push everything the parameter server lacks. Contains the iterations before `iteration`.
+    """Tells a worker to push everything that the parameter server lacks, at the end of the stream or for a checkpoint.
 
     Attributes:
-        checkpoint: within the stream: tell the parameter servers that this worker is done (Cut), and go on.
+        epoch: the membership that the plan is for.
+        iteration: what is pushed contains the iterations before this one.
+        rows: owned rows.
+        gradients: partial gradients of split rows.
+        checkpoint: whether this is a checkpoint within the stream. Then the worker tells the parameter servers when it
+            is done (Cut), and goes on.
     """
 
     epoch: int
@@ -151,10 +159,10 @@ class Reload:
     """What a worker's cache must hold before the first plan of an epoch that begins at a checkpoint.
 
     Attributes:
-        checkpoint: where the dense parameters and their optimizer are to be had.
-        rows: to pull.
-        outdated: slots kept for rows whose latest value is elsewhere; `versions` are the latest.
-        dense_checksum: SHA-256, hex, that the dense parameters must have.
+        checkpoint: the checkpoint that holds the dense parameters and their optimizer.
+        rows: rows to pull, latest versions.
+        outdated: rows whose latest value is elsewhere and whose slots are kept; `versions` are the latest.
+        dense_checksum: the SHA-256, in hexadecimal digits, that the dense parameters must have.
     """
 
     checkpoint: int
