@@ -230,6 +230,16 @@ class Planner:
             )
 
 
+def check_job(job: JobSpec) -> None:
+    """Refuses a job that cannot be dispatched here, before anything of it starts.
+
+    Raises:
+        InvalidArgument: the mechanism, the cache policy or another name is unknown.
+        FailedPrecondition: the job asks for what this machine does not have.
+    """
+    Planner(job, [1.0] * job.workers, [1] * job.workers)
+
+
 def _balance(job: JobSpec, fitting: Sequence[int]) -> BalancedWorkloads | None:
     """The controller of a job with balanced workloads; None where workloads are fixed.
 

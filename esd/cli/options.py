@@ -204,33 +204,21 @@ class RunOptions:
         """The job that these options describe, on data of the given shape."""
         workloads = self.worker_samples()
         optimizer = OptimizerSpec(self.optimizer, self.learning_rate)
-        return JobSpec(
-            name=self.data.partition(":")[0],
-            workers=self.workers,
-            fields=fields,
-            dense_features=dense_features,
-            batch_size=sum(workloads),
-            workloads=workloads,
-            mechanism=self.mechanism,
-            alpha=self.alpha,
-            criterion=self.criterion,
-            policy=self.policy,
-            seed=self.seed,
-            window=PLAN_WINDOW,
-            table=TableSpec(TABLE, self.dim, optimizer, self.seed, init_scale=self.dim**-0.5),
-            model=ModelSpec(self.model, HIDDEN_LAYERS, optimizer),
-            parameter_servers=parameter_servers,
-            budget_seconds=(self.budget_ms or 0.0) / 1e3,
-            workload_limits=self.limits(),
-            measured_links=self.measured_links,
-            eviction_term=self.eviction_term,
-            horizon=self.horizon,
-            checkpoint_every=self.checkpoint_every,
-            max_rows=self.max_rows,
-            at_max_rows=self.at_max_rows,
-            checkpoint_seconds=self.checkpoint_seconds,
-            checkpoints_kept=self.checkpoints_kept,
-        )
+        options: dict[str, Any] = {name: getattr(self, name) for name in _OPTIONS_OF_THE_JOB}
+        options |= {  # what is derived, from other options or from the data
+            "name": self.data.partition(":")[0],
+            "fields": fields,
+            "dense_features": dense_features,
+            "batch_size": sum(workloads),
+            "workloads": workloads,
+            "workload_limits": self.limits(),
+            "budget_seconds": (self.budget_ms or 0.0) / 1e3,
+            "window": PLAN_WINDOW,
+            "table": TableSpec(TABLE, self.dim, optimizer, self.seed, init_scale=self.dim**-0.5),
+            "model": ModelSpec(self.model, HIDDEN_LAYERS, optimizer),
+            "parameter_servers": parameter_servers,
+        }
+        return JobSpec(**options)
 
     def open(self, batch_size: int) -> Dataset:
         """The data set, in batches of up to `batch_size` samples."""
@@ -246,6 +234,10 @@ class RunOptions:
             raise InvalidArgument(f"{self.data} is endless, so its ids cannot be counted: give --cache-rows")
         ratio = DEFAULT_CACHE_RATIO if self.cache_ratio is None else self.cache_ratio
         return max(1, round(ratio * count_distinct(self.data, seed=self.seed, skip_bad=self.skip_bad)))
+
+
+# Options that the job has under the same name and in the same form; whoever adds one to both adds it to the command.
+_OPTIONS_OF_THE_JOB = {option.name for option in fields(JobSpec)} & {option.name for option in fields(RunOptions)}
 
 
 def takes_run_options(function: Callable[..., None]) -> Callable[..., None]:

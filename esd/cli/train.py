@@ -7,10 +7,12 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import typer
 
+from dispatcher.core.planner import check_job
 from esd.cli import options as opt
 from esd.cli.attach import check_options, run_attached
 from esd.cli.driver import drive, progress_bar
@@ -21,7 +23,6 @@ from esd.cli.report import Result, messages, print_result, training_result
 from esd.cli.stream import training_stream
 from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.errors import InvalidArgument
-from services.domain.jobs import JobSpec
 from services.domain.state import JobState
 
 Watch = Callable[[LocalCluster, JobState], None]
@@ -78,12 +79,10 @@ def run(
     cache_rows = [chosen.cache_size(dataset)] * chosen.workers
     bandwidths = chosen.bandwidths()
 
-    def describe(cluster: LocalCluster) -> JobSpec:
-        return chosen.job(
-            fields=len(dataset.fields),
-            dense_features=len(dataset.dense_features),
-            parameter_servers=tuple(server.address for server in cluster.parameter_servers),
-        )
+    asked = chosen.job(
+        fields=len(dataset.fields), dense_features=len(dataset.dense_features), parameter_servers=("not started",)
+    )
+    check_job(asked)
 
     async def train(logs: Path) -> JobState:
         async with (
@@ -98,7 +97,7 @@ def run(
             ) as cluster,
             AsyncDispatcherClient(cluster.dispatcher.address) as client,
         ):
-            job = describe(cluster)
+            job = replace(asked, parameter_servers=tuple(server.address for server in cluster.parameter_servers))
             if messages.is_terminal:
                 messages.print(f"live: http://{cluster.dispatcher.page}/", highlight=False)
             with progress_bar(chosen.mechanism, stream.iterations) as bar:

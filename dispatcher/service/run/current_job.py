@@ -6,7 +6,7 @@ import asyncio
 import logging
 
 from dispatcher.core.decision_log import DecisionLog
-from dispatcher.core.planner import Planner
+from dispatcher.core.planner import check_job
 from dispatcher.service.checkpoint.checkpoints import Checkpoints
 from dispatcher.service.checkpoint.resume import open_checkpoints
 from dispatcher.service.run.job import Job
@@ -51,7 +51,8 @@ class Jobs:
 
         Raises:
             InvalidArgument: the mechanism or the cache policy is unknown.
-            FailedPrecondition: another job is running, or the table holds another job's rows.
+            FailedPrecondition: another job is running, the table holds another job's rows, or this machine lacks what
+                the job asks for.
             Unavailable: a parameter server is away, or has not answered in time.
         """
         try:
@@ -69,7 +70,7 @@ class Jobs:
             if self._job.spec == spec:
                 return False
             raise FailedPrecondition(f"{self._job.life}, and one dispatcher runs one job at a time")
-        Planner(spec, [1.0] * spec.workers, [1] * spec.workers)  # knows the names of mechanisms and policies
+        check_job(spec)
         opening = await open_checkpoints(spec, self._settings)
         checkpoints = opening.checkpoints if opening is not None else None
         self._job = Job(spec, self._settings, checkpoints, _decision_log(spec, self._settings, checkpoints))
