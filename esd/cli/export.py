@@ -7,16 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from protos import ps_pb2, ps_pb2_grpc
+from services.clients.parameter_server import AsyncParameterServerClient
 from services.domain.jobs import JobSpec
+from services.domain.rows import RowBlock
 from services.domain.versions import trainings
-from services.runtime.channel import channel
 from services.runtime.security import PLAINTEXT, Credentials
-from services.runtime.status import domain_errors
 
-_DEADLINE_SECONDS = 600.0
+_TIMEOUT_SECONDS = 600.0
 
 
 async def export_model(job: JobSpec, path: Path, credentials: Credentials = PLAINTEXT) -> None:
@@ -26,46 +24,25 @@ async def export_model(job: JobSpec, path: Path, credentials: Credentials = PLAI
     was trained in its present life, and each dense parameter as `dense/NAME`.
     """
     width, dimension = job.table.row_width, job.table.dimension
-    shards = [await _scan(address, credentials, job.table.name, width) for address in job.parameter_servers]
-    ids, versions, rows = (np.concatenate(columns) for columns in zip(*shards, strict=True))
+    nothing = RowBlock(np.empty(0, np.uint64), np.empty(0, np.int64), np.empty((0, width), np.float32))
+    blocks, dense = [nothing], b""
+    for index, address in enumerate(job.parameter_servers):
+        async with AsyncParameterServerClient(
+            address, job.table, timeout=_TIMEOUT_SECONDS, credentials=credentials
+        ) as server:
+            blocks += [block async for block in server.scan()]
+            if index == 0:
+                dense = await server.get_dense()
+    ids = np.concatenate([block.ids for block in blocks])
+    versions = np.concatenate([block.versions for block in blocks])
+    rows = np.concatenate([block.rows for block in blocks])
     order = np.argsort(ids)
-    dense = await _dense(job.parameter_servers[0], credentials, job.table.name)
     path.parent.mkdir(parents=True, exist_ok=True)
-    arrays: dict[str, Any] = {
-        "ids": ids[order],
-        "rows": rows[order, :dimension],
-        "versions": trainings(versions[order]),
-        **{f"dense/{name}": values for name, values in dense.items()},
-    }
+    with np.load(io.BytesIO(dense), allow_pickle=False) as parameters:
+        arrays: dict[str, Any] = {
+            "ids": ids[order],
+            "rows": rows[order, :dimension],
+            "versions": trainings(versions[order]),
+            **{f"dense/{name}": values for name, values in parameters.items()},
+        }
     np.savez(path, **arrays)
-
-
-async def _scan(
-    address: str, credentials: Credentials, table: str, width: int
-) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.float32]]:
-    """Every stored row of one shard, optimizer state included."""
-    ids, versions, rows = bytearray(), bytearray(), bytearray()
-    async with channel(address, credentials=credentials) as connection:
-        stub = ps_pb2_grpc.ParameterServerStub(connection)  # type: ignore[no-untyped-call]
-        with domain_errors():
-            async for chunk in stub.Scan(ps_pb2.ScanRequest(table=table), timeout=_DEADLINE_SECONDS):
-                ids += chunk.ids
-                versions += chunk.versions
-                rows += chunk.rows
-    return (
-        np.frombuffer(ids, np.uint64),
-        np.frombuffer(versions, np.int64),
-        np.frombuffer(rows, np.float32).reshape(-1, width),
-    )
-
-
-async def _dense(address: str, credentials: Credentials, table: str) -> dict[str, NDArray[np.float32]]:
-    """The dense parameters by name."""
-    data = bytearray()
-    async with channel(address, credentials=credentials) as connection:
-        stub = ps_pb2_grpc.ParameterServerStub(connection)  # type: ignore[no-untyped-call]
-        with domain_errors():
-            async for chunk in stub.GetDense(ps_pb2.GetDenseRequest(table=table), timeout=_DEADLINE_SECONDS):
-                data += chunk.data
-    with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-        return dict(arrays)

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ps_server.core.history import History
-from ps_server.core.store import LogEntry, LogStore
+from ps_server.core.store import LogStore
+from services.domain.batches import LogEntry
 from services.domain.errors import FailedPrecondition, InvalidArgument
 
 _LONGEST_STREAM = 2**63 - 1  # samples

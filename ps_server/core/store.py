@@ -24,6 +24,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from services.domain.batches import LogEntry
 from services.domain.rows import GradientBlock, RowBlock
 from services.domain.tables import TableSpec
 
@@ -189,31 +190,6 @@ class BlobStore(Protocol):
 
     def get_dense(self) -> bytes | None:
         """The dense parameters that were stored last; None if there are none."""
-
-
-@dataclass(frozen=True, slots=True)
-class LogEntry:
-    """A piece of a sample stream.
-
-    Attributes:
-        position: how many samples of the stream are before it.
-        samples: how many samples it has; 0: the stream ends here.
-        batch: the samples, as the dispatcher wrote them.
-    """
-
-    position: int
-    samples: int
-    batch: bytes = b""
-
-    @property
-    def end(self) -> int:
-        """How many samples of the stream are before what follows it."""
-        return self.position + self.samples
-
-    @property
-    def closes(self) -> bool:
-        """Whether it marks the end of the stream."""
-        return self.samples == 0
 
 
 class LogStore(Protocol):

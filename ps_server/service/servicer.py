@@ -13,7 +13,6 @@ import grpc
 
 from protos import ps_pb2, ps_pb2_grpc
 from ps_server.core.shard import Shard
-from ps_server.core.store import LogEntry
 from ps_server.core.table import Pushed, Table
 from ps_server.core.tables import Tables
 from ps_server.service.pulls import WaitingPulls, pull_blocks
@@ -21,6 +20,7 @@ from ps_server.service.settings import ParameterServerSettings
 from ps_server.service.store_access import StoreThreads
 from ps_server.service.uploads import receive_upload
 from services.domain.errors import InvalidArgument, NotFound
+from services.wire.batches import decode_log_entry, encode_log_entry
 from services.wire.rows import (
     decode_forget,
     decode_pull,
@@ -194,7 +194,7 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
     async def AppendSamples(
         self, request: ps_pb2.AppendSamplesRequest, context: Context
     ) -> ps_pb2.AppendSamplesResponse:
-        entry = LogEntry(request.entry.position, request.entry.samples, request.entry.batch)
+        entry = decode_log_entry(request.entry)
         await self._threads.write(self._tables.get(request.table).samples.append, entry, request.epoch)
         return ps_pb2.AppendSamplesResponse()
 
@@ -203,7 +203,7 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
     ) -> AsyncIterator[ps_pb2.SampleLogEntry]:
         entries = await self._threads.write(self._tables.get(request.table).samples.read, request.epoch)
         while entry := await self._threads.read(next, entries, None):
-            yield ps_pb2.SampleLogEntry(position=entry.position, samples=entry.samples, batch=entry.batch)
+            yield encode_log_entry(entry)
 
     async def TrimSamples(self, request: ps_pb2.TrimSamplesRequest, context: Context) -> ps_pb2.TrimSamplesResponse:
         samples = self._tables.get(request.table).samples

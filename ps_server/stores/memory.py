@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esd_native.rows import PartialGradients, RowTable
-from ps_server.core.store import LogEntry, Splits, TableStore
+from ps_server.core.store import Splits, TableStore
 from ps_server.stores.row_streams import first_of_each, scan
+from services.domain.batches import LogEntry
 from services.domain.rows import GradientBlock, RowBlock
 from services.domain.tables import TableSpec
 

@@ -1,4 +1,4 @@
-"""Training samples, as columns."""
+"""Training samples, as columns, and the pieces of a sample stream that are logged."""
 
 from __future__ import annotations
 
@@ -56,3 +56,28 @@ class SampleBatch:
         if not ((self.labels == 0) | (self.labels == 1)).all():
             row = int(np.argwhere((self.labels != 0) & (self.labels != 1))[0][0])
             raise InvalidArgument(f"label of sample {row} is {self.labels[row]}, it must be 0 or 1")
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One entry of the log of a job's sample stream, which the first parameter server keeps for the dispatcher.
+
+    Attributes:
+        position: samples of the stream before it.
+        samples: k; 0 marks the end of the stream.
+        batch: the k samples as an encoded SampleBatch message, which the parameter server does not look into.
+    """
+
+    position: int
+    samples: int
+    batch: bytes = b""
+
+    @property
+    def end(self) -> int:
+        """Samples of the stream before the entry that follows."""
+        return self.position + self.samples
+
+    @property
+    def closes(self) -> bool:
+        """Whether nothing follows it."""
+        return self.samples == 0

@@ -1,11 +1,11 @@
-"""Sample batches on the wire."""
+"""Sample batches, and entries of the sample log, on the wire."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from protos import common_pb2
-from services.domain.batches import SampleBatch
+from protos import common_pb2, ps_pb2
+from services.domain.batches import LogEntry, SampleBatch
 from services.domain.errors import InvalidArgument
 from services.wire.arrays import decode_array, encode_array
 
@@ -37,3 +37,13 @@ def decode_batch(message: common_pb2.SampleBatch) -> SampleBatch:
     )
     batch.validate(fields, features)
     return batch
+
+
+def encode_log_entry(entry: LogEntry) -> ps_pb2.SampleLogEntry:
+    """The message of an entry of the sample log."""
+    return ps_pb2.SampleLogEntry(position=entry.position, samples=entry.samples, batch=entry.batch)
+
+
+def decode_log_entry(message: ps_pb2.SampleLogEntry) -> LogEntry:
+    """Reads an entry of the sample log; its batch stays encoded."""
+    return LogEntry(message.position, message.samples, message.batch)

@@ -10,8 +10,8 @@ import pytest
 from ps_server.core.gradients import Arrival
 from ps_server.core.history import HistoryRecord
 from ps_server.core.shard import Shard
-from ps_server.core.store import LogEntry
 from ps_server.core.tables import Tables
+from services.domain.batches import LogEntry
 from services.domain.errors import FailedPrecondition
 from services.domain.ids import shard_of
 from services.domain.rows import RowBlock

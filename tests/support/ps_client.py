@@ -1,4 +1,4 @@
-"""A client of a parameter server that speaks in arrays."""
+"""A client of a parameter server that can also send what no honest client would."""
 
 import re
 from contextlib import contextmanager
@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 
 from protos import ps_pb2, ps_pb2_grpc
+from services.clients.parameter_server import AsyncParameterServerClient
+from services.domain.errors import EsdError
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
-from services.wire.tables import encode_table
+from services.runtime.status import CODES, domain_errors
+from services.wire.rows import encode_pull
 
 SPEC = TableSpec("t", 16, OptimizerSpec(OptimizerKind.ADAM, 0.1), seed=11, init_scale=0.5)
 
@@ -38,52 +41,39 @@ def gradient_push(worker, ids, target, contributors, gradients, step=1):
     return ps_pb2.PushChunk(table="t", gradients=body)
 
 
-class Client:
-    """One server's rpcs, in arrays."""
+class Client(AsyncParameterServerClient):
+    """The client of one server whose table is `SPEC`.
 
-    def __init__(self, address, opened):
+    `stub` makes calls as they are; `opened` is a channel to use in place of one that repeats calls by itself.
+    """
+
+    def __init__(self, address, opened=None, **options):
+        super().__init__(address, SPEC, timeout=10, **options)
         self.address = address
-        self.channel = opened
-        self.stub = ps_pb2_grpc.ParameterServerStub(opened)
+        self.channel = opened or self._channel
+        self.stub = self._stub = ps_pb2_grpc.ParameterServerStub(self.channel)
 
-    async def create(self, spec=SPEC):
-        request = ps_pb2.CreateTableRequest(table=encode_table(spec))
-        return (await self.stub.CreateTable(request, timeout=10)).created
-
-    async def pull(self, ids, version, within=10):
-        """Ids, versions and rows as they came."""
+    async def fetch(self, ids, version, within=10):
+        """Ids, versions and rows as a pull brings them; `version` may be one for all rows."""
         ids = np.asarray(ids, np.uint64)
-        versions = np.ascontiguousarray(np.broadcast_to(np.asarray(version, np.int64), len(ids)))
-        request = ps_pb2.PullRequest(table="t", ids=ids.tobytes(), versions=versions.tobytes())
-        return joined([chunk async for chunk in self.stub.Pull(request, timeout=within)])
+        request = encode_pull("t", ids, np.broadcast_to(np.asarray(version, np.int64), len(ids)))
+        with domain_errors():
+            return joined([chunk async for chunk in self.stub.Pull(request, timeout=within)])
 
-    async def push(self, *chunks, within=10):
-        """How many were stored, and how many were known already."""
-        response = await self.stub.Push(iter(chunks), timeout=within)
+    async def send(self, *chunks, within=10):
+        """How many rows and gradients of a push of these chunks were stored, and how many were known already."""
+        with domain_errors():
+            response = await self.stub.Push(iter(chunks), timeout=within)
         return response.stored, response.already_known
 
-    async def scan(self):
-        """Every stored row, ascending by id."""
-        ids, versions, rows = joined(
-            [chunk async for chunk in self.stub.Scan(ps_pb2.ScanRequest(table="t"), timeout=10)]
+    async def everything(self):
+        """Ids, versions and rows of all that is stored, ascending by id."""
+        blocks = [block async for block in self.scan()]
+        ids, versions, rows = (
+            np.concatenate([getattr(block, name) for block in blocks]) for name in ("ids", "versions", "rows")
         )
         order = np.argsort(ids)
         return ids[order], versions[order], rows[order]
-
-    async def put_dense(self, data, piece=100_000):
-        async def chunks():
-            for start in range(0, max(1, len(data)), piece):
-                part = data[start : start + piece]
-                yield ps_pb2.DenseChunk(table="t", data=part, last=start + piece >= len(data))
-
-        return (await self.stub.PutDense(chunks(), timeout=10)).bytes
-
-    async def get_dense(self):
-        call = self.stub.GetDense(ps_pb2.GetDenseRequest(table="t"), timeout=10)
-        return b"".join([chunk.data async for chunk in call])
-
-    async def describe(self):
-        return await self.stub.Describe(ps_pb2.DescribeServerRequest(), timeout=10)
 
 
 def joined(chunks):
@@ -98,6 +88,8 @@ def joined(chunks):
 @contextmanager
 def refused(code, text):
     """Passes when a call inside the block fails with this code and a message that matches `text`."""
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
+    with pytest.raises((EsdError, grpc.aio.AioRpcError)) as caught:
         yield caught
-    assert (caught.value.code(), bool(re.search(text, caught.value.details()))) == (code, True), caught.value.details()
+    error = caught.value
+    got, said = (CODES[type(error)], str(error)) if isinstance(error, EsdError) else (error.code(), error.details())
+    assert (got, bool(re.search(text, said))) == (code, True), said

@@ -181,7 +181,7 @@ class WorkerEpoch:
             dense = await run_in(self._training_thread, trainer.dense.save)
             checksum = sha256(dense).hexdigest()
             await mover.servers.put_part(plan.iteration, "dense", dense)
-        await mover.servers.cut(plan.iteration, membership.members.mask)
+        await mover.servers.cut(plan.iteration, membership.members)
         await self._dispatcher.report(self._lease, FlushReport(plan.iteration, transfers, membership.epoch, checksum))
 
     async def _finish(self, flush: FlushPlan, mover: Mover, trainer: Trainer) -> None:

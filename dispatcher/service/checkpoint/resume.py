@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dispatcher.service.checkpoint.checkpoints import Checkpoints
-from dispatcher.service.checkpoint.servers import CheckpointStore, Kept
+from dispatcher.service.checkpoint.servers import CheckpointStore
 from dispatcher.service.settings import DispatcherSettings
 from dispatcher.service.state.manifest import Manifest, describe_job
-from protos import common_pb2, ps_pb2
-from services.domain.batches import SampleBatch
+from protos import common_pb2
+from services.clients.parameter_server import StoredState
+from services.domain.batches import LogEntry, SampleBatch
 from services.domain.errors import FailedPrecondition
 from services.domain.jobs import JobSpec
 from services.wire.batches import decode_batch
@@ -65,7 +66,7 @@ async def open_checkpoints(spec: JobSpec, settings: DispatcherSettings) -> Openi
         raise
 
 
-def _manifest_of(spec: JobSpec, kept: Kept) -> Manifest:
+def _manifest_of(spec: JobSpec, kept: StoredState) -> Manifest:
     manifest = Manifest.decode(kept.manifest)
     differing = manifest.differences(spec)
     if differing:
@@ -76,7 +77,7 @@ def _manifest_of(spec: JobSpec, kept: Kept) -> Manifest:
     return manifest
 
 
-async def _begin(spec: JobSpec, store: CheckpointStore, kept: Kept) -> Manifest:
+async def _begin(spec: JobSpec, store: CheckpointStore, kept: StoredState) -> Manifest:
     """Writes checkpoint 0 of a job that is new to the servers."""
     if kept.rows:
         raise FailedPrecondition(
@@ -90,7 +91,7 @@ async def _begin(spec: JobSpec, store: CheckpointStore, kept: Kept) -> Manifest:
     return manifest
 
 
-def _after(manifest: Manifest, entries: Sequence[ps_pb2.SampleLogEntry]) -> tuple[list[SampleBatch], bool]:
+def _after(manifest: Manifest, entries: Sequence[LogEntry]) -> tuple[list[SampleBatch], bool]:
     """The logged samples that a checkpoint does not cover, and whether the stream ends behind them."""
     position, logged = manifest.samples, []
     for entry in entries:
@@ -100,8 +101,8 @@ def _after(manifest: Manifest, entries: Sequence[ps_pb2.SampleLogEntry]) -> tupl
                 entry.position, position,
             )  # fmt: skip
             return [], False
-        if entry.position + entry.samples > position:
+        if entry.end > position:
             batch = decode_batch(common_pb2.SampleBatch.FromString(entry.batch))
             logged.append(batch[position - entry.position :])
-            position = entry.position + entry.samples
-    return logged, bool(entries) and entries[-1].samples == 0
+            position = entry.end
+    return logged, bool(entries) and entries[-1].closes

@@ -10,8 +10,7 @@ from dispatcher.service.checkpoint.checkpoints import Checkpoints
 from dispatcher.service.state import metrics as telemetry
 from dispatcher.service.state.phase import Lifecycle
 from dispatcher.service.state.samples import Intake
-from protos import ps_pb2
-from services.domain.batches import SampleBatch
+from services.domain.batches import LogEntry, SampleBatch
 from services.domain.errors import EsdError, FailedPrecondition, InvalidArgument
 from services.domain.jobs import JobSpec
 from services.wire.batches import encode_batch
@@ -135,9 +134,11 @@ class SampleStream:
 
     async def _log_and_put(self, batch: SampleBatch | None) -> None:
         if self._checkpoints is not None:
-            entry = ps_pb2.SampleLogEntry(position=self.intake.taken)
-            if batch is not None:
-                entry.samples, entry.batch = len(batch), encode_batch(batch).SerializeToString()
+            position = self.intake.taken
+            if batch is None:
+                entry = LogEntry(position, 0)
+            else:
+                entry = LogEntry(position, len(batch), encode_batch(batch).SerializeToString())
             checkpoints = self._checkpoints
             try:
                 await checkpoints.store.append_samples(entry, lambda: checkpoints.epoch)

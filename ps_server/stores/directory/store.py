@@ -20,11 +20,12 @@ from typing import BinaryIO
 
 from protos import common_pb2
 from ps_server.core.shard import Shard
-from ps_server.core.store import LogEntry, TableStore
+from ps_server.core.store import TableStore
 from ps_server.stores.directory.cuts import DirectoryCuts
 from ps_server.stores.directory.row_files import write_bytes
 from ps_server.stores.directory.shard_folders import HISTORY, ShardFolders
 from ps_server.stores.memory import MemoryPartials, MemoryRows, MemoryStore
+from services.domain.batches import LogEntry
 from services.domain.errors import FailedPrecondition
 from services.domain.tables import TableSpec
 from services.wire.tables import decode_table, encode_table

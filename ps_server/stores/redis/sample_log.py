@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ps_server.core.store import LogEntry
 from ps_server.stores.redis.connection import RedisConnection, Reply
+from services.domain.batches import LogEntry
 
 _READ_ENTRIES = 16  # in one reply; a batch may have megabytes
 

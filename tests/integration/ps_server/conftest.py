@@ -6,7 +6,6 @@ import pytest
 
 from ps_server.service.app import parameter_server
 from ps_server.service.settings import ParameterServerSettings
-from services.runtime.channel import channel
 from tests.support.ps_client import Client
 
 
@@ -18,7 +17,7 @@ async def start():
         async def started(**settings):
             settings = ParameterServerSettings(metrics_port=None, grace_seconds=0, **settings)
             server = await stack.enter_async_context(parameter_server(settings))
-            return Client(server.address, await stack.enter_async_context(channel(server.address)))
+            return await stack.enter_async_context(Client(server.address))
 
         yield started
 
@@ -27,5 +26,5 @@ async def start():
 async def client(start):
     """A client of a server with an empty table over the memory store."""
     client = await start()
-    assert await client.create()
+    assert await client.create_table()
     return client

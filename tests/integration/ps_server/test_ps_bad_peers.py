@@ -12,10 +12,8 @@ import pytest
 from protos import ps_pb2
 from ps_server.service.app import parameter_server
 from ps_server.service.settings import ParameterServerSettings
-from services.runtime.channel import channel
 from services.runtime.logs import JsonFormatter
-from services.wire.tables import encode_table
-from tests.support.ps_client import SPEC, Client, gradient_push, refused, row_push
+from tests.support.ps_client import Client, gradient_push, refused, row_push
 
 NAME = "rogue worker"
 SHOWN = "rogue%20worker"  # in a header, which takes no blanks
@@ -25,11 +23,10 @@ SHOWN = "rogue%20worker"  # in a header, which takes no blanks
 async def rogue() -> AsyncIterator[Client]:
     """A worker's connection to a parameter server whose table has a few rows and is in epoch 3."""
     settings = ParameterServerSettings(metrics_port=None, grace_seconds=0, max_message_bytes=2**16)
-    async with parameter_server(settings) as server, channel(server.address, caller=NAME) as opened:
-        client = Client(server.address, opened)
-        await client.create()
-        await client.push(row_push([1, 2], 1, 0.5))
-        await client.stub.Restore(ps_pb2.RestoreRequest(table=encode_table(SPEC), epoch=3))
+    async with parameter_server(settings) as server, Client(server.address, caller=NAME) as client:
+        await client.create_table()
+        await client.send(row_push([1, 2], 1, 0.5))
+        await client.restore(0, epoch=3)
         yield client
 
 
@@ -54,7 +51,7 @@ def of_epoch(chunk: ps_pb2.PushChunk, epoch: int) -> ps_pb2.PushChunk:
 )
 async def test_a_bad_push_is_refused_and_its_sender_named(rogue, caplog, chunk, code, text):
     with caplog.at_level(logging.INFO), refused(code, text):
-        await rogue.push(chunk)
+        await rogue.send(chunk)
     (line,) = [record for record in caplog.records if record.message.startswith("call refused")]
     assert line.code == code.name
     assert (await rogue.describe()).tables[0].rows == 0
@@ -67,7 +64,7 @@ async def test_the_log_names_who_was_refused(rogue, capsys):
     try:
         logging.getLogger().setLevel(logging.INFO)
         with refused(grpc.StatusCode.INVALID_ARGUMENT, "NaN"):
-            await rogue.push(of_epoch(row_push([1], 1, np.nan), 3))
+            await rogue.send(of_epoch(row_push([1], 1, np.nan), 3))
     finally:
         logging.getLogger().removeHandler(handler)
         logging.getLogger().setLevel(logging.WARNING)
@@ -76,4 +73,4 @@ async def test_the_log_names_who_was_refused(rogue, capsys):
 
 async def test_a_message_over_the_limit_is_refused(rogue):
     with refused(grpc.StatusCode.RESOURCE_EXHAUSTED, "larger than max"):
-        await rogue.push(of_epoch(row_push(range(1000), 1, 0.5), 3))
+        await rogue.send(of_epoch(row_push(range(1000), 1, 0.5), 3))

@@ -16,9 +16,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from ps_server.service.app import parameter_server
 from ps_server.service.settings import ParameterServerSettings
 from services.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
-from services.runtime.channel import channel
 from services.runtime.retry import repeated
-from services.runtime.status import domain_errors
 from tests.support.ps_client import SPEC, Client, gradient_push, refused, row_push
 from tests.support.redis_server import await_cluster, await_takeover, free_port, redis_cluster, redis_server
 from tests.support.stores import SPEC as STORED
@@ -51,12 +49,11 @@ async def test_a_killed_server_continues_from_redis(own_redis, start):
     ids = rng.permutation(600)
     environment = {"ESD_PS_STORE": own_redis.url, "ESD_PS_METRICS_PORT": "none"}
     process, ready = await started(**environment)
-    async with channel(ready["address"]) as opened:
-        client = Client(ready["address"], opened)
-        await client.create()
-        await client.push(row_push(ids, 4, 1.0))
-        await client.push(gradient_push(2, ids, 5, 0b111, parts[2]))
-        await client.push(gradient_push(0, ids, 5, 0b111, parts[0]))
+    async with Client(ready["address"]) as client:
+        await client.create_table()
+        await client.send(row_push(ids, 4, 1.0))
+        await client.send(gradient_push(2, ids, 5, 0b111, parts[2]))
+        await client.send(gradient_push(0, ids, 5, 0b111, parts[0]))
         await client.put_dense(b"dense")
     process.send_signal(signal.SIGKILL)
     await process.wait()
@@ -64,24 +61,23 @@ async def test_a_killed_server_continues_from_redis(own_redis, start):
     own_redis.start()
 
     process, ready = await started(**environment)
-    async with channel(ready["address"]) as opened:
-        client = Client(ready["address"], opened)
-        assert not await client.create()
+    async with Client(ready["address"]) as client:
+        assert not await client.create_table()
         (table,) = (await client.describe()).tables
         assert (table.rows, table.pending_gradients) == (600, 1200)
         assert await client.get_dense() == b"dense"
-        assert await client.push(gradient_push(0, ids, 5, 0b111, parts[0])) == (0, 600)
-        assert await client.push(gradient_push(1, ids, 5, 0b111, parts[1])) == (600, 0)
-        trained = await client.pull(ids, 5)
+        assert await client.send(gradient_push(0, ids, 5, 0b111, parts[0])) == (0, 600)
+        assert await client.send(gradient_push(1, ids, 5, 0b111, parts[1])) == (600, 0)
+        trained = await client.fetch(ids, 5)
     process.send_signal(signal.SIGTERM)
     assert await process.wait() == 0
 
     undisturbed = await start()
-    await undisturbed.create()
-    await undisturbed.push(row_push(ids, 4, 1.0))
+    await undisturbed.create_table()
+    await undisturbed.send(row_push(ids, 4, 1.0))
     for worker in range(3):
-        await undisturbed.push(gradient_push(worker, ids, 5, 0b111, parts[worker]))
-    np.testing.assert_array_equal(trained[2], (await undisturbed.pull(ids, 5))[2])
+        await undisturbed.send(gradient_push(worker, ids, 5, 0b111, parts[worker]))
+    np.testing.assert_array_equal(trained[2], (await undisturbed.fetch(ids, 5))[2])
 
 
 async def test_while_redis_is_away_calls_are_unavailable_and_nothing_is_lost(own_redis, start):
@@ -90,15 +86,15 @@ async def test_while_redis_is_away_calls_are_unavailable_and_nothing_is_lost(own
     address = (await start(store=url)).address
     async with grpc.aio.insecure_channel(address) as opened:  # without retries
         client = Client(address, opened)
-        await client.create()
-        await client.push(row_push([1], 1, 1.0), gradient_push(0, [2], 1, 0b11, 1.0))
+        await client.create_table()
+        await client.send(row_push([1], 1, 1.0), gradient_push(0, [2], 1, 0b11, 1.0))
         own_redis.kill()
         away = f"^Redis at {own_redis.address} is out of reach"
         with refused(StatusCode.UNAVAILABLE, away) as caught:
-            await client.push(gradient_push(1, [2], 1, 0b11, 1.0))
+            await client.send(gradient_push(1, [2], 1, 0b11, 1.0))
         assert "hunter2" not in str(caught.value)
         with refused(StatusCode.UNAVAILABLE, away):
-            await client.pull([1], 1)
+            await client.fetch([1], 1)
         with refused(StatusCode.UNAVAILABLE, away):
             await client.put_dense(b"dense")
 
@@ -108,8 +104,8 @@ async def test_while_redis_is_away_calls_are_unavailable_and_nothing_is_lost(own
         own_redis.start()
         while (await anext(states)).status != health_pb2.HealthCheckResponse.SERVING:
             pass
-        assert await client.push(gradient_push(1, [2], 1, 0b11, 1.0)) == (1, 0)
-        assert (await client.pull([1, 2], 1))[1].tolist() == [1, 1]
+        assert await client.send(gradient_push(1, [2], 1, 0b11, 1.0)) == (1, 0)
+        assert (await client.fetch([1, 2], 1))[1].tolist() == [1, 1]
 
 
 async def test_a_server_that_cannot_reach_redis_says_so_and_ends():
@@ -152,20 +148,20 @@ async def test_a_wrong_password_is_named_as_such(tmp_path):
 async def test_a_full_redis_is_resource_exhausted(tmp_path, start):
     with redis_server(tmp_path, "--maxmemory-policy", "noeviction") as server:
         client = await start(store=server.url)
-        await client.create()
+        await client.create_table()
         server.cli("config", "set", "maxmemory", "1mb")
         with refused(StatusCode.RESOURCE_EXHAUSTED, "is full; raise its maxmemory"):
-            await client.push(row_push(range(10), 1, 1.0))
+            await client.send(row_push(range(10), 1, 1.0))
 
 
 async def test_a_cluster_serves_like_one_redis(redis_cluster_url, start):
     client = await start(store=redis_cluster_url)
-    await client.create()
+    await client.create_table()
     ids = np.arange(5000, dtype=np.uint64)
-    assert await client.push(*(row_push(part, 1, part[:, None]) for part in np.array_split(ids, 5))) == (5000, 0)
-    _, _, rows = await client.pull(ids[::-1], 1)
+    assert await client.send(*(row_push(part, 1, part[:, None]) for part in np.array_split(ids, 5))) == (5000, 0)
+    _, _, rows = await client.fetch(ids[::-1], 1)
     np.testing.assert_array_equal(rows[:, 0], ids[::-1])
-    assert (await client.scan())[0].tolist() == ids.tolist()
+    assert (await client.everything())[0].tolist() == ids.tolist()
 
 
 async def test_a_cluster_node_that_is_away_makes_calls_unavailable_until_it_is_back(tmp_path, start):
@@ -174,16 +170,16 @@ async def test_a_cluster_node_that_is_away_makes_calls_unavailable_until_it_is_b
         address = (await start(store=f"redis+cluster://{nodes[0].address}")).address
         async with grpc.aio.insecure_channel(address) as opened:  # without retries
             client = Client(address, opened)
-            await client.create()
-            await client.push(row_push(ids, 1, 1.0))
+            await client.create_table()
+            await client.send(row_push(ids, 1, 1.0))
             nodes[2].kill()
             with refused(StatusCode.UNAVAILABLE, "^Redis at"):
-                await client.push(row_push(ids, 2, 2.0))
+                await client.send(row_push(ids, 2, 2.0))
             nodes[2].start()
             await_cluster(nodes)
-            stored, known = await client.push(row_push(ids, 2, 2.0))
+            stored, known = await client.send(row_push(ids, 2, 2.0))
             assert stored + known == len(ids)
-            assert (await client.pull(ids, 2))[2][:, 0].tolist() == [2] * len(ids)
+            assert (await client.fetch(ids, 2))[2][:, 0].tolist() == [2] * len(ids)
 
 
 async def assert_lost(client, call):
@@ -191,19 +187,19 @@ async def assert_lost(client, call):
     with refused(StatusCode.FAILED_PRECONDITION, "has lost its data, or is another one"):
         await call
     with refused(StatusCode.FAILED_PRECONDITION, "has lost its data"):
-        await client.pull([1], 0)
+        await client.fetch([1], 0)
 
 
 async def test_a_redis_that_comes_back_empty_is_refused(own_redis, start):
     client = await start(store=own_redis.url)
-    await client.create()
-    await client.push(row_push([1, 2], 1, 1.0))
+    await client.create_table()
+    await client.send(row_push([1, 2], 1, 1.0))
     own_redis.kill()
     for file in (own_redis.directory / "appendonlydir").iterdir():
         file.unlink()
     own_redis.start()
     # gRPC repeats what finds the connection broken.
-    await assert_lost(client, client.push(row_push([1], 2, 2.0)))
+    await assert_lost(client, client.send(row_push([1], 2, 2.0)))
     states = aiter(health_pb2_grpc.HealthStub(client.channel).Watch(health_pb2.HealthCheckRequest(), timeout=20))
     while (await anext(states)).status != health_pb2.HealthCheckResponse.NOT_SERVING:
         pass
@@ -214,13 +210,13 @@ async def test_a_cluster_node_that_comes_back_empty_is_refused(tmp_path, start):
     with redis_cluster(tmp_path) as nodes:
         url = f"redis+cluster://{nodes[0].address}"
         client = await start(store=url)
-        await client.create()
-        await client.push(row_push(ids, 1, 1.0))
+        await client.create_table()
+        await client.send(row_push(ids, 1, 1.0))
         nodes[1].cli("flushall")
         nodes[1].kill()
         nodes[1].start()
         await_cluster(nodes)
-        await assert_lost(client, client.push(row_push(ids, 2, 2.0)))
+        await assert_lost(client, client.send(row_push(ids, 2, 2.0)))
         with pytest.raises(FailedPrecondition, match="has lost its data"):
             await open_ended(url)
 
@@ -229,22 +225,18 @@ async def test_a_cluster_fails_over_and_has_all_that_was_acknowledged(tmp_path, 
     ids = np.arange(600, dtype=np.uint64)  # on all nodes
     with redis_cluster(tmp_path, replicas=1) as nodes:
         client = await start(store=f"redis+cluster://{nodes[0].address}")
-        await client.create()
+        await client.create_table()
         for version in range(1, 6):
-            await client.push(row_push(ids, version, float(version)))
+            await client.send(row_push(ids, version, float(version)))
         nodes[0].kill()
         await_cluster(nodes[1:])
 
-        async def pull():
-            with domain_errors():
-                return await client.pull(ids, 5)
-
-        _, versions, rows = await repeated(pull, 20)
+        _, versions, rows = await repeated(lambda: client.fetch(ids, 5), 20)
         assert versions.tolist() == [5] * len(ids)
         assert rows[:, 0].tolist() == [5.0] * len(ids)
         async with asyncio.timeout(20):  # a primary that has lost its replica does not wait for it
             for version in range(6, 26):
-                assert await client.push(row_push(ids, version, float(version))) == (600, 0)
+                assert await client.send(row_push(ids, version, float(version))) == (600, 0)
 
 
 async def test_a_primary_that_was_replaced_while_it_hung_acknowledges_nothing(tmp_path, start):
@@ -252,21 +244,17 @@ async def test_a_primary_that_was_replaced_while_it_hung_acknowledges_nothing(tm
     ids = np.arange(600, dtype=np.uint64)  # on all nodes
     with redis_cluster(tmp_path, replicas=1) as nodes:
         client = await start(store=f"redis+cluster://{nodes[1].address}", store_timeout_seconds=30.0)
-        await client.create()
-        await client.push(row_push(ids, 1, 1.0))
-
-        async def push():
-            with domain_errors():
-                return await client.push(row_push(ids, 2, 2.0), within=30)
+        await client.create_table()
+        await client.send(row_push(ids, 1, 1.0))
 
         nodes[0].process.send_signal(signal.SIGSTOP)
         try:
-            pushing = asyncio.create_task(repeated(push, 20))
+            pushing = asyncio.create_task(repeated(lambda: client.send(row_push(ids, 2, 2.0), within=30), 20))
             await asyncio.to_thread(await_takeover, nodes[0], nodes[1:])
         finally:
             nodes[0].process.send_signal(signal.SIGCONT)
         await pushing
-        _, versions, _ = await client.pull(ids, 2)
+        _, versions, _ = await client.fetch(ids, 2)
         assert versions.tolist() == [2] * len(ids)
 
 

@@ -12,7 +12,6 @@ import pytest
 from ps_server.service.app import parameter_server
 from ps_server.service.settings import ParameterServerSettings
 from services.domain.errors import FailedPrecondition, Unavailable
-from services.runtime.channel import channel
 from services.runtime.security import Credentials
 from services.runtime.settings import ClientSettings
 from tests.support.certificates import Certificates
@@ -46,11 +45,10 @@ async def test_rows_are_stored(settings: dict[str, Any], redis: RedisServer, cer
     trusting = Credentials.read(ClientSettings(tls_ca=certificates.authority))
     async with (
         parameter_server(ParameterServerSettings(**settings)) as server,
-        channel(server.address, credentials=trusting) as to_server,
+        Client(server.address, credentials=trusting) as client,
     ):
-        client = Client(server.address, to_server)
-        await client.create()
-        await client.push(row_push(np.arange(100), 4, 1.0))
+        await client.create_table()
+        await client.send(row_push(np.arange(100), 4, 1.0))
         described = await client.describe()
     assert described.tables[0].rows == 100
     assert PASSWORD not in str(described)

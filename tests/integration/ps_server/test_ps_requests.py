@@ -9,6 +9,7 @@ import pytest
 from grpc import StatusCode
 
 from protos import ps_pb2
+from services.clients.parameter_server import AsyncParameterServerClient
 from services.domain.ids import shard_of
 from tests.support.ps_client import SPEC, gradient_push, refused, row_push
 
@@ -54,7 +55,7 @@ def altered(good, **fields):
 )
 async def test_a_wrong_push_is_refused(client, push, code, text):
     with refused(code, text):
-        await client.push(push)
+        await client.send(push)
     table = (await client.describe()).tables[0]
     assert (table.rows, table.pending_gradients) == (0, 0)
 
@@ -68,25 +69,25 @@ async def test_a_wrong_push_is_refused(client, push, code, text):
     ],
 )
 async def test_a_push_that_disagrees_with_pending_gradients_is_refused(client, other, text):
-    await client.push(GOOD_GRADIENTS)
+    await client.send(GOOD_GRADIENTS)
     with refused(FAILED, text):
-        await client.push(other)
+        await client.send(other)
     assert (await client.describe()).tables[0].pending_gradients == 1
 
 
 async def test_a_chunk_may_hold_rows_and_gradients(client):
-    waiting = [asyncio.create_task(client.pull([id_], 1)) for id_ in (1, 2)]
+    waiting = [asyncio.create_task(client.fetch([id_], 1)) for id_ in (1, 2)]
     both = ps_pb2.PushChunk(table="t", rows=row_push([2], 1, 1.0).rows, gradients=GOOD_GRADIENTS.gradients)
-    assert await client.push(both) == (2, 0)
+    assert await client.send(both) == (2, 0)
     await waiting[1]
-    assert await client.push(gradient_push(1, [1], 1, 0b11, 1.0)) == (1, 0)
+    assert await client.send(gradient_push(1, [1], 1, 0b11, 1.0)) == (1, 0)
     await waiting[0]
-    assert await client.push(both) == (0, 2)
+    assert await client.send(both) == (0, 2)
 
 
 async def test_a_push_stays_with_one_table(client):
     with refused(INVALID, "began for table 't' and goes on for 'u'"):
-        await client.push(GOOD_ROWS, ps_pb2.PushChunk(table="u", rows=GOOD_ROWS.rows))
+        await client.send(GOOD_ROWS, ps_pb2.PushChunk(table="u", rows=GOOD_ROWS.rows))
 
 
 @pytest.mark.parametrize(
@@ -106,14 +107,14 @@ async def test_a_wrong_pull_is_refused(client, fields, code, text):
 
 
 async def test_an_empty_pull_and_an_empty_push_are_answered(client):
-    assert len((await client.pull([], 0))[0]) == 0
-    assert await client.push() == (0, 0)
+    assert len((await client.fetch([], 0))[0]) == 0
+    assert await client.send() == (0, 0)
 
 
 async def test_a_table_is_created_once_with_one_specification(client):
-    assert not await client.create()
+    assert not await client.create_table()
     with refused(FAILED, "table 't' exists with dimension 16 instead of 8"):
-        await client.create(dataclasses.replace(SPEC, dimension=8))
+        await AsyncParameterServerClient(client.address, dataclasses.replace(SPEC, dimension=8)).create_table()
     with refused(INVALID, "optimizer.kind is 0"):
         await client.stub.CreateTable(ps_pb2.CreateTableRequest(), timeout=10)
 
@@ -123,19 +124,19 @@ async def test_two_servers_share_a_table_by_shard(start):
     ids = np.arange(1000, dtype=np.uint64)
     owners = shard_of(ids, 2)
     for shard, client in enumerate(clients):
-        await client.create()
+        await client.create_table()
         mine, foreign = ids[owners == shard], ids[owners != shard]
-        assert await client.push(row_push(mine, 1, mine[:, None])) == (len(mine), 0)
+        assert await client.send(row_push(mine, 1, mine[:, None])) == (len(mine), 0)
         text = f"row {foreign[0]} belongs to shard {1 - shard}, this server is shard {shard} of 2"
         with refused(INVALID, text):
-            await client.push(row_push(foreign, 1, 1.0))
+            await client.send(row_push(foreign, 1, 1.0))
         with refused(INVALID, text):
-            await client.push(gradient_push(0, foreign, 1, 0b11, 1.0))
+            await client.send(gradient_push(0, foreign, 1, 0b11, 1.0))
         with refused(INVALID, text):
-            await client.pull(foreign, 0)
+            await client.fetch(foreign, 0)
         described = await client.describe()
         assert (described.shard, described.shards, described.tables[0].rows) == (shard, 2, len(mine))
-        scanned, _, rows = await client.scan()
+        scanned, _, rows = await client.everything()
         np.testing.assert_array_equal(scanned, mine)
         np.testing.assert_array_equal(rows[:, 0], mine)
 
@@ -165,14 +166,14 @@ async def test_half_an_upload_is_not_stored(client):
 
 async def test_dense_parameters_have_a_limit(start):
     client = await start(max_dense_bytes=1000)
-    await client.create()
+    await client.create_table()
     assert await client.put_dense(bytes(1000)) == 1000
     with refused(StatusCode.RESOURCE_EXHAUSTED, "more than 1000 bytes; ESD_PS_MAX_DENSE_BYTES"):
         await client.put_dense(bytes(1001))
 
 
 async def test_describe_tells_the_state(client):
-    await client.push(row_push([1, 2], 1, 1.0), gradient_push(0, [3], 1, 0b11, 1.0))
+    await client.send(row_push([1, 2], 1, 1.0), gradient_push(0, [3], 1, 0b11, 1.0))
     described = await client.describe()
     assert (described.store, described.shard, described.shards) == ("memory", 0, 1)
     (table,) = described.tables

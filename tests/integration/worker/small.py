@@ -8,11 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from protos import ps_pb2, ps_pb2_grpc
+from services.clients.parameter_server import AsyncParameterServerClient
 from services.domain.batches import SampleBatch
 from services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
 from services.domain.tables import OptimizerSpec, TableSpec
-from services.runtime.channel import channel
 
 
 def small_job(
@@ -55,14 +54,13 @@ def small_stream(batches: int) -> list[SampleBatch]:
 async def stored_model(job: JobSpec) -> tuple[dict[int, tuple[int, NDArray[np.float32]]], dict[str, NDArray]]:
     """Version and row [W] by id, and dense parameters by name, read from the parameter servers."""
     rows: dict[int, tuple[int, NDArray[np.float32]]] = {}
-    for address in job.parameter_servers:
-        async with channel(address) as to_server:
-            stub = ps_pb2_grpc.ParameterServerStub(to_server)
-            async for chunk in stub.Scan(ps_pb2.ScanRequest(table=job.table.name), timeout=30):
-                ids, versions = np.frombuffer(chunk.ids, np.uint64), np.frombuffer(chunk.versions, np.int64)
-                values = np.frombuffer(chunk.rows, np.float32).reshape(len(ids), -1)
-                rows |= dict(zip(ids.tolist(), zip(versions.tolist(), values, strict=True), strict=True))
-    async with channel(job.parameter_servers[0]) as to_server:
-        stub = ps_pb2_grpc.ParameterServerStub(to_server)
-        chunks = [c.data async for c in stub.GetDense(ps_pb2.GetDenseRequest(table=job.table.name), timeout=30)]
-    return rows, dict(np.load(io.BytesIO(b"".join(chunks))))
+    dense = b""
+    for index, address in enumerate(job.parameter_servers):
+        async with AsyncParameterServerClient(address, job.table, timeout=30) as server:
+            async for block in server.scan():
+                rows |= dict(
+                    zip(block.ids.tolist(), zip(block.versions.tolist(), block.rows, strict=True), strict=True)
+                )
+            if index == 0:
+                dense = await server.get_dense()
+    return rows, dict(np.load(io.BytesIO(dense)))

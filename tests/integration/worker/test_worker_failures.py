@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from dispatcher.core.planner import Planner
-from protos import ps_pb2, ps_pb2_grpc, worker_pb2, worker_pb2_grpc
+from protos import worker_pb2, worker_pb2_grpc
+from services.clients.parameter_server import AsyncParameterServerClient
 from services.domain.errors import DeadlineExceeded, FailedPrecondition, StaleVersion, Unavailable
 from services.domain.plans import IterationPlan
 from services.domain.tables import OptimizerSpec
@@ -53,8 +54,8 @@ async def test_a_loss_that_is_not_finite_ends_the_worker_before_anything_is_push
     with pytest.raises(FailedPrecondition, match="the loss of iteration 0 is nan: training diverged"):
         await run_session(address)
     assert dispatcher.reports == [[]]
-    async with channel(job.parameter_servers[0]) as to_server:
-        described = await ps_pb2_grpc.ParameterServerStub(to_server).Describe(ps_pb2.DescribeServerRequest())
+    async with AsyncParameterServerClient(job.parameter_servers[0], job.table) as server:
+        described = await server.describe()
     assert described.tables[0].rows == 0
 
 

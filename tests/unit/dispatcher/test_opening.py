@@ -7,8 +7,7 @@ import pytest
 
 from dispatcher.service.checkpoint.resume import _after
 from dispatcher.service.state.manifest import Manifest, describe_job
-from protos import ps_pb2
-from services.domain.batches import SampleBatch
+from services.domain.batches import LogEntry, SampleBatch
 from services.domain.jobs import RowLimitPolicy
 from services.wire.batches import encode_batch
 
@@ -16,10 +15,10 @@ from services.wire.batches import encode_batch
 def entry(position, count):
     """Samples whose id is their number."""
     if not count:
-        return ps_pb2.SampleLogEntry(position=position)
+        return LogEntry(position, 0)
     ids = np.arange(position, position + count, dtype=np.uint64)[:, None]
     batch = SampleBatch(ids, np.zeros((count, 0), np.float32), np.zeros(count, np.float32))
-    return ps_pb2.SampleLogEntry(position=position, samples=count, batch=encode_batch(batch).SerializeToString())
+    return LogEntry(position, count, encode_batch(batch).SerializeToString())
 
 
 def taken_up(samples, entries):

@@ -4,8 +4,8 @@ import pytest
 
 from ps_server.core.history import History
 from ps_server.core.sample_log import SampleLog
-from ps_server.core.store import LogEntry
 from ps_server.stores.memory import MemoryLog, memory_table
+from services.domain.batches import LogEntry
 from services.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
 from services.domain.tables import OptimizerSpec, TableSpec
 

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from protos import common_pb2
-from services.domain.batches import SampleBatch
+from protos import common_pb2, ps_pb2
+from services.domain.batches import LogEntry, SampleBatch
 from services.domain.errors import InvalidArgument
 from services.wire.arrays import decode_array, decode_column, encode_array
-from services.wire.batches import decode_batch, encode_batch
+from services.wire.batches import decode_batch, decode_log_entry, encode_batch, encode_log_entry
 
 SHAPES = st.tuples(st.integers(0, 5), st.integers(1, 4), st.integers(0, 3))
 FINITE = st.floats(allow_nan=False, allow_infinity=False, width=32)
@@ -50,6 +50,12 @@ def test_round_trip(batch: SampleBatch) -> None:
         assert before.shape == after.shape
         assert before.dtype == after.dtype
         np.testing.assert_array_equal(before, after)
+
+
+@given(st.integers(0, 2**63), st.integers(0, 2**31), st.binary(max_size=9))
+def test_an_entry_of_the_sample_log_survives(position: int, samples: int, batch: bytes) -> None:
+    entry = LogEntry(position, samples, batch)
+    assert decode_log_entry(ps_pb2.SampleLogEntry.FromString(encode_log_entry(entry).SerializeToString())) == entry
 
 
 @pytest.mark.parametrize(
