@@ -1,11 +1,111 @@
-"""The face of the project: the public names and the `esd` command."""
+"""Embedding sample dispatch: the public names. docs/clients.md shows how to use them.
+
+    import esd
+
+    with esd.DispatcherClient("127.0.0.1:50051") as dispatcher:
+        state = dispatcher.describe()
+
+The vocabulary is here at once. What needs gRPC or the native kernels is imported when it is first used, and torch never
+is: that is the worker's.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-def __getattr__(name: str) -> str:
+from services.domain import errors
+from services.domain.batches import SampleBatch
+from services.domain.hybrid import HybridResult
+from services.domain.jobs import Criterion, JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
+from services.domain.plans import (
+    EndOfStream,
+    FlushPlan,
+    GradientTransfers,
+    IterationPlan,
+    Membership,
+    PlanMessage,
+    Reload,
+    Transfers,
+)
+from services.domain.reports import (
+    FlushReport,
+    IterationReport,
+    Lease,
+    PhaseTimes,
+    Registration,
+    TransferCounts,
+    Trouble,
+    WorkerPhase,
+)
+from services.domain.state import JobPhase, JobState, WorkerState
+from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
+
+if TYPE_CHECKING:
+    from esd.hybrid import hybrid_dis
+    from services.clients.dispatcher import DispatcherClient
+    from services.clients.dispatcher_async import AsyncDispatcherClient
+    from services.runtime.security import Credentials
+
+    __version__: str
+
+__all__ = [
+    "AsyncDispatcherClient",
+    "Credentials",
+    "Criterion",
+    "DispatcherClient",
+    "EndOfStream",
+    "FlushPlan",
+    "FlushReport",
+    "GradientTransfers",
+    "HybridResult",
+    "IterationPlan",
+    "IterationReport",
+    "JobPhase",
+    "JobSpec",
+    "JobState",
+    "Lease",
+    "Membership",
+    "ModelSpec",
+    "OptimizerKind",
+    "OptimizerSpec",
+    "PhaseTimes",
+    "PlanMessage",
+    "Registration",
+    "Reload",
+    "RowLimitPolicy",
+    "SampleBatch",
+    "TableSpec",
+    "TransferCounts",
+    "Transfers",
+    "Trouble",
+    "WorkerPhase",
+    "WorkerState",
+    "__version__",
+    "equal_workloads",
+    "errors",
+    "hybrid_dis",
+]
+
+# The modules of the names that are imported when they are first used.
+_WHEN_USED = {
+    "AsyncDispatcherClient": "services.clients.dispatcher_async",
+    "Credentials": "services.runtime.security",
+    "DispatcherClient": "services.clients.dispatcher",
+    "hybrid_dis": "esd.hybrid",
+}
+
+
+def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from importlib.metadata import version  # noqa: PLC0415 - takes a third of the time of `import esd`
+        value = import_module("importlib.metadata").version("esd-train")
+    elif name in _WHEN_USED:
+        value = getattr(import_module(_WHEN_USED[name]), name)
+    else:
+        raise AttributeError(f"module 'esd' has no attribute {name!r}")
+    globals()[name] = value  # from now on the name is found without this function
+    return value
 
-        return version("esd-train")
-    raise AttributeError(f"module 'esd' has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -20,19 +20,10 @@ from services.domain.errors import InvalidArgument
 from services.domain.jobs import JobSpec
 from services.domain.state import JobState
 from services.runtime.security import Credentials
-from services.runtime.settings import ClientSettings, load, split_address
+from services.runtime.settings import split_address
 
 # Options that were decided where the services were started.
 _OF_THE_SERVICES = ("links", "cache_ratio", "cache_rows", "store", "shards", "decision_log")
-
-
-def credentials() -> Credentials:
-    """What the command shows to services: the user's ESD_CLIENT_* settings.
-
-    Raises:
-        SettingsError: a setting makes no sense.
-    """
-    return Credentials.read(load(ClientSettings))
 
 
 def run_attached(
@@ -52,7 +43,7 @@ def run_attached(
     job = _job(chosen, stream.dataset, parameter_servers, table)
     messages.print(f"table {job.table.name}", highlight=False)
 
-    shown = credentials()
+    shown = Credentials.load()
 
     async def train() -> JobState:
         async with AsyncDispatcherClient(dispatcher, credentials=shown) as client:

@@ -9,11 +9,11 @@ from rich.console import Console
 from rich.table import Table
 
 from esd.cli import options as opt
-from esd.cli.attach import credentials
 from esd.cli.report import comparison, print_result, training_result
 from services.clients.dispatcher import DispatcherClient
 from services.domain.errors import NotFound
 from services.domain.state import JobState
+from services.runtime.security import Credentials
 
 
 def command(
@@ -21,7 +21,7 @@ def command(
     as_json: opt.Json = False,
 ) -> None:
     """Shows the state of the running job."""
-    with DispatcherClient(dispatcher, credentials=credentials()) as client:
+    with DispatcherClient(dispatcher, credentials=Credentials.load()) as client:
         state = client.describe()
     if state is None:
         raise NotFound(f"the dispatcher at {dispatcher} has no job yet")

@@ -40,7 +40,7 @@ class DispatcherClient:
             are made again while the dispatcher is away. All of these may safely be repeated.
         max_message_bytes: longest message sent or taken; give the dispatcher the same.
         credentials: for a dispatcher that uses TLS or asks for a token, such as
-            `Credentials.read(load(ClientSettings))`.
+            `Credentials.load()`.
         caller: a name for the dispatcher's log.
     """
 

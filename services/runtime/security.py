@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import ssl
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Self
 
 import grpc
 
-from services.runtime.settings import PeerSettings, SettingsError
+from services.runtime.settings import ClientSettings, PeerSettings, SettingsError, load
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,35 @@ class Credentials:
             for path in (settings.tls_ca, settings.tls_certificate, settings.tls_key)
         )
         return cls(authority, certificate, key, token)
+
+    @classmethod
+    def load(
+        cls,
+        *,
+        tls_ca: Path | str | None = None,
+        tls_certificate: Path | str | None = None,
+        tls_key: Path | str | None = None,
+        token_file: Path | str | None = None,
+    ) -> Self:
+        """Reads what a user shows to services. A file that is not given is that of ESD_CLIENT_TLS_CA and so on, if any.
+
+        Args:
+            tls_ca: PEM file of the certificate authorities that services are checked against.
+            tls_certificate: PEM file of the user's certificate.
+            tls_key: PEM file of its private key.
+            token_file: file of the token that services ask for.
+
+        Raises:
+            SettingsError: as `read`.
+        """
+        given = load(
+            ClientSettings,
+            tls_ca=tls_ca,
+            tls_certificate=tls_certificate,
+            tls_key=tls_key,
+            token_file=token_file,
+        )
+        return cls.read(given)
 
     def for_channel(self) -> grpc.ChannelCredentials | None:
         """Credentials of a channel; None for plaintext."""

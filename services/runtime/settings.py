@@ -197,17 +197,22 @@ class ServerSettings(PeerSettings):
 S = TypeVar("S", bound=Settings)
 
 
-def load(settings: type[S]) -> S:
+def load(settings: type[S], **given: Any) -> S:
     """Reads the settings of a service from environment and file.
+
+    Args:
+        settings: the service's class.
+        given: values of fields that win over both; None is as good as not given.
 
     Raises:
         SettingsError: lists every mistake with its variable, and its place in the file if it comes from there.
     """
     mistakes = _unknown_variables(settings)
+    given = {field: value for field, value in given.items() if value is not None}
     try:
-        loaded = settings()
+        loaded = settings(**given)
     except ValidationError as error:
-        mistakes += [_describe(settings, dict(mistake)) for mistake in error.errors()]
+        mistakes += [_describe(settings, dict(mistake), given) for mistake in error.errors()]
     if mistakes:
         raise SettingsError("wrong settings:" + "".join(f"\n  {mistake}" for mistake in mistakes))
     return loaded
@@ -244,11 +249,11 @@ def _unknown_variables(settings: type[Settings]) -> list[str]:
     ]
 
 
-def _describe(settings: type[Settings], mistake: dict[str, Any]) -> str:
+def _describe(settings: type[Settings], mistake: dict[str, Any], given: dict[str, Any]) -> str:
     """One line for one of pydantic's mistakes: variable, place, value, reason."""
     field = str(mistake["loc"][0])
     variable = settings.variable(field)
-    in_file = variable not in map(str.upper, os.environ)
+    in_file = field not in given and variable not in map(str.upper, os.environ)
     place = f" ({field} under [{settings.section()}] in {os.environ.get(CONFIG_VARIABLE)})" if in_file else ""
     if mistake["type"] == "missing":
         return f"{variable} must be set"

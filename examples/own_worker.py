@@ -1,0 +1,99 @@
+"""A worker of one's own, by nothing but `import esd` and numpy: it follows its plans and trains nothing.
+
+    python3 -m examples.own_worker 127.0.0.1:50051 edge-1
+
+A start for another trainer, or for a look at what a dispatcher decides: it predicts one half for every sample and says
+that it has moved the rows of its plans.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+import esd
+
+
+def main() -> None:
+    """Takes part in one job."""
+    parser = argparse.ArgumentParser(description="Takes part in one job without training.")
+    parser.add_argument("dispatcher", help="host:port")
+    parser.add_argument("name", help="unique among the workers of the job")
+    options = parser.parse_args()
+    with esd.DispatcherClient(options.dispatcher, credentials=esd.Credentials.load()) as dispatcher:
+        print(f"{work(dispatcher, options.name)} iterations")
+
+
+def work(dispatcher: esd.DispatcherClient, name: str) -> int:
+    """Waits for a job, follows it to its end and returns its number of iterations."""
+    me = esd.Registration(name, bandwidth=1e6, cache_rows=100, address=f"{name}:7000", rendezvous=f"{name}:7001")
+    lease = dispatcher.register(me, wait_for_job=60.0)
+    with heartbeats(dispatcher, lease):
+        while True:
+            try:
+                return follow_plans(dispatcher, lease)
+            except esd.errors.StaleEpoch:
+                continue  # a worker was lost: the next epoch begins at the last checkpoint
+
+
+def follow_plans(dispatcher: esd.DispatcherClient, lease: esd.Lease) -> int:
+    """Carries out the plans of one epoch. Returns the iterations of the job if it ends in this epoch."""
+    for message in dispatcher.watch_plans(lease):
+        match message:
+            case esd.IterationPlan():
+                dispatcher.report(lease, carried_out(message))
+            case esd.FlushPlan():
+                pushed = esd.TransferCounts(flush_push=len(message.rows) + len(message.gradients))
+                dispatcher.report(lease, esd.FlushReport(message.iteration, pushed, message.epoch))
+            case esd.EndOfStream():
+                return message.iterations
+    raise esd.errors.StaleEpoch("the plans of the epoch ended before the stream")
+
+
+def carried_out(plan: esd.IterationPlan) -> esd.IterationReport:
+    """What a worker reports that predicts one half for every sample."""
+    samples = len(plan.labels)
+    return esd.IterationReport(
+        iteration=plan.iteration,
+        loss_sum=samples * math.log(2),
+        score_bins=np.full(samples, 32768, np.uint16),
+        labels=plan.labels.astype(np.uint8),
+        transfers=esd.TransferCounts(
+            miss_pull=len(plan.pulls),
+            update_push=len(plan.update_rows) + len(plan.update_gradients),
+            evict_push=len(plan.evict_rows) + len(plan.evict_gradients),
+        ),
+        phases=esd.PhaseTimes(),
+        seconds=0.0,
+        epoch=plan.epoch,
+    )
+
+
+@contextmanager
+def heartbeats(dispatcher: esd.DispatcherClient, lease: esd.Lease) -> Iterator[None]:
+    """Keeps a lease alive meanwhile. What ends it also ends the plans, so its errors are theirs."""
+    over = threading.Event()
+
+    def beat() -> None:
+        try:
+            while not over.wait(lease.heartbeat_seconds):
+                dispatcher.heartbeat(lease)
+        except esd.errors.EsdError:
+            return
+
+    thread = threading.Thread(target=beat)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+if __name__ == "__main__":
+    main()

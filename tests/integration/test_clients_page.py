@@ -1,0 +1,84 @@
+"""What docs/clients.md shows is run as it stands, and the worker of one's own takes part in a job."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import esd
+from dispatcher.service.app import serve_dispatcher
+from dispatcher.service.settings import DispatcherSettings
+from tests.support.certificates import Certificates
+from tests.support.simple_clients import job_with, samples
+
+ROOT = Path(__file__).parents[2]
+BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "clients.md").read_text(), re.DOTALL)
+
+
+@pytest.fixture
+async def address() -> AsyncIterator[str]:
+    async with serve_dispatcher(DispatcherSettings(metrics_port=None, grace_seconds=1.0)) as served:
+        yield served.address
+
+
+async def run(code: str) -> str:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    said, complaint = await process.communicate()
+    assert process.returncode == 0, complaint.decode()
+    return said.decode()
+
+
+async def test_the_first_example(address: str) -> None:
+    code = BLOCKS[0]
+    assert "127.0.0.1:50051" in code
+    assert "dual" in await run(code.replace("127.0.0.1:50051", address))
+
+
+async def test_the_example_with_tls_and_token(certificates: Certificates) -> None:
+    settings = DispatcherSettings(metrics_port=None, grace_seconds=1.0, **certificates.of("service", token=True))
+    async with serve_dispatcher(settings) as served:
+        code = BLOCKS[1]
+        for shown, real in (
+            ("dispatcher:50051", served.address),
+            ("certs/ca.crt", str(certificates.authority)),
+            ("certs/token", str(certificates.token)),
+        ):
+            assert shown in code
+            code = code.replace(shown, real)
+        assert await run(code) == "None\n"
+
+
+def test_solved_here_and_by_a_dispatcher_it_is_the_same() -> None:
+    costs = np.array([[1, 5], [2, 9]], np.int32)
+    result = esd.hybrid_dis(costs, [1, 1])
+    assert (result.assignment.tolist(), result.cost, result.gap) == ([1, 0], 7, 0)
+    assert esd.hybrid_dis(costs, [1, 1], alpha=0.0).solver == "none"
+    with pytest.raises(esd.errors.InvalidArgument, match="quick"):
+        esd.hybrid_dis(costs, [1, 1], solver="quick")
+
+
+async def test_workers_of_ones_own_take_part_in_a_job(address: str) -> None:
+    job = job_with(workers=2)
+    workers = [
+        await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "examples.own_worker", address, name, cwd=ROOT, stdout=asyncio.subprocess.PIPE
+        )
+        for name in ("edge-0", "edge-1")
+    ]
+    async with esd.AsyncDispatcherClient(address) as client:
+        await client.create_job(job)
+        await client.submit(job.name, [samples(8, seed=seed) for seed in range(3)])
+        for worker in workers:
+            said, _ = await worker.communicate()
+            assert (worker.returncode, said) == (0, b"3 iterations\n")
+        state = await client.describe()
+    assert state is not None
+    assert (state.phase, state.iterations_confirmed) == (esd.JobPhase.FINISHED, 3)
