@@ -203,7 +203,7 @@ class History:
 
     @property
     def record(self) -> HistoryRecord:
-        """The present record."""
+        """The record as it is now; a new one replaces it with every change."""
         return self._record
 
     def check_epoch(self, epoch: int) -> None:

@@ -206,7 +206,7 @@ class LogStore(Protocol):
         """Adds an entry behind the last one. An entry that is there is not added twice."""
 
     def read(self) -> Iterator[LogEntry]:
-        """All entries."""
+        """All entries, in order."""
 
     def trim(self, position: int) -> None:
         """Drops the entries whose samples all lie before `position`. The mark of the stream's end stays."""
@@ -228,7 +228,7 @@ class TableStore:
 
 
 class Store(Protocol):
-    """A place for tables."""
+    """A place where the tables of one shard are kept."""
 
     @property
     def name(self) -> str:

@@ -13,10 +13,10 @@ from services.domain.tables import TableSpec
 
 
 class Tables:
-    """Every table of the store, by name. Thread-safe."""
+    """All tables of a store by their names. Thread-safe."""
 
     def __init__(self, store: Store, shard: Shard) -> None:
-        """Takes up every table that the store has, with its pending gradients.
+        """Takes up every table that the store has, with what it has pending.
 
         Raises:
             Unavailable: the store's backend is out of reach.
@@ -41,14 +41,14 @@ class Tables:
             return created
 
     def get(self, name: str) -> Table:
-        """Raises NotFound when there is no such table."""
+        """The table of a name. Raises NotFound when there is none."""
         table = self._tables.get(name)
         if table is None:
             raise NotFound(f"there is no table {name!r}; CreateTable makes it")
         return table
 
     def all(self) -> list[Table]:
-        """Every table, by name."""
+        """All tables, ordered by name."""
         return [self._tables[name] for name in sorted(self._tables)]
 
     def _open(self, spec: TableSpec) -> Table:

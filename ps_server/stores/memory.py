@@ -73,7 +73,7 @@ class MemoryRows:
         self.rows = RowTable(self.width)
 
     def keep_pre_images(self, cut: int | None) -> None:
-        """See CutStore."""
+        """From now on the pre-image of each row that changes first after `cut` is kept; None: none are kept."""
         with self.changing:
             if cut is not None:
                 self.pre_images.setdefault(cut, RowTable(self.width))
@@ -141,7 +141,7 @@ class MemoryPartials:
         return self._pending.memory_bytes
 
     def load(self) -> None:
-        """Nothing outlives a process."""
+        """Does nothing: nothing outlives a process."""
 
     def inspect(self, block: GradientBlock) -> NDArray[np.uint8]:
         return self._pending.inspect(block.ids, block.targets, block.contributors, block.steps, block.worker)

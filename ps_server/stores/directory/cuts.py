@@ -57,7 +57,7 @@ class DirectoryCuts(MemoryCuts):
     def put_back(self, cut: int) -> int:
         if cut in self._rows.pre_images:
             return super().put_back(cut)
-        if cut not in self._saved:  # it was never written: what came after it is undone with the cut before
+        if cut not in self._saved:  # it was never written: going back to the cut before covers it
             return 0
         self._rows.clear()
         self._load(cut)

@@ -21,7 +21,7 @@ _TAG = b"string.sub(KEYS[i], 3, -10)"
 # wait again.
 WRITE_NEWER = (
     b"""
-local results, added, undo = {}, {}, ARGV[1]
+local results, added, prefix = {}, {}, ARGV[1]
 for i = 1, #KEYS do
   local value = ARGV[i + 1]
   local stored = redis.call('GETRANGE', KEYS[i], 0, 7)
@@ -33,7 +33,9 @@ for i = 1, #KEYS do
   local sums = added[tag] or {0, 0}
   added[tag] = sums
   if before < version then
-    if #undo > 0 then redis.call('HSETNX', undo .. tag, string.sub(KEYS[i], -8), redis.call('GET', KEYS[i]) or '') end
+    if #prefix > 0 then
+      redis.call('HSETNX', prefix .. tag, string.sub(KEYS[i], -8), redis.call('GET', KEYS[i]) or '')
+    end
     redis.call('SET', KEYS[i], value)
     sums[1] = sums[1] + (#stored == 0 and 1 or 0)
     sums[2] = sums[2] + version % 2^30 - before % 2^30
@@ -54,7 +56,7 @@ return table.concat(results)
 # keep none; the version. Pre-images are kept as above. Returns how many rows there were.
 FORGET_OLDER = (
     b"""
-local count, added, undo, below = 0, {}, ARGV[1], tonumber(ARGV[2])
+local count, added, prefix, below = 0, {}, ARGV[1], tonumber(ARGV[2])
 for i = 1, #KEYS do
   local stored = redis.call('GETRANGE', KEYS[i], 0, 7)
   local version = #stored == 8 and struct.unpack('<i8', stored) or below
@@ -62,7 +64,7 @@ for i = 1, #KEYS do
     local tag = """
     + _TAG
     + b"""
-    if #undo > 0 then redis.call('HSETNX', undo .. tag, string.sub(KEYS[i], -8), redis.call('GET', KEYS[i])) end
+    if #prefix > 0 then redis.call('HSETNX', prefix .. tag, string.sub(KEYS[i], -8), redis.call('GET', KEYS[i])) end
     redis.call('UNLINK', KEYS[i])
     local sums = added[tag] or {0, 0}
     added[tag] = {sums[1] - 1, sums[2] - version % 2^30}
