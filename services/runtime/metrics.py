@@ -81,8 +81,8 @@ CACHE_LOOKUPS = Counter(
 )
 DISPATCH_SECONDS = Histogram(
     "esd_dispatch_seconds",
-    "Time to decide one iteration, by phase (such as prepare, costs, assign, commit). It is hidden behind training "
-    "as long as the phases together take less than esd_iteration_seconds; if they do not, lower alpha.",
+    "Time to decide one iteration, by phase: index, score, assign, plan, encode. It is hidden behind training as long "
+    "as the phases together take less than esd_iteration_seconds; if they do not, lower alpha.",
     ("phase",),
     buckets=_SECONDS,
     registry=REGISTRY,
@@ -144,7 +144,7 @@ LOGGED_SAMPLES = Gauge(
 JOB_PHASE = Gauge(
     "esd_job_phase",
     "1 for the phase that the latest job is in, 0 for the others: waiting_for_workers, running, flushing, finished, "
-    "failed. Waiting for long: workers are missing. Failed: Describe and the dispatcher's log say why.",
+    "failed, recovering. Waiting for long: workers are missing. Failed: Describe and the dispatcher's log say why.",
     ("phase",),
     registry=REGISTRY,
 )
