@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "engine/batch/scores.h"
-#include "engine/commit.h"
+#include "engine/memory/sort_by_id.h"
+#include "engine/plan/resolve.h"
 
 namespace esd {
 
@@ -16,9 +18,8 @@ Engine::Engine(std::vector<std::uint32_t> cache_sizes, std::string policy, std::
       row_limit_(max_rows),
       caches_(make_caches()),
       directory_(workers()),
-      commit_(std::make_unique<Commit>(*this)) {}
-
-Engine::~Engine() = default;
+      lists_(workers()),
+      replacement_(index_, batch_, directory_, sizes_) {}
 
 std::vector<std::unique_ptr<CacheMirror>> Engine::make_caches() const {
   std::vector<std::unique_ptr<CacheMirror>> caches;
@@ -27,6 +28,8 @@ std::vector<std::unique_ptr<CacheMirror>> Engine::make_caches() const {
   }
   return caches;
 }
+
+// The batch.
 
 void Engine::prepare(const std::uint64_t* ids, std::size_t samples, std::size_t fields) {
   sizes_.check(fields);
@@ -37,12 +40,12 @@ void Engine::prepare(const std::uint64_t* ids, std::size_t samples, std::size_t 
 }
 
 void Engine::check_out() {
-  index_.check_out(batch_.rows, batch_.states);
+  index_.check_out(batch_.row_numbers, batch_.states);
   prepared_ = true;
 }
 
 void Engine::check_in() {
-  if (prepared_) index_.check_in(batch_.rows, batch_.states);
+  if (prepared_) index_.check_in(batch_.row_numbers, batch_.states);
   prepared_ = false;
 }
 
@@ -50,6 +53,8 @@ const PreparedBatch& Engine::batch() const {
   if (!prepared_) throw std::logic_error("no batch is prepared; call prepare first");
   return batch_;
 }
+
+// Decisions.
 
 void Engine::check_link_costs(const std::int32_t* link_costs) const {
   const std::int64_t highest = *std::max_element(link_costs, link_costs + workers());
@@ -66,8 +71,21 @@ void Engine::check_link_costs(const std::int32_t* link_costs) const {
 
 void Engine::costs(const std::int32_t* link_costs, std::int32_t* out) const {
   check_link_costs(link_costs);
-  (batch().sizes.empty() ? expected_costs : sized_costs)(batch(), workers(), link_costs, out);
+  expected_costs(batch(), workers(), link_costs, out);
 }
+
+void Engine::affinity(std::int32_t* out) const { affinities(batch(), workers(), out); }
+
+void Engine::affinity(const std::vector<std::uint32_t>& fields, std::int32_t* out) const {
+  for (const std::uint32_t field : fields) {
+    if (field < batch().fields) continue;
+    throw std::invalid_argument("field " + std::to_string(field) + " is chosen, the batch has " +
+                                std::to_string(batch().fields));
+  }
+  affinities(batch(), workers(), fields, out);
+}
+
+void Engine::room_needed(std::int32_t* out) const { esd::room_needed(batch(), directory_, workers(), out); }
 
 void Engine::check_limits(const JointRequest& request) const {
   for (unsigned j = 0; j < workers(); ++j) {
@@ -103,24 +121,189 @@ JointResult Engine::joint(const JointRequest& request) const {
   return joint_search(batch(), reuse_, request);
 }
 
-void Engine::affinity(std::int32_t* out) const { affinities(batch(), workers(), out); }
-
-void Engine::affinity(const std::vector<std::uint32_t>& fields, std::int32_t* out) const {
-  for (const std::uint32_t field : fields) {
-    if (field < batch().fields) continue;
-    throw std::invalid_argument("field " + std::to_string(field) + " is chosen, the batch has " +
-                                std::to_string(batch().fields));
-  }
-  affinities(batch(), workers(), fields, out);
-}
-
-void Engine::room_needed(std::int32_t* out) const {
-  (batch().sizes.empty() ? slots_needed : sized_room_needed)(batch(), directory_, workers(), out);
-}
+// An iteration.
 
 IterationPlans Engine::commit(const std::int32_t* assignment, Arena&& arena) {
-  batch();  // refuses when none is prepared
-  return commit_->run(assignment, std::move(arena));
+  trainers_.assign(batch(), assignment, workers());
+  check_room();
+  row_limit_.check(batch_);
+  // Nothing has changed so far; from here on nothing is refused.
+  sizes_.learn(batch_, index_.size());
+  IterationPlans plans = empty_plans(std::move(arena));
+  forget_rows(plans);
+  resolve(batch_, trainers_, directory_, iteration_, lists_);
+  for (unsigned j = 0; j < workers(); ++j) {
+    lists_[j].write_needs(batch_, trainers_, plans.arena, plans.workers[j]);
+    lists_[j].write_pushes(batch_, directory_, plans.arena, plans.workers[j]);
+  }
+  for (unsigned j = 0; j < workers(); ++j) plan_worker(j, plans);
+  train(plans);
+  count_hits(plans);
+  ++iteration_;
+  choose_hot_rows();
+  return plans;
+}
+
+void Engine::check_room() const {
+  if (iteration_ == kMaxVersion) throw std::length_error("the engine counts at most 2^30 - 1 iterations");
+  const std::vector<std::uint64_t> room = trainers_.room(batch_);
+  for (unsigned j = 0; j < workers(); ++j) {
+    const std::uint32_t capacity = caches_[j]->capacity;
+    if (room[j] <= capacity) continue;
+    throw CacheTooSmall("worker " + std::to_string(j) + " caches " + std::to_string(capacity) +
+                        (sizes_.uniform() ? " rows, iteration " : " units of row size, iteration ") +
+                        std::to_string(iteration_) + " needs " + std::to_string(room[j]) +
+                        ": give it at least as many by --cache-rows or --cache-ratio, or fewer samples");
+  }
+}
+
+IterationPlans Engine::empty_plans(Arena&& arena) const {
+  IterationPlans plans;
+  plans.iteration = iteration_;
+  plans.fields = batch_.fields;
+  plans.arena = std::move(arena);
+  plans.workers.resize(workers());
+  return plans;
+}
+
+// Makes room in a full table for the rows that the batch brings. Forgotten rows leave the state index and all caches
+// without a push. Slots that are in use until the previous iteration ends go to `discarded_late_`, others are vacant.
+void Engine::forget_rows(IterationPlans& plans) {
+  discarded_late_.assign(workers(), {});
+  if (!row_limit_.active()) return;
+  row_limit_.make_room(index_, batch_, iteration_, forgotten_);
+  plans.forgotten = reserve_column(plans.arena.u64, forgotten_.size());
+  plans.forgotten_below = first_version(row_limit_.life());
+  std::vector<std::vector<TransferRow>> discards(workers());
+  for (std::size_t i = 0; i < forgotten_.size(); ++i) {
+    const RowNumber number = forgotten_[i];
+    plans.arena.u64[plans.forgotten.begin + i] = index_[number].id;
+    directory_.cached(index_[number]).for_each([&](unsigned worker) {
+      const TransferRow discard = discard_copy(number, worker);
+      (discard.timing == kEarly ? caches_[worker]->vacant : discarded_late_[worker]).push_back(discard.slot);
+      discards[worker].push_back(discard);
+    });
+    hot_rows_.forget(number);
+    sizes_.forget(number);
+    index_.forget(number);
+  }
+  for (unsigned j = 0; j < workers(); ++j) {
+    plans.workers[j].discards = append_rows(plans.arena, discards[j].data(), discards[j].size());
+  }
+  for (RowState& row : batch_.states) {
+    if (row.version == 0) row.life = row_limit_.life();
+  }
+}
+
+TransferRow Engine::discard_copy(RowNumber number, unsigned worker) {
+  RowState& row = index_[number];
+  CacheMirror& cache = *caches_[worker];
+  const SlotIndex slot = directory_.find(row).slot(worker);
+  const TransferRow discard(row, sizes_[number], WorkerSet{}, slot, iteration_);
+  cache.copies[slot].row = kNoRow;
+  cache.copies[slot].stamp = kNoStamp;  // so that no record in the policy's queues names it any more
+  cache.filled -= discard.size;
+  row.holders.remove(worker);
+  directory_.remove(row, worker);
+  return discard;
+}
+
+void Engine::plan_worker(unsigned worker, IterationPlans& plans) {
+  CacheMirror& cache = *caches_[worker];
+  WorkerLists& lists = lists_[worker];
+  WorkerPlan& plan = plans.workers[worker];
+  Arena& arena = plans.arena;
+  cache.policy->outdate(lists.outdated.begin(), lists.outdated.size(), iteration_);
+  cache.restamp(lists.cached.data(), lists.cached.size(), iteration_);
+  replacement_.run(worker, iteration_, cache, discarded_late_[worker], lists, arena, plan);
+  cache.policy->use(arena.u32.data() + plan.unique_slots.begin, plan.unique_slots.size);
+  lists.write_pulls(batch_, arena, plan);
+  lists.write_samples(trainers_.samples(worker), batch_, arena, plan, need_of_);
+}
+
+// Gives the batch's rows their new states and returns them to the state index.
+void Engine::train(const IterationPlans& plans) {
+  constexpr std::size_t kAhead = 24;  // rows ahead that are prefetched
+  next_slots_.clear();
+  for (const WorkerPlan& plan : plans.workers) next_slots_.push_back(plans.arena.u32.data() + plan.unique_slots.begin);
+  const std::uint32_t iteration = iteration_;
+  const RowNumber* const numbers = batch_.row_numbers.data();
+  const std::size_t distinct = batch_.distinct();
+  for (std::size_t x = 0; x < distinct; ++x) {
+    const std::size_t ahead = std::min(x + kAhead, distinct - 1);
+    index_.prefetch(numbers[ahead]);
+    directory_.prefetch(batch_.states[ahead]);
+    RowState& row = batch_.states[x];
+    const WorkerSet trainers = trainers_[x];
+    // The state is read before `location`, its neighbour, is written, and written before it, field by field: what has
+    // just been written in parts is slow to read as a whole.
+    const std::uint32_t version = row.version, life = row.life;
+    directory_.add(row, trainers, [next = next_slots_.data()](unsigned j) { return *next[j]++; });
+    reuse_.train(version);
+    RowState& home = index_[numbers[x]];
+    home.holders = trainers;
+    home.version = version + 1;
+    home.kind = trainers.several() ? kSplit : kOwned;
+    home.last_use = iteration;
+    home.life = life;
+    home.location = row.location;
+    home.slot = row.slot;
+  }
+  prepared_ = false;
+}
+
+void Engine::count_hits(const IterationPlans& plans) {
+  lookups_ = hits_ = 0;
+  for (const WorkerPlan& plan : plans.workers) {
+    lookups_ += plan.unique_ids.size;
+    hits_ += plan.unique_ids.size - plan.pulls.ids.size;
+  }
+}
+
+void Engine::choose_hot_rows() {
+  if (policy_ != kStatic || iteration_ != HotRows::kProfileIterations) return;
+  hot_rows_.choose(index_, sizes_, *std::min_element(cache_sizes_.begin(), cache_sizes_.end()));
+}
+
+// Whoever has what the parameter server lacks pushes it.
+FlushPlans Engine::flush(Arena&& arena) {
+  FlushPlans plans;
+  plans.arena = std::move(arena);
+  plans.iteration = iteration_;
+  const bool prepared = prepared_;
+  check_in();
+  plans.workers.resize(workers());
+  std::vector<RowNumber> flushed;
+  SorterById<std::vector<TransferRow>> sorter;
+  for (unsigned j = 0; j < workers(); ++j) {
+    CacheMirror& cache = *caches_[j];
+    std::vector<TransferRow> rows, gradients;
+    for (SlotIndex slot = 0; slot < cache.slots(); ++slot) {
+      if (cache.copies[slot].row == kNoRow) continue;
+      const RowState& row = index_[cache.copies[slot].row];
+      if (!row.holders.contains(j)) continue;
+      if (row.kind != kOwned && row.kind != kSplit) continue;
+      const WorkerSet contributors = directory_.contributors(row);
+      (row.kind == kSplit ? gradients : rows)
+          .emplace_back(row, sizes_[cache.copies[slot].row], contributors, slot, iteration_);
+      flushed.push_back(cache.copies[slot].row);
+    }
+    sorter.sort(rows);
+    sorter.sort(gradients);
+    Slots outdated;
+    for (const TransferRow& gradient : gradients) outdated.push_back(gradient.slot);
+    cache.policy->outdate(outdated.data(), outdated.size(), iteration_);
+    plans.workers[j].rows = append_rows(plans.arena, rows.data(), rows.size());
+    plans.workers[j].gradients = append_gradients(plans.arena, gradients.data(), gradients.size());
+  }
+  for (const RowNumber number : flushed) {
+    RowState& row = index_[number];
+    if (row.kind == kOwned) row.kind = kClean;
+    if (row.kind == kSplit) row.kind = kSettled;
+    directory_.tidy(row);
+  }
+  if (prepared) check_out();
+  return plans;
 }
 
 std::size_t Engine::cache_bytes() const {

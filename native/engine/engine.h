@@ -1,6 +1,9 @@
-// The dispatch engine: state of all rows and all caches of one job (docs/semantics.md).
+// The dispatch engine: the state of all rows and the mirrors of all caches of one job (docs/semantics.md).
+//
+// An iteration is `prepare`, a decision on what `costs`, `affinity`, `room_needed` or `joint` say of the batch, and `commit`.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <stdexcept>
@@ -10,46 +13,60 @@
 #include "engine/batch/prepared_batch.h"
 #include "engine/batch/row_limit.h"
 #include "engine/batch/row_sizes.h"
+#include "engine/batch/trainers.h"
 #include "engine/cache/cache_mirror.h"
+#include "engine/cache/hot_rows.h"
+#include "engine/joint/reuse.h"
 #include "engine/joint/search.h"
 #include "engine/plan/plan.h"
+#include "engine/plan/replacement.h"
+#include "engine/plan/worker_lists.h"
 #include "engine/rows/copy_directory.h"
+#include "engine/rows/index_types.h"
 #include "engine/rows/state_index.h"
 
 namespace esd {
 
-// One iteration's rows of some worker do not fit its cache.
+// The rows that one iteration trains at some worker do not fit its cache.
 struct CacheTooSmall : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-class Commit;
-
 class Engine {
  public:
-  // `cache_sizes`: room of each cache, in units of row size. `field_sizes`: see RowSizes. `max_rows`: see RowLimit.
+  // `cache_sizes` is the room of each cache, in units of row size; see RowSizes for `field_sizes`, RowLimit for `max_rows`.
   Engine(std::vector<std::uint32_t> cache_sizes, std::string policy, std::vector<std::uint32_t> field_sizes = {},
          std::uint64_t max_rows = 0);
-  Engine(const Engine&) = delete;
+  Engine(const Engine&) = delete;  // `replacement_` refers to members
   Engine& operator=(const Engine&) = delete;
-  ~Engine();
 
+  // Looks a batch up, in place of one that was prepared and not committed. `ids` are [samples, fields].
   void prepare(const std::uint64_t* ids, std::size_t samples, std::size_t fields);
   const PreparedBatch& batch() const;  // throws std::logic_error when none is prepared
+
+  // Scores of the prepared batch, as batch/scores.h says. Throw std::invalid_argument when link costs or fields are out of
+  // range.
   void costs(const std::int32_t* link_costs, std::int32_t* out) const;
   void affinity(std::int32_t* out) const;
   void affinity(const std::vector<std::uint32_t>& fields, std::int32_t* out) const;  // over some fields only
-
-  // `request.link_costs` and `request.capacities` hold for the workers of this engine.
-  JointResult joint(const JointRequest& request) const;
-
   void room_needed(std::int32_t* out) const;
 
+  // Places the samples of the prepared batch together. Throws std::invalid_argument when the request does not fit the
+  // batch.
+  JointResult joint(const JointRequest& request) const;
+
+  // Trains the prepared batch as `assignment` [samples] says: forgets rows, plans update pushes, evictions and pulls, and
+  // advances the state by one iteration. Throws std::invalid_argument or CacheTooSmall when that is not possible; the batch
+  // then stays prepared.
   IterationPlans commit(const std::int32_t* assignment, Arena&& arena);
+
+  // Makes the workers push everything that the parameter server lacks. All rows are clean afterwards.
   FlushPlans flush(Arena&& arena);
 
+  // The whole state as bytes, and back (snapshot.cpp). Where `warm` is false, the caches are left empty. A prepared batch is
+  // no part of a snapshot, and forgotten by `restore`.
   std::string snapshot();
-  void restore(const char* data, std::size_t size, bool warm);  // cold: caches are left empty
+  void restore(const char* data, std::size_t size, bool warm);
 
   unsigned workers() const { return static_cast<unsigned>(caches_.size()); }
   std::uint32_t iteration() const { return iteration_; }
@@ -62,35 +79,50 @@ class Engine {
   std::size_t memory_bytes() const;
 
  private:
-  friend class Commit;
-
   std::vector<std::unique_ptr<CacheMirror>> make_caches() const;
   void check_link_costs(const std::int32_t* link_costs) const;
   void check_limits(const JointRequest& request) const;
-  void check_out();  // the rows of the batch
+
+  // Move the states of the batch's rows out of the state index, and back.
+  void check_out();
   void check_in();
 
-  // Makes room for the rows that the prepared batch brings. Slots that are in use until the running iteration ends go
-  // to `late_slots` of their worker, others to its cache's vacant ones.
-  void forget(IterationPlans& plans, std::vector<Slots>& late_slots);
-  Transfer discard_copy(std::uint32_t number, unsigned worker);
+  // The steps of `commit`.
+  void check_room() const;
+  IterationPlans empty_plans(Arena&& arena) const;
+  void forget_rows(IterationPlans& plans);
+  TransferRow discard_copy(RowNumber number, unsigned worker);
+  void plan_worker(unsigned worker, IterationPlans& plans);
+  void train(const IterationPlans& plans);
+  void count_hits(const IterationPlans& plans);
+  void choose_hot_rows();
 
-  std::vector<std::uint32_t> cache_sizes_;
-  std::string policy_;
+  const std::vector<std::uint32_t> cache_sizes_;
+  const std::string policy_;
+
+  // What a snapshot holds.
   StateIndex index_;
   RowSizes sizes_;
   HotRows hot_rows_;
   RowLimit row_limit_;
-  std::vector<std::uint32_t> forgotten_;              // by the last commit; kept for its memory only
   std::vector<std::unique_ptr<CacheMirror>> caches_;  // by worker
   CopyDirectory directory_;
   ReuseStatistics reuse_;
+  std::uint32_t iteration_ = 0;
+  std::uint64_t lookups_ = 0, hits_ = 0;  // of the last commit
+
   BatchPreparer preparer_;
   PreparedBatch batch_;
   bool prepared_ = false;
-  std::uint32_t iteration_ = 0;
-  std::uint64_t lookups_ = 0, hits_ = 0;  // of the last commit
-  const std::unique_ptr<Commit> commit_;
+
+  // Scratch space of `commit`.
+  Trainers trainers_;
+  std::vector<RowNumber> forgotten_;
+  std::vector<Slots> discarded_late_;  // by worker, slots of forgotten rows that the previous iteration trains
+  std::vector<WorkerLists> lists_;     // by worker
+  Replacement replacement_;
+  std::vector<const SlotIndex*> next_slots_;  // by worker, the slot of the next row that it needs
+  std::vector<NeedIndex> need_of_;            // by BatchIndex
 };
 
 }  // namespace esd

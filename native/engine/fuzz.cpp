@@ -1,10 +1,13 @@
-// Random streams through the engine, for a build with sanitizers: engine_fuzz JOBS SEED.
+// engine_fuzz JOBS SEED runs random streams through the engine, in a build with sanitizers.
 //
-// Small id universes, caches that overflow, repeats within samples, empty and refused batches, flushes, snapshots
-// and damaged snapshots. What the results are is checked by the Python tests; here nothing may go wrong underneath.
+// The streams have small id universes, caches that overflow, repeats within samples, empty and refused batches, flushes,
+// snapshots and damaged snapshots. The Python tests check the results; this checks that nothing goes wrong underneath.
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <stdexcept>
 #include <string>
 #include <vector>
 

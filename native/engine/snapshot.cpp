@@ -1,9 +1,16 @@
 // The engine's state as bytes: a header, all rows, all caches, and a checksum of everything before it.
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <stdexcept>
+#include <string>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "common/mix64.h"
 #include "engine/engine.h"
+#include "engine/memory/huge_pages.h"
 
 namespace esd {
 namespace {
@@ -75,7 +82,7 @@ std::uint64_t checksum(const char* data, std::size_t size) {
 }
 
 struct SavedCopy {
-  std::uint32_t slot;
+  SlotIndex slot;
   Copy copy;
 };
 
@@ -86,7 +93,7 @@ void save_cache(const CacheMirror& cache, Writer& out) {
   out.put_block(cache.vacant.data(), cache.vacant.size());
   out.put(cache.filled);
   out.put(std::uint32_t(order.size()));
-  for (const std::uint32_t slot : order) out.put(SavedCopy{slot, cache.copies[slot]});
+  for (const SlotIndex slot : order) out.put(SavedCopy{slot, cache.copies[slot]});
 }
 
 void load_cache(CacheMirror& cache, Reader& in) {
@@ -95,7 +102,7 @@ void load_cache(CacheMirror& cache, Reader& in) {
   cache.filled = in.get<std::uint64_t>();
   const auto rows = in.get<std::uint32_t>();
   cache.copies.resize(rows + cache.vacant.size());
-  for (const std::uint32_t slot : cache.vacant) cache.copies[slot].row = kNone;
+  for (const SlotIndex slot : cache.vacant) cache.copies[slot].row = kNoRow;
   for (std::uint32_t i = 0; i < rows; ++i) {
     const auto saved = in.get<SavedCopy>();
     cache.copies[saved.slot] = saved.copy;
@@ -111,17 +118,17 @@ void save_directory(const CopyDirectory& directory, Writer& out) {
 void load_directory(CopyDirectory& directory, Reader& in) {
   auto records = in.get_block<HugeVector<unsigned char>>();
   auto free_records = in.get_block<std::vector<std::uint32_t>>();
-  directory.assign(std::move(records), std::move(free_records));
+  directory.restore(std::move(records), std::move(free_records));
 }
 
-// Leaves what the parameter server has.
+// Takes a row as the parameter server has it, cached by no worker.
 void forget_copies(RowState& row) {
   if (row.kind == kOwned || row.kind == kSplit) {
     throw std::invalid_argument("the snapshot was not taken after a flush, so its caches are needed");
   }
   row.kind = kClean;
-  row.mask = 0;
-  row.place = kNowhere;
+  row.holders = {};
+  row.location = kNowhere;
   row.slot = 0;
 }
 
@@ -142,7 +149,7 @@ std::string Engine::snapshot() {
   out.put(reuse_);
   out.put(row_limit_.life());
   out.put(index_.size());
-  for (std::uint32_t row = 0; row < index_.size(); ++row) out.put(index_[row]);
+  for (RowNumber row = 0; row < index_.size(); ++row) out.put(index_[row]);
   out.put_block(index_.unused().data(), index_.unused().size());
   out.put_block(sizes_.of_rows().data(), sizes_.of_rows().size());
   out.put_block(hot_rows_.flags().data(), hot_rows_.flags().size());
@@ -182,18 +189,18 @@ void Engine::restore(const char* data, std::size_t size, bool warm) {
   const auto reuse = in.get<ReuseStatistics>();
   const auto life = in.get<std::uint32_t>();
   StateIndex index;
-  const auto rows = in.get<std::uint32_t>();
-  for (std::uint32_t i = 0; i < rows; ++i) {
+  const auto rows = in.get<RowNumber>();
+  for (RowNumber i = 0; i < rows; ++i) {
     auto row = in.get<RowState>();
-    if (row.place == kUnused) {
+    if (row.location == kUnused) {
       index.add_gap();
       continue;
     }
     if (!warm) forget_copies(row);
     index[index.find_or_add(row.id)] = row;
   }
-  index.restore_unused(in.get_block<std::vector<std::uint32_t>>());
-  sizes_.restore(in.get_block<std::vector<std::uint16_t>>());  // the caches' policies look at both
+  index.restore_unused(in.get_block<std::vector<RowNumber>>());
+  sizes_.restore(in.get_block<std::vector<std::uint16_t>>());  // the policies of the caches look at both
   hot_rows_.restore(in.get_block<std::vector<std::uint8_t>>());
   auto caches = make_caches();
   CopyDirectory directory(workers());

@@ -6,9 +6,9 @@ namespace esd {
 namespace {
 
 constexpr unsigned kMinTableBits = 10;
-constexpr std::uint32_t kFree = 0;      // no id's number
-constexpr std::size_t kTablePerId = 4;  // places, at least: an id that is met for the second time has just one probe
-constexpr std::size_t kAhead = 32;      // ids prefetched ahead of the one at hand
+constexpr std::uint32_t kFree = 0;      // the appearance of no id
+constexpr std::size_t kTablePerId = 4;  // positions, at least: an id that is met for the second time has just one probe
+constexpr std::size_t kIdsAhead = 32;   // how far ahead of the id at hand the table is prefetched
 
 }  // namespace
 
@@ -17,18 +17,19 @@ void BatchPreparer::prepare(const std::uint64_t* ids, std::size_t samples, std::
   batch.samples = samples;
   batch.fields = fields;
   find_distinct(ids, batch);
-  renumber_ascending(batch);
-  batch.rows.resize(batch.distinct());
+  number_ascending(batch);
+  batch.row_numbers.resize(batch.distinct());
   batch.states.resize(batch.distinct());
-  index.check_out(batch.ids.data(), batch.distinct(), batch.rows.data(), batch.states.data());
+  index.check_out(batch.ids.data(), batch.distinct(), batch.row_numbers.data(), batch.states.data());
 }
 
-// Numbers ids by first appearance, from 1 on. Repeats within a sample are flagged in `once`.
+// Fills `indices` with appearances, for `number_ascending` to turn into batch indices, and flags repeats within a sample in
+// `indices_once`.
 void BatchPreparer::find_distinct(const std::uint64_t* ids, PreparedBatch& batch) {
   const std::size_t total = batch.samples * batch.fields;
-  batch.numbers.resize(total);
-  batch.once.clear();
-  batch.unique_fields.assign(batch.samples, static_cast<std::uint32_t>(batch.fields));
+  batch.indices.resize(total);
+  batch.indices_once.clear();
+  batch.ids_per_sample.assign(batch.samples, static_cast<std::uint32_t>(batch.fields));
   found_.resize(total + 1);
   repeats_.resize(total + 1);
   std::fill(table_.begin(), table_.end(), kFree);
@@ -36,73 +37,74 @@ void BatchPreparer::find_distinct(const std::uint64_t* ids, PreparedBatch& batch
   Count count{0, 0};
   for (std::size_t begin = 0; begin < total; begin += batch.fields) {
     while ((count.distinct + batch.fields) * kTablePerId > table_.size()) grow_table(count.distinct);
-    count = number_sample(ids, begin, batch, count);
+    count = add_sample(ids, begin, batch, count);
   }
   found_.front() = found_[count.distinct];
   found_.resize(count.distinct);
 
   if (count.repeats == 0) return;
-  batch.once.assign(total, 0);
+  batch.indices_once.assign(total, 0);
   for (std::size_t i = 0; i < count.repeats; ++i) {
-    --batch.unique_fields[repeats_[i] / batch.fields];
-    batch.once[repeats_[i]] = 1;  // renumber_ascending turns the flags into numbers
+    --batch.ids_per_sample[repeats_[i] / batch.fields];
+    batch.indices_once[repeats_[i]] = 1;
   }
 }
 
-// The sample whose ids lie in [k, F] from `begin` on. Whether an id is new, or met in this sample before, is no branch,
-// which would be mispredicted half the time: what holds for a new id, and the position of a repeat, are written in any case.
-BatchPreparer::Count BatchPreparer::number_sample(const std::uint64_t* ids, std::size_t begin, PreparedBatch& batch,
-                                                  Count count) {
-  std::uint32_t* const table = table_.data();
+// Adds the sample whose ids lie in [k, F] from `begin` on. Whether an id is new, or its sample has had it before, is no
+// branch, which would be mispredicted half the time: what holds for a new id, and the position of a repeat, are written in
+// any case.
+BatchPreparer::Count BatchPreparer::add_sample(const std::uint64_t* ids, std::size_t begin, PreparedBatch& batch,
+                                               Count count) {
+  Appearance* const table = table_.data();
   Found* const found = found_.data();
   std::uint32_t* const repeats = repeats_.data();
-  std::uint32_t* const numbers = batch.numbers.data();
-  const std::size_t last = table_.size() - 1, end = begin + batch.fields, total = batch.numbers.size();
+  std::uint32_t* const indices = batch.indices.data();
+  const std::size_t last = table_.size() - 1, end = begin + batch.fields, total = batch.indices.size();
   const auto sample = static_cast<std::uint32_t>(begin);
   const unsigned shift = shift_;
-  const std::uint64_t* const ahead = ids + std::min(kAhead, total - end);
+  const std::uint64_t* const ahead = ids + std::min(kIdsAhead, total - end);
   for (std::size_t at = begin; at < end; ++at) {
     __builtin_prefetch(&table[hash(ahead[at]) >> shift], 1);
     const std::uint64_t id = ids[at];
-    found[kFree].id = id;  // so that the search ends at a free place
-    std::size_t place = hash(id) >> shift;
-    while (found[table[place]].id != id) place = (place + 1) & last;
-    const std::uint32_t entry = table[place], is_new = entry == kFree;
+    found[kFree].id = id;  // so that the search ends at a free position
+    std::size_t position = hash(id) >> shift;
+    while (found[table[position]].id != id) position = (position + 1) & last;
+    const Appearance entry = table[position], is_new = entry == kFree;
     count.distinct += is_new;
-    const std::uint32_t number = entry | (count.distinct & -is_new);
-    table[place] = numbers[at] = number;
+    const Appearance appearance = entry | (count.distinct & -is_new);
+    table[position] = indices[at] = appearance;
     repeats[count.repeats] = static_cast<std::uint32_t>(at);
-    count.repeats += ~is_new & (found[number].last_sample == sample);
-    found[number] = {id, number, sample};
+    count.repeats += ~is_new & (found[appearance].last_sample == sample);
+    found[appearance] = {id, appearance, sample};
   }
   return count;
 }
 
-void BatchPreparer::renumber_ascending(PreparedBatch& batch) {
+void BatchPreparer::number_ascending(PreparedBatch& batch) {
   sorter_.sort(found_);
   batch.ids.resize(found_.size());
-  rank_.resize(found_.size() + 1);
+  batch_indices_.resize(found_.size() + 1);
   const Found* const found = found_.data();
-  std::uint32_t* const rank = rank_.data();
-  const auto distinct = static_cast<std::uint32_t>(found_.size());
-  for (std::uint32_t i = 0; i < distinct; ++i) {
-    batch.ids[i] = found[i].id;
-    rank[found[i].number] = i;
+  BatchIndex* const batch_indices = batch_indices_.data();
+  const auto distinct = static_cast<BatchIndex>(found_.size());
+  for (BatchIndex x = 0; x < distinct; ++x) {
+    batch.ids[x] = found[x].id;
+    batch_indices[found[x].appearance] = x;
   }
-  for (std::uint32_t& number : batch.numbers) number = rank[number];
-  for (std::size_t at = 0; at < batch.once.size(); ++at) {
-    batch.once[at] = batch.once[at] ? distinct : batch.numbers[at];
+  for (std::uint32_t& index : batch.indices) index = batch_indices[index];
+  for (std::size_t at = 0; at < batch.indices_once.size(); ++at) {
+    batch.indices_once[at] = batch.indices_once[at] ? distinct : batch.indices[at];
   }
 }
 
-void BatchPreparer::grow_table(std::uint32_t distinct) {
+void BatchPreparer::grow_table(Appearance distinct) {
   const unsigned bits = table_.empty() ? kMinTableBits : 64 - shift_ + 1;
   table_.assign(std::size_t{1} << bits, kFree);
   shift_ = 64 - bits;
-  for (std::uint32_t number = 1; number <= distinct; ++number) {
-    std::size_t place = hash(found_[number].id) >> shift_;
-    while (table_[place] != kFree) place = (place + 1) & (table_.size() - 1);
-    table_[place] = number;
+  for (Appearance appearance = 1; appearance <= distinct; ++appearance) {
+    std::size_t position = hash(found_[appearance].id) >> shift_;
+    while (table_[position] != kFree) position = (position + 1) & (table_.size() - 1);
+    table_[position] = appearance;
   }
 }
 

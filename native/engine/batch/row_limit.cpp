@@ -16,20 +16,20 @@ void RowLimit::check(const PreparedBatch& batch) const {
 }
 
 void RowLimit::make_room(const StateIndex& index, const PreparedBatch& batch, std::uint32_t now,
-                         std::vector<std::uint32_t>& leaving) {
-  leaving.clear();
-  for (const RowState& row : batch.states) trained_ += row.version == 0;
-  for (; trained_ > limit_ && first_ < records_.size(); ++first_) {
+                         std::vector<RowNumber>& forgotten) {
+  forgotten.clear();
+  for (const RowState& row : batch.states) rows_ += row.version == 0;
+  for (; rows_ > limit_ && first_ < records_.size(); ++first_) {
     if (first_ + kAhead < records_.size()) index.prefetch(records_[first_ + kAhead].row);
     const RowState& row = index[records_[first_].row];
-    // A row of the batch is passed over for good: it gets a new record.
-    if (!holds(records_[first_], row) || row.place == kInBatch) continue;
-    leaving.push_back(records_[first_].row);
+    // A row of the batch is passed over for good, since it gets a new record.
+    if (!is_last(records_[first_], row) || row.location == kInBatch) continue;
+    forgotten.push_back(records_[first_].row);
     life_ = std::max(life_, std::uint32_t{row.life} + 1);
-    --trained_;
+    --rows_;
   }
-  if (records_.size() > 2 * trained_ + kSlack) sweep(index);
-  for (const std::uint32_t row : batch.rows) records_.push_back({row, now});
+  if (records_.size() > 2 * rows_ + kSlack) sweep(index);
+  for (const RowNumber row : batch.row_numbers) records_.push_back({row, now});
 }
 
 void RowLimit::sweep(const StateIndex& index) {
@@ -38,7 +38,7 @@ void RowLimit::sweep(const StateIndex& index) {
     if (i + kAhead < records_.size()) index.prefetch(records_[i + kAhead].row);
     const Record record = records_[i];
     records_[kept] = record;
-    kept += holds(record, index[record.row]);
+    kept += is_last(record, index[record.row]);
   }
   records_.resize(kept);
   first_ = 0;
@@ -46,14 +46,14 @@ void RowLimit::sweep(const StateIndex& index) {
 
 void RowLimit::restore(const StateIndex& index, std::uint32_t life) {
   life_ = life;
-  trained_ = 0;
+  rows_ = 0;
   records_.clear();
   first_ = 0;
   if (!active()) return;
-  for (std::uint32_t row = 0; row < index.size(); ++row) {
+  for (RowNumber row = 0; row < index.size(); ++row) {
     if (index[row].version > 0) records_.push_back({row, index[row].last_use});
   }
-  trained_ = records_.size();
+  rows_ = records_.size();
   std::sort(records_.begin(), records_.end(), [&](const Record& a, const Record& b) {
     return a.last_use != b.last_use ? a.last_use < b.last_use : index[a.row].id < index[b.row].id;
   });

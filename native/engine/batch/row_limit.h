@@ -1,8 +1,9 @@
-// A limit on the trained rows of the table: rows that were trained longest ago leave it for those that a batch brings.
+// A limit on the trained rows of the table: the rows that were trained longest ago are forgotten for those that a batch
+// brings.
 //
 // Each iteration appends the rows that it trains to a queue, ascending by id, so the queue is in the order of last
-// training, ties by id. A row that is trained again, or leaves, leaves its record behind, which no longer names the
-// row's last training; such records are swept when they outnumber the others: constant time per trained row, amortised.
+// training, ties by id. A row that is trained again, or forgotten, leaves its record behind, which no longer names the
+// row's last training. Such records are swept when they outnumber the others: constant time per trained row, amortised.
 #pragma once
 
 #include <cstddef>
@@ -10,48 +11,51 @@
 #include <vector>
 
 #include "engine/batch/prepared_batch.h"
+#include "engine/rows/index_types.h"
 #include "engine/rows/state_index.h"
 
 namespace esd {
 
 class RowLimit {
  public:
-  // `rows` that the table may have; 0: any number.
+  // The table may have so many `rows`; 0 stands for any number.
   explicit RowLimit(std::uint64_t rows) : limit_(rows) {}
 
   bool active() const { return limit_ > 0; }
 
-  // Throws std::invalid_argument when the batch alone is more, std::length_error when rows have left too often.
+  // Throws std::invalid_argument when the batch alone has more rows, std::length_error when rows were forgotten too often.
   void check(const PreparedBatch& batch) const;
 
-  // Makes room for the rows that the batch brings, which iteration `now` trains. Fills the numbers of the rows that
-  // leave, in the order of their last training, ties by id; none of them is in the batch.
+  // Makes room for the rows of the batch, which iteration `now` trains. Fills `forgotten` with the rows that have to be
+  // forgotten, in the order of their last training, ties by id; none of them is in the batch.
   void make_room(const StateIndex& index, const PreparedBatch& batch, std::uint32_t now,
-                 std::vector<std::uint32_t>& leaving);
+                 std::vector<RowNumber>& forgotten);
 
-  // The life of rows that are born now: above that of every row that has left.
+  // The life of rows that are born now: above that of every row that was forgotten.
   std::uint32_t life() const { return life_; }
 
-  // Takes up the rows of a restored index.
+  // Starts from the rows of a restored index.
   void restore(const StateIndex& index, std::uint32_t life);
 
   std::size_t memory_bytes() const { return records_.capacity() * sizeof(Record); }
 
  private:
   struct Record {
-    std::uint32_t row, last_use;
+    RowNumber row;
+    std::uint32_t last_use;
   };
-  static constexpr std::size_t kAhead = 32;
+  static constexpr std::size_t kAhead = 32;  // records ahead whose rows are prefetched
   static constexpr std::size_t kSlack = 16;
 
-  static bool holds(const Record& record, const RowState& row) { return row.used_in(record.last_use); }
+  // Whether the record names the row's last training.
+  static bool is_last(const Record& record, const RowState& row) { return row.used_in(record.last_use); }
   void sweep(const StateIndex& index);
 
   std::uint64_t limit_;
-  std::uint64_t trained_ = 0;  // rows of the table
+  std::uint64_t rows_ = 0;  // trained rows of the table
   std::uint32_t life_ = 0;
   std::vector<Record> records_;
-  std::size_t first_ = 0;  // records before it have been taken
+  std::size_t first_ = 0;  // the records before it have been taken
 };
 
 }  // namespace esd

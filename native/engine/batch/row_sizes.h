@@ -1,5 +1,5 @@
-// Rows of unequal size (ESD paper, section 8.2): each field of a sample has one, a row that of the field in which it is
-// first trained.
+// Rows of unequal size (ESD paper, section 8.2): each field of a sample has a size, and a row has that of the field in which
+// it is first trained.
 #pragma once
 
 #include <algorithm>
@@ -7,9 +7,11 @@
 #include <numeric>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/batch/prepared_batch.h"
+#include "engine/rows/index_types.h"
 
 namespace esd {
 
@@ -17,7 +19,7 @@ class RowSizes {
  public:
   static constexpr std::uint32_t kMaxSize = 0xffff;
 
-  // Sizes of the fields' rows, 1..kMaxSize; none: all rows have size 1.
+  // `of_fields` are the sizes of the fields' rows, 1..kMaxSize. If there are none, all rows have size 1.
   explicit RowSizes(std::vector<std::uint32_t> of_fields) : of_fields_(std::move(of_fields)), distinct_(of_fields_) {
     if (uniform()) distinct_.push_back(1);
     std::sort(distinct_.begin(), distinct_.end());
@@ -27,15 +29,16 @@ class RowSizes {
   bool uniform() const { return of_fields_.empty(); }
   const std::vector<std::uint32_t>& of_fields() const { return of_fields_; }
 
-  // Of a row that was trained, by its number in the state index.
-  std::uint32_t operator[](std::uint32_t row) const { return uniform() ? 1 : of_rows_[row]; }
+  // The size of a row that was trained.
+  std::uint32_t operator[](RowNumber row) const { return uniform() ? 1 : of_rows_[row]; }
 
-  // All sizes, ascending, and where among them one is.
+  // All sizes, ascending, and the rank of one among them.
   const std::vector<std::uint32_t>& distinct() const { return distinct_; }
-  std::size_t place(std::uint32_t size) const {
+  std::size_t rank(std::uint32_t size) const {
     return static_cast<std::size_t>(std::lower_bound(distinct_.begin(), distinct_.end(), size) - distinct_.begin());
   }
 
+  // Throws std::invalid_argument when a batch has another number of fields.
   void check(std::size_t fields) const {
     if (uniform() || fields == of_fields_.size()) return;
     throw std::invalid_argument("the batch has " + std::to_string(fields) + " fields, row sizes are known of " +
@@ -48,28 +51,28 @@ class RowSizes {
     batch.sample_size = batch.fields;
     if (uniform()) return;
     batch.sample_size = std::accumulate(of_fields_.begin(), of_fields_.end(), std::uint64_t{0});
-    for (const std::uint32_t row : batch.rows) batch.sizes.push_back(row < of_rows_.size() ? of_rows_[row] : 0);
-    for (std::size_t at = 0; at < batch.numbers.size(); ++at) {
-      std::uint32_t& size = batch.sizes[batch.numbers[at]];
+    for (const RowNumber row : batch.row_numbers) batch.sizes.push_back(row < of_rows_.size() ? of_rows_[row] : 0);
+    for (std::size_t at = 0; at < batch.indices.size(); ++at) {
+      std::uint32_t& size = batch.sizes[batch.indices[at]];
       if (size == 0) size = of_fields_[at % batch.fields];
     }
   }
 
-  // Remembers the sizes of a batch that is trained; `rows`: of the state index.
-  void learn(const PreparedBatch& batch, std::uint32_t rows) {
+  // Remembers the sizes of a batch that is trained. Row numbers are below `rows`.
+  void learn(const PreparedBatch& batch, RowNumber rows) {
     if (uniform()) return;
     of_rows_.resize(rows);
     for (std::size_t x = 0; x < batch.distinct(); ++x) {
-      of_rows_[batch.rows[x]] = static_cast<std::uint16_t>(batch.sizes[x]);
+      of_rows_[batch.row_numbers[x]] = static_cast<std::uint16_t>(batch.sizes[x]);
     }
   }
 
-  // The row has left; its number may be given to another one.
-  void forget(std::uint32_t row) {
+  // The row has left the table; its number may be given to another one.
+  void forget(RowNumber row) {
     if (!uniform()) of_rows_[row] = 0;
   }
 
-  // Snapshot.
+  // For snapshots.
   const std::vector<std::uint16_t>& of_rows() const { return of_rows_; }
   void restore(std::vector<std::uint16_t>&& of_rows) { of_rows_ = std::move(of_rows); }
 
@@ -78,7 +81,7 @@ class RowSizes {
  private:
   std::vector<std::uint32_t> of_fields_;
   std::vector<std::uint32_t> distinct_;
-  std::vector<std::uint16_t> of_rows_;  // by row number; 0: not trained yet
+  std::vector<std::uint16_t> of_rows_;  // by row number; 0 where the row was not trained yet
 };
 
 }  // namespace esd

@@ -10,8 +10,8 @@
 namespace esd {
 namespace {
 
-// Worker sets as byte counters: eight workers are the bytes of one uint64 word, so that one addition counts for
-// eight workers. An id adds at most 2 to a byte; bytes are emptied into int32 before they can overflow.
+// Worker sets are turned into byte counters: eight workers are the bytes of one uint64 word, so that one addition counts
+// for eight workers. An id adds at most 2 to a byte; bytes are emptied into int32 before they can overflow.
 constexpr std::size_t kIdsPerByte = 127;
 
 constexpr std::array<std::uint64_t, 256> make_spread() {
@@ -25,8 +25,8 @@ constexpr std::array<std::uint64_t, 256> make_spread() {
 }
 constexpr std::array<std::uint64_t, 256> kSpread = make_spread();  // bit j of a mask -> byte j
 
-// Per number of a distinct id: byte counters of the workers, and a cost that every worker pays. The entry behind
-// the last number is all zero; repeats within a sample point there.
+// By batch index of an id: byte counters of the workers, and a cost that every worker pays. The entry behind the last id is
+// all zero; repeats within a sample point there.
 struct IdTable {
   IdTable(std::size_t distinct, unsigned workers)
       : words(workers <= 8    ? 1
@@ -35,12 +35,12 @@ struct IdTable {
                               : 8),
         counters((distinct + 1) * words),
         costs(distinct + 1) {
-    set(distinct, 0, 0, 0);
+    set(distinct, {}, 0, 0);
   }
 
-  void set(std::size_t number, WorkerMask mask, unsigned weight, std::int32_t cost) {
-    for (unsigned w = 0; w < words; ++w) counters[number * words + w] = kSpread[mask >> (8 * w) & 0xff] * weight;
-    costs[number] = cost;
+  void set(std::size_t x, WorkerSet set, unsigned weight, std::int32_t cost) {
+    for (unsigned w = 0; w < words; ++w) counters[x * words + w] = kSpread[set.bits >> (8 * w) & 0xff] * weight;
+    costs[x] = cost;
   }
 
   unsigned words;
@@ -50,17 +50,17 @@ struct IdTable {
 
 // Adds up one sample: counts int32 [8 * words], and returns the sum of the common costs.
 template <unsigned Words>
-[[gnu::always_inline]] inline std::int32_t add_ids(const IdTable& table, const std::uint32_t* numbers,
-                                                   std::size_t fields, std::int32_t* counts) {
+[[gnu::always_inline]] inline std::int32_t add_ids(const IdTable& table, const BatchIndex* indices, std::size_t fields,
+                                                   std::int32_t* counts) {
   std::int32_t cost = 0;
   std::fill_n(counts, 8 * Words, 0);
   for (std::size_t begin = 0; begin < fields; begin += kIdsPerByte) {
     const std::size_t end = std::min(fields, begin + kIdsPerByte);
     std::uint64_t sums[Words] = {};
     for (std::size_t f = begin; f < end; ++f) {
-      const std::uint64_t* counters = &table.counters[numbers[f] * std::size_t{Words}];
+      const std::uint64_t* counters = &table.counters[indices[f] * std::size_t{Words}];
       for (unsigned w = 0; w < Words; ++w) sums[w] += counters[w];
-      cost += table.costs[numbers[f]];
+      cost += table.costs[indices[f]];
     }
     for (unsigned w = 0; w < Words; ++w) {
       for (unsigned b = 0; b < 8; ++b) counts[8 * w + b] += static_cast<std::int32_t>(sums[w] >> (8 * b) & 0xff);
@@ -69,31 +69,31 @@ template <unsigned Words>
   return cost;
 }
 
-// The ids of all samples, by number: of a whole batch, or of some of its fields.
+// The batch indices of all samples' ids: of a whole batch, or of some of its fields.
 struct Samples {
-  const std::uint32_t* numbers;  // [count, fields], repeats within a sample point behind the last number
-  const std::uint32_t* unique;   // [count], distinct ids of each sample in the whole batch
+  const BatchIndex* indices;      // [count, fields], repeats within a sample point behind the last id
+  const std::uint32_t* distinct;  // [count], distinct ids of each sample in all fields
   std::size_t count;
   std::size_t fields;
 };
 
 Samples all_fields(const PreparedBatch& batch) {
-  return {batch.numbers_once(), batch.unique_fields.data(), batch.samples, batch.fields};
+  return {batch.without_repeats(), batch.ids_per_sample.data(), batch.samples, batch.fields};
 }
 
 template <unsigned Words, typename Finish>
 [[gnu::always_inline]] inline void add_samples(const Samples& samples, const IdTable& table, unsigned workers,
                                                Finish finish, std::int32_t* out) {
   alignas(64) std::int32_t counts[8 * Words];
-  const std::uint32_t* numbers = samples.numbers;
-  for (std::size_t i = 0; i < samples.count; ++i, numbers += samples.fields, out += workers) {
-    const std::int32_t common = add_ids<Words>(table, numbers, samples.fields, counts);
-    const auto unique = static_cast<std::int32_t>(samples.unique[i]);
-    for (unsigned j = 0; j < workers; ++j) out[j] = finish(unique, counts[j], common, j);
+  const BatchIndex* indices = samples.indices;
+  for (std::size_t i = 0; i < samples.count; ++i, indices += samples.fields, out += workers) {
+    const std::int32_t common = add_ids<Words>(table, indices, samples.fields, counts);
+    const auto distinct = static_cast<std::int32_t>(samples.distinct[i]);
+    for (unsigned j = 0; j < workers; ++j) out[j] = finish(distinct, counts[j], common, j);
   }
 }
 
-// `finish(distinct ids, count, common cost, worker)` makes one number of the result.
+// `finish(distinct ids of the sample, count, common cost, worker)` makes one number of the result.
 template <typename Finish>
 [[gnu::always_inline]] inline void score(const Samples& samples, const IdTable& table, unsigned workers, Finish finish,
                                          std::int32_t* out) {
@@ -107,9 +107,9 @@ template <typename Finish>
 
 struct ToCost {
   const std::int32_t* link_costs;
-  [[gnu::always_inline]] std::int32_t operator()(std::int32_t unique, std::int32_t count, std::int32_t common,
+  [[gnu::always_inline]] std::int32_t operator()(std::int32_t distinct, std::int32_t count, std::int32_t common,
                                                  unsigned worker) const {
-    return (unique - count) * link_costs[worker] + common;
+    return (distinct - count) * link_costs[worker] + common;
   }
 };
 
@@ -128,20 +128,27 @@ ESD_HOT void score_counts(const Samples& samples, const IdTable& table, unsigned
   score(samples, table, workers, ToCount{}, out);
 }
 
-// Where rows differ in size, plain sums: what each id adds to its samples at each worker. The entry behind the last number
-// is all zero.
-class Entries {
- public:
-  Entries(std::size_t distinct, unsigned workers) : workers_(workers), values_((distinct + 1) * workers) {}
+// Whatever its kind, the row's holders cache copies that are latest or took part in its last training.
+IdTable at_hand(const PreparedBatch& batch, unsigned workers) {
+  IdTable table(batch.distinct(), workers);
+  for (std::size_t x = 0; x < batch.distinct(); ++x) table.set(x, batch.states[x].holders, 1, 0);
+  return table;
+}
 
-  std::int32_t* of(std::size_t number) { return &values_[number * workers_]; }
+// Where rows differ in size, the results are plain sums of what each id adds to its samples at each worker. The entry behind
+// the last id is all zero.
+class SizedTable {
+ public:
+  SizedTable(std::size_t distinct, unsigned workers) : workers_(workers), values_((distinct + 1) * workers) {}
+
+  std::int32_t* of(std::size_t x) { return &values_[x * workers_]; }
 
   void add_up(const PreparedBatch& batch, std::int32_t* out) const {
-    const std::uint32_t* numbers = batch.numbers_once();
+    const BatchIndex* indices = batch.without_repeats();
     for (std::size_t i = 0; i < batch.samples; ++i, out += workers_) {
       std::fill_n(out, workers_, 0);
       for (std::size_t f = 0; f < batch.fields; ++f) {
-        const std::int32_t* entry = &values_[*numbers++ * std::size_t{workers_}];
+        const std::int32_t* entry = &values_[*indices++ * std::size_t{workers_}];
         for (unsigned j = 0; j < workers_; ++j) out[j] += entry[j];
       }
     }
@@ -152,26 +159,45 @@ class Entries {
   std::vector<std::int32_t> values_;  // [distinct + 1, workers]
 };
 
+void sized_costs(const PreparedBatch& batch, unsigned workers, const std::int32_t* link_costs, std::int32_t* out) {
+  SizedTable table(batch.distinct(), workers);
+  for (std::size_t x = 0; x < batch.distinct(); ++x) {
+    const RowState& row = batch.states[x];
+    const std::int32_t push = row.kind == kOwned ? link_costs[row.holders.first()] : 0;
+    const auto size = static_cast<std::int32_t>(batch.size(x));
+    for (unsigned j = 0; j < workers; ++j) {
+      if (!row.latest().contains(j)) table.of(x)[j] = size * (link_costs[j] + push);
+    }
+  }
+  table.add_up(batch, out);
+}
+
+void sized_room_needed(const PreparedBatch& batch, const CopyDirectory& directory, unsigned workers,
+                       std::int32_t* out) {
+  SizedTable table(batch.distinct(), workers);
+  for (std::size_t x = 0; x < batch.distinct(); ++x) {
+    const WorkerSet cached = directory.cached(batch.states[x]);
+    for (unsigned j = 0; j < workers; ++j) {
+      if (!cached.contains(j)) table.of(x)[j] = static_cast<std::int32_t>(batch.size(x));
+    }
+  }
+  table.add_up(batch, out);
+}
+
 }  // namespace
 
 // A clean id costs T_j everywhere but at its holders. An id owned by h costs T_j + T_h everywhere but at h: T_h is
 // common to all workers, and h counts it twice so that both terms vanish there.
 void expected_costs(const PreparedBatch& batch, unsigned workers, const std::int32_t* link_costs, std::int32_t* out) {
+  if (!batch.sizes.empty()) return sized_costs(batch, workers, link_costs, out);
   IdTable table(batch.distinct(), workers);
   for (std::size_t x = 0; x < batch.distinct(); ++x) {
     const RowState& row = batch.states[x];
     const bool owned = row.kind == kOwned;  // in arithmetic below: it can hardly be predicted
-    const std::int32_t push = link_costs[first_worker_or_0(row.mask)] & -std::int32_t{owned};
+    const std::int32_t push = link_costs[row.holders.first_or_0()] & -std::int32_t{owned};
     table.set(x, row.latest(), 1u + owned, push);
   }
   score_costs(all_fields(batch), table, workers, ToCost{link_costs}, out);
-}
-
-// Whatever its kind, the row's mask names the cached copies that are latest or took part in its last training.
-static IdTable at_hand(const PreparedBatch& batch, unsigned workers) {
-  IdTable table(batch.distinct(), workers);
-  for (std::size_t x = 0; x < batch.distinct(); ++x) table.set(x, batch.states[x].mask, 1, 0);
-  return table;
 }
 
 void affinities(const PreparedBatch& batch, unsigned workers, std::int32_t* out) {
@@ -180,46 +206,22 @@ void affinities(const PreparedBatch& batch, unsigned workers, std::int32_t* out)
 
 void affinities(const PreparedBatch& batch, unsigned workers, const std::vector<std::uint32_t>& fields,
                 std::int32_t* out) {
-  std::vector<std::uint32_t> numbers;
-  numbers.reserve(batch.samples * fields.size());
-  const std::uint32_t* sample = batch.numbers_once();
+  std::vector<BatchIndex> indices;
+  indices.reserve(batch.samples * fields.size());
+  const BatchIndex* sample = batch.without_repeats();
   for (std::size_t i = 0; i < batch.samples; ++i, sample += batch.fields) {
-    for (const std::uint32_t field : fields) numbers.push_back(sample[field]);
+    for (const std::uint32_t field : fields) indices.push_back(sample[field]);
   }
-  const Samples chosen{numbers.data(), batch.unique_fields.data(), batch.samples, fields.size()};
+  const Samples chosen{indices.data(), batch.ids_per_sample.data(), batch.samples, fields.size()};
   score_counts(chosen, at_hand(batch, workers), workers, out);
 }
 
-void slots_needed(const PreparedBatch& batch, const CopyDirectory& directory, unsigned workers, std::int32_t* out) {
+void room_needed(const PreparedBatch& batch, const CopyDirectory& directory, unsigned workers, std::int32_t* out) {
+  if (!batch.sizes.empty()) return sized_room_needed(batch, directory, workers, out);
   IdTable table(batch.distinct(), workers);
   for (std::size_t x = 0; x < batch.distinct(); ++x) table.set(x, directory.cached(batch.states[x]), 1, 0);
   const std::vector<std::int32_t> one_each(workers, 1);
   score_costs(all_fields(batch), table, workers, ToCost{one_each.data()}, out);
-}
-
-void sized_costs(const PreparedBatch& batch, unsigned workers, const std::int32_t* link_costs, std::int32_t* out) {
-  Entries entries(batch.distinct(), workers);
-  for (std::size_t x = 0; x < batch.distinct(); ++x) {
-    const RowState& row = batch.states[x];
-    const std::int32_t push = row.kind == kOwned ? link_costs[__builtin_ctzll(row.mask)] : 0;
-    const auto size = static_cast<std::int32_t>(batch.size(x));
-    for (unsigned j = 0; j < workers; ++j) {
-      if (!(row.latest() & worker_bit(j))) entries.of(x)[j] = size * (link_costs[j] + push);
-    }
-  }
-  entries.add_up(batch, out);
-}
-
-void sized_room_needed(const PreparedBatch& batch, const CopyDirectory& directory, unsigned workers,
-                       std::int32_t* out) {
-  Entries entries(batch.distinct(), workers);
-  for (std::size_t x = 0; x < batch.distinct(); ++x) {
-    const WorkerMask cached = directory.cached(batch.states[x]);
-    for (unsigned j = 0; j < workers; ++j) {
-      if (!(cached & worker_bit(j))) entries.of(x)[j] = static_cast<std::int32_t>(batch.size(x));
-    }
-  }
-  entries.add_up(batch, out);
 }
 
 }  // namespace esd

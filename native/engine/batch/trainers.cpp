@@ -6,33 +6,34 @@
 namespace esd {
 
 void Trainers::assign(const PreparedBatch& batch, const std::int32_t* assignment, unsigned workers) {
-  of_rows_.assign(batch.distinct(), 0);
-  lookups_.assign(workers, 0);
+  of_rows_.assign(batch.distinct(), WorkerSet{});
+  rows_.assign(workers, 0);
   samples_.resize(workers);
   for (auto& samples : samples_) samples.clear();
-  const std::uint32_t* numbers = batch.numbers.data();
-  for (std::size_t i = 0; i < batch.samples; ++i, numbers += batch.fields) {
+  const BatchIndex* indices = batch.indices.data();
+  for (std::size_t i = 0; i < batch.samples; ++i, indices += batch.fields) {
     if (assignment[i] < 0 || assignment[i] >= static_cast<int>(workers)) {
       throw std::invalid_argument("sample " + std::to_string(i) + " is assigned to worker " +
                                   std::to_string(assignment[i]) + ", it must be in 0.." + std::to_string(workers - 1));
     }
     const auto j = static_cast<unsigned>(assignment[i]);
-    samples_[j].push_back(static_cast<std::uint32_t>(i));
-    std::size_t lookups = 0;
+    samples_[j].push_back(static_cast<SampleIndex>(i));
+    std::size_t rows = 0;
     for (std::size_t f = 0; f < batch.fields; ++f) {
-      const WorkerMask trainers = of_rows_[numbers[f]];
-      lookups += ~trainers >> j & 1;
-      of_rows_[numbers[f]] = trainers | worker_bit(j);
+      const WorkerSet trainers = of_rows_[indices[f]];
+      rows += !trainers.contains(j);
+      of_rows_[indices[f]] = trainers | WorkerSet::only(j);
     }
-    lookups_[j] += lookups;
+    rows_[j] += rows;
   }
 }
 
 std::vector<std::uint64_t> Trainers::room(const PreparedBatch& batch) const {
-  if (batch.sizes.empty()) return {lookups_.begin(), lookups_.end()};
-  std::vector<std::uint64_t> room(lookups_.size());
-  for (std::size_t x = 0; x < batch.distinct(); ++x) {
-    for_each_worker(of_rows_[x], [&](unsigned j) { room[j] += batch.sizes[x]; });
+  if (batch.sizes.empty()) return {rows_.begin(), rows_.end()};
+  std::vector<std::uint64_t> room(rows_.size());
+  const auto distinct = static_cast<BatchIndex>(batch.distinct());
+  for (BatchIndex x = 0; x < distinct; ++x) {
+    of_rows_[x].for_each([&](unsigned j) { room[j] += batch.sizes[x]; });
   }
   return room;
 }

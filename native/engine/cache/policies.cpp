@@ -1,5 +1,9 @@
 // The cache policies. A policy is a class here and a line in `make_policy`.
+#include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <stdexcept>
+#include <string>
 
 #include "engine/cache/hot_rows.h"
 #include "engine/cache/policy.h"
@@ -35,7 +39,7 @@ class EmarkPolicy final : public Policy {
     generation(target_ - 1).current.take(copies_, count, victims);
   }
 
-  void use(const std::uint32_t* slots, std::size_t count) override {
+  void use(const SlotIndex* slots, std::size_t count) override {
     for (std::size_t i = 0; i < count; ++i) {
       Copy& copy = copies_[slots[i]];
       copy.frequency = next_frequency(copy.frequency);
@@ -45,10 +49,10 @@ class EmarkPolicy final : public Policy {
     }
   }
 
-  void outdate(const std::uint32_t* slots, std::size_t count, std::uint32_t now) override {
+  void outdate(const SlotIndex* slots, std::size_t count, std::uint32_t now) override {
     for (std::size_t i = 0; i < count; ++i) {
       if (i + kAhead < count) __builtin_prefetch(&copies_[slots[i + kAhead]], 1);
-      const std::uint32_t slot = slots[i];
+      const SlotIndex slot = slots[i];
       Copy& copy = copies_[slot];
       copy.stamp = outdate_stamp(now);
       copy.outdated = 1;
@@ -64,12 +68,12 @@ class EmarkPolicy final : public Policy {
     latest_.append_to(copies_, slots);
   }
 
-  void append(std::uint32_t slot) override { queues(copies_[slot]).push(copies_, slot); }
+  void append(SlotIndex slot) override { queues(copies_[slot]).push(copies_, slot); }
   std::uint32_t counter() const override { return target_; }
   void set_counter(std::uint32_t target) override { target_ = target; }
 
   std::size_t memory_bytes() const override {
-    std::size_t bytes = sizeof *this + latest_.memory_bytes() + risen_.capacity() * sizeof(std::uint32_t);
+    std::size_t bytes = sizeof *this + latest_.memory_bytes() + risen_.capacity() * sizeof(SlotIndex);
     for (const Generation& generation : generations_) {
       bytes += generation.current.memory_bytes() + generation.outdated.memory_bytes();
     }
@@ -92,21 +96,21 @@ class EmarkPolicy final : public Policy {
   void raise_target() {
     risen_.clear();
     latest_.take(copies_, static_cast<std::uint32_t>(copies_.size()), risen_);  // all of them
-    for (const std::uint32_t slot : risen_) generation(target_).current.push(copies_, slot);
+    for (const SlotIndex slot : risen_) generation(target_).current.push(copies_, slot);
     ++target_;
   }
 
   Copies& copies_;
   Generation generations_[3];
-  CopyQueue latest_;  // current, marked `target`; such as a snapshot has brought are in their generation already
+  CopyQueue latest_;  // current, marked `target`; those that a snapshot has brought are in their generation already
   Slots risen_;       // scratch space
   std::uint32_t target_ = 1;
 };
 
-// Policies that keep all copies in one order, outdated ones or not, in which a copy that is used goes back to the end.
+// A policy that keeps all copies in one order, outdated ones or not, in which a copy that is used goes back to the end.
 //
-// LRU is the order of a queue: the copy whose last use is longest ago leaves first. LFU is that of frequency queues: the
-// copy with the fewest uses since it was cached leaves first, then the one used longest ago.
+// For LRU this is a queue: the copy whose last use is longest ago leaves first. For LFU it is frequency queues: the copy
+// with the fewest uses since it was cached leaves first, then the one used longest ago.
 template <typename Order>
 class OrderedPolicy final : public Policy {
  public:
@@ -114,7 +118,7 @@ class OrderedPolicy final : public Policy {
 
   void choose(std::uint32_t count, Slots& victims) override { order_.take(copies_, count, victims); }
 
-  void use(const std::uint32_t* slots, std::size_t count) override {
+  void use(const SlotIndex* slots, std::size_t count) override {
     for (std::size_t i = 0; i < count; ++i) {
       Copy& copy = copies_[slots[i]];
       copy.frequency = next_frequency(copy.frequency);
@@ -123,12 +127,12 @@ class OrderedPolicy final : public Policy {
     }
   }
 
-  void outdate(const std::uint32_t* slots, std::size_t count, std::uint32_t) override {
+  void outdate(const SlotIndex* slots, std::size_t count, std::uint32_t) override {
     for (std::size_t i = 0; i < count; ++i) copies_[slots[i]].outdated = 1;
   }
 
   void list(Slots& slots) const override { order_.append_to(copies_, slots); }
-  void append(std::uint32_t slot) override { order_.push(copies_, slot); }
+  void append(SlotIndex slot) override { order_.push(copies_, slot); }
   std::size_t memory_bytes() const override { return sizeof *this + order_.memory_bytes(); }
 
  private:
@@ -152,7 +156,7 @@ class StaticPolicy final : public Policy {
     hot_.take(copies_, others_.take(copies_, count, victims), victims);
   }
 
-  void use(const std::uint32_t* slots, std::size_t count) override {
+  void use(const SlotIndex* slots, std::size_t count) override {
     for (std::size_t i = 0; i < count; ++i) {
       Copy& copy = copies_[slots[i]];
       copy.mark = hot_rows_[copy.row];
@@ -161,7 +165,7 @@ class StaticPolicy final : public Policy {
     }
   }
 
-  void outdate(const std::uint32_t* slots, std::size_t count, std::uint32_t) override {
+  void outdate(const SlotIndex* slots, std::size_t count, std::uint32_t) override {
     for (std::size_t i = 0; i < count; ++i) copies_[slots[i]].outdated = 1;
   }
 
@@ -169,7 +173,7 @@ class StaticPolicy final : public Policy {
     others_.append_to(copies_, slots);
     hot_.append_to(copies_, slots);
   }
-  void append(std::uint32_t slot) override { queue(copies_[slot]).push(copies_, slot); }
+  void append(SlotIndex slot) override { queue(copies_[slot]).push(copies_, slot); }
 
   std::size_t memory_bytes() const override { return sizeof *this + others_.memory_bytes() + hot_.memory_bytes(); }
 

@@ -8,6 +8,7 @@
 
 #include "engine/batch/row_sizes.h"
 #include "engine/rows/copies.h"
+#include "engine/rows/index_types.h"
 
 namespace esd {
 
@@ -19,15 +20,15 @@ namespace esd {
 // fewer: constant time per operation, amortised.
 class CopyQueue {
  public:
-  // Whether no records are left, not even such as are out of date.
+  // Whether no records are left, not even records that are out of date.
   bool empty() const { return first_ == end_; }
 
-  void push(const Copies& copies, std::uint32_t slot) {
+  void push(const Copies& copies, SlotIndex slot) {
     if (end_ == capacity_) make_room(copies);
     records_[end_++] = {slot, copies[slot].stamp};
   }
 
-  // Takes up to `count` copies, first in first; returns how many are missing.
+  // Takes up to `count` copies in the order in which they came. Returns how many are missing.
   std::uint32_t take(const Copies& copies, std::uint32_t count, Slots& victims) {
     for (; count > 0 && first_ < end_; ++first_) {
       if (first_ + kAhead < end_) __builtin_prefetch(&copies[records_[first_ + kAhead].slot]);
@@ -50,9 +51,10 @@ class CopyQueue {
 
  private:
   struct Record {
-    std::uint32_t slot, stamp;
+    SlotIndex slot;
+    std::uint32_t stamp;
   };
-  static constexpr std::uint32_t kAhead = 32;
+  static constexpr std::uint32_t kAhead = 32;  // records ahead whose copies are prefetched
   static constexpr std::size_t kLeast = 4;
 
   void make_room(const Copies& copies) {
@@ -68,7 +70,7 @@ class CopyQueue {
     for (std::uint32_t i = first_, end = end_; i < end; ++i) {
       __builtin_prefetch(&copies[records[std::min(i + kAhead, end - 1)].slot]);
       const Record record = records[i];
-      records[kept] = record;  // no branch on whether it stays: it would be mispredicted half the time
+      records[kept] = record;  // whether it stays is no branch, which would be mispredicted half the time
       kept += copies[record.slot].stamp == record.stamp;
     }
     first_ = 0;
@@ -83,7 +85,9 @@ class CopyQueue {
 // Copies in ascending order of frequency, first come first within a frequency.
 class FrequencyQueues {
  public:
-  void push(const Copies& copies, std::uint32_t slot) {
+  static constexpr std::uint32_t kNoFrequency = 0xffffffffu;
+
+  void push(const Copies& copies, SlotIndex slot) {
     const std::uint32_t frequency = copies[slot].frequency;
     if (frequency >= queues_.size()) queues_.resize(frequency + 1);
     CopyQueue& queue = queues_[frequency];
@@ -91,25 +95,25 @@ class FrequencyQueues {
     queue.push(copies, slot);
   }
 
-  // As CopyQueue::take, lowest frequency first.
+  // Takes copies as CopyQueue::take does, those of the lowest frequency first.
   std::uint32_t take(const Copies& copies, std::uint32_t count, Slots& victims) {
-    for (std::uint32_t frequency = 0; count > 0 && (frequency = first_filled(frequency)) != kNone; ++frequency) {
+    for (std::uint32_t frequency = 0; count > 0 && (frequency = first_filled(frequency)) != kNoFrequency; ++frequency) {
       count = take_at(frequency, copies, count, victims);
     }
     return count;
   }
 
-  // The lowest frequency from `frequency` on that some copy has, or has had; kNone if there is none.
+  // The lowest frequency from `frequency` on that some copy has, or has had; kNoFrequency if there is none.
   std::uint32_t first_filled(std::uint32_t frequency) const {
     std::uint64_t wanted = ~std::uint64_t{0} << frequency % 64;
     for (std::uint32_t word = frequency / 64; word < kWords; ++word, wanted = ~std::uint64_t{0}) {
       const std::uint64_t bits = filled_[word] & wanted;
       if (bits) return word * 64 + static_cast<std::uint32_t>(__builtin_ctzll(bits));
     }
-    return kNone;
+    return kNoFrequency;
   }
 
-  // As CopyQueue::take, from the copies of one frequency that `first_filled` has named.
+  // Takes copies as CopyQueue::take does, those of one frequency, which `first_filled` has named.
   std::uint32_t take_at(std::uint32_t frequency, const Copies& copies, std::uint32_t count, Slots& victims) {
     count = queues_[frequency].take(copies, count, victims);
     if (queues_[frequency].empty()) filled_[frequency / 64] &= ~(std::uint64_t{1} << frequency % 64);
@@ -130,7 +134,7 @@ class FrequencyQueues {
   static constexpr std::uint32_t kWords = (kMaxFrequency + 1) / 64;
 
   std::vector<CopyQueue> queues_;      // by frequency
-  std::uint64_t filled_[kWords] = {};  // bit f % 64 of word f / 64: the queue of frequency f is not empty
+  std::uint64_t filled_[kWords] = {};  // bit f % 64 of word f / 64 is set if the queue of frequency f is not empty
 };
 
 // Copies in ascending order of frequency per size of the row (ESD paper, section 8.2): the bigger of two equally frequent
@@ -139,9 +143,10 @@ class SizedQueues {
  public:
   explicit SizedQueues(const RowSizes& sizes) : sizes_(sizes), queues_(sizes.distinct().size()) {}
 
-  void push(const Copies& copies, std::uint32_t slot) { of(copies[slot]).push(copies, slot); }
+  void push(const Copies& copies, SlotIndex slot) { of(copies[slot]).push(copies, slot); }
 
-  // As CopyQueue::take, lowest frequency per size first. There are few sizes, so the lowest of each are compared.
+  // Takes copies as CopyQueue::take does, those of the lowest frequency per size first. There are few sizes, so the lowest
+  // frequencies of all of them are compared.
   std::uint32_t take(const Copies& copies, std::uint32_t count, Slots& victims) {
     lowest_.clear();
     for (const FrequencyQueues& queues : queues_) lowest_.push_back(queues.first_filled(0));
@@ -150,7 +155,7 @@ class SizedQueues {
       for (std::size_t c = 1; c < queues_.size(); ++c) {
         if (leaves_before(c, best)) best = c;
       }
-      if (lowest_[best] == kNone) break;
+      if (lowest_[best] == kNoFrequency) break;
       count = queues_[best].take_at(lowest_[best], copies, count, victims);
       lowest_[best] = queues_[best].first_filled(lowest_[best] + 1);
     }
@@ -168,17 +173,19 @@ class SizedQueues {
   }
 
  private:
-  FrequencyQueues& of(const Copy& copy) { return queues_[sizes_.place(sizes_[copy.row])]; }
+  static constexpr std::uint32_t kNoFrequency = FrequencyQueues::kNoFrequency;
 
-  // `a` is the bigger size.
+  FrequencyQueues& of(const Copy& copy) { return queues_[sizes_.rank(sizes_[copy.row])]; }
+
+  // Compares the lowest copies of two sizes, `a` being the bigger one.
   bool leaves_before(std::size_t a, std::size_t b) const {
-    if (lowest_[a] == kNone || lowest_[b] == kNone) return lowest_[b] == kNone;
+    if (lowest_[a] == kNoFrequency || lowest_[b] == kNoFrequency) return lowest_[b] == kNoFrequency;
     return std::uint64_t{lowest_[a]} * sizes_.distinct()[b] <= std::uint64_t{lowest_[b]} * sizes_.distinct()[a];
   }
 
   const RowSizes& sizes_;
   std::vector<FrequencyQueues> queues_;  // by size, ascending
-  std::vector<std::uint32_t> lowest_;    // frequency that is not used up, by size; kNone: none
+  std::vector<std::uint32_t> lowest_;    // by size, the lowest frequency that is not used up, or kNoFrequency
 };
 
 }  // namespace esd

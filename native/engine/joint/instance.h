@@ -1,5 +1,5 @@
-// One batch as the joint optimiser sees it. Rows that one sample uses are a fixed cost of its place; only rows that
-// several samples use tie the samples' costs together.
+// The samples to place as the joint search sees them. Rows that one sample uses are a fixed cost of where it goes; only rows
+// that several samples use tie the samples' costs together.
 #pragma once
 
 #include <algorithm>
@@ -10,92 +10,100 @@
 
 #include "common/hot.h"
 #include "common/mix64.h"
+#include "common/workers.h"
 #include "engine/batch/prepared_batch.h"
+#include "engine/joint/reuse.h"
 #include "engine/joint/shared_row.h"
+#include "engine/rows/index_types.h"
+#include "engine/rows/row_state.h"
 
 namespace esd {
-// Places of the first `samples` [samples], by a hash of their ids. Samples with the same ids keep their order.
-inline std::vector<std::uint32_t> content_order(const PreparedBatch& batch, std::size_t samples) {
-  std::vector<std::pair<std::uint64_t, std::uint32_t>> keys(samples);
-  const std::uint32_t* numbers = batch.numbers.data();  // ranks of the ids, the same wherever a sample stands
-  for (std::uint32_t i = 0; i < samples; ++i) {
+
+// The first `samples` of a batch, [samples], ordered by a hash of their ids, not by where they stand. Samples with the same
+// ids keep their order.
+inline std::vector<SampleIndex> content_order(const PreparedBatch& batch, std::size_t samples) {
+  std::vector<std::pair<std::uint64_t, SampleIndex>> keys(samples);
+  const BatchIndex* indices = batch.indices.data();  // the ranks of the ids, the same wherever a sample stands
+  for (SampleIndex i = 0; i < samples; ++i) {
     std::uint64_t key = 0;
-    for (std::size_t f = 0; f < batch.fields; ++f) key = mix64(key ^ *numbers++);
+    for (std::size_t f = 0; f < batch.fields; ++f) key = mix64(key ^ *indices++);
     keys[i] = {key, i};
   }
   std::sort(keys.begin(), keys.end());
-  std::vector<std::uint32_t> order(samples);
+  std::vector<SampleIndex> order(samples);
   for (std::size_t i = 0; i < samples; ++i) order[i] = keys[i].second;
   return order;
 }
+
+using SharedIndex = std::uint32_t;  // of a row in JointInstance::rows
 
 template <unsigned Width>
 struct JointInstance {
   JointLinks<Width> links;
   std::size_t samples;
-  std::vector<SharedRow> rows;          // those of two samples or more, ascending by id
-  std::vector<std::int32_t> own_costs;  // [samples, Width], of the rows that no other sample uses
-  std::vector<std::uint32_t> shared;    // places in `rows`, sample by sample
-  std::vector<std::uint32_t> first;     // [samples + 1], where in `shared` each sample begins
+  std::vector<SharedRow> rows;               // those of two samples or more, ascending by id
+  std::vector<std::int32_t> own_costs;       // [samples, Width], of the rows that no other sample uses
+  std::vector<SharedIndex> shared;           // the shared rows of the samples, one sample behind the other
+  std::vector<std::uint32_t> shared_begins;  // [samples + 1], where in `shared` each sample begins
 
-  // Of some samples of the batch, by place. `next` [distinct]: who will train a row next, 0 if not planned; none are if empty.
-  JointInstance(const PreparedBatch& batch, const std::vector<std::uint32_t>& places,
-                const std::vector<WorkerMask>& next, const std::int32_t* link_costs, unsigned workers,
-                const ReuseStatistics& reuse);
+  // Of the samples `order` of a batch: sample i here is order[i] there. `next` [distinct] are the workers that will train
+  // each row next, none where that is not planned; if `next` is empty, it is planned for no row.
+  JointInstance(const PreparedBatch& batch, const std::vector<SampleIndex>& order, const std::vector<WorkerSet>& next,
+                const std::int32_t* link_costs, unsigned workers, const ReuseStatistics& reuse);
 
   std::int32_t* own(std::size_t sample) { return &own_costs[sample * Width]; }
 };
 
-inline SharedRow describe(const RowState& state, std::uint32_t size, WorkerMask next, const std::int32_t* pull) {
+inline SharedRow describe(const RowState& state, std::uint32_t size, WorkerSet next, const std::int32_t* pull) {
   const bool owned = state.kind == kOwned;
-  const std::uint32_t owner = owned ? static_cast<std::uint32_t>(__builtin_ctzll(state.mask)) : SharedRow::kNobody;
+  const std::uint32_t owner = owned ? static_cast<std::uint32_t>(state.holders.first()) : SharedRow::kNobody;
   return {state.latest(),
-          0,
-          ~WorkerMask{0},
+          WorkerSet{},
+          WorkerSet::all(),
           owned ? pull[owner] : 0,
           owner,
-          next ? ReuseStatistics::kCertain : ReuseStatistics::class_of(state.version + 1),
+          next.empty() ? ReuseStatistics::class_of(state.version + 1) : ReuseStatistics::kCertain,
           static_cast<std::int32_t>(size),
           next};
 }
 
 namespace joint {
 
-constexpr std::uint32_t kAlone = 0xffffffffu;
+constexpr SharedIndex kNotShared = 0xffffffffu;
 
 // costs[j] += what a row of size 1 that no other sample uses costs at worker j.
 template <unsigned Width>
-[[gnu::always_inline]] inline void add_own(const RowState& state, WorkerMask next, const JointLinks<Width>& links,
+[[gnu::always_inline]] inline void add_own(const RowState& state, WorkerSet next, const JointLinks<Width>& links,
                                            std::int32_t* costs) {
   add_next(next, links, costs);
   if (state.kind != kOwned) return add_pulls(state.latest(), links, 0, costs);
-  const auto owner = static_cast<unsigned>(__builtin_ctzll(state.mask));
-  add_pulls(state.mask, links, links.pull[owner], costs);
+  const int owner = state.holders.first();
+  add_pulls(state.holders, links, links.pull[owner], costs);
   costs[owner] -= links.pull[owner];
 }
 
-// Sorts the rows of the samples at some places into own costs and places of shared rows. `place` [distinct + 1]: of each number
-// in the shared rows, or kAlone. Returns the end of `shared`.
+// Splits the rows of the samples into own costs and shared rows. `shared_index` [distinct] tells of each row where it is
+// among the shared ones, or kNotShared. Returns the end of `shared`.
 template <unsigned Width>
-ESD_HOT std::uint32_t* sort_samples(const PreparedBatch& batch, const std::vector<std::uint32_t>& places,
-                                    const std::vector<WorkerMask>& next, const std::uint32_t* place,
-                                    const JointLinks<Width>& links, std::int32_t* own, std::uint32_t* shared,
-                                    std::uint32_t* first) {
-  const auto repeated = static_cast<std::uint32_t>(batch.distinct());
-  std::uint32_t* const begin = shared;
-  for (std::size_t i = 0; i < places.size(); ++i, own += Width) {
-    const std::uint32_t* numbers = batch.numbers_once() + places[i] * batch.fields;
-    first[i] = static_cast<std::uint32_t>(shared - begin);
+ESD_HOT SharedIndex* split_rows(const PreparedBatch& batch, const std::vector<SampleIndex>& order,
+                                const std::vector<WorkerSet>& next, const SharedIndex* shared_index,
+                                const JointLinks<Width>& links, std::int32_t* own, SharedIndex* shared,
+                                std::uint32_t* shared_begins) {
+  const auto repeated = static_cast<BatchIndex>(batch.distinct());
+  SharedIndex* const begin = shared;
+  for (std::size_t i = 0; i < order.size(); ++i, own += Width) {
+    const BatchIndex* indices = batch.without_repeats() + order[i] * batch.fields;
+    shared_begins[i] = static_cast<std::uint32_t>(shared - begin);
     alignas(64) std::int32_t costs[Width] = {};
     for (std::size_t f = 0; f < batch.fields; ++f) {
-      const std::uint32_t x = numbers[f];
+      const BatchIndex x = indices[f];
       if (x == repeated) continue;
-      *shared = place[x];
-      if (place[x] != kAlone) {
+      *shared = shared_index[x];
+      if (shared_index[x] != kNotShared) {
         ++shared;
         continue;
       }
-      const WorkerMask planned = next.empty() ? 0 : next[x];
+      const WorkerSet planned = next.empty() ? WorkerSet{} : next[x];
       if (batch.sizes.empty()) {
         add_own(batch.states[x], planned, links, costs);
       } else {
@@ -106,33 +114,35 @@ ESD_HOT std::uint32_t* sort_samples(const PreparedBatch& batch, const std::vecto
     }
     for (unsigned j = 0; j < Width; ++j) own[j] = costs[j];
   }
-  first[places.size()] = static_cast<std::uint32_t>(shared - begin);
+  shared_begins[order.size()] = static_cast<std::uint32_t>(shared - begin);
   return shared;
 }
 
 }  // namespace joint
 
 template <unsigned Width>
-JointInstance<Width>::JointInstance(const PreparedBatch& batch, const std::vector<std::uint32_t>& places,
-                                    const std::vector<WorkerMask>& next, const std::int32_t* link_costs,
+JointInstance<Width>::JointInstance(const PreparedBatch& batch, const std::vector<SampleIndex>& order,
+                                    const std::vector<WorkerSet>& next, const std::int32_t* link_costs,
                                     unsigned workers, const ReuseStatistics& reuse)
     : links(link_costs, workers, batch.sample_size, reuse),
-      samples(places.size()),
+      samples(order.size()),
       own_costs(samples * Width),
       shared(samples * batch.fields + 1),
-      first(samples + 1) {
-  std::vector<std::uint32_t> place(batch.distinct() + 1);  // first the number of samples
-  for (const std::uint32_t sample : places) {
-    const std::uint32_t* numbers = batch.numbers_once() + sample * batch.fields;
-    for (std::size_t f = 0; f < batch.fields; ++f) ++place[numbers[f]];
+      shared_begins(samples + 1) {
+  std::vector<std::uint32_t> users(batch.distinct() + 1);  // samples that use each row; behind them, repeats
+  for (const SampleIndex sample : order) {
+    const BatchIndex* indices = batch.without_repeats() + sample * batch.fields;
+    for (std::size_t f = 0; f < batch.fields; ++f) ++users[indices[f]];
   }
+  std::vector<SharedIndex> shared_index(batch.distinct());
   for (std::size_t x = 0; x < batch.distinct(); ++x) {
-    const bool alone = place[x] < 2;
-    place[x] = alone ? joint::kAlone : static_cast<std::uint32_t>(rows.size());
-    if (!alone) rows.push_back(describe(batch.states[x], batch.size(x), next.empty() ? 0 : next[x], links.pull));
+    const bool is_shared = users[x] >= 2;
+    shared_index[x] = is_shared ? static_cast<SharedIndex>(rows.size()) : joint::kNotShared;
+    if (!is_shared) continue;
+    rows.push_back(describe(batch.states[x], batch.size(x), next.empty() ? WorkerSet{} : next[x], links.pull));
   }
-  const std::uint32_t* end =
-      joint::sort_samples(batch, places, next, place.data(), links, own_costs.data(), shared.data(), first.data());
+  const SharedIndex* end = joint::split_rows(batch, order, next, shared_index.data(), links, own_costs.data(),
+                                             shared.data(), shared_begins.data());
   shared.resize(static_cast<std::size_t>(end - shared.data()));
 }
 

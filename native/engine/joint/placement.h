@@ -1,10 +1,14 @@
-// Samples at workers, what the shared rows cost by it, and what placing one more sample would add.
+// Samples at workers, what they cost together, and what placing one more sample would add.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
+#include "common/hot.h"
 #include "engine/joint/instance.h"
+#include "engine/joint/shared_row.h"
+#include "engine/rows/index_types.h"
 
 namespace esd {
 
@@ -13,13 +17,13 @@ namespace joint {
 // costs [count, Width]: what each of `samples` would add at each worker. `added` [rows, Width] keeps the rows' part
 // from call to call.
 template <unsigned Width>
-ESD_HOT void price_samples(JointInstance<Width>& instance, const std::uint32_t* samples, std::size_t count,
+ESD_HOT void price_samples(JointInstance<Width>& instance, const SampleIndex* samples, std::size_t count,
                            std::int32_t* added, std::int32_t* costs) {
   for (std::size_t s = 0; s < count; ++s, costs += Width) {
-    const std::uint32_t i = samples[s];
+    const SampleIndex i = samples[s];
     alignas(64) std::int32_t sum[Width];
     for (unsigned j = 0; j < Width; ++j) sum[j] = instance.own(i)[j];
-    for (std::uint32_t at = instance.first[i]; at < instance.first[i + 1]; ++at) {
+    for (std::uint32_t at = instance.shared_begins[i]; at < instance.shared_begins[i + 1]; ++at) {
       SharedRow& row = instance.rows[instance.shared[at]];
       std::int32_t* row_costs = added + instance.shared[at] * std::size_t{Width};
       if (row.priced_for != row.trainers) {
@@ -44,34 +48,34 @@ class JointPlacement {
         added_(instance.rows.size() * Width) {}
 
   // Puts a sample that is nowhere at `worker`.
-  void put(std::uint32_t sample, unsigned worker) {
+  void put(SampleIndex sample, unsigned worker) {
     worker_of_[sample] = static_cast<std::int32_t>(worker);
     cost_ += instance_.own(sample)[worker];
-    for (std::uint32_t at = instance_.first[sample]; at < instance_.first[sample + 1]; ++at) {
-      const std::uint32_t x = instance_.shared[at];
+    for (std::uint32_t at = instance_.shared_begins[sample]; at < instance_.shared_begins[sample + 1]; ++at) {
+      const SharedIndex x = instance_.shared[at];
       if (users_[x * std::size_t{Width} + worker]++ > 0) continue;
       SharedRow& row = instance_.rows[x];
       cost_ += added_cost(row, instance_.links, row.trainers, worker);
-      row.trainers |= worker_bit(worker);
+      row.trainers.add(worker);
     }
   }
 
-  // Takes a sample from its worker; the exact inverse. Returns the worker.
-  unsigned take(std::uint32_t sample) {
+  // Takes a sample from its worker, the exact inverse. Returns the worker.
+  unsigned take(SampleIndex sample) {
     const auto worker = static_cast<unsigned>(worker_of_[sample]);
     cost_ -= instance_.own(sample)[worker];
-    for (std::uint32_t at = instance_.first[sample]; at < instance_.first[sample + 1]; ++at) {
-      const std::uint32_t x = instance_.shared[at];
+    for (std::uint32_t at = instance_.shared_begins[sample]; at < instance_.shared_begins[sample + 1]; ++at) {
+      const SharedIndex x = instance_.shared[at];
       if (--users_[x * std::size_t{Width} + worker] > 0) continue;
       SharedRow& row = instance_.rows[x];
-      row.trainers &= ~worker_bit(worker);
+      row.trainers.remove(worker);
       cost_ -= added_cost(row, instance_.links, row.trainers, worker);
     }
     return worker;
   }
 
   // costs [samples.size(), Width]: what each of the samples, which are nowhere, would add at each worker.
-  void price(const std::vector<std::uint32_t>& samples, std::vector<std::int32_t>& costs) {
+  void price(const std::vector<SampleIndex>& samples, std::vector<std::int32_t>& costs) {
     costs.resize(samples.size() * Width);
     joint::price_samples(instance_, samples.data(), samples.size(), added_.data(), costs.data());
   }
@@ -83,7 +87,7 @@ class JointPlacement {
   JointInstance<Width>& instance_;
   std::vector<std::int32_t> worker_of_;
   std::vector<std::uint32_t> users_;  // [rows, Width], samples at the worker that use the row
-  std::vector<std::int32_t> added_;   // [rows, Width], for `priced_for` trainers
+  std::vector<std::int32_t> added_;   // [rows, Width], for the `priced_for` trainers
   std::int64_t cost_ = 0;
 };
 

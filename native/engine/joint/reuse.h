@@ -8,15 +8,15 @@ namespace esd {
 
 class ReuseStatistics {
  public:
-  static constexpr std::uint32_t kClasses = 16;  // class c: trained c times; the last class: so often or more
-  static constexpr std::uint32_t kCertain = 0;   // class of rows that will be trained again for sure
+  static constexpr std::uint32_t kClasses = 16;  // class c: rows trained c times; the last class: that often or more
+  static constexpr std::uint32_t kCertain = 0;   // the class of rows that will be trained again for sure
 
   static std::uint32_t class_of(std::uint32_t trainings) { return std::min(trainings, kClasses - 1); }
 
-  // A row that was trained `version` times is trained once more.
+  // Notes that a row that was trained `version` times is trained once more.
   void train(std::uint32_t version) { ++reached_[std::min(version + 1, kClasses)]; }
 
-  // That a row of class c, 1..15, is trained again: the share of such rows that were, between 0 and 1.
+  // The probability that a row of class c, 1..15, is trained again: the share of such rows that were.
   double probability(std::uint32_t c) const {
     const bool last = c == kClasses - 1;
     const std::uint64_t uses = last ? reached_[c] + reached_[c + 1] : reached_[c];

@@ -1,10 +1,17 @@
 #include "engine/joint/search.h"
 
 #include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <numeric>
+#include <utility>
+#include <vector>
 
 #include "common/mix64.h"
+#include "common/workers.h"
+#include "engine/joint/instance.h"
 #include "engine/joint/placement.h"
 #include "engine/joint/transport.h"
 #include "engine/joint/window.h"
@@ -14,15 +21,15 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double kWideShare = 0.5;
-constexpr int kShifts = 10;
+constexpr double kWideShare = 0.5;        // of the samples that a wide round frees
+constexpr int kShifts = 10;               // of workloads, at most
 constexpr double kFirstShift = 0.5;       // of the way to equal times
 constexpr double kSmallerShift = 0.7;     // of the last one, after one that did not help
 constexpr double kShiftShare = 0.4;       // of the samples that are free when workloads shift
-constexpr double kEagerShare = 0.25;      // narrow rounds: of the samples whose move would cost little, ...
-constexpr double kReluctantShare = 0.03;  // ... and of the others
+constexpr double kEagerShare = 0.25;      // that a narrow round frees of the samples whose move would cost little
+constexpr double kReluctantShare = 0.03;  // that it frees of the others
 
-// splitmix64
+// Draws by splitmix64.
 class Draws {
  public:
   explicit Draws(std::uint64_t seed) : state_(mix64(seed + kStep)) {}
@@ -38,12 +45,12 @@ class Draws {
 template <unsigned Width>
 class JointSearch {
  public:
-  JointSearch(const PreparedBatch& batch, std::size_t samples, const std::vector<WorkerMask>& next,
+  JointSearch(const PreparedBatch& batch, std::size_t samples, const std::vector<WorkerSet>& next,
               const ReuseStatistics& reuse, const JointRequest& request)
       : batch_(batch),
         request_(request),
-        places_(content_order(batch, samples)),
-        instance_(batch, places_, next, request.link_costs, request.workers, reuse),
+        order_(content_order(batch, samples)),
+        instance_(batch, order_, next, request.link_costs, request.workers, reuse),
         placement_(instance_),
         draws_(request.seed),
         regrets_(instance_.samples) {
@@ -60,12 +67,12 @@ class JointSearch {
     result_.start_cost = result_.cost;
 
     for (unsigned round = 0; round < request_.wide_rounds && in_time(); ++round) {
-      if (!take_away([](std::uint32_t) { return kWideShare; })) continue;
+      if (!take_away([](SampleIndex) { return kWideShare; })) continue;
       place_free();
       keep_if_best();
     }
     for (unsigned round = 0; round < request_.narrow_rounds && in_time(); ++round) {
-      if (!take_away([&](std::uint32_t i) { return regrets_[i] <= eager_below_ ? kEagerShare : kReluctantShare; })) {
+      if (!take_away([&](SampleIndex i) { return regrets_[i] <= eager_below_ ? kEagerShare : kReluctantShare; })) {
         continue;
       }
       place_free();
@@ -73,7 +80,7 @@ class JointSearch {
       keep_if_best();
     }
     if (request_.limits && instance_.samples > 0) shift_workloads();
-    result_.assignment = at_places(result_.assignment);
+    result_.assignment = in_batch_order(result_.assignment);
     return std::move(result_);
   }
 
@@ -89,13 +96,13 @@ class JointSearch {
   bool take_away(Share share) {
     free_.clear();
     std::fill_n(room_, Width, 0);
-    for (std::uint32_t i = 0; i < instance_.samples; ++i) {
+    for (SampleIndex i = 0; i < instance_.samples; ++i) {
       if (!draws_.happens(share(i))) continue;
       free_.push_back(i);
       ++room_[placement_.assignment()[i]];
     }
     if (std::count(room_, room_ + Width, 0) >= static_cast<int>(Width) - 1) return false;
-    for (const std::uint32_t i : free_) placement_.take(i);
+    for (const SampleIndex i : free_) placement_.take(i);
     return true;
   }
 
@@ -105,7 +112,7 @@ class JointSearch {
     for (std::size_t f = 0; f < free_.size(); ++f) placement_.put(free_[f], static_cast<unsigned>(chosen_[f]));
   }
 
-  // What it would cost at least to have each of the samples just placed elsewhere.
+  // Notes what it would cost at least to have each of the samples just placed elsewhere.
   void note_regrets() {
     for (std::size_t f = 0; f < free_.size(); ++f) {
       const std::int32_t* costs = &costs_[f * Width];
@@ -141,43 +148,43 @@ class JointSearch {
   }
 
   std::vector<double> placed_times() const {
-    return expected_times(batch_, at_places(placement_.assignment()), request_.link_costs,
+    return expected_times(batch_, in_batch_order(placement_.assignment()), request_.link_costs,
                           request_.limits->sample_costs, request_.workers);
   }
 
-  // From the order of the samples here to that in the batch.
-  std::vector<std::int32_t> at_places(const std::vector<std::int32_t>& assignment) const {
+  // An assignment in the order of the samples in the batch, from one in the order here.
+  std::vector<std::int32_t> in_batch_order(const std::vector<std::int32_t>& assignment) const {
     std::vector<std::int32_t> result(assignment.size());
-    for (std::size_t i = 0; i < places_.size(); ++i) result[places_[i]] = assignment[i];
+    for (std::size_t i = 0; i < order_.size(); ++i) result[order_[i]] = assignment[i];
     return result;
   }
 
   void move_to(const std::vector<std::int32_t>& assignment) {
-    for (std::uint32_t i = 0; i < instance_.samples; ++i) {
+    for (SampleIndex i = 0; i < instance_.samples; ++i) {
       if (placement_.assignment()[i] == assignment[i]) continue;
       placement_.take(i);
       placement_.put(i, static_cast<unsigned>(assignment[i]));
     }
   }
 
-  // Takes a share of the samples away, and of every worker at least those that it is to give away.
+  // Takes a share of the samples away, and of every worker at least as many as it is to give away.
   void free_for(const std::vector<int>& workloads, const std::vector<int>& wanted) {
     std::fill_n(room_, Width, 0);
     free_.clear();
-    std::vector<std::uint32_t> kept;
-    for (std::uint32_t i = 0; i < instance_.samples; ++i) {
+    std::vector<SampleIndex> kept;
+    for (SampleIndex i = 0; i < instance_.samples; ++i) {
       const bool goes = draws_.happens(kShiftShare);
       (goes ? free_ : kept).push_back(i);
       room_[placement_.assignment()[i]] += goes;
     }
-    for (const std::uint32_t i : kept) {
+    for (const SampleIndex i : kept) {
       const auto worker = static_cast<std::size_t>(placement_.assignment()[i]);
       if (room_[worker] >= workloads[worker] - wanted[worker]) continue;
       free_.push_back(i);
       ++room_[worker];
     }
     for (std::size_t j = 0; j < workloads.size(); ++j) room_[j] += wanted[j] - workloads[j];
-    for (const std::uint32_t i : free_) placement_.take(i);
+    for (const SampleIndex i : free_) placement_.take(i);
   }
 
   void keep_if_best() {
@@ -189,7 +196,7 @@ class JointSearch {
 
   const PreparedBatch& batch_;
   const JointRequest& request_;
-  const std::vector<std::uint32_t> places_;  // of the samples in the batch: here they stand in order of content
+  const std::vector<SampleIndex> order_;  // of content: sample i here is sample order_[i] of the batch
   JointInstance<Width> instance_;
   JointPlacement<Width> placement_;
   Transport<Width> transport_;
@@ -197,17 +204,17 @@ class JointSearch {
   std::vector<std::int32_t> regrets_;  // by sample, as of its last narrow round
   std::int32_t eager_below_;           // the cost of one row's pull over the slowest link
 
-  std::vector<std::uint32_t> free_;  // samples that are nowhere
-  int room_[Width] = {};             // places for them at each worker
+  std::vector<SampleIndex> free_;    // samples that are nowhere
+  int room_[Width] = {};             // how many of them each worker will take
   std::vector<std::int32_t> costs_;  // [free_, Width]
   std::int32_t prices_[Width] = {};  // of the last transportation problem
-  std::vector<int> chosen_;          // by place in free_
+  std::vector<int> chosen_;          // [free_], the workers that it found
 
   std::int64_t best_ = 0;
   JointResult result_;
 };
 
-// Half of the time that is left goes to the window.
+// The deadline of the window's placement: it may take half of the time that is left.
 Clock::time_point halfway(Clock::time_point deadline) {
   if (deadline == Clock::time_point::max()) return deadline;
   const Clock::time_point now = Clock::now();

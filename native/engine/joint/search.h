@@ -1,17 +1,17 @@
-// Joint dispatch of a batch: samples placed so that the operations of the whole iteration cost least, each row counted
-// once per worker that trains it.
+// Joint dispatch of a batch: samples are placed so that the operations of the whole iteration cost least, each row being
+// counted once per worker that trains it.
 //
-// Large-neighbourhood search: some samples are taken away, what each would add at each worker is computed against those
-// that stay, and the exact transportation problem puts them back. The first round places all samples, on costs that
+// This is a large-neighbourhood search: some samples are taken away, what each would add at each worker is computed against
+// those that stay, and the exact transportation problem puts them back. The first round places all samples, on costs that
 // ignore each other; then wide rounds free half of them, and narrow rounds those that are nearly indifferent.
 //
-// With batches that follow, the whole window is placed first, as one large batch; then the first batch, knowing who is
-// to train its rows next.
+// Where batches follow, the whole window is placed first, as one large batch, and then the first batch, knowing who is to
+// train its rows next.
+//
+// Where workloads have limits, workers that are expected to take longer than the others give samples away at the end, as
+// long as the slowest one becomes faster.
 //
 // Samples are taken in an order that depends on their content alone, so permuting the batch permutes the result.
-//
-// With limits, workers that are expected to take longer than the others give samples away at the end, as long as the
-// slowest one becomes faster.
 #pragma once
 
 #include <chrono>
@@ -27,24 +27,24 @@ namespace esd {
 
 struct JointRequest {
   const std::int32_t* link_costs;  // [workers], T_j, not negative
-  const std::int32_t* capacities;  // [workers], sum the number of samples to place: the first ones of the batch
+  const std::int32_t* capacities;  // [workers], they sum to the number of samples to place, the first ones of the batch
   unsigned workers;
   std::uint64_t seed;  // of the choices of samples
   unsigned wide_rounds;
   unsigned narrow_rounds;
-  std::vector<std::uint32_t> following;  // samples of each batch that follows, in `batch` behind those to place
-  std::chrono::steady_clock::time_point deadline;  // no round starts after it but the first
-  const WorkloadLimits* limits = nullptr;  // within which workloads may depart from the capacities; null: not at all
+  std::vector<std::uint32_t> following;  // how many samples each batch that follows has; they are behind those to place
+  std::chrono::steady_clock::time_point deadline;  // no round but the first starts after it
+  const WorkloadLimits* limits = nullptr;          // how far workloads may depart from the capacities; null: not at all
 };
 
 struct JointResult {
   std::vector<std::int32_t> assignment;  // [samples]
   double cost = 0;                       // in units of the link costs
   double start_cost = 0;                 // after the first round
-  unsigned rounds = 0;                   // after the first
+  unsigned rounds = 0;                   // besides the first
 };
 
-// A pure function of its arguments as long as the deadline is not reached.
+// Places samples of a prepared batch. A pure function of its arguments as long as the deadline is not reached.
 JointResult joint_search(const PreparedBatch& batch, const ReuseStatistics& reuse, const JointRequest& request);
 
 }  // namespace esd

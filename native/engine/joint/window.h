@@ -7,13 +7,15 @@
 #include <numeric>
 #include <vector>
 
+#include "common/workers.h"
 #include "engine/batch/prepared_batch.h"
+#include "engine/rows/index_types.h"
 
 namespace esd {
 
 class JointWindow {
  public:
-  // `following`: samples of each batch that follows, the last ones of `batch`.
+  // `following` are the numbers of samples of the batches that follow; their samples are the last ones of `batch`.
   JointWindow(const PreparedBatch& batch, const std::vector<std::uint32_t>& following)
       : batch_(batch),
         following_(following),
@@ -21,7 +23,7 @@ class JointWindow {
 
   std::size_t samples() const { return samples_; }  // of the batch at hand
 
-  // Of the whole window, [workers]: in proportion to those of the batch at hand, by largest remainder.
+  // The workers' capacities in the whole window, [workers]: in proportion to those `at_hand`, by largest remainder.
   std::vector<std::int32_t> capacities(const std::int32_t* at_hand, unsigned workers) const {
     std::vector<std::int32_t> whole(workers);
     std::vector<unsigned> order(workers);
@@ -39,19 +41,19 @@ class JointWindow {
     return whole;
   }
 
-  // Of each row [distinct]: the workers that train it in the first of the following batches that uses it, 0 if none does.
-  std::vector<WorkerMask> next_trainers(const std::vector<std::int32_t>& assignment) const {
-    std::vector<WorkerMask> next(batch_.distinct());
-    std::vector<std::uint32_t> used_in(batch_.distinct());  // that batch, counted from 1
+  // The workers that train each row, [distinct], in the first of the following batches that uses it; none if no batch does.
+  std::vector<WorkerSet> next_trainers(const std::vector<std::int32_t>& assignment) const {
+    std::vector<WorkerSet> next(batch_.distinct());
+    std::vector<std::uint32_t> used_in(batch_.distinct());  // that batch, counted from 1; 0 as long as there is none
     std::size_t sample = samples_;
     for (std::uint32_t b = 1; b <= following_.size(); ++b) {
       for (const std::size_t end = sample + following_[b - 1]; sample < end; ++sample) {
-        const WorkerMask worker = worker_bit(static_cast<unsigned>(assignment[sample]));
-        const std::uint32_t* numbers = batch_.numbers.data() + sample * batch_.fields;
+        const int worker = assignment[sample];
+        const BatchIndex* indices = batch_.indices.data() + sample * batch_.fields;
         for (std::size_t f = 0; f < batch_.fields; ++f) {
-          const std::uint32_t x = numbers[f];
+          const BatchIndex x = indices[f];
           if (used_in[x] == 0) used_in[x] = b;
-          if (used_in[x] == b) next[x] |= worker;
+          if (used_in[x] == b) next[x].add(worker);
         }
       }
     }

@@ -1,13 +1,18 @@
-// Fine adjustment of the workers' numbers of samples, by the times that an assignment is expected to take.
+// The last step of the joint search: the workers' numbers of samples are adjusted by the times that an assignment is expected
+// to take.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <numeric>
 #include <vector>
 
+#include "common/workers.h"
 #include "engine/batch/prepared_batch.h"
+#include "engine/rows/index_types.h"
+#include "engine/rows/row_state.h"
 
 namespace esd {
 
@@ -17,33 +22,32 @@ struct WorkloadLimits {
   const double* sample_costs;  // [workers], computation per sample in units of the link costs
 };
 
-// How long each worker takes, [workers]: operations of this iteration on its link, evictions left out, and computation.
+// How long each worker is expected to take, [workers]: this iteration's operations on its link, but for evictions, and
+// computation.
 inline std::vector<double> expected_times(const PreparedBatch& batch, const std::vector<std::int32_t>& assignment,
                                           const std::int32_t* link_costs, const double* sample_costs,
                                           unsigned workers) {
-  std::vector<WorkerMask> trainers(batch.distinct());
+  std::vector<WorkerSet> trainers(batch.distinct());
   std::vector<double> times(workers);
-  const std::uint32_t* numbers = batch.numbers.data();
+  const BatchIndex* indices = batch.indices.data();
   for (const std::int32_t worker : assignment) {
-    for (std::size_t f = 0; f < batch.fields; ++f) trainers[*numbers++] |= worker_bit(static_cast<unsigned>(worker));
+    for (std::size_t f = 0; f < batch.fields; ++f) trainers[*indices++].add(worker);
     times[static_cast<std::size_t>(worker)] += sample_costs[worker];
   }
-  std::vector<std::int64_t> moved(workers);  // row sizes
+  std::vector<std::int64_t> moved(workers);  // in units of row size
   for (std::size_t x = 0; x < batch.distinct(); ++x) {
-    if (!trainers[x]) continue;  // only a later batch needs the row
+    if (trainers[x].empty()) continue;  // only a later batch needs the row
     const RowState& row = batch.states[x];
-    WorkerMask pushes = 0;
-    if (row.kind == kSplit || (row.kind == kOwned && (trainers[x] & ~row.mask))) pushes = row.mask;
-    for (; pushes; pushes &= pushes - 1) moved[static_cast<std::size_t>(__builtin_ctzll(pushes))] += batch.size(x);
-    for (WorkerMask pulls = trainers[x] & ~row.latest(); pulls; pulls &= pulls - 1) {
-      moved[static_cast<std::size_t>(__builtin_ctzll(pulls))] += batch.size(x);
-    }
+    const auto move = [&](unsigned j) { moved[j] += batch.size(x); };
+    const bool others_train = !(trainers[x] - row.holders).empty();
+    if (row.kind == kSplit || (row.kind == kOwned && others_train)) row.holders.for_each(move);
+    (trainers[x] - row.latest()).for_each(move);
   }
   for (unsigned j = 0; j < workers; ++j) times[j] += static_cast<double>(moved[j]) * link_costs[j];
   return times;
 }
 
-// Workloads that would bring the times nearer to their mean, `step` of the way, within the limits; the same sum.
+// Workloads of the same sum, within the limits, that would bring the times nearer to their mean, `step` of the way.
 inline std::vector<int> shifted_workloads(const std::vector<int>& workloads, const std::vector<double>& times,
                                           const WorkloadLimits& limits, double step) {
   const std::size_t n = workloads.size();

@@ -1,4 +1,4 @@
-// Vectors whose elements are written right after they are added: growing writes no zeros first.
+// Column: a vector whose elements are written right after they are added, so growing it writes no zeros first.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// A list that is written through a pointer, some elements at a time: they may be written before it is known whether they
-// count, so that no branch depends on that. Where it can hardly be predicted, writing in vain is cheaper.
+// DraftList: a list that is written through a pointer, some elements at a time. An element may be written before it is
+// known whether it counts, so that no branch depends on that: where it can hardly be predicted, writing in vain is cheaper.
 #pragma once
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 #include <cstring>
 #include <memory>
 #include <type_traits>
+#include <utility>
 
 namespace esd {
 
@@ -17,12 +18,12 @@ class DraftList {
  public:
   void clear() { size_ = 0; }
 
-  // The place behind the last element, and of up to `count` more.
+  // Where to write the next elements, up to `count` of them.
   T* draft(std::size_t count) {
     if (capacity_ - size_ < count) grow(size_ + count);
     return values_.get() + size_;
   }
-  // The list ends where the draft does that has been written since.
+  // Ends the list where the writing has ended.
   void end_at(const T* end) { size_ = static_cast<std::size_t>(end - values_.get()); }
 
   std::size_t size() const { return size_; }

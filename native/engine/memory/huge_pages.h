@@ -1,5 +1,5 @@
-// Memory for big arrays that are read at random: in huge pages where there are any, so that look-ups do not miss the
-// TLB.
+// Memory for big arrays that are read at random. It lies in huge pages where the system has any, so that look-ups do not
+// miss the TLB.
 #pragma once
 
 #include <sys/mman.h>
@@ -23,7 +23,7 @@ inline void* allocate_huge(std::size_t bytes) {
   return memory;
 }
 
-// Arrays from half a huge page on go to huge pages.
+// Puts arrays from half a huge page on into huge pages.
 template <typename T>
 struct HugeAllocator {
   using value_type = T;

@@ -1,26 +1,29 @@
-// Plan columns of one iteration, all workers': three flat arrays, and where in them each column lies.
+// The plans of one iteration as columns. All columns of all workers lie in one arena of three flat arrays, one behind the
+// other as they were written, and a plan is the spans that say where:
+//
+//   u64  | ids of worker 0's needs | contributors | ... | ids of worker 0's update pushes | ... | worker 1's ...
+//   i64  | versions of its needs   | versions of its update pushes | ...
+//   u32  | slots of its needs      | slots of its update pushes    | ...
+//
+// So a plan of any size costs a few allocations, none when an arena comes back from former plans, and Python sees slices of
+// three arrays.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
+#include "common/workers.h"
 #include "engine/memory/column.h"
+#include "engine/rows/index_types.h"
 #include "engine/rows/row_state.h"
 
 namespace esd {
 
+// A column: a slice of one of the arena's arrays.
 struct Span {
   std::size_t begin = 0, size = 0;
 };
-
-// Grows a flat array by one column, yet to be written.
-template <typename T>
-Span add_column(Column<T>& values, std::size_t size) {
-  const Span span{values.size(), size};
-  values.resize(values.size() + size);
-  return span;
-}
 
 struct Arena {
   Column<std::uint64_t> u64;
@@ -34,16 +37,25 @@ struct Arena {
   }
 };
 
-// Columns of services.domain.plans.Transfers; for gradients also contributors and steps.
-struct Transfers {
+// Grows a flat array by one column, yet to be written. Pointers into the array become invalid.
+template <typename T>
+Span reserve_column(Column<T>& values, std::size_t size) {
+  const Span span{values.size(), size};
+  values.resize(values.size() + size);
+  return span;
+}
+
+// The columns of services.domain.plans.Transfers; where partial gradients move, also contributors and steps.
+struct TransferSpans {
   Span ids, slots, versions;  // u64, u32, i64
   Span contributors, steps;   // u64, i64
-  std::size_t early = 0;
-  std::uint64_t size = 0;  // of all rows together
+  std::size_t early = 0;      // so many rows, the first ones, may move early
+  std::uint64_t size = 0;     // of all rows together
 };
 
+// The columns of services.domain.plans.IterationPlan.
 struct WorkerPlan {
-  Transfers update_rows, update_gradients, evict_rows, evict_gradients, drops, discards, pulls;
+  TransferSpans update_rows, update_gradients, evict_rows, evict_gradients, drops, discards, pulls;
   Span positions, inverse;                                              // u32
   Span unique_ids, unique_slots, unique_versions, unique_contributors;  // u64, u32, i64, u64
 };
@@ -51,14 +63,15 @@ struct WorkerPlan {
 struct IterationPlans {
   std::uint32_t iteration = 0;
   std::size_t fields = 0;
-  Span forgotten;                    // u64, ids of rows that leave the table
-  std::int64_t forgotten_below = 0;  // full versions of their lives so far
+  Span forgotten;                    // u64, ids of the rows that leave the table
+  std::int64_t forgotten_below = 0;  // their versions so far are all below it
   Arena arena;
   std::vector<WorkerPlan> workers;
 };
 
+// The columns of services.domain.plans.FlushPlan.
 struct WorkerFlush {
-  Transfers rows, gradients;
+  TransferSpans rows, gradients;
 };
 
 struct FlushPlans {
@@ -67,43 +80,54 @@ struct FlushPlans {
   std::vector<WorkerFlush> workers;
 };
 
-// One row to move: `row`, of size `size`, out of `slot` in iteration `now`; `contributors` of a split row.
-struct Transfer {
-  Transfer() = default;
-  Transfer(const RowState& row, std::uint32_t size, WorkerMask contributors, std::uint32_t slot, std::uint32_t now)
+// When a row may move: early, which is while the previous iteration trains, or late, when that has ended. Indexes pairs of
+// lists, so that no code branches on what can hardly be predicted.
+enum Timing : std::uint16_t { kLate, kEarly };
+
+inline Timing timing_of(const RowState& row, std::uint32_t iteration) {
+  return static_cast<Timing>(!row.used_in(iteration - 1));
+}
+
+// One row to move: `row`, of size `size`, out of `slot` in iteration `now`. `contributors` are those of a split row.
+struct TransferRow {
+  TransferRow() = default;
+  TransferRow(const RowState& row, std::uint32_t size, WorkerSet contributors, SlotIndex slot, std::uint32_t now)
       : id(row.id),
         contributors(contributors),
         version(row.full_version()),
         slot(slot),
         step(row.last_use + 1),
         size(static_cast<std::uint16_t>(size)),
-        early(!row.used_in(now - 1)) {}
+        timing(timing_of(row, now)) {}
 
   std::uint64_t id;
-  std::uint64_t contributors;
+  WorkerSet contributors;
   std::int64_t version;  // full
-  std::uint32_t slot;
+  SlotIndex slot;
   std::uint32_t step;
   std::uint16_t size;  // of the row
-  bool early;
+  Timing timing;
 };
 
-// Makes room for the columns of `count` rows of size 1, `early` of them early ones.
-Transfers add_transfers(Arena& arena, std::size_t count, std::size_t early);
-Transfers add_gradients(Arena& arena, std::size_t count, std::size_t early);
+// Grow the arena by the columns of `count` rows of size 1, of which `early` may move early.
+TransferSpans reserve_transfers(Arena& arena, std::size_t count, std::size_t early);
+TransferSpans reserve_gradients(Arena& arena, std::size_t count, std::size_t early);
 
-// Fills columns, the early rows first, otherwise in the order of the calls. The arena must not grow meanwhile.
+// Writes rows into reserved columns, the early rows before the late ones, otherwise in the order of the calls. The arena
+// must not grow meanwhile.
 class TransferWriter {
  public:
-  TransferWriter(Arena& arena, const Transfers& columns)
+  TransferWriter(Arena& arena, const TransferSpans& columns)
       : ids_(arena.u64.data() + columns.ids.begin),
         slots_(arena.u32.data() + columns.slots.begin),
-        versions_(arena.i64.data() + columns.versions.begin),
-        next_{columns.early, 0} {}
+        versions_(arena.i64.data() + columns.versions.begin) {
+    next_[kEarly] = 0;
+    next_[kLate] = columns.early;
+  }
 
-  // Returns the place of the row in the columns.
-  std::size_t write(bool early, std::uint64_t id, std::uint32_t slot, std::int64_t version) {
-    const std::size_t at = next_[early]++;
+  // Returns the position of the row in the columns.
+  std::size_t write(Timing timing, std::uint64_t id, SlotIndex slot, std::int64_t version) {
+    const std::size_t at = next_[timing]++;
     ids_[at] = id;
     slots_[at] = slot;
     versions_[at] = version;
@@ -112,13 +136,13 @@ class TransferWriter {
 
  private:
   std::uint64_t* ids_;
-  std::uint32_t* slots_;
+  SlotIndex* slots_;
   std::int64_t* versions_;
-  std::size_t next_[2];  // of the late and of the early rows
+  std::size_t next_[2];  // by Timing
 };
 
-// Append the columns of `count` transfers to the arena.
-Transfers append_rows(Arena& arena, const Transfer* transfers, std::size_t count);
-Transfers append_gradients(Arena& arena, const Transfer* transfers, std::size_t count);
+// Append the columns of some rows, or of their partial gradients, to the arena.
+TransferSpans append_rows(Arena& arena, const TransferRow* rows, std::size_t count);
+TransferSpans append_gradients(Arena& arena, const TransferRow* gradients, std::size_t count);
 
 }  // namespace esd

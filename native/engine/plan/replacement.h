@@ -1,15 +1,17 @@
-// Cache replacement at one worker: which copies leave, and which slots the rows take that come.
+// Cache replacement at one worker: which copies leave, and which slots the missing rows take.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
+#include "engine/batch/prepared_batch.h"
 #include "engine/batch/row_sizes.h"
 #include "engine/cache/cache_mirror.h"
 #include "engine/memory/draft_list.h"
 #include "engine/plan/plan.h"
 #include "engine/plan/worker_lists.h"
 #include "engine/rows/copy_directory.h"
+#include "engine/rows/index_types.h"
 #include "engine/rows/state_index.h"
 
 namespace esd {
@@ -19,28 +21,36 @@ class Replacement {
   Replacement(StateIndex& index, PreparedBatch& batch, CopyDirectory& directory, const RowSizes& sizes)
       : index_(index), batch_(batch), directory_(directory), sizes_(sizes) {}
 
-  // Evicts as many copies as the turn's missing rows need room, and gives these rows slots. `late_slots` are vacant, too,
-  // when the previous iteration ends.
-  void run(unsigned worker, std::uint32_t iteration, CacheMirror& cache, const Slots& late_slots, WorkerTurn& turn,
+  // Evicts as many copies as the worker's missing rows need room, and gives these rows slots. `late_slots` become vacant,
+  // too, when the previous iteration ends.
+  void run(unsigned worker, std::uint32_t iteration, CacheMirror& cache, const Slots& late_slots, WorkerLists& lists,
            Arena& arena, WorkerPlan& plan);
 
  private:
   void choose_victims(CacheMirror& cache, std::uint64_t room);
   void evict(unsigned worker, std::uint32_t iteration, CacheMirror& cache, Arena& arena, WorkerPlan& plan);
-  void place(std::uint32_t iteration, CacheMirror& cache, WorkerTurn& turn, std::uint32_t* slots);
+  void fill(std::uint32_t iteration, CacheMirror& cache, WorkerLists& lists, SlotIndex* slots);
   void prefetch(const CacheMirror& cache, std::size_t victim);
-  RowState& state_of(std::uint32_t row);
+  RowState& state_of(RowNumber row);
+
+  // How a copy leaves its cache.
+  enum Departure : std::uint32_t {
+    kDropped,         // it owes nothing
+    kRowPushed,       // the parameter server lacks the row
+    kGradientPushed,  // the parameter server lacks the copy's partial gradient
+  };
+  static Departure departure_of(const Copy& copy, const RowState& row);
 
   StateIndex& index_;
   PreparedBatch& batch_;
   CopyDirectory& directory_;
   const RowSizes& sizes_;
 
-  // Of the worker at hand; kept for their memory only.
+  // Scratch space for the worker at hand.
   Slots victims_;
-  DraftList<Transfer> rows_, gradients_, drops_;
-  DraftList<std::uint32_t> freed_[2];  // slots of victims; [1] of rows that the previous iteration does not train
-  Slots vacant_;  // free slots; from `early_vacant_` on they are free only when the previous iteration ends
+  DraftList<TransferRow> departures_[3];  // by Departure
+  DraftList<SlotIndex> freed_[2];         // slots of victims, by the Timing of their rows
+  Slots vacant_;                          // free slots; from `early_vacant_` on, free when the previous iteration ends
   std::size_t early_vacant_ = 0;
 };
 

@@ -1,6 +1,7 @@
-// The pass by row of an iteration.
+// The pass over the batch's rows that tells every worker what to do with them.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "engine/batch/prepared_batch.h"
@@ -10,9 +11,9 @@
 
 namespace esd {
 
-// Tells every worker, [n], which rows it needs and where it has them, what it pushes because somebody else needs it, and
-// which of its copies the iteration outdates.
+// Fills the lists of every worker, [n]: which rows it needs in `iteration` and where it caches them, what it pushes because
+// somebody else needs it, and which of its copies the iteration outdates.
 void resolve(const PreparedBatch& batch, const Trainers& trainers, const CopyDirectory& directory,
-             std::uint32_t iteration, std::vector<WorkerTurn>& turns);
+             std::uint32_t iteration, std::vector<WorkerLists>& lists);
 
 }  // namespace esd

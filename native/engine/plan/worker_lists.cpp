@@ -2,133 +2,142 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 namespace esd {
 namespace {
 
-// Of the pushed rows together.
-std::uint64_t size_of(const DraftList<Push>& pushes, const PreparedBatch& batch) {
+std::uint64_t total_size(const DraftList<Push>& pushes, const PreparedBatch& batch) {
   if (batch.sizes.empty()) return pushes.size();
   std::uint64_t size = 0;
-  for (const Push& push : pushes) size += batch.sizes[push.number];
+  for (const Push& push : pushes) size += batch.sizes[push.row];
   return size;
+}
+
+// Reserves columns for the pushes of one payload, given by Timing, by `reserve`.
+template <typename Reserve>
+TransferSpans reserve_pushes(const DraftList<Push>* pushes, const PreparedBatch& batch, Arena& arena, Reserve reserve) {
+  const DraftList<Push>&early = pushes[kEarly], &late = pushes[kLate];
+  TransferSpans columns = reserve(arena, early.size() + late.size(), early.size());
+  columns.size = total_size(early, batch) + total_size(late, batch);
+  return columns;
 }
 
 }  // namespace
 
-void WorkerTurn::clear() {
+void WorkerLists::clear() {
   needs.clear();
-  losses.clear();
-  for (const bool gradients : {false, true}) {
-    for (const bool early : {false, true}) pushes[gradients][early].clear();
+  outdated.clear();
+  for (const Payload payload : {kRow, kGradient}) {
+    for (const Timing timing : {kLate, kEarly}) pushes[payload][timing].clear();
   }
 }
 
-void WorkerTurn::write_needs(const PreparedBatch& batch, const Trainers& trainers, Arena& arena, WorkerPlan& plan) {
-  plan.unique_ids = add_column(arena.u64, needs.size());
-  plan.unique_contributors = add_column(arena.u64, needs.size());
-  plan.unique_versions = add_column(arena.i64, needs.size());
-  plan.unique_slots = add_column(arena.u32, needs.size());
+void WorkerLists::write_needs(const PreparedBatch& batch, const Trainers& trainers, Arena& arena, WorkerPlan& plan) {
+  plan.unique_ids = reserve_column(arena.u64, needs.size());
+  plan.unique_contributors = reserve_column(arena.u64, needs.size());
+  plan.unique_versions = reserve_column(arena.i64, needs.size());
+  plan.unique_slots = reserve_column(arena.u32, needs.size());
   std::uint64_t* ids = arena.u64.data() + plan.unique_ids.begin;
   std::uint64_t* contributors = arena.u64.data() + plan.unique_contributors.begin;
   std::int64_t* versions = arena.i64.data() + plan.unique_versions.begin;
-  std::uint32_t* slots = arena.u32.data() + plan.unique_slots.begin;
-  for (Numbers* list : {&found, &missing[0], &missing[1], &pulls[0], &pulls[1]}) list->resize(needs.size());
-  std::uint32_t* const rows_found = found.data();
-  std::uint32_t* const rows_missing[] = {missing[0].data(), missing[1].data()};
-  std::uint32_t* const rows_pulled[] = {pulls[0].data(), pulls[1].data()};
-  std::size_t end_found = 0, end_missing[2] = {}, end_pulled[2] = {};
+  SlotIndex* slots = arena.u32.data() + plan.unique_slots.begin;
+  cached.resize(needs.size());
+  for (const Timing timing : {kLate, kEarly}) {
+    missing[timing].resize(needs.size());
+    pulls[timing].resize(needs.size());
+  }
+  SlotIndex* const slots_cached = cached.data();
+  NeedIndex* const rows_missing[] = {missing[kLate].data(), missing[kEarly].data()};
+  NeedIndex* const rows_pulled[] = {pulls[kLate].data(), pulls[kEarly].data()};
+  std::size_t end_cached = 0, end_missing[2] = {}, end_pulled[2] = {};
   // Whether a row is cached can hardly be predicted, so nothing branches on it.
   const Need* const list = needs.begin();
   const RowState* const states = batch.states.data();
-  const auto count = static_cast<std::uint32_t>(needs.size());
-  for (std::uint32_t i = 0; i < count; ++i) {
-    const auto [x, slot, pulled, early] = list[i];
+  const auto count = static_cast<NeedIndex>(needs.size());
+  for (NeedIndex i = 0; i < count; ++i) {
+    const auto [x, slot, pulled, timing] = list[i];
     ids[i] = states[x].id;
-    contributors[i] = trainers[x];
+    contributors[i] = trainers[x].bits;
     versions[i] = states[x].full_version();
-    slots[i] = rows_found[end_found] = slot;
-    rows_missing[early][end_missing[early]] = rows_pulled[early][end_pulled[early]] = i;
-    const bool is_missing = slot == kNone;
-    end_found += !is_missing;
-    end_missing[early] += is_missing;
-    end_pulled[early] += pulled;
+    slots[i] = slots_cached[end_cached] = slot;
+    rows_missing[timing][end_missing[timing]] = rows_pulled[timing][end_pulled[timing]] = i;
+    const bool is_missing = slot == kNoSlot;
+    end_cached += !is_missing;
+    end_missing[timing] += is_missing;
+    end_pulled[timing] += pulled;
   }
-  found.resize(end_found);
-  for (const bool early : {false, true}) {
-    missing[early].resize(end_missing[early]);
-    pulls[early].resize(end_pulled[early]);
+  cached.resize(end_cached);
+  for (const Timing timing : {kLate, kEarly}) {
+    missing[timing].resize(end_missing[timing]);
+    pulls[timing].resize(end_pulled[timing]);
   }
 }
 
-void WorkerTurn::write_pushes(const PreparedBatch& batch, const CopyDirectory& directory, Arena& arena,
-                              WorkerPlan& plan) const {
+void WorkerLists::write_pushes(const PreparedBatch& batch, const CopyDirectory& directory, Arena& arena,
+                               WorkerPlan& plan) const {
   const RowState* const states = batch.states.data();
-  const auto& [late_rows, early_rows] = pushes[0];
-  plan.update_rows = add_transfers(arena, early_rows.size() + late_rows.size(), early_rows.size());
-  plan.update_rows.size = esd::size_of(early_rows, batch) + esd::size_of(late_rows, batch);
+  plan.update_rows = reserve_pushes(pushes[kRow], batch, arena, reserve_transfers);
   TransferWriter rows(arena, plan.update_rows);
-  for (const bool early : {true, false}) {
-    for (const auto [x, slot] : pushes[0][early]) rows.write(early, states[x].id, slot, states[x].full_version());
+  for (const Timing timing : {kEarly, kLate}) {
+    for (const auto [x, slot] : pushes[kRow][timing]) {
+      rows.write(timing, states[x].id, slot, states[x].full_version());
+    }
   }
 
-  const auto& [late_gradients, early_gradients] = pushes[1];
-  plan.update_gradients = add_gradients(arena, early_gradients.size() + late_gradients.size(), early_gradients.size());
-  plan.update_gradients.size = esd::size_of(early_gradients, batch) + esd::size_of(late_gradients, batch);
+  plan.update_gradients = reserve_pushes(pushes[kGradient], batch, arena, reserve_gradients);
   TransferWriter gradients(arena, plan.update_gradients);
   std::uint64_t* const contributors = arena.u64.data() + plan.update_gradients.contributors.begin;
   std::int64_t* const steps = arena.i64.data() + plan.update_gradients.steps.begin;
-  for (const bool early : {true, false}) {
-    for (const auto [x, slot] : pushes[1][early]) {
-      const std::size_t at = gradients.write(early, states[x].id, slot, states[x].full_version());
-      contributors[at] = directory.contributors(states[x]);
+  for (const Timing timing : {kEarly, kLate}) {
+    for (const auto [x, slot] : pushes[kGradient][timing]) {
+      const std::size_t at = gradients.write(timing, states[x].id, slot, states[x].full_version());
+      contributors[at] = directory.contributors(states[x]).bits;
       steps[at] = states[x].last_use + 1;
     }
   }
 }
 
-void WorkerTurn::write_pulls(const PreparedBatch& batch, Arena& arena, WorkerPlan& plan) const {
-  plan.pulls = add_transfers(arena, pulls[0].size() + pulls[1].size(), pulls[1].size());
-  plan.pulls.size = size_of(pulls[0], batch) + size_of(pulls[1], batch);
+void WorkerLists::write_pulls(const PreparedBatch& batch, Arena& arena, WorkerPlan& plan) const {
+  plan.pulls = reserve_transfers(arena, pulls[kEarly].size() + pulls[kLate].size(), pulls[kEarly].size());
+  plan.pulls.size = size_of(pulls[kEarly], batch) + size_of(pulls[kLate], batch);
   TransferWriter writer(arena, plan.pulls);
   const std::uint64_t* ids = arena.u64.data() + plan.unique_ids.begin;
-  const std::uint32_t* slots = arena.u32.data() + plan.unique_slots.begin;
+  const SlotIndex* slots = arena.u32.data() + plan.unique_slots.begin;
   const std::int64_t* versions = arena.i64.data() + plan.unique_versions.begin;
-  for (const bool early : {true, false}) {
-    for (const std::uint32_t i : pulls[early]) {
-      writer.write(early, ids[i], slots[i], versions[i]);
-    }
+  for (const Timing timing : {kEarly, kLate}) {
+    for (const NeedIndex i : pulls[timing]) writer.write(timing, ids[i], slots[i], versions[i]);
   }
 }
 
-void WorkerTurn::write_samples(const std::vector<std::uint32_t>& samples, const PreparedBatch& batch, Arena& arena,
-                               WorkerPlan& plan, std::vector<std::uint32_t>& place_in_needs) const {
-  plan.positions = add_column(arena.u32, samples.size());
+void WorkerLists::write_samples(const std::vector<SampleIndex>& samples, const PreparedBatch& batch, Arena& arena,
+                                WorkerPlan& plan, std::vector<NeedIndex>& need_of) const {
+  plan.positions = reserve_column(arena.u32, samples.size());
   std::copy(samples.begin(), samples.end(), arena.u32.data() + plan.positions.begin);
 
-  place_in_needs.resize(batch.distinct());
-  for (std::uint32_t i = 0; i < needs.size(); ++i) place_in_needs[needs[i].number] = i;
-  plan.inverse = add_column(arena.u32, samples.size() * batch.fields);
-  std::uint32_t* inverse = arena.u32.data() + plan.inverse.begin;
-  for (const std::uint32_t sample : samples) {
-    const std::uint32_t* numbers = batch.numbers.data() + sample * batch.fields;
-    for (std::size_t f = 0; f < batch.fields; ++f) *inverse++ = place_in_needs[numbers[f]];
+  need_of.resize(batch.distinct());  // by BatchIndex
+  for (NeedIndex i = 0; i < needs.size(); ++i) need_of[needs[i].row] = i;
+  plan.inverse = reserve_column(arena.u32, samples.size() * batch.fields);
+  NeedIndex* inverse = arena.u32.data() + plan.inverse.begin;
+  for (const SampleIndex sample : samples) {
+    const BatchIndex* indices = batch.indices.data() + sample * batch.fields;
+    for (std::size_t f = 0; f < batch.fields; ++f) *inverse++ = need_of[indices[f]];
   }
 }
 
-void WorkerTurn::delay_pulls(std::size_t from) {
-  const auto first = missing[1].begin() + static_cast<std::ptrdiff_t>(from), last = missing[1].end();
-  Numbers early, late;
-  std::set_difference(pulls[1].begin(), pulls[1].end(), first, last, std::back_inserter(early));
-  std::merge(pulls[0].begin(), pulls[0].end(), first, last, std::back_inserter(late));
-  pulls[1] = std::move(early);
-  pulls[0] = std::move(late);
+void WorkerLists::delay_pulls(std::size_t kept) {
+  const auto first = missing[kEarly].begin() + static_cast<std::ptrdiff_t>(kept), last = missing[kEarly].end();
+  NeedList early, late;
+  std::set_difference(pulls[kEarly].begin(), pulls[kEarly].end(), first, last, std::back_inserter(early));
+  std::merge(pulls[kLate].begin(), pulls[kLate].end(), first, last, std::back_inserter(late));
+  pulls[kEarly] = std::move(early);
+  pulls[kLate] = std::move(late);
 }
 
-std::uint64_t WorkerTurn::size_of(const Numbers& places, const PreparedBatch& batch) const {
-  if (batch.sizes.empty()) return places.size();
+std::uint64_t WorkerLists::size_of(const NeedList& list, const PreparedBatch& batch) const {
+  if (batch.sizes.empty()) return list.size();
   std::uint64_t size = 0;
-  for (const std::uint32_t i : places) size += batch.sizes[needs[i].number];
+  for (const NeedIndex i : list) size += batch.sizes[needs[i].row];
   return size;
 }
 

@@ -7,56 +7,62 @@
 
 #include "engine/batch/prepared_batch.h"
 #include "engine/batch/trainers.h"
+#include "engine/memory/column.h"
 #include "engine/memory/draft_list.h"
 #include "engine/plan/plan.h"
-#include "engine/rows/copies.h"
 #include "engine/rows/copy_directory.h"
+#include "engine/rows/index_types.h"
 
 namespace esd {
 
 // A row that a worker needs.
 struct Need {
-  std::uint32_t number;
-  std::uint32_t slot;  // where it is cached, kNone if it is not
-  std::uint16_t pulled, early;
+  BatchIndex row;
+  SlotIndex slot;  // where it is cached, kNoSlot if it is not
+  std::uint16_t pulled;
+  Timing timing;
 };
 
 // A copy whose row, or partial gradient, others need.
 struct Push {
-  std::uint32_t number;
-  std::uint32_t slot;
+  BatchIndex row;
+  SlotIndex slot;
 };
 
-// Where there are two lists, [1] is of rows that may move early.
-class WorkerTurn {
- public:
-  using Numbers = Column<std::uint32_t>;
+// What a push carries.
+enum Payload : std::uint32_t { kRow, kGradient };
 
+using NeedIndex = std::uint32_t;  // of a row among those that a worker needs
+using NeedList = Column<NeedIndex>;
+
+struct WorkerLists {
   void clear();
 
-  // Append to the plan what the lists say, before any state of the batch changes. The first also lists what is not cached;
-  // its slots are still to be written.
+  // Append to the plan what the lists say, before any state of the batch changes. The first also fills `cached`, `missing`
+  // and `pulls`; the slots of what is missing are still to be written.
   void write_needs(const PreparedBatch& batch, const Trainers& trainers, Arena& arena, WorkerPlan& plan);
   void write_pushes(const PreparedBatch& batch, const CopyDirectory& directory, Arena& arena, WorkerPlan& plan) const;
 
-  // Append the rest when the rows have their slots; `place_in_needs` is scratch space.
+  // Append the rest when the missing rows have their slots. `need_of` is scratch space.
   void write_pulls(const PreparedBatch& batch, Arena& arena, WorkerPlan& plan) const;
-  void write_samples(const std::vector<std::uint32_t>& samples, const PreparedBatch& batch, Arena& arena,
-                     WorkerPlan& plan, std::vector<std::uint32_t>& place_in_needs) const;
+  void write_samples(const std::vector<SampleIndex>& samples, const PreparedBatch& batch, Arena& arena,
+                     WorkerPlan& plan, std::vector<NeedIndex>& need_of) const;
 
-  // Missing rows from place `from` of their list on cannot be pulled early.
-  void delay_pulls(std::size_t from);
+  // Makes the pulls of early missing rows, but for the first `kept`, late.
+  void delay_pulls(std::size_t kept);
 
-  // Of the rows at some places in `needs` together.
-  std::uint64_t size_of(const Numbers& places, const PreparedBatch& batch) const;
+  // The size of some needed rows together.
+  std::uint64_t size_of(const NeedList& list, const PreparedBatch& batch) const;
 
-  // By row, ascending by its number.
-  DraftList<Need> needs;            // U_j
-  DraftList<std::uint32_t> losses;  // copies whose latest value, or partial gradient, it has and will not have
-  DraftList<Push> pushes[2][2];     // [1] of partial gradients
+  // Filled by `resolve`, ascending by row.
+  DraftList<Need> needs;          // the rows U_j
+  DraftList<SlotIndex> outdated;  // copies that lose the latest value, or give a partial gradient away
+  DraftList<Push> pushes[2][2];   // by Payload and Timing
 
-  Numbers found;                 // slots of needs that are cached
-  Numbers missing[2], pulls[2];  // places in `needs` of rows that are not cached, and of rows to pull
+  // Filled by `write_needs`.
+  Column<SlotIndex> cached;  // slots of the needs that are cached
+  NeedList missing[2];       // by Timing, needs that are not cached
+  NeedList pulls[2];         // by Timing, needs to pull
 };
 
 }  // namespace esd

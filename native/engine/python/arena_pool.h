@@ -1,6 +1,7 @@
-// Arenas that come back when Python drops the plans: fresh memory would cost a page fault per 4 KiB and iteration.
+// Arenas that come back when Python drops the plans, since fresh memory would cost a page fault per 4 KiB and iteration.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -32,7 +33,7 @@ class ArenaPool {
   std::vector<Arena> spare_;
 };
 
-// An arena in use; the last owner gives it back. Outlives the engine if it must.
+// An arena in use, which the last owner gives back. It may outlive the engine.
 class ArenaLease {
  public:
   ArenaLease(std::shared_ptr<ArenaPool> pool, Arena&& arena) : arena(std::move(arena)), pool_(std::move(pool)) {}

@@ -8,12 +8,21 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <limits>
+#include <memory>
 #include <mutex>
 #include <optional>
+#include <stdexcept>
+#include <string>
 #include <tuple>
+#include <utility>
+#include <vector>
 
+#include "common/workers.h"
 #include "engine/engine.h"
+#include "engine/python/arena_pool.h"
 #include "engine/python/plan_dicts.h"
 
 namespace nb = nanobind;
@@ -23,18 +32,19 @@ namespace {
 
 using Ids = nb::ndarray<const std::uint64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Integers = nb::ndarray<const std::int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Numbers = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Limits = std::tuple<Integers, Integers, Numbers>;  // least and most workloads, sample costs
+using Reals = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Limits = std::tuple<Integers, Integers, Reals>;  // least and most workloads, sample costs
 using Fields = nb::ndarray<const std::uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 std::vector<std::uint32_t> check_cache_sizes(const std::vector<std::int64_t>& cache_sizes) {
-  if (cache_sizes.empty() || cache_sizes.size() > 64) {
-    throw std::invalid_argument(std::to_string(cache_sizes.size()) + " workers, there must be 1..64");
+  if (cache_sizes.empty() || cache_sizes.size() > kMaxWorkers) {
+    throw std::invalid_argument(std::to_string(cache_sizes.size()) + " workers, there must be 1.." +
+                                std::to_string(kMaxWorkers));
   }
   for (std::size_t j = 0; j < cache_sizes.size(); ++j) {
-    if (cache_sizes[j] >= 1 && cache_sizes[j] < kNone) continue;
+    if (cache_sizes[j] >= 1 && cache_sizes[j] < kNoSlot) continue;
     throw std::invalid_argument("the cache of worker " + std::to_string(j) + " is " + std::to_string(cache_sizes[j]) +
-                                ", it must be in 1.." + std::to_string(kNone - 1));
+                                ", it must be in 1.." + std::to_string(kNoSlot - 1));
   }
   return {cache_sizes.begin(), cache_sizes.end()};
 }
@@ -48,7 +58,7 @@ std::vector<std::uint32_t> check_field_sizes(const std::vector<std::int64_t>& fi
   return {field_sizes.begin(), field_sizes.end()};
 }
 
-// The engine as Python sees it: calls release the GIL and take turns.
+// The engine as Python sees it: calls release the GIL, and run one after another.
 class SharedEngine {
  public:
   SharedEngine(const std::vector<std::int64_t>& cache_sizes, const std::string& policy,
@@ -57,7 +67,7 @@ class SharedEngine {
 
   void prepare(const Ids& ids) {
     if (ids.size() > 0xffffffffu) throw std::invalid_argument("ids has 2^32 elements or more");
-    const Turn turn(*this);
+    const ExclusiveCall call(*this);
     engine_.prepare(ids.data(), ids.shape(0), ids.shape(1));
   }
 
@@ -91,7 +101,7 @@ class SharedEngine {
     }
     JointResult result;
     {
-      const Turn turn(*this);
+      const ExclusiveCall call(*this);
       result = engine_.joint({link_costs.data(), capacities.data(), engine_.workers(), seed, wide_rounds, narrow_rounds,
                               following, deadline(seconds), limits ? &bounds : nullptr});
     }
@@ -101,7 +111,7 @@ class SharedEngine {
   IterationColumns commit(const Integers& assignment) {
     IterationPlans plans;
     {
-      const Turn turn(*this);
+      const ExclusiveCall call(*this);
       if (assignment.size() != engine_.batch().samples) {
         throw std::invalid_argument("assignment has " + std::to_string(assignment.size()) + " elements for " +
                                     std::to_string(engine_.batch().samples) + " samples");
@@ -114,7 +124,7 @@ class SharedEngine {
   nb::list flush() {
     FlushPlans plans;
     {
-      const Turn turn(*this);
+      const ExclusiveCall call(*this);
       plans = engine_.flush(pool_->take());
     }
     return to_python(std::move(plans), pool_);
@@ -123,7 +133,7 @@ class SharedEngine {
   nb::bytes snapshot() {
     std::string bytes;
     {
-      const Turn turn(*this);
+      const ExclusiveCall call(*this);
       bytes = engine_.snapshot();
     }
     return nb::bytes(bytes.data(), bytes.size());
@@ -132,7 +142,7 @@ class SharedEngine {
   void restore(const nb::bytes& bytes, bool warm) {
     const char* data = bytes.c_str();
     const std::size_t size = bytes.size();
-    const Turn turn(*this);
+    const ExclusiveCall call(*this);
     engine_.restore(data, size, warm);
   }
 
@@ -146,38 +156,38 @@ class SharedEngine {
     };
     std::vector<Columns> workers;
     {
-      const Turn turn(*this);
+      const ExclusiveCall call(*this);
       for (unsigned j = 0; j < engine_.workers(); ++j) {
         Columns columns;
         const CacheMirror& cache = engine_.cache(j);
-        for (std::uint32_t slot = 0; slot < cache.slots(); ++slot) {
-          if (cache.copies[slot].row == kNone) continue;
+        for (SlotIndex slot = 0; slot < cache.slots(); ++slot) {
+          if (cache.copies[slot].row == kNoRow) continue;
           const RowState& row = engine_.index()[cache.copies[slot].row];
           columns.ids.push_back(row.id);
           columns.slots.push_back(slot);
           columns.versions.push_back(row.full_version());
-          columns.latest.push_back((row.latest() & worker_bit(j)) != 0);
+          columns.latest.push_back(row.latest().contains(j));
         }
         workers.push_back(std::move(columns));
       }
     }
-    nb::list lists;
+    nb::list caches;
     for (Columns& columns : workers) {
-      nb::dict each;
-      each["ids"] = to_numpy(std::move(columns.ids));
-      each["slots"] = to_numpy(std::move(columns.slots));
-      each["versions"] = to_numpy(std::move(columns.versions));
-      each["latest"] = to_numpy(std::move(columns.latest)).cast().attr("astype")("bool");
-      lists.append(each);
+      nb::dict cache;
+      cache["ids"] = to_numpy(std::move(columns.ids));
+      cache["slots"] = to_numpy(std::move(columns.slots));
+      cache["versions"] = to_numpy(std::move(columns.versions));
+      cache["latest"] = to_numpy(std::move(columns.latest)).cast().attr("astype")("bool");
+      caches.append(cache);
     }
-    return lists;
+    return caches;
   }
 
   nb::dict stats() {
     std::size_t ids, index_bytes, cache_bytes;
     std::vector<std::int64_t> cached;
     {
-      const Turn turn(*this);
+      const ExclusiveCall call(*this);
       ids = engine_.index().ids();
       index_bytes = engine_.index().memory_bytes();
       cache_bytes = engine_.cache_bytes();
@@ -193,14 +203,15 @@ class SharedEngine {
 
   template <typename Get>
   auto read(Get get) {
-    const Turn turn(*this);
+    const ExclusiveCall call(*this);
     return get(engine_);
   }
 
  private:
-  struct Turn {
-    explicit Turn(SharedEngine& shared) : lock(shared.mutex_) {}
-    nb::gil_scoped_release released;  // before the lock is taken: who waits must not hold the GIL
+  // Held during a call of the engine.
+  struct ExclusiveCall {
+    explicit ExclusiveCall(SharedEngine& shared) : lock(shared.mutex_) {}
+    nb::gil_scoped_release released;  // before the lock is taken, since a thread that waits must not hold the GIL
     std::lock_guard<std::mutex> lock;
   };
 
@@ -224,7 +235,7 @@ class SharedEngine {
     std::vector<std::int32_t> values;
     std::size_t samples = 0;
     {
-      const Turn turn(*this);
+      const ExclusiveCall call(*this);
       samples = engine_.batch().samples;
       values.resize(samples * engine_.workers());
       fill(values.data());

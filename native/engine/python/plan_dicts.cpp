@@ -1,6 +1,7 @@
 #include "engine/python/plan_dicts.h"
 
 #include <stdexcept>
+#include <string>
 
 namespace esd {
 namespace {
@@ -22,7 +23,7 @@ Columns::Columns(Arena&& arena, const std::shared_ptr<ArenaPool>& pool) {
   u32_ = borrow(lease, lease->arena.u32);
 }
 
-nb::dict Columns::rows(const Transfers& transfers) const {
+nb::dict Columns::rows(const TransferSpans& transfers) const {
   nb::dict columns;
   columns["ids"] = u64(transfers.ids);
   columns["slots"] = u32(transfers.slots);
@@ -32,7 +33,7 @@ nb::dict Columns::rows(const Transfers& transfers) const {
   return columns;
 }
 
-nb::dict Columns::gradients(const Transfers& transfers) const {
+nb::dict Columns::gradients(const TransferSpans& transfers) const {
   nb::dict columns = rows(transfers);
   columns["contributors"] = u64(transfers.contributors);
   columns["steps"] = i64(transfers.steps);
@@ -46,28 +47,28 @@ nb::object Columns::slice(const nb::object& array, Span span) {
   return nb::steal(PyObject_GetItem(array.ptr(), range.ptr()));
 }
 
-nb::dict IterationColumns::operator[](std::size_t number) const {
-  if (number >= workers_.size()) {
-    throw std::out_of_range("worker " + std::to_string(number) + " of " + std::to_string(workers_.size()));
+nb::dict IterationColumns::operator[](std::size_t worker) const {
+  if (worker >= workers_.size()) {
+    throw std::out_of_range("worker " + std::to_string(worker) + " of " + std::to_string(workers_.size()));
   }
-  const WorkerPlan& worker = workers_[number];
+  const WorkerPlan& spans = workers_[worker];
   nb::dict plan;
   plan["forgotten"] = columns_.u64(forgotten_);
   plan["forgotten_below"] = forgotten_below_;
   plan["iteration"] = iteration_;
-  plan["update_rows"] = columns_.rows(worker.update_rows);
-  plan["update_gradients"] = columns_.gradients(worker.update_gradients);
-  plan["evict_rows"] = columns_.rows(worker.evict_rows);
-  plan["evict_gradients"] = columns_.gradients(worker.evict_gradients);
-  plan["drops"] = columns_.rows(worker.drops);
-  plan["discards"] = columns_.rows(worker.discards);
-  plan["pulls"] = columns_.rows(worker.pulls);
-  plan["positions"] = columns_.u32(worker.positions);
-  plan["unique_ids"] = columns_.u64(worker.unique_ids);
-  plan["unique_slots"] = columns_.u32(worker.unique_slots);
-  plan["unique_versions"] = columns_.i64(worker.unique_versions);
-  plan["unique_contributors"] = columns_.u64(worker.unique_contributors);
-  plan["inverse"] = columns_.u32(worker.inverse).attr("reshape")(worker.positions.size, fields_);
+  plan["update_rows"] = columns_.rows(spans.update_rows);
+  plan["update_gradients"] = columns_.gradients(spans.update_gradients);
+  plan["evict_rows"] = columns_.rows(spans.evict_rows);
+  plan["evict_gradients"] = columns_.gradients(spans.evict_gradients);
+  plan["drops"] = columns_.rows(spans.drops);
+  plan["discards"] = columns_.rows(spans.discards);
+  plan["pulls"] = columns_.rows(spans.pulls);
+  plan["positions"] = columns_.u32(spans.positions);
+  plan["unique_ids"] = columns_.u64(spans.unique_ids);
+  plan["unique_slots"] = columns_.u32(spans.unique_slots);
+  plan["unique_versions"] = columns_.i64(spans.unique_versions);
+  plan["unique_contributors"] = columns_.u64(spans.unique_contributors);
+  plan["inverse"] = columns_.u32(spans.inverse).attr("reshape")(spans.positions.size, fields_);
   return plan;
 }
 

@@ -1,22 +1,26 @@
-// Plans as Python sees them: dicts of numpy arrays, the columns being slices of three flat arrays.
+// Plans as Python sees them: dicts of numpy arrays, which are slices of the arena's three arrays.
 //
-// Making an array costs a fraction of a microsecond, and an iteration has some thirty per worker: a dict is made when it
+// Making an array costs a fraction of a microsecond, and an iteration has some thirty per worker. So a dict is made when it
 // is asked for.
 #pragma once
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "engine/plan/plan.h"
 #include "engine/python/arena_pool.h"
 
 namespace esd {
 
 namespace nb = nanobind;
 
+// Arrays that own the values, [count] or [rows, columns].
 template <typename T>
 nb::ndarray<nb::numpy, T, nb::ndim<1>> to_numpy(std::vector<T>&& values) {
   auto* kept = new std::vector<T>(std::move(values));
@@ -39,8 +43,8 @@ class Columns {
   nb::object u64(Span span) const { return slice(u64_, span); }
   nb::object i64(Span span) const { return slice(i64_, span); }
   nb::object u32(Span span) const { return slice(u32_, span); }
-  nb::dict rows(const Transfers& transfers) const;
-  nb::dict gradients(const Transfers& transfers) const;
+  nb::dict rows(const TransferSpans& transfers) const;
+  nb::dict gradients(const TransferSpans& transfers) const;
 
  private:
   static nb::object slice(const nb::object& array, Span span);

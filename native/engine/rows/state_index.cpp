@@ -5,8 +5,10 @@
 #include <cstring>
 #include <new>
 #include <stdexcept>
+#include <utility>
 
 #include "common/mix64.h"
+#include "engine/memory/huge_pages.h"
 
 #ifdef __SSE2__
 #include <emmintrin.h>
@@ -15,7 +17,6 @@
 namespace esd {
 namespace {
 
-constexpr std::uint32_t kNoRow = 0xffffffffu;
 constexpr std::size_t kStage = 32;  // ids between two stages of a look-up
 
 // Disjoint parts of the hash: top bits the segment, middle bits the bucket, low bits the tag.
@@ -29,7 +30,7 @@ std::uint32_t next_bucket(std::uint32_t bucket, std::uint32_t bucket_count) {
 
 std::uint8_t tag_of(std::uint64_t hash) { return static_cast<std::uint8_t>(hash | 0x80); }
 
-// Which of 16 bytes equal `tag`, as bits.
+// Which of the 16 bytes from `bytes` on equal `tag`, as bits.
 unsigned equal_bytes(const void* bytes, std::uint8_t tag) {
 #ifdef __SSE2__
   const __m128i values = _mm_loadu_si128(static_cast<const __m128i*>(bytes));
@@ -45,7 +46,7 @@ unsigned equal_bytes(const void* bytes, std::uint8_t tag) {
 
 StateIndex::StateIndex() : segments_(std::size_t{1} << kSegmentBits) {}
 
-// Bytes after the tags never match: the size is below 0x80, the unused ones are 0.
+// The bytes behind the tags never match: the size is below 0x80, and the unused ones are 0.
 unsigned StateIndex::matches(const Bucket& bucket, std::uint8_t tag) { return equal_bytes(&bucket, tag); }
 
 const StateIndex::Bucket* StateIndex::first_bucket(std::uint64_t hash) const {
@@ -53,9 +54,9 @@ const StateIndex::Bucket* StateIndex::first_bucket(std::uint64_t hash) const {
   return segment.bucket_count ? &segment.buckets[bucket_of(hash, segment.bucket_count)] : nullptr;
 }
 
-std::uint32_t StateIndex::find_or_add(std::uint64_t id) { return find_or_add(id, mix64(id)); }
+RowNumber StateIndex::find_or_add(std::uint64_t id) { return find_or_add(id, mix64(id)); }
 
-std::uint32_t StateIndex::find_or_add(std::uint64_t id, std::uint64_t hash) {
+RowNumber StateIndex::find_or_add(std::uint64_t id, std::uint64_t hash) {
   const std::size_t segment_number = hash >> (64 - kSegmentBits);
   Segment& segment = segments_[segment_number];
   if ((segment.size + 1) * 5 > segment.bucket_count * kBucketRows * 4) grow(segment_number);
@@ -64,11 +65,11 @@ std::uint32_t StateIndex::find_or_add(std::uint64_t id, std::uint64_t hash) {
   for (std::uint32_t b = bucket_of(hash, segment.bucket_count);; b = next_bucket(b, segment.bucket_count)) {
     Bucket& bucket = segment.buckets[b];
     for (unsigned found = matches(bucket, tag); found; found &= found - 1) {
-      const std::uint32_t row = bucket.rows[__builtin_ctz(found)];
+      const RowNumber row = bucket.rows[__builtin_ctz(found)];
       if ((*this)[row].id == id) return row;
     }
     if (bucket.size < kBucketRows) {
-      const std::uint32_t row = append(id);
+      const RowNumber row = append(id);
       bucket.tags[bucket.size] = tag;
       bucket.rows[bucket.size++] = row;
       ++segment.size;
@@ -77,9 +78,9 @@ std::uint32_t StateIndex::find_or_add(std::uint64_t id, std::uint64_t hash) {
   }
 }
 
-// Three stages, some ids apart, so that what each stage reads has been fetched: the bucket, the row that it likely
-// names, the row itself.
-void StateIndex::check_out(const std::uint64_t* ids, std::size_t count, std::uint32_t* rows, RowState* states) {
+// There are three stages, some ids apart, so that what each stage reads has been fetched: the bucket, the row that it
+// likely names, the row itself.
+void StateIndex::check_out(const std::uint64_t* ids, std::size_t count, RowNumber* rows, RowState* states) {
   std::uint64_t hashes[3][kStage];
   for (std::size_t stage = 0, begin = 0; begin < count + 2 * kStage; ++stage, begin += kStage) {
     const auto ids_from = [count](std::size_t first) { return std::min(kStage, count - first); };
@@ -94,7 +95,7 @@ void StateIndex::check_out(const std::uint64_t* ids, std::size_t count, std::uin
       if (rows[i] == kNoRow || !holds(rows[i], ids[i])) {
         try {
           rows[i] = find_or_add(ids[i], hashes[(stage + 1) % 3][i - first]);
-        } catch (...) {  // no memory: nothing stays checked out
+        } catch (...) {  // there is no memory: nothing stays checked out
           while (i > 0) --i, (*this)[rows[i]] = states[i];
           throw;
         }
@@ -111,9 +112,9 @@ void StateIndex::prefetch_buckets(const std::uint64_t* ids, std::size_t count, s
   }
 }
 
-// The first row with the tag of the id, or any row where there is none: whether there is can hardly be predicted. kNoRow
-// where there is no bucket.
-void StateIndex::guess_rows(const std::uint64_t* hashes, std::size_t count, std::uint32_t* rows) const {
+// Guesses the first row with the tag of the id, or any row where there is none, since whether there is can hardly be
+// predicted; kNoRow where there is no bucket.
+void StateIndex::guess_rows(const std::uint64_t* hashes, std::size_t count, RowNumber* rows) const {
   for (std::size_t i = 0; i < count; ++i) {
     const Bucket* bucket = first_bucket(hashes[i]);
     rows[i] = kNoRow;
@@ -124,19 +125,19 @@ void StateIndex::guess_rows(const std::uint64_t* hashes, std::size_t count, std:
   }
 }
 
-void StateIndex::check_out(const std::vector<std::uint32_t>& rows, std::vector<RowState>& states) {
+void StateIndex::check_out(const std::vector<RowNumber>& rows, std::vector<RowState>& states) {
   states.resize(rows.size());
   for (std::size_t i = 0; i < rows.size(); ++i) check_out(rows[i], i, states[i]);
 }
 
-void StateIndex::check_in(const std::vector<std::uint32_t>& rows, const std::vector<RowState>& states) {
+void StateIndex::check_in(const std::vector<RowNumber>& rows, const std::vector<RowState>& states) {
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (i + kStage < rows.size()) prefetch(rows[i + kStage]);
     (*this)[rows[i]] = states[i];
   }
 }
 
-void StateIndex::remove(std::uint32_t number) {
+void StateIndex::forget(RowNumber number) {
   RowState& row = (*this)[number];
   const std::uint64_t hash = mix64(row.id);
   Segment& segment = segments_[hash >> (64 - kSegmentBits)];
@@ -149,12 +150,13 @@ void StateIndex::remove(std::uint32_t number) {
     break;
   }
   --segment.size;
-  row = {0, 0, 0, kClean, 0, kUnused, 0, 0};
+  row = {0, {}, 0, kClean, 0, kUnused, 0, 0};
   unused_.push_back(number);
 }
 
-// A look-up goes past full buckets only, so a row that lies past a full one moves into the gap there.
-void StateIndex::close_gap(const Segment& segment, std::uint32_t b, unsigned place) {
+// A look-up goes past full buckets only. So where a bucket was full, a row that lies past it for that reason moves into the
+// gap.
+void StateIndex::close_gap(const Segment& segment, std::uint32_t b, unsigned position) {
   const std::uint32_t count = segment.bucket_count;
   const auto distance = [count](std::uint32_t from, std::uint32_t to) {
     return to >= from ? to - from : to + count - from;
@@ -163,8 +165,8 @@ void StateIndex::close_gap(const Segment& segment, std::uint32_t b, unsigned pla
     Bucket& bucket = segment.buckets[b];
     const bool was_full = bucket.size == kBucketRows;
     const unsigned last = --bucket.size;
-    bucket.tags[place] = bucket.tags[last];
-    bucket.rows[place] = bucket.rows[last];
+    bucket.tags[position] = bucket.tags[last];
+    bucket.rows[position] = bucket.rows[last];
     bucket.tags[last] = 0;
     if (!was_full) return;
 
@@ -174,33 +176,33 @@ void StateIndex::close_gap(const Segment& segment, std::uint32_t b, unsigned pla
       from = next_bucket(from, count);
       if (!passed || from == b) return;
       const Bucket& other = segment.buckets[from];
-      for (place = 0; place < other.size && !found; ++place) {
-        const std::uint32_t home = bucket_of(mix64((*this)[other.rows[place]].id), count);
+      for (position = 0; position < other.size && !found; ++position) {
+        const std::uint32_t home = bucket_of(mix64((*this)[other.rows[position]].id), count);
         found = distance(home, from) >= distance(b, from);
       }
     }
-    --place;
-    bucket.tags[last] = segment.buckets[from].tags[place];
-    bucket.rows[last] = segment.buckets[from].rows[place];
+    --position;
+    bucket.tags[last] = segment.buckets[from].tags[position];
+    bucket.rows[last] = segment.buckets[from].rows[position];
     ++bucket.size;
     b = from;
   }
 }
 
-std::uint32_t StateIndex::append(std::uint64_t id) {
-  const std::uint32_t number = next_number();
-  new (&(*this)[number]) RowState{id, 0, 0, kClean, 0, kNowhere, 0, 0};
+RowNumber StateIndex::append(std::uint64_t id) {
+  const RowNumber number = next_number();
+  new (&(*this)[number]) RowState{id, {}, 0, kClean, 0, kNowhere, 0, 0};
   return number;
 }
 
 void StateIndex::add_gap() {
-  const std::uint32_t number = next_number();
-  new (&(*this)[number]) RowState{0, 0, 0, kClean, 0, kUnused, 0, 0};
+  const RowNumber number = next_number();
+  new (&(*this)[number]) RowState{0, {}, 0, kClean, 0, kUnused, 0, 0};
 }
 
-std::uint32_t StateIndex::next_number() {
+RowNumber StateIndex::next_number() {
   if (!unused_.empty()) {
-    const std::uint32_t number = unused_.back();
+    const RowNumber number = unused_.back();
     unused_.pop_back();
     return number;
   }
@@ -211,7 +213,7 @@ std::uint32_t StateIndex::next_number() {
   return size_++;
 }
 
-// Doubles a segment. Sizes are 2^(i + offset), the offset spread evenly over the segments, so that they do not all
+// Doubles a segment. Sizes are 2^(i + offset), the offsets being spread evenly over the segments, so that they do not all
 // grow at once.
 void StateIndex::grow(std::size_t segment_number) {
   Segment& segment = segments_[segment_number];
@@ -226,7 +228,7 @@ void StateIndex::grow(std::size_t segment_number) {
   }
   for (std::uint32_t b = 0; b < segment.bucket_count; ++b) {
     for (std::uint8_t i = 0; i < segment.buckets[b].size; ++i) {
-      const std::uint32_t row = segment.buckets[b].rows[i];
+      const RowNumber row = segment.buckets[b].rows[i];
       const std::uint64_t hash = mix64((*this)[row].id);
       std::uint32_t to = bucket_of(hash, bucket_count);
       while (buckets[to].size == kBucketRows) to = next_bucket(to, bucket_count);
@@ -241,7 +243,7 @@ void StateIndex::grow(std::size_t segment_number) {
 
 std::size_t StateIndex::memory_bytes() const {
   return pages_.size() * kPageRows * sizeof(RowState) + table_bytes_ + segments_.size() * sizeof(Segment) +
-         unused_.capacity() * sizeof(std::uint32_t);
+         unused_.capacity() * sizeof(RowNumber);
 }
 
 }  // namespace esd

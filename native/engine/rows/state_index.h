@@ -1,19 +1,24 @@
-// The state index: uint64 id -> RowState, for tens of millions of ids.
+// The state index: from uint64 ids to row states, for tens of millions of ids.
 //
-// Rows live in pages and are named by a uint32 row number that never changes; the number of a row that has left is
-// given to another one. A hash table of
-// 64-byte buckets (12 one-byte tags and 12 row numbers, one cache line) finds the number of an id. The table is
-// cut into segments that grow independently, each at its own loads: a growth moves some thousand
-// numbers, and growths are spread evenly over time, so that no insertion stalls. About 41 bytes per id.
+// Row states lie in pages and are named by row numbers. A row keeps its number as long as it stays in the table; the
+// number of a row that has left is given to another one. A hash table finds the number of an id. Its buckets are cache
+// lines,
+//
+//   byte 0               12     13       16                              64
+//        | 12 tags of 8  | size | unused | 12 row numbers of 32 bits      |
+//
+// and it is cut into segments that grow independently, each at a load of its own: a growth moves some thousand numbers,
+// and growths are spread evenly over time, so that no insertion stalls. An id takes about 41 bytes, 32 of them its state.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <utility>
 #include <vector>
 
-#include "engine/memory/huge_pages.h"
+#include "engine/rows/index_types.h"
 #include "engine/rows/row_state.h"
 
 namespace esd {
@@ -22,46 +27,47 @@ class StateIndex {
  public:
   StateIndex();
 
+  RowState& operator[](RowNumber row) { return pages_[row >> kPageBits][row & (kPageRows - 1)]; }
+  const RowState& operator[](RowNumber row) const { return pages_[row >> kPageBits][row & (kPageRows - 1)]; }
+
+  [[gnu::always_inline]] void prefetch(RowNumber row) const { __builtin_prefetch(&(*this)[row], 1); }
+
   // The row number of an id; an unseen one is appended as a clean row at version 0.
-  std::uint32_t find_or_add(std::uint64_t id);
+  RowNumber find_or_add(std::uint64_t id);
 
-  // Moves the states of distinct ids to dense `states` and leaves references behind (RowPlace::kInBatch); unseen ids
-  // are appended first, in order.
-  void check_out(const std::uint64_t* ids, std::size_t count, std::uint32_t* rows, RowState* states);
+  // Moves the states of distinct ids to the dense `states` [count] and leaves references behind (kInBatch); fills
+  // `rows` [count] with their numbers. Unseen ids are appended first, in order.
+  void check_out(const std::uint64_t* ids, std::size_t count, RowNumber* rows, RowState* states);
 
-  RowState& operator[](std::uint32_t row) { return pages_[row >> kPageBits][row & (kPageRows - 1)]; }
-  const RowState& operator[](std::uint32_t row) const { return pages_[row >> kPageBits][row & (kPageRows - 1)]; }
+  // The same for rows whose numbers are known; and the way back.
+  void check_out(const std::vector<RowNumber>& rows, std::vector<RowState>& states);
+  void check_in(const std::vector<RowNumber>& rows, const std::vector<RowState>& states);
 
-  // The same for known rows; and back.
-  void check_out(const std::vector<std::uint32_t>& rows, std::vector<RowState>& states);
-  void check_in(const std::vector<std::uint32_t>& rows, const std::vector<RowState>& states);
-  // Forgets a row that is not checked out.
-  void remove(std::uint32_t row);
+  // Takes a row out that is not checked out.
+  void forget(RowNumber row);
 
-  [[gnu::always_inline]] void prefetch(std::uint32_t row) const { __builtin_prefetch(&(*this)[row], 1); }
-
-  std::uint32_t size() const { return size_; }  // row numbers, the unused ones included
+  RowNumber size() const { return size_; }  // row numbers are below it, some of them unused
   std::uint32_t ids() const { return size_ - static_cast<std::uint32_t>(unused_.size()); }
 
-  // Snapshot: row numbers without a row (kUnused), in the order in which they were given up. An index is rebuilt by
-  // adding its rows by number, ascending, and a gap for each number without one.
-  const std::vector<std::uint32_t>& unused() const { return unused_; }
+  // For snapshots: the row numbers without a row (kUnused), in the order in which they were given up. An index is rebuilt
+  // by adding its rows by number, ascending, and a gap for each number without one.
+  const std::vector<RowNumber>& unused() const { return unused_; }
   void add_gap();
-  void restore_unused(std::vector<std::uint32_t>&& unused) { unused_ = std::move(unused); }
+  void restore_unused(std::vector<RowNumber>&& unused) { unused_ = std::move(unused); }
 
   std::size_t memory_bytes() const;
 
  private:
   static constexpr unsigned kPageBits = 16;
-  static constexpr std::uint32_t kPageRows = 1u << kPageBits;  // 2 MiB, one huge page
+  static constexpr RowNumber kPageRows = 1u << kPageBits;  // 2 MiB, one huge page
   static constexpr unsigned kSegmentBits = 12;
   static constexpr unsigned kBucketRows = 12;
 
   struct alignas(64) Bucket {
-    std::uint8_t tags[kBucketRows];  // hash bits, the top bit always set; filled from the front
+    std::uint8_t tags[kBucketRows];  // bits of the hash, the top bit always set; filled from the front
     std::uint8_t size;
     std::uint8_t unused[3];
-    std::uint32_t rows[kBucketRows];
+    RowNumber rows[kBucketRows];
   };
   static_assert(sizeof(Bucket) == 64);
 
@@ -77,27 +83,27 @@ class StateIndex {
 
   static unsigned matches(const Bucket& bucket, std::uint8_t tag);
   const Bucket* first_bucket(std::uint64_t hash) const;  // nullptr when its segment is empty
-  std::uint32_t find_or_add(std::uint64_t id, std::uint64_t hash);
-  bool holds(std::uint32_t row, std::uint64_t id) const {
-    return (*this)[row].id == id && (*this)[row].place != kUnused;
+  RowNumber find_or_add(std::uint64_t id, std::uint64_t hash);
+  bool holds(RowNumber row, std::uint64_t id) const {
+    return (*this)[row].id == id && (*this)[row].location != kUnused;
   }
   void prefetch_buckets(const std::uint64_t* ids, std::size_t count, std::uint64_t* hashes) const;
-  void guess_rows(const std::uint64_t* hashes, std::size_t count, std::uint32_t* rows) const;
-  void check_out(std::uint32_t number, std::size_t place_in_batch, RowState& state) {
+  void guess_rows(const std::uint64_t* hashes, std::size_t count, RowNumber* rows) const;
+  void check_out(RowNumber number, std::size_t batch_index, RowState& state) {
     RowState& row = (*this)[number];
     state = row;
-    row.place = kInBatch;
-    row.slot = static_cast<std::uint32_t>(place_in_batch);
+    row.location = kInBatch;
+    row.slot = static_cast<BatchIndex>(batch_index);
   }
-  std::uint32_t append(std::uint64_t id);
-  std::uint32_t next_number();
-  void close_gap(const Segment& segment, std::uint32_t bucket, unsigned place);
+  RowNumber append(std::uint64_t id);
+  RowNumber next_number();
+  void close_gap(const Segment& segment, std::uint32_t bucket, unsigned position);
   void grow(std::size_t segment_number);
 
   std::vector<std::unique_ptr<RowState[], Free>> pages_;
   std::vector<Segment> segments_;
-  std::uint32_t size_ = 0;
-  std::vector<std::uint32_t> unused_;
+  RowNumber size_ = 0;
+  std::vector<RowNumber> unused_;
   std::size_t table_bytes_ = 0;
 };
 
