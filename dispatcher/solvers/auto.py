@@ -1,4 +1,4 @@
-"""The solver for whom the fastest is good enough: they all give the same answer."""
+"""The solver that takes the fastest of the others; they all give the same answer."""
 
 from __future__ import annotations
 

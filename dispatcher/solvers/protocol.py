@@ -1,4 +1,4 @@
-"""What an exact solver is."""
+"""What an exact solver is: the problem that it takes, and the solution that it gives."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class DeviceCosts(Protocol):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(k, n)."""
+        """Samples and workers, (k, n)."""
 
     def __dlpack_device__(self) -> tuple[int, int]: ...
 

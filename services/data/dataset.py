@@ -46,7 +46,7 @@ class Dataset(Protocol):
 
     @property
     def endless(self) -> bool:
-        """Whether iteration never stops."""
+        """Whether the stream has no end."""
         ...
 
     @property

@@ -173,7 +173,7 @@ class TextSource:
 
 
 class TextDataset:
-    """Implements services.data.dataset.Dataset over one file, in file order."""
+    """A `Dataset` over one file, in file order."""
 
     endless = False
     samples: int | None = None

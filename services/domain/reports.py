@@ -17,7 +17,7 @@ _LONGEST_NAME = 256
 
 
 class _Summable:
-    """Adds field by field."""
+    """Two of a kind add up field by field."""
 
     __slots__ = ()
 

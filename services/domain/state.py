@@ -26,9 +26,9 @@ class WorkerState:
 
     Attributes:
         bandwidth: bytes per second of its link, as registered.
-        measured_bandwidth: as it reports, smoothed (weight 0.2 for the newest); 0 before the first measurement.
+        measured_bandwidth: bytes per second that it measures, smoothed (weight 0.2 for the newest); 0 before the first.
         workload: m_j, its samples in the latest planned iteration.
-        late_iterations: that it held up for much longer than usual, since this dispatcher took the job up.
+        late_iterations: how many iterations it held up for much longer than usual, while this dispatcher had the job.
     """
 
     worker: str
@@ -59,9 +59,10 @@ class Recovery:
     """One epoch that ended early.
 
     Attributes:
-        epoch: that began afterwards.
-        iterations_redone: trained by all workers before, and once more.
-        seconds: from the end of the epoch to the beginning of the next.
+        cause: why the epoch ended.
+        epoch: the epoch that began afterwards.
+        iterations_redone: how many iterations all workers had trained and trained once more.
+        seconds: time from the end of the epoch to the beginning of the next.
     """
 
     cause: str
@@ -76,21 +77,24 @@ class JobState:
 
     Attributes:
         failure: the cause, when the phase is FAILED.
-        iterations_confirmed: by every worker.
+        samples_submitted: samples of the stream that were taken in.
+        iterations_planned: iterations whose plans exist.
+        iterations_confirmed: iterations that every worker has confirmed.
         loss: mean progressive logistic loss over all confirmed samples, NaN before the first.
         auc: progressive area under the ROC curve, NaN until both labels were seen.
         cost_seconds: sum of T_j over all operations (ESD paper, eq. 4).
         makespan_seconds: sum over iterations of the slowest worker's T_j x operations.
         expected_cost_seconds: the mechanism's own estimate, per sample.
         lookups: (row, worker) pairs that training needed.
-        hits: of these, latest version in the cache.
-        decision_median_seconds: over the latest 4096 decisions.
-        decision_p99_seconds: likewise.
-        training_seconds: first plan published to last confirmation.
-        shadow_costs: of the mechanisms that follow in the shadow.
-        checkpoint: committed last, named by the iteration that follows it.
-        recoveries: since this dispatcher took the job up.
-        forgotten_rows: that the plans make leave the table.
+        hits: how many of the lookups found the latest version in the worker's cache.
+        decision_median_seconds: median time of a decision, over the latest 4096.
+        decision_p99_seconds: 99th percentile of the same.
+        training_seconds: time from the first published plan to the last confirmation.
+        shadow_costs: what the mechanisms that follow in the shadow would have cost.
+        epoch: the present epoch.
+        checkpoint: the checkpoint that was committed last, named by the iteration that follows it.
+        recoveries: epochs that ended early while this dispatcher had the job.
+        forgotten_rows: how many rows the plans have made leave the table.
     """
 
     job: JobSpec

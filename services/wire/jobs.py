@@ -36,12 +36,12 @@ _ROW_LIMIT_POLICY_OF: dict[int, RowLimitPolicy] = {number: policy for policy, nu
 
 
 def encode_criterion(criterion: Criterion) -> dispatcher_pb2.Criterion:
-    """The number of a criterion."""
+    """The number that stands for a criterion in messages."""
     return _CRITERIA[criterion]
 
 
 def decode_criterion(number: int) -> Criterion:
-    """The criterion of a number; unspecified means min2-min."""
+    """The criterion that a number stands for; unspecified means min2-min. Raises InvalidArgument for another number."""
     criterion = _CRITERION_OF.get(number)
     if criterion is None:
         raise InvalidArgument(f"criterion is {number}, it must be one of {sorted(_CRITERION_OF)}")

@@ -1,4 +1,4 @@
-"""Push plans on the wire."""
+"""Push plans on the wire, encoded by the dispatcher and decoded by workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dispatch mechanisms, chosen by name."""
+"""The dispatch mechanisms that a job can name (docs/dispatch.md)."""
 
 from __future__ import annotations
 

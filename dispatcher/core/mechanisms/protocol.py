@@ -96,5 +96,5 @@ class Mechanism(Protocol):
         ...
 
     def decide(self, problem: DispatchInput, /) -> Assignment:
-        """Assigns the batch."""
+        """Assigns every sample of the batch to a worker."""
         ...

@@ -68,7 +68,7 @@ class Alternative(Protocol):
         ...
 
     def step(self, trained: Trained, /) -> Traffic:
-        """Carries out one iteration."""
+        """Carries out one iteration and returns what it moves."""
         ...
 
     def figures(self) -> dict[str, float]:

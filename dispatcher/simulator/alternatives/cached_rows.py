@@ -1,4 +1,4 @@
-"""Row numbers for ids, and LRU caches as arrays: the plain bookkeeping that alternatives share."""
+"""Row numbers for ids, and LRU caches as arrays: the book-keeping that the alternatives with caches share."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class RowNumbers:
         return len(self._ids)
 
     def of(self, ids: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Numbers of ids, int64 of the same shape; new ids are numbered."""
+        """The number of each id, int64 of the same shape; ids that are new get one."""
         distinct = np.unique(ids)
         fresh = distinct[~np.isin(distinct, self._ids, assume_unique=True)]
         if len(fresh):
-            places = np.searchsorted(self._ids, fresh)
+            positions = np.searchsorted(self._ids, fresh)
             numbers = len(self._ids) + np.arange(len(fresh))
-            self._ids = np.insert(self._ids, places, fresh)
-            self._numbers = np.insert(self._numbers, places, numbers)
+            self._ids = np.insert(self._ids, positions, fresh)
+            self._numbers = np.insert(self._numbers, positions, numbers)
         return self._numbers[np.searchsorted(self._ids, ids)]
 
 

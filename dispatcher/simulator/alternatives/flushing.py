@@ -55,7 +55,7 @@ class Flushing:
         self._stall = self._busy = 0.0
 
     def step(self, trained: Trained, /) -> Traffic:
-        """One step of the timeline."""
+        """Carries out one step of the timeline."""
         batch = np.unique(self._numbers.of(trained.ids))
         lookahead_rows = [np.unique(self._numbers.of(ids)) for ids in trained.lookahead_ids]
         rows = [np.unique(self._numbers.of(trained.ids_of(j))) for j in range(self._workers)]

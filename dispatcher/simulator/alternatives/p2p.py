@@ -19,7 +19,7 @@ class PeerToPeer:
     lookahead = 0
 
     def __init__(self, transfer_seconds: NDArray[np.float64]) -> None:
-        """Takes T_j, float64 [n]."""
+        """Takes T_j, float64 [n]: seconds to move a row over each worker's link."""
         self._transfer_seconds = transfer_seconds
         self._direct = self._server_rows = 0
 
@@ -46,5 +46,5 @@ class PeerToPeer:
         return Traffic(operations, peer_rows, trained.decision.lookups, trained.decision.hits)
 
     def figures(self) -> dict[str, float]:
-        """How many rows went directly, and how many the server still handles."""
+        """How many rows went directly, and how many still go over the server."""
         return {"direct_rows": self._direct, "server_rows": self._server_rows}

@@ -1,4 +1,4 @@
-"""What a kernel writes, and what it means."""
+"""What a kernel writes into memory, and the solution that it means."""
 
 from __future__ import annotations
 

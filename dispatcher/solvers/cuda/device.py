@@ -15,9 +15,8 @@ from dispatcher.solvers.cuda.kernel import Algorithm, Variant, compile_kernel
 from esd_native import cuda as native
 from services.domain.errors import InvalidArgument, Unavailable
 
-# Beyond what one block reads quickly a cooperative grid does: a block for every so many samples.
-BLOCK_SAMPLES = 8192
-_GRID_SAMPLES = 4096
+BLOCK_SAMPLES = 8192  # the most that one block solves; beyond, a cooperative grid does
+_GRID_SAMPLES = 4096  # for each block of the grid
 _ALIGNMENT = 256
 
 
@@ -55,12 +54,12 @@ class CudaDevice:
 
     @property
     def name(self) -> str:
-        """What the driver calls it."""
+        """The name that the driver gives the device."""
         return str(self._device.name)
 
     @property
     def multiprocessors(self) -> int:
-        """How many there are; a solve of one block takes one."""
+        """How many multiprocessors the device has; a solve of one block takes one."""
         return int(self._device.properties.multiprocessor_count)
 
     def upload(self, costs: NDArray[Any]) -> Any:

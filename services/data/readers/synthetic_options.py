@@ -134,7 +134,7 @@ class _Query:
         self._known: list[str] = []
 
     def take(self, name: str, default: float, least: float, most: float) -> float:
-        """A number in [least, most]."""
+        """Takes a number that must be in [least, most]."""
         self._known.append(name)
         text = self._left.pop(name, None)
         if text is None:
@@ -148,7 +148,7 @@ class _Query:
         return value
 
     def take_count(self, name: str, default: int, least: int, most: int) -> int:
-        """A whole number in [least, most]."""
+        """Takes a whole number that must be in [least, most]."""
         value = self.take(name, default, least, most)
         if value != int(value):
             raise InvalidArgument(f"{name}={value:g} in the data's options must be a whole number")
