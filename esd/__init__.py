@@ -45,12 +45,14 @@ if TYPE_CHECKING:
     from esd.hybrid import hybrid_dis
     from services.clients.dispatcher import DispatcherClient
     from services.clients.dispatcher_async import AsyncDispatcherClient
+    from services.clients.parameter_server import AsyncParameterServerClient
     from services.runtime.security import Credentials
 
     __version__: str
 
 __all__ = [
     "AsyncDispatcherClient",
+    "AsyncParameterServerClient",
     "Credentials",
     "Criterion",
     "DispatcherClient",
@@ -90,6 +92,7 @@ __all__ = [
 # The modules of the names that are imported when they are first used.
 _WHEN_USED = {
     "AsyncDispatcherClient": "services.clients.dispatcher_async",
+    "AsyncParameterServerClient": "services.clients.parameter_server",
     "Credentials": "services.runtime.security",
     "DispatcherClient": "services.clients.dispatcher",
     "hybrid_dis": "esd.hybrid",

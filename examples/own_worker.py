@@ -9,7 +9,9 @@ that it has moved the rows of its plans.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import math
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,28 +33,50 @@ def main() -> None:
 
 def work(dispatcher: esd.DispatcherClient, name: str) -> int:
     """Waits for a job, follows it to its end and returns its number of iterations."""
-    me = esd.Registration(name, bandwidth=1e6, cache_rows=100, address=f"{name}:7000", rendezvous=f"{name}:7001")
+    # Nobody calls these. They tell the dispatcher that a worker of this name has been started anew, as new ports would.
+    here = f"{name}:{os.getpid()}"
+    me = esd.Registration(name, bandwidth=1e6, cache_rows=100, address=here, rendezvous=here)
     lease = dispatcher.register(me, wait_for_job=60.0)
     with heartbeats(dispatcher, lease):
         while True:
             try:
                 return follow_plans(dispatcher, lease)
             except esd.errors.StaleEpoch:
-                continue  # a worker was lost: the next epoch begins at the last checkpoint
+                continue  # the next epoch begins at the last checkpoint
 
 
 def follow_plans(dispatcher: esd.DispatcherClient, lease: esd.Lease) -> int:
-    """Carries out the plans of one epoch. Returns the iterations of the job if it ends in this epoch."""
+    """Carries out the plans of one epoch. Returns the iterations of the job, which ends in this epoch.
+
+    Raises:
+        StaleEpoch: another epoch follows, since a worker was lost or has joined.
+    """
+    iterations = 0
     for message in dispatcher.watch_plans(lease):
         match message:
+            case esd.Membership():
+                membership = message
+            case esd.Reload():
+                pass  # the epoch begins at a checkpoint: a worker with a cache and a model takes them back to it
             case esd.IterationPlan():
                 dispatcher.report(lease, carried_out(message))
             case esd.FlushPlan():
+                if membership.job.takes_checkpoints and message.iteration:
+                    asyncio.run(cut(membership, message))
                 pushed = esd.TransferCounts(flush_push=len(message.rows) + len(message.gradients))
                 dispatcher.report(lease, esd.FlushReport(message.iteration, pushed, message.epoch))
             case esd.EndOfStream():
-                return message.iterations
-    raise esd.errors.StaleEpoch("the plans of the epoch ended before the stream")
+                iterations = message.iterations
+    return iterations
+
+
+async def cut(membership: esd.Membership, plan: esd.FlushPlan) -> None:
+    """Tells every parameter server that this worker owes it nothing any more, so that a checkpoint can be taken."""
+    for address in membership.job.parameter_servers:
+        async with esd.AsyncParameterServerClient(
+            address, membership.job.table, credentials=esd.Credentials.load()
+        ) as server:
+            await server.cut(plan.iteration, membership.slot, membership.members, epoch=plan.epoch)
 
 
 def carried_out(plan: esd.IterationPlan) -> esd.IterationReport:

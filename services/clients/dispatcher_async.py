@@ -197,7 +197,7 @@ class _PlanPosition:
         self._epoch: int | None = None
         self._elsewhere = False
         self._reloaded = False
-        self._last_flush = (-1, False)
+        self._last_flush = -1
 
     def request(self, lease: Lease) -> pb.WatchPlansRequest:
         """What to ask for to get everything that has not come yet."""
@@ -219,10 +219,9 @@ class _PlanPosition:
                 new = message.iteration >= self._next
                 self._next = max(self._next, message.iteration + 1)
                 return new
-            case FlushPlan():  # the last flush may follow a checkpoint's of the same iteration
-                flush = (message.iteration, not message.checkpoint)
-                new = flush > self._last_flush
-                self._last_flush = max(self._last_flush, flush)
+            case FlushPlan():
+                new = message.iteration > self._last_flush
+                self._last_flush = max(self._last_flush, message.iteration)
                 return new
         return True
 

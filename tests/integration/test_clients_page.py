@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +14,10 @@ import pytest
 import esd
 from dispatcher.service.app import serve_dispatcher
 from dispatcher.service.settings import DispatcherSettings
+from ps_server.service.app import parameter_server
+from ps_server.service.settings import ParameterServerSettings
 from tests.support.certificates import Certificates
-from tests.support.simple_clients import job_with, samples
+from tests.support.simple_clients import job_with, samples, state_when
 
 ROOT = Path(__file__).parents[2]
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "clients.md").read_text(), re.DOTALL)
@@ -65,14 +67,29 @@ def test_solved_here_and_by_a_dispatcher_it_is_the_same() -> None:
         esd.hybrid_dis(costs, [1, 1], solver="quick")
 
 
-async def test_workers_of_ones_own_take_part_in_a_job(address: str) -> None:
+StartWorker = Callable[[str], Awaitable[asyncio.subprocess.Process]]
+
+
+@pytest.fixture
+async def own_worker(address: str) -> AsyncIterator[StartWorker]:
+    """Starts workers of one's own, and kills those that are left."""
+    started: list[asyncio.subprocess.Process] = []
+
+    async def start(name: str) -> asyncio.subprocess.Process:
+        command = (sys.executable, "-m", "examples.own_worker", address, name)
+        started.append(await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=asyncio.subprocess.PIPE))
+        return started[-1]
+
+    yield start
+    for worker in started:
+        if worker.returncode is None:
+            worker.kill()
+            await worker.communicate()
+
+
+async def test_workers_of_ones_own_take_part_in_a_job(address: str, own_worker: StartWorker) -> None:
     job = job_with(workers=2)
-    workers = [
-        await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "examples.own_worker", address, name, cwd=ROOT, stdout=asyncio.subprocess.PIPE
-        )
-        for name in ("edge-0", "edge-1")
-    ]
+    workers = [await own_worker(name) for name in ("edge-0", "edge-1")]
     async with esd.AsyncDispatcherClient(address) as client:
         await client.create_job(job)
         await client.submit(job.name, [samples(8, seed=seed) for seed in range(3)])
@@ -82,3 +99,36 @@ async def test_workers_of_ones_own_take_part_in_a_job(address: str) -> None:
         state = await client.describe()
     assert state is not None
     assert (state.phase, state.iterations_confirmed) == (esd.JobPhase.FINISHED, 3)
+
+
+async def test_they_take_checkpoints_and_go_on_when_one_of_them_is_killed(
+    address: str, own_worker: StartWorker
+) -> None:
+    may_go_on = asyncio.Event()
+
+    async def source() -> AsyncIterator[esd.SampleBatch]:
+        for seed in range(3):
+            yield samples(8, seed=seed)
+        await may_go_on.wait()
+        yield samples(8, seed=3)
+
+    servers = ParameterServerSettings(metrics_port=None, grace_seconds=0)
+    async with parameter_server(servers) as server, esd.AsyncDispatcherClient(address) as client:
+        job = job_with(workers=2, checkpoint_every=2, parameter_servers=(server.address,))
+        await client.create_job(job)
+        first, killed = [await own_worker(name) for name in ("edge-0", "edge-1")]
+        submission = asyncio.create_task(client.submit(job.name, source()))
+        await state_when(client, lambda state: (state.checkpoint, state.iterations_confirmed) == (2, 3))
+        killed.kill()
+        await killed.communicate()
+        second = await own_worker("edge-1")
+        await state_when(client, lambda state: len(state.recoveries) == 1 and state.iterations_confirmed == 3)
+        may_go_on.set()
+        assert await submission == 32
+        for worker in (first, second):
+            said, _ = await worker.communicate()
+            assert (worker.returncode, said) == (0, b"4 iterations\n")
+        state = await client.describe()
+    assert state is not None
+    assert (state.phase, state.checkpoint) == (esd.JobPhase.FINISHED, 4)
+    assert [recovery.iterations_redone for recovery in state.recoveries] == [1]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from services.clients.dispatcher_async import AsyncDispatcherClient
+from services.clients.parameter_server import AsyncParameterServerClient
 from services.domain.batches import SampleBatch
+from services.domain.errors import StaleEpoch
 from services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
 from services.domain.plans import EndOfStream, FlushPlan, IterationPlan, Membership, PlanMessage
 from services.domain.reports import FlushReport, IterationReport, Lease, PhaseTimes, Registration, TransferCounts
@@ -88,6 +91,16 @@ def flush_report_of(plan: FlushPlan) -> FlushReport:
     return FlushReport(plan.iteration, TransferCounts(flush_push=len(plan.rows) + len(plan.gradients)), plan.epoch)
 
 
+async def cut(membership: Membership, plan: FlushPlan) -> None:
+    """Tells the parameter servers that this worker owes them nothing, if the job takes checkpoints."""
+    job = membership.job
+    if not (job.takes_checkpoints and plan.iteration):
+        return
+    for address in job.parameter_servers:
+        async with AsyncParameterServerClient(address, job.table) as shard:
+            await shard.cut(plan.iteration, membership.slot, membership.members, epoch=plan.epoch)
+
+
 @dataclass
 class Worker:
     """Registers, and confirms its plans one by one."""
@@ -111,12 +124,20 @@ class Worker:
         await self.client.report(self.lease, report_of(plan, **changes))
 
     async def flushed(self, plan: FlushPlan) -> None:
+        if self.membership is not None:
+            await cut(self.membership, plan)
         await self.client.report(self.lease, flush_report_of(plan))
 
     async def train(self) -> None:
-        """The whole life of a worker."""
+        """The whole life of a worker, epoch by epoch."""
         if self.lease is None:
             await self.register()
+        while self.end is None:
+            with suppress(StaleEpoch):
+                await self.train_epoch()
+
+    async def train_epoch(self) -> None:
+        """Raises StaleEpoch when another epoch follows."""
         async for message in self.watch():
             match message:
                 case Membership():

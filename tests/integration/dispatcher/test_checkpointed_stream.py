@@ -1,0 +1,238 @@
+"""Plan streams of a job that takes checkpoints: its epochs have numbers, and broken streams go on within one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from ps_server.service.app import parameter_server
+from ps_server.service.settings import ParameterServerSettings
+from services.clients.dispatcher import DispatcherClient
+from services.clients.dispatcher_async import AsyncDispatcherClient
+from services.domain.errors import FailedPrecondition, StaleEpoch
+from services.domain.jobs import JobSpec
+from services.domain.plans import EndOfStream, FlushPlan, IterationPlan, Membership, PlanMessage, Reload
+from services.domain.reports import Trouble
+from services.domain.state import JobPhase
+from tests.support.cuttable_proxy import CuttableProxy, cuttable_proxy
+from tests.support.simple_clients import (
+    Dispatcher,
+    Worker,
+    cut,
+    flush_report_of,
+    job_with,
+    report_of,
+    samples,
+    state_when,
+)
+
+WHOLE_STREAM = ["membership", 0, 1, "flush 2", 2, 3, "flush 4", 4, 5, "flush 6", "end"]
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[str]:
+    async with parameter_server(ParameterServerSettings(metrics_port=None, grace_seconds=0)) as served:
+        yield served.address
+
+
+async def start_job(dispatcher: Dispatcher, server: str, **changes: object) -> tuple[JobSpec, Worker, Worker]:
+    """A job of two workers, both registered, with a checkpoint before every second iteration."""
+    job = job_with(parameter_servers=(server,), **({"checkpoint_every": 2} | changes))
+    await dispatcher.client.create_job(job)
+    workers = dispatcher.worker("edge-0"), dispatcher.worker("edge-1")
+    for worker in workers:
+        await worker.register()
+    return job, *workers
+
+
+def submit(dispatcher: Dispatcher, job: JobSpec, batches: int) -> asyncio.Task[int]:
+    source = [samples(8, seed=seed) for seed in range(batches)]
+    return asyncio.create_task(dispatcher.client.submit(job.name, source))
+
+
+def name_of(message: PlanMessage) -> str | int:
+    match message:
+        case Membership():
+            return "membership"
+        case IterationPlan():
+            return message.iteration
+        case FlushPlan():
+            return f"flush {message.iteration}"
+        case EndOfStream():
+            return "end"
+        case Reload():
+            return "reload"
+
+
+async def test_a_stream_that_breaks_after_every_message_brings_each_once(dispatcher: Dispatcher, server: str) -> None:
+    job, worker, other = await start_job(dispatcher, server)
+    others_end = asyncio.create_task(other.train())
+    submission = submit(dispatcher, job, 6)
+    came = []
+    async with cuttable_proxy(dispatcher.address) as proxy, AsyncDispatcherClient(proxy.address) as flaky:
+        worker.client = flaky
+        async for message in worker.watch():
+            came.append(name_of(message))
+            proxy.cut()
+            match message:
+                case Membership():
+                    worker.membership = message
+                case IterationPlan():
+                    await worker.report(message)
+                case FlushPlan():
+                    await worker.flushed(message)
+    assert came == WHOLE_STREAM
+    await others_end
+    assert await submission == 48
+    assert (await dispatcher.client.describe()).phase is JobPhase.FINISHED
+
+
+async def test_so_does_that_of_the_blocking_client(dispatcher: Dispatcher, server: str) -> None:
+    job, worker, other = await start_job(dispatcher, server)
+    others_end = asyncio.create_task(other.train())
+    submission = submit(dispatcher, job, 6)
+
+    def program(address: str, break_connections: Callable[[], Any]) -> list[str | int]:
+        came, membership = [], None
+        with DispatcherClient(address) as flaky:
+            for message in flaky.watch_plans(worker.lease):
+                came.append(name_of(message))
+                break_connections()
+                match message:
+                    case Membership():
+                        membership = message
+                    case IterationPlan():
+                        flaky.report(worker.lease, report_of(message))
+                    case FlushPlan():
+                        asyncio.run(cut(membership, message))
+                        flaky.report(worker.lease, flush_report_of(message))
+        return came
+
+    loop = asyncio.get_running_loop()
+    async with cuttable_proxy(dispatcher.address) as proxy:
+        came = await asyncio.to_thread(program, proxy.address, lambda: loop.call_soon_threadsafe(proxy.cut))
+    assert came == WHOLE_STREAM
+    await others_end
+    assert await submission == 48
+
+
+async def test_what_is_not_confirmed_when_a_stream_breaks_comes_once(dispatcher: Dispatcher, server: str) -> None:
+    job, worker, other = await start_job(dispatcher, server, window=4)
+    others_end = asyncio.create_task(other.train())
+    submission = submit(dispatcher, job, 4)
+    async with cuttable_proxy(dispatcher.address) as proxy, AsyncDispatcherClient(proxy.address) as flaky:
+        messages = flaky.watch_plans(worker.lease)
+        came = [await after_a_cut(proxy, messages) for _ in range(6)]
+        assert [name_of(message) for message in came] == ["membership", 0, 1, "flush 2", 2, 3]
+        worker.membership = came[0]
+        for message in came[1:]:
+            await (worker.flushed(message) if isinstance(message, FlushPlan) else worker.report(message))
+        last_flush = await after_a_cut(proxy, messages)
+        assert name_of(last_flush) == "flush 4"
+        end = asyncio.create_task(after_a_cut(proxy, messages))
+        assert await asyncio.wait({end}, timeout=0.5) == (set(), {end})  # it does not come again
+        await worker.flushed(last_flush)
+        assert await end == EndOfStream(4)
+    await others_end
+    assert await submission == 32
+
+
+async def after_a_cut(proxy: CuttableProxy, messages: AsyncIterator[PlanMessage]) -> PlanMessage:
+    proxy.cut()
+    return await anext(messages)
+
+
+@pytest.mark.parametrize("checkpoint_every", [0, 100])
+async def test_a_stream_begins_where_it_is_asked_to(dispatcher: Dispatcher, server: str, checkpoint_every: int) -> None:
+    job, worker, other = await start_job(dispatcher, server, window=4, checkpoint_every=checkpoint_every)
+    submission = submit(dispatcher, job, 4)
+    await asyncio.gather(take(worker, 0, 1), take(other, 0, 1))  # an epoch begins when all are there
+    await state_when(dispatcher.client, lambda state: state.iterations_planned == 4)
+    assert await take(worker, 2, 2) == ["membership", 2, 3]
+    assert await take(worker, 0, 2) == ["membership", 0, 1]
+    assert await submission == 32
+    async for message in first(worker.watch(), 3):
+        if isinstance(message, IterationPlan):
+            await worker.report(message)
+    assert await take(worker, 2, 2) == ["membership", 2, 3]
+    for start in (1, 5):
+        with pytest.raises(FailedPrecondition, match=f"iteration {start} on; it has confirmed 2 and 4 are planned"):
+            await take(worker, start, 1)
+
+
+async def first(messages: AsyncIterator[PlanMessage], count: int) -> AsyncIterator[PlanMessage]:
+    async for message in messages:
+        yield message
+        count -= 1
+        if count == 0:
+            return
+
+
+async def take(worker: Worker, start: int, plans: int) -> list[str | int]:
+    """What comes before so many plans have come."""
+    return [name_of(message) async for message in first(worker.watch(start), plans + 1)]
+
+
+async def test_another_epoch_is_told_and_begins_at_the_last_checkpoint(dispatcher: Dispatcher, server: str) -> None:
+    job, worker, other = await start_job(dispatcher, server)
+    ends = [asyncio.create_task(other.train())]
+    may_go_on = asyncio.Event()
+
+    async def source() -> AsyncIterator[Any]:
+        for seed in range(3):
+            yield samples(8, seed=seed)
+        await may_go_on.wait()
+        yield samples(8, seed=3)
+
+    async def fails_in_iteration_2(plan: IterationPlan) -> None:
+        if plan.iteration == 2:
+            await state_when(dispatcher.client, lambda state: state.checkpoint == 2)
+            await dispatcher.client.report_failure(worker.lease, Trouble("no space left", plan.epoch))
+        await dispatcher.client.report(worker.lease, report_of(plan))
+
+    submission = asyncio.create_task(dispatcher.client.submit(job.name, source()))
+    worker.report = fails_in_iteration_2
+    with pytest.raises(StaleEpoch, match=r"is over: worker edge-0 \(slot 0\) cannot go on: no space left"):
+        await worker.train_epoch()
+    first_epoch = [plan.iteration for plan in worker.plans]
+    del worker.report
+    async with cuttable_proxy(dispatcher.address) as proxy, AsyncDispatcherClient(proxy.address) as flaky:
+        messages = flaky.watch_plans(worker.lease)
+        assert [name_of(await after_a_cut(proxy, messages)) for _ in range(3)] == ["membership", "reload", 2]
+    ends.append(asyncio.create_task(worker.train()))
+    await state_when(dispatcher.client, lambda state: state.iterations_confirmed == 3)
+    may_go_on.set()
+    await asyncio.gather(*ends)
+    assert await submission == 32
+
+    epoch = worker.membership.epoch
+    assert worker.membership.iteration == 2
+    assert first_epoch == [0, 1, 2]
+    for each in (worker, other):
+        assert [plan.iteration for plan in each.plans if plan.epoch == epoch] == [2, 3]
+    state = await dispatcher.client.describe()
+    assert state.phase is JobPhase.FINISHED
+    assert [recovery.epoch for recovery in state.recoveries] == [epoch]
+
+
+async def test_an_epoch_that_begins_while_a_stream_is_broken_is_told(dispatcher: Dispatcher, server: str) -> None:
+    job, worker, other = await start_job(dispatcher, server)
+    others_end = asyncio.create_task(other.train())
+    submission = submit(dispatcher, job, 1)
+    async with cuttable_proxy(dispatcher.address) as proxy, AsyncDispatcherClient(proxy.address) as flaky:
+        messages = flaky.watch_plans(worker.lease)
+        membership = await anext(messages)
+        assert isinstance(membership, Membership)
+        away = asyncio.create_task(proxy.cut_for(0.5))
+        await dispatcher.client.report_failure(worker.lease, Trouble("a cable was cut", membership.epoch))
+        with pytest.raises(StaleEpoch, match=f"epoch {membership.epoch} is over, epoch {membership.epoch + 1} has beg"):
+            async for _ in messages:
+                pass
+        await away
+    await worker.train()
+    assert [plan.epoch for plan in worker.plans] == [membership.epoch + 1]
+    await others_end
+    assert await submission == 8
