@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from dispatcher.service.page.serving import serve_page
-from dispatcher.service.run.current_job import Jobs
+from dispatcher.service.run.current_job import CurrentJob
 from dispatcher.service.servicer import DispatcherServicer
 from dispatcher.service.settings import DispatcherSettings
 from protos import dispatcher_pb2, dispatcher_pb2_grpc
@@ -22,7 +22,7 @@ _FULL_NAME = dispatcher_pb2.DESCRIPTOR.services_by_name["Dispatcher"].full_name
 
 @dataclass(frozen=True, slots=True)
 class ServedDispatcher:
-    """Where a running dispatcher is found, each as `host:port`; None for what is off."""
+    """The addresses of a running dispatcher, each as `host:port`; None for what is turned off."""
 
     address: str
     metrics_address: str | None
@@ -32,19 +32,19 @@ class ServedDispatcher:
 @asynccontextmanager
 async def serve_dispatcher(settings: DispatcherSettings) -> AsyncIterator[ServedDispatcher]:
     """Serves a dispatcher, and its page, while the block runs."""
-    jobs = Jobs(settings)
+    current_job = CurrentJob(settings)
     solvers = ThreadPoolExecutor(settings.solver_threads, thread_name_prefix="esd-solver")
-    servicer = DispatcherServicer(jobs, solvers)
+    servicer = DispatcherServicer(current_job, solvers)
     register = dispatcher_pb2_grpc.add_DispatcherServicer_to_server
     try:
         async with (
             serve("dispatcher", [(register, servicer, _FULL_NAME)], settings) as server,
-            serve_page(jobs, settings) as page,
+            serve_page(current_job, settings) as page,
         ):
             await server.set_serving(True)
             yield ServedDispatcher(server.address, server.metrics_address, page)
             await server.set_serving(False)
-            await jobs.close()  # ends the open streams, which would hold up the server's stop otherwise
+            await current_job.close()  # ends the open streams, which would hold up the server's stop otherwise
     finally:
         solvers.shutdown(wait=False, cancel_futures=True)
 

@@ -1,38 +1,38 @@
-"""The state of a job, as Describe tells it."""
+"""The state of a job, as Describe and the page show it."""
 
 from __future__ import annotations
 
 import asyncio
 
 from dispatcher.service.run.job import Job
-from dispatcher.service.state.totals import Figures
-from dispatcher.service.state.workers import Member
+from dispatcher.service.state.totals import JobTotals
+from dispatcher.service.state.workers import WorkerRecord
 from services.domain.state import JobState, WorkerState
 
 
 def job_state(job: Job) -> JobState:
-    """The job's figures so far."""
-    figures = job.figures
+    """Returns what is known of a job now."""
+    totals = job.totals
     now = asyncio.get_running_loop().time()
     return JobState(
         job=job.spec,
-        phase=job.life.phase,
-        failure=job.life.failure,
-        samples_submitted=job.intake.taken,
-        iterations_planned=job.epoch.plans.iterations if job.epoch else 0,
+        phase=job.lifecycle.phase,
+        failure=job.lifecycle.failure,
+        samples_submitted=job.samples.taken,
+        iterations_planned=job.epoch.plans.planned if job.epoch else 0,
         iterations_confirmed=job.confirmed,
-        loss=figures.progress.loss,
-        auc=figures.progress.auc,
-        workers=tuple(_worker_state(member, figures, now) for member in job.roster.members),
-        cost_seconds=figures.cost_seconds,
-        makespan_seconds=figures.makespan_seconds,
-        expected_cost_seconds=figures.expected_cost_seconds,
-        lookups=figures.lookups,
-        hits=figures.hits,
-        forgotten_rows=figures.forgotten_rows,
-        decision_median_seconds=figures.decision_seconds(0.5),
-        decision_p99_seconds=figures.decision_seconds(0.99),
-        training_seconds=figures.training_seconds,
+        loss=totals.progress.loss,
+        auc=totals.progress.auc,
+        workers=tuple(_worker_state(worker, totals, now) for worker in job.workers),
+        cost_seconds=totals.cost_seconds,
+        makespan_seconds=totals.makespan_seconds,
+        expected_cost_seconds=totals.expected_cost_seconds,
+        lookups=totals.lookups,
+        hits=totals.hits,
+        forgotten_rows=totals.forgotten_rows,
+        decision_median_seconds=totals.decision_seconds(0.5),
+        decision_p99_seconds=totals.decision_seconds(0.99),
+        training_seconds=totals.training_seconds,
         shadow_costs=job.shadows.costs,
         epoch=job.epoch.number if job.epoch else 0,
         checkpoint=job.checkpoints.latest.iteration if job.checkpoints else 0,
@@ -40,18 +40,18 @@ def job_state(job: Job) -> JobState:
     )
 
 
-def _worker_state(member: Member, figures: Figures, now: float) -> WorkerState:
+def _worker_state(worker: WorkerRecord, totals: JobTotals, now: float) -> WorkerState:
     return WorkerState(
-        worker=member.registration.name,
-        slot=member.slot,
-        bandwidth=member.registration.bandwidth,
-        cache_rows=member.registration.cache_rows,
-        iterations=member.confirmed,
-        transfers=member.transfers,
-        phases=member.phases,
-        seconds_since_heartbeat=now - member.last_heartbeat,
-        address=member.registration.address,
-        measured_bandwidth=member.measured_bandwidth,
-        workload=int(figures.workloads[member.slot]),
-        late_iterations=member.late,
+        worker=worker.registration.name,
+        slot=worker.slot,
+        bandwidth=worker.registration.bandwidth,
+        cache_rows=worker.registration.cache_rows,
+        iterations=worker.confirmed,
+        transfers=worker.transfers,
+        phases=worker.phases,
+        seconds_since_heartbeat=now - worker.last_heartbeat,
+        address=worker.registration.address,
+        measured_bandwidth=worker.measured_bandwidth,
+        workload=int(totals.workloads[worker.slot]),
+        late_iterations=worker.late,
     )

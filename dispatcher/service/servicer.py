@@ -13,14 +13,16 @@ import grpc
 
 from dispatcher.core.hybrid import hybrid_dis
 from dispatcher.service.describe import job_state
-from dispatcher.service.run.current_job import Jobs
-from dispatcher.service.state import metrics as telemetry
+from dispatcher.service.run import reports
+from dispatcher.service.run.current_job import CurrentJob
+from dispatcher.service.run.watch import watch_plans
+from dispatcher.service.state import job_metrics
 from dispatcher.solvers import get_solver
 from protos import dispatcher_pb2 as pb
 from protos import dispatcher_pb2_grpc
 from services.domain.errors import InvalidArgument, NotFound
+from services.domain.reports import IterationReport
 from services.runtime import metrics
-from services.wire.batches import decode_batch
 from services.wire.hybrid import decode_problem, encode_result
 from services.wire.jobs import decode_job
 from services.wire.reports import decode_phase, decode_registration, decode_report, decode_trouble, encode_lease
@@ -33,12 +35,12 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
     """Serves one dispatcher.
 
     Args:
-        jobs: the job behind all calls but HybridDis.
-        solvers: threads for HybridDis.
+        current_job: the job behind all calls but HybridDis.
+        solvers: the threads for HybridDis.
     """
 
-    def __init__(self, jobs: Jobs, solvers: ThreadPoolExecutor) -> None:
-        self._jobs = jobs
+    def __init__(self, current_job: CurrentJob, solvers: ThreadPoolExecutor) -> None:
+        self._current_job = current_job
         self._solvers = solvers
 
     async def HybridDis(self, request: pb.HybridDisRequest, context: _Context) -> pb.HybridDisResponse:
@@ -50,27 +52,36 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         )
         if len(result.optimal_rows):
             metrics.SOLVER_SECONDS.labels(result.solver).observe(result.seconds)
-            telemetry.certified(result.solver, result.gap)
+            job_metrics.certified(result.solver, result.gap)
         return encode_result(result)
 
     async def CreateJob(self, request: pb.CreateJobRequest, context: _Context) -> pb.CreateJobResponse:
         """Opens a job, or confirms the running one."""
         if not request.HasField("job"):
             raise InvalidArgument("job is not set")
-        return pb.CreateJobResponse(created=await self._jobs.create(decode_job(request.job)))
+        return pb.CreateJobResponse(created=await self._current_job.create(decode_job(request.job)))
 
     async def RegisterWorker(self, request: pb.RegisterWorkerRequest, context: _Context) -> pb.Lease:
         """Takes a worker in."""
-        return encode_lease(self._jobs.current().register(decode_registration(request)))
+        return encode_lease(self._current_job.get().register(decode_registration(request)))
 
     async def Heartbeat(self, request: pb.HeartbeatRequest, context: _Context) -> pb.HeartbeatResponse:
-        """Keeps a lease alive."""
-        self._jobs.current().heartbeat(request.lease_id, decode_trouble(request), decode_phase(request))
+        """Keeps a lease alive, and takes in that its worker cannot go on."""
+        job = self._current_job.get()
+        failure = decode_trouble(request)
+        reports.heartbeat(job, request.lease_id, decode_phase(request))
+        if failure is not None:
+            reports.report_failure(job, request.lease_id, failure)
         return pb.HeartbeatResponse()
 
     async def Report(self, request: pb.ReportRequest, context: _Context) -> pb.ReportResponse:
-        """Confirms an iteration or the flush."""
-        self._jobs.current().report(request.lease_id, decode_report(request))
+        """Confirms an iteration or a flush."""
+        job = self._current_job.get()
+        report = decode_report(request)
+        if isinstance(report, IterationReport):
+            reports.report_iteration(job, request.lease_id, report)
+        else:
+            reports.report_flush(job, request.lease_id, report)
         return pb.ReportResponse()
 
     async def Submit(
@@ -81,27 +92,28 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         request = await anext(requests, None)
         if request is None or not request.job:
             raise InvalidArgument("job is not set in the first message")
-        job = self._jobs.current()
+        job = self._current_job.get()
         if request.job != job.spec.name:
-            raise NotFound(f"no job {request.job!r}; {job.life}")
-        with job.stream.submitter():
+            raise NotFound(f"no job {request.job!r}; {job.lifecycle}")
+        with job.submission.submitter():
             while request is not None:  # None: cut off, and another call may go on
                 if request.HasField("batch"):
                     position = request.position if request.HasField("position") else None
-                    await job.stream.take_in(decode_batch(request.batch), position)
+                    await job.submission.take_in(request.batch, position)
                 if request.end:
-                    await job.stream.end()
-                yield pb.SubmitResponse(samples=await job.stream.taken(), durable=job.stream.durable)
+                    await job.submission.end()
+                yield pb.SubmitResponse(samples=await job.submission.taken(), durable=job.submission.durable)
                 request = None if request.end else await anext(requests, None)
 
     async def WatchPlans(self, request: pb.WatchPlansRequest, context: _Context) -> AsyncIterator[pb.PlanMessage]:
         """Publishes one worker's plans."""
-        plans = self._jobs.current().watch(request.lease_id, request.from_iteration, request.epoch)
+        job = self._current_job.get()
+        plans = watch_plans(job, request.lease_id, request.from_iteration, request.epoch)
         async with aclosing(plans):
             async for message in plans:
                 yield message
 
     async def Describe(self, request: pb.DescribeJobRequest, context: _Context) -> pb.DescribeJobResponse:
-        """Tells the job's state; absent while there was no job."""
-        job = self._jobs.latest
+        """Tells the job's state, which is absent while there was no job."""
+        job = self._current_job.latest
         return pb.DescribeJobResponse(job=encode_state(job_state(job)) if job else None)

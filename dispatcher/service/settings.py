@@ -33,7 +33,7 @@ class DispatcherSettings(ServerSettings, env_prefix="ESD_DISPATCHER_"):
     """Environment variables ESD_DISPATCHER_<FIELD>, or the [dispatcher] section of the settings file."""
 
     lease_seconds: float = Field(
-        5.0, gt=0, le=3600, description="a worker that sends no heartbeat for so long is given up"
+        5.0, gt=0, le=3600, description="a worker that sends no heartbeat for this long is given up"
     )
     join_seconds: float = Field(
         600.0, gt=0, description="time a new job waits for all its workers to register before it fails"

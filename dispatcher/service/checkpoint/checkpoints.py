@@ -1,4 +1,4 @@
-"""Checkpoints of one job: taken within the stream, committed in the background while training goes on."""
+"""The checkpoints of one job: taken within the stream, committed in the background, gone back to after a loss."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 
 from dispatcher.core.checkpoint_schedule import CheckpointSchedule
 from dispatcher.service.checkpoint.servers import CheckpointStore
-from dispatcher.service.state.epoch import Epoch
 from dispatcher.service.state.manifest import DENSE, Manifest, SavedWorker, checksum, describe_job
-from dispatcher.service.state.workers import Member
+from dispatcher.service.state.workers import WorkerRecord
 from services.domain.errors import EsdError
 from services.domain.jobs import JobSpec
 from services.domain.reports import FlushReport
@@ -22,17 +21,17 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Pending:
-    """A cut that is on its way.
+class PendingCheckpoint:
+    """A checkpoint on its way: planned, and not yet committed.
 
     Attributes:
-        iteration: that follows it.
-        samples: of the stream, before it.
-        planned: totals of the plans before it.
-        engine: snapshot of the planner's state.
-        workers: who has flushed, by slot.
+        iteration: the iteration that follows the checkpoint.
+        samples: how many samples of the stream come before it.
+        planned: the totals of the plans before it; see `JobTotals.save_planned`.
+        engine: the snapshot of the planner's state.
+        workers: the workers that have flushed, by slot.
         dense_checksum: SHA-256 of the dense parameters, from the worker that has stored them.
-        progress: loss and AUC of the iterations before it, once all have flushed.
+        progress: loss and AUC of the iterations before it, once all workers have flushed.
         finished: whether the stream ends here.
     """
 
@@ -46,19 +45,38 @@ class Pending:
     finished: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class RestoredCheckpoint:
+    """A checkpoint to which all parameter servers have gone back.
+
+    Attributes:
+        manifest: what the checkpoint is made of.
+        epoch: the number of the epoch that the servers have begun there.
+        engine: the snapshot of the planner's state; None when nothing is trained.
+        progress: loss and AUC of the iterations before; None when nothing is trained.
+    """
+
+    manifest: Manifest
+    epoch: int
+    engine: bytes | None
+    progress: bytes | None
+
+
 class Checkpoints:
     """The latest checkpoint of a job, and the next one in the making.
 
+    Args:
+        job: the specification of the job, which says how often checkpoints are taken.
+
     Attributes:
-        store: where they are kept.
-        latest: the committed one.
+        store: the parameter servers, which keep the checkpoints and the sample log.
+        latest: the manifest of the checkpoint that was committed last.
         epoch: the highest epoch number that any server has seen.
         durable: whether checkpoints and logged samples outlive the parameter server.
-        failures: how many of the latest could not be committed.
+        failures: how many of the latest checkpoints in a row could not be committed.
     """
 
     def __init__(self, job: JobSpec, store: CheckpointStore, latest: Manifest, epoch: int, *, durable: bool) -> None:
-        """Takes checkpoints as often as the job says."""
         self.store = store
         self.latest = latest
         self.epoch = epoch
@@ -66,51 +84,93 @@ class Checkpoints:
         self.failures = 0
         self._job = job
         self._schedule = CheckpointSchedule(job.checkpoint_every, job.checkpoint_seconds)
-        self._pending: Pending | None = None
+        self._pending: PendingCheckpoint | None = None
         self._commit: asyncio.Task[None] | None = None
 
     @property
     def idle(self) -> bool:
-        """Whether none is in the making."""
+        """Whether no checkpoint is in the making."""
         return self._pending is None
 
-    def begin_epoch(self, iteration: int) -> None:
-        """An epoch begins at this iteration."""
-        self._schedule.start(iteration, time.monotonic())
-
     def due(self, iteration: int) -> bool:
-        """Whether one is to be taken before this iteration."""
+        """Tells whether a checkpoint is to be taken before this iteration."""
         return self._schedule.due(iteration, time.monotonic())
 
-    def begin(self, pending: Pending) -> None:
-        """One is planned; the workers get their flush plans."""
+    def begin_epoch(self, iteration: int) -> None:
+        """Counts from the first iteration of an epoch to the next checkpoint."""
+        self._schedule.start(iteration, time.monotonic())
+
+    def begin(self, pending: PendingCheckpoint) -> None:
+        """Takes a checkpoint into the making, whose flush plans the workers are about to get."""
         self._schedule.start(pending.iteration, time.monotonic())
         self._pending = pending
 
-    def flushed(self, report: FlushReport, member: Member, everyone: int) -> bool:
-        """Counts a worker that has carried out its flush plan; True when it was the last of `everyone`."""
+    def flushed(self, report: FlushReport, worker: WorkerRecord, workers: int) -> bool:
+        """Counts a worker that has flushed for the checkpoint. Returns whether it was the last of `workers`."""
         pending = self._pending
         if pending is None or pending.iteration != report.iteration:
             return False
         pending.dense_checksum = pending.dense_checksum or report.dense_checksum
-        pending.workers[member.slot] = member.saved
-        return len(pending.workers) == everyone
+        pending.workers[worker.slot] = worker.saved
+        return len(pending.workers) == workers
 
-    def commit(self, epoch: Epoch, progress: bytes, done: Callable[[Manifest], None]) -> None:
-        """Starts committing the pending one, whose flush all workers have carried out; `done` is called at its end."""
-        assert self._pending is not None  # noqa: S101 - it has just been flushed
+    def commit(self, epoch: int, progress: bytes, on_done: Callable[[], None]) -> None:
+        """Starts to commit the checkpoint in the making, for which all workers have flushed.
+
+        Args:
+            epoch: the number of the present epoch.
+            progress: loss and AUC of the iterations before the checkpoint.
+            on_done: called in the end, whether the commit succeeded or not.
+        """
+        assert self._pending is not None  # noqa: S101 - all workers have just flushed for it
         self._pending.progress = progress
         self._commit = asyncio.create_task(
-            self._write_in_background(self._pending, epoch, done), name="commit_checkpoint"
+            self._commit_in_background(self._pending, epoch, on_done), name="commit_checkpoint"
         )
 
+    async def commit_end(self, pending: PendingCheckpoint, epoch: int) -> None:
+        """Commits the last checkpoint of the job, at the end of its stream.
+
+        Raises:
+            EsdError: it could not be committed.
+        """
+        await self._write(pending, epoch)
+        await self._trim_samples(epoch)
+
     async def abandon(self) -> None:
-        """Lets go of one in the making: its epoch is over."""
+        """Gives up the checkpoint in the making, because its epoch is over."""
         if self._commit is not None:
             self._commit.cancel()
             with suppress(asyncio.CancelledError):
                 await self._commit
         self._commit = self._pending = None
+
+    async def restore(self) -> RestoredCheckpoint:
+        """Takes all parameter servers back to the committed checkpoint, and begins a new epoch there.
+
+        Raises:
+            FailedPrecondition: the checkpoint is damaged or gone; a server cannot go back.
+            Unavailable: a parameter server is away for too long.
+        """
+        stored = await self.store.committed()
+        self.latest = Manifest.decode(stored.manifest)
+        self.epoch = max(self.epoch, stored.epoch) + 1
+        await self.store.restore(self.latest.iteration, self.epoch)
+        if not self.latest.iteration:
+            return RestoredCheckpoint(self.latest, self.epoch, None, None)
+        engine, progress = await self.read_part("engine"), await self.read_part("progress")
+        return RestoredCheckpoint(self.latest, self.epoch, engine, progress)
+
+    async def read_part(self, name: str) -> bytes:
+        """Reads a part of the latest checkpoint.
+
+        Raises:
+            FailedPrecondition: the part is damaged.
+            Unavailable: the first parameter server is away for too long.
+        """
+        part = await self.store.get_part(self.latest.iteration, name)
+        self.latest.check_part(name, part)
+        return part
 
     async def close(self) -> None:
         """Finishes what is being committed, and closes the connections."""
@@ -119,16 +179,7 @@ class Checkpoints:
                 await self._commit
         await self.store.close()
 
-    async def commit_end(self, pending: Pending, epoch: Epoch) -> None:
-        """Commits the last checkpoint of the job, at the end of its stream.
-
-        Raises:
-            EsdError: it could not be committed.
-        """
-        await self._write(pending, epoch)
-        await self._trim(epoch)
-
-    async def _write_in_background(self, pending: Pending, epoch: Epoch, done: Callable[[Manifest], None]) -> None:
+    async def _commit_in_background(self, pending: PendingCheckpoint, epoch: int, on_done: Callable[[], None]) -> None:
         try:
             await self._write(pending, epoch)
         except EsdError as error:
@@ -137,27 +188,26 @@ class Checkpoints:
             _log.warning("checkpoint %d could not be committed: %s", pending.iteration, error)
         else:
             self.failures = 0
-            await self._trim(epoch)
+            await self._trim_samples(epoch)
         self._pending = None
-        done(self.latest)
+        on_done()
 
-    async def _trim(self, epoch: Epoch) -> None:
+    async def _trim_samples(self, epoch: int) -> None:
         """Shortens the sample log by what the latest checkpoint covers. If that fails, the next one does it."""
         try:
-            await self.store.trim_samples(self.latest.samples, epoch.number)
+            await self.store.trim_samples(self.latest.samples, epoch)
         except EsdError as error:
             _log.warning("the sample log could not be trimmed: %s", error)
 
-    async def _write(self, pending: Pending, epoch: Epoch) -> None:
+    async def _write(self, pending: PendingCheckpoint, epoch: int) -> None:
         parts = {"engine": pending.engine, "progress": pending.progress}
-        known = enumerate(self.latest.crew(self._job.workers))
-        absent = {slot: worker for slot, worker in known if slot not in pending.workers}
-        workers = pending.workers | absent  # a worker that is away now keeps its slot and its figures
+        known = dict(enumerate(self.latest.workers_of(self._job.workers)))
+        workers = known | pending.workers  # a worker that is away now keeps its slot and its totals
         for name, data in parts.items():
             await self.store.put_part(pending.iteration, name, data)
         changed = size = 0
         if pending.iteration:
-            changed, size = await self.store.save(pending.iteration, epoch.number)
+            changed, size = await self.store.save(pending.iteration, epoch)
         manifest = Manifest(
             job=describe_job(self._job),
             iteration=pending.iteration,
@@ -171,6 +221,6 @@ class Checkpoints:
             size=size + sum(map(len, parts.values())),
             cuts=(*(cut for cut in self.latest.cuts if cut < pending.iteration), pending.iteration),
         )
-        await self.store.commit(pending.iteration, epoch.number, manifest.encode(), self._job.checkpoints_kept)
+        await self.store.commit(pending.iteration, epoch, manifest.encode(), self._job.checkpoints_kept)
         self.latest = manifest
         _log.info("checkpoint %d is committed", pending.iteration)

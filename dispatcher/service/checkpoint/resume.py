@@ -1,4 +1,4 @@
-"""Where a new job begins: at nothing, or at what the parameter servers hold of it, a checkpoint and logged samples."""
+"""Where a job starts: from nothing, or from what the parameter servers hold of it, a checkpoint and logged samples."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
-    """What a job that can recover begins with.
+class StartingPoint:
+    """What a job that can recover starts from.
 
     Attributes:
-        checkpoints: the latest is where it begins.
-        logged: the samples that follow it, as far as they were acknowledged.
-        closed: whether the stream ends there.
+        checkpoints: its checkpoints; it starts at the latest.
+        logged: the samples that follow the checkpoint, as far as they were acknowledged.
+        closed: whether the stream ends behind these.
     """
 
     checkpoints: Checkpoints
@@ -36,8 +36,11 @@ class Opening:
     closed: bool
 
 
-async def open_checkpoints(spec: JobSpec, settings: DispatcherSettings) -> Opening | None:
-    """The checkpoints of a job, the first of them (nothing trained) written; None if the job takes none.
+async def find_starting_point(spec: JobSpec, settings: DispatcherSettings) -> StartingPoint | None:
+    """Asks the parameter servers what they hold of a job, and writes checkpoint 0 of one that is new to them.
+
+    Returns:
+        The starting point; None if the job takes no checkpoints.
 
     Raises:
         FailedPrecondition: the table holds the rows of another job.
@@ -51,48 +54,23 @@ async def open_checkpoints(spec: JobSpec, settings: DispatcherSettings) -> Openi
         # From here on nothing of an earlier dispatcher is logged or committed any more.
         epoch = (await store.find()).epoch + 1
         entries = await store.read_samples(epoch)
-        kept = await store.find()
-        if kept.manifest:
-            manifest = _manifest_of(spec, kept)
+        stored = await store.find()
+        if stored.manifest:
+            manifest = _manifest_of(spec, stored)
         else:
-            manifest, entries = await _begin(spec, store, kept), []
-        logged, closed = _after(manifest, entries)
+            manifest, entries = await _write_checkpoint_0(spec, store, stored), []
+        logged, closed = samples_after(manifest, entries)
         if entries and not logged and not closed:
             await store.trim_samples(None, epoch)  # the next entry may begin anywhere
-        checkpoints = Checkpoints(spec, store, manifest, epoch, durable=kept.durable)
-        return Opening(checkpoints, logged, closed or manifest.finished)
+        checkpoints = Checkpoints(spec, store, manifest, epoch, durable=stored.durable)
+        return StartingPoint(checkpoints, logged, closed or manifest.finished)
     except BaseException:
         await store.close()
         raise
 
 
-def _manifest_of(spec: JobSpec, kept: StoredState) -> Manifest:
-    manifest = Manifest.decode(kept.manifest)
-    differing = manifest.differences(spec)
-    if differing:
-        raise FailedPrecondition(
-            f"table {spec.table.name!r} holds checkpoint {manifest.iteration} of a job that differs in "
-            f"{', '.join(differing)}; repeat that job to go on with it, or use an empty store or another table"
-        )
-    return manifest
-
-
-async def _begin(spec: JobSpec, store: CheckpointStore, kept: StoredState) -> Manifest:
-    """Writes checkpoint 0 of a job that is new to the servers."""
-    if kept.rows:
-        raise FailedPrecondition(
-            f"table {spec.table.name!r} holds {kept.rows} rows and no checkpoint: the run that trained them "
-            "took none; use an empty store or another table"
-        )
-    manifest = Manifest(describe_job(spec), time=time.time())
-    await store.restore(0, kept.epoch)
-    await store.trim_samples(None, kept.epoch)
-    await store.commit(0, kept.epoch, manifest.encode(), spec.checkpoints_kept)
-    return manifest
-
-
-def _after(manifest: Manifest, entries: Sequence[LogEntry]) -> tuple[list[SampleBatch], bool]:
-    """The logged samples that a checkpoint does not cover, and whether the stream ends behind them."""
+def samples_after(manifest: Manifest, entries: Sequence[LogEntry]) -> tuple[list[SampleBatch], bool]:
+    """Returns the logged samples that a checkpoint does not cover, and whether the stream ends behind them."""
     position, logged = manifest.samples, []
     for entry in entries:
         if entry.position > position:
@@ -106,3 +84,27 @@ def _after(manifest: Manifest, entries: Sequence[LogEntry]) -> tuple[list[Sample
             logged.append(batch[position - entry.position :])
             position = entry.end
     return logged, bool(entries) and entries[-1].closes
+
+
+def _manifest_of(spec: JobSpec, stored: StoredState) -> Manifest:
+    manifest = Manifest.decode(stored.manifest)
+    differing = manifest.differences(spec)
+    if differing:
+        raise FailedPrecondition(
+            f"table {spec.table.name!r} holds checkpoint {manifest.iteration} of a job that differs in "
+            f"{', '.join(differing)}; repeat that job to go on with it, or use an empty store or another table"
+        )
+    return manifest
+
+
+async def _write_checkpoint_0(spec: JobSpec, store: CheckpointStore, stored: StoredState) -> Manifest:
+    if stored.rows:
+        raise FailedPrecondition(
+            f"table {spec.table.name!r} holds {stored.rows} rows and no checkpoint: the run that trained them "
+            "took none; use an empty store or another table"
+        )
+    manifest = Manifest(describe_job(spec), time=time.time())
+    await store.restore(0, stored.epoch)
+    await store.trim_samples(None, stored.epoch)
+    await store.commit(0, stored.epoch, manifest.encode(), spec.checkpoints_kept)
+    return manifest

@@ -10,20 +10,19 @@ from typing import Any
 
 from dispatcher.service.describe import job_state
 from dispatcher.service.run.job import Job
-from dispatcher.service.state.history import Point
-from dispatcher.service.state.totals import Figures
-from dispatcher.service.state.workers import Member
+from dispatcher.service.state.totals import JobTotals, Point
+from dispatcher.service.state.workers import WorkerRecord
 from services.domain.state import JobState, ShadowCost
 
 
 def state_document(job: Job | None) -> bytes:
-    """The latest job in UTF-8 JSON; `{"job": null}` before the first. Numbers that JSON lacks (NaN) become null."""
+    """Returns the latest job in UTF-8 JSON; `{"job": null}` before the first. What JSON lacks (NaN) becomes null."""
     document = {"job": None} if job is None else _document(job)
     return json.dumps(_plain(document), allow_nan=False, separators=(",", ":")).encode()
 
 
 def _document(job: Job) -> dict[str, Any]:
-    state, figures = job_state(job), job.figures
+    state, totals = job_state(job), job.totals
     now = asyncio.get_running_loop().time()
     return {
         "job": {
@@ -39,7 +38,7 @@ def _document(job: Job) -> dict[str, Any]:
         },
         "iterations_planned": state.iterations_planned,
         "iterations_confirmed": state.iterations_confirmed,
-        "samples": figures.progress.samples,
+        "samples": totals.progress.samples,
         "training_seconds": state.training_seconds,
         "loss": state.loss,
         "auc": state.auc,
@@ -47,13 +46,13 @@ def _document(job: Job) -> dict[str, Any]:
         "decision_median_seconds": state.decision_median_seconds,
         "decision_p99_seconds": state.decision_p99_seconds,
         "costs": _costs(state),
-        "workers": [_worker(member, figures, job.lease_seconds, now) for member in job.roster.members],
-        "history": _columns([*figures.history.points, figures.point(state.iterations_confirmed)]),
+        "workers": [_worker(worker, totals, job.settings.lease_seconds, now) for worker in job.workers],
+        "history": _columns([*totals.history.points, totals.point(state.iterations_confirmed)]),
     }
 
 
 def _costs(state: JobState) -> list[dict[str, Any]]:
-    """Transmission cost of the planned iterations: of the plans in force first."""
+    """Returns what the planned iterations cost, and then what they would cost under other mechanisms."""
     own = ShadowCost(state.job.mechanism, state.iterations_planned, state.cost_seconds)
     return [
         {
@@ -66,28 +65,28 @@ def _costs(state: JobState) -> list[dict[str, Any]]:
     ]
 
 
-def _worker(member: Member, figures: Figures, lease_seconds: float, now: float) -> dict[str, Any]:
-    slot = member.slot
+def _worker(worker: WorkerRecord, totals: JobTotals, lease_seconds: float, now: float) -> dict[str, Any]:
+    slot = worker.slot
     return {
-        "name": member.registration.name,
+        "name": worker.registration.name,
         "slot": slot,
-        "address": member.registration.address,
-        "link_bytes_per_second": member.registration.bandwidth,
-        "measured_bytes_per_second": member.measured_bandwidth or None,
-        "workload": int(figures.workloads[slot]),
-        "cache_rows": member.registration.cache_rows,
-        "lease_age_seconds": None if member.flushed else now - member.last_heartbeat,
+        "address": worker.registration.address,
+        "link_bytes_per_second": worker.registration.bandwidth,
+        "measured_bytes_per_second": worker.measured_bandwidth or None,
+        "workload": int(totals.workloads[slot]),
+        "cache_rows": worker.registration.cache_rows,
+        "lease_age_seconds": None if worker.flushed else now - worker.last_heartbeat,
         "lease_seconds": lease_seconds,
-        "iterations": member.confirmed,
-        "late_iterations": member.late,
-        "hit_ratio": _ratio(int(figures.worker_hits[slot]), int(figures.worker_lookups[slot])),
-        "transfers": asdict(member.transfers),
-        "phases": asdict(member.phases),
+        "iterations": worker.confirmed,
+        "late_iterations": worker.late,
+        "hit_ratio": _ratio(int(totals.worker_hits[slot]), int(totals.worker_lookups[slot])),
+        "transfers": asdict(worker.transfers),
+        "phases": asdict(worker.phases),
     }
 
 
 def _columns(points: list[Point]) -> dict[str, list[Any]]:
-    """Points as columns, which take a third of the space."""
+    """Returns points as columns, which take a third of the space."""
     return {field.name: [getattr(point, field.name) for point in points] for field in fields(Point)}
 
 

@@ -9,7 +9,7 @@ from importlib.resources import files
 
 from dispatcher.service.page.document import state_document
 from dispatcher.service.page.http import Resource, open_http
-from dispatcher.service.run.current_job import Jobs
+from dispatcher.service.run.current_job import CurrentJob
 from dispatcher.service.settings import DispatcherSettings
 from services.domain.errors import FailedPrecondition
 from services.runtime.settings import split_address
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def serve_page(jobs: Jobs, settings: DispatcherSettings) -> AsyncIterator[str | None]:
+async def serve_page(current_job: CurrentJob, settings: DispatcherSettings) -> AsyncIterator[str | None]:
     """Serves the page while the block runs, on the service's host; yields its `host:port`, None when off.
 
     Raises:
@@ -38,7 +38,7 @@ async def serve_page(jobs: Jobs, settings: DispatcherSettings) -> AsyncIterator[
     host, _, _ = settings.listen.rpartition(":")
     folder = files("dispatcher.service.page") / "static"
     resources = {path: Resource(kind, _constant((folder / name).read_bytes())) for path, (name, kind) in _FILES.items()}
-    resources["/state.json"] = Resource("application/json", lambda: state_document(jobs.latest))
+    resources["/state.json"] = Resource("application/json", lambda: state_document(current_job.latest))
     try:
         server = await open_http(split_address(settings.listen)[0], settings.page_port, resources)
     except OSError as error:

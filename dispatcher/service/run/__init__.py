@@ -1,1 +1,1 @@
-"""What runs: a job, its planner, its recovery, its submitter."""
+"""What runs a job: workers' and clients' calls, the planning loop, checkpoints within it, and the way back."""

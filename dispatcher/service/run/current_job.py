@@ -1,4 +1,4 @@
-"""The job that a dispatcher runs: one at a time, a new one may follow one that is over."""
+"""The job that a dispatcher runs: one at a time, and a new one may follow one that is over."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import logging
 from dispatcher.core.decision_log import DecisionLog
 from dispatcher.core.planner import check_job
 from dispatcher.service.checkpoint.checkpoints import Checkpoints
-from dispatcher.service.checkpoint.resume import open_checkpoints
+from dispatcher.service.checkpoint.resume import find_starting_point
 from dispatcher.service.run.job import Job
 from dispatcher.service.run.planning import plan_stream
 from dispatcher.service.settings import DispatcherSettings
@@ -23,31 +23,34 @@ _OPENING_SECONDS = 10.0
 _log = logging.getLogger(__name__)
 
 
-class Jobs:
-    """Holds the latest job and its planning task."""
+class CurrentJob:
+    """Holds the latest job and the task that runs it.
+
+    Args:
+        settings: the settings of the dispatcher.
+
+    Attributes:
+        latest: the job that runs, or the last one that did; None before the first.
+    """
 
     def __init__(self, settings: DispatcherSettings) -> None:
+        self.latest: Job | None = None
         self._settings = settings
-        self._job: Job | None = None
         self._planning: asyncio.Task[None] | None = None
         self._creation = asyncio.Lock()
         self._closed = False
 
-    @property
-    def latest(self) -> Job | None:
-        """The job that runs, or the last one that did."""
-        return self._job
-
-    def current(self) -> Job:
-        """The latest job. Raises NotFound when there was none."""
-        if self._job is None:
+    def get(self) -> Job:
+        """Returns the latest job. Raises NotFound when there was none."""
+        if self.latest is None:
             raise NotFound("no job yet; open one with CreateJob")
-        return self._job
+        return self.latest
 
     async def create(self, spec: JobSpec) -> bool:
-        """Opens a job, or takes up one that the parameter servers have a checkpoint of.
+        """Opens a job, or resumes one that the parameter servers have a checkpoint of.
 
-        Returns False if exactly this one is open already.
+        Returns:
+            False if exactly this job is open already.
 
         Raises:
             InvalidArgument: the mechanism or the cache policy is unknown.
@@ -63,34 +66,38 @@ class Jobs:
                 f"job {spec.name} could not be opened within {_OPENING_SECONDS:g} s: a parameter server does not answer"
             ) from None
 
-    async def _create(self, spec: JobSpec) -> bool:
-        if self._closed:
-            raise Unavailable("the dispatcher is stopping")
-        if self._job is not None and not self._job.life.over:
-            if self._job.spec == spec:
-                return False
-            raise FailedPrecondition(f"{self._job.life}, and one dispatcher runs one job at a time")
-        check_job(spec)
-        opening = await open_checkpoints(spec, self._settings)
-        checkpoints = opening.checkpoints if opening is not None else None
-        self._job = Job(spec, self._settings, checkpoints, _decision_log(spec, self._settings, checkpoints))
-        if opening is not None:
-            self._job.stream.take_up(opening.logged, closed=opening.closed)
-        self._planning = asyncio.create_task(plan_stream(self._job), name="plan_stream")
-        _log.info("%s, created", self._job.life)
-        return True
-
     async def close(self) -> None:
-        """Lets go of everyone who waits for the job."""
+        """Lets everyone go who waits for the job, and waits until it has stopped."""
         self._closed = True
-        if self._job is not None:
-            self._job.life.stop()
+        if self.latest is not None:
+            self.latest.lifecycle.stop()
         if self._planning is not None:
             await self._planning
 
+    async def _create(self, spec: JobSpec) -> bool:
+        if self._closed:
+            raise Unavailable("the dispatcher is stopping")
+        if self.latest is not None and not self.latest.lifecycle.over:
+            if self.latest.spec == spec:
+                return False
+            raise FailedPrecondition(f"{self.latest.lifecycle}, and one dispatcher runs one job at a time")
+        check_job(spec)
+        start = await find_starting_point(spec, self._settings)
+        checkpoints = start.checkpoints if start is not None else None
+        decision_log = _open_decision_log(spec, self._settings, checkpoints)
+        job = Job(spec, self._settings, checkpoints)
+        if start is not None:
+            job.submission.resume(start.logged, closed=start.closed)
+        self.latest = job
+        self._planning = asyncio.create_task(plan_stream(job, decision_log), name="plan_stream")
+        _log.info("%s, created", job.lifecycle)
+        return True
 
-def _decision_log(spec: JobSpec, settings: DispatcherSettings, checkpoints: Checkpoints | None) -> DecisionLog | None:
-    """The log that the settings ask for. Raises FailedPrecondition when it cannot be written."""
+
+def _open_decision_log(
+    spec: JobSpec, settings: DispatcherSettings, checkpoints: Checkpoints | None
+) -> DecisionLog | None:
+    """Opens the log that the settings ask for. Raises FailedPrecondition when it cannot be written."""
     if settings.decision_log is None:
         return None
     resume = checkpoints is not None and checkpoints.latest.iteration > 0

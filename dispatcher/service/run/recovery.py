@@ -1,188 +1,161 @@
-"""From one epoch to the next: who is there, back to the last checkpoint, plans from there on."""
+"""From one epoch to the next: the workers come together, and all go back to the last checkpoint.
+
+A job without checkpoints has one epoch, from the first iteration on; it begins in the same way.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 
 from dispatcher.core.planner import Planner
-from dispatcher.service.checkpoint.checkpoints import Checkpoints
+from dispatcher.service.checkpoint.checkpoints import Checkpoints, RestoredCheckpoint
 from dispatcher.service.run.job import Job
-from dispatcher.service.state.epoch import Epoch
-from dispatcher.service.state.manifest import DENSE, PARTS, Manifest
-from dispatcher.service.state.plan_log import PlanLog
+from dispatcher.service.state.epoch import Epoch, PlanLog
+from dispatcher.service.state.manifest import DENSE, Manifest
 from protos import dispatcher_pb2
 from services.domain.errors import FailedPrecondition, StaleEpoch
 from services.domain.jobs import JobSpec, equal_workloads, scale_workloads
 from services.domain.reports import Registration
-from services.domain.state import Recovery
 from services.domain.worker_set import WorkerSet
 from services.wire.plans import encode_plan_message
-
-_FRUITLESS_EPOCHS = 5  # in a row, after which another one would hardly help
 
 _log = logging.getLogger(__name__)
 
 
-async def next_epoch(job: Job, checkpoints: Checkpoints, thread: Executor) -> tuple[Epoch, Planner]:
-    """Assembles the workers, takes everyone back to the last checkpoint, and begins an epoch there.
+async def next_epoch(job: Job, thread: Executor) -> tuple[Epoch, Planner]:
+    """Waits for the workers, takes everyone back to the last checkpoint if there are checkpoints, and begins an epoch.
+
+    Args:
+        job: the job.
+        thread: where the planner is made.
 
     Raises:
-        FailedPrecondition: epoch after epoch ends without an iteration trained; a checkpoint is damaged; a parameter
-            server cannot go back.
+        FailedPrecondition: workers are missing for too long; epoch after epoch ends without an iteration trained; a
+            checkpoint is damaged; a parameter server cannot go back.
         StaleEpoch: the workers have changed meanwhile; try again.
         Unavailable: a parameter server is away for too long.
     """
-    before = job.epoch
-    await checkpoints.abandon()
-    await _gather(job)
-
-    kept = await checkpoints.store.committed()
-    manifest = Manifest.decode(kept.manifest)
-    checkpoints.latest = manifest
-    checkpoints.epoch = max(checkpoints.epoch, kept.epoch) + 1
-    await checkpoints.store.restore(manifest.iteration, checkpoints.epoch)
-    parts = {}
-    if manifest.iteration:
-        for name in PARTS:
-            parts[name] = await checkpoints.store.get_part(manifest.iteration, name)
-            manifest.check_part(name, parts[name])
-
-    members = _waiting(job)
-    registrations = _registrations(job, manifest)
+    if job.checkpoints is None:
+        return await _only_epoch(job, thread)
+    await job.checkpoints.abandon()
+    await _assemble_workers(job)
+    checkpoint = await job.checkpoints.restore()
+    members = job.workers.waiting
     planner = await asyncio.get_running_loop().run_in_executor(
-        thread, _planner, job.spec, registrations, members, checkpoints.epoch, manifest, parts.get("engine")
+        thread, _planner_from, checkpoint, job.spec, _registrations(job, checkpoint.manifest), members
     )
-    if _waiting(job) != members:
+    if job.workers.waiting != members:
         raise StaleEpoch("a worker was lost or restarted while the epoch began")
-    job.intake.rewind(manifest.samples)
-    job.figures.load(manifest.planned or {}, parts.get("progress"), len(members))
-    for member in job.roster.members:
-        saved = manifest.crew(job.spec.workers)
-        member.begin_epoch(manifest.iteration, saved[member.slot] if saved else None)
-    reloads = _reloads(planner, manifest)
-    plans = PlanLog(job.spec.workers, manifest.iteration)
-    epoch = Epoch(checkpoints.epoch, manifest.iteration, members, plans, reloads)
-    if before is not None:
-        _account(job, before, epoch)
-    checkpoints.begin_epoch(epoch.first)
-    job.begin_epoch(epoch)
+    first = checkpoint.manifest.iteration
+    reloads = _reloads(planner, checkpoint.manifest)
+    epoch = Epoch(checkpoint.epoch, first, members, PlanLog(job.spec.workers, first), reloads)
+    job.rewind_to(checkpoint, epoch)
     return epoch, planner
 
 
-async def take_up_end(job: Job, checkpoints: Checkpoints) -> None:
-    """Takes up a job that was brought to its end before; nothing is left to do.
+async def resume_finished(job: Job, checkpoints: Checkpoints) -> None:
+    """Shows a job that was brought to its end before; nothing is left to do.
 
     Raises:
         FailedPrecondition: the last checkpoint is damaged.
         Unavailable: the first parameter server is away for too long.
     """
-    done = checkpoints.latest
-    progress = await checkpoints.store.get_part(done.iteration, "progress")
-    done.check_part("progress", progress)
-    job.finish_as(done, progress)
+    job.resume_finished(checkpoints.latest, await checkpoints.read_part("progress"))
 
 
-async def _gather(job: Job) -> None:
-    """Waits for all workers; for those of an earlier epoch no longer than the rejoin window, if others are there."""
-    roster, life = job.roster, job.life
-    if not roster.seated:
-        await life.until(lambda: roster.complete and all(member.waiting for member in roster.members))
-        roster.seat()
+async def _only_epoch(job: Job, thread: Executor) -> tuple[Epoch, Planner]:
+    """Begins the epoch of a job without checkpoints, as soon as all its workers are registered."""
+    await _wait_for_all(job, lambda: job.workers.complete)
+    job.workers.settle_slots()
+    epoch = Epoch(0, 0, WorkerSet.all_of(job.spec.workers), PlanLog(job.spec.workers))
+    job.begin_epoch(epoch)
+    registrations = [worker.registration for worker in job.workers]
+    bandwidths, cache_rows = [r.bandwidth for r in registrations], [r.cache_rows for r in registrations]
+    planner = await asyncio.get_running_loop().run_in_executor(thread, Planner, job.spec, bandwidths, cache_rows)
+    return epoch, planner
+
+
+async def _assemble_workers(job: Job) -> None:
+    """Waits until all workers wait for an epoch.
+
+    Those that were in an earlier epoch are waited for no longer than the rejoin window, if others are there.
+    """
+    workers, settings = job.workers, job.settings
+    everyone = WorkerSet.all_of(job.spec.workers)
+    if not workers.settled:
+        await _wait_for_all(job, lambda: workers.waiting == everyone)
+        workers.settle_slots()
         return
-    loop = asyncio.get_running_loop()
-    window = loop.time() + job.settings.rejoin_seconds
-    timers = [
-        loop.call_at(window, life.notify),
-        loop.call_later(job.settings.join_seconds, life.fail, "no worker came back"),
-    ]
-    try:
-        await life.until(
-            lambda: (
-                (roster.complete and all(member.waiting for member in roster.members))
-                or (loop.time() >= window and any(member.waiting for member in roster.members))
-            )
+    rejoin_seconds = min(settings.rejoin_seconds, settings.join_seconds)
+    if await job.lifecycle.wait_until(lambda: workers.waiting == everyone, seconds=rejoin_seconds):
+        return
+    if not await job.lifecycle.wait_until(
+        lambda: len(workers.waiting) > 0, seconds=settings.join_seconds - rejoin_seconds
+    ):
+        raise FailedPrecondition(
+            f"no worker came back within {settings.join_seconds:g} s (the limit is {settings.variable('join_seconds')})"
         )
-    finally:
-        for timer in timers:
-            timer.cancel()
-    for member in roster.members:
-        if not member.waiting:
-            _log.warning("%s did not come back in time; the others go on without it", member)
-            roster.remove(member)
+    for worker in list(workers):
+        if not worker.waiting:
+            _log.warning("%s did not come back in time; the others go on without it", worker)
+            workers.remove(worker)
 
 
-def _waiting(job: Job) -> WorkerSet:
-    """The slots whose workers wait for an epoch."""
-    return WorkerSet.of(member.slot for member in job.roster.members if member.waiting)
+async def _wait_for_all(job: Job, condition: Callable[[], bool]) -> None:
+    """Waits for all workers of a new job. Raises FailedPrecondition after the time that they have to join."""
+    settings = job.settings
+    if not await job.lifecycle.wait_until(condition, seconds=settings.join_seconds):
+        raise FailedPrecondition(
+            f"only {len(job.workers)} of {job.spec.workers} workers registered within {settings.join_seconds:g} s"
+            f" (the limit is {settings.variable('join_seconds')})"
+        )
 
 
 def _registrations(job: Job, manifest: Manifest) -> list[Registration]:
-    """Link and cache of every slot; those of an absent worker as they were."""
+    """Returns link and cache of every slot; those of an absent worker are what they were."""
     registrations: dict[int, Registration] = {}
-    for slot, saved in enumerate(manifest.crew(job.spec.workers)):
+    for slot, saved in enumerate(manifest.workers_of(job.spec.workers)):
         registrations[slot] = Registration(saved.name, saved.bandwidth, saved.cache_rows, "away", "away")
-    for member in job.roster.members:
-        registrations[member.slot] = member.registration
+    for worker in job.workers:
+        registrations[worker.slot] = worker.registration
     anyone = next(iter(registrations.values()))  # stands in for a slot that was lost before the first checkpoint
     return [registrations.get(slot, anyone) for slot in range(job.spec.workers)]
 
 
-def _planner(
-    job: JobSpec,
-    registrations: Sequence[Registration],
-    members: WorkerSet,
-    epoch: int,
-    manifest: Manifest,
-    snapshot: bytes | None,
+def _planner_from(
+    checkpoint: RestoredCheckpoint, job: JobSpec, registrations: Sequence[Registration], members: WorkerSet
 ) -> Planner:
-    """A planner that gives samples to the members only. The global batch stays the same.
+    """Makes a planner that goes on at a checkpoint and gives samples to the members only.
 
-    Caches begin as they were, or empty where the checkpoint was taken by workers with other caches.
+    The global batch stays the same. Caches begin as they were, or empty where the checkpoint was taken by workers with
+    other caches.
     """
     shares = [m if slot in members else 0 for slot, m in enumerate(job.workloads)]
     if sum(shares) == 0:
         for slot, share in zip(members, equal_workloads(job.batch_size, len(members)), strict=True):
             shares[slot] = share
     workloads = scale_workloads(tuple(shares), job.batch_size)
-    cache_rows = [r.cache_rows for r in registrations]
+    cache_rows = [registration.cache_rows for registration in registrations]
     complete = members == WorkerSet.all_of(job.workers)
+    manifest = checkpoint.manifest
     return Planner(
         # Balanced workloads have limits that those of an incomplete set of workers cannot keep.
         replace(job, workloads=workloads, workload_limits=job.workload_limits if complete else None),
-        [r.bandwidth for r in registrations],
+        [registration.bandwidth for registration in registrations],
         cache_rows,
-        epoch=epoch,
-        snapshot=snapshot,
+        epoch=checkpoint.epoch,
+        snapshot=checkpoint.engine,
         warm=manifest.iteration > 0 and manifest.fits(job.policy, cache_rows),
     )
 
 
 def _reloads(planner: Planner, manifest: Manifest) -> list[dispatcher_pb2.PlanMessage]:
-    """What the workers have to load, by slot; nothing when nothing is trained."""
+    """Returns what the workers have to load, by slot; nothing when nothing is trained."""
     if not manifest.iteration:
         return []
     checksum = (manifest.checksums or {}).get(DENSE, "")
     return [encode_plan_message(replace(reload, dense_checksum=checksum)) for reload in planner.reloads()]
-
-
-def _account(job: Job, before: Epoch, epoch: Epoch) -> None:
-    """Notes the recovery, and fails a job that gets nowhere."""
-    recovery = Recovery(
-        before.cause, epoch.number, max(0, before.trained - epoch.first), time.monotonic() - before.ended
-    )
-    job.recoveries.append(recovery)
-    job.fruitless = job.fruitless + 1 if before.trained <= before.first else 0
-    if job.fruitless >= _FRUITLESS_EPOCHS:
-        raise FailedPrecondition(
-            f"{job.fruitless} epochs in a row ended before an iteration was trained, the last one because "
-            f"{before.cause}; the last checkpoint is {epoch.first}"
-        )
-    _log.info(
-        "epoch %d begins at iteration %d after %.2f s, %d iterations are trained again",
-        epoch.number, epoch.first, recovery.seconds, recovery.iterations_redone,
-    )  # fmt: skip

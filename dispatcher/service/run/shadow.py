@@ -1,4 +1,4 @@
-"""What the job's stream would cost under other mechanisms: the yardstick for the cost of the plans in force."""
+"""What the job's stream would cost under other mechanisms: a yardstick for the cost of its plans."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from dispatcher.core.planner import Planner
-from dispatcher.service.state import metrics as telemetry
+from dispatcher.service.state import job_metrics
 from services.domain.batches import SampleBatch
 from services.domain.errors import EsdError
 from services.domain.jobs import JobSpec
 from services.domain.reports import Registration
 from services.domain.state import ShadowCost
 
-# Shadows run beside the plans in force and never hold them up: when they are this many batches behind, there is no
-# processor for them.
+# Shadows run beside the planner and never hold it up: when they are this many batches behind, there is no processor for
+# them.
 _FARTHEST_BEHIND = 256
 
 _log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class Shadows:
     workloads are those that the job started with.
 
     Args:
-        mechanisms: names; the job's own is left out.
+        mechanisms: the names of the mechanisms; the job's own is left out.
     """
 
     def __init__(self, mechanisms: Sequence[str]) -> None:
@@ -48,11 +48,11 @@ class Shadows:
 
     @property
     def costs(self) -> tuple[ShadowCost, ...]:
-        """Of every shadow so far; a shadow may be some iterations behind the plans in force."""
+        """The cost of every mechanism so far; each may be some iterations behind the plans."""
         return tuple(shadow.cost for shadow in self._shadows)
 
     def start(self, job: JobSpec, workers: Sequence[Registration]) -> None:
-        """Begins with empty caches at iteration 0."""
+        """Begins with empty caches at iteration 0, with one registration per slot."""
         for mechanism in self._mechanisms:
             if mechanism != job.mechanism:
                 spec = replace(job, mechanism=mechanism, workload_limits=None, measured_links=False)
@@ -60,7 +60,7 @@ class Shadows:
                 self._shadows.append(_Shadow(planner, ShadowCost(mechanism, 0, 0.0)))
 
     def follow(self, iteration: int, batch: SampleBatch) -> None:
-        """Takes the batch of an iteration and returns at once. One that was seen before is ignored."""
+        """Takes the batch of an iteration and returns at once. A batch that was seen before is ignored."""
         if not self._shadows or iteration < self._next:
             return
         if iteration > self._next:
@@ -74,7 +74,7 @@ class Shadows:
             planning.add_done_callback(self._planned)
 
     def close(self) -> None:
-        """Takes no more batches; those that were taken are still planned."""
+        """Takes no more batches. Those that were taken are still planned."""
         self._thread.shutdown(wait=False)
 
     def _plan(self, shadows: Sequence[_Shadow], batch: SampleBatch) -> list[tuple[_Shadow, float]]:
@@ -93,7 +93,7 @@ class Shadows:
                 iterations=shadow.cost.iterations + 1,
                 cost_seconds=shadow.cost.cost_seconds + seconds,
             )
-            telemetry.shadowed(shadow.cost.mechanism, seconds)
+            job_metrics.shadowed(shadow.cost.mechanism, seconds)
 
     def _end(self, cause: str) -> None:
         if self._shadows:

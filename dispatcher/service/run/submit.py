@@ -1,4 +1,4 @@
-"""The sample stream of one job: what clients submit is logged, acknowledged, and kept for the planner."""
+"""How samples come in: what a client submits is checked, logged, acknowledged, and put in the queue for the planner."""
 
 from __future__ import annotations
 
@@ -7,47 +7,48 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from dispatcher.service.checkpoint.checkpoints import Checkpoints
-from dispatcher.service.state import metrics as telemetry
-from dispatcher.service.state.phase import Lifecycle
-from dispatcher.service.state.samples import Intake
+from dispatcher.service.state.lifecycle import Lifecycle
+from dispatcher.service.state.samples import SampleQueue
+from protos import common_pb2
 from services.domain.batches import LogEntry, SampleBatch
 from services.domain.errors import EsdError, FailedPrecondition, InvalidArgument
 from services.domain.jobs import JobSpec
-from services.wire.batches import encode_batch
+from services.wire.batches import decode_batch, encode_batch
 
 
-class SampleStream:
-    """Takes samples in, in the one order that the model is made of.
+class Submission:
+    """Takes the samples of one job in, in the one order that the model is made of.
 
     With checkpoints, samples are in the log of the first parameter server before they are acknowledged, and stay there
-    until a checkpoint covers them. The next dispatcher takes them up from there.
+    until a checkpoint covers them. The next dispatcher goes on with what is in the log.
 
     Args:
-        job: whose samples these are.
-        life: of the job.
-        intake: what waits to be planned.
-        checkpoints: of the job; None: nothing is logged.
+        job: the job to which the samples belong.
+        lifecycle: the lifecycle of the job.
+        samples: takes the samples until they are planned.
+        checkpoints: the checkpoints of the job; None logs nothing.
 
     Attributes:
-        intake: what waits to be planned.
         durable: whether acknowledged samples outlive the dispatcher and the parameter server.
     """
 
-    def __init__(self, job: JobSpec, life: Lifecycle, intake: Intake, checkpoints: Checkpoints | None) -> None:
-        self.intake = intake
+    def __init__(
+        self, job: JobSpec, lifecycle: Lifecycle, samples: SampleQueue, checkpoints: Checkpoints | None
+    ) -> None:
         self.durable = checkpoints is not None and checkpoints.durable
         self._job = job
-        self._life = life
+        self._lifecycle = lifecycle
+        self._samples = samples
         self._checkpoints = checkpoints
         self._submitting = False
         self._logging: asyncio.Task[None] | None = None
 
-    def take_up(self, logged: Sequence[SampleBatch], *, closed: bool) -> None:
-        """Takes in what an earlier dispatcher has logged."""
+    def resume(self, logged: Sequence[SampleBatch], *, closed: bool) -> None:
+        """Puts what an earlier dispatcher has logged in the queue; `closed` when the stream ends behind it."""
         for batch in logged:
-            self.intake.put(batch)
+            self._samples.put(batch)
         if closed:
-            self.intake.close()
+            self._samples.close()
 
     @contextmanager
     def submitter(self) -> Iterator[None]:
@@ -56,7 +57,7 @@ class SampleStream:
         Raises:
             FailedPrecondition: another caller holds it; the job failed.
         """
-        self._life.check()
+        self._lifecycle.raise_if_failed()
         if self._submitting:
             raise FailedPrecondition(f"another Submit call feeds job {self._job.name}, whose samples have one order")
         self._submitting = True
@@ -66,22 +67,23 @@ class SampleStream:
             self._submitting = False
 
     async def taken(self) -> int:
-        """Samples taken in so far: where a client goes on."""
-        if self._logging is not None:  # of a call that was cut off
+        """Returns how many samples were taken in so far, which is where a client goes on."""
+        if self._logging is not None:  # a call that was cut off may have left it behind
             await asyncio.wait([self._logging])
-        return self.intake.taken
+        return self._samples.taken
 
-    async def take_in(self, batch: SampleBatch, position: int | None = None) -> None:
+    async def take_in(self, message: common_pb2.SampleBatch, position: int | None = None) -> None:
         """Takes samples in as soon as there is room; returns when they are logged. Those that came before are ignored.
 
         Args:
-            batch: any number of samples.
-            position: samples of the stream before the batch; None: as many as were taken in.
+            message: any number of samples, as they came.
+            position: how many samples of the stream come before the batch; None: as many as were taken in.
 
         Raises:
-            InvalidArgument: the batch has other fields or dense features than the job.
+            InvalidArgument: the batch is malformed, or has other fields or dense features than the job.
             FailedPrecondition: samples are missing before it, or the stream has ended; the job failed.
         """
+        batch = decode_batch(message)
         for name, columns, expected in (
             ("ids", batch.ids.shape[1], self._job.fields),
             ("dense features", batch.dense.shape[1], self._job.dense_features),
@@ -95,31 +97,22 @@ class SampleStream:
             raise FailedPrecondition(
                 f"the batch begins at sample {position}, job {self._job.name} has taken in {taken}: go on from there"
             )
-        new = batch[taken - position :]
-        if not len(new):
+        known = taken - position
+        if known >= len(batch):
             return
-        if self.intake.closed:
+        if self._samples.closed:
             raise FailedPrecondition(f"the sample stream of job {self._job.name} has ended after {taken} samples")
-        await self._life.until(lambda: self.intake.has_room(len(new)))
-        await self._log(new)
+        if known:
+            batch = batch[known:]
+            message = encode_batch(batch)
+        await self._lifecycle.wait_until(lambda: self._samples.has_room(len(batch)))
+        await self._log_and_put(batch, message)
 
     async def end(self) -> None:
-        """No more samples: what is left makes the last batch. May be repeated."""
+        """Ends the stream: what is left makes the last batch. It may be repeated."""
         await self.taken()
-        if not self.intake.closed:
-            await self._log(None)
-
-    def next_batch(self) -> SampleBatch:
-        """Gives the next global batch to the planner; call it when `intake.ready`."""
-        batch = self.intake.take()
-        self.changed()
-        return batch
-
-    def changed(self) -> None:
-        """Tells everyone that more, or less, is waiting."""
-        covered = self._checkpoints.latest.samples if self._checkpoints is not None else self.intake.taken
-        telemetry.queued(self.intake.pending, self.intake.taken - covered)
-        self._life.notify()
+        if not self._samples.closed:
+            await self._log_and_put(None, None)
 
     async def close(self) -> None:
         """Gives up what is not acknowledged."""
@@ -127,28 +120,31 @@ class SampleStream:
             self._logging.cancel()
             await asyncio.gather(self._logging, return_exceptions=True)
 
-    async def _log(self, batch: SampleBatch | None) -> None:
-        """Logs samples, None: the end, and takes them in. Whoever is cut off meanwhile, it is done once begun."""
-        self._logging = asyncio.create_task(self._log_and_put(batch), name="log_samples")
+    async def _log_and_put(self, batch: SampleBatch | None, message: common_pb2.SampleBatch | None) -> None:
+        """Logs samples and puts them in the queue; None is the end of the stream.
+
+        Once begun it is done, even if the call that has brought the samples is cut off meanwhile.
+        """
+        self._logging = asyncio.create_task(self._log_then_put(batch, message), name="log_samples")
         await asyncio.shield(self._logging)
 
-    async def _log_and_put(self, batch: SampleBatch | None) -> None:
+    async def _log_then_put(self, batch: SampleBatch | None, message: common_pb2.SampleBatch | None) -> None:
         if self._checkpoints is not None:
-            position = self.intake.taken
-            if batch is None:
-                entry = LogEntry(position, 0)
-            else:
-                entry = LogEntry(position, len(batch), encode_batch(batch).SerializeToString())
-            checkpoints = self._checkpoints
-            try:
-                await checkpoints.store.append_samples(entry, lambda: checkpoints.epoch)
-            except EsdError as error:  # nobody knows whether they are in it, so there is no going on
-                self._life.fail(
-                    f"the sample log cannot be written: {error}; the last checkpoint is {checkpoints.latest.iteration}"
-                )
-                raise
+            entry = LogEntry(self._samples.taken, 0)
+            if batch is not None and message is not None:
+                entry = LogEntry(self._samples.taken, len(batch), message.SerializeToString())
+            await self._log(entry, self._checkpoints)
         if batch is None:
-            self.intake.close()
+            self._samples.close()
         else:
-            self.intake.put(batch)
-        self.changed()
+            self._samples.put(batch)
+        self._lifecycle.notify()
+
+    async def _log(self, entry: LogEntry, checkpoints: Checkpoints) -> None:
+        try:
+            await checkpoints.store.append_samples(entry, lambda: checkpoints.epoch)
+        except EsdError as error:  # nobody knows whether they are in it, so there is no going on
+            self._lifecycle.fail(
+                f"the sample log cannot be written: {error}; the last checkpoint is {checkpoints.latest.iteration}"
+            )
+            raise

@@ -1,1 +1,1 @@
-"""What a running job knows: plain state that the modules of `run` read and change."""
+"""What a running job knows. The modules of `run` read and change it; nothing in here acts on its own."""

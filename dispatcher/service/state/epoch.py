@@ -1,30 +1,77 @@
-"""One membership of a job: who trains, from where on, and their plans."""
+"""An epoch of a job: a set of workers that trains without a change, from its first iteration on, and their plans."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from dispatcher.service.state.plan_log import PlanLog
 from protos import dispatcher_pb2 as pb
 from services.domain.errors import StaleEpoch
 from services.domain.worker_set import WorkerSet
 
 
-@dataclass(slots=True)
-class Epoch:
-    """An epoch from its beginning until a worker is lost, or the job is over.
+@dataclass(frozen=True, slots=True)
+class PublishedPlan:
+    """One worker's plan of one iteration, ready to be sent, and its number of samples m."""
+
+    message: pb.PlanMessage
+    samples: int
+
+
+class PlanLog:
+    """The published plans of an epoch. Each is kept until the worker that it is for has confirmed it.
+
+    Args:
+        workers: n, the slots of the job. A slot that does not train in the epoch has plans without samples.
+        first: the first iteration of the epoch.
 
     Attributes:
-        number: rises from epoch to epoch; in all plans and requests, so that nothing of an old one does harm.
-        first: its first iteration.
-        members: the slots that train.
-        plans: of this epoch.
-        reloads: per slot, what a cache must hold at the beginning; empty when all caches begin empty.
-        trained: the first iteration that not all have confirmed.
-        cause: why it ended early.
-        ended: when, on the monotonic clock.
+        planned: how many iterations of the stream are planned, so also the one that is published next.
+        checkpoint_flushes: the flush plans, by slot, of every checkpoint that is not committed; the key is the
+            iteration before which the workers carry them out.
+        final_flush: the flush plan of each slot at the end of the stream; empty until it is published.
+    """
+
+    def __init__(self, workers: int, first: int = 0) -> None:
+        self._plans: list[dict[int, PublishedPlan]] = [{} for _ in range(workers)]
+        self.planned = first
+        self.checkpoint_flushes: dict[int, Sequence[pb.PlanMessage]] = {}
+        self.final_flush: Sequence[pb.PlanMessage] = ()
+
+    def publish(self, plans: Sequence[PublishedPlan]) -> None:
+        """Adds the next iteration: one plan per slot, in slot order. Raises ValueError for another number of plans."""
+        for unconfirmed, plan in zip(self._plans, plans, strict=True):
+            unconfirmed[self.planned] = plan
+        self.planned += 1
+
+    def get(self, slot: int, iteration: int) -> PublishedPlan:
+        """Returns a plan that is published and not confirmed. Raises KeyError for any other."""
+        return self._plans[slot][iteration]
+
+    def confirm(self, slot: int, iteration: int) -> None:
+        """Forgets a plan that its worker has carried out."""
+        del self._plans[slot][iteration]
+
+    def forget_flushes(self, iteration: int) -> None:
+        """Forgets the flush plans of the checkpoints up to this one, which is committed."""
+        for checkpoint in [each for each in self.checkpoint_flushes if each <= iteration]:
+            del self.checkpoint_flushes[checkpoint]
+
+
+@dataclass(slots=True)
+class Epoch:
+    """An epoch, from its beginning until its members change or the job is over.
+
+    Attributes:
+        number: rises from epoch to epoch. All plans and requests carry it, so that those of an old epoch are refused.
+        first: the first iteration.
+        members: the slots whose workers train.
+        plans: what the members have been told to do.
+        reloads: per slot, what its cache must hold at the beginning; empty when all caches begin empty.
+        trained: the first iteration that not all members have confirmed.
+        cause: why the epoch ended early; empty while it goes on.
+        ended: when it ended, on the monotonic clock.
     """
 
     number: int
@@ -32,28 +79,30 @@ class Epoch:
     members: WorkerSet
     plans: PlanLog
     reloads: Sequence[pb.PlanMessage] = ()
-    trained: int = 0
-    cause: str = ""
-    ended: float = 0.0
+    trained: int = field(init=False)
+    cause: str = field(init=False, default="")
+    ended: float = field(init=False, default=0.0)
+
+    def __post_init__(self) -> None:
+        self.trained = self.first
 
     @property
     def over(self) -> bool:
-        """Whether it has ended early."""
+        """Whether the epoch has ended early."""
         return bool(self.cause)
 
     def end(self, cause: str) -> None:
-        """Ends it; from now on everyone who waits on it is told so."""
+        """Ends the epoch. Everyone who waits in it is told the cause."""
         self.cause = cause
         self.ended = time.monotonic()
 
-    def check(self, number: int | None = None) -> bool:
-        """True while the epoch goes on, and is the one that is meant.
-
-        Raises:
-            StaleEpoch: it is over, or the caller is in another one.
-        """
+    def raise_if_over(self) -> None:
+        """Raises StaleEpoch with the cause if the epoch has ended early."""
         if self.over:
             raise StaleEpoch(f"epoch {self.number} is over: {self.cause}")
-        if number is not None and number != self.number:
+
+    def raise_unless_current(self, number: int) -> None:
+        """Raises StaleEpoch unless this epoch goes on and `number` is its number."""
+        self.raise_if_over()
+        if number != self.number:
             raise StaleEpoch(f"epoch {number} is over, the job is in epoch {self.number}")
-        return True

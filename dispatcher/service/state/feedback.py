@@ -1,4 +1,4 @@
-"""Reports of an iteration, put together as feedback for the planner."""
+"""What the workers report of an iteration, put together as feedback for the planner."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from dispatcher.core.feedback import Feedback
 from services.domain.reports import IterationReport
 
 
-class Observations:
-    """Feedback of the iterations that all n workers have reported and that no decision has used yet.
+class ReportedFeedback:
+    """Collects the reports of the iterations that no decision has used yet.
 
     The time of a worker is what it moved, at the speed of its link, plus computation and row updates. Time in which a
     worker waits for rows that others have yet to push, or for their dense gradients, is none of its own.
+
+    Args:
+        workers: n, the slots of the job.
     """
 
     def __init__(self, workers: int) -> None:
@@ -20,16 +23,16 @@ class Observations:
         self._bandwidths = np.zeros(workers)
         self._reports: dict[int, dict[int, IterationReport]] = {}
 
-    def seated(self, slot: int, bandwidth: float) -> None:
-        """A worker's link as registered: its speed until it is measured."""
+    def set_link(self, slot: int, bandwidth: float) -> None:
+        """Takes the registered speed of a worker's link, in bytes per second; it holds until the link is measured."""
         self._bandwidths[slot] = bandwidth
 
     def add(self, slot: int, report: IterationReport) -> None:
-        """Takes a worker's report, once per iteration."""
+        """Takes a worker's report; each worker reports an iteration once."""
         self._reports.setdefault(report.iteration, {})[slot] = report
 
     def take(self, iteration: int) -> Feedback:
-        """What the iteration told, which all workers have reported. Take iterations in order, each once."""
+        """Returns the feedback of an iteration that all workers have reported. Take iterations in order, each once."""
         reports = self._reports.pop(iteration)
         measured = np.zeros(self._workers)
         seconds = np.zeros(self._workers)

@@ -1,4 +1,4 @@
-"""What makes a checkpoint: a small JSON document, written last."""
+"""The manifest of a checkpoint: a small JSON document, written last, which makes the checkpoint valid."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DENSE = "dense"  # written by the leading worker
 
 @dataclass(frozen=True, slots=True)
 class SavedWorker:
-    """A worker as a checkpoint knows it: by slot, with its totals."""
+    """A worker as a checkpoint keeps it: its link, its cache, and its totals at that point."""
 
     name: str
     bandwidth: float
@@ -33,19 +33,19 @@ class SavedWorker:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A checkpoint.
+    """Describes a checkpoint.
 
     Attributes:
         job: the job's specification as JSON; see `describe_job`.
-        iteration: that follows the cut; the checkpoint's name. 0: nothing is trained.
-        samples: of the stream, that are trained.
-        workers: by slot; empty at iteration 0.
-        planned: totals of the plans before the cut.
+        iteration: the iteration that follows the checkpoint, which is its name. At 0 nothing is trained.
+        samples: how many samples of the stream are trained.
+        workers: the workers by slot; empty at iteration 0.
+        planned: the totals of the plans before the checkpoint; see `JobTotals.save_planned`.
         checksums: SHA-256 of each part: those in PARTS and DENSE.
         finished: whether the stream ends here, and all of the job is done.
-        time: of the commit, seconds since 1970.
-        changed: rows that changed since the cut before, on all servers.
-        size: bytes that they and the parts take.
+        time: when the checkpoint was committed, in seconds since 1970.
+        changed: how many rows changed since the checkpoint before, on all servers.
+        size: how many bytes these rows and the parts take.
         cuts: the iterations before which checkpoints were taken so far, ascending, this one included; with them, the
             same stream gives the same plans.
     """
@@ -63,12 +63,12 @@ class Manifest:
     cuts: tuple[int, ...] = ()
 
     def encode(self) -> bytes:
-        """As JSON."""
+        """Writes the manifest as JSON, in UTF-8."""
         return json.dumps({"format": _FORMAT} | asdict(self)).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> Manifest:
-        """Reads what `encode` made. Raises FailedPrecondition for another format."""
+        """Reads what `encode` wrote. Raises FailedPrecondition for another format."""
         saved = json.loads(data)
         saved["cuts"] = tuple(saved.get("cuts", ()))
         if saved.pop("format") != _FORMAT:
@@ -90,30 +90,30 @@ class Manifest:
                 "tells which checkpoints are whole, and goes back to one"
             )
 
-    def crew(self, workers: int) -> tuple[SavedWorker, ...]:
-        """The workers by slot, for a job of so many; none if it was taken by another number."""
+    def workers_of(self, workers: int) -> tuple[SavedWorker, ...]:
+        """Returns the workers by slot for a job with as many slots; none if the checkpoint has another number."""
         return self.workers if len(self.workers) == workers else ()
 
     def fits(self, policy: str, cache_rows: Sequence[int]) -> bool:
-        """Whether the caches at the cut are those of such workers, so that they can be filled as they were."""
+        """Tells whether workers with these caches, by slot, can fill them as they were at the checkpoint."""
         return self.job["policy"] == policy and [worker.cache_rows for worker in self.workers] == list(cache_rows)
 
     def differences(self, job: JobSpec) -> list[str]:
-        """The fields in which a job gives another model than this checkpoint's job."""
+        """Returns the names of the fields by which a job's model would differ from the one of the checkpoint's job."""
         asked = describe_job(job)
         names = (asked.keys() | self.job.keys()) - {option.name for option in fields(DispatchOptions)}
         return sorted(name for name in names if asked.get(name) != self.job.get(name))
 
 
 def checksum(data: bytes) -> str:
-    """SHA-256."""
+    """Returns the SHA-256 of a part, in hex."""
     return sha256(data).hexdigest()
 
 
 def describe_job(job: JobSpec) -> dict[str, Any]:
-    """A job's specification as JSON, without what may change between runs.
+    """Returns a job's specification as JSON, without what may change from run to run.
 
-    These are the servers' addresses, and the most rows of a table that forgets none.
+    That is the servers' addresses, and the row limit of a table that forgets no rows.
     """
     message = encode_job(replace(job, parameter_servers=("any",), max_rows=job.rows_kept))
     described: dict[str, Any] = MessageToDict(message, preserving_proto_field_name=True)

@@ -1,4 +1,4 @@
-"""The sample stream of one job: batches of any size in, global batches of k samples out."""
+"""The samples of one job that wait to be planned: batches of any size come in, global batches of k samples go out."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections import deque
 from services.domain.batches import SampleBatch
 
 
-class Intake:
+class SampleQueue:
     """Samples that were taken in and are not planned yet, in stream order.
 
-    Holds at most `limit` samples, or less than a global batch and one batch that takes it above the limit: as long
-    as there is no whole global batch to plan, the stream must go on. What was given out is kept until it is released,
-    so that the stream can go back.
+    The queue holds at most `limit` samples. It takes one batch above the limit as long as it holds less than a global
+    batch, because without a whole global batch to plan the stream must go on. What was given out is kept until it is
+    released, so that the stream can go back to a checkpoint.
 
     Args:
-        batch_size: k.
-        limit: of samples that wait.
-        start: samples of the stream that are behind already.
+        batch_size: k, the samples of a global batch.
+        limit: the most samples that wait.
+        start: how many samples of the stream lie behind already.
         keep: whether to keep what was given out.
 
     Attributes:
-        taken: samples taken in so far.
-        pending: of these, not planned yet.
+        taken: how many samples of the stream were taken in so far.
+        pending: how many of these are not planned yet.
         closed: whether the stream has ended.
     """
 
@@ -32,25 +32,10 @@ class Intake:
         self._batches: deque[SampleBatch] = deque()
         self._keep = keep
         self._given: deque[SampleBatch] = deque()
-        self._given_from = start  # where in the stream the first of them begins
+        self._given_from = start  # the position in the stream at which the first of `_given` begins
         self.taken = start
         self.pending = 0
         self.closed = False
-
-    def has_room(self, samples: int) -> bool:
-        """Whether a batch of so many samples may come in now."""
-        return self.pending < self._batch_size or self.pending + samples <= self._limit
-
-    def put(self, batch: SampleBatch) -> None:
-        """Takes a batch in."""
-        if len(batch):
-            self._batches.append(batch)
-        self.taken += len(batch)
-        self.pending += len(batch)
-
-    def close(self) -> None:
-        """Ends the stream; what is left makes the last, perhaps short, global batch."""
-        self.closed = True
 
     @property
     def ready(self) -> bool:
@@ -62,8 +47,28 @@ class Intake:
         """Whether the stream has ended and all of it was given out."""
         return self.closed and self.pending == 0
 
+    @property
+    def position(self) -> int:
+        """How many samples of the stream were given out."""
+        return self.taken - self.pending
+
+    def has_room(self, samples: int) -> bool:
+        """Tells whether a batch with this number of samples may come in now."""
+        return self.pending < self._batch_size or self.pending + samples <= self._limit
+
+    def put(self, batch: SampleBatch) -> None:
+        """Takes a batch of any size in."""
+        if len(batch):
+            self._batches.append(batch)
+        self.taken += len(batch)
+        self.pending += len(batch)
+
+    def close(self) -> None:
+        """Ends the stream; what is left makes the last, perhaps short, global batch."""
+        self.closed = True
+
     def take(self) -> SampleBatch:
-        """Gives the next global batch out. Call it when `ready` only."""
+        """Gives the next global batch out. It may be called only when the queue is `ready`."""
         missing = min(self._batch_size, self.pending)
         self.pending -= missing
         parts = []
@@ -78,18 +83,13 @@ class Intake:
             self._given.append(batch)
         return batch
 
-    @property
-    def position(self) -> int:
-        """Samples of the stream that were given out."""
-        return self.taken - self.pending
-
     def release(self, position: int) -> None:
-        """Forgets what was given out before this position: the stream will not go back behind it."""
+        """Forgets what was given out before a position of the stream, to which it will never go back."""
         while self._given and self._given_from + len(self._given[0]) <= position:
             self._given_from += len(self._given.popleft())
 
-    def rewind(self, position: int) -> None:
-        """Goes back to a position that is not released and at which a batch was given out."""
+    def rewind_to(self, position: int) -> None:
+        """Goes back to a position that is not released and at which a global batch began."""
         self.release(position)
         self.pending += sum(map(len, self._given))
         self._batches.extendleft(reversed(self._given))

@@ -1,65 +1,83 @@
-"""Who holds up an iteration that takes much longer than the others: reported, and nothing else."""
+"""Who holds up an iteration that takes much longer than the others: it is reported, and nothing else."""
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Iterable
 from statistics import median
 
-from dispatcher.service.state.workers import Member
+from dispatcher.service.state import job_metrics
+from dispatcher.service.state.workers import WorkerRecord
 from services.domain.reports import WorkerPhase
 
 _RECENT = 101  # iterations whose median is the measure
 _FEWEST = 5  # before that many, nobody knows what is usual
 _SHORTEST_SECONDS = 1.0  # what takes less is no straggling, however quick the other iterations are
 
+_log = logging.getLogger(__name__)
+
 
 class Stragglers:
-    """The deadline of the oldest iteration that not all workers have confirmed.
+    """The deadline of the oldest iteration that not all workers have confirmed, and who misses it.
 
     Args:
-        factor: times the median iteration.
+        factor: the deadline, in medians of the latest iterations.
+        knob: the name of the setting behind `factor`, for messages.
 
     Attributes:
-        iteration: that is the oldest.
+        iteration: the oldest iteration that not all workers have confirmed.
     """
 
-    def __init__(self, factor: float) -> None:
+    def __init__(self, factor: float, knob: str) -> None:
         self._factor = factor
+        self._knob = knob
         self._durations: deque[float] = deque(maxlen=_RECENT)
-        self._since: float | None = None  # it could begin; None: it is not planned
+        self._since: float | None = None  # when the iteration could begin; None while it is not planned
         self.iteration = 0
 
     @property
     def deadline(self) -> float | None:
-        """Seconds that an iteration may take; None while too few were seen."""
+        """The seconds that an iteration may take; None while too few were seen."""
         if len(self._durations) < _FEWEST:
             return None
         return max(_SHORTEST_SECONDS, self._factor * median(self._durations))
 
-    def begin(self, iteration: int) -> None:
-        """An epoch begins at this iteration; the measure stays."""
+    def begin_epoch(self, iteration: int) -> None:
+        """Starts again at the first iteration of an epoch; what is usual stays known."""
         self.iteration = iteration
         self._since = None
 
     def planned(self, iteration: int, now: float) -> None:
-        """An iteration is published."""
+        """Notes that an iteration is published."""
         if iteration == self.iteration:
             self._since = now
 
     def confirmed(self, iterations: int, planned: int, now: float) -> None:
-        """All workers have confirmed so many iterations, of those planned."""
+        """Notes that all workers have confirmed this number of iterations, out of those that are planned."""
         if self._since is not None:
             self._durations.append(now - self._since)
         self.iteration = iterations
         self._since = now if planned > iterations else None
 
-    def late(self, workers: Iterable[Member], now: float) -> list[Member]:
-        """The workers that the oldest iteration waits for, once it is over its deadline."""
+    def late(self, workers: Iterable[WorkerRecord], now: float) -> list[WorkerRecord]:
+        """Returns the workers that the oldest iteration waits for, once it is over its deadline."""
         deadline = self.deadline
         if deadline is None or self._since is None or now - self._since <= deadline:
             return []
-        unconfirmed = [member for member in workers if member.confirmed <= self.iteration]
-        busy = [member for member in unconfirmed if member.phase in (WorkerPhase.PUSH, WorkerPhase.COMPUTE)]
+        unconfirmed = [worker for worker in workers if worker.confirmed <= self.iteration]
+        busy = [worker for worker in unconfirmed if worker.phase in (WorkerPhase.PUSH, WorkerPhase.COMPUTE)]
         # A pull may wait for what somebody who is busy has yet to push.
-        return busy or [member for member in unconfirmed if member.phase is WorkerPhase.PULL]
+        return busy or [worker for worker in unconfirmed if worker.phase is WorkerPhase.PULL]
+
+    def report(self, workers: Iterable[WorkerRecord], now: float) -> None:
+        """Counts and logs the workers that are late, each once per iteration."""
+        for worker in self.late(workers, now):
+            if worker.late_in < self.iteration:
+                worker.late_in = self.iteration
+                worker.late += 1
+                job_metrics.late(worker.slot)
+                _log.warning(
+                    "%s holds up iteration %d in phase %s: it takes longer than %.1f s (the limit is %s)",
+                    worker, self.iteration, worker.phase.value, self.deadline, self._knob,
+                )  # fmt: skip

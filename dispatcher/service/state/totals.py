@@ -1,34 +1,94 @@
-"""What a job's decisions and reports add up to."""
+"""What a job's decisions and reports add up to, and how these totals came about over time."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
+from dataclasses import dataclass
 
 import numpy as np
 
 from dispatcher.core.decision import Decision
 from dispatcher.core.progress import Progress
-from dispatcher.service.state.history import History, Point
 from services.domain.jobs import JobSpec
 from services.domain.reports import IterationReport
 
 _RECENT_DECISIONS = 4096
-_PLANNED = ("cost_seconds", "makespan_seconds", "expected_cost_seconds", "lookups", "hits", "forgotten_rows")
+_MOST_POINTS = 600  # about as many as a wide screen can show apart
+_SAVED = ("cost_seconds", "makespan_seconds", "expected_cost_seconds", "lookups", "hits", "forgotten_rows")
 
 
-class Figures:
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A job's totals when `iterations` were confirmed; what happened between two points is their difference.
+
+    Attributes:
+        iterations: how many all workers have confirmed.
+        seconds: the time since the first plan.
+        samples: how many the confirmed iterations hold.
+        loss: mean progressive logistic loss over them.
+        auc: progressive area under the ROC curve over them; NaN until both labels were seen.
+        planned: how many iterations are planned, confirmed or not.
+        decision_seconds: the time that it took to plan them.
+        cost_seconds: the sum of T_j over their operations.
+        lookups: how many (row, worker) pairs they need.
+        hits: how many of these find the latest version in the cache.
+    """
+
+    iterations: int
+    seconds: float
+    samples: int
+    loss: float
+    auc: float
+    planned: int
+    decision_seconds: float
+    cost_seconds: float
+    lookups: int
+    hits: int
+
+
+class History:
+    """Evenly spaced points of a job of any length, in bounded memory.
+
+    Of every `step` iterations one is kept. When there are too many points, every other one goes and the step doubles.
+    As points are totals, the averages between those that stay are still exact.
+
+    Args:
+        most_points: how many points are kept at most.
+
+    Attributes:
+        points: the points that are kept, in order.
+    """
+
+    def __init__(self, most_points: int = _MOST_POINTS) -> None:
+        self._most_points = most_points
+        self._step = 1
+        self.points: list[Point] = []
+
+    def wants(self, iterations: int) -> bool:
+        """Tells whether a point at this number of confirmed iterations would be kept."""
+        return iterations % self._step == 0
+
+    def add(self, point: Point) -> None:
+        """Takes a wanted point; points come in order."""
+        self.points.append(point)
+        if len(self.points) > self._most_points:
+            self._step *= 2
+            self.points = [kept for kept in self.points if self.wants(kept.iterations)]
+
+
+class JobTotals:
     """Totals of one job.
 
     Attributes:
-        cost_seconds: sum of T_j over all planned operations (ESD eq. 4).
-        makespan_seconds: sum over iterations of the busiest link's time.
-        expected_cost_seconds: the mechanism's own estimate.
-        lookups: (row, worker) pairs that training needed.
-        hits: of these, latest version in the cache.
-        forgotten_rows: that leave the table to keep it within its limit.
+        cost_seconds: the sum of T_j over all planned operations (ESD eq. 4).
+        makespan_seconds: the sum over iterations of the busiest link's time.
+        expected_cost_seconds: the mechanism's own estimate of the cost.
+        lookups: how many (row, worker) pairs training needed.
+        hits: how many of these found the latest version in the cache.
+        forgotten_rows: how many rows leave the table to keep it within its limit.
         worker_lookups: int64 [n], the lookups by worker slot.
-        worker_hits: int64 [n], likewise.
+        worker_hits: int64 [n], the hits by worker slot.
         workloads: int32 [n], m_j: samples of each worker in the latest planned iteration.
         progress: loss and AUC of the iterations that all workers have confirmed.
         history: how these totals came about.
@@ -53,7 +113,7 @@ class Figures:
         self._first_plan: float | None = None
         self._last_confirmation: float | None = None
 
-    def planned(self, decision: Decision) -> None:
+    def add_decision(self, decision: Decision) -> None:
         """Adds a decision that is about to be published."""
         if self._first_plan is None:
             self._first_plan = time.monotonic()
@@ -70,8 +130,8 @@ class Figures:
         self._decision_total += decision.decision_seconds
         self._decision_seconds.append(decision.decision_seconds)
 
-    def confirmed(self, slot: int, report: IterationReport) -> bool:
-        """Adds a worker's report. Returns whether its iteration is confirmed by all workers now."""
+    def add_report(self, slot: int, report: IterationReport) -> bool:
+        """Adds a worker's report. Returns whether all workers have confirmed its iteration now."""
         self._last_confirmation = time.monotonic()
         complete = self.progress.add(slot, report)
         if complete and self.history.wants(report.iteration + 1):
@@ -79,7 +139,7 @@ class Figures:
         return complete
 
     def point(self, iterations: int) -> Point:
-        """The totals now, when so many iterations are confirmed."""
+        """Returns the totals as they are now, when this number of iterations is confirmed."""
         return Point(
             iterations=iterations,
             seconds=self.training_seconds,
@@ -94,24 +154,30 @@ class Figures:
         )
 
     def save_planned(self) -> dict[str, float]:
-        """The totals of what is planned so far, for `load`."""
-        return {name: getattr(self, name) for name in _PLANNED} | {"training_seconds": self.training_seconds}
+        """Returns the totals of what is planned so far, for `rewind_to`."""
+        return {name: getattr(self, name) for name in _SAVED} | {"training_seconds": self.training_seconds}
 
-    def load(self, planned: dict[str, float], progress: bytes | None, workers: int) -> None:
-        """Goes back to saved totals and progress, of so many workers now; empty and None: to the beginning."""
-        for name in _PLANNED:
+    def rewind_to(self, planned: dict[str, float], progress: bytes | None, workers: int) -> None:
+        """Goes back to the totals and the progress of a checkpoint.
+
+        Args:
+            planned: what `save_planned` returned there; empty goes back to the beginning of the job.
+            progress: what `Progress.save` returned there; None goes back to the beginning of the job.
+            workers: how many workers report an iteration from now on.
+        """
+        for name in _SAVED:
             setattr(self, name, type(getattr(self, name))(planned.get(name, 0)))
         self.progress.load(progress, workers)
-        if self._first_plan is None:  # another dispatcher's work
+        if self._first_plan is None:  # another dispatcher has planned what the checkpoint holds
             self._seconds_before = planned.get("training_seconds", 0.0)
 
     def decision_seconds(self, quantile: float) -> float:
-        """Quantile of the latest 4096 decision times; 0 before the first."""
+        """Returns a quantile of the latest 4096 decision times; 0 before the first."""
         return float(np.quantile(self._decision_seconds, quantile)) if self._decision_seconds else 0.0
 
     @property
     def training_seconds(self) -> float:
-        """First plan published to last confirmation."""
+        """The time from the first published plan to the last confirmation."""
         if self._first_plan is None or self._last_confirmation is None:
             return self._seconds_before
         return self._seconds_before + self._last_confirmation - self._first_plan

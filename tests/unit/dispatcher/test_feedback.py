@@ -7,7 +7,7 @@ import pytest
 
 from dispatcher.core.feedback import ComputeTimes, Feedback, MeasuredLinks
 from dispatcher.core.planner import Planner
-from dispatcher.service.state.feedback import Observations
+from dispatcher.service.state.feedback import ReportedFeedback
 from dispatcher.simulator.simulate import simulate
 from services.domain.errors import InvalidArgument
 from services.domain.jobs import scale_workloads
@@ -169,15 +169,15 @@ def report(iteration, **changes):
 
 
 def test_a_workers_time_is_what_it_moved_and_computed_not_what_it_waited():
-    observations = Observations(2)
+    feedback = ReportedFeedback(2)
     for slot in range(2):
-        observations.seated(slot, 1000.0)
+        feedback.set_link(slot, 1000.0)
     waits = PhaseTimes(plan_wait=5, push=5, pull=5, compute=0.5, all_reduce=5, update=0.25)
-    observations.add(0, report(0, bytes_pulled=300, bytes_pushed=200, phases=waits))
-    observations.add(0, report(1, bytes_pulled=300))  # a fast worker is ahead
-    observations.add(1, report(0, bytes_pulled=300, measured_bandwidth=100.0))
-    observations.add(1, report(1, bytes_pulled=300))  # the last speed seen still holds
-    first, second = observations.take(0), observations.take(1)
+    feedback.add(0, report(0, bytes_pulled=300, bytes_pushed=200, phases=waits))
+    feedback.add(0, report(1, bytes_pulled=300))  # a fast worker is ahead
+    feedback.add(1, report(0, bytes_pulled=300, measured_bandwidth=100.0))
+    feedback.add(1, report(1, bytes_pulled=300))  # the last speed seen still holds
+    first, second = feedback.take(0), feedback.take(1)
     assert first.seconds.tolist() == [0.5 + 0.75, 3.0]
     assert first.bandwidths.tolist() == [0, 100]
     assert second.seconds.tolist() == [0.3, 3.0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from dispatcher.service.state.history import History, Point
+from dispatcher.service.state.totals import History, Point
 
 
 def point(iterations: int) -> Point:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dispatcher.service.state.plan_log import PlanLog, PublishedPlan
+from dispatcher.service.state.epoch import PlanLog, PublishedPlan
 from protos import dispatcher_pb2
 
 
@@ -14,7 +14,7 @@ def test_a_plan_lives_until_it_is_confirmed() -> None:
     log = PlanLog(workers=2)
     log.publish([plan(1), plan(2)])
     log.publish([plan(3), plan(4)])
-    assert log.iterations == 2
+    assert log.planned == 2
     log.confirm(0, 0)
     with pytest.raises(KeyError):
         log.get(0, 0)

@@ -3,21 +3,21 @@
 import pytest
 
 from dispatcher.service.state.stragglers import Stragglers
-from dispatcher.service.state.workers import Member
+from dispatcher.service.state.workers import WorkerRecord
 from services.domain.reports import WorkerPhase
 from tests.support.simple_clients import registration
 
 
-def crew(*phases, confirmed):
+def workers_in(*phases, confirmed):
     return [
-        Member(registration(f"edge-{slot}"), slot, f"lease-{slot}", confirmed=confirmed, phase=phase)
+        WorkerRecord(registration(f"edge-{slot}"), slot, f"lease-{slot}", confirmed=confirmed, phase=phase)
         for slot, phase in enumerate(phases)
     ]
 
 
 def after(iterations, seconds, factor=4.0):
     """So many iterations of so many seconds each; the next one is planned and began at the end of the last."""
-    stragglers = Stragglers(factor)
+    stragglers = Stragglers(factor, "ESD_DISPATCHER_STRAGGLER_FACTOR")
     stragglers.planned(0, 0.0)
     for iteration in range(iterations):
         stragglers.confirmed(iteration + 1, iteration + 3, (iteration + 1) * seconds)
@@ -35,22 +35,22 @@ def after(iterations, seconds, factor=4.0):
 )
 def test_late_is_who_the_others_wait_for(phases, late):
     stragglers, begun = after(10, seconds=2.0)
-    workers = crew(*phases, confirmed=10)
+    workers = workers_in(*phases, confirmed=10)
     assert stragglers.late(workers, begun + 7.9) == []
-    assert [member.slot for member in stragglers.late(workers, begun + 8.1)] == late
+    assert [worker.slot for worker in stragglers.late(workers, begun + 8.1)] == late
 
 
 def test_a_worker_that_has_confirmed_the_iteration_is_not_late():
     stragglers, begun = after(10, seconds=2.0)
-    workers = crew(WorkerPhase.PUSH, WorkerPhase.PUSH, confirmed=10)
+    workers = workers_in(WorkerPhase.PUSH, WorkerPhase.PUSH, confirmed=10)
     workers[0].confirmed = 11
-    assert [member.slot for member in stragglers.late(workers, begun + 9)] == [1]
+    assert [worker.slot for worker in stragglers.late(workers, begun + 9)] == [1]
 
 
 def test_nobody_knows_what_is_usual_at_first():
     stragglers, begun = after(4, seconds=2.0)
     assert stragglers.deadline is None
-    assert stragglers.late(crew(WorkerPhase.COMPUTE, confirmed=4), begun + 1000) == []
+    assert stragglers.late(workers_in(WorkerPhase.COMPUTE, confirmed=4), begun + 1000) == []
 
 
 def test_quick_iterations_may_take_a_second():
@@ -60,7 +60,7 @@ def test_quick_iterations_may_take_a_second():
 def test_a_stream_that_pauses_holds_nobody_up():
     stragglers, begun = after(10, seconds=2.0)
     stragglers.confirmed(11, 11, begun + 2)  # all that is planned
-    workers = crew(WorkerPhase.PUSH, confirmed=11)
+    workers = workers_in(WorkerPhase.PUSH, confirmed=11)
     assert stragglers.late(workers, begun + 1000) == []
     stragglers.planned(11, begun + 1000)
     assert stragglers.late(workers, begun + 1007) == []

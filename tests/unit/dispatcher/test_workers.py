@@ -2,7 +2,7 @@
 
 import itertools
 
-from dispatcher.service.state.workers import Roster
+from dispatcher.service.state.workers import Workers
 from services.domain.reports import Registration
 
 NAMES = ["1", "2", "worker-2", "worker-02", "worker-10", "worker-²"]
@@ -11,8 +11,8 @@ SLOTS = ["1", "2", "worker-02", "worker-2", "worker-10", "worker-²"]
 
 async def test_slots_by_name() -> None:
     for order in itertools.permutations(NAMES[2:]):
-        roster = Roster(len(NAMES), lease_seconds=60.0, on_expired=lambda _: None)
+        workers = Workers(len(NAMES), lease_seconds=60.0, on_expired=lambda _: None)
         for name in (*order, *NAMES[:2]):
-            roster.register(Registration(name, 1.0, 1, "h:1", "h:2"))
-        roster.seat()
-        assert [(m.slot, m.registration.name) for m in roster.members] == list(enumerate(SLOTS))
+            workers.register(Registration(name, 1.0, 1, "h:1", "h:2"))
+        workers.settle_slots()
+        assert [(worker.slot, worker.registration.name) for worker in workers] == list(enumerate(SLOTS))

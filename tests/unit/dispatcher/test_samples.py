@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.service.state.samples import Intake
+from dispatcher.service.state.samples import SampleQueue
 from services.domain.batches import SampleBatch
 
 
@@ -15,62 +15,62 @@ def numbered(start: int, count: int) -> SampleBatch:
     )
 
 
-def drain(intake: Intake) -> list[list[int]]:
+def drain(samples: SampleQueue) -> list[list[int]]:
     batches = []
-    while intake.ready:
-        batches.append(intake.take().ids[:, 0].tolist())
+    while samples.ready:
+        batches.append(samples.take().ids[:, 0].tolist())
     return batches
 
 
 @given(st.lists(st.integers(0, 20), max_size=12), st.integers(1, 9))
 def test_global_batches_do_not_depend_on_the_cut(sizes: list[int], k: int) -> None:
-    intake = Intake(k, limit=1000)
+    samples = SampleQueue(k, limit=1000)
     out: list[list[int]] = []
     for size in sizes:
-        intake.put(numbered(intake.taken, size))
-        out += drain(intake)
+        samples.put(numbered(samples.taken, size))
+        out += drain(samples)
     assert all(len(batch) == k for batch in out)
-    intake.close()
-    out += drain(intake)
+    samples.close()
+    out += drain(samples)
     total = sum(sizes)
     assert out == [list(range(start, min(start + k, total))) for start in range(0, total, k)]
-    assert intake.exhausted
-    assert intake.taken == total
+    assert samples.exhausted
+    assert samples.taken == total
 
 
 def test_room() -> None:
-    intake = Intake(batch_size=4, limit=8)
-    assert intake.has_room(100)  # larger than the limit, but nothing else is there to plan
-    intake.put(numbered(0, 5))
-    assert intake.has_room(3)
-    assert not intake.has_room(4)
-    intake.take()
-    assert intake.pending == 1
-    assert intake.has_room(100)  # no whole global batch is left to plan, so the stream must go on
-    intake.put(numbered(5, 4))
-    assert intake.has_room(3)
-    assert not intake.has_room(4)
+    samples = SampleQueue(batch_size=4, limit=8)
+    assert samples.has_room(100)  # larger than the limit, but nothing else is there to plan
+    samples.put(numbered(0, 5))
+    assert samples.has_room(3)
+    assert not samples.has_room(4)
+    samples.take()
+    assert samples.pending == 1
+    assert samples.has_room(100)  # no whole global batch is left to plan, so the stream must go on
+    samples.put(numbered(5, 4))
+    assert samples.has_room(3)
+    assert not samples.has_room(4)
 
 
 @given(st.lists(st.integers(1, 9), min_size=3, max_size=30), st.data())
 def test_a_stream_that_goes_back_gives_the_same_batches_again(sizes, data):
-    intake = Intake(4, 1000, keep=True)
+    samples = SampleQueue(4, 1000, keep=True)
     start = 0
     for size in sizes:
-        intake.put(numbered(start, size))
+        samples.put(numbered(start, size))
         start += size
     given_out = []
-    while intake.ready:
-        given_out.append(intake.take())
+    while samples.ready:
+        given_out.append(samples.take())
     if not given_out:
         return
     released = data.draw(st.integers(0, len(given_out)))
-    intake.release(4 * released)
+    samples.release(4 * released)
     back = data.draw(st.integers(released, len(given_out)))
-    intake.rewind(4 * back)
-    assert intake.position == 4 * back
+    samples.rewind_to(4 * back)
+    assert samples.position == 4 * back
     again = []
-    while intake.ready:
-        again.append(intake.take())
+    while samples.ready:
+        again.append(samples.take())
     assert [batch.ids.tolist() for batch in again] == [batch.ids.tolist() for batch in given_out[back:]]
-    assert intake.taken == start
+    assert samples.taken == start

@@ -1,11 +1,11 @@
-"""What of the sample log a new dispatcher takes up."""
+"""Where a new dispatcher resumes the stream of a job, given its sample log."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from dispatcher.service.checkpoint.resume import _after
+from dispatcher.service.checkpoint.resume import samples_after
 from dispatcher.service.state.manifest import Manifest, describe_job
 from services.domain.batches import LogEntry, SampleBatch
 from services.domain.jobs import RowLimitPolicy
@@ -21,8 +21,8 @@ def entry(position, count):
     return LogEntry(position, count, encode_batch(batch).SerializeToString())
 
 
-def taken_up(samples, entries):
-    logged, closed = _after(Manifest({}, samples=samples), entries)
+def resumed(samples, entries):
+    logged, closed = samples_after(Manifest({}, samples=samples), entries)
     return [number for batch in logged for number in batch.ids[:, 0].tolist()], closed
 
 
@@ -30,15 +30,15 @@ def taken_up(samples, entries):
 @pytest.mark.parametrize("end", [False, True])
 def test_every_sample_after_the_checkpoint_once(samples, end):
     entries = [entry(4, 3), entry(7, 5)] + [entry(12, 0)] * end
-    assert taken_up(samples, entries) == (list(range(samples, 12)), end)
+    assert resumed(samples, entries) == (list(range(samples, 12)), end)
 
 
 def test_a_log_that_begins_after_the_checkpoint_is_of_no_use():
-    assert taken_up(3, [entry(4, 3), entry(7, 0)]) == ([], False)
+    assert resumed(3, [entry(4, 3), entry(7, 0)]) == ([], False)
 
 
 def test_an_empty_log():
-    assert taken_up(3, []) == ([], False)
+    assert resumed(3, []) == ([], False)
 
 
 def test_the_limit_belongs_to_the_job_where_rows_are_forgotten(make_job):

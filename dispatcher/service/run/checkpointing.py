@@ -1,0 +1,82 @@
+"""A checkpoint within a job: planned between two iterations, flushed by every worker, committed, and what follows.
+
+The planning loop publishes the flush plans (`begin_checkpoint`), the workers' reports count who has carried them out
+(`checkpoint_flushed`), and the commit goes on in the background (checkpoint/checkpoints.py). At the end of the stream
+there is one more, which makes the end of the job durable (`commit_end`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dispatcher.service.checkpoint.checkpoints import Checkpoints, PendingCheckpoint
+from dispatcher.service.run.job import Job
+from dispatcher.service.state.epoch import Epoch
+from dispatcher.service.state.workers import WorkerRecord
+from services.domain.plans import FlushPlan
+from services.domain.reports import FlushReport
+from services.wire.plans import encode_plan_message
+
+_FAILED_CHECKPOINTS = 3  # in a row, after which samples and pre-images have piled up for long enough
+
+
+def begin_checkpoint(
+    job: Job, checkpoints: Checkpoints, flushes: Sequence[FlushPlan], engine: bytes, samples: int
+) -> None:
+    """Publishes the flush plans of a checkpoint before the next iteration.
+
+    Args:
+        job: the job.
+        checkpoints: its checkpoints.
+        flushes: what each slot has to flush.
+        engine: the snapshot of the planner's state.
+        samples: how many samples of the stream come before the checkpoint.
+    """
+    plans = job.current_epoch().plans
+    checkpoints.begin(PendingCheckpoint(plans.planned, samples, job.totals.save_planned(), engine))
+    plans.checkpoint_flushes[plans.planned] = [encode_plan_message(flush) for flush in flushes]
+    job.lifecycle.notify()
+
+
+def checkpoint_flushed(job: Job, epoch: Epoch, worker: WorkerRecord, report: FlushReport) -> None:
+    """Counts a worker that has flushed for a checkpoint; after the last one the commit begins."""
+    checkpoints = job.checkpoints
+    if checkpoints is not None and checkpoints.flushed(report, worker, len(job.training_workers)):
+        checkpoints.commit(
+            epoch.number, job.totals.progress.save(), on_done=lambda: _commit_ended(job, checkpoints, epoch)
+        )
+
+
+async def commit_end(job: Job, checkpoints: Checkpoints, epoch: Epoch, engine: bytes) -> None:
+    """Makes the end of the job durable before anyone hears of it: from then on the workers may leave.
+
+    Raises:
+        EsdError: the last checkpoint could not be committed.
+    """
+    pending = PendingCheckpoint(
+        iteration=epoch.plans.planned,
+        samples=job.samples.taken,
+        planned=job.totals.save_planned(),
+        engine=engine,
+        workers={worker.slot: worker.saved for worker in job.training_workers},
+        dense_checksum="".join(worker.dense_checksum for worker in job.training_workers),  # one has stored them
+        progress=job.totals.progress.save(),
+        finished=True,
+    )
+    await checkpoints.commit_end(pending, epoch.number)
+
+
+def _commit_ended(job: Job, checkpoints: Checkpoints, epoch: Epoch) -> None:
+    """Lets go of what the latest checkpoint covers, and lets newcomers join."""
+    latest = checkpoints.latest
+    epoch.plans.forget_flushes(latest.iteration)
+    job.samples.release(latest.samples)
+    if checkpoints.failures >= _FAILED_CHECKPOINTS:
+        job.lifecycle.fail(
+            f"{checkpoints.failures} checkpoints in a row could not be committed, the dispatcher's log says why; the"
+            f" last checkpoint is {latest.iteration}"
+        )
+    newcomers = [str(worker) for worker in job.workers if not job.is_training(worker)]
+    if newcomers and not epoch.over and epoch is job.epoch:
+        job.end_epoch(f"{', '.join(newcomers)} joins")
+    job.lifecycle.notify()

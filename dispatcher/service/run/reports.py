@@ -1,0 +1,115 @@
+"""What workers report to their job: that they live, that they cannot go on, what they have trained and flushed.
+
+Each function belongs to one call of a worker, and the call is also a sign of its life. All of them raise NotFound for a
+lease that has expired, and FailedPrecondition when the job has failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from dispatcher.service.run.checkpointing import checkpoint_flushed
+from dispatcher.service.run.job import Job
+from dispatcher.service.state import job_metrics
+from dispatcher.service.state.epoch import Epoch
+from dispatcher.service.state.workers import WorkerRecord
+from services.domain.errors import FailedPrecondition, InvalidArgument
+from services.domain.reports import FlushReport, IterationReport, Trouble, WorkerPhase
+from services.domain.state import JobPhase
+
+
+def heartbeat(job: Job, lease_id: str, phase: WorkerPhase) -> None:
+    """Keeps a lease alive, and takes the occasion to look for workers that hold the others up."""
+    job.caller(lease_id).phase = phase
+    job.stragglers.report(job.training_workers, asyncio.get_running_loop().time())
+
+
+def report_failure(job: Job, lease_id: str, failure: Trouble) -> None:
+    """Ends the epoch in which a worker cannot go on, or the whole job if another epoch would not help either.
+
+    A report about an epoch that is over already is ignored.
+    """
+    worker = job.caller(lease_id)
+    if job.epoch is None or failure.epoch != job.epoch.number:
+        return
+    cause = f"{worker} cannot go on: {failure.cause}"
+    if failure.fatal:
+        job.lifecycle.fail(cause)
+    else:
+        job.end_epoch(cause)
+
+
+def report_iteration(job: Job, lease_id: str, report: IterationReport) -> None:
+    """Confirms an iteration. What was confirmed before is ignored, so that a report may be repeated.
+
+    Raises:
+        StaleEpoch: the report belongs to an epoch that is over.
+        FailedPrecondition: the iteration is not the worker's next one, or is not planned yet.
+        InvalidArgument: the number of samples is not that of the plan.
+    """
+    worker, epoch = _caller_in(job, lease_id, report.epoch)
+    plans = epoch.plans
+    if report.iteration < worker.confirmed:
+        return
+    if report.iteration > worker.confirmed or report.iteration >= plans.planned:
+        raise FailedPrecondition(
+            f"{worker} reports iteration {report.iteration}; the next one it has to report is {worker.confirmed},"
+            f" and {plans.planned} are planned"
+        )
+    expected = plans.get(worker.slot, report.iteration).samples
+    if len(report.labels) != expected:
+        raise InvalidArgument(
+            f"{worker} reports {len(report.labels)} samples of iteration {report.iteration}, its plan has {expected}"
+        )
+    plans.confirm(worker.slot, report.iteration)
+    worker.confirm(report)
+    job_metrics.reported(worker.slot, report)
+    job.feedback.add(worker.slot, report)
+    if job.totals.add_report(worker.slot, report):
+        epoch.trained = report.iteration + 1
+        job.stragglers.confirmed(epoch.trained, plans.planned, asyncio.get_running_loop().time())
+        job_metrics.iteration_confirmed(plans.planned - job.confirmed)
+        job.lifecycle.notify()  # nobody waits for a single worker's confirmation
+
+
+def report_flush(job: Job, lease_id: str, report: FlushReport) -> None:
+    """Confirms a flush, for a checkpoint or at the end of the stream. A report may be repeated.
+
+    Raises:
+        StaleEpoch: the report belongs to an epoch that is over.
+        FailedPrecondition: no such flush is planned.
+    """
+    worker, epoch = _caller_in(job, lease_id, report.epoch)
+    if report.iteration in epoch.plans.checkpoint_flushes:
+        _confirm_checkpoint_flush(job, epoch, worker, report)
+    elif report.iteration > worker.flushed_checkpoint or job.lifecycle.phase is JobPhase.FLUSHING:
+        _confirm_final_flush(job, epoch, worker, report)
+    # Anything else is a flush for a checkpoint that is committed: it was counted before.
+
+
+def _confirm_checkpoint_flush(job: Job, epoch: Epoch, worker: WorkerRecord, report: FlushReport) -> None:
+    if report.iteration > worker.flushed_checkpoint:
+        worker.confirm_checkpoint_flush(report)
+        job_metrics.moved(worker.slot, report.transfers)
+        checkpoint_flushed(job, epoch, worker, report)
+
+
+def _confirm_final_flush(job: Job, epoch: Epoch, worker: WorkerRecord, report: FlushReport) -> None:
+    if worker.flushed:
+        return
+    if job.lifecycle.phase is not JobPhase.FLUSHING or report.iteration != epoch.plans.planned:
+        raise FailedPrecondition(
+            f"{worker} reports the flush of iteration {report.iteration}; {job.lifecycle} with"
+            f" {epoch.plans.planned} iterations planned"
+        )
+    worker.confirm_final_flush(report)
+    job_metrics.moved(worker.slot, report.transfers)
+    job.lifecycle.notify()
+
+
+def _caller_in(job: Job, lease_id: str, epoch_number: int) -> tuple[WorkerRecord, Epoch]:
+    """Returns the worker behind a call, and the present epoch, which must be the one that the worker means."""
+    worker = job.caller(lease_id)
+    epoch = job.current_epoch()
+    epoch.raise_unless_current(epoch_number)
+    return worker, epoch

@@ -1,0 +1,115 @@
+"""The metrics of a job: its state is looked up when somebody asks, and each event has a function that counts it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import fields
+from functools import partial
+
+from dispatcher.core.decision import Decision
+from dispatcher.service.state.lifecycle import Lifecycle
+from dispatcher.service.state.samples import SampleQueue
+from dispatcher.service.state.totals import JobTotals
+from dispatcher.service.state.workers import WorkerRecord
+from services.domain.jobs import JobSpec
+from services.domain.reports import IterationReport, TransferCounts
+from services.domain.state import JobPhase
+from services.runtime import metrics
+
+
+def show_job(
+    lifecycle: Lifecycle, totals: JobTotals, samples: SampleQueue, logged: Callable[[], int], lease_seconds: float
+) -> None:
+    """Shows another job from now on. Its figures are computed when somebody looks.
+
+    Args:
+        lifecycle: the phase of the job.
+        totals: the loss and the AUC of the job.
+        samples: the samples of the job that wait to be planned.
+        logged: tells how many of its samples are in the sample log, because no checkpoint covers them.
+        lease_seconds: how long a worker may be silent.
+    """
+    for phase in JobPhase:
+        metrics.JOB_PHASE.labels(phase.name.lower()).set_function(partial(_is_in, lifecycle, phase))
+    metrics.HEARTBEAT_AGE.clear()
+    metrics.LEASE.set(lease_seconds)
+    metrics.LOSS.set_function(lambda: totals.progress.loss)
+    metrics.AUC.set_function(lambda: totals.progress.auc)
+    metrics.QUEUED_SAMPLES.set_function(lambda: samples.pending)
+    metrics.LOGGED_SAMPLES.set_function(logged)
+
+
+def show_worker(lifecycle: Lifecycle, worker: WorkerRecord) -> None:
+    """Shows from now on this worker in its slot."""
+    metrics.WORKER_BANDWIDTH.labels(worker.slot).set(worker.registration.bandwidth)
+    metrics.LATE_ITERATIONS.labels(worker.slot)  # at 0 until it is late: a rate needs a start
+    metrics.HEARTBEAT_AGE.labels(worker.slot).set_function(lambda: _silence(lifecycle, worker))
+
+
+def planned(job: JobSpec, decision: Decision, encode_seconds: float, window: int, rows: int) -> None:
+    """Counts a planned iteration; `window` iterations are not confirmed now, and the table has `rows` rows."""
+    metrics.KNOWN_ROWS.labels(job.table.name).set(rows)
+    if job.max_rows:
+        metrics.ROW_LIMIT.labels(job.table.name).set(job.max_rows)
+        metrics.FORGOTTEN_ROWS.labels(job.table.name).inc(decision.forgotten_rows)
+    for phase, seconds in decision.seconds.items():
+        metrics.DISPATCH_SECONDS.labels(phase).observe(seconds)
+    metrics.DISPATCH_SECONDS.labels("encode").observe(encode_seconds)
+    if decision.solver:
+        metrics.SOLVER_SECONDS.labels(decision.solver).observe(decision.seconds["assign"])
+    if decision.gap is not None:
+        certified(decision.solver, decision.gap)
+    metrics.TRANSFER_COST.labels(job.mechanism).inc(decision.cost_seconds)
+    metrics.CACHE_LOOKUPS.labels("hit", job.table.name).inc(decision.hits)
+    metrics.CACHE_LOOKUPS.labels("miss", job.table.name).inc(decision.lookups - decision.hits)
+    metrics.DISPATCH_WINDOW.set(window)
+
+
+def certified(solver: str, gap: float) -> None:
+    """Shows the certificate of an exact assignment: its cost lies at most `gap` above the optimum."""
+    metrics.SOLVER_GAP.labels(solver).set(gap)
+
+
+def shadowed(mechanism: str, seconds: float) -> None:
+    """Adds what one more iteration would have cost under another mechanism."""
+    metrics.SHADOW_TRANSFER_COST.labels(mechanism).inc(seconds)
+
+
+def reported(slot: int, report: IterationReport) -> None:
+    """Counts what a worker reports of an iteration that it has trained."""
+    moved(slot, report.transfers)
+    for phase in fields(report.phases):
+        metrics.ITERATION_SECONDS.labels(phase.name).observe(getattr(report.phases, phase.name))
+    if report.measured_bandwidth:
+        metrics.WORKER_BANDWIDTH.labels(slot).set(report.measured_bandwidth)
+
+
+def moved(slot: int, transfers: TransferCounts) -> None:
+    """Counts the rows that a worker has moved over its link."""
+    for operation in ("miss_pull", "update_push", "evict_push", "flush_push"):
+        metrics.TRANSFERS.labels(operation, slot).inc(getattr(transfers, operation))
+    metrics.TRANSFER_BYTES.labels("pull", slot).inc(transfers.bytes_pulled)
+    metrics.TRANSFER_BYTES.labels("push", slot).inc(transfers.bytes_pushed)
+
+
+def late(slot: int) -> None:
+    """Counts an iteration that a worker holds up."""
+    metrics.LATE_ITERATIONS.labels(slot).inc()
+
+
+def iteration_confirmed(window: int) -> None:
+    """Counts an iteration that all workers have trained; `window` planned ones are left."""
+    metrics.ITERATIONS.inc()
+    metrics.DISPATCH_WINDOW.set(window)
+
+
+def _is_in(lifecycle: Lifecycle, phase: JobPhase) -> float:
+    return float(lifecycle.phase is phase)
+
+
+def _silence(lifecycle: Lifecycle, worker: WorkerRecord) -> float:
+    """Returns the seconds for which a worker that should send heartbeats has been silent."""
+    if lifecycle.over or worker.flushed:
+        return 0.0
+    return time.monotonic() - worker.last_heartbeat  # the event loop's clock; this is not its thread
