@@ -232,7 +232,7 @@ class Engine:
         wide_rounds: int = 5,
         narrow_rounds: int = 30,
         limits: tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]] | None = None,
-        following: Sequence[int] = (),
+        lookahead: Sequence[int] = (),
     ) -> tuple[NDArray[np.int32], float, float, int]:
         """Places all samples of the prepared batch together, so that the iteration's operations cost least.
 
@@ -247,9 +247,9 @@ class Engine:
         one that were trained again. Evictions are not foreseen. p T_j is rounded to 1/64 (less finely where link
         costs are large).
 
-        Where batches follow, the whole window is placed first, as one large batch, with capacities in proportion. If
-        that makes the set N train a row next, then p = 1 for this row, and M = {j} also counts what depends on j in
-        that training: T_j unless N = {j}, less T_j if j is in N. So the objective may be negative.
+        With a lookahead, its batches and the one to place are placed first, as one large batch, with capacities in
+        proportion. If that makes the set N train a row next, then p = 1 for this row, and M = {j} also counts what
+        depends on j in that training: T_j unless N = {j}, less T_j if j is in N. So the objective may be negative.
 
         Large-neighbourhood search: the first round assigns all samples exactly on costs that ignore each other; every
         later round takes some samples away, prices their places against those that stay, and assigns them exactly.
@@ -258,17 +258,17 @@ class Engine:
         Args:
             link_costs: int32 [n], as for `costs`.
             capacities: int32 [n], samples of each worker, not negative; they sum to the samples to place, the
-                first ones of the prepared batch, k unless batches follow.
+                first ones of the prepared batch, k without a lookahead.
             seed: of the choice of samples; uint64.
             seconds: no round but the first starts later; infinite by default. Without this limit, the result is a
                 function of the state, the batch and the arguments.
-            wide_rounds: how many.
-            narrow_rounds: how many.
+            wide_rounds: how many wide rounds there are.
+            narrow_rounds: how many narrow rounds there are.
             limits: least and most samples of each worker, [n], around its capacity, and what each computes per sample
                 in units of the link costs, [n]. If given, workers expected to take longer than the mean (operations
                 but for evictions, and computation) pass samples on in up to ten more rounds; a round counts if the
                 slowest worker becomes faster. None: capacities are met.
-            following: samples of each batch that follows, in order; together they are the last ones of the
+            lookahead: samples of each batch that follows, in order; together they are the last ones of the
                 prepared batch.
 
         Returns:

@@ -111,7 +111,7 @@ JointResult Engine::joint(const JointRequest& request) const {
     }
     room += request.capacities[j];
   }
-  const std::int64_t later = std::accumulate(request.following.begin(), request.following.end(), std::int64_t{0});
+  const std::int64_t later = std::accumulate(request.lookahead.begin(), request.lookahead.end(), std::int64_t{0});
   if (room + later != static_cast<std::int64_t>(batch().samples) || (room == 0 && later > 0)) {
     throw std::invalid_argument("capacities sum to " + std::to_string(room) + ", the batch has " +
                                 std::to_string(batch().samples) + " samples, " + std::to_string(later) +

@@ -37,10 +37,10 @@ std::uint64_t draw_id(Random& random, std::uint64_t universe) {
 
 void check_joint(const esd::Engine& engine, Random& random, const std::vector<std::int32_t>& link_costs,
                  std::size_t samples) {
-  std::vector<std::uint32_t> following;  // batches, at the end of what is prepared
+  std::vector<std::uint32_t> lookahead;  // batches, at the end of what is prepared
   while (samples > 1 && random.below(3) == 0) {
-    following.push_back(static_cast<std::uint32_t>(random.below(samples)));
-    samples -= following.back();
+    lookahead.push_back(static_cast<std::uint32_t>(random.below(samples)));
+    samples -= lookahead.back();
   }
   std::vector<std::int32_t> capacities(engine.workers());
   for (std::size_t i = 0; i < samples; ++i) ++capacities[random.below(capacities.size())];
@@ -49,7 +49,7 @@ void check_joint(const esd::Engine& engine, Random& random, const std::vector<st
       most(capacities.size(), static_cast<std::int32_t>(samples));
   const std::vector<double> sample_costs(capacities.size(), static_cast<double>(random.below(1000)));
   const esd::WorkloadLimits limits{least.data(), most.data(), sample_costs.data()};
-  engine.joint({link_costs.data(), capacities.data(), engine.workers(), random.next(), 2, 3, following, no_limit,
+  engine.joint({link_costs.data(), capacities.data(), engine.workers(), random.next(), 2, 3, lookahead, no_limit,
                 random.below(2) ? &limits : nullptr});
 }
 

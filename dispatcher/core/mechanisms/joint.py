@@ -35,7 +35,7 @@ class Joint:
             seed,
             problem.seconds_left,
             limits=None if limits is None else (limits.least, limits.most, limits.sample_costs),
-            following=[len(ids) for ids in problem.lookahead_ids],
+            lookahead=[len(ids) for ids in problem.lookahead_ids],
         )
         if problem.lookahead_ids:
             problem.engine.prepare(np.ascontiguousarray(problem.ids))

@@ -12,9 +12,9 @@
 #include "common/mix64.h"
 #include "common/workers.h"
 #include "engine/joint/instance.h"
+#include "engine/joint/lookahead.h"
 #include "engine/joint/placement.h"
 #include "engine/joint/transport.h"
-#include "engine/joint/window.h"
 
 namespace esd {
 namespace {
@@ -214,7 +214,7 @@ class JointSearch {
   JointResult result_;
 };
 
-// The deadline of the window's placement: it may take half of the time that is left.
+// The deadline of the placement of all batches together: it may take half of the time that is left.
 Clock::time_point halfway(Clock::time_point deadline) {
   if (deadline == Clock::time_point::max()) return deadline;
   const Clock::time_point now = Clock::now();
@@ -223,15 +223,15 @@ Clock::time_point halfway(Clock::time_point deadline) {
 
 template <unsigned Width>
 JointResult search(const PreparedBatch& batch, const ReuseStatistics& reuse, const JointRequest& request) {
-  if (request.following.empty()) return JointSearch<Width>(batch, batch.samples, {}, reuse, request).run();
-  const JointWindow window(batch, request.following);
-  const std::vector<std::int32_t> capacities = window.capacities(request.capacities, request.workers);
+  if (request.lookahead.empty()) return JointSearch<Width>(batch, batch.samples, {}, reuse, request).run();
+  const Lookahead lookahead(batch, request.lookahead);
+  const std::vector<std::int32_t> capacities = lookahead.capacities(request.capacities, request.workers);
   JointRequest whole = request;
   whole.capacities = capacities.data();
   whole.deadline = halfway(request.deadline);
   whole.limits = nullptr;
   const JointResult plan = JointSearch<Width>(batch, batch.samples, {}, reuse, whole).run();
-  return JointSearch<Width>(batch, window.samples(), window.next_trainers(plan.assignment), reuse, request).run();
+  return JointSearch<Width>(batch, lookahead.samples(), lookahead.next_trainers(plan.assignment), reuse, request).run();
 }
 
 }  // namespace

@@ -5,8 +5,8 @@
 // those that stay, and the exact transportation problem puts them back. The first round places all samples, on costs that
 // ignore each other; then wide rounds free half of them, and narrow rounds those that are nearly indifferent.
 //
-// Where batches follow, the whole window is placed first, as one large batch, and then the first batch, knowing who is to
-// train its rows next.
+// With a lookahead, all its batches are placed first, together with the batch at hand as one large batch, and then the
+// batch at hand alone, knowing who is to train its rows next.
 //
 // Where workloads have limits, workers that are expected to take longer than the others give samples away at the end, as
 // long as the slowest one becomes faster.
@@ -32,7 +32,7 @@ struct JointRequest {
   std::uint64_t seed;  // of the choices of samples
   unsigned wide_rounds;
   unsigned narrow_rounds;
-  std::vector<std::uint32_t> following;  // how many samples each batch that follows has; they are behind those to place
+  std::vector<std::uint32_t> lookahead;  // how many samples each batch that follows has; they are behind those to place
   std::chrono::steady_clock::time_point deadline;  // no round but the first starts after it
   const WorkloadLimits* limits = nullptr;          // how far workloads may depart from the capacities; null: not at all
 };

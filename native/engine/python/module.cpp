@@ -88,7 +88,7 @@ class SharedEngine {
 
   nb::tuple joint(const Integers& link_costs, const Integers& capacities, std::uint64_t seed, double seconds,
                   unsigned wide_rounds, unsigned narrow_rounds, const std::optional<Limits>& limits,
-                  const std::vector<std::uint32_t>& following) {
+                  const std::vector<std::uint32_t>& lookahead) {
     check_length("link_costs", link_costs);
     check_length("capacities", capacities);
     WorkloadLimits bounds{};
@@ -103,7 +103,7 @@ class SharedEngine {
     {
       const ExclusiveCall call(*this);
       result = engine_.joint({link_costs.data(), capacities.data(), engine_.workers(), seed, wide_rounds, narrow_rounds,
-                              following, deadline(seconds), limits ? &bounds : nullptr});
+                              lookahead, deadline(seconds), limits ? &bounds : nullptr});
     }
     return nb::make_tuple(to_numpy(std::move(result.assignment)), result.cost, result.start_cost, result.rounds);
   }
@@ -275,7 +275,7 @@ NB_MODULE(engine, module) {
       .def("joint", &SharedEngine::joint, nb::arg("link_costs").noconvert(), nb::arg("capacities").noconvert(),
            nb::arg("seed"), nb::arg("seconds") = std::numeric_limits<double>::infinity(), nb::arg("wide_rounds") = 5,
            nb::arg("narrow_rounds") = 30, nb::arg("limits") = nb::none(),
-           nb::arg("following") = std::vector<std::uint32_t>())
+           nb::arg("lookahead") = std::vector<std::uint32_t>())
       .def("commit", &SharedEngine::commit, nb::arg("assignment").noconvert())
       .def("flush", &SharedEngine::flush)
       .def("stats", &SharedEngine::stats)

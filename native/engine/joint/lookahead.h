@@ -1,4 +1,4 @@
-// A batch together with those that follow it: who trains the batch's rows next.
+// A batch together with its lookahead, the batches that follow it: who trains the batch's rows next.
 #pragma once
 
 #include <algorithm>
@@ -13,17 +13,17 @@
 
 namespace esd {
 
-class JointWindow {
+class Lookahead {
  public:
-  // `following` are the numbers of samples of the batches that follow; their samples are the last ones of `batch`.
-  JointWindow(const PreparedBatch& batch, const std::vector<std::uint32_t>& following)
+  // `sizes` are the numbers of samples of the batches that follow; their samples are the last ones of `batch`.
+  Lookahead(const PreparedBatch& batch, const std::vector<std::uint32_t>& sizes)
       : batch_(batch),
-        following_(following),
-        samples_(batch.samples - std::accumulate(following.begin(), following.end(), std::size_t{0})) {}
+        sizes_(sizes),
+        samples_(batch.samples - std::accumulate(sizes.begin(), sizes.end(), std::size_t{0})) {}
 
   std::size_t samples() const { return samples_; }  // of the batch at hand
 
-  // The workers' capacities in the whole window, [workers]: in proportion to those `at_hand`, by largest remainder.
+  // The workers' capacities in all batches together, [workers]: in proportion to those `at_hand`, by largest remainder.
   std::vector<std::int32_t> capacities(const std::int32_t* at_hand, unsigned workers) const {
     std::vector<std::int32_t> whole(workers);
     std::vector<unsigned> order(workers);
@@ -41,13 +41,13 @@ class JointWindow {
     return whole;
   }
 
-  // The workers that train each row, [distinct], in the first of the following batches that uses it; none if no batch does.
+  // The workers that train each row, [distinct], in the first batch of the lookahead that uses it; none if none does.
   std::vector<WorkerSet> next_trainers(const std::vector<std::int32_t>& assignment) const {
     std::vector<WorkerSet> next(batch_.distinct());
     std::vector<std::uint32_t> used_in(batch_.distinct());  // that batch, counted from 1; 0 as long as there is none
     std::size_t sample = samples_;
-    for (std::uint32_t b = 1; b <= following_.size(); ++b) {
-      for (const std::size_t end = sample + following_[b - 1]; sample < end; ++sample) {
+    for (std::uint32_t b = 1; b <= sizes_.size(); ++b) {
+      for (const std::size_t end = sample + sizes_[b - 1]; sample < end; ++sample) {
         const int worker = assignment[sample];
         const BatchIndex* indices = batch_.indices.data() + sample * batch_.fields;
         for (std::size_t f = 0; f < batch_.fields; ++f) {
@@ -62,7 +62,7 @@ class JointWindow {
 
  private:
   const PreparedBatch& batch_;
-  const std::vector<std::uint32_t>& following_;
+  const std::vector<std::uint32_t>& sizes_;
   const std::size_t samples_;
 };
 
