@@ -13,7 +13,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import asdict, dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ from esd_native.engine import Engine
 INSTANCES = (("flights", 4, 16), ("synthetic:criteo", 4, 16), ("flights", 8, 16))  # data set, n, m
 _ITERATIONS = 30  # before the batch in question
 _SEEDS = range(8)
-_LONG = {"wide_rounds": 2_000, "narrow_rounds": 20_000}
+_LONG: dict[str, Any] = {"wide_rounds": 2_000, "narrow_rounds": 20_000}
 _LINK_COSTS = (1, 10)  # of the first half of the workers and of the others
 _CLASSES = 16  # rows that were trained 15 times or more are alike
 _COST_STEP = 1 / 64  # expected costs are rounded to it
@@ -164,8 +164,8 @@ def program_of(
     at = [[program.variable(0, whole=True) for _ in links] for _ in samples]
     for places in at:
         program.constrain(places, [], 1, 1)
-    for capacity, places in zip(capacities, zip(*at, strict=True), strict=True):
-        program.constrain(places, [], capacity, capacity)
+    for capacity, taken in zip(capacities, zip(*at, strict=True), strict=True):
+        program.constrain(taken, [], capacity, capacity)
     users: defaultdict[int, list[list[int]]] = defaultdict(list)
     for sample, places in zip(samples, at, strict=True):
         for row in set(sample):

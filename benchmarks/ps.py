@@ -53,7 +53,7 @@ async def measure(store: str, dimension: int, megabytes: float = 32, repetitions
     pulls, pushes = [], []
     with _store_url(store) as url:
         async with _server(url) as address, channel(address) as opened:
-            stub = ps_pb2_grpc.ParameterServerStub(opened)
+            stub = ps_pb2_grpc.ParameterServerStub(opened)  # type: ignore[no-untyped-call]
             await stub.CreateTable(ps_pb2.CreateTableRequest(table=encode_table(spec)), timeout=10)
             for version in range(1, repetitions + 1):
                 pushes.append(await _seconds(_push(stub, spec, ids, version)))

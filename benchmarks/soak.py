@@ -71,7 +71,7 @@ class Course:
     def after(self, iteration: int) -> Course:
         """The samples from an iteration on."""
         first = int(np.searchsorted(self.iterations, iteration))
-        return Course(*(values[first:] for values in (self.iterations, self.megabytes, self.descriptors, self.threads)))
+        return Course(self.iterations[first:], self.megabytes[first:], self.descriptors[first:], self.threads[first:])
 
     @property
     def growth(self) -> float:

@@ -36,7 +36,7 @@ def main() -> None:
     capacities = np.full(WORKERS, SAMPLES // WORKERS, "<i4")
 
     with connect(options.dispatcher, options.ca) as channel:
-        stub = dispatcher_pb2_grpc.DispatcherStub(channel)
+        stub = dispatcher_pb2_grpc.DispatcherStub(channel)  # type: ignore[no-untyped-call]
         answer = stub.HybridDis(
             dispatcher_pb2.HybridDisRequest(
                 samples=SAMPLES,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from google.protobuf import descriptor_pb2
 from grpc_tools import protoc
@@ -74,10 +75,10 @@ def metrics_page() -> str:
         "feeds. `worker` labels are worker slots, 0 to n-1.\n\n"
         "| metric | type | labels | meaning |\n|---|---|---|---|\n"
     )
-    for metric in sorted(REGISTRY._collector_to_names, key=lambda collector: getattr(collector, "_name", "")):  # noqa: SLF001
-        name = getattr(metric, "_name", None)
-        if name is None:  # the process collector of the client library
-            continue
+    # The process collector of the client library has no name.
+    metrics: list[Any] = [metric for metric in REGISTRY._collector_to_names if hasattr(metric, "_name")]  # noqa: SLF001
+    for metric in sorted(metrics, key=lambda metric: metric._name):  # noqa: SLF001
+        name = metric._name  # noqa: SLF001
         kind = type(metric).__name__.lower()
         suffix = "_total" if kind == "counter" else ""
         labels = ", ".join(f"`{label}`" for label in metric._labelnames) or "none"  # noqa: SLF001

@@ -14,7 +14,6 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 
@@ -57,7 +56,7 @@ async def start(stack: AsyncExitStack, module: str, log: Path, **settings: str) 
         return str(json.loads(await process.stdout.readline())["address"])
 
 
-async def targets_of(stack: AsyncExitStack, folder: Path, redis_url: str) -> list[Callable[[], Target]]:
+async def targets_of(stack: AsyncExitStack, folder: Path, redis_url: str) -> list[Target]:
     """Starts all services."""
     memory = await start(stack, "ps_server", folder / "ps_server.log")
     stored = await start(stack, "ps_server", folder / "ps_server_redis.log", store=redis_url)

@@ -67,7 +67,7 @@ def call(channel: grpc.Channel, method: Method, request: Request) -> Answer:
                 pass
             answer.cancel()
     except grpc.RpcError as error:
-        reasoned = any(key == REASON_KEY for key, _ in error.trailing_metadata() or ())
+        reasoned = any(datum.key == REASON_KEY for datum in error.trailing_metadata() or ())
         return Answer(error.code(), error.details() or "", reasoned)
     return Answer(grpc.StatusCode.OK, "", reasoned=True)
 

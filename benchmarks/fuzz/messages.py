@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
@@ -88,9 +89,9 @@ def _changed(descriptor: Descriptor, examples: Sequence[Message], pools: Pools) 
         message = GetMessageClass(descriptor)()
         message.CopyFrom(draw(st.sampled_from(list(examples))))
         for _ in range(draw(st.integers(1, 3))):
-            place = message
+            place: Message = message
             while place.DESCRIPTOR.fields:
-                field = draw(st.sampled_from(list(place.DESCRIPTOR.fields)))
+                field: FieldDescriptor = draw(st.sampled_from(_fields(place)))
                 if field.message_type is None or field.is_repeated or draw(st.integers(0, 9)) == 0:
                     _set(place, field, draw(_value(field, pools)))
                     break
@@ -98,6 +99,11 @@ def _changed(descriptor: Descriptor, examples: Sequence[Message], pools: Pools) 
         return message.SerializeToString()
 
     return build()
+
+
+def _fields(message: Message) -> list[FieldDescriptor]:
+    descriptor: Any = message.DESCRIPTOR  # the two implementations of protobuf have a type each
+    return list(descriptor.fields)
 
 
 def _value(field: FieldDescriptor, pools: Pools) -> st.SearchStrategy[object]:
@@ -112,6 +118,7 @@ def _single(field: FieldDescriptor, pools: Pools) -> st.SearchStrategy[object]:
         low, high = _INTEGERS[kind]
         return st.one_of(st.integers(0, 5), st.sampled_from([low, high, high // 2]), st.integers(low, high))
     if kind == FieldDescriptor.CPPTYPE_MESSAGE:
+        assert field.message_type is not None  # noqa: S101 - the type says so
         return _anything(field.message_type, pools)
     if kind == FieldDescriptor.CPPTYPE_BOOL:
         return st.booleans()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
@@ -70,8 +70,8 @@ class Target:
     module: ModuleType
     examples: Mapping[str, Sequence[Message]]
     pools: Pools
-    refresh: Callable[[], Awaitable[Mapping[bytes, bytes]]]
-    check: Callable[[], Awaitable[None]]
+    refresh: Callable[[], Coroutine[Any, Any, Mapping[bytes, bytes]]]
+    check: Callable[[], Coroutine[Any, Any, None]]
 
     def methods(self) -> list[tuple[Method, Descriptor]]:
         """Every RPC with the descriptor of its input."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -129,7 +130,8 @@ def sweep(runs: Sequence[Runs], key: str, title: str, knob: str, values: Sequenc
     for run in runs:
         for name, setting in {**ESD, **JOINT}.items():
             for value in values:
-                chosen, baseline = (replace(s, **{knob: value}) for s in (setting, LAIA))
+                changes: dict[str, Any] = {knob: value}
+                chosen, baseline = (replace(s, **changes) for s in (setting, LAIA))
                 figure.add(run.workload.name, f"{name} @ {value:g}", run.reduction(chosen, baseline))
     return figure
 

@@ -6,10 +6,12 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.axes import Axes
 
 from benchmarks.papers.figure import Figure
 
@@ -98,7 +100,7 @@ def plot(figure: Figure, path: Path) -> None:
     plt.close(canvas)
 
 
-def _bars(figure: Figure, axes: plt.Axes) -> None:
+def _bars(figure: Figure, axes: Axes) -> None:
     workloads, settings = _unique([r.workload for r in figure.rows]), _unique([r.setting for r in figure.rows])
     width = 0.8 / len(workloads)
     for index, workload in enumerate(workloads):
@@ -111,7 +113,7 @@ def _bars(figure: Figure, axes: plt.Axes) -> None:
         axes.set_ylim(bottom=figure.floor)
 
 
-def _lines(figure: Figure, axes: plt.Axes) -> None:
+def _lines(figure: Figure, axes: Axes) -> None:
     names = _unique([row.setting.split(" @ ")[0] for row in figure.rows])
     for index, workload in enumerate(_unique([row.workload for row in figure.rows])):
         for color, name in enumerate(names):
@@ -120,6 +122,11 @@ def _lines(figure: Figure, axes: plt.Axes) -> None:
                 for row in figure.rows
                 if row.workload == workload and row.setting.split(" @ ")[0] == name
             )
-            style = {"color": f"C{color}", "linestyle": _STYLES[index % len(_STYLES)], "marker": ".", "linewidth": 1.3}
+            style: dict[str, Any] = {
+                "color": f"C{color}",
+                "linestyle": _STYLES[index % len(_STYLES)],
+                "marker": ".",
+                "linewidth": 1.3,
+            }
             axes.plot([x for x, _ in points], [y for _, y in points], label=f"{workload}, {name}", **style)
     axes.set_xlabel(figure.x, fontsize=9)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 
-def exact_auc(scores: NDArray, labels: NDArray) -> float:
+def exact_auc(scores: NDArray[Any], labels: NDArray[Any]) -> float:
     """Mann-Whitney: rank all scores (ties share their mean rank), add the ranks of the positives."""
     _, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
     last_rank = np.cumsum(counts)

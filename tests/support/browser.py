@@ -65,7 +65,7 @@ class Browser:
         self._writer.write(json.dumps(command).encode() + b"\0")
         said = await asyncio.wait_for(answer, 30)
         assert "error" not in said, f"{method}: {said}"
-        return said["result"]
+        return dict(said["result"])
 
     async def attach(self) -> None:
         target = (await self.call("Target.createTarget", url="about:blank"))["targetId"]

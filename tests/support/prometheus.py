@@ -31,7 +31,8 @@ class Prometheus:
     def query(self, expression: str) -> list[dict[str, Any]]:
         """What an expression gives now: a list of {"metric": labels, "value": [time, text]}."""
         answer = self._get(f"/api/v1/query?{urllib.parse.urlencode({'query': expression})}")
-        return answer["data"]["result"]
+        result: list[dict[str, Any]] = answer["data"]["result"]
+        return result
 
     def values(self, expression: str) -> list[float]:
         return [float(result["value"][1]) for result in self.query(expression)]
@@ -55,7 +56,7 @@ class Prometheus:
 
     def _get(self, path: str) -> dict[str, Any]:
         with urllib.request.urlopen(f"http://{self.address}{path}", timeout=10) as answer:
-            return json.load(answer)
+            return dict(json.load(answer))
 
 
 def configuration(targets: Mapping[str, Sequence[str]]) -> str:

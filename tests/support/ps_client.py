@@ -1,11 +1,16 @@
 """A client of a parameter server that can also send what no honest client would."""
 
+from __future__ import annotations
+
 import re
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import grpc
 import numpy as np
 import pytest
+from numpy.typing import ArrayLike, NDArray
 
 from protos import ps_pb2, ps_pb2_grpc
 from services.clients.parameter_server import AsyncParameterServerClient
@@ -14,10 +19,12 @@ from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 from services.runtime.status import CODES, domain_errors
 from services.wire.rows import encode_pull
 
+Rows = tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.float32]]  # ids, versions, rows
+
 SPEC = TableSpec("t", 16, OptimizerSpec(OptimizerKind.ADAM, 0.1), seed=11, init_scale=0.5)
 
 
-def row_push(ids, version, rows):
+def row_push(ids: ArrayLike, version: ArrayLike, rows: ArrayLike) -> ps_pb2.PushChunk:
     """A push chunk; `version` may be one for all rows."""
     ids = np.asarray(ids, np.uint64)
     versions = np.broadcast_to(np.asarray(version, np.int64), len(ids))
@@ -26,7 +33,9 @@ def row_push(ids, version, rows):
     return ps_pb2.PushChunk(table="t", rows=body)
 
 
-def gradient_push(worker, ids, target, contributors, gradients, step=1):
+def gradient_push(
+    worker: int, ids: ArrayLike, target: int, contributors: int, gradients: ArrayLike, step: int = 1
+) -> ps_pb2.PushChunk:
     """A push chunk of one worker's partial gradients."""
     ids = np.asarray(ids, np.uint64)
     gradients = np.ascontiguousarray(np.broadcast_to(gradients, (len(ids), SPEC.dimension)), np.float32)
@@ -47,26 +56,26 @@ class Client(AsyncParameterServerClient):
     `stub` makes calls as they are; `opened` is a channel to use in place of one that repeats calls by itself.
     """
 
-    def __init__(self, address, opened=None, **options):
+    def __init__(self, address: str, opened: grpc.aio.Channel | None = None, **options: Any) -> None:
         super().__init__(address, SPEC, timeout=10, **options)
         self.address = address
         self.channel = opened or self._channel
-        self.stub = self._stub = ps_pb2_grpc.ParameterServerStub(self.channel)
+        self.stub = self._stub = ps_pb2_grpc.ParameterServerStub(self.channel)  # type: ignore[no-untyped-call]
 
-    async def fetch(self, ids, version, within=10):
+    async def fetch(self, ids: ArrayLike, version: ArrayLike, within: float = 10) -> Rows:
         """Ids, versions and rows as a pull brings them; `version` may be one for all rows."""
         ids = np.asarray(ids, np.uint64)
         request = encode_pull("t", ids, np.broadcast_to(np.asarray(version, np.int64), len(ids)))
         with domain_errors():
             return joined([chunk async for chunk in self.stub.Pull(request, timeout=within)])
 
-    async def send(self, *chunks, within=10):
+    async def send(self, *chunks: ps_pb2.PushChunk, within: float = 10) -> tuple[int, int]:
         """How many rows and gradients of a push of these chunks were stored, and how many were known already."""
         with domain_errors():
             response = await self.stub.Push(iter(chunks), timeout=within)
         return response.stored, response.already_known
 
-    async def everything(self):
+    async def everything(self) -> Rows:
         """Ids, versions and rows of all that is stored, ascending by id."""
         blocks = [block async for block in self.scan()]
         ids, versions, rows = (
@@ -76,7 +85,7 @@ class Client(AsyncParameterServerClient):
         return ids[order], versions[order], rows[order]
 
 
-def joined(chunks):
+def joined(chunks: Sequence[ps_pb2.RowChunk]) -> Rows:
     """Columns of the rows of many chunks."""
     return (
         np.frombuffer(b"".join(chunk.ids for chunk in chunks), np.uint64),
@@ -86,10 +95,10 @@ def joined(chunks):
 
 
 @contextmanager
-def refused(code, text):
+def refused(code: grpc.StatusCode, text: str) -> Iterator[pytest.ExceptionInfo[Any]]:
     """Passes when a call inside the block fails with this code and a message that matches `text`."""
     with pytest.raises((EsdError, grpc.aio.AioRpcError)) as caught:
         yield caught
-    error = caught.value
+    error: Any = caught.value
     got, said = (CODES[type(error)], str(error)) if isinstance(error, EsdError) else (error.code(), error.details())
     assert (got, bool(re.search(text, said))) == (code, True), said

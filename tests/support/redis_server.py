@@ -20,7 +20,7 @@ CLUSTER_SECONDS = 20.0  # for nodes to agree
 def free_port() -> int:
     """A port that is free now; Redis cannot choose one itself."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
-        return probe.getsockname()[1]
+        return int(probe.getsockname()[1])
 
 
 @dataclass
@@ -47,6 +47,7 @@ class RedisServer:
         durable = ["--save", "", "--appendonly", "yes", "--appendfsync", "always"]
         self.process = subprocess.Popen([*command, *durable, *self.options], stdout=subprocess.PIPE, text=True)
         said = ""
+        assert self.process.stdout is not None
         for line in self.process.stdout:
             said += line
             if READY in line:
@@ -59,8 +60,7 @@ class RedisServer:
         """kill -9."""
         if self.process:
             self.process.send_signal(signal.SIGKILL)
-            self.process.wait()
-            self.process.stdout.close()
+            self.process.communicate()
             self.process = None
 
     def cli(self, *command: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -74,7 +74,7 @@ def train_reference(job: JobSpec, batches: Iterable[SampleBatch]) -> TrainedMode
         model.zero_grad()
         embedding.zero_grad()
         logits = model(embedding(torch.from_numpy(index)), torch.tensor(batch.dense))
-        functional.binary_cross_entropy_with_logits(logits, torch.tensor(batch.labels)).backward()
+        functional.binary_cross_entropy_with_logits(logits, torch.tensor(batch.labels)).backward()  # type: ignore[no-untyped-call]
         scores.append(torch.sigmoid(logits.detach().double()).numpy())
         train_rows()
         train_dense.step()
@@ -88,7 +88,9 @@ def train_reference(job: JobSpec, batches: Iterable[SampleBatch]) -> TrainedMode
     )
 
 
-def _row_optimizer(spec: OptimizerSpec, embedding: nn.Embedding):
+def _row_optimizer(
+    spec: OptimizerSpec, embedding: nn.Embedding
+) -> tuple[Callable[[], object], Callable[[], list[torch.Tensor]]]:
     """A step, and what gives the tensors that hold state by row."""
     weight = embedding.weight
     match spec.kind:
@@ -103,6 +105,7 @@ def _row_optimizer(spec: OptimizerSpec, embedding: nn.Embedding):
             state = torch.zeros(len(weight))
 
             def step() -> None:
+                assert weight.grad is not None
                 gradient = weight.grad.coalesce()
                 rows, values = gradient.indices()[0], gradient.values()
                 state[rows] += values.square().mean(dim=1)

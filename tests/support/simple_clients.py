@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -40,7 +41,7 @@ JOB = JobSpec(
 )
 
 
-def job_with(**changes: object) -> JobSpec:
+def job_with(**changes: Any) -> JobSpec:
     """JOB with changes; workloads follow batch size and workers."""
     workers = changes.get("workers", JOB.workers)
     batch_size = changes.get("batch_size", JOB.batch_size)
@@ -62,11 +63,11 @@ async def stream(batches: Iterable[SampleBatch]) -> AsyncIterator[SampleBatch]:
         yield batch
 
 
-def registration(name: str, **changes: object) -> Registration:
+def registration(name: str, **changes: Any) -> Registration:
     return replace(Registration(name, 1e6, 100, f"{name}:7000", f"{name}:7001"), **changes)
 
 
-def report_of(plan: IterationPlan, **changes: object) -> IterationReport:
+def report_of(plan: IterationPlan, **changes: Any) -> IterationReport:
     """What a worker would report that predicts one half for every sample."""
     report = IterationReport(
         iteration=plan.iteration,
@@ -113,20 +114,25 @@ class Worker:
     flush: FlushPlan | None = None
     end: EndOfStream | None = None
 
-    async def register(self, **changes: object) -> Lease:
+    @property
+    def held(self) -> Lease:
+        assert self.lease is not None, f"{self.name} has not registered"
+        return self.lease
+
+    async def register(self, **changes: Any) -> Lease:
         self.lease = await self.client.register(registration(self.name, **changes))
         return self.lease
 
     def watch(self, from_iteration: int = 0) -> AsyncIterator[PlanMessage]:
-        return self.client.watch_plans(self.lease, from_iteration)
+        return self.client.watch_plans(self.held, from_iteration)
 
-    async def report(self, plan: IterationPlan, **changes: object) -> None:
-        await self.client.report(self.lease, report_of(plan, **changes))
+    async def report(self, plan: IterationPlan, **changes: Any) -> None:
+        await self.client.report(self.held, report_of(plan, **changes))
 
     async def flushed(self, plan: FlushPlan) -> None:
         if self.membership is not None:
             await cut(self.membership, plan)
-        await self.client.report(self.lease, flush_report_of(plan))
+        await self.client.report(self.held, flush_report_of(plan))
 
     async def train(self) -> None:
         """The whole life of a worker, epoch by epoch."""

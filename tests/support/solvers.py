@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from dispatcher.solvers import get_solver
+from dispatcher.solvers import Costs, Prices, Solution, get_solver
 from dispatcher.solvers.cuda.answer import Answer
 from dispatcher.solvers.cuda.solver import check
 from dispatcher.solvers.native import NativeSolver
@@ -18,19 +21,27 @@ class EmulatedSolver:
     Every solve has another number of threads, and at every step the threads take turns in another order.
     """
 
-    def __init__(self, algorithm):
+    def __init__(self, algorithm: Literal["dual", "hungarian"]) -> None:
         self._algorithm = algorithm
         self.name = f"emulated-{algorithm}-cuda"
         self._random = np.random.default_rng(12)
 
-    def solve(self, costs, capacities, prices=None):
+    def solve(self, costs: Costs, capacities: NDArray[np.int32], prices: Prices | None = None) -> Solution:
         threads, seed = int(self._random.integers(1, 65)), int(self._random.integers(2**32))
         return self.answer(costs, capacities, prices, threads, seed).solution()
 
-    def answer(self, costs, capacities, prices=None, threads=32, seed=0):
+    def answer(
+        self,
+        costs: Costs,
+        capacities: NDArray[np.int32],
+        prices: Prices | None = None,
+        threads: int = 32,
+        seed: int = 0,
+    ) -> Answer:
         check(costs.shape, costs.dtype, capacities, prices)
         start = None if prices is None else np.asarray(prices, np.float64)
-        answer = Answer.empty(*costs.shape, costs.dtype)
+        samples, workers = costs.shape
+        answer = Answer.empty(samples, workers, costs.dtype)
         native.emulate(
             costs, capacities, start, self._algorithm, threads, seed, answer.report, answer.assignment, answer.chosen
         )

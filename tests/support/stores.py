@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ps_server.core.shard import Shard
+from ps_server.core.store import RowStore, Store
 from ps_server.stores.by_url import open_store
 from services.domain.rows import GradientBlock, RowBlock
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
@@ -16,18 +19,20 @@ ALL_BITS = 2**64 - 1
 ALONE = Shard()
 
 
-def open_url(url, shard=ALONE):
+def open_url(url: str | Path, shard: Shard = ALONE) -> Store:
     if isinstance(url, Path):
         return open_store("memory", shard, 5.0, checkpoint_dir=url)
     return open_store(url, shard, 5.0)
 
 
-def rows_of(rng, ids, version, width=SPEC.row_width):
+def rows_of(rng: np.random.Generator, ids: ArrayLike, version: int, width: int = SPEC.row_width) -> RowBlock:
     ids = np.asarray(ids, np.uint64)
     return RowBlock(ids, np.full(len(ids), version), rng.standard_normal((len(ids), width)).astype(np.float32))
 
 
-def gradients_of(rng, ids, worker, target=1, contributors=0b111):
+def gradients_of(
+    rng: np.random.Generator, ids: ArrayLike, worker: int, target: int = 1, contributors: int = 0b111
+) -> GradientBlock:
     ids = np.asarray(ids, np.uint64)
     r = len(ids)
     values = rng.standard_normal((r, SPEC.dimension)).astype(np.float32)
@@ -35,18 +40,18 @@ def gradients_of(rng, ids, worker, target=1, contributors=0b111):
     return GradientBlock(ids, *columns, values, worker)
 
 
-def assert_rows(block, expected):
+def assert_rows(block: RowBlock, expected: RowBlock) -> None:
     np.testing.assert_array_equal(block.ids, expected.ids)
     np.testing.assert_array_equal(block.versions, expected.versions)
     np.testing.assert_array_equal(block.rows, expected.rows)
 
 
-def as_dict(table):
+def as_dict(table: RowStore) -> dict[int, tuple[int, bytes]]:
     """Every stored row: id -> version and bytes."""
     return blocks_as_dict(table.scan())
 
 
-def blocks_as_dict(blocks):
+def blocks_as_dict(blocks: Iterable[RowBlock]) -> dict[int, tuple[int, bytes]]:
     return {
         int(i): (int(v), row.tobytes())
         for block in blocks
