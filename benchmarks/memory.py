@@ -46,7 +46,7 @@ def batches(iterations: int, seen: dict[int, int]) -> Iterator[SampleBatch]:
 def note(iteration: int, seen: dict[int, int]) -> None:
     """Prints and keeps what is resident now."""
     seen[iteration] = resident_bytes()
-    print(f"{iteration:>8,} iterations: {seen[iteration] / 2**20:7.1f} MiB", flush=True)  # noqa: T201 - a command
+    print(f"{iteration:>8,} iterations: {seen[iteration] / 2**20:7.1f} MiB", flush=True)
 
 
 def measure(mechanism: str, policy: str, iterations: int) -> dict[int, int]:
@@ -83,8 +83,8 @@ def main() -> None:
     parser.add_argument("--policy", default="emark")
     arguments = parser.parse_args()
     shape = f"{WORKERS} workers, {IDS:,} ids, {SAMPLES} x {FIELDS} a batch"
-    print(f"{arguments.mechanism}, {arguments.policy}: {shape}")  # noqa: T201
-    print(json.dumps(measure(arguments.mechanism, arguments.policy, arguments.iterations)))  # noqa: T201
+    print(f"{arguments.mechanism}, {arguments.policy}: {shape}")
+    print(json.dumps(measure(arguments.mechanism, arguments.policy, arguments.iterations)))
 
 
 if __name__ == "__main__":

@@ -253,7 +253,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
     arguments = parser.parse_args()
     results = [measure(*instance, arguments.seconds) for instance in INSTANCES]
-    print(json.dumps([asdict(each) for each in results]) if arguments.json else "\n".join(table(results)))  # noqa: T201
+    print(json.dumps([asdict(each) for each in results]) if arguments.json else "\n".join(table(results)))
 
 
 if __name__ == "__main__":

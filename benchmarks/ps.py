@@ -141,7 +141,7 @@ def main() -> None:
         for dimension in arguments.dimension or [16, 128, 512]:
             result = asyncio.run(measure(store, dimension, arguments.megabytes))
             numbers = {k: round(v) if isinstance(v, float) else v for k, v in dataclasses.asdict(result).items()}
-            print(json.dumps(numbers), flush=True)  # noqa: T201 - a command prints
+            print(json.dumps(numbers), flush=True)
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ def _measured(figures: Iterator[Figure]) -> Iterator[Figure]:
     """Says what took how long."""
     started = time.perf_counter()
     for figure in figures:
-        print(f"{time.perf_counter() - started:6.1f} s  {figure.title}", file=sys.stderr)  # noqa: T201 - a command
+        print(f"{time.perf_counter() - started:6.1f} s  {figure.title}", file=sys.stderr)
         yield figure
         started = time.perf_counter()
 
