@@ -32,7 +32,7 @@ _Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
-    """Serves one dispatcher.
+    """Answers the calls of clients and workers, and leaves what they mean to the job.
 
     Args:
         current_job: the job behind all calls but HybridDis.
@@ -106,7 +106,7 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
                 request = None if request.end else await anext(requests, None)
 
     async def WatchPlans(self, request: pb.WatchPlansRequest, context: _Context) -> AsyncIterator[pb.PlanMessage]:
-        """Publishes one worker's plans."""
+        """Sends one worker its plans as they are published."""
         job = self._current_job.get()
         plans = watch_plans(job, request.lease_id, request.from_iteration, request.epoch)
         async with aclosing(plans):

@@ -18,6 +18,7 @@ from hashlib import sha256
 from ps_server.core.shared_lock import SharedLock
 from ps_server.core.store import TableStore
 from services.domain.errors import FailedPrecondition, InvalidArgument, StaleEpoch
+from services.domain.worker_set import WorkerSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +237,7 @@ class History:
         """
         if checkpoint < 1:
             raise InvalidArgument("checkpoint is 0, cuts are named by the iteration that follows them")
-        if not (0 <= worker < 64 and contributors >> worker & 1):
+        if worker not in WorkerSet(contributors):
             raise InvalidArgument(f"worker {worker} is not among the contributors {contributors:#x} of the cut")
         with self._lock.exclusive():
             self.check_epoch(epoch)

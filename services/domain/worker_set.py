@@ -31,7 +31,7 @@ class WorkerSet:
         return cls((1 << workers) - 1)
 
     def __contains__(self, slot: int) -> bool:
-        return bool(self.mask >> slot & 1)
+        return slot >= 0 and bool(self.mask >> slot & 1)
 
     def __iter__(self) -> Iterator[int]:
         return (slot for slot in range(self.mask.bit_length()) if slot in self)

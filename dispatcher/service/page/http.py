@@ -26,11 +26,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """What is behind a path.
+    """The content that a path answers with.
 
     Attributes:
         kind: its media type.
-        content: called for every request, in the event loop.
+        content: makes the content; it is called for every request, in the event loop.
     """
 
     kind: str

@@ -115,7 +115,7 @@ class Workers:
 
     Args:
         slots: n.
-        lease_seconds: a worker that is silent for so long has lost its lease.
+        lease_seconds: a worker that is silent for this long has lost its lease.
         on_expired: called from the event loop when a lease is lost, once for each.
         replaceable: whether a worker may come back as a new process once the slots are settled.
         names: the workers' names by slot, when an earlier dispatcher has settled the slots; else empty.

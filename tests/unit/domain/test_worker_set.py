@@ -14,7 +14,7 @@ def test_a_worker_set_holds_its_slots_in_order(slots: set[int]) -> None:
     workers = WorkerSet.of(slots)
     assert list(workers) == sorted(slots)
     assert len(workers) == len(slots)
-    assert {slot for slot in range(MAX_WORKERS) if slot in workers} == slots
+    assert {slot for slot in range(-1, MAX_WORKERS + 1) if slot in workers} == slots
     assert workers.mask == sum(1 << slot for slot in slots) < 1 << MAX_WORKERS
     assert WorkerSet(workers.mask) == workers
 
