@@ -85,7 +85,7 @@ class ModelSpec(_message.Message):
     def __init__(self, name: _Optional[str] = ..., hidden: _Optional[_Iterable[int]] = ..., dense_optimizer: _Optional[_Union[_common_pb2.Optimizer, _Mapping]] = ...) -> None: ...
 
 class JobSpec(_message.Message):
-    __slots__ = ("name", "workers", "fields", "dense_features", "batch_size", "workloads", "mechanism", "alpha", "criterion", "policy", "seed", "window", "table", "model", "parameter_servers", "budget_seconds", "workload_limits", "eviction_term", "measured_links", "horizon", "checkpoint_every", "checkpoint_seconds", "checkpoints_kept", "max_rows", "at_max_rows")
+    __slots__ = ("name", "workers", "fields", "dense_features", "batch_size", "workloads", "mechanism", "alpha", "criterion", "policy", "seed", "window", "table", "model", "parameter_servers", "budget_seconds", "workload_limits", "eviction_term", "measured_links", "horizon", "checkpoint_every", "checkpoint_seconds", "checkpoints_kept", "max_rows", "solver", "at_max_rows")
     NAME_FIELD_NUMBER: _ClassVar[int]
     WORKERS_FIELD_NUMBER: _ClassVar[int]
     FIELDS_FIELD_NUMBER: _ClassVar[int]
@@ -110,6 +110,7 @@ class JobSpec(_message.Message):
     CHECKPOINT_SECONDS_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINTS_KEPT_FIELD_NUMBER: _ClassVar[int]
     MAX_ROWS_FIELD_NUMBER: _ClassVar[int]
+    SOLVER_FIELD_NUMBER: _ClassVar[int]
     AT_MAX_ROWS_FIELD_NUMBER: _ClassVar[int]
     name: str
     workers: int
@@ -135,8 +136,9 @@ class JobSpec(_message.Message):
     checkpoint_seconds: float
     checkpoints_kept: int
     max_rows: int
+    solver: str
     at_max_rows: RowLimitPolicy
-    def __init__(self, name: _Optional[str] = ..., workers: _Optional[int] = ..., fields: _Optional[int] = ..., dense_features: _Optional[int] = ..., batch_size: _Optional[int] = ..., workloads: _Optional[_Iterable[int]] = ..., mechanism: _Optional[str] = ..., alpha: _Optional[float] = ..., criterion: _Optional[_Union[Criterion, str]] = ..., policy: _Optional[str] = ..., seed: _Optional[int] = ..., window: _Optional[int] = ..., table: _Optional[_Union[_common_pb2.TableSpec, _Mapping]] = ..., model: _Optional[_Union[ModelSpec, _Mapping]] = ..., parameter_servers: _Optional[_Iterable[str]] = ..., budget_seconds: _Optional[float] = ..., workload_limits: _Optional[_Union[WorkloadLimits, _Mapping]] = ..., eviction_term: _Optional[bool] = ..., measured_links: _Optional[bool] = ..., horizon: _Optional[int] = ..., checkpoint_every: _Optional[int] = ..., checkpoint_seconds: _Optional[float] = ..., checkpoints_kept: _Optional[int] = ..., max_rows: _Optional[int] = ..., at_max_rows: _Optional[_Union[RowLimitPolicy, str]] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., workers: _Optional[int] = ..., fields: _Optional[int] = ..., dense_features: _Optional[int] = ..., batch_size: _Optional[int] = ..., workloads: _Optional[_Iterable[int]] = ..., mechanism: _Optional[str] = ..., alpha: _Optional[float] = ..., criterion: _Optional[_Union[Criterion, str]] = ..., policy: _Optional[str] = ..., seed: _Optional[int] = ..., window: _Optional[int] = ..., table: _Optional[_Union[_common_pb2.TableSpec, _Mapping]] = ..., model: _Optional[_Union[ModelSpec, _Mapping]] = ..., parameter_servers: _Optional[_Iterable[str]] = ..., budget_seconds: _Optional[float] = ..., workload_limits: _Optional[_Union[WorkloadLimits, _Mapping]] = ..., eviction_term: _Optional[bool] = ..., measured_links: _Optional[bool] = ..., horizon: _Optional[int] = ..., checkpoint_every: _Optional[int] = ..., checkpoint_seconds: _Optional[float] = ..., checkpoints_kept: _Optional[int] = ..., max_rows: _Optional[int] = ..., solver: _Optional[str] = ..., at_max_rows: _Optional[_Union[RowLimitPolicy, str]] = ...) -> None: ...
 
 class WorkloadLimits(_message.Message):
     __slots__ = ("least", "most")

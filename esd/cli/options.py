@@ -12,6 +12,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from dispatcher.core.mechanisms import MECHANISMS
+from dispatcher.solvers import SOLVERS
 from services.data import Dataset, count_distinct, open_data
 from services.domain.errors import InvalidArgument
 from services.domain.jobs import MAX_HORIZON, Criterion, JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
@@ -37,6 +38,7 @@ BudgetMs = Annotated[
 ]
 Alpha = Annotated[float, typer.Option(min=0, max=1, help="esd: share of the samples that the exact solver assigns.")]
 CriterionOption = Annotated[Criterion, typer.Option(help="esd: which samples go to the exact solver.")]
+Solver = Annotated[str, typer.Option(help=f"esd: who solves the exact part: {', '.join(SOLVERS)}. All agree.")]
 EvictionTerm = Annotated[
     bool, typer.Option("--eviction-term", help="esd: expected costs contain the evict pushes a row may cause.")
 ]
@@ -139,6 +141,7 @@ class RunOptions:
     mechanism: Mechanism = "esd"
     alpha: Alpha = 1.0
     criterion: CriterionOption = Criterion.MIN2_MIN
+    solver: Solver = "auto"
     eviction_term: EvictionTerm = False
     horizon: Horizon = 1
     budget_ms: BudgetMs = None

@@ -60,6 +60,7 @@ class DispatchOptions:
         mechanism: name of the dispatch mechanism.
         alpha: share of the exact solver in HybridDis, 0..1.
         criterion: HybridDis' partition criterion.
+        solver: name of the solver of HybridDis' exact part. All give the same assignment, in different times.
         eviction_term: whether expected costs contain the evict pushes that a row's entry into a full cache may cause.
         horizon: batches that one decision of `joint` looks at, its own included, 1..64.
         budget_seconds: time for one assignment, 0 for as long as it takes. A mechanism that improves with time returns
@@ -79,6 +80,7 @@ class DispatchOptions:
     mechanism: str
     alpha: float
     criterion: Criterion = Criterion.MIN2_MIN
+    solver: str = "auto"
     eviction_term: bool = False
     horizon: int = 1
     budget_seconds: float = 0.0

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dispatcher.core.hybrid import hybrid_dis
 from dispatcher.core.mechanisms.draws import content_order
 from dispatcher.core.mechanisms.protocol import Assignment, DispatchInput
-from dispatcher.solvers import Solution, Solver, get_solver
+from dispatcher.solvers import Solution, Solver, get_training_solver
 from dispatcher.solvers.protocol import AnyCosts, Prices
 from services.domain.jobs import JobSpec, scale_workloads
 
@@ -28,14 +28,19 @@ class Esd:
         """Takes the parameters of HybridDis.
 
         Args:
-            job: `alpha` is the share of the samples that Opt assigns, `criterion` says which ones.
+            job: `alpha` is the share of the samples that Opt assigns, `criterion` says which ones, and `solver` names
+                the solver that does it.
             priced: Heu goes by cost + price of a place at the worker, instead of by cost as in the paper. The prices
                 are the exact duals of every 8th sample, so that Heu foresees which workers fill up.
+
+        Raises:
+            InvalidArgument: the solver is unknown.
+            FailedPrecondition: the solver needs a device that is not here.
         """
         self._alpha = job.alpha
         self._criterion = job.criterion
         self._priced = priced
-        self._solver = _WarmStart(get_solver("auto"))
+        self._solver = _WarmStart(get_training_solver(job.solver))
 
     def decide(self, problem: DispatchInput, /) -> Assignment:
         """Builds the cost matrix (Alg. 1) and runs HybridDis (Alg. 2) on it, the samples in order of their content."""

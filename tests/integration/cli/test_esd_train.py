@@ -124,6 +124,17 @@ def test_a_mistake_ends_the_run_and_names_itself(arguments: list[str], messages:
     assert "Traceback" not in refused.stderr
 
 
+def test_a_solver_without_its_device_is_refused_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # hides the devices of a machine that has some
+    refused = esd("train", "--solver", "dual-cuda", "--iterations", "3", "--dim", "4", "--out", str(tmp_path / "out"))
+    assert refused.returncode in (1, 2)
+    assert "solver dual-cuda needs a CUDA device" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert not (tmp_path / "out").exists(), "the services' logs are made before the services start"
+
+
 def test_a_malformed_record_ends_the_run_and_names_its_place(tmp_path: Path) -> None:
     good = "\t".join(["1", *(["3"] * 13), *(["0a1b2c3d"] * 26)])
     path = tmp_path / "train.txt"

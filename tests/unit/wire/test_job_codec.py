@@ -57,6 +57,7 @@ def jobs(draw: st.DrawFn) -> JobSpec:
         at_max_rows=draw(st.sampled_from(RowLimitPolicy)),
         eviction_term=draw(st.booleans()),
         horizon=draw(st.integers(1, 64)),
+        solver=draw(st.sampled_from(["auto", "paths", "dual-cuda"])),
         checkpoint_every=draw(st.integers(0, 10**6)),
         checkpoint_seconds=draw(st.floats(0, 1e6)),
         checkpoints_kept=draw(st.integers(1, 100)),

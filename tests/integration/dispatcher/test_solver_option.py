@@ -1,0 +1,48 @@
+"""A job's solver in the running dispatcher: the same training under each, a replay that holds, a refusal by name."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dispatcher.core.decision_log import read_decisions
+from dispatcher.simulator.decision_replay import replay_decisions
+from services.domain.errors import FailedPrecondition, Unavailable
+from services.wire.jobs import job_of_json
+from services.wire.plans import digest_of, encode_plan_message
+from tests.support.simple_clients import Dispatcher, job_with, run_to_the_end, samples
+
+BATCHES = [samples(8, seed=seed) for seed in range(20)]
+
+
+async def test_a_trained_job_costs_the_same_under_every_solver_and_replays(
+    start_dispatcher: Any, tmp_path: Path
+) -> None:
+    costs = {}
+    for solver in ("dual", "paths"):
+        log = tmp_path / f"{solver}.jsonl"
+        dispatcher = await start_dispatcher(decision_log=log)
+        await run_to_the_end(dispatcher, job_with(mechanism="esd", solver=solver), BATCHES)
+        costs[solver] = (await dispatcher.client.describe()).cost_seconds
+        opened, *records = read_decisions(log)
+        assert opened.job["solver"] == solver
+        totals = replay_decisions(
+            [opened, *records],
+            job_of_json(opened.job),
+            lambda: iter(BATCHES),
+            lambda plans: digest_of(encode_plan_message(plan) for plan in plans),
+        )
+        assert totals.cost_seconds == costs[solver]
+    assert costs["dual"] == costs["paths"] > 0
+
+
+async def test_a_job_whose_solver_has_no_device_is_not_opened(
+    dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise Unavailable("no CUDA device: no driver")
+
+    monkeypatch.setattr("dispatcher.solvers.open_device", fail)
+    with pytest.raises(FailedPrecondition, match="solver hungarian-cuda needs a CUDA device"):
+        await dispatcher.client.create_job(job_with(mechanism="esd", solver="hungarian-cuda"))
+    assert await dispatcher.client.describe() is None
