@@ -1,0 +1,205 @@
+"""The client of the parameter server: what it sends, what it gives back, and what it does not believe."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field, replace
+
+import grpc
+import numpy as np
+import pytest
+
+from protos import ps_pb2, ps_pb2_grpc
+from services.clients.parameter_server import AsyncParameterServerClient, PushAnswer, StoredState, Traffic
+from services.domain.batches import LogEntry
+from services.domain.errors import FailedPrecondition, Internal, NotFound, StaleEpoch
+from services.domain.rows import GradientBlock, Push, RowBlock
+from services.domain.worker_set import WorkerSet
+from services.wire.rows import encode_rows
+from tests.support.ps_client import SPEC, Client
+
+IDS = np.arange(40, dtype=np.uint64)
+EVERY_ROW = np.arange(len(IDS))
+CHECKPOINT = 5
+ALONE = WorkerSet.of([0])
+
+
+def trained(version: int, value: float) -> RowBlock:
+    """All rows, at one version and with one value."""
+    rows = np.full((len(IDS), SPEC.row_width), value, np.float32)
+    return RowBlock(IDS, np.full(len(IDS), version), rows)
+
+
+def push_of(rows: RowBlock, gradients: int = 0) -> Push:
+    """A push of rows, and of a first worker's gradients of two for some rows that nobody has trained."""
+    ids = np.arange(1000, 1000 + gradients, dtype=np.uint64)
+    ones, both = np.ones(gradients, np.int64), np.full(gradients, 0b11, np.uint64)
+    values = np.ones((gradients, SPEC.dimension), np.float32)
+    return Push(rows, GradientBlock(ids, ones, both, ones, values, worker=0))
+
+
+async def pulled(client: AsyncParameterServerClient, version: int, epoch: int = 0) -> np.ndarray:
+    rows = np.empty((len(IDS), SPEC.row_width), np.float32)
+    await client.pull(IDS, np.full(len(IDS), version), rows, EVERY_ROW, epoch=epoch)
+    return rows
+
+
+async def test_rows_go_and_come_back_at_the_positions_that_were_asked_for(client: Client) -> None:
+    block = RowBlock(IDS, np.ones(len(IDS), np.int64), np.repeat(IDS[:, None], SPEC.row_width, 1).astype(np.float32))
+    answer = await client.push(push_of(block, gradients=3))
+    assert (answer.stored, answer.already_known) == (43, 0)
+    again = await client.push(push_of(block, gradients=3))
+    assert again == PushAnswer(0, 43, answer.bytes_sent)
+    rows = np.zeros((2 * len(IDS), SPEC.row_width), np.float32)
+    received = await client.pull(IDS, block.versions, rows, 2 * EVERY_ROW[::-1])
+    np.testing.assert_array_equal(rows[2 * EVERY_ROW[::-1]], block.rows)
+    assert not rows[1::2].any()
+    assert received > block.rows.nbytes
+    scanned = [stored async for stored in client.scan()]
+    assert sum(len(stored) for stored in scanned) == len(IDS)
+
+
+async def test_a_row_is_forgotten_below_a_life(client: Client) -> None:
+    await client.push(push_of(trained(1, 1.0)))
+    assert await client.forget(IDS[:7], 2**30) == 7
+    assert await client.forget(IDS[:7], 2**30) == 0
+
+
+async def test_a_checkpoint_is_made_and_gone_back_to(client: Client) -> None:
+    assert await client.restore(0, epoch=1) == 0
+    await client.push(push_of(trained(1, 1.0)), epoch=1)
+    with pytest.raises(FailedPrecondition, match="cut"):
+        await client.save(CHECKPOINT, epoch=1)
+    await client.cut(CHECKPOINT, 0, ALONE, epoch=1)
+    assert await client.save(CHECKPOINT, epoch=1) == (len(IDS), len(IDS) * SPEC.row_bytes)
+    assert await client.put_part(CHECKPOINT, "dense", b"parameters") == 10
+    assert await client.get_part(CHECKPOINT, "dense") == b"parameters"
+    with pytest.raises(NotFound, match="no part 'engine'"):
+        await client.get_part(CHECKPOINT, "engine")
+    await client.commit(CHECKPOINT, b"manifest", 1, epoch=1)
+    assert await client.get_checkpoint() == StoredState(1, b"manifest", len(IDS), durable=False)
+
+    await client.push(push_of(trained(2, 2.0)), epoch=1)
+    assert await client.restore(CHECKPOINT, epoch=2) == len(IDS)
+    np.testing.assert_array_equal(await pulled(client, 1, epoch=2), trained(1, 1.0).rows)
+    for late in (
+        pulled(client, 1, epoch=1),
+        client.push(push_of(trained(2, 2.0)), epoch=1),
+        client.forget(IDS, 2**30, epoch=1),
+        client.cut(CHECKPOINT + 1, 0, ALONE, epoch=1),
+        client.save(CHECKPOINT, epoch=1),
+        client.commit(CHECKPOINT, b"", 1, epoch=1),
+        client.append_samples(LogEntry(0, 1, b"x"), epoch=1),
+        client.trim_samples(None, epoch=1),
+    ):
+        with pytest.raises(StaleEpoch):
+            await late
+    assert await client.forget(IDS[:7], 2**30, epoch=2) == 7
+
+
+async def test_the_sample_log_is_appended_read_and_trimmed(client: Client) -> None:
+    first, second, end = LogEntry(10, 3, b"abc"), LogEntry(13, 2, b"de"), LogEntry(15, 0)
+    assert await client.read_samples(epoch=1) == []
+    for entry in (first, second, end, end):
+        await client.append_samples(entry, epoch=1)
+    assert await client.read_samples(epoch=2) == [first, second, end]
+    await client.trim_samples(13, epoch=2)
+    assert await client.read_samples(epoch=2) == [second, end]
+    await client.trim_samples(None, epoch=2)
+    assert await client.read_samples(epoch=2) == []
+
+
+@dataclass
+class RecordedTraffic(Traffic):
+    """Lets everything pass and remembers it."""
+
+    chunk_bytes: int = 3 * (SPEC.row_bytes + 32)
+    sent: list[int] = field(default_factory=list)
+    received: list[int] = field(default_factory=list)
+    pushed_bytes: list[int] = field(default_factory=list)
+    under_way: int = 0
+    deadlines: list[int] = field(default_factory=list)
+
+    async def send(self, size: int) -> None:
+        self.sent.append(size)
+
+    async def receive(self, size: int) -> None:
+        self.received.append(size)
+
+    @contextmanager
+    def pushing(self) -> Iterator[None]:
+        self.under_way += 1
+        yield
+        self.under_way -= 1
+
+    def pushed(self, size: int) -> None:
+        assert self.under_way == 1
+        self.pushed_bytes.append(size)
+
+    def deadline(self, size: int, timeout: float) -> float:
+        self.deadlines.append(size)
+        return timeout
+
+
+async def test_everything_long_passes_the_traffic_in_chunks_of_its_size(client: Client) -> None:
+    traffic = RecordedTraffic()
+    async with AsyncParameterServerClient(client.address, SPEC, traffic=traffic) as shaped:
+        answer = await shaped.push(push_of(trained(1, 1.0)))
+        assert traffic.sent == traffic.pushed_bytes
+        assert (len(traffic.sent), sum(traffic.sent)) == (14, answer.bytes_sent)
+        traffic.sent.clear()
+        received = await shaped.pull(
+            IDS, np.ones(len(IDS), np.int64), np.empty((40, SPEC.row_width), np.float32), EVERY_ROW
+        )
+        assert (len(traffic.sent), sum(traffic.received)) == (1, received)
+        assert traffic.deadlines == [len(IDS) * (SPEC.row_bytes + 32)] * 2
+
+        traffic.sent.clear()
+        traffic.received.clear()
+        data = bytes(10 * traffic.chunk_bytes + 1)
+        await shaped.put_dense(data)
+        await shaped.put_part(1, "dense", data)
+        assert traffic.sent == 2 * ([traffic.chunk_bytes] * 10 + [1])
+        assert await shaped.get_part(1, "dense") == await shaped.get_dense() == data
+        assert sum(traffic.received) == 2 * len(data)
+        assert (len(traffic.pushed_bytes), traffic.under_way) == (14, 0)
+
+
+class Liar(ps_pb2_grpc.ParameterServerServicer):
+    """Answers every pull with the same block."""
+
+    def __init__(self, block: RowBlock) -> None:
+        self._block = block
+
+    async def Pull(self, request: ps_pb2.PullRequest, context: object) -> AsyncIterator[ps_pb2.RowChunk]:  # noqa: N802
+        yield encode_rows(self._block)
+
+
+@asynccontextmanager
+async def lied_to(block: RowBlock) -> AsyncIterator[AsyncParameterServerClient]:
+    """A client whose server answers every pull with `block`."""
+    server = grpc.aio.server()
+    ps_pb2_grpc.add_ParameterServerServicer_to_server(Liar(block), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        async with AsyncParameterServerClient(f"127.0.0.1:{port}", SPEC) as client:
+            yield client
+    finally:
+        await server.stop(None)
+
+
+@pytest.mark.parametrize(
+    ("block", "text"),
+    [
+        (replace(trained(1, 1.0), ids=IDS[::-1]), "rows 0 to 40 of a pull are not those that were asked for"),
+        (trained(2, 1.0), "rows 0 to 40 of a pull are not those that were asked for"),
+        (trained(1, 1.0)[:39], "a pull of 40 rows ended after 39"),
+    ],
+    ids=["other rows", "other versions", "too few"],
+)
+async def test_rows_that_were_not_asked_for_are_not_believed(block: RowBlock, text: str) -> None:
+    async with lied_to(block) as client:
+        with pytest.raises(Internal, match=text):
+            await pulled(client, 1)
