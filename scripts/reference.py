@@ -21,7 +21,7 @@ NOTICE = "<!-- Written by `make docs` from the code; do not edit. -->\n\n"
 
 
 def pages() -> dict[Path, str]:
-    """Every page by its path below the repository."""
+    """Returns the text of every page by its path below the repository."""
     return {
         Path("docs/reference/settings.md"): NOTICE + settings_page(),
         Path("docs/reference/metrics.md"): NOTICE + metrics_page(),
@@ -30,7 +30,7 @@ def pages() -> dict[Path, str]:
 
 
 def settings_page() -> str:
-    """Every environment variable of every service."""
+    """Returns the page of all settings of all services."""
     text = (
         "# Settings\n\n"
         "Each service reads the flags of `esd serve ps`, `esd serve dispatcher` or `esd serve worker`, below them\n"
@@ -68,7 +68,7 @@ def _default(text: str | None) -> str:
 
 
 def metrics_page() -> str:
-    """Every metric with its labels and meaning."""
+    """Returns the page of all metrics, with their labels and meanings."""
     text = (
         "# Metrics\n\n"
         "Every service has a Prometheus page at its metrics port (`/metrics`). A service shows the metrics that it\n"
@@ -90,7 +90,7 @@ def metrics_page() -> str:
 
 
 def api_page() -> str:
-    """Every RPC and message, with the comments of the .proto files."""
+    """Returns the page of all RPCs and messages, with the comments of the .proto files."""
     text = (
         "# API\n\n"
         "Package `esd.v1`, as in `protos/`. All services also have the standard gRPC health and reflection services,\n"
@@ -117,7 +117,7 @@ def api_page() -> str:
 
 
 def _descriptors() -> Iterator[descriptor_pb2.FileDescriptorProto]:
-    """The parsed .proto files, comments included."""
+    """Parses the .proto files, comments included."""
     files = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "protos").glob("*.proto"))
     with tempfile.NamedTemporaryFile() as output:
         arguments = ["protoc", f"-I{ROOT}", f"--descriptor_set_out={output.name}", "--include_source_info", *files]

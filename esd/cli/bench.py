@@ -11,7 +11,7 @@ ALL_ARGUMENTS = {"allow_extra_args": True, "ignore_unknown_options": True, "help
 
 
 def command(context: typer.Context) -> None:
-    """Measures this machine and the mechanisms (in a source tree only)."""
+    """Measures this machine and the mechanisms, in a source tree only."""
     try:
         from benchmarks.command import app  # noqa: PLC0415 - absent from the installed package
     except ModuleNotFoundError as error:

@@ -161,7 +161,7 @@ def _describe(table: OfflineTable, manifest: Manifest) -> dict[str, Any]:
 
 
 def _damage(table: OfflineTable, manifest: Manifest) -> list[str]:
-    """What is wrong with a checkpoint, a sentence each."""
+    """Returns what is wrong with a checkpoint, one sentence for each defect."""
     damage = []
     for name in (*PARTS, DENSE) if manifest.iteration else ():
         data = table.part(manifest.iteration, name)

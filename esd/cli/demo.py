@@ -1,4 +1,4 @@
-"""`esd demo`: random dispatch against ESD on real data, in a minute."""
+"""`esd demo` compares random dispatch with ESD on real data, in a minute."""
 
 from __future__ import annotations
 

@@ -56,7 +56,11 @@ async def drive(
 async def _drive_once(
     client: AsyncDispatcherClient, job: JobSpec, batches: Iterable[SampleBatch], progress: Callable[[JobState], None]
 ) -> JobState:
-    """As `drive`, on one dispatcher. NotFound: it no longer knows the job."""
+    """Does what `drive` does on one dispatcher.
+
+    Raises:
+        NotFound: the dispatcher no longer knows the job; it was started again.
+    """
     await client.create_job(job)
     submission = asyncio.create_task(client.feed(job.name, lambda taken: without_first(batches, taken)), name="submit")
     try:
@@ -98,7 +102,7 @@ class Bar:
 
 @contextmanager
 def progress_bar(title: str, iterations: int | None) -> Iterator[Bar]:
-    """A progress bar on standard error, shown on a terminal only."""
+    """Shows a progress bar on standard error, if that is a terminal."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

@@ -73,13 +73,13 @@ class ServiceProcess:
         self.page = ready.get("page")
 
     def failure(self) -> ServiceFailed:
-        """What to tell the user about a process that ended on its own."""
+        """Makes the error that tells the user about a process that ended on its own."""
         lines = self.log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
         tail = "".join(f"\n    {line}" for line in lines)
         return ServiceFailed(f"{self.name} ended with exit code {self.process.returncode}; end of {self.log}:{tail}")
 
     async def stop(self) -> None:
-        """SIGTERM, then SIGKILL for a process that does not end in time."""
+        """Stops the process with SIGTERM, or with SIGKILL if it does not end in time."""
         if self.process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 self.process.terminate()
@@ -120,7 +120,7 @@ class LocalCluster:
 
     @property
     def services(self) -> list[ServiceProcess]:
-        """All of them, in the order in which they stop."""
+        """All services, in the order in which they stop."""
         return [*self.workers, self.dispatcher, *self.parameter_servers]
 
     async def first_failure(self) -> ServiceFailed:

@@ -1,4 +1,4 @@
-"""The `esd` command: one subcommand per file."""
+"""The `esd` command. Each subcommand has a file of its own."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def _terminated(number: int, _frame: FrameType | None) -> NoReturn:
-    """Ends as Ctrl-C does: with everything that was started stopped."""
+    """Ends the process as Ctrl-C does, so that everything that was started is stopped."""
     sys.exit(128 + number)
 
 

@@ -76,7 +76,7 @@ LearningRate = Annotated[float, typer.Option("--lr", help="Learning rate.")]
 Store = Annotated[str, typer.Option("--store", help="memory, redis://HOST:PORT/DB or redis+cluster://HOST:PORT.")]
 Shards = Annotated[int, typer.Option("--shards", min=1, help="Parameter-server processes.")]
 Iterations = Annotated[
-    int | None, typer.Option(min=1, help="Stop after so many iterations.", show_default="all of the data")
+    int | None, typer.Option(min=1, help="Iterations after which the run ends.", show_default="all of the data")
 ]
 SkipBad = Annotated[int, typer.Option(min=0, help="Malformed records to skip before giving up.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of rows, dense parameters and random choices.")]
@@ -164,7 +164,7 @@ class RunOptions:
     checkpoints_kept: CheckpointsKept = 2
 
     def worker_samples(self) -> tuple[int, ...]:
-        """m_j: samples of each worker per iteration."""
+        """Returns m_j, the samples of each worker per iteration."""
         if self.workloads in (None, "equal", BALANCED):
             return equal_workloads((self.batch or DEFAULT_BATCH) * self.workers, self.workers)
         try:
@@ -183,7 +183,7 @@ class RunOptions:
         return shares
 
     def limits(self) -> tuple[int, int] | None:
-        """m_min and m_max of balanced workloads; None when workloads are fixed."""
+        """Returns m_min and m_max of balanced workloads, None when workloads are fixed."""
         if self.workloads != BALANCED:
             if self.workload_limits is not None:
                 raise InvalidArgument("--workload-limits needs --workloads balanced")
@@ -200,11 +200,11 @@ class RunOptions:
         return least, most
 
     def bandwidths(self) -> tuple[float, ...]:
-        """Bytes per second of every worker's link."""
+        """Returns the speed of every worker's link, bytes per second."""
         return parse_links(self.links, self.workers)
 
     def job(self, *, fields: int, dense_features: int, parameter_servers: tuple[str, ...]) -> JobSpec:
-        """The job that these options describe, on data of the given shape."""
+        """Returns the job that these options describe, on data of the given shape."""
         workloads = self.worker_samples()
         optimizer = OptimizerSpec(self.optimizer, self.learning_rate)
         options: dict[str, Any] = {name: getattr(self, name) for name in _OPTIONS_OF_THE_JOB}
@@ -224,11 +224,11 @@ class RunOptions:
         return JobSpec(**options)
 
     def open(self, batch_size: int) -> Dataset:
-        """The data set, in batches of up to `batch_size` samples."""
+        """Opens the data set, which comes in batches of up to `batch_size` samples."""
         return open_data(self.data, batch_size, seed=self.seed, skip_bad=self.skip_bad)
 
     def cache_size(self, dataset: Dataset) -> int:
-        """Rows of one worker's cache; counts the data set's ids if a ratio asks for them."""
+        """Returns the rows of one worker's cache. Counts the data set's ids if the cache is a share of them."""
         if self.cache_rows is not None:
             if self.cache_ratio is not None:
                 raise InvalidArgument("--cache-rows and --cache-ratio exclude each other")
@@ -269,7 +269,7 @@ def takes_run_options(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def parse_dimensions(text: str, fields: Sequence[str], default: int) -> tuple[int, ...]:
-    """The dimension of every field's rows, [F].
+    """Reads the dimension of every field's rows, [F].
 
     Args:
         text: one number for every field, or some as NAME=NUMBER.

@@ -1,4 +1,4 @@
-"""Which of a service's replicas this container is, and where the others reach it.
+"""Finds out which of a service's replicas this container is, and where the others reach it.
 
 Compose gives all replicas of a service the same environment, so what differs between workers, the speed of their
 links, is picked from a list by the container's number. The engine's DNS knows that number: it is part of the name
@@ -32,7 +32,7 @@ _NUMBERED = re.compile(r".+?[_-](\d+)")
 
 
 def local_address(peer: str) -> str:
-    """The address of this machine on the network through which it reaches `host:port`.
+    """Returns this machine's address on the network through which it reaches `host:port`.
 
     Raises:
         Unavailable: there is no such host, or no way to it.
@@ -46,7 +46,7 @@ def local_address(peer: str) -> str:
 
 
 def interface_of(address: str) -> str:
-    """The network interface that has an address."""
+    """Returns the name of the network interface that has an address."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         for _, name in socket.if_nameindex():
             try:
@@ -59,7 +59,7 @@ def interface_of(address: str) -> str:
 
 
 def replica_number(address: str, resolver: tuple[str, int] = RESOLVER) -> int:
-    """The number of the container with an address, 1 or more.
+    """Returns the number of the container with an address, 1 or more.
 
     Args:
         address: of a container, on a network of its own making.
@@ -81,7 +81,9 @@ def replica_number(address: str, resolver: tuple[str, int] = RESOLVER) -> int:
 
 
 def replica_link(links: str, address: str) -> float:
-    """Bytes per second of this replica's link, from a list of speeds in bits per second, or one for all.
+    """Picks this replica's link from a list of speeds in bits per second. Returns bytes per second.
+
+    A list of one speed is for all replicas.
 
     Raises:
         InvalidArgument: the list is malformed, or has no entry for this replica.
@@ -96,7 +98,7 @@ def replica_link(links: str, address: str) -> float:
 
 
 def _container_name(address: str, resolver: tuple[str, int]) -> str:
-    """Asks for the name of an address, without its network. Empty if there is none.
+    """Asks for the name of an address. Returns it without its network's name, empty if there is none.
 
     The C library would look into /etc/hosts first, where only the container's id is.
     """
@@ -117,7 +119,7 @@ def _container_name(address: str, resolver: tuple[str, int]) -> str:
 
 
 def _domain(answer: bytes, record: int) -> str:
-    """The domain name in the record at an offset of a DNS answer, without its last label, the network's name."""
+    """Reads the domain name of the record at an offset of a DNS answer, without its last label, the network's name."""
     while answer[record] and answer[record] < 0xC0:  # the record's owner: labels, or a pointer to them
         record += 1 + answer[record]
     record += 2 if answer[record] else 1

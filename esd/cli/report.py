@@ -1,4 +1,4 @@
-"""What a finished run prints: one JSON object for programs, a table for people."""
+"""What a finished run prints: one JSON object for programs, or a table for people."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Result = dict[str, Any]
 
 
 def training_result(state: JobState) -> Result:
-    """The result of `esd train` from the dispatcher's final state; lists have one entry per worker slot."""
+    """Makes the result of `esd train` from the dispatcher's final state. Lists have one entry per worker slot."""
     workers = sorted(state.workers, key=lambda worker: worker.slot)
     return {
         "iterations": state.iterations_confirmed,
@@ -72,7 +72,7 @@ def training_result(state: JobState) -> Result:
 
 
 def simulation_result(totals: Totals) -> Result:
-    """The result of `esd simulate`: the keys of a training result that need no network and no tensors."""
+    """Makes the result of `esd simulate`: those keys of a training result that need no network and no tensors."""
     return {
         "iterations": totals.iterations,
         "samples": totals.samples,
@@ -100,7 +100,7 @@ def simulation_result(totals: Totals) -> Result:
 
 
 def alternative_result(totals: AlternativeTotals) -> Result:
-    """The result of `esd simulate --sync` with an alternative to on-demand synchronisation."""
+    """Makes the result of `esd simulate --sync` with an alternative to on-demand synchronisation."""
     return {
         "iterations": totals.iterations,
         "samples": totals.samples,
@@ -134,7 +134,7 @@ _ROWS: tuple[tuple[str, Callable[[Mapping[str, Any]], str]], ...] = (
 
 
 def comparison(results: Mapping[str, Mapping[str, Any]]) -> Table:
-    """A table with one column per run; figures that the runs do not have (a simulation has no loss) are left out."""
+    """Makes a table with one column per run. Figures that the runs lack are left out: a simulation has no loss."""
     table = Table(show_edge=False, pad_edge=False)
     table.add_column("")
     for name in results:
@@ -163,7 +163,7 @@ def print_json(value: Any) -> None:
 
 
 def _without_nan(value: Any) -> Any:
-    """JSON has no NaN: what could not be measured is null."""
+    """Replaces NaN by None: JSON has no NaN, and what could not be measured is null."""
     if isinstance(value, dict):
         return {key: _without_nan(item) for key, item in value.items()}
     if isinstance(value, float) and math.isnan(value):

@@ -43,7 +43,7 @@ Links = Annotated[
 
 
 def _command(module: str, settings: type[ServerSettings], what: str, **others: Any) -> Callable[..., NoReturn]:
-    """A command with a flag for every setting of a service, and other options by name."""
+    """Makes a command with a flag for every setting of a service, and with other options by name."""
     options = {each.field: _option(each) for each in explain(settings)} | {CONFIG: Config} | others
 
     def command(**values: Any) -> NoReturn:
@@ -65,7 +65,7 @@ def _command(module: str, settings: type[ServerSettings], what: str, **others: A
 
 
 def _option(setting: Explanation) -> Any:
-    """The type of a command's parameter that is the flag of a setting."""
+    """Returns the type of a command's parameter that is the flag of a setting."""
     required = setting.default is None
     shown = False if required else setting.default or "none"
     meaning = escape(f"{setting.meaning}; required" if required else setting.meaning)
@@ -90,7 +90,7 @@ def _become(module: str, settings: type[ServerSettings], given: dict[str, Any]) 
 
 
 def _place_of_worker(links: str | None, flags: Mapping[str, Any]) -> dict[str, str]:
-    """What a worker's environment has to say about its place in the network, and in `links` if there are any.
+    """Returns what a worker's environment has to say about its place in the network, and in `links` if there are any.
 
     Raises:
         InvalidArgument: `links` and the flags say the same thing twice, or `links` does not name this replica.

@@ -43,8 +43,8 @@ Dims = Annotated[
     str | None,
     typer.Option(
         help="Values per row by field, where rows differ in size: one number per field, 16,64,..., or some by name, "
-        "origin=16,dest=16 (of a trace: 0=16,1=16); the others have --dim. Caches have the bytes of so many rows of "
-        "--dim values as they would hold without.",
+        "origin=16,dest=16 (of a trace: 0=16,1=16); the others have --dim. A cache then has "
+        "the bytes that its rows would have with --dim values each.",
         show_default="--dim",
     ),
 ]
@@ -159,7 +159,7 @@ def replay_result(chosen: opt.RunOptions, log: Path) -> Result:
 
 
 def _fit(chosen: opt.RunOptions, assignments: NDArray[np.int32]) -> opt.RunOptions:
-    """Takes what is not given from the table: iterations from its rows, the global batch from its columns."""
+    """Takes what was not given from the table: iterations from its rows, the global batch from its columns."""
     rows, samples = assignments.shape
     workloads = chosen.workloads
     if workloads is None and chosen.batch is None:
@@ -168,7 +168,7 @@ def _fit(chosen: opt.RunOptions, assignments: NDArray[np.int32]) -> opt.RunOptio
 
 
 def _compute_seconds(text: str, workers: int) -> list[float]:
-    """What each worker computes per sample, in seconds."""
+    """Reads the time that each worker computes per sample. Returns seconds, one number per worker."""
     try:
         seconds = [float(part) / 1e6 for part in text.split(",")]
     except ValueError:
@@ -179,7 +179,11 @@ def _compute_seconds(text: str, workers: int) -> list[float]:
 
 
 def _load(path: Path, dtype: type[np.generic], option: str) -> NDArray[Any]:
-    """A matrix from a .npy file. Raises InvalidArgument for another shape or dtype."""
+    """Reads a matrix from a .npy file.
+
+    Raises:
+        InvalidArgument: the file cannot be read, or holds another shape or dtype.
+    """
     try:
         array: NDArray[Any] = np.load(path, allow_pickle=False)
     except (OSError, ValueError) as error:

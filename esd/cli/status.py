@@ -1,4 +1,4 @@
-"""`esd status`: what a dispatcher's job is doing."""
+"""`esd status` shows what a dispatcher's job is doing."""
 
 from __future__ import annotations
 
@@ -47,6 +47,6 @@ def _worker_table(state: JobState) -> Table:
 
 
 def _workers(state: JobState) -> list[dict[str, Any]]:
-    """What there is to know of each worker now: m_j in `workload`, links in bytes per second."""
+    """Returns what is known of each worker now. `workload` is m_j; links are in bytes per second."""
     names = ("worker", "slot", "workload", "bandwidth", "measured_bandwidth", "cache_rows", "iterations")
     return [{name: getattr(worker, name) for name in names} for worker in state.workers]

@@ -33,17 +33,21 @@ class TrainingStream:
 
     @property
     def iterations(self) -> int | None:
-        """How many there will be, if that is known."""
+        """The number of iterations that the stream will have, if it is known."""
         samples = self.dataset.samples if self.limit is None else self.limit
         return None if samples is None else -(-samples // self.batch_size)
 
     def __iter__(self) -> Iterator[SampleBatch]:
-        """The samples, in batches as they are read."""
+        """Reads the samples, in batches as the data set gives them."""
         return first_samples(self.dataset, self.limit)
 
 
 def training_stream(chosen: RunOptions) -> TrainingStream:
-    """Opens the samples that a run asks for. Raises InvalidArgument for a run without end."""
+    """Opens the samples that a run asks for.
+
+    Raises:
+        InvalidArgument: the data is endless and the run names no number of iterations.
+    """
     dataset = chosen.open(READ_SAMPLES)
     size = sum(chosen.worker_samples())
     limit = None if chosen.iterations is None else chosen.iterations * size
@@ -69,12 +73,12 @@ class SimulatedStream:
     batches: Callable[[], Iterator[SampleBatch]]
 
     def profile(self) -> NDArray[np.uint64]:
-        """All ids of the stream, as columns."""
+        """Reads the whole stream. Returns all its ids as one column, uint64."""
         return np.concatenate([batch.ids.reshape(-1) for batch in self.batches()])
 
 
 def simulated_stream(chosen: RunOptions, trace: NDArray[np.uint64] | None) -> SimulatedStream:
-    """The stream that the options describe, of the trace if there is one."""
+    """Opens the stream that the options describe, or that of a trace, uint64 [N, F], if there is one."""
     if trace is not None:
         size = sum(chosen.worker_samples())
         limit = None if chosen.iterations is None else chosen.iterations * size
@@ -91,7 +95,7 @@ def simulated_stream(chosen: RunOptions, trace: NDArray[np.uint64] | None) -> Si
 
 
 def first_samples(batches: Iterable[SampleBatch], limit: int | None) -> Iterator[SampleBatch]:
-    """The first `limit` samples, in batches as they come; all of them if there is no limit."""
+    """Yields the first `limit` samples in batches as they come, or all samples if there is no limit."""
     left = limit
     for batch in batches:
         if left is None:
@@ -105,7 +109,7 @@ def first_samples(batches: Iterable[SampleBatch], limit: int | None) -> Iterator
 
 
 def global_batches(batches: Iterable[SampleBatch], size: int) -> Iterator[SampleBatch]:
-    """Batches of exactly `size` samples; the last may be short."""
+    """Cuts a stream into batches of exactly `size` samples; the last one may be shorter."""
     waiting: list[SampleBatch] = []
     count = 0
     for batch in batches:
@@ -121,7 +125,7 @@ def global_batches(batches: Iterable[SampleBatch], size: int) -> Iterator[Sample
 
 
 def without_first(batches: Iterable[SampleBatch], count: int) -> Iterator[SampleBatch]:
-    """The samples after the first `count`, in batches as they come."""
+    """Leaves out the first `count` samples, and yields the others in batches as they come."""
     behind = count
     for batch in batches:
         if behind < len(batch):

@@ -1,4 +1,4 @@
-"""`esd train`: starts all services as local processes, trains, reports."""
+"""`esd train` starts all services as local processes, trains and reports."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def run(
 
 @contextmanager
 def _log_directory(out: Path | None) -> Iterator[Path]:
-    """Where the services log: below the output directory, else a temporary one that stays if the run fails."""
+    """Makes the directory of the services' logs: below the output, or a temporary one that stays if the run fails."""
     if out is not None:
         logs = out / "logs"
         logs.mkdir(parents=True, exist_ok=True)

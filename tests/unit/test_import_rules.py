@@ -44,6 +44,8 @@ UPWARD = [
     ("ps_server.service", "dispatcher.core", "The floors"),
     ("ps_server.service", "benchmarks", "Nothing imports the benchmarks"),
     ("esd.cli", "benchmarks", "Nothing imports the benchmarks"),
+    ("dispatcher.core.mechanisms", "dispatcher.core.planner", "Neighbours"),
+    ("esd.cli.cluster", "esd.cli.main", "Neighbours"),
     ("dispatcher.core", "grpc", "Cores and the vocabulary"),
     ("worker.core", "protos", "Cores and the vocabulary"),
     ("ps_server.core", "services.runtime", "Cores and the vocabulary"),

@@ -1,1 +1,1 @@
-"""`esd cluster`: ESD on several machines, each with a container engine that is reached over SSH."""
+"""`esd cluster` runs ESD on several machines, each with a container engine that is reached over SSH."""

@@ -45,7 +45,7 @@ class Host(_Section):
 
 
 class Ports(_Section):
-    """Ports that the services take: all on the head, but for the worker's, which is the same on every host."""
+    """The ports that the services take. All are on the head but the worker's, which is the same on every host."""
 
     redis: int = 6379
     ps_server: int = 50052

@@ -1,4 +1,4 @@
-"""Which containers a cluster consists of, host by host."""
+"""Says which containers a cluster consists of, host by host."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class Container:
 
     @property
     def fingerprint(self) -> str:
-        """Changes whenever anything about it does."""
+        """A hash that changes whenever anything about the container does."""
         described = {key: value for key, value in asdict(self).items() if key != "host"}
         return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def containers_of(cluster: Cluster) -> list[Container]:
-    """All containers, in the order in which they start."""
+    """Returns all containers of a cluster, in the order in which they start."""
     return [_redis(cluster), _parameter_server(cluster), _dispatcher(cluster), *_workers(cluster)]
 
 

@@ -62,7 +62,7 @@ class Engines:
             client.containers.run(name=name, **_arguments(self._cluster, container))
 
     def found(self) -> list[Found]:
-        """All containers of the cluster, whatever their state."""
+        """Returns all containers of the cluster, whatever their state."""
         return [
             Found(
                 name,
@@ -74,7 +74,7 @@ class Engines:
         ]
 
     def remove(self, *, volumes: bool) -> None:
-        """Removes all containers of the cluster, workers first, and on demand their volumes."""
+        """Removes all containers of the cluster, workers first, and their volumes if asked to."""
         order = {"worker": 0, "dispatcher": 1, "ps_server": 2, "redis": 3}
         for _, each in sorted(self._containers(), key=lambda found: order[found[1].labels[_SERVICE]]):
             each.stop(timeout=_STOP_SECONDS)
@@ -113,7 +113,11 @@ class Engines:
 
 @contextmanager
 def connected(cluster: Cluster) -> Iterator[Engines]:
-    """Connects to all engines of a cluster. Raises Unavailable, which names the host, if one is out of reach."""
+    """Connects to all engines of a cluster.
+
+    Raises:
+        Unavailable: an engine is out of reach; the message names its host.
+    """
     with ExitStack() as stack:
         clients = {}
         for host in cluster.hosts:
@@ -127,7 +131,7 @@ def connected(cluster: Cluster) -> Iterator[Engines]:
 
 
 def _arguments(cluster: Cluster, container: Container) -> dict[str, Any]:
-    """How the engine is asked for a container: with the same restraints as in docker-compose.yml."""
+    """Returns what the engine is asked for, with the same restraints as in docker-compose.yml."""
     labels = {_CLUSTER: cluster.name, _SERVICE: container.service}
     return {
         "image": container.image,
