@@ -8,7 +8,7 @@ The engine mirrors the state of every row and of every worker's cache. One itera
 
 Everything is deterministic: the same calls give the same answers, bit for bit. A permutation of the samples
 permutes `costs`, `positions` and `inverse` and changes nothing else. Calls release the GIL; an engine
-may be shared by threads, its calls then take turns.
+may be shared by threads, whose calls then run one after another.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,9 +23,10 @@ class CacheTooSmall(ValueError):
 class TransferColumns(TypedDict):
     """Columns of `services.domain.plans.Transfers`: r rows of one worker.
 
-    Early: the row was not in the batch of the previous iteration, and (pulls) neither was the row whose slot it
-    takes. Early entries come first; early and late ones ascend by id, evictions and drops are in the order in which the
-    cache policy chose them. `size`: of all these rows together, their number where all rows have size 1.
+    A row is early if it was not in the batch of the previous iteration, and, of pulls, neither was the row whose slot
+    it takes. Early entries come first. Early and late ones ascend by id each, but evictions and drops are in the order
+    in which the cache policy chose them. `early` is the number of early ones, `size` the size of all these rows
+    together: their number where all rows have size 1.
     """
 
     ids: NDArray[np.uint64]
@@ -75,7 +76,7 @@ class IterationColumns:
     the last of them is gone.
 
     Attributes:
-        forgotten: how many rows leave the table.
+        forgotten: the number of rows that leave the table.
         counts: int64 [5, n], by worker the rows of its pulls, of its update pushes (rows and gradients), of its evict
             pushes (likewise) and of its drops, and the rows it trains.
         sizes: int64 [3, n], by worker the size of the rows of its pulls, update pushes and evict pushes.
@@ -92,7 +93,7 @@ class IterationColumns:
         """One worker's columns. Raises IndexError unless 0 <= worker < n."""
 
     def __iter__(self) -> Iterator[PlanColumns]:
-        """All workers' columns."""
+        """Yields the columns of every worker, in slot order."""
 
 class FlushColumns(TypedDict):
     """Columns of `services.domain.plans.FlushPlan`."""
@@ -102,7 +103,7 @@ class FlushColumns(TypedDict):
     gradients: GradientColumns
 
 class CacheColumns(TypedDict):
-    """What one worker caches, ascending by slot.
+    """What one worker caches, r rows, ascending by slot.
 
     Attributes:
         ids: uint64 [r].
@@ -120,7 +121,7 @@ class Stats(TypedDict):
     """What the engine holds.
 
     Attributes:
-        ids: distinct ids seen so far, without forgotten ones.
+        ids: distinct ids seen so far, but for forgotten ones.
         index_bytes: memory of the state index.
         cache_bytes: memory of the cache mirrors.
         cached_rows: rows in each worker's cache, int64 [n].
@@ -153,13 +154,13 @@ class Engine:
             - `static`: rows that are not hot, oldest use first; then hot ones, oldest use first. The first 100
               iterations are the profile: then the rows that most of them trained (ties to the lower id) become the
               hot set for good, as many as fit the smallest cache. A copy counts as hot from its next use on.
-        field_sizes: size of the rows of each field, [F], 1..65535 (ESD paper, section 8.2); none: every row has size
-            1. A row has the size of the field in which it is first trained; of the first of them, in the order of a
-            batch.
-        max_rows: trained rows that there may be; 0: any number. Before an iteration that brings more, rows that it does
-            not train are forgotten, as few as will do: those trained longest ago, ties to the lowest id. Their copies
-            leave all caches without a push. A forgotten id that comes back is new, and its versions (services/domain/
-            versions.py) are of a later life.
+        field_sizes: size of the rows of each field, [F], 1..65535 (ESD paper, section 8.2); if there are none, every
+            row has size 1. A row has the size of the field in which it is first trained; of the first of them, in the
+            order of a batch.
+        max_rows: how many trained rows there may be; 0 stands for any number. Before an iteration that brings more,
+            rows that it does not train are forgotten, as few as will do: those trained longest ago, ties to the lowest
+            id. Their copies leave all caches without a push. A forgotten id that comes back is new, and its versions
+            (services/domain/versions.py) are of a later life.
 
     Raises:
         ValueError: no or more than 64 workers, a cache without room, an unknown policy, a size out of range.
@@ -202,7 +203,7 @@ class Engine:
     def room_needed(self) -> NDArray[np.int32]:
         """int32 [k, n]: the size of the distinct rows of each sample that each worker does not cache, latest or not.
 
-        Training the sample there takes so much room of its cache, and where it is full other rows must make it.
+        Training the sample there takes that much room of its cache, and where it is full, other rows must leave.
 
         Raises:
             RuntimeError: no batch is prepared.
@@ -243,7 +244,7 @@ class Engine:
         - |M| >= 2: T_h if h exists, plus for each j in M: T_j if j lacks the latest, plus p T_j (the push of its
           partial gradient).
 
-        Each times the size of the row. p is learned from the stream: the share of the rows trained as often as this
+        Each is times the size of the row. p is learned from the stream: the share of the rows trained as often as this
         one that were trained again. Evictions are not foreseen. p T_j is rounded to 1/64 (less finely where link
         costs are large).
 
@@ -251,15 +252,16 @@ class Engine:
         proportion. If that makes the set N train a row next, then p = 1 for this row, and M = {j} also counts what
         depends on j in that training: T_j unless N = {j}, less T_j if j is in N. So the objective may be negative.
 
-        Large-neighbourhood search: the first round assigns all samples exactly on costs that ignore each other; every
-        later round takes some samples away, prices their places against those that stay, and assigns them exactly.
-        Wide rounds free half of the samples, narrow rounds those that would cost little elsewhere.
+        The search is a large-neighbourhood search: the first round assigns all samples exactly on costs that ignore
+        each other; every later round takes some samples away, prices what each would add at each worker against those
+        that stay, and assigns them exactly. Wide rounds free half of the samples, narrow rounds those that would cost
+        little elsewhere.
 
         Args:
             link_costs: int32 [n], as for `costs`.
             capacities: int32 [n], samples of each worker, not negative; they sum to the samples to place, the
                 first ones of the prepared batch, k without a lookahead.
-            seed: of the choice of samples; uint64.
+            seed: uint64, decides which samples the rounds take away.
             seconds: no round but the first starts later; infinite by default. Without this limit, the result is a
                 function of the state, the batch and the arguments.
             wide_rounds: how many wide rounds there are.
@@ -272,8 +274,8 @@ class Engine:
                 prepared batch.
 
         Returns:
-            assignment int32 [k]; its objective; the objective after the first round; rounds after the first. Without
-            limits the second is never above the third.
+            The assignment, int32 [k]; its objective; the objective after the first round; the number of rounds after
+            the first. Without limits the second is never above the third.
 
         Raises:
             ValueError: wrong lengths, a negative or too large link cost, capacities that do not sum to k or are not
@@ -311,7 +313,7 @@ class Engine:
 
     @property
     def iteration(self) -> int:
-        """Iterations committed so far: the number of the next one."""
+        """The number of iterations committed so far, which is the number of the next one."""
 
     @property
     def distinct(self) -> int:
@@ -323,20 +325,20 @@ class Engine:
 
     @property
     def hits(self) -> int:
-        """How many of the `lookups` found the latest value in the worker's cache."""
+        """The number of `lookups` that found the latest value in the worker's cache."""
 
     @property
     def memory_bytes(self) -> int:
-        """Memory held: state index, cache mirrors and scratch space."""
+        """The memory held in bytes: state index, cache mirrors and scratch space."""
 
     def stats(self) -> Stats:
-        """What the engine holds now."""
+        """Returns what the engine holds now."""
 
     def contents(self) -> list[CacheColumns]:
-        """What each worker caches, in slot order of the workers. No batch may be prepared (commit or restore first)."""
+        """Returns what each worker caches, in slot order. No batch may be prepared: commit or restore first."""
 
     def snapshot(self) -> bytes:
-        """The whole state (a prepared batch is no part of it), for `restore`."""
+        """Returns the whole state, for `restore`. A prepared batch is no part of it."""
 
     def restore(self, snapshot: bytes, warm: bool = True) -> None:
         """Returns to the state of a snapshot; a prepared batch is forgotten.

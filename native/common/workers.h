@@ -1,5 +1,5 @@
-// Sets of workers: who caches a row, who trains it, which prices are too low. One type for the engine, the joint search,
-// the solvers and the CUDA kernels.
+// Sets of workers: who caches a row, who trains it, which prices are too low. One type for the engine, the joint
+// search, the solvers and the CUDA kernels.
 #pragma once
 
 #include "common/host_device.h"
@@ -7,8 +7,8 @@
 namespace esd {
 
 // A set is the bits of one word, bit j being worker j, and costs what the word costs: it is trivial (a local set is
-// undefined until it is assigned, `Set{}` is empty), and every function is inlined. Where the word itself is needed, to hash
-// it, to change it atomically or to send it, that is `bits`.
+// undefined until it is assigned, `Set{}` is empty), and every function is inlined. Where the word itself is needed, to
+// hash it, to change it atomically or to send it, that is `bits`.
 template <typename Bits>
 struct WorkerSetOf {
   Bits bits;

@@ -1,6 +1,7 @@
 // The dispatch engine: the state of all rows and the mirrors of all caches of one job (docs/semantics.md).
 //
-// An iteration is `prepare`, a decision on what `costs`, `affinity`, `room_needed` or `joint` say of the batch, and `commit`.
+// An iteration is `prepare`, a decision on what `costs`, `affinity`, `room_needed` or `joint` say of the batch, and
+// `commit`.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +35,8 @@ struct CacheTooSmall : std::runtime_error {
 
 class Engine {
  public:
-  // `cache_sizes` is the room of each cache, in units of row size; see RowSizes for `field_sizes`, RowLimit for `max_rows`.
+  // `cache_sizes` is the room of each cache, in units of row size; see RowSizes for `field_sizes`, RowLimit for
+  // `max_rows`.
   Engine(std::vector<std::uint32_t> cache_sizes, std::string policy, std::vector<std::uint32_t> field_sizes = {},
          std::uint64_t max_rows = 0);
   Engine(const Engine&) = delete;  // `replacement_` refers to members
@@ -44,8 +46,8 @@ class Engine {
   void prepare(const std::uint64_t* ids, std::size_t samples, std::size_t fields);
   const PreparedBatch& batch() const;  // throws std::logic_error when none is prepared
 
-  // Scores of the prepared batch, as batch/scores.h says. Throw std::invalid_argument when link costs or fields are out of
-  // range.
+  // Scores of the prepared batch, as batch/scores.h says. Throw std::invalid_argument when link costs or fields are out
+  // of range.
   void costs(const std::int32_t* link_costs, std::int32_t* out) const;
   void affinity(std::int32_t* out) const;
   void affinity(const std::vector<std::uint32_t>& fields, std::int32_t* out) const;  // over some fields only
@@ -55,16 +57,16 @@ class Engine {
   // batch.
   JointResult joint(const JointRequest& request) const;
 
-  // Trains the prepared batch as `assignment` [samples] says: forgets rows, plans update pushes, evictions and pulls, and
-  // advances the state by one iteration. Throws std::invalid_argument or CacheTooSmall when that is not possible; the batch
-  // then stays prepared.
+  // Trains the prepared batch as `assignment` [samples] says: forgets rows, plans update pushes, evictions and pulls,
+  // and advances the state by one iteration. Throws std::invalid_argument or CacheTooSmall when that is not possible;
+  // the batch then stays prepared.
   IterationPlans commit(const std::int32_t* assignment, Arena&& arena);
 
   // Makes the workers push everything that the parameter server lacks. All rows are clean afterwards.
   FlushPlans flush(Arena&& arena);
 
-  // The whole state as bytes, and back (snapshot.cpp). Where `warm` is false, the caches are left empty. A prepared batch is
-  // no part of a snapshot, and forgotten by `restore`.
+  // The whole state as bytes, and back (snapshot.cpp). Where `warm` is false, the caches are left empty. A prepared
+  // batch is no part of a snapshot, and forgotten by `restore`.
   std::string snapshot();
   void restore(const char* data, std::size_t size, bool warm);
 

@@ -1,7 +1,8 @@
 // engine_fuzz JOBS SEED runs random streams through the engine, in a build with sanitizers.
 //
-// The streams have small id universes, caches that overflow, repeats within samples, empty and refused batches, flushes,
-// snapshots and damaged snapshots. The Python tests check the results; this checks that nothing goes wrong underneath.
+// The streams have small id universes, caches that overflow, repeats within samples, empty and refused batches,
+// flushes, snapshots and damaged snapshots. The Python tests check the results; this checks that nothing goes wrong
+// underneath.
 #include <chrono>
 #include <cstddef>
 #include <cstdint>

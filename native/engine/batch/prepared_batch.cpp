@@ -23,8 +23,8 @@ void BatchPreparer::prepare(const std::uint64_t* ids, std::size_t samples, std::
   index.check_out(batch.ids.data(), batch.distinct(), batch.row_numbers.data(), batch.states.data());
 }
 
-// Fills `indices` with appearances, for `number_ascending` to turn into batch indices, and flags repeats within a sample in
-// `indices_once`.
+// Fills `indices` with appearances, for `number_ascending` to turn into batch indices, and flags repeats within a
+// sample in `indices_once`.
 void BatchPreparer::find_distinct(const std::uint64_t* ids, PreparedBatch& batch) {
   const std::size_t total = batch.samples * batch.fields;
   batch.indices.resize(total);
@@ -51,8 +51,8 @@ void BatchPreparer::find_distinct(const std::uint64_t* ids, PreparedBatch& batch
 }
 
 // Adds the sample whose ids lie in [k, F] from `begin` on. Whether an id is new, or its sample has had it before, is no
-// branch, which would be mispredicted half the time: what holds for a new id, and the position of a repeat, are written in
-// any case.
+// branch, which would be mispredicted half the time: what holds for a new id, and the position of a repeat, are written
+// in any case.
 BatchPreparer::Count BatchPreparer::add_sample(const std::uint64_t* ids, std::size_t begin, PreparedBatch& batch,
                                                Count count) {
   Appearance* const table = table_.data();

@@ -18,12 +18,13 @@ namespace esd {
 
 class RowLimit {
  public:
-  // The table may have so many `rows`; 0 stands for any number.
+  // `rows` is how many trained rows the table may have; 0 stands for any number.
   explicit RowLimit(std::uint64_t rows) : limit_(rows) {}
 
   bool active() const { return limit_ > 0; }
 
-  // Throws std::invalid_argument when the batch alone has more rows, std::length_error when rows were forgotten too often.
+  // Throws std::invalid_argument when the batch alone has more rows, std::length_error when rows were forgotten too
+  // often.
   void check(const PreparedBatch& batch) const;
 
   // Makes room for the rows of the batch, which iteration `now` trains. Fills `forgotten` with the rows that have to be

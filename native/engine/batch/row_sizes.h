@@ -1,5 +1,5 @@
-// Rows of unequal size (ESD paper, section 8.2): each field of a sample has a size, and a row has that of the field in which
-// it is first trained.
+// Rows of unequal size (ESD paper, section 8.2): each field of a sample has a size, and a row has that of the field in
+// which it is first trained.
 #pragma once
 
 #include <algorithm>

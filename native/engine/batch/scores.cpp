@@ -2,16 +2,19 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "common/hot.h"
+#include "common/workers.h"
 #include "engine/memory/column.h"
 
 namespace esd {
 namespace {
 
-// Worker sets are turned into byte counters: eight workers are the bytes of one uint64 word, so that one addition counts
-// for eight workers. An id adds at most 2 to a byte; bytes are emptied into int32 before they can overflow.
+// Worker sets are turned into byte counters: eight workers are the bytes of one uint64 word, so that one addition
+// counts for eight workers. An id adds at most 2 to a byte; bytes are emptied into int32 before they can overflow.
 constexpr std::size_t kIdsPerByte = 127;
 
 constexpr std::array<std::uint64_t, 256> make_spread() {
@@ -25,8 +28,8 @@ constexpr std::array<std::uint64_t, 256> make_spread() {
 }
 constexpr std::array<std::uint64_t, 256> kSpread = make_spread();  // bit j of a mask -> byte j
 
-// By batch index of an id: byte counters of the workers, and a cost that every worker pays. The entry behind the last id is
-// all zero; repeats within a sample point there.
+// By batch index of an id: byte counters of the workers, and a cost that every worker pays. The entry behind the last
+// id is all zero; repeats within a sample point there.
 struct IdTable {
   IdTable(std::size_t distinct, unsigned workers)
       : words(workers <= 8    ? 1
@@ -135,8 +138,8 @@ IdTable at_hand(const PreparedBatch& batch, unsigned workers) {
   return table;
 }
 
-// Where rows differ in size, the results are plain sums of what each id adds to its samples at each worker. The entry behind
-// the last id is all zero.
+// Where rows differ in size, the results are plain sums of what each id adds to its samples at each worker. The entry
+// behind the last id is all zero.
 class SizedTable {
  public:
   SizedTable(std::size_t distinct, unsigned workers) : workers_(workers), values_((distinct + 1) * workers) {}

@@ -1,5 +1,5 @@
-// What a mechanism needs to decide: the expected transmission costs of a prepared batch, its affinities to the workers, and
-// the room that it needs in their caches. All results are int32 [k, workers].
+// What a mechanism needs to decide: the expected transmission costs of a prepared batch, its affinities to the workers,
+// and the room that it needs in their caches. All results are int32 [k, workers].
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace esd {
 
-// ESD paper, Alg. 1: out[i, j] is what training sample i on worker j is expected to cost. `link_costs` [workers] are of a row
-// of size 1.
+// ESD paper, Alg. 1: out[i, j] is what training sample i on worker j is expected to cost. `link_costs` [workers] are of
+// a row of size 1.
 void expected_costs(const PreparedBatch& batch, unsigned workers, const std::int32_t* link_costs, std::int32_t* out);
 
 // Herald's score: out[i, j] counts the distinct ids of sample i that worker j has at hand.

@@ -15,8 +15,8 @@ namespace {
 // Emark (ESD paper, section 8.1): outdated copies leave first, then by mark, then by frequency.
 //
 // A used copy is marked `target`. When a victim is needed and every copy that may leave is current and marked `target`,
-// the target rises. So only the two latest marks are left when an iteration ends (copies that it uses may not leave, and
-// are marked anew): three generations, indexed by mark modulo 3, hold all copies at any time.
+// the target rises. So only the two latest marks are left when an iteration ends (copies that it uses may not leave,
+// and are marked anew): three generations, indexed by mark modulo 3, hold all copies at any time.
 //
 // `Queues` order the copies of one mark: by frequency, or by frequency per size (section 8.2). Current copies with the
 // latest mark wait in order of their last use: most are used again, or outdated, before the target rises and one may
@@ -109,8 +109,8 @@ class EmarkPolicy final : public Policy {
 
 // A policy that keeps all copies in one order, outdated ones or not, in which a copy that is used goes back to the end.
 //
-// For LRU this is a queue: the copy whose last use is longest ago leaves first. For LFU it is frequency queues: the copy
-// with the fewest uses since it was cached leaves first, then the one used longest ago.
+// For LRU this is a queue: the copy whose last use is longest ago leaves first. For LFU it is frequency queues: the
+// copy with the fewest uses since it was cached leaves first, then the one used longest ago.
 template <typename Order>
 class OrderedPolicy final : public Policy {
  public:
@@ -146,8 +146,8 @@ using LfuPolicy = OrderedPolicy<FrequencyQueues>;
 // Static (ESD paper, section 6.1): rows of the hot set stay, the others come and go between them, least recently used
 // first.
 //
-// Only where one iteration's other rows need more room than there is does a hot row leave, too. A copy counts as hot from
-// its first use after the set is chosen.
+// Only where one iteration's other rows need more room than there is does a hot row leave, too. A copy counts as hot
+// from its first use after the set is chosen.
 class StaticPolicy final : public Policy {
  public:
   StaticPolicy(Copies& copies, const HotRows& hot_rows) : copies_(copies), hot_rows_(hot_rows) {}

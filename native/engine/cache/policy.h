@@ -13,9 +13,9 @@
 
 namespace esd {
 
-// The order in which one worker's copies leave. An iteration calls `outdate`, gives the cached copies that it uses a new
-// stamp, and calls `choose` and `use`. A copy whose stamp changes leaves its position in the order; so does a copy that is
-// discarded.
+// The order in which one worker's copies leave. An iteration calls `outdate`, gives the cached copies that it uses a
+// new stamp, and calls `choose` and `use`. A copy whose stamp changes leaves its position in the order; so does a copy
+// that is discarded.
 class Policy {
  public:
   virtual ~Policy() = default;
@@ -46,8 +46,8 @@ struct RowTraits {
 
 constexpr const char* kStatic = "static";  // the policy that needs hot rows
 
-// `name` is `emark`, `emark-size`, `lru`, `lfu` or `static`; throws std::invalid_argument if it is another one. `copies`
-// outlives the policy.
+// `name` is `emark`, `emark-size`, `lru`, `lfu` or `static`; throws std::invalid_argument if it is another one.
+// `copies` outlives the policy.
 std::unique_ptr<Policy> make_policy(const std::string& name, Copies& copies, const RowTraits& rows);
 
 }  // namespace esd

@@ -14,10 +14,10 @@ namespace esd {
 
 // Copies in the order in which they came: first in, first out.
 //
-// A copy that leaves from the middle leaves its record behind; the record is recognised by its stamp, which is no longer
-// that of the copy. So entering touches no neighbours (a linked list would), leaving touches nothing, and taking reads
-// ahead. Records that are out of date are swept when there is no room for more, and room is only made when they are the
-// fewer: constant time per operation, amortised.
+// A copy that leaves from the middle leaves its record behind; the record is recognised by its stamp, which is no
+// longer that of the copy. So entering touches no neighbours (a linked list would), leaving touches nothing, and taking
+// reads ahead. Records that are out of date are swept when there is no room for more, and room is only made when they
+// are the fewer: constant time per operation, amortised.
 class CopyQueue {
  public:
   // Whether no records are left, not even records that are out of date.
@@ -137,16 +137,16 @@ class FrequencyQueues {
   std::uint64_t filled_[kWords] = {};  // bit f % 64 of word f / 64 is set if the queue of frequency f is not empty
 };
 
-// Copies in ascending order of frequency per size of the row (ESD paper, section 8.2): the bigger of two equally frequent
-// rows comes first, and among rows of one size and frequency the one that came first.
+// Copies in ascending order of frequency per size of the row (ESD paper, section 8.2): the bigger of two equally
+// frequent rows comes first, and among rows of one size and frequency the one that came first.
 class SizedQueues {
  public:
   explicit SizedQueues(const RowSizes& sizes) : sizes_(sizes), queues_(sizes.distinct().size()) {}
 
   void push(const Copies& copies, SlotIndex slot) { of(copies[slot]).push(copies, slot); }
 
-  // Takes copies as CopyQueue::take does, those of the lowest frequency per size first. There are few sizes, so the lowest
-  // frequencies of all of them are compared.
+  // Takes copies as CopyQueue::take does, those of the lowest frequency per size first. There are few sizes, so the
+  // lowest frequencies of all of them are compared.
   std::uint32_t take(const Copies& copies, std::uint32_t count, Slots& victims) {
     lowest_.clear();
     for (const FrequencyQueues& queues : queues_) lowest_.push_back(queues.first_filled(0));

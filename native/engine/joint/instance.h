@@ -1,5 +1,5 @@
-// The samples to place as the joint search sees them. Rows that one sample uses are a fixed cost of where it goes; only rows
-// that several samples use tie the samples' costs together.
+// The samples to place as the joint search sees them. Rows that one sample uses are a fixed cost of where it goes; only
+// rows that several samples use tie the samples' costs together.
 #pragma once
 
 #include <algorithm>
@@ -19,8 +19,8 @@
 
 namespace esd {
 
-// The first `samples` of a batch, [samples], ordered by a hash of their ids, not by where they stand. Samples with the same
-// ids keep their order.
+// The first `samples` of a batch, [samples], ordered by a hash of their ids, not by where they stand. Samples with the
+// same ids keep their order.
 inline std::vector<SampleIndex> content_order(const PreparedBatch& batch, std::size_t samples) {
   std::vector<std::pair<std::uint64_t, SampleIndex>> keys(samples);
   const BatchIndex* indices = batch.indices.data();  // the ranks of the ids, the same wherever a sample stands
@@ -46,8 +46,8 @@ struct JointInstance {
   std::vector<SharedIndex> shared;           // the shared rows of the samples, one sample behind the other
   std::vector<std::uint32_t> shared_begins;  // [samples + 1], where in `shared` each sample begins
 
-  // Of the samples `order` of a batch: sample i here is order[i] there. `next` [distinct] are the workers that will train
-  // each row next, none where that is not planned; if `next` is empty, it is planned for no row.
+  // Of the samples `order` of a batch: sample i here is order[i] there. `next` [distinct] are the workers that will
+  // train each row next, none where that is not planned; if `next` is empty, it is planned for no row.
   JointInstance(const PreparedBatch& batch, const std::vector<SampleIndex>& order, const std::vector<WorkerSet>& next,
                 const std::int32_t* link_costs, unsigned workers, const ReuseStatistics& reuse);
 
@@ -82,8 +82,8 @@ template <unsigned Width>
   costs[owner] -= links.pull[owner];
 }
 
-// Splits the rows of the samples into own costs and shared rows. `shared_index` [distinct] tells of each row where it is
-// among the shared ones, or kNotShared. Returns the end of `shared`.
+// Splits the rows of the samples into own costs and shared rows. `shared_index` [distinct] tells of each row where it
+// is among the shared ones, or kNotShared. Returns the end of `shared`.
 template <unsigned Width>
 ESD_HOT SharedIndex* split_rows(const PreparedBatch& batch, const std::vector<SampleIndex>& order,
                                 const std::vector<WorkerSet>& next, const SharedIndex* shared_index,

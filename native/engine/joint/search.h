@@ -1,15 +1,16 @@
-// Joint dispatch of a batch: samples are placed so that the operations of the whole iteration cost least, each row being
-// counted once per worker that trains it.
+// Joint dispatch of a batch: samples are placed so that the operations of the whole iteration cost least, each row
+// being counted once per worker that trains it.
 //
-// This is a large-neighbourhood search: some samples are taken away, what each would add at each worker is computed against
-// those that stay, and the exact transportation problem puts them back. The first round places all samples, on costs that
-// ignore each other; then wide rounds free half of them, and narrow rounds those that are nearly indifferent.
+// This is a large-neighbourhood search: some samples are taken away, what each would add at each worker is computed
+// against those that stay, and the exact transportation problem puts them back. The first round places all samples, on
+// costs that ignore each other; then wide rounds free half of them, and narrow rounds those that are nearly
+// indifferent.
 //
 // With a lookahead, all its batches are placed first, together with the batch at hand as one large batch, and then the
 // batch at hand alone, knowing who is to train its rows next.
 //
-// Where workloads have limits, workers that are expected to take longer than the others give samples away at the end, as
-// long as the slowest one becomes faster.
+// Where workloads have limits, workers that are expected to take longer than the others give samples away at the end,
+// as long as the slowest one becomes faster.
 //
 // Samples are taken in an order that depends on their content alone, so permuting the batch permutes the result.
 #pragma once

@@ -1,12 +1,13 @@
 // What a row that several samples use costs, as a function of the workers that train it.
 //
-// Let M be these workers, h the owner if there is one, p how likely the row is used again. For a row of size 1 the cost is
+// Let M be these workers, h the owner if there is one, p how likely the row is used again. For a row of size 1 the cost
+// is
 //
 //   M = {j}:    [j lacks the latest] T_j + [h exists and is not j] T_h
 //   |M| >= 2:   [h exists] T_h + sum over j in M of [j lacks the latest] T_j + p T_j
 //
-// and it is in proportion to the size. With two or more trainers the row is split: each of them pushes a partial gradient if
-// it is used again.
+// and it is in proportion to the size. With two or more trainers the row is split: each of them pushes a partial
+// gradient if it is used again.
 //
 // Where it is planned that the set N trains the row next, p is 1, and M = {j} also pays for what depends on j in that
 // training:
@@ -25,8 +26,8 @@
 
 namespace esd {
 
-// Link costs in lanes for vector registers, one of `Width` lanes per worker. They are integers in fixed point, so that sums
-// are exact. Lanes without a worker cost nothing and have no capacity.
+// Link costs in lanes for vector registers, one of `Width` lanes per worker. They are integers in fixed point, so that
+// sums are exact. Lanes without a worker cost nothing and have no capacity.
 template <unsigned Width>
 struct JointLinks {
   double scale = 64;                                          // what a link cost of 1 is here, a power of two
@@ -36,8 +37,8 @@ struct JointLinks {
 
   JointLinks(const std::int32_t* link_costs, unsigned workers, std::uint64_t sample_size,
              const ReuseStatistics& reuse) {
-    // A row of size 1 adds at most T_j + p T_j + p T_q + T_h + T_q to the cost of a sample, and the solver takes costs below
-    // 2^28.
+    // A row of size 1 adds at most T_j + p T_j + p T_q + T_h + T_q to the cost of a sample, and the solver takes costs
+    // below 2^28.
     const double highest = *std::max_element(link_costs, link_costs + workers);
     while (5 * highest * static_cast<double>(sample_size) * scale >= 0x1p28) scale /= 2;
     for (unsigned j = 0; j < workers; ++j) {
@@ -70,8 +71,8 @@ std::int32_t next_cost(WorkerSet next, const JointLinks<Width>& links, unsigned 
   return push - (next.contains(worker) ? links.pull[worker] : 0);
 }
 
-// What is added, for a row of size 1, whichever worker outside M joins: a newcomer makes the owner push, or splits the row
-// of the first trainer.
+// What is added, for a row of size 1, whichever worker outside M joins: a newcomer makes the owner push, or splits the
+// row of the first trainer.
 template <unsigned Width>
 std::int32_t common_cost(const SharedRow& row, const JointLinks<Width>& links, WorkerSet trainers) {
   if (trainers.empty()) return row.owner_cost;

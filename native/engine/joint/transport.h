@@ -1,5 +1,5 @@
-// Exact transportation problems in quick succession: solved as in solver/solve.h, without the canonical form, and with the
-// proof in debug builds and under sanitizers only.
+// Exact transportation problems in quick succession: solved as in solver/solve.h, without the canonical form, and with
+// the proof in debug builds and under sanitizers only.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +17,8 @@ namespace esd {
 template <unsigned Width>
 class Transport {
  public:
-  // Assigns rows to workers [rows], worker j capacities[j] times, at the least sum of costs [rows, Width].
-  // `prices` [Width] are where the dual ascent starts, and become optimal duals. The result is a function of all of these.
+  // Assigns rows to workers [rows], worker j capacities[j] times, at the least sum of costs [rows, Width]. `prices`
+  // [Width] are where the dual ascent starts, and become optimal duals. The result is a function of all of these.
   void solve(const std::vector<std::int32_t>& costs, const int* capacities, std::int32_t* prices,
              std::vector<int>& assignment) {
     const auto rows = static_cast<int>(costs.size() / Width);

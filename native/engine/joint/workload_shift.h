@@ -1,5 +1,5 @@
-// The last step of the joint search: the workers' numbers of samples are adjusted by the times that an assignment is expected
-// to take.
+// The last step of the joint search: the workers' numbers of samples are adjusted by the times that an assignment is
+// expected to take.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // DraftList: a list that is written through a pointer, some elements at a time. An element may be written before it is
-// known whether it counts, so that no branch depends on that: where it can hardly be predicted, writing in vain is cheaper.
+// known whether it counts, so that no branch depends on that: where it can hardly be predicted, writing in vain is
+// cheaper.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Memory for big arrays that are read at random. It lies in huge pages where the system has any, so that look-ups do not
-// miss the TLB.
+// Memory for big arrays that are read at random. It lies in huge pages where the system has any, so that look-ups do
+// not miss the TLB.
 #pragma once
 
 #include <sys/mman.h>

@@ -8,9 +8,9 @@
 
 namespace esd {
 
-// One pass distributes the records over half as many buckets as there are records, by the leading bits of their distance
-// from the lowest id. The buckets hold few records each when ids are hashes, and insertion finishes the order; fuller ones
-// are sorted one by one.
+// One pass distributes the records over half as many buckets as there are records, by the leading bits of their
+// distance from the lowest id. The buckets hold few records each when ids are hashes, and insertion finishes the order;
+// fuller ones are sorted one by one.
 template <typename Records>
 class SorterById {
   using Record = typename Records::value_type;

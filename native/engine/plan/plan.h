@@ -1,12 +1,12 @@
-// The plans of one iteration as columns. All columns of all workers lie in one arena of three flat arrays, one behind the
-// other as they were written, and a plan is the spans that say where:
+// The plans of one iteration as columns. All columns of all workers lie in one arena of three flat arrays, one behind
+// the other as they were written, and a plan is the spans that say where:
 //
 //   u64  | ids of worker 0's needs | contributors | ... | ids of worker 0's update pushes | ... | worker 1's ...
 //   i64  | versions of its needs   | versions of its update pushes | ...
 //   u32  | slots of its needs      | slots of its update pushes    | ...
 //
-// So a plan of any size costs a few allocations, none when an arena comes back from former plans, and Python sees slices of
-// three arrays.
+// So a plan of any size costs a few allocations, none when an arena comes back from former plans, and Python sees
+// slices of three arrays.
 #pragma once
 
 #include <cstddef>
@@ -49,7 +49,7 @@ Span reserve_column(Column<T>& values, std::size_t size) {
 struct TransferSpans {
   Span ids, slots, versions;  // u64, u32, i64
   Span contributors, steps;   // u64, i64
-  std::size_t early = 0;      // so many rows, the first ones, may move early
+  std::size_t early = 0;      // how many rows, the first ones, may move early
   std::uint64_t size = 0;     // of all rows together
 };
 
@@ -80,8 +80,8 @@ struct FlushPlans {
   std::vector<WorkerFlush> workers;
 };
 
-// When a row may move: early, which is while the previous iteration trains, or late, when that has ended. Indexes pairs of
-// lists, so that no code branches on what can hardly be predicted.
+// When a row may move: early, which is while the previous iteration trains, or late, when that has ended. Indexes pairs
+// of lists, so that no code branches on what can hardly be predicted.
 enum Timing : std::uint16_t { kLate, kEarly };
 
 inline Timing timing_of(const RowState& row, std::uint32_t iteration) {
@@ -113,8 +113,8 @@ struct TransferRow {
 TransferSpans reserve_transfers(Arena& arena, std::size_t count, std::size_t early);
 TransferSpans reserve_gradients(Arena& arena, std::size_t count, std::size_t early);
 
-// Writes rows into reserved columns, the early rows before the late ones, otherwise in the order of the calls. The arena
-// must not grow meanwhile.
+// Writes rows into reserved columns, the early rows before the late ones, otherwise in the order of the calls. The
+// arena must not grow meanwhile.
 class TransferWriter {
  public:
   TransferWriter(Arena& arena, const TransferSpans& columns)

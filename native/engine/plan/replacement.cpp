@@ -32,8 +32,9 @@ inline RowState& Replacement::state_of(RowNumber number) {
   return *states[in_batch];
 }
 
-// Fetches ahead of a victim its row in the state index, nearer the row's state if that is in the batch, then its record.
-// Always inlined, as every function that only prefetches: gcc takes it for one without any effect and drops the call.
+// Fetches ahead of a victim its row in the state index, nearer the row's state if that is in the batch, then its
+// record. Always inlined, as every function that only prefetches: gcc takes it for one without any effect and drops the
+// call.
 [[gnu::always_inline]] inline void Replacement::prefetch(const CacheMirror& cache, std::size_t victim) {
   constexpr std::size_t kRowAhead = 32, kStateAhead = 20, kRecordAhead = 10;
   const auto row_of = [&](std::size_t at) { return cache.copies[victims_[at]].row; };
@@ -86,8 +87,8 @@ void Replacement::evict(unsigned worker, std::uint32_t iteration, CacheMirror& c
   plan.drops = append_rows(arena, drops.begin(), drops.size());
 }
 
-// Slots never used before are taken before vacant ones. Rows that the previous iteration does not train come first: they
-// and the slots that are free early belong together. Where such slots run out, early pulls become late ones.
+// Slots never used before are taken before vacant ones. Rows that the previous iteration does not train come first:
+// they and the slots that are free early belong together. Where such slots run out, early pulls become late ones.
 void Replacement::fill(std::uint32_t iteration, CacheMirror& cache, WorkerLists& lists, SlotIndex* slots) {
   const std::size_t missing = lists.missing[kEarly].size() + lists.missing[kLate].size();
   const std::size_t fresh = missing > vacant_.size() ? missing - vacant_.size() : 0;

@@ -21,8 +21,8 @@ class Replacement {
   Replacement(StateIndex& index, PreparedBatch& batch, CopyDirectory& directory, const RowSizes& sizes)
       : index_(index), batch_(batch), directory_(directory), sizes_(sizes) {}
 
-  // Evicts as many copies as the worker's missing rows need room, and gives these rows slots. `late_slots` become vacant,
-  // too, when the previous iteration ends.
+  // Evicts as many copies as the worker's missing rows need room, and gives these rows slots. `late_slots` become
+  // vacant, too, when the previous iteration ends.
   void run(unsigned worker, std::uint32_t iteration, CacheMirror& cache, const Slots& late_slots, WorkerLists& lists,
            Arena& arena, WorkerPlan& plan);
 

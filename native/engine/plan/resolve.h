@@ -11,8 +11,8 @@
 
 namespace esd {
 
-// Fills the lists of every worker, [n]: which rows it needs in `iteration` and where it caches them, what it pushes because
-// somebody else needs it, and which of its copies the iteration outdates.
+// Fills the lists of every worker, [n]: which rows it needs in `iteration` and where it caches them, what it pushes
+// because somebody else needs it, and which of its copies the iteration outdates.
 void resolve(const PreparedBatch& batch, const Trainers& trainers, const CopyDirectory& directory,
              std::uint32_t iteration, std::vector<WorkerLists>& lists);
 

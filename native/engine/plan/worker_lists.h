@@ -38,8 +38,8 @@ using NeedList = Column<NeedIndex>;
 struct WorkerLists {
   void clear();
 
-  // Append to the plan what the lists say, before any state of the batch changes. The first also fills `cached`, `missing`
-  // and `pulls`; the slots of what is missing are still to be written.
+  // Append to the plan what the lists say, before any state of the batch changes. The first also fills `cached`,
+  // `missing` and `pulls`; the slots of what is missing are still to be written.
   void write_needs(const PreparedBatch& batch, const Trainers& trainers, Arena& arena, WorkerPlan& plan);
   void write_pushes(const PreparedBatch& batch, const CopyDirectory& directory, Arena& arena, WorkerPlan& plan) const;
 

@@ -1,4 +1,5 @@
-// Arenas that come back when Python drops the plans, since fresh memory would cost a page fault per 4 KiB and iteration.
+// Arenas that come back when Python drops the plans, since fresh memory would cost a page fault per 4 KiB and
+// iteration.
 #pragma once
 
 #include <cstddef>

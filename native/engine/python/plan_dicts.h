@@ -1,7 +1,7 @@
 // Plans as Python sees them: dicts of numpy arrays, which are slices of the arena's three arrays.
 //
-// Making an array costs a fraction of a microsecond, and an iteration has some thirty per worker. So a dict is made when it
-// is asked for.
+// Making an array costs a fraction of a microsecond, and an iteration has some thirty per worker. So a dict is made
+// when it is asked for.
 #pragma once
 
 #include <nanobind/nanobind.h>

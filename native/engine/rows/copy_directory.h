@@ -1,7 +1,7 @@
 // Which slot of which worker's cache holds a copy of a row.
 //
-// A row that one worker caches says so itself. A row that several cache, and every split row, has a record here: who caches
-// it and where, and who has trained a split row together. With n workers a record is
+// A row that one worker caches says so itself. A row that several cache, and every split row, has a record here: who
+// caches it and where, and who has trained a split row together. With n workers a record is
 //
 //   byte 0        8              16          20               16 + 4n
 //        | cached | contributors | slot at 0 | slot at 1 | ... | up to whole cache lines: one for up to 12 workers
@@ -59,8 +59,8 @@ class CopyDirectory {
     return row.location == kNowhere ? WorkerSet{} : WorkerSet::only(row.location);
   }
 
-  // The workers of a set, one at least, cache the row, worker j in `slot_of(j)`, besides whoever does already. Where they
-  // are several, they have trained it together.
+  // The workers of a set, one at least, cache the row, worker j in `slot_of(j)`, besides whoever does already. Where
+  // they are several, they have trained it together.
   template <typename SlotOf>
   void add(RowState& row, WorkerSet workers, SlotOf slot_of) {
     const std::uint32_t location = row.location;

@@ -1,5 +1,5 @@
-// The numbers by which the engine names things. They are plain integers, so that they index arrays; their names tell which
-// arrays.
+// The numbers by which the engine names things. They are plain integers, so that they index arrays; their names tell
+// which arrays.
 #pragma once
 
 #include <cstdint>

@@ -154,8 +154,8 @@ void StateIndex::forget(RowNumber number) {
   unused_.push_back(number);
 }
 
-// A look-up goes past full buckets only. So where a bucket was full, a row that lies past it for that reason moves into the
-// gap.
+// A look-up goes past full buckets only. So where a bucket was full, a row that lies past it for that reason moves into
+// the gap.
 void StateIndex::close_gap(const Segment& segment, std::uint32_t b, unsigned position) {
   const std::uint32_t count = segment.bucket_count;
   const auto distance = [count](std::uint32_t from, std::uint32_t to) {
@@ -213,8 +213,8 @@ RowNumber StateIndex::next_number() {
   return size_++;
 }
 
-// Doubles a segment. Sizes are 2^(i + offset), the offsets being spread evenly over the segments, so that they do not all
-// grow at once.
+// Doubles a segment. Sizes are 2^(i + offset), the offsets being spread evenly over the segments, so that they do not
+// all grow at once.
 void StateIndex::grow(std::size_t segment_number) {
   Segment& segment = segments_[segment_number];
   const double offset = std::fmod(static_cast<double>(segment_number) * 0.6180339887498949, 1.0);

@@ -8,7 +8,8 @@
 //        | 12 tags of 8  | size | unused | 12 row numbers of 32 bits      |
 //
 // and it is cut into segments that grow independently, each at a load of its own: a growth moves some thousand numbers,
-// and growths are spread evenly over time, so that no insertion stalls. An id takes about 41 bytes, 32 of them its state.
+// and growths are spread evenly over time, so that no insertion stalls. An id takes about 41 bytes, 32 of them its
+// state.
 #pragma once
 
 #include <cstddef>
@@ -49,8 +50,8 @@ class StateIndex {
   RowNumber size() const { return size_; }  // row numbers are below it, some of them unused
   std::uint32_t ids() const { return size_ - static_cast<std::uint32_t>(unused_.size()); }
 
-  // For snapshots: the row numbers without a row (kUnused), in the order in which they were given up. An index is rebuilt
-  // by adding its rows by number, ascending, and a gap for each number without one.
+  // For snapshots: the row numbers without a row (kUnused), in the order in which they were given up. An index is
+  // rebuilt by adding its rows by number, ascending, and a gap for each number without one.
   const std::vector<RowNumber>& unused() const { return unused_; }
   void add_gap();
   void restore_unused(std::vector<RowNumber>&& unused) { unused_ = std::move(unused); }

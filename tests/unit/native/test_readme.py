@@ -1,0 +1,45 @@
+"""The page on the native kernels names every folder, only files that exist, and the order of what includes what."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+NATIVE = Path(__file__).parents[3] / "native"
+PAGE = (NATIVE / "README.md").read_text()
+
+
+def test_every_folder_has_a_line() -> None:
+    folders = {path.relative_to(NATIVE).as_posix() for path in NATIVE.rglob("*") if path.is_dir()}
+    assert {folder.rstrip("/") for folder in re.findall(r"^\| `(\S+/)` \|", PAGE, re.MULTILINE)} == folders
+
+
+def test_every_file_that_is_named_exists() -> None:
+    files = set(re.findall(r"`([\w/]+\.(?:h|cpp))`", PAGE)) | {
+        f"{name}.h" for name in re.findall(r"    (\w+/\w+)  ", PAGE)
+    }
+    homes = (NATIVE, NATIVE / "common", NATIVE / "engine")
+    assert len(files) > 10
+    assert [file for file in files if not any((home / file).is_file() for home in homes)] == []
+
+
+def test_includes_point_up_in_the_table_of_rooms() -> None:
+    rooms = re.findall(r"^\| `(engine/\w+/|engine/engine\.h)` \|", PAGE, re.MULTILINE)
+    order = {room: rank for rank, room in enumerate(rooms)}
+    assert len(order) == 8
+    upward = []
+    for path in (NATIVE / "engine").rglob("*.[hc]*"):
+        for include in re.findall(r'^#include "(.*)"', path.read_text(), re.MULTILINE):
+            if (
+                include.startswith("engine/")
+                and order[_room(include)] > order[_room(path.relative_to(NATIVE).as_posix())]
+            ):
+                upward.append((path.name, include))
+            assert include.split("/")[0] in ("common", "solver", "engine"), (path, include)
+    assert upward == []
+
+
+def _room(file: str) -> str:
+    """The room of a file; what lies in no room is the engine's own."""
+    room = re.match(r"engine/\w+/", file)
+    return room[0] if room else "engine/engine.h"
