@@ -181,6 +181,21 @@ class Planner:
         """Plans, for each worker, the push of all that the parameter server lacks; afterwards every row is clean."""
         return tuple(flush_plan(columns, self._epoch) for columns in self._engine.flush())
 
+    def checkpoint(self) -> tuple[tuple[FlushPlan, ...], bytes]:
+        """Plans the flush of a checkpoint before the next iteration, and takes a snapshot of the state after it."""
+        flushes = tuple(flush_plan(columns, self._epoch, checkpoint=True) for columns in self._engine.flush())
+        return flushes, self._engine.snapshot()
+
+    def reloads(self) -> tuple[Reload, ...]:
+        """What each worker's cache must hold, for workers that start with empty ones. Ask before the first `plan`."""
+        checkpoint = self._engine.iteration
+        return tuple(reload_plan(columns, checkpoint) for columns in self._engine.contents())
+
+    @property
+    def rows(self) -> int:
+        """How many rows of the table are trained, or will be by the batches that are being planned."""
+        return self._engine.stats()["ids"]
+
     def _cost_model(self) -> CostModel:
         return CostModel(self._sizes.unit_bytes, self._links.in_use.tolist(), self._sizes.of_sample)
 
@@ -190,21 +205,6 @@ class Planner:
             return None
         sample_costs = self._compute_times.sample_seconds / self.cost_model.unit_seconds
         return WorkloadLimits(*self._balance.limits, sample_costs)
-
-    def checkpoint(self) -> tuple[tuple[FlushPlan, ...], bytes]:
-        """Plans the flush of a checkpoint before the next iteration, and takes a snapshot of the state after it."""
-        flushes = tuple(flush_plan(columns, self._epoch, checkpoint=True) for columns in self._engine.flush())
-        return flushes, self._engine.snapshot()
-
-    def reloads(self) -> tuple[Reload, ...]:
-        """What each worker's cache must hold now, for workers that start with empty ones. Right after `__init__`."""
-        checkpoint = self._engine.iteration
-        return tuple(reload_plan(columns, checkpoint) for columns in self._engine.contents())
-
-    @property
-    def rows(self) -> int:
-        """How many rows of the table are trained, or will be by the batches that are being planned."""
-        return self._engine.stats()["ids"]
 
     def _check_rows(self) -> None:
         limit = self.job.max_rows
