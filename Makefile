@@ -13,7 +13,7 @@ help:
 	@echo "make recovery whole runs in which processes are killed, restarted and fail over"
 	@echo "make e2e      the whole system in containers, on a real engine"
 	@echo "make chaos    kills processes and cuts links of 30 real runs and compares the models; at most 15 minutes"
-	@echo "make lint     ruff, mypy, import rules, clang-format"
+	@echo "make lint     ruff, mypy, import rules, clang-format, buf"
 	@echo "make protos   regenerates the code in protos/"
 	@echo "make docs     regenerates docs/reference/"
 
@@ -38,6 +38,7 @@ lint: setup
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 	$(VENV)/bin/clang-format --dry-run -Werror $(filter %.h %.cpp %.cu,$(NATIVE))
+	$(VENV)/bin/buf lint
 
 test: lint
 	scripts/debian-packages redis-server openssl prometheus chromium fonts-dejavu-core

@@ -75,12 +75,12 @@ async def _push(stub: ps_pb2_grpc.ParameterServerStub, spec: TableSpec, ids: NDA
     size = CHUNK_BYTES // (spec.row_bytes + 16)
     rows = np.full((size, spec.row_width), 0.5, np.float32)
 
-    def chunks() -> Iterator[ps_pb2.PushChunk]:
+    def chunks() -> Iterator[ps_pb2.PushRequest]:
         for start in range(0, len(ids), size):
             part = ids[start : start + size]
             versions = np.full(len(part), version, np.int64)
-            body = ps_pb2.RowPush(ids=part.tobytes(), versions=versions.tobytes(), rows=rows[: len(part)].tobytes())
-            yield ps_pb2.PushChunk(table=spec.name, rows=body)
+            body = ps_pb2.RowBlock(ids=part.tobytes(), versions=versions.tobytes(), rows=rows[: len(part)].tobytes())
+            yield ps_pb2.PushRequest(table=spec.name, rows=body)
 
     answer = await stub.Push(chunks(), timeout=120)
     assert answer.stored == len(ids), answer  # noqa: S101 - a benchmark of something else would be worthless
@@ -90,8 +90,8 @@ async def _pull(stub: ps_pb2_grpc.ParameterServerStub, spec: TableSpec, ids: NDA
     versions = np.full(len(ids), version, np.int64)
     request = ps_pb2.PullRequest(table=spec.name, ids=ids.tobytes(), versions=versions.tobytes())
     received = 0
-    async for chunk in stub.Pull(request, timeout=120):
-        received += len(np.frombuffer(chunk.rows, np.float32))
+    async for response in stub.Pull(request, timeout=120):
+        received += len(np.frombuffer(response.rows.rows, np.float32))
     assert received == len(ids) * spec.row_width, received  # noqa: S101
 
 

@@ -42,7 +42,7 @@ OPTIONS = RunOptions(
 )
 # Ever new ids: most rows of an iteration are new, and as many others are forgotten.
 FULL_TABLE = replace(
-    OPTIONS, data="synthetic:zipf?fields=4&keys=1000000", max_rows=2_000, at_max_rows=RowLimitPolicy.EVICT
+    OPTIONS, data="synthetic:zipf?fields=4&keys=1000000", max_rows=2_000, at_max_rows=RowLimitPolicy.FORGET
 )
 WARM_UP = 0.25  # of the iterations
 SAMPLES = 400  # of each process over the whole run

@@ -29,13 +29,13 @@ from services.domain.plans import (
     Transfers,
 )
 from services.domain.reports import (
+    FailureReport,
     FlushReport,
     IterationReport,
     Lease,
     PhaseTimes,
     Registration,
     TransferCounts,
-    Trouble,
     WorkerPhase,
 )
 from services.domain.state import JobPhase, JobState, WorkerState
@@ -57,6 +57,7 @@ __all__ = [
     "Criterion",
     "DispatcherClient",
     "EndOfStream",
+    "FailureReport",
     "FlushPlan",
     "FlushReport",
     "GradientTransfers",
@@ -80,7 +81,6 @@ __all__ = [
     "TableSpec",
     "TransferCounts",
     "Transfers",
-    "Trouble",
     "WorkerPhase",
     "WorkerState",
     "__version__",

@@ -27,13 +27,13 @@ class Optimizer(_message.Message):
     class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         KIND_UNSPECIFIED: _ClassVar[Optimizer.Kind]
-        SGD: _ClassVar[Optimizer.Kind]
-        ROWWISE_ADAGRAD: _ClassVar[Optimizer.Kind]
-        ADAM: _ClassVar[Optimizer.Kind]
+        KIND_SGD: _ClassVar[Optimizer.Kind]
+        KIND_ROWWISE_ADAGRAD: _ClassVar[Optimizer.Kind]
+        KIND_ADAM: _ClassVar[Optimizer.Kind]
     KIND_UNSPECIFIED: Optimizer.Kind
-    SGD: Optimizer.Kind
-    ROWWISE_ADAGRAD: Optimizer.Kind
-    ADAM: Optimizer.Kind
+    KIND_SGD: Optimizer.Kind
+    KIND_ROWWISE_ADAGRAD: Optimizer.Kind
+    KIND_ADAM: Optimizer.Kind
     KIND_FIELD_NUMBER: _ClassVar[int]
     LEARNING_RATE_FIELD_NUMBER: _ClassVar[int]
     EPSILON_FIELD_NUMBER: _ClassVar[int]

@@ -11,24 +11,41 @@ DESCRIPTOR: _descriptor.FileDescriptor
 class Criterion(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     CRITERION_UNSPECIFIED: _ClassVar[Criterion]
-    MIN2_MIN: _ClassVar[Criterion]
-    MIN3_MIN: _ClassVar[Criterion]
-    MIN3_MIN2: _ClassVar[Criterion]
-    ROW_MEAN: _ClassVar[Criterion]
+    CRITERION_MIN2_MIN: _ClassVar[Criterion]
+    CRITERION_MIN3_MIN: _ClassVar[Criterion]
+    CRITERION_MIN3_MIN2: _ClassVar[Criterion]
+    CRITERION_ROW_MEAN: _ClassVar[Criterion]
 
 class RowLimitPolicy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     ROW_LIMIT_POLICY_UNSPECIFIED: _ClassVar[RowLimitPolicy]
-    REFUSE: _ClassVar[RowLimitPolicy]
-    EVICT: _ClassVar[RowLimitPolicy]
+    ROW_LIMIT_POLICY_REFUSE: _ClassVar[RowLimitPolicy]
+    ROW_LIMIT_POLICY_FORGET: _ClassVar[RowLimitPolicy]
+
+class WorkerPhase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    WORKER_PHASE_UNSPECIFIED: _ClassVar[WorkerPhase]
+    WORKER_PHASE_IDLE: _ClassVar[WorkerPhase]
+    WORKER_PHASE_PUSH: _ClassVar[WorkerPhase]
+    WORKER_PHASE_PULL: _ClassVar[WorkerPhase]
+    WORKER_PHASE_COMPUTE: _ClassVar[WorkerPhase]
+    WORKER_PHASE_ALL_REDUCE: _ClassVar[WorkerPhase]
+    WORKER_PHASE_FLUSH: _ClassVar[WorkerPhase]
 CRITERION_UNSPECIFIED: Criterion
-MIN2_MIN: Criterion
-MIN3_MIN: Criterion
-MIN3_MIN2: Criterion
-ROW_MEAN: Criterion
+CRITERION_MIN2_MIN: Criterion
+CRITERION_MIN3_MIN: Criterion
+CRITERION_MIN3_MIN2: Criterion
+CRITERION_ROW_MEAN: Criterion
 ROW_LIMIT_POLICY_UNSPECIFIED: RowLimitPolicy
-REFUSE: RowLimitPolicy
-EVICT: RowLimitPolicy
+ROW_LIMIT_POLICY_REFUSE: RowLimitPolicy
+ROW_LIMIT_POLICY_FORGET: RowLimitPolicy
+WORKER_PHASE_UNSPECIFIED: WorkerPhase
+WORKER_PHASE_IDLE: WorkerPhase
+WORKER_PHASE_PUSH: WorkerPhase
+WORKER_PHASE_PULL: WorkerPhase
+WORKER_PHASE_COMPUTE: WorkerPhase
+WORKER_PHASE_ALL_REDUCE: WorkerPhase
+WORKER_PHASE_FLUSH: WorkerPhase
 
 class DescribeJobRequest(_message.Message):
     __slots__ = ()
@@ -85,60 +102,60 @@ class ModelSpec(_message.Message):
     def __init__(self, name: _Optional[str] = ..., hidden: _Optional[_Iterable[int]] = ..., dense_optimizer: _Optional[_Union[_common_pb2.Optimizer, _Mapping]] = ...) -> None: ...
 
 class JobSpec(_message.Message):
-    __slots__ = ("name", "workers", "fields", "dense_features", "batch_size", "workloads", "mechanism", "alpha", "criterion", "policy", "seed", "window", "table", "model", "parameter_servers", "budget_seconds", "workload_limits", "eviction_term", "measured_links", "horizon", "checkpoint_every", "checkpoint_seconds", "checkpoints_kept", "max_rows", "solver", "at_max_rows")
+    __slots__ = ("name", "workers", "seed", "fields", "dense_features", "batch_size", "table", "model", "parameter_servers", "max_rows", "at_max_rows", "mechanism", "alpha", "criterion", "solver", "eviction_term", "horizon", "budget_seconds", "workloads", "workload_limits", "measured_links", "policy", "window", "checkpoint_every", "checkpoint_seconds", "checkpoints_kept")
     NAME_FIELD_NUMBER: _ClassVar[int]
     WORKERS_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
     FIELDS_FIELD_NUMBER: _ClassVar[int]
     DENSE_FEATURES_FIELD_NUMBER: _ClassVar[int]
     BATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
-    WORKLOADS_FIELD_NUMBER: _ClassVar[int]
-    MECHANISM_FIELD_NUMBER: _ClassVar[int]
-    ALPHA_FIELD_NUMBER: _ClassVar[int]
-    CRITERION_FIELD_NUMBER: _ClassVar[int]
-    POLICY_FIELD_NUMBER: _ClassVar[int]
-    SEED_FIELD_NUMBER: _ClassVar[int]
-    WINDOW_FIELD_NUMBER: _ClassVar[int]
     TABLE_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     PARAMETER_SERVERS_FIELD_NUMBER: _ClassVar[int]
-    BUDGET_SECONDS_FIELD_NUMBER: _ClassVar[int]
-    WORKLOAD_LIMITS_FIELD_NUMBER: _ClassVar[int]
+    MAX_ROWS_FIELD_NUMBER: _ClassVar[int]
+    AT_MAX_ROWS_FIELD_NUMBER: _ClassVar[int]
+    MECHANISM_FIELD_NUMBER: _ClassVar[int]
+    ALPHA_FIELD_NUMBER: _ClassVar[int]
+    CRITERION_FIELD_NUMBER: _ClassVar[int]
+    SOLVER_FIELD_NUMBER: _ClassVar[int]
     EVICTION_TERM_FIELD_NUMBER: _ClassVar[int]
-    MEASURED_LINKS_FIELD_NUMBER: _ClassVar[int]
     HORIZON_FIELD_NUMBER: _ClassVar[int]
+    BUDGET_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    WORKLOADS_FIELD_NUMBER: _ClassVar[int]
+    WORKLOAD_LIMITS_FIELD_NUMBER: _ClassVar[int]
+    MEASURED_LINKS_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_EVERY_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_SECONDS_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINTS_KEPT_FIELD_NUMBER: _ClassVar[int]
-    MAX_ROWS_FIELD_NUMBER: _ClassVar[int]
-    SOLVER_FIELD_NUMBER: _ClassVar[int]
-    AT_MAX_ROWS_FIELD_NUMBER: _ClassVar[int]
     name: str
     workers: int
+    seed: int
     fields: int
     dense_features: int
     batch_size: int
-    workloads: _containers.RepeatedScalarFieldContainer[int]
-    mechanism: str
-    alpha: float
-    criterion: Criterion
-    policy: str
-    seed: int
-    window: int
     table: _common_pb2.TableSpec
     model: ModelSpec
     parameter_servers: _containers.RepeatedScalarFieldContainer[str]
-    budget_seconds: float
-    workload_limits: WorkloadLimits
+    max_rows: int
+    at_max_rows: RowLimitPolicy
+    mechanism: str
+    alpha: float
+    criterion: Criterion
+    solver: str
     eviction_term: bool
-    measured_links: bool
     horizon: int
+    budget_seconds: float
+    workloads: _containers.RepeatedScalarFieldContainer[int]
+    workload_limits: WorkloadLimits
+    measured_links: bool
+    policy: str
+    window: int
     checkpoint_every: int
     checkpoint_seconds: float
     checkpoints_kept: int
-    max_rows: int
-    solver: str
-    at_max_rows: RowLimitPolicy
-    def __init__(self, name: _Optional[str] = ..., workers: _Optional[int] = ..., fields: _Optional[int] = ..., dense_features: _Optional[int] = ..., batch_size: _Optional[int] = ..., workloads: _Optional[_Iterable[int]] = ..., mechanism: _Optional[str] = ..., alpha: _Optional[float] = ..., criterion: _Optional[_Union[Criterion, str]] = ..., policy: _Optional[str] = ..., seed: _Optional[int] = ..., window: _Optional[int] = ..., table: _Optional[_Union[_common_pb2.TableSpec, _Mapping]] = ..., model: _Optional[_Union[ModelSpec, _Mapping]] = ..., parameter_servers: _Optional[_Iterable[str]] = ..., budget_seconds: _Optional[float] = ..., workload_limits: _Optional[_Union[WorkloadLimits, _Mapping]] = ..., eviction_term: _Optional[bool] = ..., measured_links: _Optional[bool] = ..., horizon: _Optional[int] = ..., checkpoint_every: _Optional[int] = ..., checkpoint_seconds: _Optional[float] = ..., checkpoints_kept: _Optional[int] = ..., max_rows: _Optional[int] = ..., solver: _Optional[str] = ..., at_max_rows: _Optional[_Union[RowLimitPolicy, str]] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., workers: _Optional[int] = ..., seed: _Optional[int] = ..., fields: _Optional[int] = ..., dense_features: _Optional[int] = ..., batch_size: _Optional[int] = ..., table: _Optional[_Union[_common_pb2.TableSpec, _Mapping]] = ..., model: _Optional[_Union[ModelSpec, _Mapping]] = ..., parameter_servers: _Optional[_Iterable[str]] = ..., max_rows: _Optional[int] = ..., at_max_rows: _Optional[_Union[RowLimitPolicy, str]] = ..., mechanism: _Optional[str] = ..., alpha: _Optional[float] = ..., criterion: _Optional[_Union[Criterion, str]] = ..., solver: _Optional[str] = ..., eviction_term: _Optional[bool] = ..., horizon: _Optional[int] = ..., budget_seconds: _Optional[float] = ..., workloads: _Optional[_Iterable[int]] = ..., workload_limits: _Optional[_Union[WorkloadLimits, _Mapping]] = ..., measured_links: _Optional[bool] = ..., policy: _Optional[str] = ..., window: _Optional[int] = ..., checkpoint_every: _Optional[int] = ..., checkpoint_seconds: _Optional[float] = ..., checkpoints_kept: _Optional[int] = ...) -> None: ...
 
 class WorkloadLimits(_message.Message):
     __slots__ = ("least", "most")
@@ -174,7 +191,7 @@ class RegisterWorkerRequest(_message.Message):
     rendezvous: str
     def __init__(self, worker: _Optional[str] = ..., bandwidth_bytes_per_second: _Optional[float] = ..., cache_rows: _Optional[int] = ..., address: _Optional[str] = ..., rendezvous: _Optional[str] = ...) -> None: ...
 
-class Lease(_message.Message):
+class RegisterWorkerResponse(_message.Message):
     __slots__ = ("lease_id", "heartbeat_seconds")
     LEASE_ID_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_SECONDS_FIELD_NUMBER: _ClassVar[int]
@@ -183,34 +200,30 @@ class Lease(_message.Message):
     def __init__(self, lease_id: _Optional[str] = ..., heartbeat_seconds: _Optional[float] = ...) -> None: ...
 
 class HeartbeatRequest(_message.Message):
-    __slots__ = ("lease_id", "failure", "epoch", "fatal", "phase")
-    class Phase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-        __slots__ = ()
-        IDLE: _ClassVar[HeartbeatRequest.Phase]
-        PUSH: _ClassVar[HeartbeatRequest.Phase]
-        PULL: _ClassVar[HeartbeatRequest.Phase]
-        COMPUTE: _ClassVar[HeartbeatRequest.Phase]
-        ALL_REDUCE: _ClassVar[HeartbeatRequest.Phase]
-        FLUSH: _ClassVar[HeartbeatRequest.Phase]
-    IDLE: HeartbeatRequest.Phase
-    PUSH: HeartbeatRequest.Phase
-    PULL: HeartbeatRequest.Phase
-    COMPUTE: HeartbeatRequest.Phase
-    ALL_REDUCE: HeartbeatRequest.Phase
-    FLUSH: HeartbeatRequest.Phase
+    __slots__ = ("lease_id", "phase")
     LEASE_ID_FIELD_NUMBER: _ClassVar[int]
-    FAILURE_FIELD_NUMBER: _ClassVar[int]
-    EPOCH_FIELD_NUMBER: _ClassVar[int]
-    FATAL_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     lease_id: str
-    failure: str
-    epoch: int
-    fatal: bool
-    phase: HeartbeatRequest.Phase
-    def __init__(self, lease_id: _Optional[str] = ..., failure: _Optional[str] = ..., epoch: _Optional[int] = ..., fatal: _Optional[bool] = ..., phase: _Optional[_Union[HeartbeatRequest.Phase, str]] = ...) -> None: ...
+    phase: WorkerPhase
+    def __init__(self, lease_id: _Optional[str] = ..., phase: _Optional[_Union[WorkerPhase, str]] = ...) -> None: ...
 
 class HeartbeatResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ReportFailureRequest(_message.Message):
+    __slots__ = ("lease_id", "epoch", "cause", "fatal")
+    LEASE_ID_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
+    FATAL_FIELD_NUMBER: _ClassVar[int]
+    lease_id: str
+    epoch: int
+    cause: str
+    fatal: bool
+    def __init__(self, lease_id: _Optional[str] = ..., epoch: _Optional[int] = ..., cause: _Optional[str] = ..., fatal: _Optional[bool] = ...) -> None: ...
+
+class ReportFailureResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
@@ -246,35 +259,49 @@ class PhaseTimes(_message.Message):
     update: float
     def __init__(self, plan_wait: _Optional[float] = ..., push: _Optional[float] = ..., pull: _Optional[float] = ..., compute: _Optional[float] = ..., all_reduce: _Optional[float] = ..., update: _Optional[float] = ...) -> None: ...
 
-class ReportRequest(_message.Message):
-    __slots__ = ("lease_id", "iteration", "flushed", "epoch", "dense_checksum", "loss_sum", "score_bins", "labels", "transfers", "phases", "seconds", "measured_bandwidth")
+class ReportIterationRequest(_message.Message):
+    __slots__ = ("lease_id", "epoch", "iteration", "loss_sum", "score_bins", "labels", "transfers", "phases", "seconds", "measured_bandwidth_bytes_per_second")
     LEASE_ID_FIELD_NUMBER: _ClassVar[int]
-    ITERATION_FIELD_NUMBER: _ClassVar[int]
-    FLUSHED_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
-    DENSE_CHECKSUM_FIELD_NUMBER: _ClassVar[int]
+    ITERATION_FIELD_NUMBER: _ClassVar[int]
     LOSS_SUM_FIELD_NUMBER: _ClassVar[int]
     SCORE_BINS_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
     TRANSFERS_FIELD_NUMBER: _ClassVar[int]
     PHASES_FIELD_NUMBER: _ClassVar[int]
     SECONDS_FIELD_NUMBER: _ClassVar[int]
-    MEASURED_BANDWIDTH_FIELD_NUMBER: _ClassVar[int]
+    MEASURED_BANDWIDTH_BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
     lease_id: str
-    iteration: int
-    flushed: bool
     epoch: int
-    dense_checksum: str
+    iteration: int
     loss_sum: float
     score_bins: bytes
     labels: bytes
     transfers: TransferCounts
     phases: PhaseTimes
     seconds: float
-    measured_bandwidth: float
-    def __init__(self, lease_id: _Optional[str] = ..., iteration: _Optional[int] = ..., flushed: _Optional[bool] = ..., epoch: _Optional[int] = ..., dense_checksum: _Optional[str] = ..., loss_sum: _Optional[float] = ..., score_bins: _Optional[bytes] = ..., labels: _Optional[bytes] = ..., transfers: _Optional[_Union[TransferCounts, _Mapping]] = ..., phases: _Optional[_Union[PhaseTimes, _Mapping]] = ..., seconds: _Optional[float] = ..., measured_bandwidth: _Optional[float] = ...) -> None: ...
+    measured_bandwidth_bytes_per_second: float
+    def __init__(self, lease_id: _Optional[str] = ..., epoch: _Optional[int] = ..., iteration: _Optional[int] = ..., loss_sum: _Optional[float] = ..., score_bins: _Optional[bytes] = ..., labels: _Optional[bytes] = ..., transfers: _Optional[_Union[TransferCounts, _Mapping]] = ..., phases: _Optional[_Union[PhaseTimes, _Mapping]] = ..., seconds: _Optional[float] = ..., measured_bandwidth_bytes_per_second: _Optional[float] = ...) -> None: ...
 
-class ReportResponse(_message.Message):
+class ReportIterationResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ReportFlushRequest(_message.Message):
+    __slots__ = ("lease_id", "epoch", "iteration", "transfers", "dense_checksum")
+    LEASE_ID_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ITERATION_FIELD_NUMBER: _ClassVar[int]
+    TRANSFERS_FIELD_NUMBER: _ClassVar[int]
+    DENSE_CHECKSUM_FIELD_NUMBER: _ClassVar[int]
+    lease_id: str
+    epoch: int
+    iteration: int
+    transfers: TransferCounts
+    dense_checksum: str
+    def __init__(self, lease_id: _Optional[str] = ..., epoch: _Optional[int] = ..., iteration: _Optional[int] = ..., transfers: _Optional[_Union[TransferCounts, _Mapping]] = ..., dense_checksum: _Optional[str] = ...) -> None: ...
+
+class ReportFlushResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
@@ -308,7 +335,7 @@ class WatchPlansRequest(_message.Message):
     epoch: int
     def __init__(self, lease_id: _Optional[str] = ..., from_iteration: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
 
-class PlanMessage(_message.Message):
+class WatchPlansResponse(_message.Message):
     __slots__ = ("membership", "plan", "flush", "end", "reload")
     MEMBERSHIP_FIELD_NUMBER: _ClassVar[int]
     PLAN_FIELD_NUMBER: _ClassVar[int]
@@ -375,7 +402,7 @@ class GradientTransfers(_message.Message):
     def __init__(self, transfers: _Optional[_Union[Transfers, _Mapping]] = ..., contributors: _Optional[bytes] = ..., steps: _Optional[bytes] = ...) -> None: ...
 
 class IterationPlan(_message.Message):
-    __slots__ = ("epoch", "iteration", "batch_size", "update_rows", "update_gradients", "evict_rows", "evict_gradients", "drops", "pulls", "samples", "fields", "positions", "unique_ids", "unique_slots", "unique_versions", "unique_contributors", "inverse", "dense", "labels", "dense_features", "forgotten", "forgotten_below", "discards")
+    __slots__ = ("epoch", "iteration", "batch_size", "update_rows", "update_gradients", "evict_rows", "evict_gradients", "drops", "pulls", "samples", "fields", "dense_features", "positions", "unique_ids", "unique_slots", "unique_versions", "unique_contributors", "inverse", "dense", "labels", "forgotten", "forgotten_below", "discards")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     ITERATION_FIELD_NUMBER: _ClassVar[int]
     BATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
@@ -387,6 +414,7 @@ class IterationPlan(_message.Message):
     PULLS_FIELD_NUMBER: _ClassVar[int]
     SAMPLES_FIELD_NUMBER: _ClassVar[int]
     FIELDS_FIELD_NUMBER: _ClassVar[int]
+    DENSE_FEATURES_FIELD_NUMBER: _ClassVar[int]
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
     UNIQUE_IDS_FIELD_NUMBER: _ClassVar[int]
     UNIQUE_SLOTS_FIELD_NUMBER: _ClassVar[int]
@@ -395,7 +423,6 @@ class IterationPlan(_message.Message):
     INVERSE_FIELD_NUMBER: _ClassVar[int]
     DENSE_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
-    DENSE_FEATURES_FIELD_NUMBER: _ClassVar[int]
     FORGOTTEN_FIELD_NUMBER: _ClassVar[int]
     FORGOTTEN_BELOW_FIELD_NUMBER: _ClassVar[int]
     DISCARDS_FIELD_NUMBER: _ClassVar[int]
@@ -410,6 +437,7 @@ class IterationPlan(_message.Message):
     pulls: Transfers
     samples: int
     fields: int
+    dense_features: int
     positions: bytes
     unique_ids: bytes
     unique_slots: bytes
@@ -418,11 +446,10 @@ class IterationPlan(_message.Message):
     inverse: bytes
     dense: bytes
     labels: bytes
-    dense_features: int
     forgotten: bytes
     forgotten_below: int
     discards: Transfers
-    def __init__(self, epoch: _Optional[int] = ..., iteration: _Optional[int] = ..., batch_size: _Optional[int] = ..., update_rows: _Optional[_Union[Transfers, _Mapping]] = ..., update_gradients: _Optional[_Union[GradientTransfers, _Mapping]] = ..., evict_rows: _Optional[_Union[Transfers, _Mapping]] = ..., evict_gradients: _Optional[_Union[GradientTransfers, _Mapping]] = ..., drops: _Optional[_Union[Transfers, _Mapping]] = ..., pulls: _Optional[_Union[Transfers, _Mapping]] = ..., samples: _Optional[int] = ..., fields: _Optional[int] = ..., positions: _Optional[bytes] = ..., unique_ids: _Optional[bytes] = ..., unique_slots: _Optional[bytes] = ..., unique_versions: _Optional[bytes] = ..., unique_contributors: _Optional[bytes] = ..., inverse: _Optional[bytes] = ..., dense: _Optional[bytes] = ..., labels: _Optional[bytes] = ..., dense_features: _Optional[int] = ..., forgotten: _Optional[bytes] = ..., forgotten_below: _Optional[int] = ..., discards: _Optional[_Union[Transfers, _Mapping]] = ...) -> None: ...
+    def __init__(self, epoch: _Optional[int] = ..., iteration: _Optional[int] = ..., batch_size: _Optional[int] = ..., update_rows: _Optional[_Union[Transfers, _Mapping]] = ..., update_gradients: _Optional[_Union[GradientTransfers, _Mapping]] = ..., evict_rows: _Optional[_Union[Transfers, _Mapping]] = ..., evict_gradients: _Optional[_Union[GradientTransfers, _Mapping]] = ..., drops: _Optional[_Union[Transfers, _Mapping]] = ..., pulls: _Optional[_Union[Transfers, _Mapping]] = ..., samples: _Optional[int] = ..., fields: _Optional[int] = ..., dense_features: _Optional[int] = ..., positions: _Optional[bytes] = ..., unique_ids: _Optional[bytes] = ..., unique_slots: _Optional[bytes] = ..., unique_versions: _Optional[bytes] = ..., unique_contributors: _Optional[bytes] = ..., inverse: _Optional[bytes] = ..., dense: _Optional[bytes] = ..., labels: _Optional[bytes] = ..., forgotten: _Optional[bytes] = ..., forgotten_below: _Optional[int] = ..., discards: _Optional[_Union[Transfers, _Mapping]] = ...) -> None: ...
 
 class FlushPlan(_message.Message):
     __slots__ = ("epoch", "iteration", "rows", "gradients", "checkpoint")
@@ -445,7 +472,7 @@ class EndOfStream(_message.Message):
     def __init__(self, iterations: _Optional[int] = ...) -> None: ...
 
 class WorkerState(_message.Message):
-    __slots__ = ("worker", "slot", "bandwidth_bytes_per_second", "cache_rows", "iterations", "transfers", "phases", "seconds_since_heartbeat", "address", "measured_bytes_per_second", "workload", "late_iterations")
+    __slots__ = ("worker", "slot", "bandwidth_bytes_per_second", "cache_rows", "iterations", "transfers", "phases", "seconds_since_heartbeat", "address", "measured_bandwidth_bytes_per_second", "workload", "late_iterations")
     WORKER_FIELD_NUMBER: _ClassVar[int]
     SLOT_FIELD_NUMBER: _ClassVar[int]
     BANDWIDTH_BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
@@ -455,7 +482,7 @@ class WorkerState(_message.Message):
     PHASES_FIELD_NUMBER: _ClassVar[int]
     SECONDS_SINCE_HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
-    MEASURED_BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    MEASURED_BANDWIDTH_BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
     WORKLOAD_FIELD_NUMBER: _ClassVar[int]
     LATE_ITERATIONS_FIELD_NUMBER: _ClassVar[int]
     worker: str
@@ -467,10 +494,10 @@ class WorkerState(_message.Message):
     phases: PhaseTimes
     seconds_since_heartbeat: float
     address: str
-    measured_bytes_per_second: float
+    measured_bandwidth_bytes_per_second: float
     workload: int
     late_iterations: int
-    def __init__(self, worker: _Optional[str] = ..., slot: _Optional[int] = ..., bandwidth_bytes_per_second: _Optional[float] = ..., cache_rows: _Optional[int] = ..., iterations: _Optional[int] = ..., transfers: _Optional[_Union[TransferCounts, _Mapping]] = ..., phases: _Optional[_Union[PhaseTimes, _Mapping]] = ..., seconds_since_heartbeat: _Optional[float] = ..., address: _Optional[str] = ..., measured_bytes_per_second: _Optional[float] = ..., workload: _Optional[int] = ..., late_iterations: _Optional[int] = ...) -> None: ...
+    def __init__(self, worker: _Optional[str] = ..., slot: _Optional[int] = ..., bandwidth_bytes_per_second: _Optional[float] = ..., cache_rows: _Optional[int] = ..., iterations: _Optional[int] = ..., transfers: _Optional[_Union[TransferCounts, _Mapping]] = ..., phases: _Optional[_Union[PhaseTimes, _Mapping]] = ..., seconds_since_heartbeat: _Optional[float] = ..., address: _Optional[str] = ..., measured_bandwidth_bytes_per_second: _Optional[float] = ..., workload: _Optional[int] = ..., late_iterations: _Optional[int] = ...) -> None: ...
 
 class ShadowCost(_message.Message):
     __slots__ = ("mechanism", "iterations", "cost_seconds")
@@ -495,65 +522,65 @@ class Recovery(_message.Message):
     def __init__(self, cause: _Optional[str] = ..., epoch: _Optional[int] = ..., iterations_redone: _Optional[int] = ..., seconds: _Optional[float] = ...) -> None: ...
 
 class JobState(_message.Message):
-    __slots__ = ("job", "phase", "failure", "samples_submitted", "iterations_planned", "iterations_confirmed", "loss", "auc", "workers", "cost_seconds", "makespan_seconds", "expected_cost_seconds", "lookups", "hits", "decision_median_seconds", "decision_p99_seconds", "training_seconds", "shadow_costs", "epoch", "checkpoint", "recoveries", "forgotten_rows")
+    __slots__ = ("job", "phase", "failure", "samples_submitted", "iterations_planned", "iterations_confirmed", "training_seconds", "workers", "loss", "auc", "cost_seconds", "makespan_seconds", "expected_cost_seconds", "lookups", "hits", "forgotten_rows", "decision_median_seconds", "decision_p99_seconds", "shadow_costs", "epoch", "checkpoint", "recoveries")
     class Phase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         PHASE_UNSPECIFIED: _ClassVar[JobState.Phase]
-        WAITING_FOR_WORKERS: _ClassVar[JobState.Phase]
-        RUNNING: _ClassVar[JobState.Phase]
-        FLUSHING: _ClassVar[JobState.Phase]
-        FINISHED: _ClassVar[JobState.Phase]
-        FAILED: _ClassVar[JobState.Phase]
-        RECOVERING: _ClassVar[JobState.Phase]
+        PHASE_WAITING_FOR_WORKERS: _ClassVar[JobState.Phase]
+        PHASE_RUNNING: _ClassVar[JobState.Phase]
+        PHASE_FLUSHING: _ClassVar[JobState.Phase]
+        PHASE_FINISHED: _ClassVar[JobState.Phase]
+        PHASE_FAILED: _ClassVar[JobState.Phase]
+        PHASE_RECOVERING: _ClassVar[JobState.Phase]
     PHASE_UNSPECIFIED: JobState.Phase
-    WAITING_FOR_WORKERS: JobState.Phase
-    RUNNING: JobState.Phase
-    FLUSHING: JobState.Phase
-    FINISHED: JobState.Phase
-    FAILED: JobState.Phase
-    RECOVERING: JobState.Phase
+    PHASE_WAITING_FOR_WORKERS: JobState.Phase
+    PHASE_RUNNING: JobState.Phase
+    PHASE_FLUSHING: JobState.Phase
+    PHASE_FINISHED: JobState.Phase
+    PHASE_FAILED: JobState.Phase
+    PHASE_RECOVERING: JobState.Phase
     JOB_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
     SAMPLES_SUBMITTED_FIELD_NUMBER: _ClassVar[int]
     ITERATIONS_PLANNED_FIELD_NUMBER: _ClassVar[int]
     ITERATIONS_CONFIRMED_FIELD_NUMBER: _ClassVar[int]
+    TRAINING_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    WORKERS_FIELD_NUMBER: _ClassVar[int]
     LOSS_FIELD_NUMBER: _ClassVar[int]
     AUC_FIELD_NUMBER: _ClassVar[int]
-    WORKERS_FIELD_NUMBER: _ClassVar[int]
     COST_SECONDS_FIELD_NUMBER: _ClassVar[int]
     MAKESPAN_SECONDS_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_COST_SECONDS_FIELD_NUMBER: _ClassVar[int]
     LOOKUPS_FIELD_NUMBER: _ClassVar[int]
     HITS_FIELD_NUMBER: _ClassVar[int]
+    FORGOTTEN_ROWS_FIELD_NUMBER: _ClassVar[int]
     DECISION_MEDIAN_SECONDS_FIELD_NUMBER: _ClassVar[int]
     DECISION_P99_SECONDS_FIELD_NUMBER: _ClassVar[int]
-    TRAINING_SECONDS_FIELD_NUMBER: _ClassVar[int]
     SHADOW_COSTS_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     RECOVERIES_FIELD_NUMBER: _ClassVar[int]
-    FORGOTTEN_ROWS_FIELD_NUMBER: _ClassVar[int]
     job: JobSpec
     phase: JobState.Phase
     failure: str
     samples_submitted: int
     iterations_planned: int
     iterations_confirmed: int
+    training_seconds: float
+    workers: _containers.RepeatedCompositeFieldContainer[WorkerState]
     loss: float
     auc: float
-    workers: _containers.RepeatedCompositeFieldContainer[WorkerState]
     cost_seconds: float
     makespan_seconds: float
     expected_cost_seconds: float
     lookups: int
     hits: int
+    forgotten_rows: int
     decision_median_seconds: float
     decision_p99_seconds: float
-    training_seconds: float
     shadow_costs: _containers.RepeatedCompositeFieldContainer[ShadowCost]
     epoch: int
     checkpoint: int
     recoveries: _containers.RepeatedCompositeFieldContainer[Recovery]
-    forgotten_rows: int
-    def __init__(self, job: _Optional[_Union[JobSpec, _Mapping]] = ..., phase: _Optional[_Union[JobState.Phase, str]] = ..., failure: _Optional[str] = ..., samples_submitted: _Optional[int] = ..., iterations_planned: _Optional[int] = ..., iterations_confirmed: _Optional[int] = ..., loss: _Optional[float] = ..., auc: _Optional[float] = ..., workers: _Optional[_Iterable[_Union[WorkerState, _Mapping]]] = ..., cost_seconds: _Optional[float] = ..., makespan_seconds: _Optional[float] = ..., expected_cost_seconds: _Optional[float] = ..., lookups: _Optional[int] = ..., hits: _Optional[int] = ..., decision_median_seconds: _Optional[float] = ..., decision_p99_seconds: _Optional[float] = ..., training_seconds: _Optional[float] = ..., shadow_costs: _Optional[_Iterable[_Union[ShadowCost, _Mapping]]] = ..., epoch: _Optional[int] = ..., checkpoint: _Optional[int] = ..., recoveries: _Optional[_Iterable[_Union[Recovery, _Mapping]]] = ..., forgotten_rows: _Optional[int] = ...) -> None: ...
+    def __init__(self, job: _Optional[_Union[JobSpec, _Mapping]] = ..., phase: _Optional[_Union[JobState.Phase, str]] = ..., failure: _Optional[str] = ..., samples_submitted: _Optional[int] = ..., iterations_planned: _Optional[int] = ..., iterations_confirmed: _Optional[int] = ..., training_seconds: _Optional[float] = ..., workers: _Optional[_Iterable[_Union[WorkerState, _Mapping]]] = ..., loss: _Optional[float] = ..., auc: _Optional[float] = ..., cost_seconds: _Optional[float] = ..., makespan_seconds: _Optional[float] = ..., expected_cost_seconds: _Optional[float] = ..., lookups: _Optional[int] = ..., hits: _Optional[int] = ..., forgotten_rows: _Optional[int] = ..., decision_median_seconds: _Optional[float] = ..., decision_p99_seconds: _Optional[float] = ..., shadow_costs: _Optional[_Iterable[_Union[ShadowCost, _Mapping]]] = ..., epoch: _Optional[int] = ..., checkpoint: _Optional[int] = ..., recoveries: _Optional[_Iterable[_Union[Recovery, _Mapping]]] = ...) -> None: ...

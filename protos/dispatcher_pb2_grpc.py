@@ -47,17 +47,27 @@ class DispatcherStub:
         self.RegisterWorker = channel.unary_unary(
                 '/esd.v1.Dispatcher/RegisterWorker',
                 request_serializer=protos_dot_dispatcher__pb2.RegisterWorkerRequest.SerializeToString,
-                response_deserializer=protos_dot_dispatcher__pb2.Lease.FromString,
+                response_deserializer=protos_dot_dispatcher__pb2.RegisterWorkerResponse.FromString,
                 _registered_method=True)
         self.Heartbeat = channel.unary_unary(
                 '/esd.v1.Dispatcher/Heartbeat',
                 request_serializer=protos_dot_dispatcher__pb2.HeartbeatRequest.SerializeToString,
                 response_deserializer=protos_dot_dispatcher__pb2.HeartbeatResponse.FromString,
                 _registered_method=True)
-        self.Report = channel.unary_unary(
-                '/esd.v1.Dispatcher/Report',
-                request_serializer=protos_dot_dispatcher__pb2.ReportRequest.SerializeToString,
-                response_deserializer=protos_dot_dispatcher__pb2.ReportResponse.FromString,
+        self.ReportFailure = channel.unary_unary(
+                '/esd.v1.Dispatcher/ReportFailure',
+                request_serializer=protos_dot_dispatcher__pb2.ReportFailureRequest.SerializeToString,
+                response_deserializer=protos_dot_dispatcher__pb2.ReportFailureResponse.FromString,
+                _registered_method=True)
+        self.ReportIteration = channel.unary_unary(
+                '/esd.v1.Dispatcher/ReportIteration',
+                request_serializer=protos_dot_dispatcher__pb2.ReportIterationRequest.SerializeToString,
+                response_deserializer=protos_dot_dispatcher__pb2.ReportIterationResponse.FromString,
+                _registered_method=True)
+        self.ReportFlush = channel.unary_unary(
+                '/esd.v1.Dispatcher/ReportFlush',
+                request_serializer=protos_dot_dispatcher__pb2.ReportFlushRequest.SerializeToString,
+                response_deserializer=protos_dot_dispatcher__pb2.ReportFlushResponse.FromString,
                 _registered_method=True)
         self.Submit = channel.stream_stream(
                 '/esd.v1.Dispatcher/Submit',
@@ -67,10 +77,10 @@ class DispatcherStub:
         self.WatchPlans = channel.unary_stream(
                 '/esd.v1.Dispatcher/WatchPlans',
                 request_serializer=protos_dot_dispatcher__pb2.WatchPlansRequest.SerializeToString,
-                response_deserializer=protos_dot_dispatcher__pb2.PlanMessage.FromString,
+                response_deserializer=protos_dot_dispatcher__pb2.WatchPlansResponse.FromString,
                 _registered_method=True)
-        self.Describe = channel.unary_unary(
-                '/esd.v1.Dispatcher/Describe',
+        self.DescribeJob = channel.unary_unary(
+                '/esd.v1.Dispatcher/DescribeJob',
                 request_serializer=protos_dot_dispatcher__pb2.DescribeJobRequest.SerializeToString,
                 response_deserializer=protos_dot_dispatcher__pb2.DescribeJobResponse.FromString,
                 _registered_method=True)
@@ -103,14 +113,34 @@ class DispatcherServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Heartbeat(self, request, context):
-        """Keeps a lease alive, or tells that the worker cannot go on. NOT_FOUND: the lease has expired.
+        """Keeps a lease alive. NOT_FOUND: the lease has expired. FAILED_PRECONDITION: the job has failed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Report(self, request, context):
-        """One trained iteration of one worker: confirms the plan and brings measurements.
+    def ReportFailure(self, request, context):
+        """Says that a worker cannot go on in its epoch: the job goes back to its last checkpoint, or fails where another
+        epoch would not help. A report on an epoch that is over is ignored, so it may be repeated.
+        NOT_FOUND: the lease has expired. FAILED_PRECONDITION: the job has failed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReportIteration(self, request, context):
+        """Confirms one trained iteration of one worker and brings its measurements. What was confirmed before is ignored, so
+        a report may be repeated. NOT_FOUND: the lease has expired.
+        FAILED_PRECONDITION: it is not the worker's next iteration, or not planned yet; the epoch is over.
+        INVALID_ARGUMENT: the number of samples is not that of the plan.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReportFlush(self, request, context):
+        """Confirms a flush plan: everything it lists is pushed and acknowledged. May be repeated.
+        NOT_FOUND: the lease has expired. FAILED_PRECONDITION: there is no such flush plan; the epoch is over.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -130,14 +160,16 @@ class DispatcherServicer:
         raise NotImplementedError('Method not implemented!')
 
     def WatchPlans(self, request, context):
-        """The published plans of one worker: first the membership, then one plan per iteration from
-        `from_iteration` on (any iteration the worker has not confirmed), then an explicit end.
+        """The published plans of one worker: first the membership; then, in an epoch that begins at a checkpoint, what the
+        cache must hold (Reload); then one plan per iteration from `from_iteration` on (any iteration that the worker has
+        not confirmed), with a flush plan wherever a checkpoint is due and one at the end; then an explicit end of the
+        stream. NOT_FOUND: the lease has expired. FAILED_PRECONDITION: the epoch is over, or the job has failed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Describe(self, request, context):
+    def DescribeJob(self, request, context):
         """State, figures and costs of the running job.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -160,17 +192,27 @@ def add_DispatcherServicer_to_server(servicer, server):
             'RegisterWorker': grpc.unary_unary_rpc_method_handler(
                     servicer.RegisterWorker,
                     request_deserializer=protos_dot_dispatcher__pb2.RegisterWorkerRequest.FromString,
-                    response_serializer=protos_dot_dispatcher__pb2.Lease.SerializeToString,
+                    response_serializer=protos_dot_dispatcher__pb2.RegisterWorkerResponse.SerializeToString,
             ),
             'Heartbeat': grpc.unary_unary_rpc_method_handler(
                     servicer.Heartbeat,
                     request_deserializer=protos_dot_dispatcher__pb2.HeartbeatRequest.FromString,
                     response_serializer=protos_dot_dispatcher__pb2.HeartbeatResponse.SerializeToString,
             ),
-            'Report': grpc.unary_unary_rpc_method_handler(
-                    servicer.Report,
-                    request_deserializer=protos_dot_dispatcher__pb2.ReportRequest.FromString,
-                    response_serializer=protos_dot_dispatcher__pb2.ReportResponse.SerializeToString,
+            'ReportFailure': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportFailure,
+                    request_deserializer=protos_dot_dispatcher__pb2.ReportFailureRequest.FromString,
+                    response_serializer=protos_dot_dispatcher__pb2.ReportFailureResponse.SerializeToString,
+            ),
+            'ReportIteration': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportIteration,
+                    request_deserializer=protos_dot_dispatcher__pb2.ReportIterationRequest.FromString,
+                    response_serializer=protos_dot_dispatcher__pb2.ReportIterationResponse.SerializeToString,
+            ),
+            'ReportFlush': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportFlush,
+                    request_deserializer=protos_dot_dispatcher__pb2.ReportFlushRequest.FromString,
+                    response_serializer=protos_dot_dispatcher__pb2.ReportFlushResponse.SerializeToString,
             ),
             'Submit': grpc.stream_stream_rpc_method_handler(
                     servicer.Submit,
@@ -180,10 +222,10 @@ def add_DispatcherServicer_to_server(servicer, server):
             'WatchPlans': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchPlans,
                     request_deserializer=protos_dot_dispatcher__pb2.WatchPlansRequest.FromString,
-                    response_serializer=protos_dot_dispatcher__pb2.PlanMessage.SerializeToString,
+                    response_serializer=protos_dot_dispatcher__pb2.WatchPlansResponse.SerializeToString,
             ),
-            'Describe': grpc.unary_unary_rpc_method_handler(
-                    servicer.Describe,
+            'DescribeJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeJob,
                     request_deserializer=protos_dot_dispatcher__pb2.DescribeJobRequest.FromString,
                     response_serializer=protos_dot_dispatcher__pb2.DescribeJobResponse.SerializeToString,
             ),
@@ -268,7 +310,7 @@ class Dispatcher:
             target,
             '/esd.v1.Dispatcher/RegisterWorker',
             protos_dot_dispatcher__pb2.RegisterWorkerRequest.SerializeToString,
-            protos_dot_dispatcher__pb2.Lease.FromString,
+            protos_dot_dispatcher__pb2.RegisterWorkerResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -307,7 +349,7 @@ class Dispatcher:
             _registered_method=True)
 
     @staticmethod
-    def Report(request,
+    def ReportFailure(request,
             target,
             options=(),
             channel_credentials=None,
@@ -320,9 +362,63 @@ class Dispatcher:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/esd.v1.Dispatcher/Report',
-            protos_dot_dispatcher__pb2.ReportRequest.SerializeToString,
-            protos_dot_dispatcher__pb2.ReportResponse.FromString,
+            '/esd.v1.Dispatcher/ReportFailure',
+            protos_dot_dispatcher__pb2.ReportFailureRequest.SerializeToString,
+            protos_dot_dispatcher__pb2.ReportFailureResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportIteration(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/esd.v1.Dispatcher/ReportIteration',
+            protos_dot_dispatcher__pb2.ReportIterationRequest.SerializeToString,
+            protos_dot_dispatcher__pb2.ReportIterationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportFlush(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/esd.v1.Dispatcher/ReportFlush',
+            protos_dot_dispatcher__pb2.ReportFlushRequest.SerializeToString,
+            protos_dot_dispatcher__pb2.ReportFlushResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -376,7 +472,7 @@ class Dispatcher:
             target,
             '/esd.v1.Dispatcher/WatchPlans',
             protos_dot_dispatcher__pb2.WatchPlansRequest.SerializeToString,
-            protos_dot_dispatcher__pb2.PlanMessage.FromString,
+            protos_dot_dispatcher__pb2.WatchPlansResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -388,7 +484,7 @@ class Dispatcher:
             _registered_method=True)
 
     @staticmethod
-    def Describe(request,
+    def DescribeJob(request,
             target,
             options=(),
             channel_credentials=None,
@@ -401,7 +497,7 @@ class Dispatcher:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/esd.v1.Dispatcher/Describe',
+            '/esd.v1.Dispatcher/DescribeJob',
             protos_dot_dispatcher__pb2.DescribeJobRequest.SerializeToString,
             protos_dot_dispatcher__pb2.DescribeJobResponse.FromString,
             options,

@@ -36,18 +36,18 @@ class CreateTableResponse(_message.Message):
     def __init__(self, created: _Optional[bool] = ...) -> None: ...
 
 class PullRequest(_message.Message):
-    __slots__ = ("table", "ids", "versions", "epoch")
+    __slots__ = ("table", "epoch", "ids", "versions")
     TABLE_FIELD_NUMBER: _ClassVar[int]
-    IDS_FIELD_NUMBER: _ClassVar[int]
-    VERSIONS_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    VERSIONS_FIELD_NUMBER: _ClassVar[int]
     table: str
-    ids: bytes
-    versions: bytes
     epoch: int
-    def __init__(self, table: _Optional[str] = ..., ids: _Optional[bytes] = ..., versions: _Optional[bytes] = ..., epoch: _Optional[int] = ...) -> None: ...
+    ids: bytes
+    versions: bytes
+    def __init__(self, table: _Optional[str] = ..., epoch: _Optional[int] = ..., ids: _Optional[bytes] = ..., versions: _Optional[bytes] = ...) -> None: ...
 
-class RowChunk(_message.Message):
+class RowBlock(_message.Message):
     __slots__ = ("ids", "versions", "rows")
     IDS_FIELD_NUMBER: _ClassVar[int]
     VERSIONS_FIELD_NUMBER: _ClassVar[int]
@@ -57,17 +57,13 @@ class RowChunk(_message.Message):
     rows: bytes
     def __init__(self, ids: _Optional[bytes] = ..., versions: _Optional[bytes] = ..., rows: _Optional[bytes] = ...) -> None: ...
 
-class RowPush(_message.Message):
-    __slots__ = ("ids", "versions", "rows")
-    IDS_FIELD_NUMBER: _ClassVar[int]
-    VERSIONS_FIELD_NUMBER: _ClassVar[int]
+class PullResponse(_message.Message):
+    __slots__ = ("rows",)
     ROWS_FIELD_NUMBER: _ClassVar[int]
-    ids: bytes
-    versions: bytes
-    rows: bytes
-    def __init__(self, ids: _Optional[bytes] = ..., versions: _Optional[bytes] = ..., rows: _Optional[bytes] = ...) -> None: ...
+    rows: RowBlock
+    def __init__(self, rows: _Optional[_Union[RowBlock, _Mapping]] = ...) -> None: ...
 
-class GradientPush(_message.Message):
+class GradientBlock(_message.Message):
     __slots__ = ("ids", "target_versions", "contributors", "steps", "gradients", "worker")
     IDS_FIELD_NUMBER: _ClassVar[int]
     TARGET_VERSIONS_FIELD_NUMBER: _ClassVar[int]
@@ -83,17 +79,17 @@ class GradientPush(_message.Message):
     worker: int
     def __init__(self, ids: _Optional[bytes] = ..., target_versions: _Optional[bytes] = ..., contributors: _Optional[bytes] = ..., steps: _Optional[bytes] = ..., gradients: _Optional[bytes] = ..., worker: _Optional[int] = ...) -> None: ...
 
-class PushChunk(_message.Message):
-    __slots__ = ("table", "rows", "gradients", "epoch")
+class PushRequest(_message.Message):
+    __slots__ = ("table", "epoch", "rows", "gradients")
     TABLE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     GRADIENTS_FIELD_NUMBER: _ClassVar[int]
-    EPOCH_FIELD_NUMBER: _ClassVar[int]
     table: str
-    rows: RowPush
-    gradients: GradientPush
     epoch: int
-    def __init__(self, table: _Optional[str] = ..., rows: _Optional[_Union[RowPush, _Mapping]] = ..., gradients: _Optional[_Union[GradientPush, _Mapping]] = ..., epoch: _Optional[int] = ...) -> None: ...
+    rows: RowBlock
+    gradients: GradientBlock
+    def __init__(self, table: _Optional[str] = ..., epoch: _Optional[int] = ..., rows: _Optional[_Union[RowBlock, _Mapping]] = ..., gradients: _Optional[_Union[GradientBlock, _Mapping]] = ...) -> None: ...
 
 class PushResponse(_message.Message):
     __slots__ = ("stored", "already_known")
@@ -127,7 +123,13 @@ class ScanRequest(_message.Message):
     table: str
     def __init__(self, table: _Optional[str] = ...) -> None: ...
 
-class DenseChunk(_message.Message):
+class ScanResponse(_message.Message):
+    __slots__ = ("rows",)
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    rows: RowBlock
+    def __init__(self, rows: _Optional[_Union[RowBlock, _Mapping]] = ...) -> None: ...
+
+class PutDenseRequest(_message.Message):
     __slots__ = ("table", "data", "last")
     TABLE_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
@@ -148,6 +150,12 @@ class GetDenseRequest(_message.Message):
     TABLE_FIELD_NUMBER: _ClassVar[int]
     table: str
     def __init__(self, table: _Optional[str] = ...) -> None: ...
+
+class GetDenseResponse(_message.Message):
+    __slots__ = ("data",)
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    data: bytes
+    def __init__(self, data: _Optional[bytes] = ...) -> None: ...
 
 class TableState(_message.Message):
     __slots__ = ("spec", "rows", "pending_gradients", "waiting_pulls")
@@ -181,7 +189,7 @@ class CutResponse(_message.Message):
     complete: bool
     def __init__(self, complete: _Optional[bool] = ...) -> None: ...
 
-class PartChunk(_message.Message):
+class PutPartRequest(_message.Message):
     __slots__ = ("table", "checkpoint", "name", "data", "last")
     TABLE_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
@@ -210,6 +218,12 @@ class GetPartRequest(_message.Message):
     checkpoint: int
     name: str
     def __init__(self, table: _Optional[str] = ..., checkpoint: _Optional[int] = ..., name: _Optional[str] = ...) -> None: ...
+
+class GetPartResponse(_message.Message):
+    __slots__ = ("data",)
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    data: bytes
+    def __init__(self, data: _Optional[bytes] = ...) -> None: ...
 
 class SaveRequest(_message.Message):
     __slots__ = ("table", "epoch", "checkpoint")
@@ -314,6 +328,12 @@ class ReadSamplesRequest(_message.Message):
     table: str
     epoch: int
     def __init__(self, table: _Optional[str] = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class ReadSamplesResponse(_message.Message):
+    __slots__ = ("entry",)
+    ENTRY_FIELD_NUMBER: _ClassVar[int]
+    entry: SampleLogEntry
+    def __init__(self, entry: _Optional[_Union[SampleLogEntry, _Mapping]] = ...) -> None: ...
 
 class TrimSamplesRequest(_message.Message):
     __slots__ = ("table", "epoch", "position", "all")

@@ -42,11 +42,11 @@ class ParameterServerStub:
         self.Pull = channel.unary_stream(
                 '/esd.v1.ParameterServer/Pull',
                 request_serializer=protos_dot_ps__pb2.PullRequest.SerializeToString,
-                response_deserializer=protos_dot_ps__pb2.RowChunk.FromString,
+                response_deserializer=protos_dot_ps__pb2.PullResponse.FromString,
                 _registered_method=True)
         self.Push = channel.stream_unary(
                 '/esd.v1.ParameterServer/Push',
-                request_serializer=protos_dot_ps__pb2.PushChunk.SerializeToString,
+                request_serializer=protos_dot_ps__pb2.PushRequest.SerializeToString,
                 response_deserializer=protos_dot_ps__pb2.PushResponse.FromString,
                 _registered_method=True)
         self.Forget = channel.unary_unary(
@@ -57,17 +57,17 @@ class ParameterServerStub:
         self.Scan = channel.unary_stream(
                 '/esd.v1.ParameterServer/Scan',
                 request_serializer=protos_dot_ps__pb2.ScanRequest.SerializeToString,
-                response_deserializer=protos_dot_ps__pb2.RowChunk.FromString,
+                response_deserializer=protos_dot_ps__pb2.ScanResponse.FromString,
                 _registered_method=True)
         self.PutDense = channel.stream_unary(
                 '/esd.v1.ParameterServer/PutDense',
-                request_serializer=protos_dot_ps__pb2.DenseChunk.SerializeToString,
+                request_serializer=protos_dot_ps__pb2.PutDenseRequest.SerializeToString,
                 response_deserializer=protos_dot_ps__pb2.PutDenseResponse.FromString,
                 _registered_method=True)
         self.GetDense = channel.unary_stream(
                 '/esd.v1.ParameterServer/GetDense',
                 request_serializer=protos_dot_ps__pb2.GetDenseRequest.SerializeToString,
-                response_deserializer=protos_dot_ps__pb2.DenseChunk.FromString,
+                response_deserializer=protos_dot_ps__pb2.GetDenseResponse.FromString,
                 _registered_method=True)
         self.Cut = channel.unary_unary(
                 '/esd.v1.ParameterServer/Cut',
@@ -76,13 +76,13 @@ class ParameterServerStub:
                 _registered_method=True)
         self.PutPart = channel.stream_unary(
                 '/esd.v1.ParameterServer/PutPart',
-                request_serializer=protos_dot_ps__pb2.PartChunk.SerializeToString,
+                request_serializer=protos_dot_ps__pb2.PutPartRequest.SerializeToString,
                 response_deserializer=protos_dot_ps__pb2.PutPartResponse.FromString,
                 _registered_method=True)
         self.GetPart = channel.unary_stream(
                 '/esd.v1.ParameterServer/GetPart',
                 request_serializer=protos_dot_ps__pb2.GetPartRequest.SerializeToString,
-                response_deserializer=protos_dot_ps__pb2.PartChunk.FromString,
+                response_deserializer=protos_dot_ps__pb2.GetPartResponse.FromString,
                 _registered_method=True)
         self.Save = channel.unary_unary(
                 '/esd.v1.ParameterServer/Save',
@@ -112,15 +112,15 @@ class ParameterServerStub:
         self.ReadSamples = channel.unary_stream(
                 '/esd.v1.ParameterServer/ReadSamples',
                 request_serializer=protos_dot_ps__pb2.ReadSamplesRequest.SerializeToString,
-                response_deserializer=protos_dot_ps__pb2.SampleLogEntry.FromString,
+                response_deserializer=protos_dot_ps__pb2.ReadSamplesResponse.FromString,
                 _registered_method=True)
         self.TrimSamples = channel.unary_unary(
                 '/esd.v1.ParameterServer/TrimSamples',
                 request_serializer=protos_dot_ps__pb2.TrimSamplesRequest.SerializeToString,
                 response_deserializer=protos_dot_ps__pb2.TrimSamplesResponse.FromString,
                 _registered_method=True)
-        self.Describe = channel.unary_unary(
-                '/esd.v1.ParameterServer/Describe',
+        self.DescribeServer = channel.unary_unary(
+                '/esd.v1.ParameterServer/DescribeServer',
                 request_serializer=protos_dot_ps__pb2.DescribeServerRequest.SerializeToString,
                 response_deserializer=protos_dot_ps__pb2.DescribeServerResponse.FromString,
                 _registered_method=True)
@@ -148,7 +148,7 @@ class ParameterServerServicer:
 
     def Push(self, request_iterator, context):
         """Stores rows or partial gradients; one acknowledgement for the whole stream.
-        FAILED_PRECONDITION: a gradient skips a version, or disagrees on the number of contributors.
+        FAILED_PRECONDITION: a gradient skips a version, or names other contributors than an earlier one of the same sum.
         INVALID_ARGUMENT: wrong sizes, NaN or infinite values.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -157,8 +157,8 @@ class ParameterServerServicer:
 
     def Forget(self, request, context):
         """Takes rows out of the table: those of the ids whose version is below the given one, with their optimizer state
-        and partial gradients for such versions. Called by one worker when all pushes of such versions are acknowledged. May be
-        repeated; a row that was stored in a later life stays.
+        and partial gradients for such versions. Called by one worker when all pushes of such versions are acknowledged.
+        May be repeated; a row that was stored in a later life stays.
         INVALID_ARGUMENT: repeated or foreign ids; a version that begins no life.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -174,7 +174,7 @@ class ParameterServerServicer:
 
     def PutDense(self, request_iterator, context):
         """Stores the dense (MLP) parameters of a table's model, whole; the last complete upload wins.
-        INVALID_ARGUMENT: the upload closes without its last chunk (it was cut off); nothing is stored.
+        INVALID_ARGUMENT: the upload closes without its last message (it was cut off); nothing is stored.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -199,7 +199,7 @@ class ParameterServerServicer:
 
     def PutPart(self, request_iterator, context):
         """Stores one named part of a checkpoint: `dense`, `engine`, `progress`. The last complete upload wins.
-        INVALID_ARGUMENT: the upload closes without its last chunk; nothing is stored.
+        INVALID_ARGUMENT: the upload closes without its last message; nothing is stored.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -231,8 +231,8 @@ class ParameterServerServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Restore(self, request, context):
-        """Puts the table back to a committed checkpoint (0: as it was created), drops later ones, and begins a new epoch: requests of
-        earlier ones are refused from now on. May be repeated.
+        """Puts the table back to a committed checkpoint (0: as it was created), drops later ones, and begins a new epoch:
+        requests of earlier ones are refused from now on. May be repeated.
         FAILED_PRECONDITION: the server cannot go back there, or a later epoch has begun.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -270,7 +270,7 @@ class ParameterServerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Describe(self, request, context):
+    def DescribeServer(self, request, context):
         """State of the server and its tables.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -288,11 +288,11 @@ def add_ParameterServerServicer_to_server(servicer, server):
             'Pull': grpc.unary_stream_rpc_method_handler(
                     servicer.Pull,
                     request_deserializer=protos_dot_ps__pb2.PullRequest.FromString,
-                    response_serializer=protos_dot_ps__pb2.RowChunk.SerializeToString,
+                    response_serializer=protos_dot_ps__pb2.PullResponse.SerializeToString,
             ),
             'Push': grpc.stream_unary_rpc_method_handler(
                     servicer.Push,
-                    request_deserializer=protos_dot_ps__pb2.PushChunk.FromString,
+                    request_deserializer=protos_dot_ps__pb2.PushRequest.FromString,
                     response_serializer=protos_dot_ps__pb2.PushResponse.SerializeToString,
             ),
             'Forget': grpc.unary_unary_rpc_method_handler(
@@ -303,17 +303,17 @@ def add_ParameterServerServicer_to_server(servicer, server):
             'Scan': grpc.unary_stream_rpc_method_handler(
                     servicer.Scan,
                     request_deserializer=protos_dot_ps__pb2.ScanRequest.FromString,
-                    response_serializer=protos_dot_ps__pb2.RowChunk.SerializeToString,
+                    response_serializer=protos_dot_ps__pb2.ScanResponse.SerializeToString,
             ),
             'PutDense': grpc.stream_unary_rpc_method_handler(
                     servicer.PutDense,
-                    request_deserializer=protos_dot_ps__pb2.DenseChunk.FromString,
+                    request_deserializer=protos_dot_ps__pb2.PutDenseRequest.FromString,
                     response_serializer=protos_dot_ps__pb2.PutDenseResponse.SerializeToString,
             ),
             'GetDense': grpc.unary_stream_rpc_method_handler(
                     servicer.GetDense,
                     request_deserializer=protos_dot_ps__pb2.GetDenseRequest.FromString,
-                    response_serializer=protos_dot_ps__pb2.DenseChunk.SerializeToString,
+                    response_serializer=protos_dot_ps__pb2.GetDenseResponse.SerializeToString,
             ),
             'Cut': grpc.unary_unary_rpc_method_handler(
                     servicer.Cut,
@@ -322,13 +322,13 @@ def add_ParameterServerServicer_to_server(servicer, server):
             ),
             'PutPart': grpc.stream_unary_rpc_method_handler(
                     servicer.PutPart,
-                    request_deserializer=protos_dot_ps__pb2.PartChunk.FromString,
+                    request_deserializer=protos_dot_ps__pb2.PutPartRequest.FromString,
                     response_serializer=protos_dot_ps__pb2.PutPartResponse.SerializeToString,
             ),
             'GetPart': grpc.unary_stream_rpc_method_handler(
                     servicer.GetPart,
                     request_deserializer=protos_dot_ps__pb2.GetPartRequest.FromString,
-                    response_serializer=protos_dot_ps__pb2.PartChunk.SerializeToString,
+                    response_serializer=protos_dot_ps__pb2.GetPartResponse.SerializeToString,
             ),
             'Save': grpc.unary_unary_rpc_method_handler(
                     servicer.Save,
@@ -358,15 +358,15 @@ def add_ParameterServerServicer_to_server(servicer, server):
             'ReadSamples': grpc.unary_stream_rpc_method_handler(
                     servicer.ReadSamples,
                     request_deserializer=protos_dot_ps__pb2.ReadSamplesRequest.FromString,
-                    response_serializer=protos_dot_ps__pb2.SampleLogEntry.SerializeToString,
+                    response_serializer=protos_dot_ps__pb2.ReadSamplesResponse.SerializeToString,
             ),
             'TrimSamples': grpc.unary_unary_rpc_method_handler(
                     servicer.TrimSamples,
                     request_deserializer=protos_dot_ps__pb2.TrimSamplesRequest.FromString,
                     response_serializer=protos_dot_ps__pb2.TrimSamplesResponse.SerializeToString,
             ),
-            'Describe': grpc.unary_unary_rpc_method_handler(
-                    servicer.Describe,
+            'DescribeServer': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeServer,
                     request_deserializer=protos_dot_ps__pb2.DescribeServerRequest.FromString,
                     response_serializer=protos_dot_ps__pb2.DescribeServerResponse.SerializeToString,
             ),
@@ -424,7 +424,7 @@ class ParameterServer:
             target,
             '/esd.v1.ParameterServer/Pull',
             protos_dot_ps__pb2.PullRequest.SerializeToString,
-            protos_dot_ps__pb2.RowChunk.FromString,
+            protos_dot_ps__pb2.PullResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -450,7 +450,7 @@ class ParameterServer:
             request_iterator,
             target,
             '/esd.v1.ParameterServer/Push',
-            protos_dot_ps__pb2.PushChunk.SerializeToString,
+            protos_dot_ps__pb2.PushRequest.SerializeToString,
             protos_dot_ps__pb2.PushResponse.FromString,
             options,
             channel_credentials,
@@ -505,7 +505,7 @@ class ParameterServer:
             target,
             '/esd.v1.ParameterServer/Scan',
             protos_dot_ps__pb2.ScanRequest.SerializeToString,
-            protos_dot_ps__pb2.RowChunk.FromString,
+            protos_dot_ps__pb2.ScanResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -531,7 +531,7 @@ class ParameterServer:
             request_iterator,
             target,
             '/esd.v1.ParameterServer/PutDense',
-            protos_dot_ps__pb2.DenseChunk.SerializeToString,
+            protos_dot_ps__pb2.PutDenseRequest.SerializeToString,
             protos_dot_ps__pb2.PutDenseResponse.FromString,
             options,
             channel_credentials,
@@ -559,7 +559,7 @@ class ParameterServer:
             target,
             '/esd.v1.ParameterServer/GetDense',
             protos_dot_ps__pb2.GetDenseRequest.SerializeToString,
-            protos_dot_ps__pb2.DenseChunk.FromString,
+            protos_dot_ps__pb2.GetDenseResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -612,7 +612,7 @@ class ParameterServer:
             request_iterator,
             target,
             '/esd.v1.ParameterServer/PutPart',
-            protos_dot_ps__pb2.PartChunk.SerializeToString,
+            protos_dot_ps__pb2.PutPartRequest.SerializeToString,
             protos_dot_ps__pb2.PutPartResponse.FromString,
             options,
             channel_credentials,
@@ -640,7 +640,7 @@ class ParameterServer:
             target,
             '/esd.v1.ParameterServer/GetPart',
             protos_dot_ps__pb2.GetPartRequest.SerializeToString,
-            protos_dot_ps__pb2.PartChunk.FromString,
+            protos_dot_ps__pb2.GetPartResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -802,7 +802,7 @@ class ParameterServer:
             target,
             '/esd.v1.ParameterServer/ReadSamples',
             protos_dot_ps__pb2.ReadSamplesRequest.SerializeToString,
-            protos_dot_ps__pb2.SampleLogEntry.FromString,
+            protos_dot_ps__pb2.ReadSamplesResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -841,7 +841,7 @@ class ParameterServer:
             _registered_method=True)
 
     @staticmethod
-    def Describe(request,
+    def DescribeServer(request,
             target,
             options=(),
             channel_credentials=None,
@@ -854,7 +854,7 @@ class ParameterServer:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/esd.v1.ParameterServer/Describe',
+            '/esd.v1.ParameterServer/DescribeServer',
             protos_dot_ps__pb2.DescribeServerRequest.SerializeToString,
             protos_dot_ps__pb2.DescribeServerResponse.FromString,
             options,

@@ -24,17 +24,18 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x13protos/worker.proto\x12\x06\x65sd.v1\"\x17\n\x15\x44\x65scribeWorkerRequest\"\xa1\x01\n\x16\x44\x65scribeWorkerResponse\x12\x0e\n\x06worker\x18\x01 \x01(\t\x12\x0c\n\x04slot\x18\x02 \x01(\r\x12\x11\n\titeration\x18\x03 \x01(\x04\x12\x12\n\ncache_rows\x18\x04 \x01(\r\x12\x13\n\x0b\x63\x61\x63hed_rows\x18\x05 \x01(\r\x12\x0e\n\x06\x64\x65vice\x18\x06 \x01(\t\x12\x1d\n\x15link_bytes_per_second\x18\x07 \x01(\x01\x32S\n\x06Worker\x12I\n\x08\x44\x65scribe\x12\x1d.esd.v1.DescribeWorkerRequest\x1a\x1e.esd.v1.DescribeWorkerResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x13protos/worker.proto\x12\x06\x65sd.v1\"\x17\n\x15\x44\x65scribeWorkerRequest\"\xa6\x01\n\x16\x44\x65scribeWorkerResponse\x12\x0e\n\x06worker\x18\x01 \x01(\t\x12\x0c\n\x04slot\x18\x02 \x01(\r\x12\x11\n\titeration\x18\x03 \x01(\x04\x12\x12\n\ncache_rows\x18\x04 \x01(\r\x12\x13\n\x0b\x63\x61\x63hed_rows\x18\x05 \x01(\r\x12\x0e\n\x06\x64\x65vice\x18\x06 \x01(\t\x12\"\n\x1a\x62\x61ndwidth_bytes_per_second\x18\x07 \x01(\x01\x32Y\n\x06Worker\x12O\n\x0e\x44\x65scribeWorker\x12\x1d.esd.v1.DescribeWorkerRequest\x1a\x1e.esd.v1.DescribeWorkerResponseB\x18\n\x06\x65sd.v1P\x01Z\x0c\x65sd/v1;esdv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protos.worker_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'\n\006esd.v1P\001Z\014esd/v1;esdv1'
   _globals['_DESCRIBEWORKERREQUEST']._serialized_start=31
   _globals['_DESCRIBEWORKERREQUEST']._serialized_end=54
   _globals['_DESCRIBEWORKERRESPONSE']._serialized_start=57
-  _globals['_DESCRIBEWORKERRESPONSE']._serialized_end=218
-  _globals['_WORKER']._serialized_start=220
-  _globals['_WORKER']._serialized_end=303
+  _globals['_DESCRIBEWORKERRESPONSE']._serialized_end=223
+  _globals['_WORKER']._serialized_start=225
+  _globals['_WORKER']._serialized_end=314
 # @@protoc_insertion_point(module_scope)

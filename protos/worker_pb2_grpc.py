@@ -34,8 +34,8 @@ class WorkerStub:
         Args:
             channel: A grpc.Channel.
         """
-        self.Describe = channel.unary_unary(
-                '/esd.v1.Worker/Describe',
+        self.DescribeWorker = channel.unary_unary(
+                '/esd.v1.Worker/DescribeWorker',
                 request_serializer=protos_dot_worker__pb2.DescribeWorkerRequest.SerializeToString,
                 response_deserializer=protos_dot_worker__pb2.DescribeWorkerResponse.FromString,
                 _registered_method=True)
@@ -44,7 +44,7 @@ class WorkerStub:
 class WorkerServicer:
     """Missing associated documentation comment in .proto file."""
 
-    def Describe(self, request, context):
+    def DescribeWorker(self, request, context):
         """Where the worker stands.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -54,8 +54,8 @@ class WorkerServicer:
 
 def add_WorkerServicer_to_server(servicer, server):
     rpc_method_handlers = {
-            'Describe': grpc.unary_unary_rpc_method_handler(
-                    servicer.Describe,
+            'DescribeWorker': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeWorker,
                     request_deserializer=protos_dot_worker__pb2.DescribeWorkerRequest.FromString,
                     response_serializer=protos_dot_worker__pb2.DescribeWorkerResponse.SerializeToString,
             ),
@@ -71,7 +71,7 @@ class Worker:
     """Missing associated documentation comment in .proto file."""
 
     @staticmethod
-    def Describe(request,
+    def DescribeWorker(request,
             target,
             options=(),
             channel_credentials=None,
@@ -84,7 +84,7 @@ class Worker:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/esd.v1.Worker/Describe',
+            '/esd.v1.Worker/DescribeWorker',
             protos_dot_worker__pb2.DescribeWorkerRequest.SerializeToString,
             protos_dot_worker__pb2.DescribeWorkerResponse.FromString,
             options,

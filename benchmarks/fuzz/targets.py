@@ -96,7 +96,7 @@ def parameter_server(name: str, address: str, channel: grpc.aio.Channel) -> Targ
     stub: Any = ps_pb2_grpc.ParameterServerStub(channel)  # type: ignore[no-untyped-call]
     ids, versions = np.arange(3, dtype=np.uint64).tobytes(), np.ones(3, np.int64).tobytes()
     rows = np.full((3, _TABLE.row_width), 0.25, np.float32).tobytes()
-    gradients = ps_pb2.GradientPush(
+    gradients = ps_pb2.GradientBlock(
         ids=ids,
         target_versions=versions,
         contributors=np.full(3, 3, np.uint64).tobytes(),
@@ -104,8 +104,8 @@ def parameter_server(name: str, address: str, channel: grpc.aio.Channel) -> Targ
         gradients=np.ones((3, _TABLE.dimension), np.float32).tobytes(),
     )
     pushes = [
-        ps_pb2.PushChunk(table=_TABLE.name, rows=ps_pb2.RowPush(ids=ids, versions=versions, rows=rows)),
-        ps_pb2.PushChunk(table=_TABLE.name, gradients=gradients),
+        ps_pb2.PushRequest(table=_TABLE.name, rows=ps_pb2.RowBlock(ids=ids, versions=versions, rows=rows)),
+        ps_pb2.PushRequest(table=_TABLE.name, gradients=gradients),
     ]
     entry = ps_pb2.SampleLogEntry(samples=2, batch=b"samples")
     examples: dict[str, Sequence[Message]] = {
@@ -114,10 +114,10 @@ def parameter_server(name: str, address: str, channel: grpc.aio.Channel) -> Targ
         "Push": pushes,
         "Forget": [ps_pb2.ForgetRequest(table=_TABLE.name, ids=ids, below=2**30)],
         "Scan": [ps_pb2.ScanRequest(table=_TABLE.name)],
-        "PutDense": [ps_pb2.DenseChunk(table=_TABLE.name, data=b"dense", last=True)],
+        "PutDense": [ps_pb2.PutDenseRequest(table=_TABLE.name, data=b"dense", last=True)],
         "GetDense": [ps_pb2.GetDenseRequest(table=_TABLE.name)],
         "Cut": [ps_pb2.CutRequest(table=_TABLE.name, checkpoint=1, worker=0, contributors=1)],
-        "PutPart": [ps_pb2.PartChunk(table=_TABLE.name, checkpoint=1, name="dense", data=b"part", last=True)],
+        "PutPart": [ps_pb2.PutPartRequest(table=_TABLE.name, checkpoint=1, name="dense", data=b"part", last=True)],
         "GetPart": [ps_pb2.GetPartRequest(table=_TABLE.name, checkpoint=1, name="dense")],
         "Save": [ps_pb2.SaveRequest(table=_TABLE.name, checkpoint=1)],
         "Commit": [ps_pb2.CommitRequest(table=_TABLE.name, checkpoint=1, manifest=b"{}")],
@@ -126,9 +126,9 @@ def parameter_server(name: str, address: str, channel: grpc.aio.Channel) -> Targ
         "AppendSamples": [ps_pb2.AppendSamplesRequest(table=_TABLE.name, entry=entry)],
         "ReadSamples": [ps_pb2.ReadSamplesRequest(table=_TABLE.name)],
         "TrimSamples": [ps_pb2.TrimSamplesRequest(table=_TABLE.name, position=2)],
-        "Describe": [ps_pb2.DescribeServerRequest()],
+        "DescribeServer": [ps_pb2.DescribeServerRequest()],
     }
-    kept = ps_pb2.PushChunk(table="kept", rows=ps_pb2.RowPush(ids=ids, versions=versions, rows=rows))
+    kept = ps_pb2.PushRequest(table="kept", rows=ps_pb2.RowBlock(ids=ids, versions=versions, rows=rows))
 
     numbers = itertools.count()
 
@@ -141,7 +141,7 @@ def parameter_server(name: str, address: str, channel: grpc.aio.Channel) -> Targ
 
     async def check() -> None:
         request = ps_pb2.PullRequest(table="kept", ids=ids, versions=versions)
-        chunks = [chunk async for chunk in stub.Pull(request, timeout=10)]
+        chunks = [response.rows async for response in stub.Pull(request, timeout=10)]
         _expect(b"".join(chunk.rows for chunk in chunks) == rows, f"{name} has lost rows that no request named")
 
     pools = {"table": [_TABLE.name], "name": [_TABLE.name, "dense", "engine"]}
@@ -160,7 +160,7 @@ def dispatcher(address: str, client: AsyncDispatcherClient) -> Target:
     )
     registrations = [Registration(f"w-{slot}", 1e6, 100, f"h:{slot}", f"h:1{slot}") for slot in range(_JOB.workers)]
     costs = np.arange(8, dtype=np.float32)
-    report = dispatcher_pb2.ReportRequest(
+    report = dispatcher_pb2.ReportIterationRequest(
         lease_id=_LEASES[0],
         score_bins=np.full(2, 3, np.uint16).tobytes(),
         labels=b"\1\0",
@@ -180,10 +180,12 @@ def dispatcher(address: str, client: AsyncDispatcherClient) -> Target:
         "CreateJob": [dispatcher_pb2.CreateJobRequest(job=encode_job(_JOB))],
         "RegisterWorker": [encode_registration(each) for each in registrations],
         "Heartbeat": [dispatcher_pb2.HeartbeatRequest(lease_id=_LEASES[0])],
-        "Report": [report, dispatcher_pb2.ReportRequest(lease_id=_LEASES[0], flushed=True)],
+        "ReportIteration": [report],
+        "ReportFlush": [dispatcher_pb2.ReportFlushRequest(lease_id=_LEASES[0])],
+        "ReportFailure": [dispatcher_pb2.ReportFailureRequest(lease_id=_LEASES[0], cause="fuzzed")],
         "Submit": [dispatcher_pb2.SubmitRequest(job="job", batch=batch)],
         "WatchPlans": [dispatcher_pb2.WatchPlansRequest(lease_id=_LEASES[0])],
-        "Describe": [dispatcher_pb2.DescribeJobRequest()],
+        "DescribeJob": [dispatcher_pb2.DescribeJobRequest()],
     }
 
     pools = {
@@ -218,13 +220,13 @@ def dispatcher(address: str, client: AsyncDispatcherClient) -> Target:
 def worker(address: str, channel: grpc.aio.Channel) -> Target:
     """A worker."""
     stub: Any = worker_pb2_grpc.WorkerStub(channel)  # type: ignore[no-untyped-call]
-    examples = {"Describe": [worker_pb2.DescribeWorkerRequest()]}
+    examples = {"DescribeWorker": [worker_pb2.DescribeWorkerRequest()]}
 
     async def refresh() -> Mapping[bytes, bytes]:
         return {}
 
     async def check() -> None:
-        described = await stub.Describe(worker_pb2.DescribeWorkerRequest(), timeout=10)
+        described = await stub.DescribeWorker(worker_pb2.DescribeWorkerRequest(), timeout=10)
         _expect(bool(described.worker), "the worker does not know its name")
 
     return Target("worker", address, worker_pb2, examples, {}, refresh, check)

@@ -217,7 +217,7 @@ class Planner:
         elif limit and self.rows > limit:
             raise ResourceExhausted(
                 f"iteration {self._engine.iteration} brings the table to {self.rows} rows, and it may have {limit}: "
-                "raise max_rows (--max-rows), hash the ids to fewer, or let old rows go (--at-max-rows evict)"
+                "raise max_rows (--max-rows), hash the ids to fewer, or let old rows go (--at-max-rows forget)"
             )
 
     def _check(self, batch: SampleBatch) -> None:

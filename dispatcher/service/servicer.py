@@ -21,11 +21,17 @@ from dispatcher.solvers import get_solver
 from protos import dispatcher_pb2 as pb
 from protos import dispatcher_pb2_grpc
 from services.domain.errors import InvalidArgument, NotFound
-from services.domain.reports import IterationReport
 from services.runtime import metrics
 from services.wire.hybrid import decode_problem, encode_result
 from services.wire.jobs import decode_job
-from services.wire.reports import decode_phase, decode_registration, decode_report, decode_trouble, encode_lease
+from services.wire.reports import (
+    decode_failure_report,
+    decode_flush_report,
+    decode_heartbeat,
+    decode_iteration_report,
+    decode_registration,
+    encode_lease,
+)
 from services.wire.state import encode_state
 
 _Context = grpc.aio.ServicerContext[Any, Any]
@@ -61,28 +67,31 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
             raise InvalidArgument("job is not set")
         return pb.CreateJobResponse(created=await self._current_job.create(decode_job(request.job)))
 
-    async def RegisterWorker(self, request: pb.RegisterWorkerRequest, context: _Context) -> pb.Lease:
+    async def RegisterWorker(self, request: pb.RegisterWorkerRequest, context: _Context) -> pb.RegisterWorkerResponse:
         """Takes a worker in."""
         return encode_lease(self._current_job.get().register(decode_registration(request)))
 
     async def Heartbeat(self, request: pb.HeartbeatRequest, context: _Context) -> pb.HeartbeatResponse:
-        """Keeps a lease alive, and takes in that its worker cannot go on."""
-        job = self._current_job.get()
-        failure = decode_trouble(request)
-        reports.heartbeat(job, request.lease_id, decode_phase(request))
-        if failure is not None:
-            reports.report_failure(job, request.lease_id, failure)
+        """Keeps a lease alive."""
+        reports.heartbeat(self._current_job.get(), request.lease_id, decode_heartbeat(request))
         return pb.HeartbeatResponse()
 
-    async def Report(self, request: pb.ReportRequest, context: _Context) -> pb.ReportResponse:
-        """Confirms an iteration or a flush."""
-        job = self._current_job.get()
-        report = decode_report(request)
-        if isinstance(report, IterationReport):
-            reports.report_iteration(job, request.lease_id, report)
-        else:
-            reports.report_flush(job, request.lease_id, report)
-        return pb.ReportResponse()
+    async def ReportFailure(self, request: pb.ReportFailureRequest, context: _Context) -> pb.ReportFailureResponse:
+        """Takes in that a worker cannot go on."""
+        reports.report_failure(self._current_job.get(), request.lease_id, decode_failure_report(request))
+        return pb.ReportFailureResponse()
+
+    async def ReportIteration(
+        self, request: pb.ReportIterationRequest, context: _Context
+    ) -> pb.ReportIterationResponse:
+        """Confirms an iteration."""
+        reports.report_iteration(self._current_job.get(), request.lease_id, decode_iteration_report(request))
+        return pb.ReportIterationResponse()
+
+    async def ReportFlush(self, request: pb.ReportFlushRequest, context: _Context) -> pb.ReportFlushResponse:
+        """Confirms a flush."""
+        reports.report_flush(self._current_job.get(), request.lease_id, decode_flush_report(request))
+        return pb.ReportFlushResponse()
 
     async def Submit(
         self, request_iterator: AsyncIterator[pb.SubmitRequest], context: _Context
@@ -105,7 +114,9 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
                 yield pb.SubmitResponse(samples=await job.submission.taken(), durable=job.submission.durable)
                 request = None if request.end else await anext(requests, None)
 
-    async def WatchPlans(self, request: pb.WatchPlansRequest, context: _Context) -> AsyncIterator[pb.PlanMessage]:
+    async def WatchPlans(
+        self, request: pb.WatchPlansRequest, context: _Context
+    ) -> AsyncIterator[pb.WatchPlansResponse]:
         """Sends one worker its plans as they are published."""
         job = self._current_job.get()
         plans = watch_plans(job, request.lease_id, request.from_iteration, request.epoch)
@@ -113,7 +124,7 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
             async for message in plans:
                 yield message
 
-    async def Describe(self, request: pb.DescribeJobRequest, context: _Context) -> pb.DescribeJobResponse:
+    async def DescribeJob(self, request: pb.DescribeJobRequest, context: _Context) -> pb.DescribeJobResponse:
         """Tells the job's state, which is absent while there was no job."""
         job = self._current_job.latest
         return pb.DescribeJobResponse(job=encode_state(job_state(job)) if job else None)

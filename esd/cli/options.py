@@ -103,7 +103,7 @@ MaxRows = Annotated[
 AtMaxRows = Annotated[
     RowLimitPolicy,
     typer.Option(
-        help="With --max-rows: refuse ends the run before the iteration that needs more rows; evict forgets those "
+        help="With --max-rows: refuse ends the run before the iteration that needs more rows; forget drops those "
         "trained longest ago, with their optimizer state."
     ),
 ]

@@ -124,7 +124,7 @@ def run(
     if dims is not None:
         raise InvalidArgument(f"--dims needs --sync {ON_DEMAND}: the alternatives count rows of one size")
     if job.forgets_rows:
-        raise InvalidArgument(f"--at-max-rows evict needs --sync {ON_DEMAND}: the alternatives forget no rows")
+        raise InvalidArgument(f"--at-max-rows forget needs --sync {ON_DEMAND}: the alternatives forget no rows")
     if job.workload_limits is not None:
         raise InvalidArgument(f"--workloads balanced needs --sync {ON_DEMAND}, give a list")
     cluster = Cluster(

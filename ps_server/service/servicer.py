@@ -25,9 +25,8 @@ from services.wire.rows import (
     decode_forget,
     decode_pull,
     decode_push,
-    dense_chunks,
     encode_rows,
-    part_chunks,
+    pieces,
     rows_per_chunk,
 )
 from services.wire.tables import decode_table, encode_table
@@ -55,7 +54,9 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
         self._settings = settings
         self._waiting: defaultdict[str, WaitingPulls] = defaultdict(WaitingPulls)
 
-    async def Describe(self, request: ps_pb2.DescribeServerRequest, context: Context) -> ps_pb2.DescribeServerResponse:
+    async def DescribeServer(
+        self, request: ps_pb2.DescribeServerRequest, context: Context
+    ) -> ps_pb2.DescribeServerResponse:
         states = [
             ps_pb2.TableState(
                 spec=encode_table(table.spec),
@@ -75,7 +76,7 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
         spec = decode_table(request.table)
         return ps_pb2.CreateTableResponse(created=await self._threads.write(self._tables.create, spec))
 
-    async def Pull(self, request: ps_pb2.PullRequest, context: Context) -> AsyncIterator[ps_pb2.RowChunk]:
+    async def Pull(self, request: ps_pb2.PullRequest, context: Context) -> AsyncIterator[ps_pb2.PullResponse]:
         table = self._tables.get(request.table)
         ids, wanted = decode_pull(request)
         blocks = pull_blocks(
@@ -89,9 +90,11 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
             deadline=self._pull_deadline(context),
         )
         async for block in blocks:
-            yield encode_rows(block)
+            response = ps_pb2.PullResponse()
+            encode_rows(block, response.rows)
+            yield response
 
-    async def Push(self, request_iterator: AsyncIterator[ps_pb2.PushChunk], context: Context) -> ps_pb2.PushResponse:
+    async def Push(self, request_iterator: AsyncIterator[ps_pb2.PushRequest], context: Context) -> ps_pb2.PushResponse:
         total = ps_pb2.PushResponse()
         table: Table | None = None
         async for chunk in request_iterator:
@@ -108,27 +111,31 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
         ids, below = decode_forget(request)
         return ps_pb2.ForgetResponse(rows=await self._threads.write(table.forget, ids, below, request.epoch))
 
-    async def Scan(self, request: ps_pb2.ScanRequest, context: Context) -> AsyncIterator[ps_pb2.RowChunk]:
+    async def Scan(self, request: ps_pb2.ScanRequest, context: Context) -> AsyncIterator[ps_pb2.ScanResponse]:
         blocks = self._tables.get(request.table).scan()
         while block := await self._threads.read(next, blocks, None):
-            yield encode_rows(block)
+            response = ps_pb2.ScanResponse()
+            encode_rows(block, response.rows)
+            yield response
 
     # Dense parameters.
 
     async def PutDense(
-        self, request_iterator: AsyncIterator[ps_pb2.DenseChunk], context: Context
+        self, request_iterator: AsyncIterator[ps_pb2.PutDenseRequest], context: Context
     ) -> ps_pb2.PutDenseResponse:
         knob = self._settings.variable("max_dense_bytes")
         last, data = await receive_upload(request_iterator, _dense_of, self._settings.max_dense_bytes, knob)
         await self._threads.write(self._tables.get(last.table).blobs.put_dense, data)
         return ps_pb2.PutDenseResponse(bytes=len(data))
 
-    async def GetDense(self, request: ps_pb2.GetDenseRequest, context: Context) -> AsyncIterator[ps_pb2.DenseChunk]:
+    async def GetDense(
+        self, request: ps_pb2.GetDenseRequest, context: Context
+    ) -> AsyncIterator[ps_pb2.GetDenseResponse]:
         data = await self._threads.read(self._tables.get(request.table).blobs.get_dense)
         if data is None:
             raise NotFound(f"table {request.table!r} has no dense parameters yet; PutDense stores them")
-        for chunk in dense_chunks(request.table, data):
-            yield chunk
+        for piece, _ in pieces(data):
+            yield ps_pb2.GetDenseResponse(data=piece)
 
     # Checkpoints (docs/recovery.md).
 
@@ -140,7 +147,7 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
         return ps_pb2.CutResponse(complete=complete)
 
     async def PutPart(
-        self, request_iterator: AsyncIterator[ps_pb2.PartChunk], context: Context
+        self, request_iterator: AsyncIterator[ps_pb2.PutPartRequest], context: Context
     ) -> ps_pb2.PutPartResponse:
         knob = self._settings.variable("max_part_bytes")
         last, data = await receive_upload(request_iterator, _part_of, self._settings.max_part_bytes, knob)
@@ -149,13 +156,13 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
         await self._threads.write(self._tables.get(last.table).blobs.put_part, last.checkpoint, last.name, data)
         return ps_pb2.PutPartResponse(bytes=len(data))
 
-    async def GetPart(self, request: ps_pb2.GetPartRequest, context: Context) -> AsyncIterator[ps_pb2.PartChunk]:
+    async def GetPart(self, request: ps_pb2.GetPartRequest, context: Context) -> AsyncIterator[ps_pb2.GetPartResponse]:
         blobs = self._tables.get(request.table).blobs
         data = await self._threads.read(blobs.get_part, request.checkpoint, request.name)
         if data is None:
             raise NotFound(f"checkpoint {request.checkpoint} of table {request.table!r} has no part {request.name!r}")
-        for chunk in part_chunks(request.table, request.checkpoint, request.name, data):
-            yield chunk
+        for piece, _ in pieces(data):
+            yield ps_pb2.GetPartResponse(data=piece)
 
     async def Save(self, request: ps_pb2.SaveRequest, context: Context) -> ps_pb2.SaveResponse:
         history = self._tables.get(request.table).history
@@ -200,10 +207,10 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
 
     async def ReadSamples(
         self, request: ps_pb2.ReadSamplesRequest, context: Context
-    ) -> AsyncIterator[ps_pb2.SampleLogEntry]:
+    ) -> AsyncIterator[ps_pb2.ReadSamplesResponse]:
         entries = await self._threads.write(self._tables.get(request.table).samples.read, request.epoch)
         while entry := await self._threads.read(next, entries, None):
-            yield encode_log_entry(entry)
+            yield ps_pb2.ReadSamplesResponse(entry=encode_log_entry(entry))
 
     async def TrimSamples(self, request: ps_pb2.TrimSamplesRequest, context: Context) -> ps_pb2.TrimSamplesResponse:
         samples = self._tables.get(request.table).samples
@@ -213,7 +220,7 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
             await self._threads.write(samples.trim, request.position, request.epoch)
         return ps_pb2.TrimSamplesResponse()
 
-    async def _push(self, table: Table, chunk: ps_pb2.PushChunk) -> list[Pushed]:
+    async def _push(self, table: Table, chunk: ps_pb2.PushRequest) -> list[Pushed]:
         """Stores one chunk and announces to the waiting pulls what can be read now."""
         loop = asyncio.get_running_loop()
         waiting = self._waiting[table.spec.name]
@@ -243,9 +250,9 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
         return asyncio.get_running_loop().time() + allowed
 
 
-def _dense_of(chunk: ps_pb2.DenseChunk) -> str:
+def _dense_of(chunk: ps_pb2.PutDenseRequest) -> str:
     return f"table {chunk.table!r}"
 
 
-def _part_of(chunk: ps_pb2.PartChunk) -> str:
+def _part_of(chunk: ps_pb2.PutPartRequest) -> str:
     return f"part {chunk.name!r} of checkpoint {chunk.checkpoint} of table {chunk.table!r}"

@@ -8,7 +8,7 @@ from typing import TypeVar
 from protos import ps_pb2
 from services.domain.errors import InvalidArgument, ResourceExhausted
 
-C = TypeVar("C", ps_pb2.DenseChunk, ps_pb2.PartChunk)
+C = TypeVar("C", ps_pb2.PutDenseRequest, ps_pb2.PutPartRequest)
 
 
 async def receive_upload(

@@ -15,7 +15,7 @@ from services.domain.batches import SampleBatch
 from services.domain.hybrid import HybridResult
 from services.domain.jobs import Criterion, JobSpec
 from services.domain.plans import PlanMessage
-from services.domain.reports import Lease, Registration, Report, Trouble, WorkerPhase
+from services.domain.reports import FailureReport, Lease, Registration, Report, WorkerPhase
 from services.domain.state import JobState
 from services.runtime.security import PLAINTEXT, Credentials
 from services.runtime.settings import DEFAULT_MAX_MESSAGE_BYTES
@@ -188,7 +188,7 @@ class DispatcherClient:
         """
         self._run(self._client.report(lease, report))
 
-    def report_failure(self, lease: Lease, failure: Trouble) -> None:
+    def report_failure(self, lease: Lease, failure: FailureReport) -> None:
         """Tells why the worker cannot go on in an epoch, which is over then.
 
         Raises:

@@ -19,7 +19,7 @@ from services.domain.errors import DeadlineExceeded, NotFound, StaleEpoch, Unava
 from services.domain.hybrid import HybridProblem, HybridResult
 from services.domain.jobs import Criterion, JobSpec
 from services.domain.plans import EndOfStream, FlushPlan, IterationPlan, Membership, PlanMessage, Reload
-from services.domain.reports import Lease, Registration, Report, Trouble, WorkerPhase
+from services.domain.reports import FailureReport, FlushReport, Lease, Registration, Report, WorkerPhase
 from services.domain.state import JobState
 from services.runtime.channel import channel
 from services.runtime.retry import Backoff, repeated
@@ -30,7 +30,14 @@ from services.wire.batches import encode_batch
 from services.wire.hybrid import decode_result, encode_problem
 from services.wire.jobs import encode_job
 from services.wire.plans import decode_plan_message
-from services.wire.reports import decode_lease, encode_heartbeat, encode_registration, encode_report
+from services.wire.reports import (
+    decode_lease,
+    encode_failure_report,
+    encode_flush_report,
+    encode_heartbeat,
+    encode_iteration_report,
+    encode_registration,
+)
 from services.wire.state import decode_state
 
 # What a dispatcher that is away looks like: where packets are lost, nobody says that the link is cut.
@@ -99,7 +106,7 @@ class AsyncDispatcherClient:
 
     async def describe(self) -> JobState | None:
         """Returns the state of the running or last job, None if there was none."""
-        response = await _answer(self._stub.Describe, pb.DescribeJobRequest())
+        response = await _answer(self._stub.DescribeJob, pb.DescribeJobRequest())
         return decode_state(response.job) if response.HasField("job") else None
 
     async def submit(self, job: str, batches: AsyncIterable[SampleBatch] | Iterable[SampleBatch]) -> int:
@@ -135,15 +142,18 @@ class AsyncDispatcherClient:
 
     async def heartbeat(self, lease: Lease, phase: WorkerPhase = WorkerPhase.IDLE) -> None:
         """Keeps a lease alive."""
-        await self._repeated(self._stub.Heartbeat, encode_heartbeat(lease.lease_id, None, phase))
+        await self._repeated(self._stub.Heartbeat, encode_heartbeat(lease, phase))
 
     async def report(self, lease: Lease, report: Report) -> None:
         """Confirms an iteration or a flush."""
-        await self._repeated(self._stub.Report, encode_report(lease.lease_id, report))
+        if isinstance(report, FlushReport):
+            await self._repeated(self._stub.ReportFlush, encode_flush_report(lease, report))
+        else:
+            await self._repeated(self._stub.ReportIteration, encode_iteration_report(lease, report))
 
-    async def report_failure(self, lease: Lease, failure: Trouble) -> None:
+    async def report_failure(self, lease: Lease, failure: FailureReport) -> None:
         """Tells why the worker cannot go on in an epoch."""
-        await self._repeated(self._stub.Heartbeat, encode_heartbeat(lease.lease_id, failure))
+        await self._repeated(self._stub.ReportFailure, encode_failure_report(lease, failure))
 
     async def watch_plans(self, lease: Lease, from_iteration: int = 0) -> AsyncGenerator[PlanMessage]:
         """Yields what an epoch's plan stream brings, each message once, over broken connections."""

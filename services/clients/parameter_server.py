@@ -166,7 +166,7 @@ class AsyncParameterServerClient:
     async def describe(self) -> ps_pb2.DescribeServerResponse:
         """The state of the server and all its tables, as the contract has it."""
         with domain_errors():
-            described: ps_pb2.DescribeServerResponse = await self._stub.Describe(
+            described: ps_pb2.DescribeServerResponse = await self._stub.DescribeServer(
                 ps_pb2.DescribeServerRequest(), timeout=self._timeout
             )
             return described
@@ -205,7 +205,7 @@ class AsyncParameterServerClient:
             async for chunk in self._stub.Pull(request, timeout=self._moving(len(ids))):
                 received += chunk.ByteSize()
                 await self._traffic.receive(chunk.ByteSize())
-                block = decode_rows(chunk, self._table)
+                block = decode_rows(chunk.rows, self._table)
                 part = slice(done, done + len(block))
                 if not (np.array_equal(block.ids, ids[part]) and np.array_equal(block.versions, versions[part])):
                     raise Internal(f"rows {done} to {part.stop} of a pull are not those that were asked for")
@@ -223,7 +223,7 @@ class AsyncParameterServerClient:
         """
         sent = 0
 
-        async def chunks() -> AsyncIterator[ps_pb2.PushChunk]:
+        async def chunks() -> AsyncIterator[ps_pb2.PushRequest]:
             nonlocal sent
             for chunk in push_chunks(push, self._table, epoch=epoch, chunk_bytes=self._traffic.chunk_bytes):
                 size = chunk.ByteSize()
@@ -254,7 +254,7 @@ class AsyncParameterServerClient:
         """Yields every stored row with its optimizer state, in unspecified order."""
         with domain_errors():
             async for chunk in self._stub.Scan(ps_pb2.ScanRequest(table=self._table.name), timeout=self._timeout):
-                yield decode_rows(chunk, self._table)
+                yield decode_rows(chunk.rows, self._table)
 
     async def put_dense(self, data: bytes) -> int:
         """Stores the dense parameters of the table's model, a whole .npz file; returns the bytes stored."""
@@ -356,8 +356,8 @@ class AsyncParameterServerClient:
         """Begins an epoch, so that nobody of an earlier one appends any more, and reads the sample log."""
         request = ps_pb2.ReadSamplesRequest(table=self._table.name, epoch=epoch)
         with domain_errors():
-            entries = self._stub.ReadSamples(request, timeout=self._timeout)
-            return [decode_log_entry(entry) async for entry in entries]
+            responses = self._stub.ReadSamples(request, timeout=self._timeout)
+            return [decode_log_entry(response.entry) async for response in responses]
 
     async def trim_samples(self, position: int | None, *, epoch: int) -> None:
         """Drops what lies before a position of the sample log; None: everything."""

@@ -28,7 +28,7 @@ class RowLimitPolicy(Enum):
     """What happens before an iteration that needs more rows than the table may have."""
 
     REFUSE = "refuse"  # the job ends
-    EVICT = "evict"  # the rows trained longest ago are forgotten, ties by id
+    FORGET = "forget"  # the rows trained longest ago are forgotten, ties by id
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,14 +157,14 @@ class JobSpec(DispatchOptions):
             )
         _check_range("max_rows", self.max_rows, 0)
         if self.forgets_rows and not self.max_rows:
-            raise InvalidArgument("at_max_rows is evict (--at-max-rows) without a limit: give max_rows (--max-rows)")
+            raise InvalidArgument("at_max_rows is forget (--at-max-rows) without a limit: give max_rows (--max-rows)")
         if not self.parameter_servers:
             raise InvalidArgument("parameter_servers is empty, at least one shard is needed")
 
     @property
     def forgets_rows(self) -> bool:
         """Whether rows leave the table when it is full, instead of ending the job."""
-        return self.at_max_rows is RowLimitPolicy.EVICT
+        return self.at_max_rows is RowLimitPolicy.FORGET
 
     @property
     def rows_kept(self) -> int:

@@ -164,11 +164,13 @@ class WorkerPhase(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class FailureReport:
     """Why a worker cannot go on in an epoch.
 
     Attributes:
-        fatal: another epoch would not help.
+        cause: in words.
+        epoch: in which it happened.
+        fatal: whether another epoch would not help, as after a loss that is not finite.
     """
 
     cause: str

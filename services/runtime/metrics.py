@@ -104,7 +104,7 @@ SOLVER_GAP = Gauge(
 KNOWN_ROWS = Gauge(
     "esd_known_rows",
     "Rows of the table that the plans so far train. At esd_row_limit the job ends: raise --max-rows before, or hash "
-    "the ids to fewer. With --at-max-rows evict it stays there, see esd_forgotten_rows_total.",
+    "the ids to fewer. With --at-max-rows forget it stays there, see esd_forgotten_rows_total.",
     ("table",),
     registry=REGISTRY,
 )
@@ -116,7 +116,7 @@ ROW_LIMIT = Gauge(
 )
 FORGOTTEN_ROWS = Counter(
     "esd_forgotten_rows_total",
-    "Rows that the plans make leave the table, to keep it within esd_row_limit (--at-max-rows evict); after a "
+    "Rows that the plans make leave the table, to keep it within esd_row_limit (--at-max-rows forget); after a "
     "recovery, those of repeated iterations count again. Of ids that come back, what was learned is lost: if many do, "
     "raise --max-rows.",
     ("table",),

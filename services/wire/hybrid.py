@@ -9,7 +9,7 @@ from services.domain.errors import InvalidArgument
 from services.domain.hybrid import HybridProblem, HybridResult
 from services.domain.jobs import MAX_WORKERS
 from services.wire.arrays import decode_array, decode_column, encode_array
-from services.wire.jobs import decode_criterion, encode_criterion
+from services.wire.jobs import CRITERIA
 
 _DTYPES = {"float_costs": np.float32, "int_costs": np.int32}
 
@@ -27,7 +27,7 @@ def encode_problem(problem: HybridProblem) -> pb.HybridDisRequest:
         workers=workers,
         capacities=encode_array(problem.capacities, np.int32, "capacities"),
         alpha=problem.alpha,
-        criterion=encode_criterion(problem.criterion),
+        criterion=CRITERIA.encode(problem.criterion),
         solver=problem.solver,
     )
     setattr(request, field, encode_array(problem.costs, _DTYPES[field], field))
@@ -51,7 +51,7 @@ def decode_problem(request: pb.HybridDisRequest) -> HybridProblem:
         costs=decode_array(getattr(request, field), _DTYPES[field], (request.samples, request.workers), field),
         capacities=decode_array(request.capacities, np.int32, (request.workers,), "capacities"),
         alpha=request.alpha,
-        criterion=decode_criterion(request.criterion),
+        criterion=CRITERIA.decode(request.criterion),
         solver=request.solver or "auto",
     )
 

@@ -15,37 +15,11 @@ from google.protobuf.json_format import ParseDict, ParseError
 from protos import dispatcher_pb2
 from services.domain.errors import InvalidArgument
 from services.domain.jobs import MAX_WORKERS, Criterion, JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
+from services.wire.enums import EnumCodec
 from services.wire.tables import decode_optimizer, decode_table, encode_optimizer, encode_table
 
-_CRITERIA: dict[Criterion, dispatcher_pb2.Criterion] = {
-    Criterion.MIN2_MIN: dispatcher_pb2.MIN2_MIN,
-    Criterion.MIN3_MIN: dispatcher_pb2.MIN3_MIN,
-    Criterion.MIN3_MIN2: dispatcher_pb2.MIN3_MIN2,
-    Criterion.ROW_MEAN: dispatcher_pb2.ROW_MEAN,
-}
-_CRITERION_OF: dict[int, Criterion] = {
-    dispatcher_pb2.CRITERION_UNSPECIFIED: Criterion.MIN2_MIN,
-    **{number: criterion for criterion, number in _CRITERIA.items()},
-}
-
-_ROW_LIMIT_POLICIES: dict[RowLimitPolicy, dispatcher_pb2.RowLimitPolicy] = {
-    RowLimitPolicy.REFUSE: dispatcher_pb2.REFUSE,
-    RowLimitPolicy.EVICT: dispatcher_pb2.EVICT,
-}
-_ROW_LIMIT_POLICY_OF: dict[int, RowLimitPolicy] = {number: policy for policy, number in _ROW_LIMIT_POLICIES.items()}
-
-
-def encode_criterion(criterion: Criterion) -> dispatcher_pb2.Criterion:
-    """The number that stands for a criterion in messages."""
-    return _CRITERIA[criterion]
-
-
-def decode_criterion(number: int) -> Criterion:
-    """The criterion that a number stands for; unspecified means min2-min. Raises InvalidArgument for another number."""
-    criterion = _CRITERION_OF.get(number)
-    if criterion is None:
-        raise InvalidArgument(f"criterion is {number}, it must be one of {sorted(_CRITERION_OF)}")
-    return criterion
+CRITERIA = EnumCodec(Criterion, dispatcher_pb2.Criterion, "CRITERION_", "criterion", unspecified=Criterion.MIN2_MIN)
+_ROW_LIMIT_POLICIES = EnumCodec(RowLimitPolicy, dispatcher_pb2.RowLimitPolicy, "ROW_LIMIT_POLICY_", "at_max_rows")
 
 
 def encode_job(job: JobSpec) -> dispatcher_pb2.JobSpec:
@@ -104,13 +78,6 @@ def _decode_model(message: dispatcher_pb2.ModelSpec) -> ModelSpec:
     return ModelSpec(message.name, tuple(message.hidden), decode_optimizer(message.dense_optimizer))
 
 
-def _decode_row_limit_policy(number: int) -> RowLimitPolicy:
-    policy = _ROW_LIMIT_POLICY_OF.get(number)
-    if policy is None:
-        raise InvalidArgument(f"at_max_rows is {number}, it must be one of {sorted(_ROW_LIMIT_POLICY_OF)}")
-    return policy
-
-
 def _encode_limits(limits: tuple[int, int]) -> dispatcher_pb2.WorkloadLimits:
     return dispatcher_pb2.WorkloadLimits(least=limits[0], most=limits[1])
 
@@ -124,10 +91,10 @@ def _decode_limits(message: dispatcher_pb2.WorkloadLimits) -> tuple[int, int]:
 _CODECS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "workloads": (tuple, tuple),
     "workload_limits": (_encode_limits, _decode_limits),
-    "criterion": (encode_criterion, decode_criterion),
+    "criterion": (CRITERIA.encode, CRITERIA.decode),
     "table": (encode_table, decode_table),
     "model": (_encode_model, _decode_model),
     "parameter_servers": (tuple, tuple),
-    "at_max_rows": (_ROW_LIMIT_POLICIES.__getitem__, _decode_row_limit_policy),
+    "at_max_rows": (_ROW_LIMIT_POLICIES.encode, _ROW_LIMIT_POLICIES.decode),
 }
 _SAME = (lambda value: value, lambda value: value)

@@ -46,22 +46,22 @@ _COLUMNS: dict[str, tuple[DTypeLike, str]] = {
 _INDEXES = {"positions": ("k", "batch_size"), "inverse": ("u", "the number of unique_ids")}
 
 
-def encode_plan_message(message: PlanMessage) -> dispatcher_pb2.PlanMessage:
+def encode_plan_message(message: PlanMessage) -> dispatcher_pb2.WatchPlansResponse:
     """The message of anything that a plan stream carries."""
     match message:
         case IterationPlan():
-            return dispatcher_pb2.PlanMessage(plan=_encode_plan(message))
+            return dispatcher_pb2.WatchPlansResponse(plan=_encode_plan(message))
         case FlushPlan():
-            return dispatcher_pb2.PlanMessage(flush=_encode_flush(message))
+            return dispatcher_pb2.WatchPlansResponse(flush=_encode_flush(message))
         case Membership():
-            return dispatcher_pb2.PlanMessage(membership=_encode_membership(message))
+            return dispatcher_pb2.WatchPlansResponse(membership=_encode_membership(message))
         case Reload():
-            return dispatcher_pb2.PlanMessage(reload=_encode_reload(message))
+            return dispatcher_pb2.WatchPlansResponse(reload=_encode_reload(message))
         case EndOfStream():
-            return dispatcher_pb2.PlanMessage(end=dispatcher_pb2.EndOfStream(iterations=message.iterations))
+            return dispatcher_pb2.WatchPlansResponse(end=dispatcher_pb2.EndOfStream(iterations=message.iterations))
 
 
-def digest_of(messages: Iterable[dispatcher_pb2.PlanMessage]) -> str:
+def digest_of(messages: Iterable[dispatcher_pb2.WatchPlansResponse]) -> str:
     """A hash of plan messages, byte for byte: BLAKE2b of 128 bits, in hexadecimal digits."""
     hashed = hashlib.blake2b(digest_size=16)
     for message in messages:
@@ -69,7 +69,7 @@ def digest_of(messages: Iterable[dispatcher_pb2.PlanMessage]) -> str:
     return hashed.hexdigest()
 
 
-def decode_plan_message(message: dispatcher_pb2.PlanMessage) -> PlanMessage:
+def decode_plan_message(message: dispatcher_pb2.WatchPlansResponse) -> PlanMessage:
     """What a plan stream's message carries, checked: columns agree in length and point into each other's range.
 
     Raises:

@@ -7,19 +7,20 @@ from dataclasses import fields
 import numpy as np
 
 from protos import dispatcher_pb2 as pb
-from services.domain.errors import InvalidArgument
 from services.domain.reports import (
+    FailureReport,
     FlushReport,
     IterationReport,
     Lease,
     PhaseTimes,
     Registration,
-    Report,
     TransferCounts,
-    Trouble,
     WorkerPhase,
 )
 from services.wire.arrays import decode_column, encode_array
+from services.wire.enums import EnumCodec
+
+_PHASES = EnumCodec(WorkerPhase, pb.WorkerPhase, "WORKER_PHASE_", "phase", unspecified=WorkerPhase.IDLE)
 
 
 def encode_registration(registration: Registration) -> pb.RegisterWorkerRequest:
@@ -44,85 +45,88 @@ def decode_registration(message: pb.RegisterWorkerRequest) -> Registration:
     )
 
 
-def encode_lease(lease: Lease) -> pb.Lease:
+def encode_lease(lease: Lease) -> pb.RegisterWorkerResponse:
     """A lease with its heartbeat interval."""
-    return pb.Lease(lease_id=lease.lease_id, heartbeat_seconds=lease.heartbeat_seconds)
+    return pb.RegisterWorkerResponse(lease_id=lease.lease_id, heartbeat_seconds=lease.heartbeat_seconds)
 
 
-def decode_lease(message: pb.Lease) -> Lease:
+def decode_lease(message: pb.RegisterWorkerResponse) -> Lease:
     """Reads a lease with its heartbeat interval."""
     return Lease(message.lease_id, message.heartbeat_seconds)
 
 
-def encode_report(lease_id: str, report: Report) -> pb.ReportRequest:
-    """What one iteration, or the flush, of the lease's worker brought."""
-    transfers = encode_transfers(report.transfers)
-    if isinstance(report, FlushReport):
-        return pb.ReportRequest(
-            lease_id=lease_id,
-            iteration=report.iteration,
-            flushed=True,
-            transfers=transfers,
-            epoch=report.epoch,
-            dense_checksum=report.dense_checksum,
-        )
-    return pb.ReportRequest(
-        lease_id=lease_id,
+def encode_heartbeat(lease: Lease, phase: WorkerPhase) -> pb.HeartbeatRequest:
+    """A sign of life that says what the worker is doing."""
+    return pb.HeartbeatRequest(lease_id=lease.lease_id, phase=_PHASES.encode(phase))
+
+
+def decode_heartbeat(message: pb.HeartbeatRequest) -> WorkerPhase:
+    """Reads what the worker is doing. Raises InvalidArgument for a number that has no name."""
+    return _PHASES.decode(message.phase)
+
+
+def encode_iteration_report(lease: Lease, report: IterationReport) -> pb.ReportIterationRequest:
+    """What one iteration of the lease's worker brought."""
+    return pb.ReportIterationRequest(
+        lease_id=lease.lease_id,
+        epoch=report.epoch,
         iteration=report.iteration,
         loss_sum=report.loss_sum,
         score_bins=encode_array(report.score_bins, np.uint16, "score_bins"),
         labels=encode_array(report.labels, np.uint8, "labels"),
-        transfers=transfers,
+        transfers=encode_transfers(report.transfers),
         phases=encode_phases(report.phases),
         seconds=report.seconds,
-        measured_bandwidth=report.measured_bandwidth,
-        epoch=report.epoch,
+        measured_bandwidth_bytes_per_second=report.measured_bandwidth,
     )
 
 
-def decode_report(message: pb.ReportRequest) -> Report:
-    """Reads a report.
+def decode_iteration_report(message: pb.ReportIterationRequest) -> IterationReport:
+    """Reads what one iteration of a worker brought.
 
     Raises:
         InvalidArgument: score_bins and labels of unequal or odd length, a label that is neither 0 nor 1, a
             loss, time or bandwidth that is not finite or is negative.
     """
-    transfers = decode_transfers(message.transfers)
-    if message.flushed:
-        return FlushReport(message.iteration, transfers, message.epoch, message.dense_checksum)
     return IterationReport(
         iteration=message.iteration,
         loss_sum=message.loss_sum,
         score_bins=decode_column(message.score_bins, np.uint16, "score_bins"),
         labels=decode_column(message.labels, np.uint8, "labels"),
-        transfers=transfers,
+        transfers=decode_transfers(message.transfers),
         phases=decode_phases(message.phases),
         seconds=message.seconds,
-        measured_bandwidth=message.measured_bandwidth,
         epoch=message.epoch,
+        measured_bandwidth=message.measured_bandwidth_bytes_per_second,
     )
 
 
-def encode_heartbeat(
-    lease_id: str, trouble: Trouble | None, phase: WorkerPhase = WorkerPhase.IDLE
-) -> pb.HeartbeatRequest:
-    """A sign of life, perhaps with bad news."""
-    if trouble is None:
-        return pb.HeartbeatRequest(lease_id=lease_id, phase=phase.name)
-    return pb.HeartbeatRequest(lease_id=lease_id, failure=trouble.cause, epoch=trouble.epoch, fatal=trouble.fatal)
+def encode_flush_report(lease: Lease, report: FlushReport) -> pb.ReportFlushRequest:
+    """What one flush of the lease's worker brought."""
+    return pb.ReportFlushRequest(
+        lease_id=lease.lease_id,
+        epoch=report.epoch,
+        iteration=report.iteration,
+        transfers=encode_transfers(report.transfers),
+        dense_checksum=report.dense_checksum,
+    )
 
 
-def decode_trouble(message: pb.HeartbeatRequest) -> Trouble | None:
-    """Reads the bad news of a heartbeat, None if there is none."""
-    return Trouble(message.failure, message.epoch, message.fatal) if message.failure else None
+def decode_flush_report(message: pb.ReportFlushRequest) -> FlushReport:
+    """Reads what one flush of a worker brought."""
+    return FlushReport(message.iteration, decode_transfers(message.transfers), message.epoch, message.dense_checksum)
 
 
-def decode_phase(message: pb.HeartbeatRequest) -> WorkerPhase:
-    """What the worker is doing. Raises InvalidArgument for a number that has no name."""
-    try:
-        return WorkerPhase[pb.HeartbeatRequest.Phase.Name(message.phase)]
-    except ValueError:
-        raise InvalidArgument(f"phase is {message.phase}, it must be in 0..{len(WorkerPhase) - 1}") from None
+def encode_failure_report(lease: Lease, failure: FailureReport) -> pb.ReportFailureRequest:
+    """Why the lease's worker cannot go on."""
+    return pb.ReportFailureRequest(
+        lease_id=lease.lease_id, epoch=failure.epoch, cause=failure.cause, fatal=failure.fatal
+    )
+
+
+def decode_failure_report(message: pb.ReportFailureRequest) -> FailureReport:
+    """Reads why a worker cannot go on."""
+    return FailureReport(message.cause, message.epoch, message.fatal)
 
 
 def encode_transfers(transfers: TransferCounts) -> pb.TransferCounts:

@@ -51,36 +51,32 @@ def decode_pull(message: ps_pb2.PullRequest) -> tuple[NDArray[np.uint64], NDArra
     return ids, decode_array(message.versions, np.int64, (len(ids),), "versions")
 
 
-def encode_rows(block: RowBlock) -> ps_pb2.RowChunk:
-    """A chunk of the rows that a pull or a scan brings."""
-    return ps_pb2.RowChunk(
-        ids=encode_array(block.ids, np.uint64, "ids"),
-        versions=encode_array(block.versions, np.int64, "versions"),
-        rows=encode_array(block.rows, np.float32, "rows"),
-    )
+def encode_rows(block: RowBlock, message: ps_pb2.RowBlock) -> None:
+    """Writes rows into the message of which they are a part, where they need not be copied once more."""
+    message.ids = encode_array(block.ids, np.uint64, "rows.ids")
+    message.versions = encode_array(block.versions, np.int64, "rows.versions")
+    message.rows = encode_array(block.rows, np.float32, "rows.rows")
 
 
-def decode_rows(message: ps_pb2.RowChunk, spec: TableSpec) -> RowBlock:
-    """Reads a chunk of rows."""
-    ids = decode_column(message.ids, np.uint64, "ids")
+def decode_rows(message: ps_pb2.RowBlock, spec: TableSpec) -> RowBlock:
+    """Reads rows with their versions."""
+    ids = decode_column(message.ids, np.uint64, "rows.ids")
     return RowBlock(
         ids,
-        decode_array(message.versions, np.int64, (len(ids),), "versions"),
-        decode_array(message.rows, np.float32, (len(ids), spec.row_width), "rows"),
+        decode_array(message.versions, np.int64, (len(ids),), "rows.versions"),
+        decode_array(message.rows, np.float32, (len(ids), spec.row_width), "rows.rows"),
     )
 
 
 def push_chunks(
     push: Push, spec: TableSpec, *, epoch: int = 0, chunk_bytes: int = CHUNK_BYTES
-) -> Iterator[ps_pb2.PushChunk]:
+) -> Iterator[ps_pb2.PushRequest]:
     """Yields a push in chunks of at most `chunk_bytes` of payload, or of one row; a chunk leaves out what is empty."""
     for piece in push.pieces(max(1, chunk_bytes // payload_bytes(spec, 1))):
-        chunk = ps_pb2.PushChunk(table=spec.name, epoch=epoch)
+        chunk = ps_pb2.PushRequest(table=spec.name, epoch=epoch)
         rows, gradients = piece.rows, piece.gradients
         if len(rows):
-            chunk.rows.ids = encode_array(rows.ids, np.uint64, "rows.ids")
-            chunk.rows.versions = encode_array(rows.versions, np.int64, "rows.versions")
-            chunk.rows.rows = encode_array(rows.rows, np.float32, "rows.rows")
+            encode_rows(rows, chunk.rows)
         if len(gradients):
             chunk.gradients.ids = encode_array(gradients.ids, np.uint64, "gradients.ids")
             chunk.gradients.target_versions = encode_array(gradients.targets, np.int64, "gradients.target_versions")
@@ -91,7 +87,7 @@ def push_chunks(
         yield chunk
 
 
-def decode_push(message: ps_pb2.PushChunk, spec: TableSpec) -> Push:
+def decode_push(message: ps_pb2.PushRequest, spec: TableSpec) -> Push:
     """Reads one chunk of a push; what the chunk leaves out is empty.
 
     Raises:
@@ -99,19 +95,10 @@ def decode_push(message: ps_pb2.PushChunk, spec: TableSpec) -> Push:
     """
     if not message.HasField("rows") and not message.HasField("gradients"):
         raise InvalidArgument("a push chunk holds neither rows nor gradients")
-    return Push(_decode_pushed_rows(message.rows, spec), _decode_gradients(message.gradients, spec))
+    return Push(decode_rows(message.rows, spec), _decode_gradients(message.gradients, spec))
 
 
-def _decode_pushed_rows(message: ps_pb2.RowPush, spec: TableSpec) -> RowBlock:
-    ids = decode_column(message.ids, np.uint64, "rows.ids")
-    return RowBlock(
-        ids,
-        decode_array(message.versions, np.int64, (len(ids),), "rows.versions"),
-        decode_array(message.rows, np.float32, (len(ids), spec.row_width), "rows.rows"),
-    )
-
-
-def _decode_gradients(message: ps_pb2.GradientPush, spec: TableSpec) -> GradientBlock:
+def _decode_gradients(message: ps_pb2.GradientBlock, spec: TableSpec) -> GradientBlock:
     ids = decode_column(message.ids, np.uint64, "gradients.ids")
     return GradientBlock(
         ids,
@@ -133,21 +120,21 @@ def decode_forget(message: ps_pb2.ForgetRequest) -> tuple[NDArray[np.uint64], in
     return decode_column(message.ids, np.uint64, "ids"), message.below
 
 
-def dense_chunks(table: str, data: bytes, chunk_bytes: int = CHUNK_BYTES) -> Iterator[ps_pb2.DenseChunk]:
-    """Yields the dense parameters of a table's model, a serialised .npz file, in chunks."""
-    for piece, last in _pieces(data, chunk_bytes):
-        yield ps_pb2.DenseChunk(table=table, data=piece, last=last)
+def dense_chunks(table: str, data: bytes, chunk_bytes: int = CHUNK_BYTES) -> Iterator[ps_pb2.PutDenseRequest]:
+    """Yields the upload of the dense parameters of a table's model, a serialised .npz file, in chunks."""
+    for piece, last in pieces(data, chunk_bytes):
+        yield ps_pb2.PutDenseRequest(table=table, data=piece, last=last)
 
 
 def part_chunks(
     table: str, checkpoint: int, name: str, data: bytes, chunk_bytes: int = CHUNK_BYTES
-) -> Iterator[ps_pb2.PartChunk]:
-    """Yields one named part of a checkpoint in chunks."""
-    for piece, last in _pieces(data, chunk_bytes):
-        yield ps_pb2.PartChunk(table=table, checkpoint=checkpoint, name=name, data=piece, last=last)
+) -> Iterator[ps_pb2.PutPartRequest]:
+    """Yields the upload of one named part of a checkpoint in chunks."""
+    for piece, last in pieces(data, chunk_bytes):
+        yield ps_pb2.PutPartRequest(table=table, checkpoint=checkpoint, name=name, data=piece, last=last)
 
 
-def _pieces(data: bytes, size: int) -> Iterator[tuple[bytes, bool]]:
+def pieces(data: bytes, size: int = CHUNK_BYTES) -> Iterator[tuple[bytes, bool]]:
     """Yields pieces of at most `size` bytes, each with whether it is the last; empty data is one empty piece."""
     for start in range(0, max(1, len(data)), size):
         end = start + size

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from protos import dispatcher_pb2 as pb
 from services.domain.state import JobPhase, JobState, Recovery, ShadowCost, WorkerState
+from services.wire.enums import EnumCodec
 from services.wire.jobs import decode_job, encode_job
 from services.wire.reports import decode_phases, decode_transfers, encode_phases, encode_transfers
+
+_PHASES = EnumCodec(JobPhase, pb.JobState.Phase, "PHASE_", "job.phase")
 
 _FIGURES = (  # same name and unit on both sides
     "failure",
@@ -33,7 +36,7 @@ def encode_state(state: JobState) -> pb.JobState:
     """A job with its figures so far."""
     return pb.JobState(
         job=encode_job(state.job),
-        phase=state.phase.name,
+        phase=_PHASES.encode(state.phase),
         workers=[_encode_worker(worker) for worker in state.workers],
         shadow_costs=[
             pb.ShadowCost(mechanism=each.mechanism, iterations=each.iterations, cost_seconds=each.cost_seconds)
@@ -48,7 +51,7 @@ def decode_state(message: pb.JobState) -> JobState:
     """Reads a job with its figures so far."""
     return JobState(
         job=decode_job(message.job),
-        phase=JobPhase[pb.JobState.Phase.Name(message.phase)],
+        phase=_PHASES.decode(message.phase),
         workers=tuple(_decode_worker(worker) for worker in message.workers),
         shadow_costs=tuple(
             ShadowCost(each.mechanism, each.iterations, each.cost_seconds) for each in message.shadow_costs
@@ -69,7 +72,7 @@ def _encode_worker(worker: WorkerState) -> pb.WorkerState:
         phases=encode_phases(worker.phases),
         seconds_since_heartbeat=worker.seconds_since_heartbeat,
         address=worker.address,
-        measured_bytes_per_second=worker.measured_bandwidth,
+        measured_bandwidth_bytes_per_second=worker.measured_bandwidth,
         workload=worker.workload,
         late_iterations=worker.late_iterations,
     )
@@ -86,7 +89,7 @@ def _decode_worker(message: pb.WorkerState) -> WorkerState:
         phases=decode_phases(message.phases),
         seconds_since_heartbeat=message.seconds_since_heartbeat,
         address=message.address,
-        measured_bandwidth=message.measured_bytes_per_second,
+        measured_bandwidth=message.measured_bandwidth_bytes_per_second,
         workload=message.workload,
         late_iterations=message.late_iterations,
     )

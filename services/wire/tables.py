@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from protos import common_pb2
-from services.domain.errors import InvalidArgument
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
+from services.wire.enums import EnumCodec
 
-_KINDS = {
-    OptimizerKind.SGD: common_pb2.Optimizer.SGD,
-    OptimizerKind.ROWWISE_ADAGRAD: common_pb2.Optimizer.ROWWISE_ADAGRAD,
-    OptimizerKind.ADAM: common_pb2.Optimizer.ADAM,
-}
-_KIND_OF = {number: kind for kind, number in _KINDS.items()}
+_KINDS = EnumCodec(OptimizerKind, common_pb2.Optimizer.Kind, "KIND_", "optimizer.kind")
 
 
 def encode_optimizer(spec: OptimizerSpec) -> common_pb2.Optimizer:
     """The message of an optimizer."""
     return common_pb2.Optimizer(
-        kind=_KINDS[spec.kind],
+        kind=_KINDS.encode(spec.kind),
         learning_rate=spec.learning_rate,
         epsilon=spec.epsilon,
         beta1=spec.beta1,
@@ -27,9 +22,7 @@ def encode_optimizer(spec: OptimizerSpec) -> common_pb2.Optimizer:
 
 def decode_optimizer(message: common_pb2.Optimizer) -> OptimizerSpec:
     """The optimizer of a message. SGD has no epsilon, so there it may be left out."""
-    kind = _KIND_OF.get(message.kind)
-    if kind is None:
-        raise InvalidArgument(f"optimizer.kind is {message.kind}, it must be one of {sorted(_KIND_OF)}")
+    kind = _KINDS.decode(message.kind)
     return OptimizerSpec(
         kind=kind,
         learning_rate=message.learning_rate,

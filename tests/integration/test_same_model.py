@@ -51,7 +51,7 @@ UNEQUAL = {"workers": 4, "batch": None, "workloads": "30,20,14,0", "links": "1g,
 ADAGRAD = {"optimizer": OptimizerKind.ROWWISE_ADAGRAD}
 
 # A table of few more rows than an iteration trains: most rows leave it, some in the iteration after their last.
-FULL = {"max_rows": 700, "at_max_rows": RowLimitPolicy.EVICT, "cache_rows": 500, **ADAM}
+FULL = {"max_rows": 700, "at_max_rows": RowLimitPolicy.FORGET, "cache_rows": 500, **ADAM}
 
 # Every value of every axis occurs, and each optimizer meets evictions, split rows and both stores.
 CLUSTERS = [

@@ -74,7 +74,7 @@ async def services(certificates: Certificates, tmp_path: Path) -> AsyncIterator[
 @asynccontextmanager
 async def described(address: str, credentials: Credentials) -> AsyncIterator[pb.DescribeJobResponse]:
     async with channel(address, credentials=credentials) as to_dispatcher:
-        yield await dispatcher_pb2_grpc.DispatcherStub(to_dispatcher).Describe(pb.DescribeJobRequest())
+        yield await dispatcher_pb2_grpc.DispatcherStub(to_dispatcher).DescribeJob(pb.DescribeJobRequest())
 
 
 async def test_a_secured_system_trains(services: Services, certificates: Certificates, tmp_path: Path) -> None:

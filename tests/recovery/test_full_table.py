@@ -11,7 +11,7 @@ from esd.cli import train
 from services.domain.jobs import RowLimitPolicy
 from tests.recovery.kills import KILLED_AT, OPTIONS, Killer, assert_same_run, parameter_server, worker
 
-FULL_TABLE = replace(OPTIONS, max_rows=1_500, at_max_rows=RowLimitPolicy.EVICT)
+FULL_TABLE = replace(OPTIONS, max_rows=1_500, at_max_rows=RowLimitPolicy.FORGET)
 
 
 @pytest.fixture(scope="module")

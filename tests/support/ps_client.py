@@ -24,22 +24,22 @@ Rows = tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.float32]]  # ids,
 SPEC = TableSpec("t", 16, OptimizerSpec(OptimizerKind.ADAM, 0.1), seed=11, init_scale=0.5)
 
 
-def row_push(ids: ArrayLike, version: ArrayLike, rows: ArrayLike) -> ps_pb2.PushChunk:
+def row_push(ids: ArrayLike, version: ArrayLike, rows: ArrayLike) -> ps_pb2.PushRequest:
     """A push chunk; `version` may be one for all rows."""
     ids = np.asarray(ids, np.uint64)
     versions = np.broadcast_to(np.asarray(version, np.int64), len(ids))
     rows = np.ascontiguousarray(np.broadcast_to(rows, (len(ids), SPEC.row_width)), np.float32)
-    body = ps_pb2.RowPush(ids=ids.tobytes(), versions=versions.tobytes(), rows=rows.tobytes())
-    return ps_pb2.PushChunk(table="t", rows=body)
+    body = ps_pb2.RowBlock(ids=ids.tobytes(), versions=versions.tobytes(), rows=rows.tobytes())
+    return ps_pb2.PushRequest(table="t", rows=body)
 
 
 def gradient_push(
     worker: int, ids: ArrayLike, target: int, contributors: int, gradients: ArrayLike, step: int = 1
-) -> ps_pb2.PushChunk:
+) -> ps_pb2.PushRequest:
     """A push chunk of one worker's partial gradients."""
     ids = np.asarray(ids, np.uint64)
     gradients = np.ascontiguousarray(np.broadcast_to(gradients, (len(ids), SPEC.dimension)), np.float32)
-    body = ps_pb2.GradientPush(
+    body = ps_pb2.GradientBlock(
         ids=ids.tobytes(),
         target_versions=np.full(len(ids), target, np.int64).tobytes(),
         contributors=np.full(len(ids), contributors, np.uint64).tobytes(),
@@ -47,7 +47,7 @@ def gradient_push(
         gradients=gradients.tobytes(),
         worker=worker,
     )
-    return ps_pb2.PushChunk(table="t", gradients=body)
+    return ps_pb2.PushRequest(table="t", gradients=body)
 
 
 class Client(AsyncParameterServerClient):
@@ -67,9 +67,9 @@ class Client(AsyncParameterServerClient):
         ids = np.asarray(ids, np.uint64)
         request = encode_pull("t", ids, np.broadcast_to(np.asarray(version, np.int64), len(ids)))
         with domain_errors():
-            return joined([chunk async for chunk in self.stub.Pull(request, timeout=within)])
+            return joined([response.rows async for response in self.stub.Pull(request, timeout=within)])
 
-    async def send(self, *chunks: ps_pb2.PushChunk, within: float = 10) -> tuple[int, int]:
+    async def send(self, *chunks: ps_pb2.PushRequest, within: float = 10) -> tuple[int, int]:
         """How many rows and gradients of a push of these chunks were stored, and how many were known already."""
         with domain_errors():
             response = await self.stub.Push(iter(chunks), timeout=within)
@@ -85,7 +85,7 @@ class Client(AsyncParameterServerClient):
         return ids[order], versions[order], rows[order]
 
 
-def joined(chunks: Sequence[ps_pb2.RowChunk]) -> Rows:
+def joined(chunks: Sequence[ps_pb2.RowBlock]) -> Rows:
     """Columns of the rows of many chunks."""
     return (
         np.frombuffer(b"".join(chunk.ids for chunk in chunks), np.uint64),

@@ -42,7 +42,7 @@ def initial_rows(table: TableSpec, ids: NDArray[np.uint64]) -> NDArray[np.float3
 def train_reference(job: JobSpec, batches: Iterable[SampleBatch]) -> TrainedModel:
     """Trains the global batches in order in this process.
 
-    With `job.at_max_rows` EVICT, rows leave before an iteration that brings too many (docs/semantics.md).
+    With `job.at_max_rows` FORGET, rows leave before an iteration that brings too many (docs/semantics.md).
     """
     torch.manual_seed(0)
     stream = list(batches)
@@ -58,7 +58,7 @@ def train_reference(job: JobSpec, batches: Iterable[SampleBatch]) -> TrainedMode
     scores = []
     for iteration, batch in enumerate(stream):
         index = np.searchsorted(ids, batch.ids)
-        if job.at_max_rows is RowLimitPolicy.EVICT:
+        if job.at_max_rows is RowLimitPolicy.FORGET:
             trained = versions > 0
             trained[index] = False
             excess = int(trained.sum()) + len(np.unique(index)) - job.max_rows

@@ -24,7 +24,7 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
         self._slot = slot
         self._book = book
 
-    async def Describe(  # noqa: N802 - the rpc's name
+    async def DescribeWorker(  # noqa: N802 - the rpc's name
         self,
         request: worker_pb2.DescribeWorkerRequest,  # noqa: ARG002
         context: grpc.aio.ServicerContext[Any, Any],  # noqa: ARG002
@@ -38,5 +38,5 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
             cache_rows=settings.cache_rows,
             cached_rows=self._book.cached_rows if self._book else 0,
             device=settings.device,
-            link_bytes_per_second=settings.link if settings.shape_link else 0,
+            bandwidth_bytes_per_second=settings.link if settings.shape_link else 0,
         )

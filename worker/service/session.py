@@ -7,7 +7,7 @@ import logging
 
 from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.errors import DeadlineExceeded, EsdError, NotFound, StaleEpoch, StaleVersion, Unavailable
-from services.domain.reports import Lease, Registration, Trouble
+from services.domain.reports import FailureReport, Lease, Registration
 from services.runtime.security import Credentials
 from worker.service.epoch import WorkerEpoch
 from worker.service.servicer import WorkerService
@@ -116,7 +116,7 @@ class Session:
             raise error
         _log.warning("epoch %d is over for this worker: %s", membership.epoch, error)
         try:
-            await self._dispatcher.report_failure(lease, Trouble(str(error), membership.epoch, fatal=not passing))
+            await self._dispatcher.report_failure(lease, FailureReport(str(error), membership.epoch, fatal=not passing))
         except NotFound:
             lease = await self._register(self._settings.retry_timeout)
         except EsdError as failure:

@@ -153,7 +153,7 @@ def _planner_from(
     )
 
 
-def _reloads(planner: Planner, manifest: Manifest) -> list[dispatcher_pb2.PlanMessage]:
+def _reloads(planner: Planner, manifest: Manifest) -> list[dispatcher_pb2.WatchPlansResponse]:
     """Returns what the workers have to load, by slot; nothing when nothing is trained."""
     if not manifest.iteration:
         return []

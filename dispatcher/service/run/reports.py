@@ -14,7 +14,7 @@ from dispatcher.service.state import job_metrics
 from dispatcher.service.state.epoch import Epoch
 from dispatcher.service.state.workers import WorkerRecord
 from services.domain.errors import FailedPrecondition, InvalidArgument
-from services.domain.reports import FlushReport, IterationReport, Trouble, WorkerPhase
+from services.domain.reports import FailureReport, FlushReport, IterationReport, WorkerPhase
 from services.domain.state import JobPhase
 
 
@@ -24,7 +24,7 @@ def heartbeat(job: Job, lease_id: str, phase: WorkerPhase) -> None:
     job.stragglers.report(job.training_workers, asyncio.get_running_loop().time())
 
 
-def report_failure(job: Job, lease_id: str, failure: Trouble) -> None:
+def report_failure(job: Job, lease_id: str, failure: FailureReport) -> None:
     """Ends the epoch in which a worker cannot go on, or the whole job if another epoch would not help either.
 
     A report about an epoch that is over already is ignored.

@@ -17,7 +17,7 @@ from services.wire.plans import encode_plan_message
 
 async def watch_plans(
     job: Job, lease_id: str, from_iteration: int, epoch_number: int = 0
-) -> AsyncGenerator[pb.PlanMessage]:
+) -> AsyncGenerator[pb.WatchPlansResponse]:
     """Tells one worker everything that it has yet to do: membership, plans, flush plans, the end of the stream.
 
     Args:
@@ -69,7 +69,7 @@ class _PlanCursor:
         self._iteration = iteration
         self._flush_sent = worker.flushed_checkpoint
 
-    async def next(self) -> pb.PlanMessage | None:
+    async def next(self) -> pb.WatchPlansResponse | None:
         """Waits for what comes next and returns it; None when the stream of samples ends there.
 
         Raises:

@@ -15,7 +15,7 @@ from services.domain.worker_set import WorkerSet
 class PublishedPlan:
     """One worker's plan of one iteration, ready to be sent, and its number of samples m."""
 
-    message: pb.PlanMessage
+    message: pb.WatchPlansResponse
     samples: int
 
 
@@ -36,8 +36,8 @@ class PlanLog:
     def __init__(self, workers: int, first: int = 0) -> None:
         self._plans: list[dict[int, PublishedPlan]] = [{} for _ in range(workers)]
         self.planned = first
-        self.checkpoint_flushes: dict[int, Sequence[pb.PlanMessage]] = {}
-        self.final_flush: Sequence[pb.PlanMessage] = ()
+        self.checkpoint_flushes: dict[int, Sequence[pb.WatchPlansResponse]] = {}
+        self.final_flush: Sequence[pb.WatchPlansResponse] = ()
 
     def publish(self, plans: Sequence[PublishedPlan]) -> None:
         """Adds the next iteration: one plan per slot, in slot order. Raises ValueError for another number of plans."""
@@ -78,7 +78,7 @@ class Epoch:
     first: int
     members: WorkerSet
     plans: PlanLog
-    reloads: Sequence[pb.PlanMessage] = ()
+    reloads: Sequence[pb.WatchPlansResponse] = ()
     trained: int = field(init=False)
     cause: str = field(init=False, default="")
     ended: float = field(init=False, default=0.0)

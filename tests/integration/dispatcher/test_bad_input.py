@@ -139,7 +139,9 @@ async def test_unknown_lease_everywhere(stub: dispatcher_pb2_grpc.DispatcherStub
     watch = stub.WatchPlans(dispatcher_pb2.WatchPlansRequest(lease_id="gone"))
     for error in (
         await refusal(stub.Heartbeat(dispatcher_pb2.HeartbeatRequest(lease_id="gone"))),
-        await refusal(stub.Report(dispatcher_pb2.ReportRequest(lease_id="gone"))),
+        await refusal(stub.ReportIteration(dispatcher_pb2.ReportIterationRequest(lease_id="gone"))),
+        await refusal(stub.ReportFlush(dispatcher_pb2.ReportFlushRequest(lease_id="gone"))),
+        await refusal(stub.ReportFailure(dispatcher_pb2.ReportFailureRequest(lease_id="gone"))),
         await refusal(watch.read()),
     ):
         assert error.code() is NOT_FOUND
@@ -192,7 +194,7 @@ async def test_submit(
     error = await refusal(call.read())
     assert error.code() is code
     assert text in error.details()
-    described = await stub.Describe(dispatcher_pb2.DescribeJobRequest())
+    described = await stub.DescribeJob(dispatcher_pb2.DescribeJobRequest())
     assert described.job.samples_submitted == 0
 
 

@@ -15,7 +15,7 @@ from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.errors import FailedPrecondition, StaleEpoch
 from services.domain.jobs import JobSpec
 from services.domain.plans import EndOfStream, FlushPlan, IterationPlan, Membership, PlanMessage, Reload
-from services.domain.reports import Trouble
+from services.domain.reports import FailureReport
 from services.domain.state import JobPhase
 from tests.support.cuttable_proxy import CuttableProxy, cuttable_proxy
 from tests.support.simple_clients import (
@@ -190,7 +190,7 @@ async def test_another_epoch_is_told_and_begins_at_the_last_checkpoint(dispatche
     async def fails_in_iteration_2(plan: IterationPlan) -> None:
         if plan.iteration == 2:
             await state_when(dispatcher.client, lambda state: state.checkpoint == 2)
-            await dispatcher.client.report_failure(worker.lease, Trouble("no space left", plan.epoch))
+            await dispatcher.client.report_failure(worker.lease, FailureReport("no space left", plan.epoch))
         await dispatcher.client.report(worker.lease, report_of(plan))
 
     submission = asyncio.create_task(dispatcher.client.submit(job.name, source()))
@@ -227,7 +227,7 @@ async def test_an_epoch_that_begins_while_a_stream_is_broken_is_told(dispatcher:
         membership = await anext(messages)
         assert isinstance(membership, Membership)
         away = asyncio.create_task(proxy.cut_for(0.5))
-        await dispatcher.client.report_failure(worker.lease, Trouble("a cable was cut", membership.epoch))
+        await dispatcher.client.report_failure(worker.lease, FailureReport("a cable was cut", membership.epoch))
         with pytest.raises(StaleEpoch, match=f"epoch {membership.epoch} is over, epoch {membership.epoch + 1} has beg"):
             async for _ in messages:
                 pass

@@ -13,7 +13,7 @@ from dispatcher.service.run import current_job as jobs
 from services.domain.batches import SampleBatch
 from services.domain.errors import FailedPrecondition, InvalidArgument, NotFound, ResourceExhausted, Unavailable
 from services.domain.plans import EndOfStream, FlushPlan, IterationPlan, Membership
-from services.domain.reports import FlushReport, TransferCounts, Trouble, WorkerPhase
+from services.domain.reports import FailureReport, FlushReport, TransferCounts, WorkerPhase
 from services.domain.state import JobPhase
 from services.domain.worker_set import WorkerSet
 from tests.support.simple_clients import (
@@ -265,7 +265,7 @@ async def test_a_loss_that_is_not_finite_fails_the_job_and_names_the_worker(disp
     """Another epoch would not help, so there is none, though the job could recover."""
     await dispatcher.client.create_job(JOB)
     leases = [await dispatcher.client.register(registration(name)) for name in ("a", "b")]
-    trouble = Trouble("the loss of iteration 3 is nan: training diverged, lower the learning rate", 0, fatal=True)
+    trouble = FailureReport("the loss of iteration 3 is nan: training diverged, lower the learning rate", 0, fatal=True)
     await dispatcher.client.report_failure(leases[1], trouble)
     state = await dispatcher.client.describe()
     assert state.phase is JobPhase.FAILED

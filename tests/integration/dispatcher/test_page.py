@@ -89,8 +89,8 @@ async def test_the_document_of_a_job(dispatcher: Any) -> None:
     }  # fmt: skip
     for worker, expected in zip(shown["workers"], state.workers, strict=True):
         assert worker["name"] == expected.worker
-        assert worker["link_bytes_per_second"] == expected.bandwidth
-        assert worker["measured_bytes_per_second"] == expected.measured_bandwidth == 2e6
+        assert worker["bandwidth_bytes_per_second"] == expected.bandwidth
+        assert worker["measured_bandwidth_bytes_per_second"] == expected.measured_bandwidth == 2e6
         assert worker["workload"] == expected.workload == 2, "4 samples are left for the last iteration"
         assert worker["transfers"]["miss_pull"] == expected.transfers.miss_pull
         assert worker["phases"]["compute"] == pytest.approx(expected.phases.compute)

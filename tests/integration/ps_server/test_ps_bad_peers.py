@@ -30,7 +30,7 @@ async def rogue() -> AsyncIterator[Client]:
         yield client
 
 
-def of_epoch(chunk: ps_pb2.PushChunk, epoch: int) -> ps_pb2.PushChunk:
+def of_epoch(chunk: ps_pb2.PushRequest, epoch: int) -> ps_pb2.PushRequest:
     chunk.epoch = epoch
     return chunk
 
@@ -41,7 +41,9 @@ def of_epoch(chunk: ps_pb2.PushChunk, epoch: int) -> ps_pb2.PushChunk:
         (of_epoch(row_push([1], 1, np.nan), 3), grpc.StatusCode.INVALID_ARGUMENT, "row 1 holds NaN"),
         (of_epoch(gradient_push(0, [1], 1, 1, np.inf), 3), grpc.StatusCode.INVALID_ARGUMENT, "row 1 holds NaN or inf"),
         (
-            ps_pb2.PushChunk(table="t", epoch=3, rows=ps_pb2.RowPush(ids=bytes(8), versions=bytes(8), rows=bytes(4))),
+            ps_pb2.PushRequest(
+                table="t", epoch=3, rows=ps_pb2.RowBlock(ids=bytes(8), versions=bytes(8), rows=bytes(4))
+            ),
             grpc.StatusCode.INVALID_ARGUMENT,
             "rows.rows has 4 bytes",
         ),

@@ -172,8 +172,10 @@ class Liar(ps_pb2_grpc.ParameterServerServicer):
     def __init__(self, block: RowBlock) -> None:
         self._block = block
 
-    async def Pull(self, request: ps_pb2.PullRequest, context: object) -> AsyncIterator[ps_pb2.RowChunk]:  # noqa: N802
-        yield encode_rows(self._block)
+    async def Pull(self, request: ps_pb2.PullRequest, context: object) -> AsyncIterator[ps_pb2.PullResponse]:  # noqa: N802
+        response = ps_pb2.PullResponse()
+        encode_rows(self._block, response.rows)
+        yield response
 
 
 @asynccontextmanager

@@ -22,7 +22,7 @@ GOOD_GRADIENTS = gradient_push(0, [1], 1, 0b11, 1.0)
 
 def altered(good, **fields):
     """A copy of a good push with other bytes in some fields."""
-    push = ps_pb2.PushChunk()
+    push = ps_pb2.PushRequest()
     push.CopyFrom(good)
     body = push.rows if push.HasField("rows") else push.gradients
     for name, value in fields.items():
@@ -49,8 +49,8 @@ def altered(good, **fields):
         (altered(GOOD_GRADIENTS, gradients=bytes(4 * SPEC.row_width)), INVALID, "gradients.gradients has 192 bytes"),
         (altered(GOOD_GRADIENTS, contributors=b"\3"), INVALID, "gradients.contributors has 1 bytes"),
         (gradient_push(0, [4], 2, 0b11, 1.0), FAILED, "version 2 of row 4, which is only at 0"),
-        (ps_pb2.PushChunk(table="t"), INVALID, "neither rows nor gradients"),
-        (ps_pb2.PushChunk(table="u", rows=GOOD_ROWS.rows), StatusCode.NOT_FOUND, "no table 'u'"),
+        (ps_pb2.PushRequest(table="t"), INVALID, "neither rows nor gradients"),
+        (ps_pb2.PushRequest(table="u", rows=GOOD_ROWS.rows), StatusCode.NOT_FOUND, "no table 'u'"),
     ],
 )
 async def test_a_wrong_push_is_refused(client, push, code, text):
@@ -77,7 +77,7 @@ async def test_a_push_that_disagrees_with_pending_gradients_is_refused(client, o
 
 async def test_a_chunk_may_hold_rows_and_gradients(client):
     waiting = [asyncio.create_task(client.fetch([id_], 1)) for id_ in (1, 2)]
-    both = ps_pb2.PushChunk(table="t", rows=row_push([2], 1, 1.0).rows, gradients=GOOD_GRADIENTS.gradients)
+    both = ps_pb2.PushRequest(table="t", rows=row_push([2], 1, 1.0).rows, gradients=GOOD_GRADIENTS.gradients)
     assert await client.send(both) == (2, 0)
     await waiting[1]
     assert await client.send(gradient_push(1, [1], 1, 0b11, 1.0)) == (1, 0)
@@ -87,7 +87,7 @@ async def test_a_chunk_may_hold_rows_and_gradients(client):
 
 async def test_a_push_stays_with_one_table(client):
     with refused(INVALID, "began for table 't' and goes on for 'u'"):
-        await client.send(GOOD_ROWS, ps_pb2.PushChunk(table="u", rows=GOOD_ROWS.rows))
+        await client.send(GOOD_ROWS, ps_pb2.PushRequest(table="u", rows=GOOD_ROWS.rows))
 
 
 @pytest.mark.parametrize(
@@ -152,14 +152,14 @@ async def test_dense_parameters_come_back_whole(client):
 
 
 async def test_half_an_upload_is_not_stored(client):
-    piece = ps_pb2.DenseChunk(table="t", data=b"half")
+    piece = ps_pb2.PutDenseRequest(table="t", data=b"half")
     with refused(INVALID, "ended after 4 bytes without its last chunk"):
         await client.stub.PutDense(iter([piece]), timeout=10)
-    last = ps_pb2.DenseChunk(table="t", data=b"half", last=True)
+    last = ps_pb2.PutDenseRequest(table="t", data=b"half", last=True)
     with refused(INVALID, "goes on after the chunk that is marked as the last"):
         await client.stub.PutDense(iter([last, piece]), timeout=10)
     with refused(INVALID, "began for table 't' and goes on for table 'u'"):
-        await client.stub.PutDense(iter([piece, ps_pb2.DenseChunk(table="u", last=True)]), timeout=10)
+        await client.stub.PutDense(iter([piece, ps_pb2.PutDenseRequest(table="u", last=True)]), timeout=10)
     with refused(StatusCode.NOT_FOUND, "no dense parameters"):
         await client.get_dense()
 

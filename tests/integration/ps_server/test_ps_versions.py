@@ -141,7 +141,7 @@ async def test_rows_come_in_the_order_asked_in_chunks_of_at_most_a_mebibyte(clie
     ids = np.random.default_rng(1).permutation(count).astype(np.uint64)
     await client.send(*(row_push(part, 1, part[:, None]) for part in np.array_split(ids, 10)))
     request = ps_pb2.PullRequest(table="t", ids=ids.tobytes(), versions=np.ones(count, np.int64).tobytes())
-    chunks = [chunk async for chunk in client.stub.Pull(request, timeout=10)]
+    chunks = [response.rows async for response in client.stub.Pull(request, timeout=10)]
     got, _, rows = joined(chunks)
     np.testing.assert_array_equal(got, ids)
     np.testing.assert_array_equal(rows[:, 0], ids)

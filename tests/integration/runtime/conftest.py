@@ -59,13 +59,13 @@ class ToyServicer(ps_pb2_grpc.ParameterServerServicer, dispatcher_pb2_grpc.Dispa
 
     async def Pull(  # noqa: N802
         self, request: ps_pb2.PullRequest, context: Any
-    ) -> AsyncIterator[ps_pb2.RowChunk]:
-        yield ps_pb2.RowChunk(rows=bytes(100_000 if request.table == "big" else 4))
+    ) -> AsyncIterator[ps_pb2.PullResponse]:
+        yield ps_pb2.PullResponse(rows={"rows": bytes(100_000 if request.table == "big" else 4)})
         await self.behave(request.table)
-        yield ps_pb2.RowChunk(rows=bytes(8))
+        yield ps_pb2.PullResponse(rows={"rows": bytes(8)})
 
     async def Push(  # noqa: N802
-        self, requests: AsyncIterator[ps_pb2.PushChunk], context: Any
+        self, requests: AsyncIterator[ps_pb2.PushRequest], context: Any
     ) -> ps_pb2.PushResponse:
         stored = 0
         async for chunk in requests:
@@ -102,13 +102,14 @@ class Toy:
             return await self.stub.CreateTable(ps_pb2.CreateTableRequest(table={"name": name}), timeout=seconds)
 
     async def pull(self, name: str, seconds: float = 20) -> list[int]:
-        """Bytes of the received chunks."""
+        """Bytes of the received rows, message by message."""
         with status.domain_errors():
-            return [len(chunk.rows) async for chunk in self.stub.Pull(ps_pb2.PullRequest(table=name), timeout=seconds)]
+            responses = self.stub.Pull(ps_pb2.PullRequest(table=name), timeout=seconds)
+            return [len(response.rows.rows) async for response in responses]
 
     async def push(self, *names: str, seconds: float = 20) -> int:
         with status.domain_errors():
-            answer = await self.stub.Push((ps_pb2.PushChunk(table=name) for name in names), timeout=seconds)
+            answer = await self.stub.Push((ps_pb2.PushRequest(table=name) for name in names), timeout=seconds)
         return int(answer.stored)
 
     async def submit(self, *names: str, seconds: float = 20) -> int:

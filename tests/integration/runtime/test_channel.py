@@ -40,7 +40,7 @@ async def test_nobody_at_the_address_is_an_error_and_no_wait() -> None:
     async with channel("127.0.0.1:1") as nowhere:
         stub = ps_pb2_grpc.ParameterServerStub(nowhere)
         with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1"), domain_errors():
-            await asyncio.wait_for(stub.Describe(ps_pb2.DescribeServerRequest()), 20)
+            await asyncio.wait_for(stub.DescribeServer(ps_pb2.DescribeServerRequest()), 20)
 
 
 async def test_unary_calls_have_a_deadline_of_their_own(toy: Any) -> None:
@@ -58,7 +58,7 @@ async def test_streams_have_none(toy: Any) -> None:
         with pytest.raises(DeadlineExceeded), domain_errors():  # waits out the deadline that the stream must not have
             await stub.CreateTable(ps_pb2.CreateTableRequest(table={"name": "wait"}))
         toy.servicer.released.set()
-        assert len((await stream.read()).rows) == 8
+        assert len((await stream.read()).rows.rows) == 8
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ async def test_defects_cross_the_wire_without_their_text(toy: Any, call: Call, n
 
 async def test_what_a_stream_sent_before_its_error_arrives(toy: Any) -> None:
     stream = toy.stub.Pull(ps_pb2.PullRequest(table="NotFound"), timeout=20)
-    assert len((await stream.read()).rows) == 4
+    assert len((await stream.read()).rows.rows) == 4
     with pytest.raises(NotFound), domain_errors():
         await stream.read()
 

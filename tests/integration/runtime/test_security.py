@@ -98,7 +98,7 @@ async def test_a_token_goes_with_every_kind_of_call(serve_toy: Any, certificates
         dispatcher = dispatcher_pb2_grpc.DispatcherStub(to_server)
         assert (await parameter_server.CreateTable(ps_pb2.CreateTableRequest(table={"name": "fine"}))).created
         assert len([chunk async for chunk in parameter_server.Pull(ps_pb2.PullRequest(table="fine"))]) == 2
-        assert (await parameter_server.Push(iter([ps_pb2.PushChunk(table="fine")]))).stored == 1
+        assert (await parameter_server.Push(iter([ps_pb2.PushRequest(table="fine")]))).stored == 1
         requests = iter([dispatcher_pb2.SubmitRequest(job="fine")])
         assert len([answer async for answer in dispatcher.Submit(requests)]) == 1
 

@@ -25,7 +25,7 @@ from services.domain.worker_set import WorkerSet
 from services.runtime.server import serve
 from services.runtime.settings import ServerSettings
 from services.wire.plans import encode_plan_message
-from services.wire.reports import decode_registration, decode_report, encode_lease
+from services.wire.reports import decode_flush_report, decode_iteration_report, decode_registration, encode_lease
 from worker.service.servicer import WorkerService
 from worker.service.session import Session
 from worker.service.settings import WorkerSettings
@@ -138,7 +138,7 @@ class ScriptedDispatcher(dispatcher_pb2_grpc.DispatcherServicer):
     def iteration_reports(self, slot: int) -> list[IterationReport]:
         return [report for report in self.reports[slot] if isinstance(report, IterationReport)]
 
-    async def RegisterWorker(self, request: pb.RegisterWorkerRequest, context: Any) -> pb.Lease:  # noqa: N802
+    async def RegisterWorker(self, request: pb.RegisterWorkerRequest, context: Any) -> pb.RegisterWorkerResponse:  # noqa: N802
         registration = decode_registration(request)
         if registration not in self.registrations:
             if len(self.registrations) == len(self.scripts):
@@ -152,15 +152,27 @@ class ScriptedDispatcher(dispatcher_pb2_grpc.DispatcherServicer):
     async def Heartbeat(self, request: pb.HeartbeatRequest, context: Any) -> pb.HeartbeatResponse:  # noqa: N802
         return pb.HeartbeatResponse()
 
-    async def Report(self, request: pb.ReportRequest, context: Any) -> pb.ReportResponse:  # noqa: N802
+    async def ReportFailure(self, request: pb.ReportFailureRequest, context: Any) -> pb.ReportFailureResponse:  # noqa: N802
+        return pb.ReportFailureResponse()
+
+    async def ReportIteration(  # noqa: N802
+        self, request: pb.ReportIterationRequest, context: Any
+    ) -> pb.ReportIterationResponse:
+        await self._reported(request.lease_id, decode_iteration_report(request))
+        return pb.ReportIterationResponse()
+
+    async def ReportFlush(self, request: pb.ReportFlushRequest, context: Any) -> pb.ReportFlushResponse:  # noqa: N802
+        await self._reported(request.lease_id, decode_flush_report(request))
+        return pb.ReportFlushResponse()
+
+    async def _reported(self, lease_id: str, report: Report) -> None:
         async with self.changed:
-            self.reports[int(request.lease_id)].append(decode_report(request))
+            self.reports[int(lease_id)].append(report)
             self.changed.notify_all()
-        return pb.ReportResponse()
 
     async def WatchPlans(  # noqa: N802
         self, request: pb.WatchPlansRequest, context: Any
-    ) -> AsyncIterator[pb.PlanMessage]:
+    ) -> AsyncIterator[pb.WatchPlansResponse]:
         slot = int(request.lease_id)
         await self.until(lambda: len(self.registrations) == len(self.scripts))
         rendezvous = self.registrations[0].rendezvous

@@ -135,10 +135,12 @@ async def test_a_worker_describes_itself_and_ends_on_a_signal(start_servers, sta
     worker = await start_worker(address, "a")
     await asyncio.wait_for(dispatcher.until(lambda: bool(dispatcher.reports[0])), 60)
     async with channel(worker.address) as to_worker:
-        state = await worker_pb2_grpc.WorkerStub(to_worker).Describe(worker_pb2.DescribeWorkerRequest(), timeout=10)
+        state = await worker_pb2_grpc.WorkerStub(to_worker).DescribeWorker(
+            worker_pb2.DescribeWorkerRequest(), timeout=10
+        )
     assert (state.worker, state.slot, state.iteration, state.device) == ("a", 0, 0, "cpu")
     assert (state.cache_rows, state.cached_rows) == (64, len(plan.unique_ids))
-    assert state.link_bytes_per_second == 1e9
+    assert state.bandwidth_bytes_per_second == 1e9
 
     worker.process.terminate()
     code, stderr = await worker.end(15)

@@ -7,7 +7,7 @@ from protos import dispatcher_pb2
 
 
 def plan(samples: int) -> PublishedPlan:
-    return PublishedPlan(dispatcher_pb2.PlanMessage(), samples)
+    return PublishedPlan(dispatcher_pb2.WatchPlansResponse(), samples)
 
 
 def test_a_plan_lives_until_it_is_confirmed() -> None:

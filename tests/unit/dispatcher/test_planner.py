@@ -188,7 +188,7 @@ def test_a_full_table_forgets_the_rows_trained_longest_ago(make_job, make_batche
 
     for workloads, mechanism in (((16,), "random"), ((4, 4, 4, 4), "joint")):
         job = make_job(workers=len(workloads), workloads=workloads, mechanism=mechanism)
-        job = dataclasses.replace(job, max_rows=limit, at_max_rows=RowLimitPolicy.EVICT)
+        job = dataclasses.replace(job, max_rows=limit, at_max_rows=RowLimitPolicy.FORGET)
         planner = Planner(job, BANDWIDTHS[: len(workloads)], [60] * len(workloads))
         for batch, forgotten in zip(batches, expected, strict=True):
             decision = planner.plan(batch)

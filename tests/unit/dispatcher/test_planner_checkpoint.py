@@ -49,7 +49,7 @@ def test_the_restored_planner_goes_on_byte_for_byte(policy, mechanism):
             assert_equal(a, b)
 
 
-FULL = {"max_rows": 30, "at_max_rows": RowLimitPolicy.EVICT}
+FULL = {"max_rows": 30, "at_max_rows": RowLimitPolicy.FORGET}
 
 
 @pytest.mark.parametrize(("workers", "warm"), [(2, True), (4, False)])

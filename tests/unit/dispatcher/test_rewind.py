@@ -15,7 +15,7 @@ from dispatcher.service.settings import DispatcherSettings
 from dispatcher.service.state.epoch import Epoch, PlanLog, PublishedPlan
 from dispatcher.service.state.manifest import Manifest
 from services.domain.errors import FailedPrecondition, StaleEpoch
-from services.domain.reports import Trouble
+from services.domain.reports import FailureReport
 from services.domain.state import JobPhase
 from services.domain.worker_set import WorkerSet
 from services.wire.plans import encode_plan_message
@@ -89,7 +89,7 @@ async def test_everything_is_what_it_was_at_the_checkpoint(running: Running) -> 
     running.iteration()
     assert figures(job) != before
 
-    reports.report_failure(job, running.leases[0], Trouble("a link broke", epoch=1))
+    reports.report_failure(job, running.leases[0], FailureReport("a link broke", epoch=1))
     assert job.lifecycle.phase is JobPhase.RECOVERING
     with pytest.raises(StaleEpoch, match=r"epoch 1 is over: worker a \(slot 0\) cannot go on: a link broke"):
         job.current_epoch().raise_if_over()
@@ -108,7 +108,7 @@ async def test_everything_is_what_it_was_at_the_checkpoint(running: Running) -> 
 async def test_a_report_about_an_epoch_that_is_over_ends_nothing(running: Running) -> None:
     running.job.end_epoch("a worker was lost")
     running.rewind_to(Manifest({}), None)
-    reports.report_failure(running.job, running.leases[1], Trouble("late news", epoch=1))
+    reports.report_failure(running.job, running.leases[1], FailureReport("late news", epoch=1))
     assert not running.job.current_epoch().over
 
 

@@ -45,6 +45,6 @@ def test_the_limit_belongs_to_the_job_where_rows_are_forgotten(make_job):
     """Otherwise a job that has reached it goes on with a higher one."""
     job = replace(make_job(), max_rows=100)
     assert Manifest(describe_job(job)).differences(replace(job, max_rows=200, workers=2, workloads=(8, 8))) == []
-    evicting = replace(job, at_max_rows=RowLimitPolicy.EVICT)
-    assert Manifest(describe_job(evicting)).differences(replace(evicting, max_rows=200)) == ["max_rows"]
-    assert Manifest(describe_job(job)).differences(evicting) == ["at_max_rows", "max_rows"]
+    forgetting = replace(job, at_max_rows=RowLimitPolicy.FORGET)
+    assert Manifest(describe_job(forgetting)).differences(replace(forgetting, max_rows=200)) == ["max_rows"]
+    assert Manifest(describe_job(job)).differences(forgetting) == ["at_max_rows", "max_rows"]

@@ -11,7 +11,7 @@ from protos import common_pb2, dispatcher_pb2
 from services.domain.errors import InvalidArgument
 from services.domain.jobs import Criterion, JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
-from services.wire.jobs import decode_criterion, decode_job, encode_job
+from services.wire.jobs import CRITERIA, decode_job, encode_job
 from services.wire.tables import decode_optimizer, decode_table, encode_optimizer, encode_table
 
 POSITIVE = st.floats(min_value=0, exclude_min=True, allow_infinity=False)
@@ -115,9 +115,9 @@ def test_no_workloads_mean_equal_shares_and_no_criterion_the_papers() -> None:
 
 
 def test_sgd_needs_no_epsilon() -> None:
-    message = common_pb2.Optimizer(kind=common_pb2.Optimizer.SGD, learning_rate=0.1)
+    message = common_pb2.Optimizer(kind=common_pb2.Optimizer.KIND_SGD, learning_rate=0.1)
     assert decode_optimizer(message).learning_rate == 0.1
-    message.kind = common_pb2.Optimizer.ADAM
+    message.kind = common_pb2.Optimizer.KIND_ADAM
     with pytest.raises(InvalidArgument, match=r"epsilon is 0\.0"):
         decode_optimizer(message)
 
@@ -125,7 +125,7 @@ def test_sgd_needs_no_epsilon() -> None:
 @pytest.mark.parametrize("number", [-1, 5, 2**31 - 1])
 def test_an_unknown_criterion_is_refused(number: int) -> None:
     with pytest.raises(InvalidArgument, match=f"criterion is {number}"):
-        decode_criterion(number)
+        CRITERIA.decode(number)
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,9 @@ def assert_same(before: Any, after: Any, path: str) -> None:
 @given(MESSAGES)
 def test_round_trip(message: PlanMessage) -> None:
     wire = encode_plan_message(message).SerializeToString()
-    assert_same(message, decode_plan_message(dispatcher_pb2.PlanMessage.FromString(wire)), type(message).__name__)
+    assert_same(
+        message, decode_plan_message(dispatcher_pb2.WatchPlansResponse.FromString(wire)), type(message).__name__
+    )
 
 
 def some_transfers() -> Transfers:
@@ -140,7 +142,7 @@ def some_gradients() -> GradientTransfers:
     return GradientTransfers(some_transfers(), np.array([3, 3], np.uint64), np.array([1, 1], np.int64))
 
 
-def good_plan() -> dispatcher_pb2.PlanMessage:
+def good_plan() -> dispatcher_pb2.WatchPlansResponse:
     """2 of 4 samples, 2 fields, 3 distinct rows, 1 dense feature."""
     rows, partial = some_transfers(), some_gradients()
     return encode_plan_message(
@@ -218,7 +220,7 @@ def test_malformed_plans_are_refused_by_field(spoil: Spoil, text: str) -> None:
 
 def test_a_message_without_body_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="body is not set"):
-        decode_plan_message(dispatcher_pb2.PlanMessage())
+        decode_plan_message(dispatcher_pb2.WatchPlansResponse())
 
 
 @pytest.mark.parametrize(

@@ -5,15 +5,32 @@ import pytest
 
 from protos import dispatcher_pb2 as pb
 from services.domain.errors import InvalidArgument
-from services.domain.reports import FlushReport, IterationReport, Lease, PhaseTimes, Registration, TransferCounts
+from services.domain.reports import (
+    FailureReport,
+    FlushReport,
+    IterationReport,
+    Lease,
+    PhaseTimes,
+    Registration,
+    TransferCounts,
+    WorkerPhase,
+)
 from services.wire.reports import (
+    decode_failure_report,
+    decode_flush_report,
+    decode_heartbeat,
+    decode_iteration_report,
     decode_lease,
     decode_registration,
-    decode_report,
+    encode_failure_report,
+    encode_flush_report,
+    encode_heartbeat,
+    encode_iteration_report,
     encode_lease,
     encode_registration,
-    encode_report,
 )
+
+LEASE = Lease("ab12", 1.5)
 
 TRANSFERS = TransferCounts(1, 2, 3, 4, 5, 6)
 
@@ -21,8 +38,7 @@ TRANSFERS = TransferCounts(1, 2, 3, 4, 5, 6)
 def test_registration_and_lease_round_trip() -> None:
     registration = Registration("edge-1", 62.5e6, 1000, "10.0.0.1:7000", "10.0.0.1:7001")
     assert decode_registration(encode_registration(registration)) == registration
-    lease = Lease("ab12", 1.5)
-    assert decode_lease(encode_lease(lease)) == lease
+    assert decode_lease(encode_lease(LEASE)) == LEASE
 
 
 def test_iteration_report_round_trip() -> None:
@@ -37,10 +53,9 @@ def test_iteration_report_round_trip() -> None:
         epoch=4,
         measured_bandwidth=1e6,
     )
-    message = encode_report("lease", report)
-    again = decode_report(pb.ReportRequest.FromString(message.SerializeToString()))
-    assert message.lease_id == "lease"
-    assert isinstance(again, IterationReport)
+    message = encode_iteration_report(LEASE, report)
+    again = decode_iteration_report(pb.ReportIterationRequest.FromString(message.SerializeToString()))
+    assert message.lease_id == LEASE.lease_id
     np.testing.assert_array_equal(again.score_bins, report.score_bins)
     np.testing.assert_array_equal(again.labels, report.labels)
     assert again.score_bins.dtype == np.uint16
@@ -50,19 +65,38 @@ def test_iteration_report_round_trip() -> None:
 
 
 def test_flush_report_round_trip() -> None:
-    report = FlushReport(60, TRANSFERS, 2)
-    assert decode_report(encode_report("lease", report)) == report
+    report = FlushReport(60, TRANSFERS, 2, "ab" * 32)
+    message = encode_flush_report(LEASE, report)
+    assert (message.lease_id, decode_flush_report(message)) == (LEASE.lease_id, report)
+
+
+def test_failure_report_round_trip() -> None:
+    failure = FailureReport("the loss of iteration 3 is nan", 5, fatal=True)
+    message = encode_failure_report(LEASE, failure)
+    assert (message.lease_id, decode_failure_report(message)) == (LEASE.lease_id, failure)
+
+
+@pytest.mark.parametrize("phase", WorkerPhase)
+def test_heartbeat_round_trip(phase: WorkerPhase) -> None:
+    message = encode_heartbeat(LEASE, phase)
+    assert (message.lease_id, decode_heartbeat(message)) == (LEASE.lease_id, phase)
+
+
+def test_a_heartbeat_that_says_nothing_is_of_an_idle_worker_and_an_unknown_phase_is_refused() -> None:
+    assert decode_heartbeat(pb.HeartbeatRequest()) is WorkerPhase.IDLE
+    with pytest.raises(InvalidArgument, match="phase is 77, it must be one of"):
+        decode_heartbeat(pb.HeartbeatRequest(phase=77))
 
 
 @pytest.mark.parametrize(
     ("message", "text"),
     [
-        (pb.ReportRequest(score_bins=b"\0\0\0", labels=b"\0"), "score_bins has 3 bytes"),
-        (pb.ReportRequest(score_bins=b"\0\0", labels=b"\0\1"), "1 score_bins for 2 labels"),
-        (pb.ReportRequest(score_bins=b"\0\0", labels=b"\7"), "labels hold 7"),
-        (pb.ReportRequest(loss_sum=float("nan")), "loss_sum of iteration 0 is nan"),
+        (pb.ReportIterationRequest(score_bins=b"\0\0\0", labels=b"\0"), "score_bins has 3 bytes"),
+        (pb.ReportIterationRequest(score_bins=b"\0\0", labels=b"\0\1"), "1 score_bins for 2 labels"),
+        (pb.ReportIterationRequest(score_bins=b"\0\0", labels=b"\7"), "labels hold 7"),
+        (pb.ReportIterationRequest(loss_sum=float("nan")), "loss_sum of iteration 0 is nan"),
     ],
 )
-def test_malformed_report_is_refused(message: pb.ReportRequest, text: str) -> None:
+def test_malformed_report_is_refused(message: pb.ReportIterationRequest, text: str) -> None:
     with pytest.raises(InvalidArgument, match=text):
-        decode_report(message)
+        decode_iteration_report(message)

@@ -87,7 +87,9 @@ def test_a_pull_survives(block: RowBlock, epoch: int) -> None:
 
 @given(row_blocks())
 def test_a_chunk_of_rows_survives(block: RowBlock) -> None:
-    assert_same(block, decode_rows(sent(encode_rows(block)), SPEC))
+    message = ps_pb2.PullResponse()
+    encode_rows(block, message.rows)
+    assert_same(block, decode_rows(sent(message).rows, SPEC))
 
 
 @given(row_blocks(), gradient_blocks(), st.integers(1, 200), st.integers(0, 2**64 - 1))
@@ -168,14 +170,14 @@ def test_a_malformed_pull_is_refused(fields: dict[str, bytes], text: str) -> Non
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
-        ({"ids": bytes(7)}, "ids has 7 bytes"),
-        ({"versions": b""}, r"versions has 0 bytes, int64 \[1\] needs 8"),
-        ({"rows": bytes(12)}, r"rows has 12 bytes, float32 \[1, 4\] needs 16"),
+        ({"ids": bytes(7)}, "rows.ids has 7 bytes"),
+        ({"versions": b""}, r"rows.versions has 0 bytes, int64 \[1\] needs 8"),
+        ({"rows": bytes(12)}, r"rows.rows has 12 bytes, float32 \[1, 4\] needs 16"),
     ],
 )
 def test_a_malformed_chunk_of_rows_is_refused(fields: dict[str, bytes], text: str) -> None:
     with pytest.raises(InvalidArgument, match=f"^{text}"):
-        decode_rows(ps_pb2.RowChunk(**{"ids": bytes(8), "versions": bytes(8), "rows": bytes(16), **fields}), SPEC)
+        decode_rows(ps_pb2.RowBlock(**{"ids": bytes(8), "versions": bytes(8), "rows": bytes(16), **fields}), SPEC)
 
 
 @pytest.mark.parametrize(
@@ -187,9 +189,9 @@ def test_a_malformed_chunk_of_rows_is_refused(fields: dict[str, bytes], text: st
     ],
 )
 def test_a_push_of_malformed_rows_is_refused(fields: dict[str, bytes], text: str) -> None:
-    body = ps_pb2.RowPush(**{"ids": bytes(8), "versions": bytes(8), "rows": bytes(16), **fields})
+    body = ps_pb2.RowBlock(**{"ids": bytes(8), "versions": bytes(8), "rows": bytes(16), **fields})
     with pytest.raises(InvalidArgument, match=f"^{text}"):
-        decode_push(ps_pb2.PushChunk(table="t", rows=body), SPEC)
+        decode_push(ps_pb2.PushRequest(table="t", rows=body), SPEC)
 
 
 @pytest.mark.parametrize(
@@ -204,14 +206,14 @@ def test_a_push_of_malformed_rows_is_refused(fields: dict[str, bytes], text: str
 )
 def test_a_push_of_malformed_gradients_is_refused(fields: dict[str, bytes], text: str) -> None:
     good = dict.fromkeys(("ids", "target_versions", "contributors", "steps"), bytes(8)) | {"gradients": bytes(12)}
-    body = ps_pb2.GradientPush(**good | fields)
+    body = ps_pb2.GradientBlock(**good | fields)
     with pytest.raises(InvalidArgument, match=f"^{text}"):
-        decode_push(ps_pb2.PushChunk(table="t", gradients=body), SPEC)
+        decode_push(ps_pb2.PushRequest(table="t", gradients=body), SPEC)
 
 
 def test_a_push_of_nothing_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="a push chunk holds neither rows nor gradients"):
-        decode_push(ps_pb2.PushChunk(table="t"), SPEC)
+        decode_push(ps_pb2.PushRequest(table="t"), SPEC)
 
 
 def test_a_malformed_forget_is_refused() -> None:

@@ -154,8 +154,8 @@ function workerRow(worker, names, most) {
   return element("tr", {},
     element("td", { class: "who full" }, worker.name, element("div", { class: "sub" }, `slot ${worker.slot}, ${number(worker.iterations)} iterations, ${number(worker.workload)} samples each`
       + (worker.late_iterations ? `, ${number(worker.late_iterations)} held up` : ""))),
-    cell(1, false, joined(link(worker.link_bytes_per_second)), worker.measured_bytes_per_second === null ? null
-      : element("div", { class: "sub" }, `${joined(link(worker.measured_bytes_per_second))} measured`)),
+    cell(1, false, joined(link(worker.bandwidth_bytes_per_second)), worker.measured_bandwidth_bytes_per_second === null ? null
+      : element("div", { class: "sub" }, `${joined(link(worker.measured_bandwidth_bytes_per_second))} measured`)),
     cell(2, false, ...lease(worker)),
     cell(3, false, percent(worker.hit_ratio), bar([[worker.hit_ratio ?? 0, "var(--accent)", "hits"]])),
     cell(5 - 1, true, number(moved), bar(OPERATIONS.map(([name, label], i) =>

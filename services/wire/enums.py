@@ -1,0 +1,40 @@
+"""Enumerations on the wire: a value of the vocabulary is the contract's value of the same name behind its prefix."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any, Generic, TypeVar
+
+from services.domain.errors import InvalidArgument
+
+E = TypeVar("E", bound=Enum)
+
+
+class EnumCodec(Generic[E]):
+    """Turns one enumeration of the vocabulary into the contract's numbers, and back.
+
+    Args:
+        values: the enumeration.
+        message: its counterpart in the generated code, such as `dispatcher_pb2.Criterion`.
+        prefix: what stands before every name there, such as `CRITERION_`.
+        field: the field that carries it, for errors.
+        unspecified: what 0 means; None where a sender has to be specific.
+    """
+
+    def __init__(self, values: type[E], message: Any, prefix: str, field: str, unspecified: E | None = None) -> None:
+        self._field = field
+        self._numbers: dict[E, int] = {value: message.Value(prefix + value.name) for value in values}
+        self._values = {number: value for value, number in self._numbers.items()}
+        if unspecified is not None:
+            self._values[0] = unspecified
+
+    def encode(self, value: E) -> Any:
+        """The number of a value."""
+        return self._numbers[value]
+
+    def decode(self, number: int) -> E:
+        """The value of a number. Raises InvalidArgument, which names the field, for a number without a value."""
+        value = self._values.get(number)
+        if value is None:
+            raise InvalidArgument(f"{self._field} is {number}, it must be one of {sorted(self._values)}")
+        return value
