@@ -1,7 +1,7 @@
-"""The CUDA solvers' sources, and their steps run on the CPU.
+"""The sources of the CUDA kernel, and its steps run on the CPU.
 
-The kernels are templates over a team of threads. `sources` holds what the run-time compiler needs; `emulate` runs the
-same templates with a team played by one CPU thread: all of the code but the barriers is tested without a device.
+The kernel is a template over a team of threads. `sources` gives what the run-time compiler needs. `emulate` runs the
+same template with a team played by one CPU thread, so that all of the code but the barriers is tested without a device.
 """
 
 from collections.abc import Mapping
@@ -11,21 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 REPORT_WORDS: int
-"""Words of a report before the prices: first bad entry of the costs or -1, exponent, gap, passes, phases,
-adjustments.
+"""The number of words of a report before the prices. They are the index of the first bad cost or -1, the exponent, the
+gap, and the passes, phases and adjustments that the solve took.
 
-Integers of the solve are costs times 2^exponent. The dual ascent makes passes; the Hungarian algorithm makes phases and
-adjusts its matrix.
+The integers of the solve are the costs times 2^exponent, and the gap is in their units. The dual ascent makes passes;
+the Hungarian algorithm makes phases and adjusts its matrix.
 """
 
 BLOCK_THREADS: int
-"""Threads of a block."""
+"""The number of threads of a block."""
 
 def sources() -> Mapping[str, str]:
-    """Text of every header and of cuda/kernels.cu, by the name it is included by."""
+    """The text of cuda/kernel.cu and of every header that it needs, by the name by which it is included."""
 
 def workspace_bytes(samples: int, workers: int) -> int:
-    """Device memory that a solve works in."""
+    """The device memory that a solve of k samples and n workers works in, in bytes."""
 
 def emulate(
     costs: NDArray[np.int32] | NDArray[np.float32] | NDArray[np.float64],
@@ -36,18 +36,23 @@ def emulate(
     seed: int,
     report: NDArray[np.int64],
     assignment: NDArray[np.int32],
-    chosen: NDArray[np.int32] | NDArray[np.float32] | NDArray[np.float64],
+    chosen_costs: NDArray[np.int32] | NDArray[np.float32] | NDArray[np.float64],
 ) -> None:
-    """Solves as a kernel of `threads` threads would, 1..1024, and writes what a kernel writes.
+    """Solves as a block of `threads` threads would, and writes what the kernel writes.
+
+    The costs and capacities must have passed esd_native.solver.check.
 
     Args:
         costs: [k, n].
         capacities: int32 [n], sum k.
-        start: [n] prices, or None.
-        algorithm: the ascent or the Hungarian algorithm.
-        threads: of the emulated block.
-        seed: between two barriers the threads take turns in an order drawn from it.
-        report: int64 [REPORT_WORDS + n]; after the words come the prices, in units of the integers.
-        assignment: int32 [k].
-        chosen: [k], costs of the assignment, in their own dtype.
+        start: float64 [n], the prices to start from, or None.
+        algorithm: the dual ascent or the Hungarian algorithm.
+        threads: the threads of the emulated block, 1..BLOCK_THREADS.
+        seed: what the order is drawn from in which the threads take turns between two barriers.
+        report: int64 [REPORT_WORDS + n], written; after the words come the prices, in units of the integers.
+        assignment: int32 [k], written: the worker of each sample.
+        chosen_costs: [k], written: the costs of the assignment, in the dtype of the costs.
+
+    Raises:
+        ValueError: `threads` is out of range, the dtype of the costs is none of these, or an output does not fit.
     """

@@ -1,8 +1,8 @@
-"""Exact capacitated assignment of k samples to n workers, and the greedy heuristic of HybridDis.
+"""Exact capacitated assignment of k samples to n workers, and the greedy heuristics of HybridDis and Herald.
 
 Costs are int32, float32 or float64 [k, n], C-contiguous, finite and not negative; capacities are int32 [n], not
-negative, and sum to k; 1 <= n <= 64. Everything else raises ValueError with a message that names the value.
-All functions release the GIL and run on one thread.
+negative, and sum to k unless a function says otherwise; 1 <= n <= 64. Everything else raises ValueError with a message
+that names the value. All functions release the GIL and run on one thread.
 """
 
 from typing import Literal
@@ -16,20 +16,20 @@ Prices = NDArray[np.int64] | NDArray[np.float64]
 class Solution:
     """An optimal assignment with its proof.
 
-    The assignment depends on costs and capacities only, not on the algorithm nor on the prices it started from.
+    The assignment depends on the costs and capacities only, neither on the algorithm nor on the prices it started from.
     """
 
     @property
     def assignment(self) -> NDArray[np.int32]:
-        """int32 [k]: worker of each sample; worker j appears capacities[j] times."""
+        """int32 [k], the worker of each sample; worker j appears capacities[j] times."""
 
     @property
     def cost(self) -> int | float:
-        """Sum of the chosen costs: int for integer costs, float otherwise."""
+        """The sum of the costs of the assignment, an int for integer costs and a float otherwise."""
 
     @property
     def prices(self) -> Prices:
-        """int64 (integer costs) or float64 [n]: the canonical optimal duals.
+        """The canonical optimal duals [n], int64 for integer costs and float64 otherwise.
 
         Every sample sits at a worker with the least costs[i, j] + prices[j]. The first worker with capacity has
         price 0, the others have the smallest prices that are optimal.
@@ -37,7 +37,7 @@ class Solution:
 
     @property
     def gap(self) -> float:
-        """Primal minus dual objective. 0 proves that no assignment is cheaper."""
+        """The cost minus the dual bound. 0 proves that no assignment is cheaper."""
 
     @property
     def algorithm(self) -> Literal["dual", "paths"]:
@@ -45,11 +45,11 @@ class Solution:
 
     @property
     def passes(self) -> int:
-        """Passes over the cost matrix of the dual ascent."""
+        """How often the dual ascent passed over the cost matrix."""
 
     @property
     def augmentations(self) -> int:
-        """Shortest paths along which samples were moved."""
+        """The number of shortest paths along which samples were moved."""
 
 def solve(
     costs: Costs,
@@ -63,14 +63,15 @@ def solve(
     Args:
         costs: [k, n], k >= 1. Floats are solved in fixed point with at least 46 bits below the largest cost.
         capacities: [n], not negative, sum k.
-        prices: [n], where the dual ascent starts; any values are correct, those of a similar problem are fast.
-        algorithm: "dual" is dual steepest ascent, which falls back to "paths" (multilevel successive shortest
-            paths); "auto" is "dual" for costs that are integers and "paths" otherwise.
-        pass_limit: passes of the dual ascent before it falls back.
+        prices: [n], where the dual ascent starts. Any finite values give the same answer, those of a similar problem
+            sooner.
+        algorithm: "dual" is dual steepest ascent, which goes over to "paths" (multilevel successive shortest paths)
+            where it takes too many passes; "auto" is "dual" for costs that are integers and "paths" otherwise.
+        pass_limit: how many passes the dual ascent makes before it goes over to "paths".
     """
 
 def check(samples: int, workers: int, capacities: NDArray[np.int32], prices: Prices | None = None) -> None:
-    """Refuses arguments of `solve` that are wrong whatever the costs: shape, capacities, prices."""
+    """Checks what arguments of `solve` can be checked without the costs: their shape, the capacities, the prices."""
 
 def rank(
     costs: Costs,
@@ -78,10 +79,10 @@ def rank(
     criterion: Literal["min2-min", "min3-min", "min3-min2", "row-mean"],
     prices: Prices | None = None,
 ) -> NDArray[np.uint32]:
-    """uint32 [k]: the samples by descending criterion (ESD §4.3) of costs + prices, ties by ascending index.
+    """The samples by descending criterion (ESD §4.3) of costs + prices, ties by ascending index: uint32 [k].
 
-    Workers without capacity are left out. A row of fewer than p costs has its largest as p-th smallest.
-    Capacities need not sum to k.
+    Workers without capacity are left out. A row of fewer than p costs has its largest as p-th smallest. The capacities
+    need not sum to k, but some worker must have some.
     """
 
 def greedy(
@@ -90,15 +91,16 @@ def greedy(
     order: NDArray[np.uint32],
     prices: Prices | None = None,
 ) -> NDArray[np.int32]:
-    """int32 [r]: the worker of each sample of `order`, uint32 [r] (Heu, ESD Alg. 2 lines 13-27).
+    """The heuristic of HybridDis (Heu, ESD Alg. 2 lines 13-27): the worker of each sample of `order`, int32 [r].
 
-    Each sample in turn takes the worker with the least costs + prices that still has room, ties to the lowest
-    worker. Capacities must sum to at least r.
+    The samples of `order`, uint32 [r], take one after another the worker with the least costs + prices that still has
+    room, ties to the lowest worker. The capacities must sum to at least r.
     """
 
 def allocate(scores: NDArray[np.int32], capacities: NDArray[np.int32], start: int) -> NDArray[np.int32]:
-    """int32 [k]: each sample in turn to the worker with room that scores highest (Herald Alg. 1, lines 8-12).
+    """The allocation of Herald (Alg. 1, lines 8-12): the worker of each sample, int32 [k].
 
-    Entry [i, j] of `scores`, int32 [k, n], loses ties to the lower value of mix64(start + (i n + j + 1) g) of another
-    worker, where g is 2^64 divided by the golden ratio. `start` is in 0..2^64-1.
+    The samples take one after another the worker with the highest score, of `scores` int32 [k, n], that still has room.
+    Of workers with equal scores sample i takes the one, j, with the least mix64(start + (i n + j + 1) g), where g is
+    2^64 divided by the golden ratio. `start` is in 0..2^64-1.
     """

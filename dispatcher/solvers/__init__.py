@@ -1,15 +1,24 @@
-"""Exact solvers of the capacitated k x n assignment problem, by name."""
+"""Exact solvers of the capacitated k x n assignment problem (Opt of ESD §4.3), by name.
+
+All of them give the same answer, so a name is a choice of where and how fast, never of what. docs/solvers.md compares
+them.
+"""
 
 from __future__ import annotations
 
-from dispatcher.solvers.auto import AutoSolver
-from dispatcher.solvers.cuda import CudaSolver
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dispatcher.solvers.cuda import CudaSolver, to_host
 from dispatcher.solvers.cuda.device import open_device
 from dispatcher.solvers.native import NativeSolver
 from dispatcher.solvers.protocol import AnyCosts, Costs, DeviceCosts, Prices, Solution, Solver
 from services.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
 
 __all__ = [
+    "DEVICE_ENTRIES",
     "SOLVERS",
     "AnyCosts",
     "Costs",
@@ -20,6 +29,29 @@ __all__ = [
     "get_solver",
     "get_training_solver",
 ]
+
+# A matrix on the device is solved there from this many entries on; fetching a smaller one and solving it on the CPU is
+# quicker. The number is an estimate until `esd bench solver` has run on a device (docs/solvers.md).
+DEVICE_ENTRIES = 1 << 13
+
+
+class AutoSolver:
+    """Solves costs in host memory on the CPU, and costs on a device there unless they are few."""
+
+    name = "auto"
+
+    def __init__(self) -> None:
+        self._cpu = NativeSolver("auto")
+        self._device = CudaSolver("dual")
+
+    def solve(self, costs: AnyCosts, capacities: NDArray[np.int32], prices: Prices | None = None) -> Solution:
+        """See Solver.solve."""
+        if isinstance(costs, np.ndarray):
+            return self._cpu.solve(costs, capacities, prices)
+        if math.prod(costs.shape) < DEVICE_ENTRIES:
+            return self._cpu.solve(to_host(costs), capacities, prices)
+        return self._device.solve(costs, capacities, prices)
+
 
 _SOLVERS: dict[str, Solver] = {
     solver.name: solver
@@ -35,7 +67,7 @@ SOLVERS = tuple(_SOLVERS)
 
 
 def get_solver(name: str) -> Solver:
-    """The solver called `name`, one of SOLVERS; InvalidArgument for any other name."""
+    """The solver called `name`, one of SOLVERS. Raises InvalidArgument for any other name."""
     if name not in _SOLVERS:
         raise InvalidArgument(f"solver {name!r} is unknown, it must be one of {', '.join(SOLVERS)}")
     return _SOLVERS[name]

@@ -1,4 +1,4 @@
-"""The exact solvers of the native extension."""
+"""The exact solvers on the CPU, which are in the native extension (native/solver)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from services.domain.errors import Internal, InvalidArgument
 class NativeSolver:
     """Solves on one CPU thread.
 
-    `dual` is dual steepest ascent, which falls back to `paths`, multilevel successive shortest paths, where prices
-    would need many small steps. `auto` starts with `dual` for costs that are integers and with `paths` otherwise.
+    `dual` is dual steepest ascent, which goes over to `paths` where prices would need many small steps. `paths` is
+    multilevel successive shortest paths. `auto` starts with `dual` for costs that are integers and with `paths`
+    otherwise.
     """
 
     def __init__(self, name: Literal["auto", "dual", "paths"]) -> None:

@@ -12,11 +12,11 @@ Costs = NDArray[np.int32] | NDArray[np.float32] | NDArray[np.float64]
 
 
 class DeviceCosts(Protocol):
-    """Costs on a CUDA device: anything that exports DLPack, as a torch tensor does."""
+    """Costs on a CUDA device: anything that exports DLPack, as a torch tensor does, int32 or float [k, n]."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Samples and workers, (k, n)."""
+        """The number of samples k and of workers n."""
 
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
@@ -32,12 +32,12 @@ class Solution:
     """An optimal assignment of k samples to n workers.
 
     Attributes:
-        assignment: int32 [k], worker of each sample. Every solver gives the same one.
-        cost: sum of the chosen costs; int for integer costs.
-        prices: int64 or float64 [n], optimal duals: each sample sits at a worker with the least cost + price.
-            A good start for the next, similar problem.
-        gap: cost minus the dual bound; 0 proves optimality.
-        solver: name of the algorithm that reached the optimum.
+        assignment: int32 [k], the worker of each sample. Every solver gives the same one.
+        cost: the sum of the costs of the assignment, an int for integer costs.
+        prices: [n], optimal duals: each sample sits at a worker with the least cost + price. They are int64 for integer
+            costs, float64 otherwise, and a good start for the next, similar problem.
+        gap: cost minus the dual bound; 0 proves the optimum.
+        solver: the name of the algorithm that reached the optimum.
     """
 
     assignment: NDArray[np.int32]
@@ -52,17 +52,19 @@ class Solver(Protocol):
 
     @property
     def name(self) -> str:
-        """The name `get_solver` knows it by."""
+        """The name by which `get_solver` finds this solver."""
 
     def solve(self, costs: AnyCosts, capacities: NDArray[np.int32], prices: Prices | None = None) -> Solution:
         """Assigns every sample to one worker, worker j capacities[j] times, at the least total cost.
 
         Args:
             costs: int32, float32 or float64 [k, n], C-contiguous, finite, not negative; k >= 1, 1 <= n <= 64. The
-                CPU solvers take numpy arrays; "auto" and the CUDA solvers also what is on their device, without a copy.
+                CPU solvers take numpy arrays only; "auto" and the CUDA solvers also take costs on their device, without
+                a copy.
             capacities: int32 [n], not negative, sum k.
-            prices: [n], where to start; changes the time, never the result.
+            prices: [n], where the search starts. They change the time that it takes, never the result.
 
         Raises:
             InvalidArgument: an argument is not as above; the message names the value.
+            Unavailable: the costs are on a device that cannot be opened.
         """

@@ -1,4 +1,7 @@
-// ESD_HOT compiles a function twice, for any x86-64 and for AVX2, and picks at load time.
+// What marks the inner loops that are worth more than one compilation.
+//
+// ESD_HOT compiles a function twice, for any x86-64 and for AVX2, and picks one when the module is loaded. What such a
+// function calls in its loop is marked ESD_HOT_INLINE: only inlined is it compiled with the same instructions.
 #pragma once
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(ESD_SANITIZE)
@@ -6,3 +9,4 @@
 #else
 #define ESD_HOT
 #endif
+#define ESD_HOT_INLINE inline __attribute__((always_inline))

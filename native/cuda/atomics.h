@@ -1,13 +1,14 @@
-// Atomic updates of what the threads of a team share. Order does not matter to any of them.
+// Atomic updates of what the threads of a team share. None of them depends on the order in which the threads come.
 #pragma once
 
-#include "solver/hd.h"
+#include "common/host_device.h"
+#include "common/workers.h"
 
 namespace esd {
 
-// A value that other threads may be changing.
-template <class T>
-ESD_HD T peek(const T* place) {
+// Reads a value that other threads may be changing.
+template <typename T>
+ESD_HD T atomic_load(const T* place) {
 #if defined(__CUDA_ARCH__)
   return *static_cast<const volatile T*>(place);
 #else
@@ -15,8 +16,8 @@ ESD_HD T peek(const T* place) {
 #endif
 }
 
-// Returns the value before.
-ESD_HD int add(int* place, int amount) {
+// Adds and returns the value before.
+ESD_HD int atomic_add(int* place, int amount) {
 #if defined(__CUDA_ARCH__)
   return atomicAdd(place, amount);
 #else
@@ -24,7 +25,7 @@ ESD_HD int add(int* place, int amount) {
 #endif
 }
 
-ESD_HD void add(std::int64_t* place, std::int64_t amount) {
+ESD_HD void atomic_add(std::int64_t* place, std::int64_t amount) {
 #if defined(__CUDA_ARCH__)
   atomicAdd(reinterpret_cast<unsigned long long*>(place), static_cast<unsigned long long>(amount));
 #else
@@ -32,10 +33,10 @@ ESD_HD void add(std::int64_t* place, std::int64_t amount) {
 #endif
 }
 
-// Most values are no news: reading first spares the atomic.
-template <class T>
-ESD_HD void lower(T* place, T value) {
-  T seen = peek(place);
+// Lowers or raises a shared minimum or maximum. Most values change nothing, so reading first spares the atomic.
+template <typename T>
+ESD_HD void atomic_min(T* place, T value) {
+  T seen = atomic_load(place);
   if (value >= seen) return;
 #if defined(__CUDA_ARCH__)
   atomicMin(place, value);
@@ -45,9 +46,9 @@ ESD_HD void lower(T* place, T value) {
 #endif
 }
 
-template <class T>
-ESD_HD void raise(T* place, T value) {
-  T seen = peek(place);
+template <typename T>
+ESD_HD void atomic_max(T* place, T value) {
+  T seen = atomic_load(place);
   if (value <= seen) return;
 #if defined(__CUDA_ARCH__)
   atomicMax(place, value);
@@ -57,27 +58,28 @@ ESD_HD void raise(T* place, T value) {
 #endif
 }
 
-template <class Mask>
-ESD_HD void include(Mask* place, Mask bits) {
-  if ((peek(place) & bits) == bits) return;
+// Adds workers to a shared set.
+template <typename Bits>
+ESD_HD void atomic_include(WorkerSetOf<Bits>* place, WorkerSetOf<Bits> workers) {
+  if ((atomic_load(&place->bits) & workers.bits) == workers.bits) return;
 #if defined(__CUDA_ARCH__)
-  atomicOr(place, bits);
+  atomicOr(&place->bits, workers.bits);
 #else
-  __atomic_fetch_or(place, bits, __ATOMIC_RELAXED);
+  __atomic_fetch_or(&place->bits, workers.bits, __ATOMIC_RELAXED);
 #endif
 }
 
-// Writes `wanted` where there is 0. Returns what is there afterwards.
-template <class Mask>
-ESD_HD Mask settle(Mask* place, Mask wanted) {
-  Mask seen = peek(place);
-  if (seen != 0) return seen;
+// Writes the set `wanted` where there is an empty one. Returns what is there afterwards.
+template <typename Bits>
+ESD_HD WorkerSetOf<Bits> atomic_claim(WorkerSetOf<Bits>* place, WorkerSetOf<Bits> wanted) {
+  Bits seen = atomic_load(&place->bits);
+  if (seen != 0) return {seen};
 #if defined(__CUDA_ARCH__)
-  seen = atomicCAS(place, Mask{0}, wanted);
+  seen = atomicCAS(&place->bits, Bits{0}, wanted.bits);
 #else
-  __atomic_compare_exchange_n(place, &seen, wanted, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+  __atomic_compare_exchange_n(&place->bits, &seen, wanted.bits, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 #endif
-  return seen == 0 ? wanted : seen;
+  return seen == 0 ? wanted : WorkerSetOf<Bits>{seen};
 }
 
 }  // namespace esd

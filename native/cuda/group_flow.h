@@ -1,89 +1,93 @@
-// solver/flow.h by a block: the same flow, each step a running sum over the groups instead of a loop.
+// The flow of solver/group_flow.h by one block of threads: the same flow, with a running sum over the groups in place
+// of each loop.
 #pragma once
 
-#include "cuda/row_groups.h"
+#include "common/host_device.h"
+#include "cuda/atomics.h"
+#include "cuda/scan.h"
+#include "cuda/workspace.h"
 
 namespace esd {
 
-// At most `room` in all, in the order of the groups.
+// What one group gets of `room` places when groups are served in order and those before it want `before`.
 ESD_HD int share_of(int room, int before, int wanted) {
   const int rest = room - before;
   return rest <= 0 ? 0 : rest < wanted ? rest : wanted;
 }
 
-template <class Block, class T, class Mask>
-ESD_HD void spread_groups(Block& block, const Task<T, Mask>& task) {
-  Board<T, Mask>& board = *task.board;
+// Places every row: first the groups with one tight worker, then the others where there is room, and last the rest at
+// their last tight worker.
+template <typename Block, typename T, typename Set>
+ESD_HD void spread_groups(Block& block, const Workspace<T, Set>& work) {
+  Board<T, Set>& board = *work.board;
   const int groups = board.groups;
-  block.each(groups * task.workers, [&](int e) { task.placed[e] = 0; });
-  block.each(task.workers, [&](int j) { board.load[j] = 0; });
+  block.each(groups * work.workers, [&](int e) { work.placed[e] = 0; });
+  block.each(work.workers, [&](int j) { board.load[j] = 0; });
   block.each(groups, [&](int g) {
-    const bool single = is_single(task.masks[g]);
-    task.users[g] = single ? task.masks[g] : Mask{0};
-    task.left[g] = single ? 0 : task.sizes[g];
-    if (!single) return;
-    const int worker = lowest_worker(task.masks[g]);
-    task.at(g, worker) = task.sizes[g];
-    add(&board.load[worker], task.sizes[g]);
+    const bool several = work.group_tight[g].several();
+    work.users[g] = work.group_tight[g].when(!several);
+    work.left[g] = several ? work.sizes[g] : 0;
+    if (several) return;
+    const int worker = work.group_tight[g].first();
+    work.at(g, worker) = work.sizes[g];
+    atomic_add(&board.load[worker], work.sizes[g]);
   });
   const auto give = [&](int g, int worker, int amount) {
     if (amount == 0) return;
-    task.at(g, worker) += amount;
-    task.users[g] |= only<Mask>(worker);
-    task.left[g] -= amount;
+    work.at(g, worker) += amount;
+    work.users[g].add(worker);
+    work.left[g] -= amount;
   };
-  for_workers(task.active, [&](int j) {
+  work.active.for_each([&](int j) {
     const int room = block.agree([&] { return board.capacities[j] - board.load[j]; });
     if (room <= 0) return;
     const int wanted = scan(
-        block, board.sums, groups, [&](int g) { return (task.masks[g] & only<Mask>(j)) != 0 ? task.left[g] : 0; },
+        block, board.sums, groups, [&](int g) { return work.group_tight[g].contains(j) ? work.left[g] : 0; },
         [&](int g, int before, int here) { give(g, j, share_of(room, before, here)); });
     block.one([&] { board.load[j] += wanted < room ? wanted : room; });
   });
   block.each(groups, [&](int g) {
-    if (task.left[g] == 0) return;
-    const int worker = highest_worker(task.masks[g]);
-    add(&board.load[worker], task.left[g]);
-    give(g, worker, task.left[g]);
+    if (work.left[g] == 0) return;
+    const int worker = work.group_tight[g].last();
+    atomic_add(&board.load[worker], work.left[g]);
+    give(g, worker, work.left[g]);
   });
 }
 
-// The union of `value(g)` over all groups.
-template <class Block, class T, class Mask, class Value>
-ESD_HD Mask unite(Block& block, const Task<T, Mask>& task, Value value) {
-  block.one([&] { task.board->found = 0; });
-  block.each(task.board->groups, [&](int g) { include(&task.board->found, value(g)); });
-  return block.agree([&] { return task.board->found; });
+// The union of the sets `value(g)` over all groups.
+template <typename Block, typename T, typename Set, typename Value>
+ESD_HD Set union_over_groups(Block& block, const Workspace<T, Set>& work, Value value) {
+  block.one([&] { work.board->found_workers = Set{}; });
+  block.each(work.board->groups, [&](int g) { atomic_include(&work.board->found_workers, value(g)); });
+  return block.agree([&] { return work.board->found_workers; });
 }
 
-template <class Block, class T, class Mask>
-ESD_HD Mask overloaded_workers(Block& block, const Task<T, Mask>& task) {
-  const Board<T, Mask>& board = *task.board;
+template <typename Block, typename T, typename Set>
+ESD_HD Set overloaded_workers(Block& block, const Workspace<T, Set>& work) {
+  const Board<T, Set>& board = *work.board;
   return block.agree(
-      [&] { return workers_where(task.active, [&](int j) { return board.load[j] > board.capacities[j]; }); });
+      [&] { return workers_where(work.active, [&](int j) { return board.load[j] > board.capacities[j]; }); });
 }
 
-// Moves worker j's surplus to worker `to`, as much as there is room where that counts.
-template <class Block, class T, class Mask>
-ESD_HD void move_surplus(Block& block, const Task<T, Mask>& task, int j, int to, bool to_has_room) {
-  Board<T, Mask>& board = *task.board;
+// Moves worker j's surplus to worker `to`: all that can go, or what there is room for.
+template <typename Block, typename T, typename Set>
+ESD_HD void move_surplus(Block& block, const Workspace<T, Set>& work, int j, int to, bool within_room) {
+  Board<T, Set>& board = *work.board;
   const int limit = block.agree([&] {
     const int surplus = board.load[j] - board.capacities[j], room = board.capacities[to] - board.load[to];
-    return to_has_room && room < surplus ? room : surplus;
+    return within_room && room < surplus ? room : surplus;
   });
   if (limit <= 0) return;
   const int movable = scan(
       block, board.sums, board.groups,
-      [&](int g) {
-        return (task.users[g] & only<Mask>(j)) != 0 && (task.masks[g] & only<Mask>(to)) != 0 ? task.at(g, j) : 0;
-      },
+      [&](int g) { return work.users[g].contains(j) && work.group_tight[g].contains(to) ? work.at(g, j) : 0; },
       [&](int g, int before, int here) {
         const int amount = share_of(limit, before, here);
         if (amount == 0) return;
-        task.at(g, j) -= amount;
-        if (task.at(g, j) == 0) task.users[g] &= static_cast<Mask>(~only<Mask>(j));
-        task.at(g, to) += amount;
-        task.users[g] |= only<Mask>(to);
+        work.at(g, j) -= amount;
+        if (work.at(g, j) == 0) work.users[g].remove(j);
+        work.at(g, to) += amount;
+        work.users[g].add(to);
       });
   block.one([&] {
     const int moved = movable < limit ? movable : limit;
@@ -92,48 +96,50 @@ ESD_HD void move_surplus(Block& block, const Task<T, Mask>& task, int j, int to,
   });
 }
 
-// One phase. False: no surplus can reach a worker with room.
-template <class Block, class T, class Mask>
-ESD_HD bool relieve_groups(Block& block, const Task<T, Mask>& task) {
-  Board<T, Mask>& board = *task.board;
-  const Mask surplus = overloaded_workers(block, task);
-  if (surplus == 0) return false;
-  Mask level = block.agree(
-      [&] { return workers_where(task.active, [&](int j) { return board.load[j] < board.capacities[j]; }); });
-  Mask labelled = level;
+// Moves surplus down the labels in one phase. Returns false when no surplus can reach a worker with room.
+template <typename Block, typename T, typename Set>
+ESD_HD bool relieve_groups(Block& block, const Workspace<T, Set>& work) {
+  Board<T, Set>& board = *work.board;
+  const Set surplus = overloaded_workers(block, work);
+  if (surplus.empty()) return false;
+  Set level = block.agree(
+      [&] { return workers_where(work.active, [&](int j) { return board.load[j] < board.capacities[j]; }); });
+  Set labelled = level;
   int last = 0;
   block.one([&] { board.levels[0] = level; });
-  while (level != 0) {
-    const Mask reached =
-        unite(block, task, [&](int g) { return (task.masks[g] & level) != 0 ? task.users[g] : Mask{0}; });
-    level = reached & static_cast<Mask>(~labelled);
+  while (!level.empty()) {
+    const Set reached = union_over_groups(
+        block, work, [&](int g) { return work.users[g].when(!(work.group_tight[g] & level).empty()); });
+    level = reached - labelled;
     labelled |= level;
     ++last;
     block.one([&] { board.levels[last] = level; });
   }
-  if ((surplus & labelled) == 0) return false;
+  if ((surplus & labelled).empty()) return false;
   for (int above = last - 1; above > 0; --above) {
-    const Mask targets = board.levels[above - 1];
-    for_workers(board.levels[above],
-                [&](int j) { for_workers(targets, [&](int to) { move_surplus(block, task, j, to, above == 1); }); });
+    const Set targets = board.levels[above - 1];
+    board.levels[above].for_each(
+        [&](int j) { targets.for_each([&](int to) { move_surplus(block, work, j, to, above == 1); }); });
   }
   return true;
 }
 
-template <class Block, class T, class Mask>
-ESD_HD void flow_groups(Block& block, const Task<T, Mask>& task) {
-  spread_groups(block, task);
-  while (relieve_groups(block, task)) {
+// Finds a maximum flow.
+template <typename Block, typename T, typename Set>
+ESD_HD void flow_groups(Block& block, const Workspace<T, Set>& work) {
+  spread_groups(block, work);
+  while (relieve_groups(block, work)) {
   }
 }
 
-// The workers that surplus rows could reach: empty when the flow places every row within capacity.
-template <class Block, class T, class Mask>
-ESD_HD Mask violated_workers(Block& block, const Task<T, Mask>& task) {
-  Mask set = overloaded_workers(block, task);
-  for (Mask before = 0; before != set;) {
+// The workers that surplus rows could reach; empty when the flow places every row within capacity.
+template <typename Block, typename T, typename Set>
+ESD_HD Set violated_workers(Block& block, const Workspace<T, Set>& work) {
+  Set set = overloaded_workers(block, work);
+  for (Set before{}; before != set;) {
     before = set;
-    set |= unite(block, task, [&](int g) { return (task.users[g] & before) != 0 ? task.masks[g] : Mask{0}; });
+    set |= union_over_groups(block, work,
+                             [&](int g) { return work.group_tight[g].when(!(work.users[g] & before).empty()); });
   }
   return set;
 }

@@ -1,4 +1,8 @@
-// Solves random problems with both CUDA algorithms on threads, under the thread sanitizer: usage: cuda_races PROBLEMS.
+// Solves random problems with both CUDA algorithms on real threads, under the thread sanitizer.
+//
+// Usage: cuda_races PROBLEMS
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -6,45 +10,47 @@
 #include <thread>
 #include <vector>
 
+#include "common/workers.h"
+#include "cuda/host_teams.h"
 #include "cuda/solve.h"
-#include "cuda/thread_team.h"
 
 namespace {
 
 constexpr int kThreads = 5;
 
-// The gap of the solution; 0 is right.
-template <class Mask, class C>
+// Returns the gap of the solution; anything but 0 is a failure.
+template <typename Set, typename C>
 std::int64_t solve(const std::vector<C>& costs, const std::vector<int>& capacities, esd::CudaAlgorithm algorithm) {
   const int workers = static_cast<int>(capacities.size()), rows = static_cast<int>(costs.size()) / workers;
-  std::vector<std::int64_t> report(static_cast<std::size_t>(esd::kPrices + workers));
-  std::vector<int> assignment(static_cast<std::size_t>(rows));
-  std::vector<C> chosen(assignment.size());
-  const esd::Call<C> call{costs.data(), rows,          workers,           capacities.data(),
-                          nullptr,      report.data(), assignment.data(), chosen.data()};
-  const auto memory = std::make_unique<char[]>(static_cast<std::size_t>(esd::workspace_bytes(rows, workers)));
+  std::vector<std::int64_t> report(esd::kPrices + workers);
+  std::vector<int> assignment(rows);
+  std::vector<C> chosen_costs(assignment.size());
+  const esd::SolveCall<C> call{costs.data(), rows,          workers,           capacities.data(),
+                               nullptr,      report.data(), assignment.data(), chosen_costs.data()};
+  const auto memory = std::make_unique<char[]>(esd::workspace_bytes(rows, workers));
   const auto board = std::make_unique<esd::LargestBoard>();
-  esd::Meeting meeting(kThreads);
+  esd::Barrier barrier(kThreads);
   std::vector<std::thread> threads;
   for (int thread = 0; thread < kThreads; ++thread)
     threads.emplace_back([&, thread] {
-      esd::ThreadTeam team(meeting, thread);
-      esd::solve_call<Mask>(team, call, algorithm, memory.get(), board.get());
+      esd::ThreadTeam team(barrier, thread);
+      esd::solve_call<Set>(team, call, algorithm, memory.get(), board.get());
     });
   for (std::thread& thread : threads) thread.join();
   return report[esd::kBadEntry] == -1 ? report[esd::kGap] : 1;
 }
 
-template <class C>
+// Solves one random problem with both algorithms and returns how many of them failed.
+template <typename C>
 int failures(std::mt19937& random, int workers, int rows, C most) {
-  std::vector<int> capacities(static_cast<std::size_t>(workers));
+  std::vector<int> capacities(workers);
   for (int i = 0; i < rows; ++i) ++capacities[random() % capacities.size()];
-  std::vector<C> costs(static_cast<std::size_t>(workers) * static_cast<std::size_t>(rows));
+  std::vector<C> costs(static_cast<std::size_t>(workers) * rows);
   for (C& cost : costs) cost = static_cast<C>(static_cast<double>(random()) / 4294967296.0 * static_cast<double>(most));
   int failed = 0;
   for (const auto algorithm : {esd::CudaAlgorithm::kDual, esd::CudaAlgorithm::kHungarian})
-    failed += (workers <= 32 ? solve<std::uint32_t>(costs, capacities, algorithm)
-                             : solve<std::uint64_t>(costs, capacities, algorithm)) != 0;
+    failed += (workers <= 32 ? solve<esd::NarrowWorkerSet>(costs, capacities, algorithm)
+                             : solve<esd::WorkerSet>(costs, capacities, algorithm)) != 0;
   return failed;
 }
 

@@ -1,19 +1,19 @@
-// Running sums over a block, in index order whatever the number of threads.
+// Running sums by a block of threads, in index order whatever the number of threads.
 #pragma once
 
-#include "solver/hd.h"
+#include "common/host_device.h"
 
 namespace esd {
 
 constexpr int kBlockThreads = 1024;
 
-// use(i, sum of value(h) over h < i, value(i)) for every i < count. Returns the total. `sums` is [2 * kBlockThreads].
-// use(i) may change what value(i) reads, and nothing that value reads elsewhere.
-template <class Block, class Value, class Use>
+// Calls use(i, sum of value(h) over h < i, value(i)) for every i < count and returns the total. `sums` is scratch,
+// [2 * kBlockThreads]. use(i, ...) may change what value(i) reads, but nothing that value(h) reads for another h.
+template <typename Block, typename Value, typename Use>
 ESD_HD int scan(Block& block, int* sums, int count, Value value, Use use) {
   if (count == 0) return 0;
   const int share = (count + block.size() - 1) / block.size();
-  const int busy = (count + share - 1) / share;  // threads with a share
+  const int busy = (count + share - 1) / share;  // the threads that have a share
   block.each(busy, [&](int thread) {
     const int end = count - thread * share < share ? count : (thread + 1) * share;
     int sum = 0;

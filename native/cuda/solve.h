@@ -1,50 +1,56 @@
-// A whole solve by a team of threads: what a CUDA kernel runs, and the CPU's emulation of it.
+// A whole solve by a team of threads: what the CUDA kernel runs, and what the CPU's emulation of it runs.
 #pragma once
 
-#include "cuda/finish.h"
+#include "common/host_device.h"
+#include "common/workers.h"
+#include "cuda/canonical_answer.h"
+#include "cuda/dual_ascent.h"
 #include "cuda/hungarian.h"
-#include "cuda/intake.h"
+#include "cuda/integer_costs.h"
+#include "cuda/workspace.h"
+#include "solver/fixed_point.h"
 
 namespace esd {
 
-constexpr int kIntakeBytes = 256;
-static_assert(sizeof(Intake) <= kIntakeBytes);
+constexpr int kSummaryBytes = 256;
+static_assert(sizeof(CostSummary) <= kSummaryBytes);
 
 enum class CudaAlgorithm { kDual, kHungarian };
 
-// Words of the report, int64. Prices follow, [n], in units of the integers.
+// The words of the report, int64. The prices [n] follow, in units of the integers.
 enum ReportWord {
-  kBadEntry,     // of the matrix: negative, infinite or NaN; -1: none, and only then the rest is written
-  kExponent,     // integers are costs times 2^exponent
-  kGap,          // primal - dual; 0 proves the optimum
-  kPasses,       // of the dual ascent
-  kPhases,       // of the Hungarian algorithm; 0: it was not needed
-  kAdjustments,  // of its matrix
+  kBadEntry,  // the first entry that is negative, infinite or NaN; -1 when there is none: only then the rest is written
+  kExponent,  // The integers are the costs times 2^exponent.
+  kGap,       // cost minus dual bound; 0 proves the optimum
+  kPasses,    // passes of the dual ascent
+  kPhases,    // phases of the Hungarian algorithm, 0 when it was not needed
+  kAdjustments,  // how often it adjusted its matrix
   kPrices,
 };
 
 // Arguments and results of one solve, in memory that the team can reach.
-template <class C>
-struct Call {
+template <typename C>
+struct SolveCall {
   const C* costs;  // [rows][workers]
   int rows, workers;
   const int* capacities;  // [workers]
-  const double* start;    // [workers], prices, or null
+  const double* start;    // [workers], the prices to start from, or null
   std::int64_t* report;   // [kPrices + workers]
   int* assignment;        // [rows]
-  C* chosen;              // [rows], their costs
+  C* chosen_costs;        // [rows], the costs of the assignment
 };
 
-template <class T, class Mask, class Team, class C>
-ESD_HD void solve_integers(Team& team, const Call<C>& call, const Scale& scale, CudaAlgorithm algorithm, char* memory,
-                           Board<T, Mask>* board) {
-  Task<T, Mask> task;
-  lay_out(task, memory, call.rows, call.workers);
-  task.board = board;
-  task.active = 0;
+// Solves in integers of type T and writes all of the report but its first word.
+template <typename T, typename Set, typename Team, typename C>
+ESD_HD void solve_integers(Team& team, const SolveCall<C>& call, const CostScale& scale, CudaAlgorithm algorithm,
+                           char* memory, Board<T, Set>* board) {
+  Workspace<T, Set> work;
+  lay_out(work, memory, call.rows, call.workers);
+  work.board = board;
+  work.active = Set{};
   for (int j = 0; j < call.workers; ++j)
-    if (call.capacities[j] > 0) task.active |= only<Mask>(j);
-  const int first = lowest_worker(task.active);
+    if (call.capacities[j] > 0) work.active.add(j);
+  const int first = work.active.first();
   const PowerOfTwo power(scale.exponent);
   team.one([&] {
     int sum = 0;
@@ -57,17 +63,17 @@ ESD_HD void solve_integers(Team& team, const Call<C>& call, const Scale& scale, 
       sum += call.capacities[j];
     }
   });
-  convert(team, call.costs, scale, task);
+  convert_costs(team, call.costs, scale, work);
 
   int passes = 0, phases = 0, adjustments = 0;
-  const bool starred = algorithm == CudaAlgorithm::kHungarian || !ascend(team, task, passes);
-  if (starred) hungarian(team, task, phases, adjustments);
-  finish(team, task, starred);
+  const bool starred = algorithm == CudaAlgorithm::kHungarian || !ascend(team, work, passes);
+  if (starred) hungarian(team, work, phases, adjustments);
+  make_canonical(team, work, starred);
 
   team.each(call.rows, [&](int i) {
-    const int j = task.worker_of[i];
+    const int j = work.worker_of[i];
     call.assignment[i] = j;
-    call.chosen[i] = call.costs[static_cast<std::ptrdiff_t>(i) * call.workers + j];
+    call.chosen_costs[i] = call.costs[static_cast<std::ptrdiff_t>(i) * call.workers + j];
   });
   team.one([&] {
     call.report[kExponent] = scale.exponent;
@@ -79,25 +85,28 @@ ESD_HD void solve_integers(Team& team, const Call<C>& call, const Scale& scale, 
   });
 }
 
-// `memory` is workspace_bytes(rows, workers) large, `board` a LargestBoard, where only one of the widths is used.
-template <class Mask, class Team, class C>
-ESD_HD void solve_call(Team& team, const Call<C>& call, CudaAlgorithm algorithm, char* memory, void* board) {
-  const Scale scale = measure(team, call.costs, call.rows * call.workers, reinterpret_cast<Intake*>(memory));
+// Solves in integers of the width that is exact. `memory` is workspace_bytes(rows, workers) large, `board` has the size
+// of a LargestBoard.
+template <typename Set, typename Team, typename C>
+ESD_HD void solve_call(Team& team, const SolveCall<C>& call, CudaAlgorithm algorithm, char* memory, void* board) {
+  const CostScale scale =
+      measure_costs(team, call.costs, call.rows * call.workers, reinterpret_cast<CostSummary*>(memory));
   team.one([&] { call.report[kBadEntry] = scale.bad; });
   if (scale.bad >= 0) return;
   if (scale.narrow)
-    solve_integers(team, call, scale, algorithm, memory + kIntakeBytes, static_cast<Board<std::int32_t, Mask>*>(board));
+    solve_integers(team, call, scale, algorithm, memory + kSummaryBytes, static_cast<Board<std::int32_t, Set>*>(board));
   else
-    solve_integers(team, call, scale, algorithm, memory + kIntakeBytes, static_cast<Board<std::int64_t, Mask>*>(board));
+    solve_integers(team, call, scale, algorithm, memory + kSummaryBytes, static_cast<Board<std::int64_t, Set>*>(board));
 }
 
-using LargestBoard = Board<std::int64_t, std::uint64_t>;
-constexpr int kBoardBytes = (256 + static_cast<int>(sizeof(LargestBoard)) + 255) / 256 * 256;  // with a grid's barrier
+using LargestBoard = Board<std::int64_t, WorkerSet>;
+// A grid's barrier takes the first 256 bytes.
+constexpr int kBoardBytes = (256 + static_cast<int>(sizeof(LargestBoard)) + 255) / 256 * 256;
 
-// Device memory of a solve, for a grid's board too.
+// The device memory that a solve works in, large enough for a grid's board and barrier as well.
 ESD_HD std::int64_t workspace_bytes(int rows, int workers) {
-  Task<std::int64_t, std::uint64_t> task;
-  return kBoardBytes + kIntakeBytes + lay_out(task, nullptr, rows, workers);
+  Workspace<std::int64_t, WorkerSet> work;
+  return kBoardBytes + kSummaryBytes + lay_out(work, nullptr, rows, workers);
 }
 
 }  // namespace esd

@@ -4,17 +4,22 @@
 // workers than it can hold, the set with the widest margin becomes dearer, at once by as much as g keeps growing.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <functional>
+#include <vector>
 
-#include "tight_flow.h"
+#include "solver/cheapest_workers.h"
+#include "solver/group_flow.h"
+#include "solver/problem.h"
 
 namespace esd {
 
-// Largest price difference at which c + p cannot overflow.
-template <class T>
+// The largest difference of two prices at which cost + price cannot overflow.
+template <typename T>
 constexpr std::int64_t kPriceRange = std::int64_t{1} << (sizeof(T) * 8 - 3);
 
-template <class T>
+template <typename T>
 bool within_range(const std::vector<int>& workers, const T* prices) {
   T least = prices[workers.front()], most = least;
   for (int j : workers) {
@@ -24,25 +29,25 @@ bool within_range(const std::vector<int>& workers, const T* prices) {
   return most < kPriceRange<T> && least > -kPriceRange<T>;
 }
 
-// Improves `prices` [n] until they are optimal. False: not within `pass_limit` passes. `passes` counts them.
-// `flow` holds the optimal flow afterwards.
-template <class T, class Mask>
-bool dual_ascent(const Problem<T>& problem, T* prices, int pass_limit, TightFlow<T, Mask>& flow, int& passes) {
+// Improves `prices` [n] until they are optimal and leaves the optimal flow in `flow`. Returns false when they are not
+// after `pass_limit` passes, or leave the range. `passes` counts the passes over the matrix.
+template <typename T, typename Set>
+bool dual_ascent(const Problem<T>& problem, T* prices, int pass_limit, GroupFlow<T, Set>& flow, int& passes) {
   const Columns<T> columns = problem.columns();
-  std::vector<T> lead(static_cast<std::size_t>(columns.stride));
+  std::vector<T> lead(columns.stride);
   for (passes = 1; passes <= pass_limit; ++passes) {
     flow.run(columns, prices, problem.capacities, problem.workers);
-    const Mask violated = flow.violated();
-    if (violated == 0) return true;
+    const Set violated = flow.violated();
+    if (violated.empty()) return true;
     std::vector<int> inside, outside;
     int room = 0;
     for (int j : problem.active) {
-      const bool in = (violated & only<Mask>(j)) != 0;
+      const bool in = violated.contains(j);
       (in ? inside : outside).push_back(j);
       if (in) room += problem.capacities[j];
     }
-    const int insist = lead_pass(columns, inside.data(), static_cast<int>(inside.size()), outside.data(),
-                                 static_cast<int>(outside.size()), prices, lead.data());
+    const int insist = find_leads(columns, inside.data(), static_cast<int>(inside.size()), outside.data(),
+                                  static_cast<int>(outside.size()), prices, lead.data());
     // g grows until no more than `room` rows still insist. It stays level until fewer than `room` do, but the near
     // end of that stretch needs far fewer passes (measured: 8 against 71 on products).
     const auto step = lead.begin() + room;

@@ -1,55 +1,51 @@
-// Costs as integers: int32 where that is exact, else int64 with 51 bits for the largest cost.
+// The arithmetic of fixed point: a solve works on integers, the costs times a power of two.
 //
-// Integer arithmetic makes the optimum exact, the tie-breaking reproducible and the prices comparable. Prices
-// differ by at most the largest cost, so they stay exact in a double.
+// The CPU's passes (solver/integer_costs.h) and those of CUDA (cuda/integer_costs.h) share it, so that both round
+// alike.
 #pragma once
 
-#include <limits>
-#include <stdexcept>
-#include <string>
-#include <type_traits>
-#include <vector>
+#if !defined(__CUDACC_RTC__)
+#include <cmath>
+#endif
 
-#include "common/hot.h"
-#include "scale.h"
+#include "common/host_device.h"
 
 namespace esd {
 
-// The largest cost; negative, infinite and NaN costs are refused with their place.
-template <class C>
-ESD_HOT bool all_costs_valid(const C* costs, std::int64_t size, C* largest) {
-  C most = 0;
-  bool valid = true;
-  for (std::int64_t e = 0; e < size; ++e) {
-    most = costs[e] > most ? costs[e] : most;
-    valid &= costs[e] >= 0 && costs[e] <= std::numeric_limits<C>::max();
-  }
-  *largest = most;
-  return valid;
+constexpr int kNarrowBits = 28;  // of the largest cost in an int32 problem, where cost + price + step must fit
+constexpr int kWideBits = 51;    // of the largest cost in an int64 problem, so that prices are exact in a double
+
+// Multiplies by 2^exponent without leaving the range of double on the way.
+class PowerOfTwo {
+ public:
+  explicit ESD_HD PowerOfTwo(int exponent)
+      : first_(ldexp(1.0, exponent / 2)), second_(ldexp(1.0, exponent - exponent / 2)) {}
+  ESD_HD double operator()(double value) const { return value * first_ * second_; }
+
+ private:
+  double first_, second_;
+};
+
+// The exponent of the power of two that gives `largest` exactly `bits` bits before the point.
+ESD_HD int exponent_for(double largest, int bits) {
+  if (largest == 0) return 0;
+  int exponent;
+  frexp(largest, &exponent);
+  return bits - exponent;
 }
 
-template <class C>
-C largest_cost(const C* costs, int rows, int workers) {
-  C largest;
-  const std::int64_t size = static_cast<std::int64_t>(rows) * workers;
-  if (all_costs_valid(costs, size, &largest)) return largest;
-  for (std::int64_t e = 0; e < size; ++e)
-    if (!(costs[e] >= 0 && costs[e] <= std::numeric_limits<C>::max()))
-      throw std::invalid_argument("costs[" + std::to_string(e / workers) + ", " + std::to_string(e % workers) +
-                                  "] is " + std::to_string(costs[e]) + ", costs must be finite and not negative");
-  return largest;
+ESD_HD bool is_integer(double value) { return value == static_cast<double>(static_cast<std::int32_t>(value)); }
+
+template <typename T>
+ESD_HD T rounded(double value) {
+  return static_cast<T>(value + 0.5);
 }
 
-template <class C>
-ESD_HOT bool all_integers(const C* costs, std::int64_t size, PowerOfTwo scale) {
-  bool all = true;
-  for (std::int64_t e = 0; e < size; ++e) all &= is_integer(scale(static_cast<double>(costs[e])));
-  return all;
-}
-
-template <class T, class C>
-ESD_HOT void round_costs(const C* costs, std::int64_t size, PowerOfTwo scale, T* out) {
-  for (std::int64_t e = 0; e < size; ++e) out[e] = rounded<T>(scale(static_cast<double>(costs[e])));
+// The integer start of a price, relative to the first worker's. Optimal prices differ by at most the largest cost, so a
+// start beyond that is cut off.
+ESD_HD std::int64_t start_price(double price, double first, double largest, PowerOfTwo scale) {
+  const double relative = price - first;
+  return llround(scale(relative > largest ? largest : relative < -largest ? -largest : relative));
 }
 
 }  // namespace esd

@@ -1,15 +1,24 @@
-// esd_native.solver: the interface and its meaning are in esd_native/solver.pyi.
+// The Python module esd_native.solver, whose interface is documented in esd_native/solver.pyi. It checks arguments,
+// picks the integer type that is exact for the costs, and gives results back in the units of the costs.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
-#include "allocate.h"
-#include "fixed_point.h"
-#include "greedy.h"
-#include "solve.h"
+#include "solver/fixed_point.h"
+#include "solver/greedy.h"
+#include "solver/integer_costs.h"
+#include "solver/problem.h"
+#include "solver/solve.h"
 
 namespace nb = nanobind;
 
@@ -23,7 +32,8 @@ using Order = nb::ndarray<const std::uint32_t, nb::ndim<1>, nb::c_contig, nb::de
 
 [[noreturn]] void refuse(const std::string& message) { throw nb::value_error(message.c_str()); }
 
-template <class T>
+// Hands a vector to numpy without a copy.
+template <typename T>
 nb::object to_numpy(std::vector<T> values) {
   auto* kept = new std::vector<T>(std::move(values));
   nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
@@ -31,7 +41,7 @@ nb::object to_numpy(std::vector<T> values) {
 }
 
 // Calls `body` with a pointer to the costs in their own type.
-template <class Body>
+template <typename Body>
 auto with_costs(const AnyMatrix& costs, Body body) {
   if (costs.dtype() == nb::dtype<std::int32_t>()) return body(static_cast<const std::int32_t*>(costs.data()));
   if (costs.dtype() == nb::dtype<float>()) return body(static_cast<const float*>(costs.data()));
@@ -76,9 +86,9 @@ void check_sum(const Capacities& capacities, int rows) {
            std::to_string(rows));
 }
 
-// Prices as doubles; zeros where there are none.
+// Reads the prices as doubles, zeros where there are none, and checks their number and values.
 std::vector<double> read_prices(const std::optional<AnyVector>& prices, int workers) {
-  std::vector<double> read(static_cast<std::size_t>(workers), 0.0);
+  std::vector<double> read(workers, 0.0);
   if (!prices) return read;
   if (prices->shape(0) != read.size())
     refuse(std::to_string(prices->shape(0)) + " prices given for " + std::to_string(workers) + " workers");
@@ -102,23 +112,24 @@ struct Solution {
   int passes, augmentations;
 };
 
-// What the caller wants to know of a solve, in the units of the costs.
+// The result of a solve in integers, and the cost in the caller's own numbers.
 struct Outcome {
-  esd::Solved solved;
+  esd::IntegerSolution solution;
   double float_cost = 0;
   std::int64_t integer_cost = 0;
-  int exponent = 0;  // integers of the solve are costs times 2^exponent
+  int exponent = 0;  // The integers of the solve are the costs times 2^exponent.
 };
 
+// Turns start prices into integers of the solve, relative to the first worker with capacity.
 std::vector<std::int64_t> integer_start(const std::vector<double>& prices, int first, int exponent, double largest) {
   const esd::PowerOfTwo scale(exponent);
   std::vector<std::int64_t> start;
-  for (double price : prices)
-    start.push_back(esd::start_price(price, prices[static_cast<std::size_t>(first)], largest, scale));
+  for (double price : prices) start.push_back(esd::start_price(price, prices[first], largest, scale));
   return start;
 }
 
-template <class T, class C>
+// Solves in integers of type T, and adds the costs of the assignment up in the type of the costs.
+template <typename T, typename C>
 void solve_as(const C* costs, Shape shape, const int* capacities, const std::optional<std::vector<double>>& prices,
               double largest, std::optional<esd::Algorithm> wanted, int pass_limit, Outcome& out) {
   std::vector<T> rounded;
@@ -126,7 +137,7 @@ void solve_as(const C* costs, Shape shape, const int* capacities, const std::opt
   if constexpr (std::is_same_v<T, C>) {
     by_row = costs;
   } else {
-    rounded.resize(static_cast<std::size_t>(shape.rows) * static_cast<std::size_t>(shape.workers));
+    rounded.resize(static_cast<std::size_t>(shape.rows) * shape.workers);
     esd::round_costs(costs, static_cast<std::int64_t>(rounded.size()), esd::PowerOfTwo(out.exponent), rounded.data());
     by_row = rounded.data();
   }
@@ -135,10 +146,9 @@ void solve_as(const C* costs, Shape shape, const int* capacities, const std::opt
   if (prices) start = integer_start(*prices, problem.active.front(), out.exponent, largest);
   const bool integers = sizeof(T) == 4 || std::is_integral_v<C>;
   const esd::Algorithm algorithm = wanted ? *wanted : integers ? esd::Algorithm::kDual : esd::Algorithm::kPaths;
-  out.solved = esd::solve(problem, prices ? start.data() : nullptr, algorithm, pass_limit);
-  for (std::size_t i = 0; i < out.solved.assignment.size(); ++i) {
-    const C cost =
-        costs[i * static_cast<std::size_t>(shape.workers) + static_cast<std::size_t>(out.solved.assignment[i])];
+  out.solution = esd::solve(problem, prices ? start.data() : nullptr, algorithm, pass_limit);
+  for (std::size_t i = 0; i < out.solution.assignment.size(); ++i) {
+    const C cost = costs[i * shape.workers + out.solution.assignment[i]];
     if constexpr (std::is_integral_v<C>)
       out.integer_cost += cost;
     else
@@ -146,7 +156,8 @@ void solve_as(const C* costs, Shape shape, const int* capacities, const std::opt
   }
 }
 
-template <class C>
+// Picks the integer type and the exponent for the costs, and solves.
+template <typename C>
 Outcome solve_costs(const C* costs, Shape shape, const int* capacities,
                     const std::optional<std::vector<double>>& prices, std::optional<esd::Algorithm> wanted,
                     int pass_limit) {
@@ -192,18 +203,18 @@ Solution solve(const AnyMatrix& costs, const Capacities& capacities, const std::
   const esd::PowerOfTwo unscale(-out.exponent);
   if (costs.dtype() == nb::dtype<std::int32_t>()) {
     solution.cost = nb::int_(out.integer_cost);
-    solution.prices = to_numpy(std::move(out.solved.prices));
+    solution.prices = to_numpy(std::move(out.solution.prices));
   } else {
     std::vector<double> unscaled;
-    for (std::int64_t price : out.solved.prices) unscaled.push_back(unscale(static_cast<double>(price)));
+    for (std::int64_t price : out.solution.prices) unscaled.push_back(unscale(static_cast<double>(price)));
     solution.cost = nb::float_(out.float_cost);
     solution.prices = to_numpy(std::move(unscaled));
   }
-  solution.assignment = to_numpy(std::move(out.solved.assignment));
-  solution.gap = unscale(out.solved.gap);
-  solution.algorithm = out.solved.algorithm == esd::Algorithm::kDual ? "dual" : "paths";
-  solution.passes = out.solved.passes;
-  solution.augmentations = out.solved.augmentations;
+  solution.assignment = to_numpy(std::move(out.solution.assignment));
+  solution.gap = unscale(out.solution.gap);
+  solution.algorithm = out.solution.algorithm == esd::Algorithm::kDual ? "dual" : "paths";
+  solution.passes = out.solution.passes;
+  solution.augmentations = out.solution.augmentations;
   return solution;
 }
 
@@ -226,11 +237,11 @@ nb::object rank(const AnyMatrix& costs, const Capacities& capacities, const std:
     refuse("criterion '" + criterion + "' is unknown, it must be min2-min, min3-min, min3-min2 or row-mean");
   std::vector<int> active;
   for (int j = 0; j < shape.workers; ++j)
-    if (capacities(static_cast<std::size_t>(j)) > 0) active.push_back(j);
+    if (capacities(j) > 0) active.push_back(j);
   return to_numpy(with_costs(costs, [&](const auto* values) {
     nb::gil_scoped_release unlocked;
     esd::largest_cost(values, shape.rows, shape.workers);
-    std::vector<double> ranked(static_cast<std::size_t>(shape.rows));
+    std::vector<double> ranked(shape.rows);
     esd::criterion_values(values, shape.rows, shape.workers, active, added.data(), static_cast<esd::Criterion>(index),
                           ranked.data());
     return esd::descending_order(ranked);
@@ -249,12 +260,12 @@ nb::object greedy(const AnyMatrix& costs, const Capacities& capacities, const Or
       refuse("order[" + std::to_string(r) + "] is " + std::to_string(order(r)) + ", costs have " +
              std::to_string(shape.rows) + " rows");
   const std::vector<double> added = read_prices(prices, shape.workers);
-  std::vector<int> room(capacities.data(), capacities.data() + shape.workers);
   std::vector<std::int32_t> worker_of(count);
   with_costs(costs, [&](const auto* values) {
     nb::gil_scoped_release unlocked;
     esd::largest_cost(values, shape.rows, shape.workers);
-    esd::greedy(values, shape.workers, order.data(), count, added.data(), room, worker_of.data());
+    esd::greedy(values, shape.workers, order.data(), count, added.data(),
+                {capacities.data(), capacities.data() + shape.workers}, worker_of.data());
   });
   return to_numpy(std::move(worker_of));
 }
@@ -262,11 +273,11 @@ nb::object greedy(const AnyMatrix& costs, const Capacities& capacities, const Or
 nb::object allocate(const Scores& scores, const Capacities& capacities, std::uint64_t start) {
   const Shape shape = check_shape(scores.shape(0), scores.shape(1), capacities);
   check_sum(capacities, shape.rows);
-  std::vector<std::int32_t> worker_of(static_cast<std::size_t>(shape.rows));
+  std::vector<std::int32_t> worker_of(shape.rows);
   {
     nb::gil_scoped_release unlocked;
-    std::vector<int> room(capacities.data(), capacities.data() + shape.workers);
-    esd::allocate(scores.data(), scores.shape(0), scores.shape(1), start, std::move(room), worker_of.data());
+    esd::allocate(scores.data(), scores.shape(0), scores.shape(1), start,
+                  {capacities.data(), capacities.data() + shape.workers}, worker_of.data());
   }
   return to_numpy(std::move(worker_of));
 }

@@ -1,32 +1,34 @@
-// The assignment problem in integers: costs in both layouts, workers with capacity.
+// The assignment problem in integers: k rows (samples) with a cost at each of n workers, and the workers' capacities.
+//
+// The costs are kept in both layouts. Passes over the whole matrix read one contiguous column per worker; whatever
+// follows single rows reads the caller's matrix.
 #pragma once
 
+#include <cstddef>
 #include <vector>
-
-#include "hd.h"
 
 namespace esd {
 
-constexpr int kLanes = 64;  // rows of one vectorised block; columns are padded to a multiple
+constexpr int kLanes = 64;  // Passes take this many rows at a time; columns are padded to a multiple.
 
-// Costs of some rows, one contiguous column per worker: what a pass over the matrix reads.
-template <class T>
+// The costs of some rows as columns, one per worker.
+template <typename T>
 struct Columns {
   const T* data;          // [n][stride], padded with zeros
-  std::ptrdiff_t stride;  // >= rows, a multiple of kLanes
+  std::ptrdiff_t stride;  // at least `rows`, a multiple of kLanes
   int rows;
-  const int* workers;  // the columns that count: workers with capacity, ascending
+  const int* workers;  // [worker_count], the columns that count: workers with capacity, ascending
   int worker_count;
 };
 
-template <class T>
+template <typename T>
 struct Problem {
-  int rows;               // k
-  int workers;            // n
-  const T* by_row;        // [k][n]
-  const int* capacities;  // [n], sum k
-  std::vector<T> by_worker;
-  std::vector<int> active;  // workers with capacity, ascending; the others never hold a row
+  int rows;                  // k
+  int workers;               // n
+  const T* by_row;           // [k][n], the caller's
+  const int* capacities;     // [n], sum k, the caller's
+  std::vector<T> by_worker;  // [n][padded(k)]
+  std::vector<int> active;   // workers with capacity, ascending; the others never hold a row
 
   Problem(const T* costs, int k, int n, const int* capacity)
       : rows(k), workers(n), by_row(costs), capacities(capacity) {
@@ -41,16 +43,17 @@ struct Problem {
 
   static std::ptrdiff_t padded(int rows) { return (static_cast<std::ptrdiff_t>(rows) + kLanes - 1) / kLanes * kLanes; }
 
-  // out[j][r] = costs[chosen[r]][j]; all rows where `chosen` is null.
-  static void transpose(const T* costs, const int* chosen, int rows, int n, std::vector<T>& out) {
+  // Writes out[j][r] = costs[selected[r]][j] for `rows` rows; takes the first rows as they come where `selected` is
+  // null.
+  static void transpose(const T* costs, const int* selected, int rows, int n, std::vector<T>& out) {
     const std::ptrdiff_t stride = padded(rows);
-    out.assign(static_cast<std::size_t>(stride * n), T{0});
+    out.assign(stride * n, T{0});
     for (int first = 0; first < rows; first += kLanes) {
       const int last = first + kLanes < rows ? first + kLanes : rows;
       for (int j = 0; j < n; ++j)
         for (int r = first; r < last; ++r) {
-          const std::ptrdiff_t row = chosen ? chosen[r] : r;
-          out[static_cast<std::size_t>(j * stride + r)] = costs[row * n + j];
+          const std::ptrdiff_t row = selected ? selected[r] : r;
+          out[j * stride + r] = costs[row * n + j];
         }
     }
   }

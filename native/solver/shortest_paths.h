@@ -1,56 +1,64 @@
 // Multilevel successive shortest paths: prices from nested samples of the rows make the full problem nearly done.
 //
 // At each level rows start at a tight worker, so that complementary slackness holds, and surplus rows then move
-// along shortest paths in the graph of n workers until every worker is within capacity. Exact for any prices.
+// along shortest paths in the graph of n workers until every worker is within capacity. The result is exact whatever
+// prices the coarser levels gave.
 #pragma once
 
-#include "arcs.h"
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <utility>
+#include <vector>
+
 #include "common/mix64.h"
-#include "tight_flow.h"
+#include "solver/group_flow.h"
+#include "solver/problem.h"
+#include "solver/row_moves.h"
 
 namespace esd {
 
 // Shortest paths from the overloaded workers under reduced costs, by Dijkstra's algorithm on n nodes.
-template <class T>
+template <typename T>
 class PathSearch {
  public:
-  explicit PathSearch(int n) : n_(n), distance_(size()), parent_(size()), settled_(size()) {}
+  explicit PathSearch(int n) : n_(n), distance_(n), parent_(n), settled_(n) {}
 
-  // Ends at the nearest worker with room; -1 where there is none.
-  int run(const Arcs<T>& arcs, const T* prices, const std::vector<int>& load, const std::vector<int>& capacities) {
-    for (std::size_t j = 0; j < size(); ++j) {
-      distance_[j] = load[j] > capacities[j] ? 0 : Arcs<T>::kNone;
+  // Returns the nearest worker with room, where the search ends; -1 when none can be reached.
+  int run(const RowMoves<T>& moves, const T* prices, const std::vector<int>& load, const std::vector<int>& capacities) {
+    for (int j = 0; j < n_; ++j) {
+      distance_[j] = load[j] > capacities[j] ? 0 : kUnreached;
       parent_[j] = -1;
       settled_[j] = false;
     }
     for (;;) {
       int nearest = -1;
       for (int j = 0; j < n_; ++j)
-        if (!settled_[at(j)] && distance_[at(j)] != Arcs<T>::kNone &&
-            (nearest < 0 || distance_[at(j)] < distance_[at(nearest)]))
+        if (!settled_[j] && distance_[j] != kUnreached && (nearest < 0 || distance_[j] < distance_[nearest]))
           nearest = j;
-      if (nearest < 0 || load[at(nearest)] < capacities[at(nearest)]) return nearest;
-      settled_[at(nearest)] = true;
-      for (int to = 0; to < n_; ++to) relax(arcs, prices, nearest, to);
+      if (nearest < 0 || load[nearest] < capacities[nearest]) return nearest;
+      settled_[nearest] = true;
+      for (int to = 0; to < n_; ++to) relax(moves, prices, nearest, to);
     }
   }
 
-  std::int64_t distance(int j) const { return distance_[at(j)]; }
-  int parent(int j) const { return parent_[at(j)]; }
+  // These are of the last search: the length of the path to worker j, and the worker before it, -1 where a path starts.
+  std::int64_t distance(int j) const { return distance_[j]; }
+  int parent(int j) const { return parent_[j]; }
 
  private:
-  static std::size_t at(int j) { return static_cast<std::size_t>(j); }
-  std::size_t size() const { return at(n_); }
+  static constexpr std::int64_t kUnreached = std::numeric_limits<std::int64_t>::max();
 
-  void relax(const Arcs<T>& arcs, const T* prices, int from, int to) {
-    const std::int64_t added = arcs.cost(from, to);
-    if (settled_[at(to)] || added == Arcs<T>::kNone) return;
-    // A bound may lie below zero, the rows behind it never do.
+  void relax(const RowMoves<T>& moves, const T* prices, int from, int to) {
+    const std::int64_t added = moves.cost(from, to);
+    if (settled_[to] || added == RowMoves<T>::kNoMove) return;
+    // A bound may make the reduced cost negative, the rows behind it never do.
     const std::int64_t reduced = std::max<std::int64_t>(added + prices[to] - prices[from], 0);
-    const std::int64_t length = distance_[at(from)] + reduced;
-    if (length < distance_[at(to)]) {
-      distance_[at(to)] = length;
-      parent_[at(to)] = from;
+    const std::int64_t length = distance_[from] + reduced;
+    if (length < distance_[to]) {
+      distance_[to] = length;
+      parent_[to] = from;
     }
   }
 
@@ -60,7 +68,7 @@ class PathSearch {
   std::vector<char> settled_;
 };
 
-template <class T, class Mask>
+template <typename T, typename Set>
 class ShortestPaths {
  public:
   explicit ShortestPaths(const Problem<T>& problem) : problem_(problem), search_(problem.workers) {}
@@ -80,7 +88,7 @@ class ShortestPaths {
   static constexpr int kRatio = 8;      // rows of a level per row of the next coarser one
   static constexpr int kCoarsest = 64;  // a level with more rows gets a coarser one
 
-  // Nested pseudo-random samples, from all rows to the coarsest.
+  // Draws nested pseudo-random samples, from all rows to the coarsest.
   std::vector<std::vector<int>> samples() const {
     std::vector<std::vector<int>> levels(1);
     for (int i = 0; i < problem_.rows; ++i) levels[0].push_back(i);
@@ -95,7 +103,7 @@ class ShortestPaths {
     return levels;
   }
 
-  // Capacities in proportion, by largest remainder.
+  // Shares `rows` out in proportion to the capacities, by largest remainder.
   std::vector<int> scaled_capacities(int rows) const {
     std::vector<int> scaled, order;
     std::vector<std::int64_t> rest;
@@ -107,13 +115,12 @@ class ShortestPaths {
       order.push_back(j);
       left -= scaled.back();
     }
-    std::stable_sort(order.begin(), order.end(), [&rest](int a, int b) {
-      return rest[static_cast<std::size_t>(a)] > rest[static_cast<std::size_t>(b)];
-    });
-    for (int r = 0; r < left; ++r) ++scaled[static_cast<std::size_t>(order[static_cast<std::size_t>(r)])];
+    std::stable_sort(order.begin(), order.end(), [&rest](int a, int b) { return rest[a] > rest[b]; });
+    for (int r = 0; r < left; ++r) ++scaled[order[r]];
     return scaled;
   }
 
+  // Solves one level from the prices of the coarser one. Returns the number of paths.
   int solve(const std::vector<int>& rows, T* prices, std::vector<int>& worker_of) {
     const int count = static_cast<int>(rows.size());
     const bool all = count == problem_.rows;
@@ -131,36 +138,35 @@ class ShortestPaths {
     return surplus == 0 ? 0 : drain(rows, surplus, capacities, prices, worker_of);
   }
 
-  // Moves the surplus along shortest paths.
+  // Moves the surplus along shortest paths until there is none. Returns the number of paths.
   int drain(const std::vector<int>& rows, int surplus, const std::vector<int>& capacities, T* prices,
             std::vector<int>& worker_of) {
     std::vector<int>& load = flow_.load;
-    Arcs<T> arcs(problem_, rows, worker_of, 16 + 4 * surplus / problem_.workers);
+    RowMoves<T> moves(problem_, rows, worker_of, 16 + 4 * surplus / problem_.workers);
     int augmentations = 0;
     for (;;) {
-      const int target = search_.run(arcs, prices, load, capacities);
+      const int target = search_.run(moves, prices, load, capacities);
       if (target < 0) return augmentations;
-      if (make_exact(arcs, target)) continue;
+      if (make_exact(moves, target)) continue;
       const int source = raise_prices(prices, target);
       do {
-        for (int to = target; to != source; to = search_.parent(to)) arcs.move(search_.parent(to), to);
-        for (int j = target; j >= 0; j = search_.parent(j)) arcs.refresh(j);
-        --load[static_cast<std::size_t>(source)];
-        ++load[static_cast<std::size_t>(target)];
+        for (int to = target; to != source; to = search_.parent(to)) moves.move(search_.parent(to), to);
+        for (int j = target; j >= 0; j = search_.parent(j)) moves.refresh(j);
+        --load[source];
+        ++load[target];
         ++augmentations;
-      } while (load[static_cast<std::size_t>(source)] > capacities[static_cast<std::size_t>(source)] &&
-               load[static_cast<std::size_t>(target)] < capacities[static_cast<std::size_t>(target)] &&
-               still_tight(arcs, prices, target));
+      } while (load[source] > capacities[source] && load[target] < capacities[target] &&
+               still_tight(moves, prices, target));
     }
   }
 
-  // True: an arc of the path was only a bound; the search must be repeated.
-  bool make_exact(Arcs<T>& arcs, int target) const {
+  // Makes the arcs of the path exact. Returns true when one was only a bound, so that the search must be repeated.
+  bool make_exact(RowMoves<T>& moves, int target) const {
     bool changed = false;
     for (int to = target; search_.parent(to) >= 0; to = search_.parent(to)) {
       const int from = search_.parent(to);
-      if (arcs.exact(from, to)) continue;
-      arcs.rebuild(from);
+      if (moves.exact(from, to)) continue;
+      moves.rebuild(from);
       changed = true;
     }
     return changed;
@@ -176,18 +182,19 @@ class ShortestPaths {
     return source;
   }
 
-  bool still_tight(const Arcs<T>& arcs, const T* prices, int target) const {
+  // Whether the path still adds nothing to the reduced cost, so that one more row can take it.
+  bool still_tight(const RowMoves<T>& moves, const T* prices, int target) const {
     for (int to = target; search_.parent(to) >= 0; to = search_.parent(to)) {
       const int from = search_.parent(to);
-      if (!arcs.exact(from, to) || arcs.cost(from, to) + prices[to] - prices[from] != 0) return false;
+      if (!moves.exact(from, to) || moves.cost(from, to) + prices[to] - prices[from] != 0) return false;
     }
     return true;
   }
 
   const Problem<T>& problem_;
   PathSearch<T> search_;
-  TightFlow<T, Mask> flow_;
-  std::vector<T> sampled_;
+  GroupFlow<T, Set> flow_;
+  std::vector<T> sampled_;  // the columns of a level's rows
 };
 
 }  // namespace esd

@@ -1,65 +1,75 @@
-// The whole solve of an integer problem: an algorithm for optimal prices, the canonical assignment, its proof.
+// The whole solve of an integer problem: an algorithm for optimal prices, the canonical assignment, and its proof.
+//
+// The answer depends on the costs and capacities only, neither on the algorithm nor on its start: prices are replaced
+// by the least optimal ones, and ties under them are broken by one rule, a flow over sorted groups.
 #pragma once
 
-#include "canonical.h"
-#include "dual_ascent.h"
-#include "shortest_paths.h"
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "common/workers.h"
+#include "solver/canonical_prices.h"
+#include "solver/dual_ascent.h"
+#include "solver/group_flow.h"
+#include "solver/problem.h"
+#include "solver/shortest_paths.h"
 
 namespace esd {
 
 enum class Algorithm { kDual, kPaths };
 
-struct Solved {
-  std::vector<int> assignment;       // [k]
-  std::vector<std::int64_t> prices;  // [n], canonical
-  double gap = 0;                    // primal - dual, in units of the integer costs
-  Algorithm algorithm = Algorithm::kDual;
-  int passes = 0;
-  int augmentations = 0;
+struct IntegerSolution {
+  std::vector<int> assignment;             // [k], the worker of each row
+  std::vector<std::int64_t> prices;        // [n], canonical
+  double gap = 0;                          // cost minus dual bound, in units of the integer costs; 0 proves the optimum
+  Algorithm algorithm = Algorithm::kDual;  // the one that reached the optimum
+  int passes = 0;                          // of the dual ascent
+  int augmentations = 0;                   // paths of the shortest paths
 };
 
-// `start` [n] within +-kPriceRange / 2, or null.
-template <class T, class Mask>
-Solved solve_with_masks(const Problem<T>& problem, const std::int64_t* start, Algorithm algorithm, int pass_limit) {
-  Solved solved;
-  solved.algorithm = algorithm;
-  const auto n = static_cast<std::size_t>(problem.workers);
-  std::vector<T> prices(n);
-  if (start) std::copy(start, start + n, prices.begin());
-  std::vector<int>& assignment = solved.assignment;
-  assignment.resize(static_cast<std::size_t>(problem.rows));
+// Solves with worker sets of the given type. `start` [n] lies within +-kPriceRange / 2, or is null for zeros.
+template <typename T, typename Set>
+IntegerSolution solve_with_sets(const Problem<T>& problem, const std::int64_t* start, Algorithm algorithm,
+                                int pass_limit) {
+  IntegerSolution solution;
+  solution.algorithm = algorithm;
+  std::vector<T> prices(problem.workers);
+  if (start) std::copy_n(start, problem.workers, prices.begin());
+  std::vector<int>& assignment = solution.assignment;
+  assignment.resize(problem.rows);
 
-  TightFlow<T, Mask> flow;
+  GroupFlow<T, Set> flow;
   if (algorithm == Algorithm::kDual) {
-    if (dual_ascent(problem, prices.data(), pass_limit, flow, solved.passes))
+    if (dual_ascent(problem, prices.data(), pass_limit, flow, solution.passes))
       flow.assign(assignment.data());
     else
-      solved.algorithm = Algorithm::kPaths;
+      solution.algorithm = Algorithm::kPaths;
   }
-  if (solved.algorithm == Algorithm::kPaths)
-    solved.augmentations = ShortestPaths<T, Mask>(problem).run(prices.data(), assignment);
+  if (solution.algorithm == Algorithm::kPaths)
+    solution.augmentations = ShortestPaths<T, Set>(problem).run(prices.data(), assignment);
 
-  canonical_prices(problem, assignment.data(), prices.data());
+  make_canonical(problem, assignment.data(), prices.data());
   flow.run(problem.columns(), prices.data(), problem.capacities, problem.workers, true);
   flow.assign(assignment.data());
   for (int i = 0; i < problem.rows; ++i) {
-    const auto r = static_cast<std::size_t>(i);
-    const int j = assignment[r];
+    const int j = assignment[i];
     const T cost = problem.by_row[static_cast<std::ptrdiff_t>(i) * problem.workers + j];
-    solved.gap += static_cast<double>(cost + prices[static_cast<std::size_t>(j)] - flow.low[r]);
+    solution.gap += static_cast<double>(cost + prices[j] - flow.low[i]);
   }
-  for (int j = 0; j < problem.workers; ++j)  // a worker above its capacity is no solution
-    if (flow.load[static_cast<std::size_t>(j)] != problem.capacities[j])
-      solved.gap = std::numeric_limits<double>::infinity();
-  solved.prices.assign(prices.begin(), prices.end());
-  return solved;
+  for (int j = 0; j < problem.workers; ++j)  // A worker that is not at its capacity makes this no solution.
+    if (flow.load[j] != problem.capacities[j]) solution.gap = std::numeric_limits<double>::infinity();
+  solution.prices.assign(prices.begin(), prices.end());
+  return solution;
 }
 
-template <class T>
-Solved solve(const Problem<T>& problem, const std::int64_t* start, Algorithm algorithm, int pass_limit) {
+template <typename T>
+IntegerSolution solve(const Problem<T>& problem, const std::int64_t* start, Algorithm algorithm, int pass_limit) {
   if (sizeof(T) == 4 && problem.workers <= 32)
-    return solve_with_masks<T, std::uint32_t>(problem, start, algorithm, pass_limit);
-  return solve_with_masks<T, std::uint64_t>(problem, start, algorithm, pass_limit);
+    return solve_with_sets<T, NarrowWorkerSet>(problem, start, algorithm, pass_limit);
+  return solve_with_sets<T, WorkerSet>(problem, start, algorithm, pass_limit);
 }
 
 }  // namespace esd

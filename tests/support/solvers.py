@@ -43,7 +43,15 @@ class EmulatedSolver:
         samples, workers = costs.shape
         answer = Answer.empty(samples, workers, costs.dtype)
         native.emulate(
-            costs, capacities, start, self._algorithm, threads, seed, answer.report, answer.assignment, answer.chosen
+            costs,
+            capacities,
+            start,
+            self._algorithm,
+            threads,
+            seed,
+            answer.report,
+            answer.assignment,
+            answer.chosen_costs,
         )
         if answer.bad_entry is not None:
             NativeSolver("auto").solve(costs, capacities)  # refuses them

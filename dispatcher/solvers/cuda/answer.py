@@ -1,4 +1,4 @@
-"""What a kernel writes into memory, and the solution that it means."""
+"""What the kernel writes into memory, and the solution that it means."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ class Answer:
     """The arrays that one solve fills.
 
     Attributes:
-        report: int64 [REPORT_WORDS + n], see esd_native.cuda.
-        assignment: int32 [k].
-        chosen: [k], costs of the assignment, dtype of the costs.
+        report: int64 [REPORT_WORDS + n]; esd_native.cuda.REPORT_WORDS says what is in it.
+        assignment: int32 [k], the worker of each sample.
+        chosen_costs: [k], the costs of the assignment, in the dtype of the costs.
     """
 
     report: NDArray[np.int64]
     assignment: NDArray[np.int32]
-    chosen: NDArray[Any]
+    chosen_costs: NDArray[Any]
 
     @classmethod
     def empty(cls, samples: int, workers: int, dtype: np.dtype[Any]) -> Answer:
-        """Arrays for k samples and n workers."""
+        """Arrays of zeros for k samples, n workers and costs of the given dtype."""
         return cls(
             np.zeros(native.REPORT_WORDS + workers, np.int64), np.zeros(samples, np.int32), np.zeros(samples, dtype)
         )
 
     @property
     def bad_entry(self) -> int | None:
-        """Index of the first cost that is negative, infinite or NaN; then there is no solution."""
+        """Index of the first cost that is negative, infinite or NaN. Where there is one, there is no solution."""
         entry = int(self.report[_BAD_ENTRY])
         return None if entry < 0 else entry
 
     @property
     def passes(self) -> int:
-        """Passes of the dual ascent over the matrix."""
+        """How often the dual ascent passed over the matrix."""
         return int(self.report[_PASSES])
 
     @property
     def phases(self) -> int:
-        """Phases of the Hungarian algorithm, after each of which more samples are assigned."""
+        """How many phases the Hungarian algorithm took; after each of them more samples are assigned."""
         return int(self.report[_PHASES])
 
     @property
@@ -62,10 +62,10 @@ class Answer:
         exponent = int(self.report[_EXPONENT])
         prices: Prices = self.report[native.REPORT_WORDS :].copy()
         cost: int | float
-        if self.chosen.dtype == np.int32:
-            cost = int(self.chosen.sum(dtype=np.int64))
+        if self.chosen_costs.dtype == np.int32:
+            cost = int(self.chosen_costs.sum(dtype=np.int64))
         else:
             prices = np.ldexp(prices.astype(np.float64), -exponent)
-            cost = float(np.cumsum(self.chosen, dtype=np.float64)[-1])  # in order, as the CPU adds them up
+            cost = float(np.cumsum(self.chosen_costs, dtype=np.float64)[-1])  # added up in order, as on the CPU
         gap = float(np.ldexp(float(self.report[_GAP]), -exponent))
         return Solution(self.assignment.copy(), cost, prices, gap, solver)

@@ -1,4 +1,4 @@
-"""One CUDA device as a solver sees it: its stream, its memory, its kernels."""
+"""One CUDA device as a solver sees it: its stream, its memory and its compiled kernels."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from dispatcher.solvers.cuda.kernel import Algorithm, Variant, compile_kernel
 from esd_native import cuda as native
 from services.domain.errors import InvalidArgument, Unavailable
 
-BLOCK_SAMPLES = 8192  # the most that one block solves; beyond, a cooperative grid does
-_GRID_SAMPLES = 4096  # for each block of the grid
-_ALIGNMENT = 256
+# More samples than one block reads quickly are solved by a cooperative grid, which has a block per _GRID_SAMPLES.
+BLOCK_SAMPLES = 8192
+_GRID_SAMPLES = 4096
+_ALIGNMENT = 256  # of arrays in device memory, in bytes
 
 
 @cache
 def open_device() -> CudaDevice:
-    """The current device, once for all solvers. Raises Unavailable, which says what is missing."""
+    """The current device, opened once for all solvers. Raises Unavailable, which says what is missing."""
     try:
         from cuda.core import Device  # noqa: PLC0415 - optional
 
@@ -34,9 +35,10 @@ def open_device() -> CudaDevice:
 
 
 class CudaDevice:
-    """Runs one solve at a time.
+    """Runs solves on the device, one at a time, from any thread.
 
-    Solves run on a stream of their own with the lowest priority, so that training on the same device goes first.
+    They run on a stream of their own with the lowest priority, so that training on the same device goes first. Buffers
+    and compiled kernels are kept from one solve to the next.
     """
 
     def __init__(self, device: Any) -> None:
@@ -59,11 +61,11 @@ class CudaDevice:
 
     @property
     def multiprocessors(self) -> int:
-        """How many multiprocessors the device has; a solve of one block takes one."""
+        """How many multiprocessors the device has. A solve by one block takes one of them."""
         return int(self._device.properties.multiprocessor_count)
 
     def upload(self, costs: NDArray[Any]) -> Any:
-        """A copy of the costs on the device, which exports DLPack."""
+        """Copies costs [k, n] to the device. The copy exports DLPack."""
         from cuda.core.utils import StridedMemoryView  # noqa: PLC0415 - optional
 
         with self._lock:
@@ -74,10 +76,12 @@ class CudaDevice:
         return StridedMemoryView.from_buffer(buffer, costs.shape, dtype=costs.dtype)
 
     def view(self, costs: Any) -> Any:
-        """The memory of costs that are on this device, without a copy and in order with the stream they are made on.
+        """A view of costs that are on this device, without a copy.
+
+        The device's stream waits for the one on which the costs are made.
 
         Raises:
-            InvalidArgument: they are not a C-contiguous matrix, or on another device.
+            InvalidArgument: the costs are not a C-contiguous matrix, or they are on another device.
         """
         from cuda.core.utils import StridedMemoryView  # noqa: PLC0415 - optional
 
@@ -96,7 +100,7 @@ class CudaDevice:
         return view
 
     def download(self, costs: Any) -> NDArray[Any]:
-        """A copy in host memory of what `view` takes."""
+        """Copies costs that are on this device to host memory. Raises what `view` raises."""
         with self._lock:
             self._use()
             view = self.view(costs)
@@ -112,13 +116,13 @@ class CudaDevice:
         start: NDArray[np.float64] | None,
         algorithm: Algorithm,
     ) -> tuple[Answer, float]:
-        """One launch. The host waits once, for the answer.
+        """Solves in one launch of the kernel. The host waits once, for the answer.
 
         Args:
-            costs: [k, n] numpy array, or what `view` takes. Checked, except for the values.
+            costs: [k, n], a numpy array or what `view` takes. All but the values must have been checked.
             capacities: int32 [n], sum k.
-            start: [n] prices, or None.
-            algorithm: the ascent or the Hungarian algorithm.
+            start: float64 [n], the prices to start from, or None.
+            algorithm: the dual ascent or the Hungarian algorithm.
 
         Returns:
             The answer, and the milliseconds that the kernel ran.
@@ -140,10 +144,10 @@ class CudaDevice:
             _part(memory, int(memory.handle), _ALIGNMENT).fill(0, stream=self._stream)  # the grid's barrier
 
             answer = Answer.empty(samples, workers, dtype)
-            parts: tuple[NDArray[Any], ...] = (answer.report, answer.assignment, answer.chosen)
+            parts: tuple[NDArray[Any], ...] = (answer.report, answer.assignment, answer.chosen_costs)
             offsets = np.cumsum([0, *(-(-part.nbytes // _ALIGNMENT) * _ALIGNMENT for part in parts)])
             outputs = self._grown("outputs", int(offsets[-1]))
-            report, assignment, chosen = (int(outputs.handle) + int(offset) for offset in offsets[:3])
+            report, assignment, chosen_costs = (int(outputs.handle) + int(offset) for offset in offsets[:3])
 
             timed = EventOptions(timing_enabled=True)
             started = self._stream.record(options=timed)
@@ -158,7 +162,7 @@ class CudaDevice:
                 0 if start is None else int(inputs_at.handle),
                 report,
                 assignment,
-                chosen,
+                chosen_costs,
                 int(memory.handle),
             )
             ended = self._stream.record(options=timed)
@@ -168,12 +172,13 @@ class CudaDevice:
             return answer, float(ended - started)
 
     def _use(self) -> None:
-        """Makes the device the calling thread's."""
+        """Makes this device the current one of the calling thread."""
         from cuda.core import Device  # noqa: PLC0415 - optional
 
         Device(self._device.device_id).set_current()
 
     def _costs(self, costs: Any) -> tuple[int, tuple[int, int], np.dtype[Any]]:
+        """Address on the device, shape and dtype of the costs, which are uploaded if they are a numpy array."""
         if not isinstance(costs, np.ndarray):
             view = self.view(costs)
             return int(view.ptr), tuple(view.shape), np.dtype(view.dtype)
@@ -182,13 +187,17 @@ class CudaDevice:
         return int(buffer.handle), costs.shape, costs.dtype
 
     def _kernel(self, variant: Variant) -> Any:
+        """The compiled kernel, from this device's own if it has been used before."""
         if variant not in self._kernels:
             code = compile_kernel(variant, f"sm_{self._device.arch}", self._cache)
             self._kernels[variant] = code.get_kernel("solve")
         return self._kernels[variant]
 
     def _grown(self, name: str, size: int) -> Any:
-        """A buffer that is kept for the next solve, at least `size` large; on the host where the name says so."""
+        """The buffer of this name, at least `size` bytes large, which is kept for the next solve.
+
+        It lies in pinned host memory if its name ends in "-host", on the device otherwise.
+        """
         buffer = self._buffers.get(name)
         if buffer is None or buffer.size < size:
             room = 1 << (size - 1).bit_length()
@@ -200,29 +209,31 @@ class CudaDevice:
         return buffer
 
     def _send(self, data: NDArray[np.uint8], target: Any, staging: str) -> None:
-        """Queues a copy to the device; the staging buffer is free again when the solve is over."""
+        """Queues a copy to the device by way of a staging buffer, which is in use until the copy is over."""
         host = self._grown(staging, len(data))
         _bytes(host, len(data))[:] = data
         self._copy(host, target, len(data))
 
     def _receive(self, source: Any, size: int) -> NDArray[np.uint8]:
+        """Waits for the stream and returns the first `size` bytes of a device buffer, valid until the next call."""
         host = self._grown("outputs-host", size)
         self._copy(source, host, size)
         self._stream.sync()
         return _bytes(host, size)
 
     def _copy(self, source: Any, target: Any, size: int) -> None:
-        """Queues a copy of the first `size` bytes."""
+        """Queues a copy of the first `size` bytes of a buffer to another one."""
         start = _part(source, int(source.handle), size)
         start.copy_to(_part(target, int(target.handle), size), stream=self._stream)
 
 
 def _bytes(host: Any, size: int) -> NDArray[np.uint8]:
-    """The first `size` bytes of a host buffer."""
+    """A view of the first `size` bytes of a host buffer."""
     return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(int(host.handle)))
 
 
 def _part(owner: Any, pointer: int, size: int) -> Any:
+    """A buffer of `size` bytes at `pointer`, inside the memory that `owner` keeps alive."""
     from cuda.core import Buffer  # noqa: PLC0415 - optional
 
     return Buffer.from_handle(pointer, size, owner=owner)

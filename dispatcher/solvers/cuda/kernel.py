@@ -1,4 +1,7 @@
-"""The kernels, compiled by NVRTC for a device's architecture. Needs cuda-core and NVRTC, but no device."""
+"""The kernel, compiled by NVRTC for a device's architecture.
+
+This needs cuda-core and NVRTC, but no device.
+"""
 
 from __future__ import annotations
 
@@ -15,34 +18,34 @@ Algorithm = Literal["dual", "hungarian"]
 
 _COSTS = {np.dtype(np.int32): "std::int32_t", np.dtype(np.float32): "float", np.dtype(np.float64): "double"}
 _ALGORITHMS = {"dual": "kDual", "hungarian": "kHungarian"}
-_NARROW_MASK = 32
+_NARROW_WORKERS = 32  # of esd::NarrowWorkerSet, which makes the steps quicker where it is wide enough
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One instance of the kernel.
+    """What distinguishes one compilation of the kernel from another.
 
     Attributes:
         cost: C++ type of the costs.
-        mask: C++ type of a set of workers.
+        worker_set: C++ type of a set of workers.
         algorithm: "dual" or "hungarian".
-        grid: for a cooperative grid rather than one block.
+        grid: whether a cooperative grid runs it rather than one block.
     """
 
     cost: str
-    mask: str
+    worker_set: str
     algorithm: Algorithm
     grid: bool
 
     @classmethod
     def of(cls, dtype: DTypeLike, workers: int, algorithm: Algorithm, *, grid: bool) -> Variant:
-        """The instance for costs of `dtype` and `workers` workers."""
-        mask = "std::uint32_t" if workers <= _NARROW_MASK else "std::uint64_t"
-        return cls(_COSTS[np.dtype(dtype)], mask, algorithm, grid)
+        """The variant for costs of `dtype` and `workers` workers."""
+        worker_set = "NarrowWorkerSet" if workers <= _NARROW_WORKERS else "WorkerSet"
+        return cls(_COSTS[np.dtype(dtype)], worker_set, algorithm, grid)
 
 
 def source() -> str:
-    """The kernel with all it includes, as one text: the run-time compiler has no files to look into."""
+    """The kernel and all that it includes, as one text, since the run-time compiler has no files to look into."""
     files = native.sources()
     seen: set[str] = set()
 
@@ -53,22 +56,22 @@ def source() -> str:
         text = files[name].replace("#pragma once\n", "")
         return re.sub(r'^#include "(.+)"$', lambda include: expand(include[1]), text, flags=re.MULTILINE)
 
-    return expand("cuda/kernels.cu")
+    return expand("cuda/kernel.cu")
 
 
 def compile_kernel(variant: Variant, arch: str, cache: Any = None) -> Any:
-    """The machine code of an instance, a cuda.core.ObjectCode whose kernel is called `solve`.
+    """The machine code of a variant, a cuda.core.ObjectCode whose kernel is called `solve`.
 
     Args:
-        variant: the instance.
-        arch: as "sm_90".
-        cache: a cuda.core.utils.ProgramCacheResource that keeps it, if any.
+        variant: what to compile.
+        arch: the device's architecture, as in "sm_90".
+        cache: a cuda.core.utils.ProgramCacheResource in which the code is looked up and kept, or None.
     """
     from cuda.core import Program, ProgramOptions  # noqa: PLC0415 - optional
 
     macros = [
         ("ESD_COST", variant.cost),
-        ("ESD_MASK", variant.mask),
+        ("ESD_WORKER_SET", variant.worker_set),
         ("ESD_ALGORITHM", _ALGORITHMS[variant.algorithm]),
         ("ESD_GRID", str(int(variant.grid))),
     ]

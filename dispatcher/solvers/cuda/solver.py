@@ -18,15 +18,15 @@ from services.domain.errors import Internal, InvalidArgument, Unavailable
 _log = logging.getLogger(__name__)
 
 _KERNEL_COSTS = (np.int32, np.float32, np.float64)
-_MAX_ENTRIES = 2**30  # of a matrix, indexed by int32 in the kernels
+_MAX_ENTRIES = 2**30  # of a matrix, whose entries the kernel indexes by int32
 
 
 class CudaSolver:
-    """Solves in one launch on a CUDA device: one block up to 8192 samples, a cooperative grid beyond.
+    """Solves in one launch on a CUDA device, by one block up to 8192 samples and by a cooperative grid beyond.
 
-    `hungarian-cuda` is the Hungarian algorithm of the paper (Chinese edition §3.4) without its k x k matrix;
-    `dual-cuda` is dual steepest ascent, which goes over to the former where it would take too many steps. Where there
-    is no device, one line is logged and the CPU solves.
+    `hungarian-cuda` is the Hungarian algorithm of the paper (Chinese edition §3.4) without its k x k matrix.
+    `dual-cuda` is dual steepest ascent, which goes over to the Hungarian algorithm where it would take too many steps.
+    Where there is no device, one line is logged and the CPU solves.
     """
 
     def __init__(self, algorithm: Algorithm) -> None:
@@ -39,7 +39,7 @@ class CudaSolver:
         return f"{self._algorithm}-cuda"
 
     def solve(self, costs: AnyCosts, capacities: NDArray[np.int32], prices: Prices | None = None) -> Solution:
-        """See Solver.solve. The Hungarian algorithm has no use for prices."""
+        """See Solver.solve. The Hungarian algorithm makes no use of `prices`."""
         device = _device()
         if device is None and isinstance(costs, np.ndarray):
             return self._fallback.solve(costs, capacities, prices)
@@ -48,13 +48,19 @@ class CudaSolver:
     def solve_on(
         self, device: CudaDevice, costs: AnyCosts, capacities: NDArray[np.int32], prices: Prices | None = None
     ) -> tuple[Solution, float]:
-        """The solution and the milliseconds that the kernel ran. See Solver.solve."""
+        """Solves on the given device, as Solver.solve does.
+
+        Returns:
+            The solution, and the milliseconds that the kernel ran.
+        """
         checked = costs if isinstance(costs, np.ndarray) else device.view(costs)
         check(checked.shape, checked.dtype, capacities, prices)
         start = None if prices is None else np.asarray(prices, np.float64)
         answer, milliseconds = device.solve(costs, capacities, start, self._algorithm)
         if answer.bad_entry is not None:
-            return self._fallback.solve(to_host(costs), capacities), milliseconds  # refuses them, by name
+            return self._fallback.solve(
+                to_host(costs), capacities
+            ), milliseconds  # raises the error that names the cost
         solution = answer.solution()
         if solution.gap != 0:
             raise Internal(f"{self.name} left a gap of {solution.gap} between its assignment and its dual bound")
@@ -64,7 +70,7 @@ class CudaSolver:
 def check(
     shape: tuple[int, ...], dtype: np.dtype[np.generic], capacities: NDArray[np.int32], prices: Prices | None
 ) -> None:
-    """Refuses what the kernels cannot see: everything but the values of the costs. Raises InvalidArgument."""
+    """Checks what the kernel cannot: everything but the values of the costs. Raises InvalidArgument."""
     if len(shape) != 2:
         raise InvalidArgument(f"costs have shape {tuple(shape)}, they must be a matrix [k, n]")
     if dtype not in _KERNEL_COSTS:
@@ -81,7 +87,7 @@ def check(
 
 
 def to_host(costs: AnyCosts) -> Costs:
-    """A copy in host memory of costs that are on a device."""
+    """The costs in host memory: a copy if they are on a device, otherwise themselves."""
     if isinstance(costs, np.ndarray):
         return costs
     return open_device().download(costs)
@@ -89,6 +95,7 @@ def to_host(costs: AnyCosts) -> Costs:
 
 @cache
 def _device() -> CudaDevice | None:
+    """The device, or None after one line in the log."""
     try:
         return open_device()
     except Unavailable as reason:

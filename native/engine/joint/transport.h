@@ -9,7 +9,10 @@
 #include <type_traits>
 #include <vector>
 
+#include "common/workers.h"
 #include "solver/dual_ascent.h"
+#include "solver/group_flow.h"
+#include "solver/problem.h"
 #include "solver/shortest_paths.h"
 
 namespace esd {
@@ -31,7 +34,7 @@ class Transport {
       flow_.assign(assignment.data());
     } else {
       for (unsigned j = 0; j < Width; ++j) prices[j] = 0;
-      ShortestPaths<std::int32_t, Mask>(problem).run(prices, assignment);
+      ShortestPaths<std::int32_t, Set>(problem).run(prices, assignment);
     }
 #if defined(ESD_SANITIZE) || !defined(NDEBUG)
     check(costs, capacities, prices, assignment);
@@ -61,10 +64,10 @@ class Transport {
     std::abort();
   }
 
-  using Mask = std::conditional_t<(Width <= 32), std::uint32_t, std::uint64_t>;
+  using Set = std::conditional_t<(Width <= 32), NarrowWorkerSet, WorkerSet>;
   static constexpr int kPassLimit = 64;
 
-  TightFlow<std::int32_t, Mask> flow_;
+  GroupFlow<std::int32_t, Set> flow_;
 };
 
 }  // namespace esd

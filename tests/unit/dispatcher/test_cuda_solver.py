@@ -7,8 +7,7 @@ import logging
 import numpy as np
 import pytest
 
-from dispatcher.solvers import get_solver
-from dispatcher.solvers.auto import DEVICE_ENTRIES
+from dispatcher.solvers import DEVICE_ENTRIES, get_solver
 from dispatcher.solvers.cuda import solver as cuda_solver
 from dispatcher.solvers.cuda.solver import check
 from dispatcher.solvers.native import NativeSolver

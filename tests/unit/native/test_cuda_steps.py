@@ -71,7 +71,7 @@ def test_optimal_prices_need_one_pass():
         ({"threads": 1025}, "threads is 1025"),
         ({"assignment": np.zeros(3, np.int32)}, "an output does not fit"),
         ({"report": np.zeros(native.REPORT_WORDS, np.int64)}, "an output does not fit"),
-        ({"chosen": np.zeros(4, np.float32)}, "an output does not fit"),
+        ({"chosen_costs": np.zeros(4, np.float32)}, "an output does not fit"),
     ],
 )
 def test_bad_arguments_are_refused(changes, message):
@@ -84,7 +84,7 @@ def test_bad_arguments_are_refused(changes, message):
         "seed": 0,
         "report": np.zeros(native.REPORT_WORDS + 2, np.int64),
         "assignment": np.zeros(4, np.int32),
-        "chosen": np.zeros(4, np.int32),
+        "chosen_costs": np.zeros(4, np.int32),
     }
     with pytest.raises(ValueError, match=message):
         native.emulate(**(arguments | changes))

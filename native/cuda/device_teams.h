@@ -1,7 +1,8 @@
-// The teams of the device: one block, or a grid whose blocks are all resident (a cooperative launch).
+// Teams of threads on the device: one block, or a grid whose blocks are all resident (a cooperative launch). What a
+// team is, cuda/host_teams.h says.
 #pragma once
 
-#include "solver/hd.h"
+#include "common/host_device.h"
 
 namespace esd {
 
@@ -9,32 +10,33 @@ class BlockTeam {
  public:
   __device__ int size() const { return static_cast<int>(blockDim.x); }
 
-  template <class Body>
+  template <typename Body>
   __device__ void each(int count, Body body) {
     for (int i = static_cast<int>(threadIdx.x); i < count; i += size()) body(i);
     __syncthreads();
   }
 
-  template <class Body>
+  template <typename Body>
   __device__ void one(Body body) {
     if (threadIdx.x == 0) body();
     __syncthreads();
   }
 
-  template <class Value>
+  template <typename Value>
   __device__ auto agree(Value value) {
     const auto agreed = value();
     __syncthreads();
     return agreed;
   }
 
-  template <class Body>
+  template <typename Body>
   __device__ void lead(Body body) {
     body(*this);
   }
 };
 
-struct GridBarrier {  // zero before the launch
+// Lies in global memory and is zero before the launch.
+struct GridBarrier {
   unsigned arrived, generation;
 };
 
@@ -44,27 +46,26 @@ class GridTeam {
 
   __device__ int size() const { return static_cast<int>(gridDim.x * blockDim.x); }
 
-  template <class Body>
+  template <typename Body>
   __device__ void each(int count, Body body) {
     for (int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x); i < count; i += size()) body(i);
     wait();
   }
 
-  template <class Body>
+  template <typename Body>
   __device__ void one(Body body) {
     if (blockIdx.x == 0 && threadIdx.x == 0) body();
     wait();
   }
 
-  template <class Value>
+  template <typename Value>
   __device__ auto agree(Value value) {
     const auto agreed = value();
     wait();
     return agreed;
   }
 
-  // The other blocks wait.
-  template <class Body>
+  template <typename Body>
   __device__ void lead(Body body) {
     if (blockIdx.x == 0) {
       BlockTeam block;
@@ -79,7 +80,7 @@ class GridTeam {
     if (threadIdx.x == 0) {
       volatile unsigned* generation = &barrier_->generation;
       const unsigned now = *generation;
-      __threadfence();  // what this block wrote is seen before it arrives
+      __threadfence();  // What this block wrote is seen before it arrives,
       if (atomicAdd(&barrier_->arrived, 1) == gridDim.x - 1) {
         barrier_->arrived = 0;
         __threadfence();
@@ -88,7 +89,7 @@ class GridTeam {
         while (*generation == now) {
         }
       }
-      __threadfence();  // and what the others wrote after it has left
+      __threadfence();  // and it sees what the others wrote before it goes on.
     }
     __syncthreads();
   }

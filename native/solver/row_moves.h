@@ -1,38 +1,43 @@
 // The cheapest row to move from each worker to each other one, kept up to date while rows move.
 //
-// A heap per pair of workers holds the rows whose move adds the least cost; rows beyond are represented by a
-// bound. An arc that is only a bound is exact again after `rebuild`.
+// These are the arcs of the graph of workers in which surplus rows take shortest paths. A heap per pair of workers
+// holds the rows whose move adds the least cost; the rows beyond are represented by a bound. An arc whose heap has run
+// empty is known by its bound only, and exact again after `rebuild`.
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <vector>
 
 #include "common/hot.h"
-#include "problem.h"
+#include "solver/problem.h"
 
 namespace esd {
 
-template <class T>
+// Whether moving a row that costs `here` now adds less than the bound at any of n workers.
+template <typename T>
 ESD_HOT bool any_below(const T* costs, T here, const T* bounds, int n) {
   bool any = false;
   for (int j = 0; j < n; ++j) any |= costs[j] - here < bounds[j];
   return any;
 }
 
-template <class T>
-class Arcs {
+template <typename T>
+class RowMoves {
  public:
-  static constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
+  static constexpr std::int64_t kNoMove = std::numeric_limits<std::int64_t>::max();
 
-  // `rows` are the problem's rows in play, `worker_of` [rows.size()] where they are. Both stay the caller's.
-  Arcs(const Problem<T>& problem, const std::vector<int>& rows, std::vector<int>& worker_of, int heap_rows)
+  // `rows` lists the problem's rows in play and `worker_of` [rows.size()] says where they are; both stay the caller's
+  // and must outlive this. A heap is shortened to its cheapest `heap_rows` when it has twice as many.
+  RowMoves(const Problem<T>& problem, const std::vector<int>& rows, std::vector<int>& worker_of, int heap_rows)
       : problem_(problem),
         n_(problem.workers),
         rows_(rows),
         worker_of_(worker_of),
-        heap_rows_(static_cast<std::size_t>(heap_rows)),
-        heaps_(static_cast<std::size_t>(n_ * n_)),
+        heap_rows_(heap_rows),
+        heaps_(n_ * n_),
         bounds_(heaps_.size()),
         costs_(heaps_.size()) {
     for (int j = 0; j < n_; ++j) reset(j);
@@ -40,11 +45,13 @@ class Arcs {
     for (int j = 0; j < n_; ++j) finish(j);
   }
 
-  // What moving a row from `from` to `to` adds to the cost at least; kNone where nothing can move.
+  // What moving one row from `from` to `to` adds to the cost at least; kNoMove where no row can move.
   std::int64_t cost(int from, int to) const { return costs_[pair(from, to)]; }
 
+  // Whether `cost` is that of a row in the heap and not merely a bound.
   bool exact(int from, int to) const { return !heaps_[pair(from, to)].empty(); }
 
+  // Fills worker `from`'s heaps again, which makes its arcs exact.
   void rebuild(int from) {
     reset(from);
     for (std::size_t r = 0; r < rows_.size(); ++r)
@@ -52,26 +59,26 @@ class Arcs {
     finish(from);
   }
 
-  // Moves the cheapest row of an exact arc. `refresh(from)` and `refresh(to)` must follow.
+  // Moves the cheapest row of an exact arc. The caller refreshes `from` and `to` before it asks for costs again.
   void move(int from, int to) {
     auto& heap = heaps_[pair(from, to)];
     const int row = heap.front().row;
-    worker_of_[static_cast<std::size_t>(row)] = to;
+    worker_of_[row] = to;
     offer(row, false);
   }
 
-  // Drops the rows that have left worker `from` from the tops of its heaps.
+  // Drops the rows that have left worker `from` from the tops of its heaps and updates the costs of its arcs.
   void refresh(int from) {
     for (int to = 0; to < n_; ++to) {
       auto& heap = heaps_[pair(from, to)];
-      while (!heap.empty() && worker_of_[static_cast<std::size_t>(heap.front().row)] != from) {
+      while (!heap.empty() && worker_of_[heap.front().row] != from) {
         std::pop_heap(heap.begin(), heap.end(), dearer);
         heap.pop_back();
       }
       const T bound = bounds_[pair(from, to)];
       costs_[pair(from, to)] = !heap.empty()    ? heap.front().cost
                                : is_open(bound) ? static_cast<std::int64_t>(bound)
-                                                : kNone;
+                                                : kNoMove;
     }
   }
 
@@ -80,16 +87,16 @@ class Arcs {
     T cost;
     int row;
   };
-  static constexpr T kEverything = std::numeric_limits<T>::max();
-  static constexpr T kNothing = std::numeric_limits<T>::min();
+  static constexpr T kEverything = std::numeric_limits<T>::max();  // the bound of a heap that holds all rows
+  static constexpr T kNothing = std::numeric_limits<T>::min();     // the bound of an arc that takes no rows
 
   static bool dearer(const Entry& a, const Entry& b) { return a.cost != b.cost ? a.cost > b.cost : a.row > b.row; }
   static bool cheaper(const Entry& a, const Entry& b) { return dearer(b, a); }
   static bool is_open(T bound) { return bound != kEverything && bound != kNothing; }
 
-  std::size_t pair(int from, int to) const { return static_cast<std::size_t>(from * n_ + to); }
+  int pair(int from, int to) const { return from * n_ + to; }
 
-  // Workers without capacity take no rows.
+  // Empties worker `from`'s heaps. Workers without capacity take no rows.
   void reset(int from) {
     for (int to = 0; to < n_; ++to) {
       heaps_[pair(from, to)].clear();
@@ -97,10 +104,10 @@ class Arcs {
     }
   }
 
-  // Enters a row into its worker's heaps where it is below the bound.
+  // Enters a row into those of its worker's heaps whose bound it is below.
   void offer(int row, bool building) {
-    const int from = worker_of_[static_cast<std::size_t>(row)];
-    const T* costs = problem_.by_row + static_cast<std::ptrdiff_t>(rows_[static_cast<std::size_t>(row)]) * n_;
+    const int from = worker_of_[row];
+    const T* costs = problem_.by_row + static_cast<std::ptrdiff_t>(rows_[row]) * n_;
     const T here = costs[from];
     T* bounds = &bounds_[pair(from, 0)];
     if (!any_below(costs, here, bounds, n_)) return;
@@ -116,7 +123,7 @@ class Arcs {
     }
   }
 
-  // Keeps the cheapest half; what is dropped, now and later, costs at least the new bound.
+  // Keeps the cheapest half of a heap; what is dropped, now and later, costs at least the new bound.
   void shorten(std::vector<Entry>& heap, T& bound) {
     const auto last = heap.begin() + static_cast<std::ptrdiff_t>(heap_rows_) - 1;
     std::nth_element(heap.begin(), last, heap.end(), cheaper);
@@ -124,6 +131,7 @@ class Arcs {
     heap.resize(heap_rows_);
   }
 
+  // Makes heaps of worker `from`'s entries once they are all there.
   void finish(int from) {
     for (int to = 0; to < n_; ++to)
       std::make_heap(heaps_[pair(from, to)].begin(), heaps_[pair(from, to)].end(), dearer);
