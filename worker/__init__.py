@@ -1,1 +1,1 @@
-"""The worker: trains the samples it is given on cached embedding rows and obeys the plan."""
+"""The worker trains the samples that it is given on cached embedding rows, and obeys the plan."""

@@ -1,1 +1,1 @@
-"""What a worker knows without tensors: which row is where, and how much a link may carry."""
+"""What a worker knows without tensors: which row is in which slot, and what its link carries."""

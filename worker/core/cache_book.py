@@ -13,7 +13,7 @@ from services.domain.plans import FlushPlan, GradientTransfers, IterationPlan, R
 
 
 class SlotState(IntEnum):
-    """What a cache slot holds."""
+    """Says what a cache slot holds."""
 
     EMPTY = 0
     CLEAN = 1  # a row that the parameter server has too; others may have outdated it since
@@ -25,19 +25,17 @@ class SlotState(IntEnum):
 class CacheBook:
     """Follows the plans of one worker and refuses one that does not fit the cache.
 
-    The book is ahead of the tensors: a plan is entered when it arrives, before any of its rows move and while
-    the iteration before it may still train. Entering is all or nothing.
+    The book is ahead of the tensors: a plan is entered when it arrives, before any of its rows move and while the
+    iteration before it may still train. Entering is all or nothing. The cache is empty at first.
+
+    Args:
+        rows: C, slots of the cache.
+        worker: this worker's slot in the job.
+        epoch: the epoch that all plans must belong to.
+        first_iteration: of the epoch.
     """
 
     def __init__(self, rows: int, worker: int, epoch: int, first_iteration: int = 0) -> None:
-        """An empty cache.
-
-        Args:
-            rows: C, slots of the cache.
-            worker: this worker's slot in the job.
-            epoch: the membership that all plans must belong to.
-            first_iteration: of the epoch.
-        """
         self._ids = np.zeros(rows, np.uint64)
         self._versions = np.zeros(rows, np.int64)
         self._states = np.full(rows, SlotState.EMPTY, np.uint8)
@@ -53,7 +51,7 @@ class CacheBook:
 
     @property
     def cached_rows(self) -> int:
-        """Slots in use."""
+        """The number of slots in use."""
         return int(np.count_nonzero(self._states))
 
     def enter(self, plan: IterationPlan) -> None:
@@ -183,7 +181,7 @@ class CacheBook:
             raise FailedPrecondition(f"{len(plan.labels)} samples given, the global batch has {plan.batch_size}")
 
     def _touched_slots(self, columns: list[NDArray[np.uint32]]) -> NDArray[np.uint32]:
-        """All slots of the columns, each of which must lie in the cache and name a slot only once."""
+        """Joins columns of slots, each of which must lie in the cache and name a slot only once."""
         for slots in columns:
             ordered = np.sort(slots)
             if len(ordered) and int(ordered[-1]) >= len(self._ids):

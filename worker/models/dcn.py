@@ -5,14 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from worker.models.interface import ClickModel, InputShape, join
-from worker.models.layers import mlp
+from worker.models.click_model import ClickModel, InputShape, join, mlp
 
 CROSS_LAYERS = 3
 
 
 class DeepCross(ClickModel):
-    """Explicit feature crosses of bounded degree beside an MLP; both feed one output layer."""
+    """Makes explicit feature crosses of bounded degree beside an MLP; both feed one output layer."""
 
     def __init__(self, shape: InputShape, hidden: tuple[int, ...]) -> None:
         super().__init__(shape, hidden)
@@ -34,7 +33,7 @@ class DeepCross(ClickModel):
 
 
 class Cross(nn.Module):
-    """x_{l+1} = x_0 (x_l . w) + b + x_l (Wang et al., eq. 3)."""
+    """One cross: x_{l+1} = x_0 (x_l . w) + b + x_l (Wang et al., eq. 3)."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -42,5 +41,5 @@ class Cross(nn.Module):
         self.bias = nn.Parameter(torch.empty(width))
 
     def forward(self, inputs: Tensor, crossed: Tensor) -> Tensor:
-        """The next cross [m, width] of x_0 `inputs` and x_l `crossed`."""
+        """Returns the next cross [m, width] of x_0 `inputs` and x_l `crossed`."""
         return torch.addcmul(self.bias + crossed, inputs, crossed @ self.weight.T)

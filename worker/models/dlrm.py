@@ -5,14 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from worker.models.interface import ClickModel, InputShape
-from worker.models.layers import mlp
+from worker.models.click_model import ClickModel, InputShape, mlp
 
 
 class DLRM(ClickModel):
-    """Dot products of all pairs of vectors: one per id field, and one that a bottom MLP makes of the dense features.
+    """Takes dot products of all pairs of vectors: those of the id fields, and one made of the dense features.
 
-    The bottom MLP has one hidden layer, as wide as the last of `hidden`; the top MLP has all of `hidden`.
+    A bottom MLP makes that one. It has one hidden layer, as wide as the last of `hidden`; the top MLP has all of
+    `hidden`.
     """
 
     def __init__(self, shape: InputShape, hidden: tuple[int, ...]) -> None:
@@ -36,6 +36,6 @@ class DLRM(ClickModel):
 
 
 def pair_products(vectors: Tensor) -> Tensor:
-    """Dot products [m, V (V - 1) / 2] of all pairs of V vectors [m, V, D]."""
+    """Returns the dot products [m, V (V - 1) / 2] of all pairs of V vectors [m, V, D]."""
     first, second = torch.tril_indices(vectors.shape[1], vectors.shape[1], offset=-1, device=vectors.device)
     return torch.bmm(vectors, vectors.transpose(1, 2))[:, first, second]

@@ -5,12 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from worker.models.interface import ClickModel, InputShape, join, require_wide, split_wide
-from worker.models.layers import mlp
+from worker.models.click_model import ClickModel, InputShape, join, mlp, require_wide, split_wide
 
 
 class WideDeep(ClickModel):
-    """A linear model over ids and dense features, plus an MLP over the embedding vectors and dense features."""
+    """Adds a linear model over ids and dense features to an MLP over embedding vectors and dense features."""
 
     def __init__(self, shape: InputShape, hidden: tuple[int, ...]) -> None:
         super().__init__(shape, hidden)

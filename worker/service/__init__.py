@@ -1,1 +1,1 @@
-"""The running worker: its link, its clients and the loop that follows the plan."""
+"""The running worker: its part in a job, its transfers, and the loop that follows the plan."""

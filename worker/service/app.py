@@ -11,8 +11,8 @@ from services.runtime import logs
 from services.runtime.process import StopEvent, announce
 from services.runtime.server import serve
 from services.runtime.settings import load
+from worker.service.job import WorkerJob
 from worker.service.servicer import WorkerService
-from worker.service.session import Session
 from worker.service.settings import WorkerSettings
 
 _log = logging.getLogger(__name__)
@@ -25,14 +25,14 @@ async def serve_worker(stop: StopEvent) -> None:
     logs.bind(worker=settings.name)
     service = WorkerService(settings)
     async with serve("worker", [(add_WorkerServicer_to_server, service, "esd.v1.Worker")], settings) as server:
-        session = asyncio.create_task(Session(settings, server.address, service).run())
+        job = asyncio.create_task(WorkerJob(settings, server.address, service).run())
         await server.set_serving(True)
         announce("worker", server.address, server.metrics_address)
         stopped = asyncio.create_task(stop.wait())
-        await asyncio.wait((session, stopped), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((job, stopped), return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()
-        if not session.done():
+        if not job.done():
             _log.warning("stopped before the end of the stream")
-            session.cancel()
+            job.cancel()
         with contextlib.suppress(asyncio.CancelledError):
-            await session
+            await job

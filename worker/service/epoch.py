@@ -1,4 +1,4 @@
-"""One worker's part in one epoch: the same members, from its first iteration to its end."""
+"""A worker's part in one epoch: the iterations that the same workers train together."""
 
 from __future__ import annotations
 
@@ -8,26 +8,23 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from functools import partial
-from hashlib import sha256
 from typing import TypeVar
-
-import numpy as np
 
 from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.errors import EsdError, FailedPrecondition, StaleEpoch
-from services.domain.plans import EndOfStream, FlushPlan, Membership, PlanMessage, Reload
-from services.domain.reports import FlushReport, Lease, WorkerPhase
+from services.domain.plans import EndOfStream, Membership, PlanMessage, Reload
+from services.domain.reports import Lease, WorkerPhase
 from worker.core.cache_book import CacheBook
+from worker.service.checkpoint import WorkerCheckpoints
 from worker.service.link import Link
-from worker.service.movement import Mover
 from worker.service.parameter_servers import ParameterServers
 from worker.service.servicer import WorkerService
 from worker.service.settings import WorkerSettings
 from worker.service.tasks import run_in
 from worker.service.training_loop import TrainingLoop
+from worker.service.transfers import RowMover
+from worker.training.all_reduce import DenseReducer, Rendezvous
 from worker.training.device import prepare_device
-from worker.training.reducer import DenseReducer
-from worker.training.rendezvous import Rendezvous
 from worker.training.row_cache import RowCache
 from worker.training.trainer import Trainer
 
@@ -39,10 +36,17 @@ M = TypeVar("M", Membership, EndOfStream, Reload)
 
 
 class WorkerEpoch:
-    """Call `run` once, then `close`.
+    """Sets up the training of one epoch and sees it through. Call `run` once, then `close`.
+
+    Args:
+        settings: of this worker.
+        dispatcher: gives the plans.
+        lease: of this worker.
+        rendezvous: where this worker would host the all-reduce group.
+        service: describes the worker to operators.
 
     Attributes:
-        membership: of the epoch, as soon as it is known.
+        membership: of the epoch, None until the dispatcher has sent it.
     """
 
     def __init__(
@@ -93,36 +97,26 @@ class WorkerEpoch:
             )
             cache = await run_in(self._training_thread, RowCache, settings.cache_rows, job.table.row_width, device)
             trainer = await run_in(self._training_thread, Trainer, job, cache, self._reducer, device)
-            mover = Mover(cache, servers, self._reading_thread, moves, membership)
+            mover = RowMover(cache, servers, self._reading_thread, moves, membership)
+            report = partial(self._dispatcher.report, self._lease)
+            checkpoints = WorkerCheckpoints(membership, mover, trainer, self._training_thread, report)
             if membership.iteration:
-                await self._reload(await _expect(Reload, messages), book, mover, trainer)
-
-            async def take_checkpoint(plan: FlushPlan) -> None:
-                await self._take_checkpoint(plan, mover, trainer)
-
+                await checkpoints.go_back(await _expect(Reload, messages), book)
             self._loop = TrainingLoop(
-                messages,
-                book,
-                mover,
-                trainer,
-                self._training_thread,
-                link,
-                partial(self._dispatcher.report, self._lease),
-                take_checkpoint,
+                messages, book, mover, trainer, self._training_thread, link, report, checkpoints.take
             )
-            flush = await self._loop.run()
-            await self._finish(flush, mover, trainer)
+            await checkpoints.finish(await self._loop.run())
             end = await _expect(EndOfStream, messages)
             _log.info("the stream has ended after %d iterations", end.iterations)
 
     def phase(self) -> WorkerPhase:
-        """What the worker is doing."""
+        """Tells what the worker is doing, for its heartbeats."""
         if self._reducer is not None and self._reducer.waiting:
             return WorkerPhase.ALL_REDUCE
         return self._loop.phase if self._loop is not None else WorkerPhase.IDLE
 
     def close(self) -> None:
-        """Leaves the all-reduce group and gives the threads up."""
+        """Leaves the all-reduce group and lets go of the threads."""
         if self._reducer is not None:
             self._training_thread.submit(self._reducer.close)
         for thread in (self._training_thread, self._reading_thread):
@@ -130,9 +124,9 @@ class WorkerEpoch:
             thread.shutdown(wait=False)
 
     def _read_ahead(self, tasks: asyncio.TaskGroup) -> AsyncIterator[PlanMessage]:
-        """The plan stream, read as it comes: the end of an epoch is noticed whatever the worker waits for.
+        """Reads the plan stream as it comes, so that the end of an epoch is noticed whatever the worker waits for.
 
-        The dispatcher's window bounds what is read and not yet used; a longer one is not read ahead altogether.
+        The dispatcher's window bounds what is read and not yet used; of a very long one only a part is read ahead.
         """
         queue: asyncio.Queue[PlanMessage | EsdError] = asyncio.Queue(_READ_AHEAD)
 
@@ -143,7 +137,7 @@ class WorkerEpoch:
                         await queue.put(message)
             except StaleEpoch:
                 raise
-            except EsdError as error:  # has its place behind the plans that came before it
+            except EsdError as error:  # takes its place behind the plans that came before it
                 await queue.put(error)
 
         async def give() -> AsyncIterator[PlanMessage]:
@@ -155,46 +149,6 @@ class WorkerEpoch:
 
         tasks.create_task(read())
         return give()
-
-    async def _reload(self, reload: Reload, book: CacheBook, mover: Mover, trainer: Trainer) -> None:
-        """Goes back to a checkpoint: cached rows, dense parameters and their optimizer as they were."""
-        book.enter_reload(reload)
-        rows = np.empty((len(reload.rows), mover.cache.width), np.float32)
-        await mover.servers.pull(reload.rows.ids, reload.rows.versions, rows)
-        await run_in(self._training_thread, mover.cache.write, reload.rows.slots, rows)
-        dense = await mover.servers.get_part(reload.checkpoint, "dense")
-        if sha256(dense).hexdigest() != reload.dense_checksum:
-            raise FailedPrecondition(
-                f"the dense parameters of checkpoint {reload.checkpoint} are damaged: their checksum differs; `esd "
-                "checkpoint` tells which checkpoints are whole, and goes back to one"
-            )
-        await run_in(self._training_thread, trainer.dense.load, dense)
-        _log.info("back at checkpoint %d with %d cached rows", reload.checkpoint, len(reload.rows))
-
-    async def _take_checkpoint(self, plan: FlushPlan, mover: Mover, trainer: Trainer) -> None:
-        """Brings home what the parameter servers lack, and tells them that nothing older comes from here."""
-        membership = self.membership
-        assert membership is not None  # noqa: S101 - plans come after it
-        transfers = await mover.flush(plan)
-        checksum = ""
-        if membership.leads:
-            dense = await run_in(self._training_thread, trainer.dense.save)
-            checksum = sha256(dense).hexdigest()
-            await mover.servers.put_part(plan.iteration, "dense", dense)
-        await mover.servers.cut(plan.iteration, membership.members)
-        await self._dispatcher.report(self._lease, FlushReport(plan.iteration, transfers, membership.epoch, checksum))
-
-    async def _finish(self, flush: FlushPlan, mover: Mover, trainer: Trainer) -> None:
-        """Brings home what the parameter servers lack, as for a checkpoint; one worker also stores the final model."""
-        membership = self.membership
-        assert membership is not None  # noqa: S101 - plans come after it
-        if membership.leads:
-            await mover.servers.put_dense(await run_in(self._training_thread, trainer.dense.to_npz))
-        if membership.job.takes_checkpoints and flush.iteration:
-            await self._take_checkpoint(flush, mover, trainer)
-        else:
-            transfers = await mover.flush(flush)
-            await self._dispatcher.report(self._lease, FlushReport(flush.iteration, transfers, membership.epoch))
 
 
 async def _expect(kind: type[M], messages: AsyncIterator[PlanMessage]) -> M:

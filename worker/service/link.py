@@ -8,8 +8,7 @@ from contextlib import AbstractContextManager
 
 from services.clients.parameter_server import Traffic
 from services.wire.rows import CHUNK_BYTES
-from worker.core.meter import LinkMeter
-from worker.core.token_bucket import TokenBucket
+from worker.core.bandwidth import LinkMeter, TokenBucket
 
 _SMALLEST_CHUNK = 2**14  # bytes
 _CHUNK_SECONDS = 0.05  # on a slow link, what moves at once should not hold up the rest for longer

@@ -1,4 +1,4 @@
-"""Where the worker stands, for operators."""
+"""The Worker service of protos/worker.proto: tells operators where the worker stands."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
         self._book: CacheBook | None = None
 
     def joined(self, slot: int, book: CacheBook) -> None:
-        """From now on the worker has a slot and a cache."""
+        """Tells that the worker has a slot and a cache from now on."""
         self._slot = slot
         self._book = book
 

@@ -8,7 +8,7 @@ from services.runtime.settings import Address, ServerSettings
 
 
 class WorkerSettings(ServerSettings, env_prefix="ESD_WORKER_"):
-    """What one worker is told; everything else comes with the job."""
+    """What a worker is told when it starts; everything else comes with the job."""
 
     name: str = Field(min_length=1, max_length=256, description="unique among the workers of a job")
     dispatcher: Address = Field(description="host:port of the dispatcher")

@@ -1,4 +1,4 @@
-"""Running things side by side."""
+"""Work that runs side by side: in threads, and in groups of tasks."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ T = TypeVar("T")
 
 
 async def run_in(thread: Executor, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """The result of a blocking function, run in a thread."""
+    """Runs a blocking function in a thread, and returns its result."""
     return await asyncio.get_running_loop().run_in_executor(thread, lambda: function(*args, **kwargs))
 
 
 async def all_of(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """The results of all coroutines, run side by side. The first failure cancels the others and is raised."""
+    """Runs coroutines side by side, and returns their results. The first failure cancels the others and is raised."""
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(coroutine) for coroutine in coroutines]
@@ -27,6 +27,6 @@ async def all_of(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 def first_failure(failures: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The error that came first in a task group."""
+    """Returns the error that came first in a task group."""
     first = failures.exceptions[0]
     return first_failure(first) if isinstance(first, BaseExceptionGroup) else first

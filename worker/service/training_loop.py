@@ -1,4 +1,4 @@
-"""The loop that follows the plan."""
+"""The loop that follows the plan, iteration by iteration."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from services.domain.plans import FlushPlan, IterationPlan, PlanMessage
 from services.domain.reports import IterationReport, PhaseTimes, TransferCounts, WorkerPhase
 from worker.core.cache_book import CacheBook
 from worker.service.link import Link
-from worker.service.movement import Movement, Mover
 from worker.service.tasks import run_in
+from worker.service.transfers import IterationTransfers, RowMover
 from worker.training.trainer import StepResult, Trainer
 
 SendReport = Callable[[IterationReport], Coroutine[Any, Any, None]]
@@ -26,36 +26,34 @@ TakeCheckpoint = Callable[[FlushPlan], Coroutine[Any, Any, None]]
 class TrainingLoop:
     """Trains the planned iterations in order.
 
-    While one trains, the rows of the next that it does not touch move already. Tensors are touched by the training
-    thread only, except for copying out what is to be pushed.
+    While one trains, the rows of the next that it does not touch move already. Only the training thread touches
+    tensors, apart from copying out what is to be pushed.
+
+    Args:
+        messages: the plan stream, behind the membership.
+        book: refuses plans that do not fit the cache.
+        mover: moves rows, in tasks of its own group.
+        trainer: trains, in `training_thread`.
+        training_thread: a single thread.
+        link: measures the bandwidth.
+        send: confirms an iteration to the dispatcher.
+        take_checkpoint: carries out the flush plan of a checkpoint.
 
     Attributes:
-        phase: what it is doing.
+        phase: what the worker is doing, for its heartbeats.
     """
 
     def __init__(
         self,
         messages: AsyncIterator[PlanMessage],
         book: CacheBook,
-        mover: Mover,
+        mover: RowMover,
         trainer: Trainer,
         training_thread: Executor,
         link: Link,
         send: SendReport,
         take_checkpoint: TakeCheckpoint,
     ) -> None:
-        """Prepares the loop.
-
-        Args:
-            messages: the plan stream, behind the membership.
-            book: refuses plans that do not fit the cache.
-            mover: moves rows, in tasks of its own group.
-            trainer: trains, in `training_thread`.
-            training_thread: a single thread.
-            link: measures the bandwidth.
-            send: confirms an iteration to the dispatcher.
-            take_checkpoint: carries out the flush plan of a checkpoint.
-        """
         self._messages = messages
         self._book = book
         self._mover = mover
@@ -110,7 +108,7 @@ class TrainingLoop:
             await reporting
         return current
 
-    async def _next(self) -> Movement | FlushPlan:
+    async def _next(self) -> IterationTransfers | FlushPlan:
         """Waits for the next plan, refuses it if it does not fit, and moves what may move early."""
         message = await anext(self._messages)
         if isinstance(message, FlushPlan):
@@ -119,9 +117,9 @@ class TrainingLoop:
         if not isinstance(message, IterationPlan):
             raise FailedPrecondition(f"{type(message).__name__} came where a plan was expected")
         self._book.enter(message)
-        movement = Movement(message, self._mover)
-        await movement.start(early=True)
-        return movement
+        transfers = IterationTransfers(message, self._mover)
+        await transfers.start(early=True)
+        return transfers
 
     def _report(
         self, plan: IterationPlan, step: StepResult, transfers: TransferCounts, phases: PhaseTimes, seconds: float
@@ -140,7 +138,7 @@ class TrainingLoop:
 
 
 class _Laps:
-    """Seconds since the start, and since the last lap."""
+    """Measures seconds since the start, and since the last lap."""
 
     def __init__(self) -> None:
         self._start = self._last = time.perf_counter()

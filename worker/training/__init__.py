@@ -1,1 +1,1 @@
-"""Tensors: the cached rows, their optimizers, and one training step."""
+"""What a worker does with tensors: the row cache, the optimizers, the all-reduce and the training step."""

@@ -1,4 +1,4 @@
-"""The dense (MLP) parameters: the same on every worker, trained on the summed gradient."""
+"""The dense (MLP) parameters and their optimizer: the same on every worker, trained on the summed gradient."""
 
 from __future__ import annotations
 
@@ -9,17 +9,34 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.optim.adagrad import adagrad
+from torch.optim.adam import adam
+from torch.optim.sgd import sgd
 
 from services.domain.errors import FailedPrecondition
-from services.domain.tables import OptimizerSpec
-from worker.training.dense_optimizer import DenseOptimizer
+from services.domain.tables import OptimizerKind, OptimizerSpec
+
+_MOMENTS = {
+    OptimizerKind.SGD: (),
+    OptimizerKind.ROWWISE_ADAGRAD: ("sum",),
+    OptimizerKind.ADAM: ("exp_avg", "exp_avg_sq"),
+}
 
 
 class DenseParameters:
-    """Parameters of a model, and their gradients, in one flat vector each: one all-reduce sums, one step trains all."""
+    """The parameters of a model, and their gradients, each in one flat vector of P floats.
+
+    So one all-reduce sums all gradients, and one step trains all parameters.
+
+    Args:
+        model: must already be on its device; its parameters and gradients become views of the vectors.
+        optimizer: of the dense parameters.
+
+    Attributes:
+        gradients: float32 [P], filled by backward passes.
+    """
 
     def __init__(self, model: nn.Module, optimizer: OptimizerSpec) -> None:
-        """Takes over the parameters of `model`, which must already be on its device, and their gradients."""
         self._named = dict(model.named_parameters())
         flat = nn.utils.parameters_to_vector(self._named.values()).detach()
         self.gradients = torch.zeros_like(flat)
@@ -32,25 +49,25 @@ class DenseParameters:
         self._optimizer = DenseOptimizer(optimizer, flat)
 
     def clear_gradients(self) -> None:
-        """Before a backward pass; also what a worker without samples contributes."""
+        """Zeroes the gradients before a backward pass. Zeros are also what a worker without samples contributes."""
         self.gradients.zero_()
 
     def step(self) -> None:
-        """Applies the summed gradients."""
+        """Trains the parameters with the summed gradients."""
         self._optimizer.step(self.gradients)
 
     def to_npz(self) -> bytes:
-        """All parameters by name, as numpy's .npz format in memory."""
+        """Returns all parameters by name, in numpy's .npz format."""
         return _npz(self._parameters())
 
     def save(self) -> bytes:
-        """Parameters and the optimizer's state, for `load`: .npz with `parameter/NAME` and `state/KEY`."""
+        """Returns parameters and optimizer state for `load`, as .npz with `parameter/NAME` and `state/KEY`."""
         arrays = {f"parameter/{name}": values for name, values in self._parameters().items()}
         arrays |= {f"state/{key}": value.cpu().numpy() for key, value in self._optimizer.state.items()}
         return _npz(arrays)
 
     def load(self, data: bytes) -> None:
-        """Goes back to what `save` returned, of the same model and optimizer.
+        """Goes back to what `save` returned for the same model and optimizer.
 
         Raises:
             FailedPrecondition: something is missing or has another shape.
@@ -63,6 +80,75 @@ class DenseParameters:
 
     def _parameters(self) -> dict[str, NDArray[np.float32]]:
         return {name: parameter.detach().cpu().numpy() for name, parameter in self._named.items()}
+
+
+class DenseOptimizer:
+    """Trains a vector of parameters with torch's own steps.
+
+    The steps are called as functions. The classes of torch.optim would import torch's compiler into every worker, which
+    took two of the five seconds of its start, and of every return after a failure.
+
+    Args:
+        spec: which optimizer, and its constants.
+        parameters: float32 [P], trained in place.
+
+    Attributes:
+        state: what a checkpoint must keep, by name: float32 [P] on the parameters' device, and the count of steps,
+            float32 [], on the host as torch wants it.
+    """
+
+    def __init__(self, spec: OptimizerSpec, parameters: Tensor) -> None:
+        self._spec = spec
+        self._parameters = parameters
+        self.state = {name: torch.zeros_like(parameters) for name in _MOMENTS[spec.kind]}
+        if self.state:
+            self.state["step"] = torch.zeros(())
+
+    @torch.no_grad()
+    def step(self, gradients: Tensor) -> None:
+        """Takes one step along `gradients`, float32 [P]."""
+        spec, state = self._spec, self.state
+        match spec.kind:
+            case OptimizerKind.SGD:
+                sgd(
+                    [self._parameters],
+                    [gradients],
+                    [None],
+                    lr=spec.learning_rate,
+                    weight_decay=0.0,
+                    momentum=0.0,
+                    dampening=0.0,
+                    nesterov=False,
+                    maximize=False,
+                )
+            case OptimizerKind.ROWWISE_ADAGRAD:  # element-wise here: a matrix of an MLP is not a set of rows
+                adagrad(
+                    [self._parameters],
+                    [gradients],
+                    [state["sum"]],
+                    [state["step"]],
+                    lr=spec.learning_rate,
+                    weight_decay=0.0,
+                    lr_decay=0.0,
+                    eps=spec.epsilon,
+                    maximize=False,
+                )
+            case OptimizerKind.ADAM:
+                adam(
+                    [self._parameters],
+                    [gradients],
+                    [state["exp_avg"]],
+                    [state["exp_avg_sq"]],
+                    [],
+                    [state["step"]],
+                    amsgrad=False,
+                    beta1=spec.beta1,
+                    beta2=spec.beta2,
+                    lr=spec.learning_rate,
+                    weight_decay=0.0,
+                    eps=spec.epsilon,
+                    maximize=False,
+                )
 
 
 def _npz(arrays: Mapping[str, NDArray[np.float32]]) -> bytes:

@@ -10,7 +10,7 @@ from services.domain.errors import FailedPrecondition
 
 
 def prepare_device(name: str, threads: int) -> torch.device:
-    """The device, ready for bit-identical runs. Call it in the training thread, before anything else of torch.
+    """Makes a device ready for bit-identical runs. Call it in the training thread, before anything else of torch.
 
     Args:
         name: `cpu`, `cuda` or `cuda:N`.

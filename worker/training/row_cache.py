@@ -1,4 +1,4 @@
-"""The cached rows: one tensor on the training device."""
+"""The embedding rows that a worker caches: one tensor on the training device."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from services.domain.errors import ResourceExhausted
 
 
 class RowCache:
-    """C slots of W floats each.
+    """Holds rows in C slots of W floats each.
 
     A slot holds a row's D values and its optimizer state, or, in its first D floats, the partial gradient of a
     split row (the value beside it would be outdated anyway).
@@ -19,19 +19,17 @@ class RowCache:
     `read` may run in another thread than the rest, while an iteration trains: the plan names only slots that the
     iteration does not touch. On a GPU it has its own stream, which waits for the last completed write, not for
     the training that is queued meanwhile.
+
+    Args:
+        slots: C.
+        width: W, floats per row.
+        device: where training runs.
+
+    Raises:
+        ResourceExhausted: the device has not enough memory.
     """
 
     def __init__(self, slots: int, width: int, device: torch.device) -> None:
-        """Allocates the cache.
-
-        Args:
-            slots: C.
-            width: W, floats per row.
-            device: where training runs.
-
-        Raises:
-            ResourceExhausted: the device has not enough memory.
-        """
         try:
             self.rows = torch.zeros(slots, width, device=device)
         except RuntimeError as error:
@@ -48,15 +46,15 @@ class RowCache:
 
     @property
     def width(self) -> int:
-        """W."""
+        """The floats of a slot, W."""
         return self.rows.shape[1]
 
     def index(self, slots: NDArray[np.uint32]) -> Tensor:
-        """Slots as an index tensor, int64 [r], on the device."""
+        """Returns slots as an index tensor, int64 [r], on the device."""
         return torch.from_numpy(slots.astype(np.int64)).to(self._device)
 
     def read(self, slots: NDArray[np.uint32], columns: int) -> NDArray[np.float32]:
-        """Copies the first `columns` floats of each slot to host memory, float32 [r, columns]."""
+        """Copies the first `columns` floats of each slot to host memory: float32 [r, columns]."""
         with torch.no_grad(), torch.cuda.stream(self._read_stream):
             if self._read_stream is not None and self._written is not None:
                 self._read_stream.wait_event(self._written)

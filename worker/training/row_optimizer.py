@@ -1,4 +1,4 @@
-"""Optimizers of embedding rows, for rows that this worker owns.
+"""The optimizers of embedding rows, for the rows that only this worker trains.
 
 The formulas are those of services.domain.tables; the parameter server has the same ones for split rows.
 """
@@ -14,7 +14,7 @@ from services.domain.tables import OptimizerKind, OptimizerSpec
 
 
 def updated_rows(rows: Tensor, gradients: Tensor, optimizer: OptimizerSpec, step: int) -> Tensor:
-    """One optimizer step on each row.
+    """Takes one optimizer step on each row.
 
     Args:
         rows: float32 [r, W], D values followed by the optimizer state.

@@ -1,4 +1,4 @@
-"""One training step: forward, backward, owned rows, dense parameters."""
+"""One training step: forward pass, backward pass, update of the rows, update of the dense parameters."""
 
 from __future__ import annotations
 
@@ -17,19 +17,22 @@ from services.domain.jobs import JobSpec
 from services.domain.plans import IterationPlan
 from services.domain.reports import SCORE_BINS
 from worker.models import build_model
+from worker.training.all_reduce import DenseReducer
 from worker.training.dense import DenseParameters
-from worker.training.reducer import DenseReducer
 from worker.training.row_cache import RowCache
 from worker.training.row_optimizer import updated_rows
 
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What one step brought; seconds by phase.
+    """What one step brought.
 
     Attributes:
         loss_sum: sum of the logistic losses before training (progressive validation).
         score_bins: uint16 [m], floor(65536 * predicted probability).
+        compute: seconds of the forward and backward pass.
+        all_reduce: seconds in the all-reduce, waiting for other workers included.
+        update: seconds in the optimizers.
     """
 
     loss_sum: float
@@ -43,11 +46,19 @@ class Trainer:
     """Trains the rows of a cache and the dense parameters of a model.
 
     Every gradient is divided by the size of the global batch, so that the sum over the workers does not depend on
-    who trains which sample.
+    which of them trains which sample.
+
+    Args:
+        job: names the model and the optimizers.
+        cache: on `device`.
+        reducer: of the epoch.
+        device: where the model is built.
+
+    Attributes:
+        dense: the dense parameters.
     """
 
     def __init__(self, job: JobSpec, cache: RowCache, reducer: DenseReducer, device: torch.device) -> None:
-        """Builds the job's model on `device`; `cache` must be there too."""
         self._table = job.table
         self._cache = cache
         self._reducer = reducer
@@ -56,7 +67,7 @@ class Trainer:
         self.dense = DenseParameters(self._model, job.model.dense_optimizer)
 
     def step(self, plan: IterationPlan) -> StepResult:
-        """Trains one iteration; its rows are in the cache at the versions of the plan.
+        """Trains one iteration, whose rows are in the cache at the versions of the plan.
 
         Raises:
             FailedPrecondition: the loss is not finite; nothing was trained.
@@ -85,7 +96,7 @@ class Trainer:
         )
 
     def _forward_backward(self, plan: IterationPlan, rows: Tensor) -> tuple[float, NDArray[np.uint16], Tensor]:
-        """Loss, scores, and the gradient [u, D] of each distinct row; dense gradients go to their vector."""
+        """Returns loss, scores, and the gradient [u, D] of each distinct row; dense gradients go to their vector."""
         values = rows[:, : self._table.dimension].clone().requires_grad_()
         if len(plan.labels) == 0:
             return 0.0, np.zeros(0, np.uint16), torch.zeros_like(values)
@@ -108,7 +119,7 @@ class Trainer:
         return loss_sum, bins, values.grad
 
     def _update_rows(self, plan: IterationPlan, slots: Tensor, rows: Tensor, gradients: Tensor) -> None:
-        """Rows that only this worker trains get the optimizer at once; of the others it keeps its gradient."""
+        """Trains the rows that no other worker trains at once, and keeps the gradients of the others in the cache."""
         contributors = plan.unique_contributors
         alone = (contributors & (contributors - np.uint64(1))) == 0
         owned = torch.from_numpy(np.flatnonzero(alone)).to(self._device)

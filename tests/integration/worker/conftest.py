@@ -26,8 +26,8 @@ from services.runtime.server import serve
 from services.runtime.settings import ServerSettings
 from services.wire.plans import encode_plan_message
 from services.wire.reports import decode_flush_report, decode_iteration_report, decode_registration, encode_lease
+from worker.service.job import WorkerJob
 from worker.service.servicer import WorkerService
-from worker.service.session import Session
 from worker.service.settings import WorkerSettings
 
 READY_SECONDS = 60  # importing torch on a busy machine
@@ -208,12 +208,12 @@ async def serve_scripts() -> AsyncIterator[Callable[..., Awaitable[tuple[Scripte
 
 
 @pytest.fixture
-def run_session() -> Callable[..., Awaitable[None]]:
-    """Runs a worker's session in this process: for jobs of one worker, whose end is an error."""
+def run_worker_job() -> Callable[..., Awaitable[None]]:
+    """Runs a worker in this process: for jobs of one worker whose end is an error."""
 
     async def run(dispatcher: str, **changes: Any) -> None:
         defaults = {"name": "worker", "dispatcher": dispatcher, "link": 1e9, "cache_rows": 64}
         settings = WorkerSettings(**(defaults | changes))
-        await Session(settings, "127.0.0.1:1", WorkerService(settings)).run()
+        await WorkerJob(settings, "127.0.0.1:1", WorkerService(settings)).run()
 
     return run

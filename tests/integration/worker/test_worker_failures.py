@@ -34,78 +34,78 @@ def with_first_pull_at(plan: IterationPlan, version: int) -> IterationPlan:
     return replace(plan, pulls=replace(plan.pulls, versions=pulled), unique_versions=trained)
 
 
-async def test_a_plan_that_does_not_fit_is_refused_before_anything_moves(start_servers, run_session, serve_scripts):
+async def test_a_plan_that_does_not_fit_is_refused_before_anything_moves(start_servers, run_worker_job, serve_scripts):
     job = small_job(await start_servers(1), 1, OptimizerSpec())
     ((first, second),) = plans_of(job, 2)
     slots = second.unique_slots.copy()
     slots[0], slots[1] = slots[1], slots[0]
     dispatcher, address = await serve_scripts(job, [[first, replace(second, unique_slots=slots)]])
     with pytest.raises(FailedPrecondition, match=rf"iteration 1 does not fit .* id {second.unique_ids[0]} "):
-        await run_session(address)
+        await run_worker_job(address)
     assert all(report.iteration == 0 for report in dispatcher.reports[0])
 
 
 async def test_a_loss_that_is_not_finite_ends_the_worker_before_anything_is_pushed(
-    start_servers, run_session, serve_scripts
+    start_servers, run_worker_job, serve_scripts
 ):
     job = small_job(await start_servers(1), 1, OptimizerSpec())
     ((first, second),) = plans_of(job, 2)
     dispatcher, address = await serve_scripts(job, [[replace(first, dense=np.full_like(first.dense, np.nan)), second]])
     with pytest.raises(FailedPrecondition, match="the loss of iteration 0 is nan: training diverged"):
-        await run_session(address)
+        await run_worker_job(address)
     assert dispatcher.reports == [[]]
     async with AsyncParameterServerClient(job.parameter_servers[0], job.table) as server:
         described = await server.describe()
     assert described.tables[0].rows == 0
 
 
-async def test_a_stale_pull_is_refused(start_servers, run_session, serve_scripts):
+async def test_a_stale_pull_is_refused(start_servers, run_worker_job, serve_scripts):
     """Another run has trained the rows: the plan asks for version 0 of rows that are at version 1."""
     job = small_job(await start_servers(1), 1, OptimizerSpec())
     planner = Planner(job, [1e9], [64])
     plan = planner.plan(small_stream(1)[0]).plans[0]
     dispatcher, address = await serve_scripts(job, [[plan, *planner.flush(), FailedPrecondition("end of test")]])
     with pytest.raises(FailedPrecondition, match="end of test"):
-        await run_session(address)
+        await run_worker_job(address)
     assert dispatcher.flushed()
 
     _, address = await serve_scripts(job, [[plan]])
     with pytest.raises(StaleVersion, match="version"):
-        await run_session(address)
+        await run_worker_job(address)
 
 
 async def test_a_version_that_never_comes_is_waited_for_within_the_peer_timeout(
-    start_servers, run_session, serve_scripts
+    start_servers, run_worker_job, serve_scripts
 ):
     job = small_job(await start_servers(1), 1, OptimizerSpec())
     ((plan,),) = plans_of(job, 1)
     _, address = await serve_scripts(job, [[with_first_pull_at(plan, 5)]])
     async with asyncio.timeout(20):
         with pytest.raises(DeadlineExceeded):
-            await run_session(address, peer_timeout=1)
+            await run_worker_job(address, peer_timeout=1)
 
 
-async def test_the_cause_of_a_failed_job_is_shown(start_servers, run_session, serve_scripts):
+async def test_the_cause_of_a_failed_job_is_shown(start_servers, run_worker_job, serve_scripts):
     job = small_job(await start_servers(1), 1, OptimizerSpec())
     ((plan,),) = plans_of(job, 1)
     cause = FailedPrecondition("job job failed: worker b sent no heartbeat for 5 s")
     _, address = await serve_scripts(job, [[plan, cause]])
     with pytest.raises(FailedPrecondition, match=str(cause)):
-        await run_session(address)
+        await run_worker_job(address)
 
 
-async def test_a_dispatcher_that_is_away_is_waited_for_within_the_job_timeout(run_session):
+async def test_a_dispatcher_that_is_away_is_waited_for_within_the_job_timeout(run_worker_job):
     async with asyncio.timeout(20):
         with pytest.raises(Unavailable):
-            await run_session("127.0.0.1:1", job_timeout=1)
+            await run_worker_job("127.0.0.1:1", job_timeout=1)
 
 
-async def test_a_job_without_its_parameter_server_is_given_up_within_the_retry_timeout(run_session, serve_scripts):
+async def test_a_job_without_its_parameter_server_is_given_up_within_the_retry_timeout(run_worker_job, serve_scripts):
     job = small_job(["127.0.0.1:1"], 1, OptimizerSpec())
     _, address = await serve_scripts(job, [[]])
     async with asyncio.timeout(30):
         with pytest.raises(Unavailable):
-            await run_session(address, retry_timeout=1)
+            await run_worker_job(address, retry_timeout=1)
 
 
 @pytest.mark.parametrize("loss", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"])

@@ -1,4 +1,4 @@
-"""One worker's part in one job, from registration to the end of the stream, epoch by epoch."""
+"""A worker's part in one job, from its registration to the end of the sample stream, epoch by epoch."""
 
 from __future__ import annotations
 
@@ -13,27 +13,26 @@ from worker.service.epoch import WorkerEpoch
 from worker.service.servicer import WorkerService
 from worker.service.settings import WorkerSettings
 from worker.service.tasks import first_failure
-from worker.training.rendezvous import Rendezvous
+from worker.training.all_reduce import Rendezvous
+
+_CALL_SECONDS = 10.0  # for calls that the dispatcher answers at once
 
 # What another epoch may mend: somebody is away, late, or ahead. Anything else would only happen again.
 _PASSING = (DeadlineExceeded, NotFound, StaleEpoch, StaleVersion, Unavailable)
 
-_CALL_SECONDS = 10.0  # for calls that the dispatcher answers at once
-
 _log = logging.getLogger(__name__)
 
 
-class Session:
-    """Registers, trains what is planned, flushes, leaves. An epoch that breaks is followed by the next one."""
+class WorkerJob:
+    """Registers, trains what is planned, flushes, leaves. An epoch that breaks is followed by the next one.
+
+    Args:
+        settings: of this worker.
+        address: `host:port` of its own gRPC service.
+        service: is told when there is something to describe.
+    """
 
     def __init__(self, settings: WorkerSettings, address: str, service: WorkerService) -> None:
-        """Opens what does not need the job; call `run` once.
-
-        Args:
-            settings: of this worker.
-            address: `host:port` of its own gRPC service.
-            service: is told when there is something to describe.
-        """
         self._settings = settings
         self._address = address
         self._service = service
@@ -48,7 +47,7 @@ class Session:
         self._rendezvous = Rendezvous()
 
     async def run(self) -> None:
-        """Takes part in one job until its stream ends.
+        """Takes part in one job until its stream ends. Call it once.
 
         Raises:
             EsdError: a plan was refused, the job failed, or it takes no checkpoints and a peer is lost.
@@ -67,37 +66,34 @@ class Session:
         finally:
             await self._dispatcher.close()
 
-    def _registration(self) -> Registration:
+    async def _register(self, patience: float) -> Lease:
         host, _, port = self._address.rpartition(":")
         host = self._settings.advertise_host or host
-        return Registration(
+        registration = Registration(
             name=self._settings.name,
             bandwidth=self._settings.link,
             cache_rows=self._settings.cache_rows,
             address=f"{host}:{port}",
             rendezvous=f"{host}:{self._rendezvous.port}",
         )
-
-    async def _register(self, patience: float) -> Lease:
-        return await self._dispatcher.register(self._registration(), wait_for_job=patience)
+        return await self._dispatcher.register(registration, wait_for_job=patience)
 
     async def _take_part(self, epoch: WorkerEpoch, lease: Lease) -> None:
-        """Runs one epoch, and sends heartbeats meanwhile."""
-
-        async def keep_alive() -> None:
-            while True:
-                await self._dispatcher.heartbeat(lease, epoch.phase())
-                await asyncio.sleep(lease.heartbeat_seconds / 2)
-
+        """Sees one epoch through, and sends heartbeats meanwhile."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                heartbeats = tasks.create_task(keep_alive())
+                heartbeats = tasks.create_task(self._keep_alive(epoch, lease))
                 await epoch.run(tasks)
                 heartbeats.cancel()
         except BaseExceptionGroup as failures:
             raise first_failure(failures) from None
         finally:
             epoch.close()
+
+    async def _keep_alive(self, epoch: WorkerEpoch, lease: Lease) -> None:
+        while True:
+            await self._dispatcher.heartbeat(lease, epoch.phase())
+            await asyncio.sleep(lease.heartbeat_seconds / 2)
 
     async def _recover_from(self, error: EsdError, epoch: WorkerEpoch, lease: Lease) -> Lease:
         """Returns the lease for the next epoch when another one makes sense, and raises the error otherwise.

@@ -1,7 +1,6 @@
 import pytest
 
-from worker.core.meter import LinkMeter
-from worker.core.token_bucket import TokenBucket
+from worker.core.bandwidth import LinkMeter, TokenBucket
 
 
 class Clock:

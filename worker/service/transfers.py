@@ -16,8 +16,16 @@ from worker.service.tasks import run_in
 from worker.training.row_cache import RowCache
 
 
-class Mover:
-    """Moves rows between the cache and the parameter servers."""
+class RowMover:
+    """Moves rows between the cache and the parameter servers.
+
+    Args:
+        cache: the worker's embedding rows.
+        servers: the shards of the job's table.
+        reading_thread: copies rows out of the cache while another thread trains.
+        tasks: owns the transfers; a transfer that fails ends the group.
+        membership: what this worker is in the job; the first member also has the servers forget rows.
+    """
 
     def __init__(
         self,
@@ -27,15 +35,6 @@ class Mover:
         tasks: asyncio.TaskGroup,
         membership: Membership,
     ) -> None:
-        """Connects cache and servers.
-
-        Args:
-            cache: the worker's embedding rows.
-            servers: the shards of the job's table.
-            reading_thread: copies rows out of the cache while another thread trains.
-            tasks: owns the transfers; a transfer that fails ends the group.
-            membership: what this worker is in the job; the first member also has the servers forget rows.
-        """
         self.cache = cache
         self.servers = servers
         self.tasks = tasks
@@ -75,15 +74,15 @@ class Mover:
         )
 
 
-class Movement:
-    """The transfers of one iteration: start the early half, start the late half, wait for both.
+class IterationTransfers:
+    """Carries out the transfers of one iteration: start the early half, start the late half, wait for both.
 
-    Workers cannot wait for each other in a circle: what a pull waits for is pushed in the same half of the same
-    iteration or before, and no push waits for a pull of its own half.
+    The early half may move while the iteration before trains. Workers cannot wait for each other in a circle: what a
+    pull waits for is pushed in the same half of the same iteration or before, and no push waits for a pull of its own
+    half.
     """
 
-    def __init__(self, plan: IterationPlan, mover: Mover) -> None:
-        """Prepares the transfers of `plan`; nothing moves before `start`."""
+    def __init__(self, plan: IterationPlan, mover: RowMover) -> None:
         self.plan = plan
         self._mover = mover
         self._staging = np.empty((len(plan.pulls), mover.cache.width), np.float32)
