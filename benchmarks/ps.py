@@ -24,12 +24,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protos import ps_pb2, ps_pb2_grpc
+from services.domain.rows import GradientBlock, Push, RowBlock
 from services.domain.tables import OptimizerSpec, TableSpec
 from services.runtime.channel import channel
+from services.wire.rows import encode_pull, push_chunks
 from services.wire.tables import encode_table
 from tests.support.redis_server import redis_server
-
-CHUNK_BYTES = 1 << 20
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -72,23 +72,18 @@ async def measure(store: str, dimension: int, megabytes: float = 32, repetitions
 
 
 async def _push(stub: ps_pb2_grpc.ParameterServerStub, spec: TableSpec, ids: NDArray[np.uint64], version: int) -> None:
-    size = CHUNK_BYTES // (spec.row_bytes + 16)
-    rows = np.full((size, spec.row_width), 0.5, np.float32)
-
-    def chunks() -> Iterator[ps_pb2.PushRequest]:
-        for start in range(0, len(ids), size):
-            part = ids[start : start + size]
-            versions = np.full(len(part), version, np.int64)
-            body = ps_pb2.RowBlock(ids=part.tobytes(), versions=versions.tobytes(), rows=rows[: len(part)].tobytes())
-            yield ps_pb2.PushRequest(table=spec.name, rows=body)
-
-    answer = await stub.Push(chunks(), timeout=120)
+    none, numbers = ids[:0], np.empty(0, np.int64)
+    rows = np.broadcast_to(np.float32(0.5), (len(ids), spec.row_width))
+    push = Push(
+        RowBlock(ids, np.full(len(ids), version), rows),
+        GradientBlock(none, numbers, none, numbers, np.empty((0, spec.dimension), np.float32), worker=0),
+    )
+    answer = await stub.Push(push_chunks(push, spec), timeout=120)
     assert answer.stored == len(ids), answer  # noqa: S101 - a benchmark of something else would be worthless
 
 
 async def _pull(stub: ps_pb2_grpc.ParameterServerStub, spec: TableSpec, ids: NDArray[np.uint64], version: int) -> None:
-    versions = np.full(len(ids), version, np.int64)
-    request = ps_pb2.PullRequest(table=spec.name, ids=ids.tobytes(), versions=versions.tobytes())
+    request = encode_pull(spec.name, ids, np.full(len(ids), version))
     received = 0
     async for response in stub.Pull(request, timeout=120):
         received += len(np.frombuffer(response.rows.rows, np.float32))
