@@ -4,9 +4,12 @@
 #include <numeric>
 #include <utility>
 
+#include "common/workers.h"
 #include "engine/batch/scores.h"
 #include "engine/memory/sort_by_id.h"
 #include "engine/plan/resolve.h"
+#include "engine/rows/copies.h"
+#include "engine/rows/row_state.h"
 
 namespace esd {
 
@@ -28,8 +31,6 @@ std::vector<std::unique_ptr<CacheMirror>> Engine::make_caches() const {
   }
   return caches;
 }
-
-// The batch.
 
 void Engine::prepare(const std::uint64_t* ids, std::size_t samples, std::size_t fields) {
   sizes_.check(fields);
@@ -53,8 +54,6 @@ const PreparedBatch& Engine::batch() const {
   if (!prepared_) throw std::logic_error("no batch is prepared; call prepare first");
   return batch_;
 }
-
-// Decisions.
 
 void Engine::check_link_costs(const std::int32_t* link_costs) const {
   const std::int64_t highest = *std::max_element(link_costs, link_costs + workers());
@@ -120,8 +119,6 @@ JointResult Engine::joint(const JointRequest& request) const {
   if (request.limits) check_limits(request);
   return joint_search(batch(), reuse_, request);
 }
-
-// An iteration.
 
 IterationPlans Engine::commit(const std::int32_t* assignment, Arena&& arena) {
   trainers_.assign(batch(), assignment, workers());

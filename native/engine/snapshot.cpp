@@ -11,6 +11,10 @@
 #include "common/mix64.h"
 #include "engine/engine.h"
 #include "engine/memory/huge_pages.h"
+#include "engine/rows/copies.h"
+#include "engine/rows/index_types.h"
+#include "engine/rows/row_state.h"
+#include "engine/rows/state_index.h"
 
 namespace esd {
 namespace {

@@ -4,6 +4,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "engine/rows/row_state.h"
+
 namespace esd {
 
 void RowLimit::check(const PreparedBatch& batch) const {

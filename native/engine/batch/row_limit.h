@@ -12,6 +12,7 @@
 
 #include "engine/batch/prepared_batch.h"
 #include "engine/rows/index_types.h"
+#include "engine/rows/row_state.h"
 #include "engine/rows/state_index.h"
 
 namespace esd {

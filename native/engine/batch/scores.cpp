@@ -9,6 +9,8 @@
 #include "common/hot.h"
 #include "common/workers.h"
 #include "engine/memory/column.h"
+#include "engine/rows/index_types.h"
+#include "engine/rows/row_state.h"
 
 namespace esd {
 namespace {

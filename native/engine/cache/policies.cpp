@@ -8,6 +8,8 @@
 #include "engine/cache/hot_rows.h"
 #include "engine/cache/policy.h"
 #include "engine/cache/queues.h"
+#include "engine/rows/copies.h"
+#include "engine/rows/index_types.h"
 
 namespace esd {
 namespace {

@@ -15,6 +15,7 @@
 #include "engine/joint/lookahead.h"
 #include "engine/joint/placement.h"
 #include "engine/joint/transport.h"
+#include "engine/rows/index_types.h"
 
 namespace esd {
 namespace {

@@ -1,5 +1,8 @@
 #include "engine/plan/replacement.h"
 
+#include "engine/rows/copies.h"
+#include "engine/rows/row_state.h"
+
 namespace esd {
 
 void Replacement::run(unsigned worker, std::uint32_t iteration, CacheMirror& cache, const Slots& late_slots,

@@ -10,8 +10,10 @@
 #include "engine/memory/draft_list.h"
 #include "engine/plan/plan.h"
 #include "engine/plan/worker_lists.h"
+#include "engine/rows/copies.h"
 #include "engine/rows/copy_directory.h"
 #include "engine/rows/index_types.h"
+#include "engine/rows/row_state.h"
 #include "engine/rows/state_index.h"
 
 namespace esd {

@@ -1,6 +1,11 @@
 #include "engine/plan/resolve.h"
 
 #include <algorithm>
+#include <cstddef>
+
+#include "common/workers.h"
+#include "engine/rows/index_types.h"
+#include "engine/rows/row_state.h"
 
 namespace esd {
 namespace {

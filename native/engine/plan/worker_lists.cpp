@@ -4,6 +4,8 @@
 #include <iterator>
 #include <utility>
 
+#include "engine/rows/row_state.h"
+
 namespace esd {
 namespace {
 

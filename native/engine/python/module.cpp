@@ -24,6 +24,8 @@
 #include "engine/engine.h"
 #include "engine/python/arena_pool.h"
 #include "engine/python/plan_dicts.h"
+#include "engine/rows/index_types.h"
+#include "engine/rows/row_state.h"
 
 namespace nb = nanobind;
 

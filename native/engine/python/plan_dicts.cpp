@@ -3,6 +3,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "engine/memory/column.h"
+
 namespace esd {
 namespace {
 

@@ -10,7 +10,6 @@
 #include <cstdint>
 
 #include "common/workers.h"
-#include "engine/rows/index_types.h"
 
 namespace esd {
 
