@@ -368,7 +368,7 @@ class AsyncParameterServerClient:
             await self._stub.TrimSamples(request, timeout=self._timeout)
 
     def _moving(self, rows: int) -> float:
-        """The deadline of a call that moves so many rows or gradients."""
+        """The deadline of a call that moves `rows` rows or gradients."""
         return self._traffic.deadline(payload_bytes(self._table, rows), self._timeout)
 
     async def _upload(self, rpc: Any, chunks: Iterable[C], size: int) -> int:

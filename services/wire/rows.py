@@ -29,7 +29,7 @@ def rows_per_chunk(spec: TableSpec) -> int:
 
 
 def payload_bytes(spec: TableSpec, rows: int) -> int:
-    """The most bytes that so many rows or gradients of a table take on the wire."""
+    """The most bytes that `rows` rows or gradients of a table take on the wire."""
     return rows * (spec.row_bytes + _BYTES_BESIDE_A_GRADIENT)
 
 
