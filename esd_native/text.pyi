@@ -1,4 +1,4 @@
-"""Delimited text to columns, and an exact count of distinct ids. Both release the GIL."""
+"""A parser of delimited text into columns, and an exact count of distinct ids. Both release the GIL."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 class Parser:
-    """Parses lines of delimited text into hashed ids and numbers. Immutable, safe to share between threads."""
+    """Parses lines of delimited text into hashed ids and numbers. It is immutable and safe to share between threads."""
 
     def __init__(
         self,
@@ -20,38 +20,40 @@ class Parser:
         """Fixes the format.
 
         Args:
-            columns: kind, optional and field key of every column, in file order. Kinds: `skip`; `id`, hashed with
-                the field key (services/data/hashing.py); `integer` within +-2^53; `decimal`, finite as
-                float32 and no smaller than float64 can tell from 0; `flag`, 0 or 1. An optional number may be absent.
+            columns: kind, optional and field key of every column, in file order. A kind is `skip`; `id`, which is
+                hashed with the field key (services/data/hashing.py); `integer`, within +-2^53; `decimal`, finite as
+                float32 and no smaller than float64 can tell from 0; or `flag`, 0 or 1. An optional number may be
+                absent.
             delimiter: one or two bytes.
-            quoted: fields may stand in double quotes, with "" for a quote; a quoted field ends on its own line.
-            missing: how an absent number is written, besides an empty field.
-            max_line_bytes: a longer line is no record.
+            quoted: whether fields may stand in double quotes, with "" for a quote; a quoted field ends on its own line.
+            missing: how an absent number is written, besides as an empty field.
+            max_line_bytes: how long a line may be; a longer one is no record.
 
         Raises:
-            ValueError: unknown kind, or a delimiter that is not one or two bytes.
+            ValueError: a kind is unknown, or the delimiter is not one or two bytes.
         """
 
     def parse(
         self, text: bytes, bad_allowed: int
     ) -> tuple[NDArray[np.uint64], NDArray[np.float64], int, list[tuple[int, int, str, bytes | None]]]:
-        """Parses whole lines, ended by LF or CRLF; the last one may lack its end.
+        """Parses whole lines, which end in LF or CRLF; the last one may lack its end.
 
-        Lines that are no records are left out and reported; after `bad_allowed` + 1 of them parsing stops.
+        Lines that are no records are left out and reported. Parsing stops after `bad_allowed` + 1 of them.
 
         Returns:
             ids: uint64 [n, id columns], in file order.
             numbers: float64 [n, number columns], in file order; an absent number is NaN.
-            lines: lines read.
-            mistakes: line (from 0 in this text), column (from 1; 0 for the whole line), what was expected there,
-                and the first 40 bytes found, or None at the end of the line.
+            lines: how many lines were read.
+            mistakes: of each line that is no record its number (from 0 in this text), the column (from 1, or 0 for the
+                whole line), what was expected there, and the first 40 bytes found, or None at the end of the line.
         """
 
 class DistinctIds:
-    """The number of distinct ids among all that were added, exact. About 20 bytes of memory for each."""
+    """Counts the distinct ids among all that were added, exactly, with about 20 bytes of memory for each."""
 
     def __init__(self) -> None: ...
     def add(self, ids: NDArray[np.uint64]) -> None:
-        """Adds uint64 [r], contiguous."""
+        """Adds ids, uint64 [r], contiguous."""
 
-    def __len__(self) -> int: ...
+    def __len__(self) -> int:
+        """The number of distinct ids so far."""

@@ -1,4 +1,4 @@
-// The one 64-bit mixer of the system (splitmix64's finaliser): hashing ids, choosing shards, seeding rows.
+// The one 64-bit mixer of the system, the finaliser of splitmix64: it hashes ids, chooses shards and seeds rows.
 #pragma once
 
 #include <cstdint>

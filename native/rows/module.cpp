@@ -1,17 +1,19 @@
-// esd_native.rows: what the parameter server does to rows, on whole blocks and without the GIL.
-
+// The Python module esd_native.rows, whose interface is documented in esd_native/rows.pyi: what the parameter server
+// does to rows, on whole blocks and without the GIL.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
 #include <stdexcept>
-#include <string>
 
 #include "common/hot.h"
 #include "rows/checksum.h"
-#include "rows/initial.h"
+#include "rows/initial_rows.h"
 #include "rows/optimizers.h"
-#include "rows/partials.h"
-#include "rows/table.h"
+#include "rows/partial_gradients.h"
+#include "rows/row_table.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -27,7 +29,7 @@ template <typename T>
 using Out = nb::ndarray<nb::numpy, T, nb::c_contig, nb::device::cpu>;
 using InOut2 = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
-// A numpy array that owns its buffer; not initialised.
+// The buffer of a numpy array, which the array owns. It is not initialised.
 template <typename T>
 struct Buffer {
   T* data;
@@ -42,8 +44,8 @@ void require(bool condition, const char* what) {
   if (!condition) throw std::invalid_argument(what);
 }
 
-ESD_HOT void fill_unborn(const Initial& initial, const std::uint64_t* ids, const std::int64_t* versions, std::size_t n,
-                         float* rows) {
+ESD_HOT void fill_untrained(const InitialRows& initial, const std::uint64_t* ids, const std::int64_t* versions,
+                            std::size_t n, float* rows) {
   for (std::size_t i = 0; i < n; ++i) {
     if (versions[i] == 0) initial.fill(ids[i], rows + i * initial.width);
   }
@@ -53,9 +55,9 @@ void initialise(In1<std::uint64_t> ids, In1<std::int64_t> versions, InOut2 rows,
                 std::uint64_t seed, double scale) {
   require(versions.size() == ids.size() && rows.shape(0) == ids.size(), "ids, versions and rows differ in length");
   require(dimension <= rows.shape(1), "dimension is larger than the rows are wide");
-  const Initial initial{seed, scale, dimension, rows.shape(1)};
+  const InitialRows initial{seed, scale, dimension, rows.shape(1)};
   const nb::gil_scoped_release release;
-  fill_unborn(initial, ids.data(), versions.data(), ids.size(), rows.data());
+  fill_untrained(initial, ids.data(), versions.data(), ids.size(), rows.data());
 }
 
 nb::object checksums(In1<std::uint64_t> ids, In1<std::int64_t> versions, In2<float> rows) {
@@ -153,7 +155,7 @@ nb::tuple table_scan(const RowTable& table, std::uint64_t cursor, std::size_t li
   return nb::make_tuple(cursor, ids.array(n), versions.array(n), rows.array(n, table.width()));
 }
 
-// The columns of a gradient block, checked to be of one length.
+// The columns of a block of gradients. `check` refuses columns that differ in length.
 struct Gradients {
   In1<std::uint64_t> ids;
   In1<std::int64_t> targets;
@@ -246,6 +248,7 @@ nb::tuple partials_splits(const PartialGradients& partials, In1<std::uint64_t> i
   return nb::make_tuple(targets.array(n), contributors.array(n), steps.array(n));
 }
 
+// A getter of PartialGradients that holds its lock.
 template <typename Value>
 auto locked(Value (PartialGradients::*read)() const) {
   return [read](const PartialGradients& partials) {

@@ -1,5 +1,7 @@
-// Optimizers on blocks of rows, in place. A row is [D values | state]; r rows, one gradient of D values each.
-// The formulas are those of services/domain/tables.py, in float32 as torch computes them.
+// Optimizers, which take one step on a block of rows in place.
+//
+// A row is [D values | state]; the block has r rows, and each of them one gradient of D values. The formulas are those
+// of services/domain/tables.py, in float32 as torch computes them.
 #pragma once
 
 #include <cmath>
@@ -14,7 +16,7 @@ ESD_HOT static void sgd(float* rows, const float* gradients, std::size_t r, std:
   for (std::size_t i = 0; i < r * dimension; ++i) rows[i] -= rate * gradients[i];
 }
 
-// State: one float, the sum over steps of the gradient's mean square.
+// The state is one float, the sum over the steps of the gradient's mean square.
 ESD_HOT static void rowwise_adagrad(float* rows, const float* gradients, std::size_t r, std::size_t dimension,
                                     float rate, float epsilon) {
   for (std::size_t i = 0; i < r; ++i) {
@@ -33,7 +35,7 @@ struct AdamConstants {
   double rate, epsilon, beta1, beta2;
 };
 
-// State: first moments [D], second moments [D]. steps[i] is the global step that made gradient i.
+// The state is the first moments [D] and the second moments [D]. steps[i] is the global step that made gradient i.
 ESD_HOT static void adam(float* rows, const float* gradients, const std::int64_t* steps, std::size_t r,
                          std::size_t dimension, const AdamConstants& constants) {
   const auto fresh1 = static_cast<float>(1.0 - constants.beta1);

@@ -1,4 +1,4 @@
-// The 64-bit id of a categorical value: (field, text) -> uint64. Specified in services/data/hashing.py.
+// The 64-bit id of a categorical value, a hash of its field and its text. services/data/hashing.py specifies it.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace esd::text {
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "ids are defined by little-endian words");
 
-// Folds the text in as little-endian 64-bit words, the last one padded with zero bytes.
+// Folds the text into the field's key as little-endian 64-bit words, the last one padded with zero bytes.
 inline std::uint64_t hash_text(std::uint64_t field_key, const char* text, std::size_t length) {
   std::uint64_t hash = mix64(field_key ^ (length * 0x9e3779b97f4a7c15ULL));
   std::uint64_t word;

@@ -1,18 +1,21 @@
-// Python module esd_native.text. Its interface is documented in esd_native/text.pyi.
+// The Python module esd_native.text, whose interface is documented in esd_native/text.pyi.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
 
-#include "text/distinct.h"
+#include "text/distinct_ids.h"
 #include "text/parser.h"
 
 namespace nb = nanobind;

@@ -1,9 +1,13 @@
+// The parser walks over each line once, field by field, and writes ids and numbers where the block wants them.
 #include "text/parser.h"
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <string>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "text/hash.h"
@@ -11,9 +15,10 @@
 namespace esd::text {
 namespace {
 
-constexpr std::size_t kShown = 40;                             // bytes of a wrong value that a message shows
-constexpr std::int64_t kExactInteger = std::int64_t{1} << 53;  // numbers travel as float64
+constexpr std::size_t kShown = 40;                             // the most bytes of a wrong value that a message shows
+constexpr std::int64_t kExactInteger = std::int64_t{1} << 53;  // Numbers travel as float64.
 
+// Describes a mistake. Returns false, for the caller to return.
 bool refuse(Mistake& mistake, std::string expected, std::string_view found, bool at_end = false) {
   mistake.expected = std::move(expected);
   mistake.found = std::string(found.substr(0, kShown));
@@ -29,7 +34,7 @@ bool read_integer(std::string_view text, double& number) {
   return value >= -kExactInteger && value <= kExactInteger;
 }
 
-// Finite as float32 too, which the features become.
+// The number must be finite as float32, too, which the features become.
 bool read_decimal(std::string_view text, double& number) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   return error == std::errc{} && end == text.data() + text.size() && std::isfinite(static_cast<float>(number));
@@ -45,7 +50,7 @@ class Fields {
 
   enum class Step { kField, kEnd, kOpenQuote, kTextAfterQuote };
 
-  // Moves to the next field, its text without quotes in `value`.
+  // Moves to the next field and points `value` to its text without quotes. After a mistake `value` is what was found.
   Step next(std::string_view& value) {
     if (ended_) return Step::kEnd;
     if (format_.quoted && !rest_.empty() && rest_.front() == '"') return next_quoted(value);
@@ -112,10 +117,10 @@ Parser::Parser(Format format) : format_(std::move(format)) {
 }
 
 Block Parser::parse(std::string_view text, std::size_t bad_allowed) const {
-  // At most this many records, and one row more for a line that turns out not to be one.
+  // There are at most this many records; a line that turns out not to be one takes one row more.
   std::size_t rows = 1;
   for (char c : text) rows += c == '\n';
-  const std::size_t shortest_line = std::max<std::size_t>(format_.columns.size(), 1);  // delimiters and a newline
+  const std::size_t shortest_line = std::max<std::size_t>(format_.columns.size(), 1);  // its delimiters and a newline
   rows = std::min(rows, text.size() / shortest_line + 1) + 1;
 
   Block block;

@@ -1,4 +1,5 @@
-// Delimited text -> columns. One call parses whole lines; the caller cuts the stream at line ends.
+// Parses delimited text into columns of ids and numbers. One call parses whole lines: the caller cuts the stream at
+// line ends.
 #pragma once
 
 #include <cstddef>
@@ -9,32 +10,34 @@
 
 namespace esd::text {
 
+// What a column is; esd_native/text.pyi says what its values must look like.
 enum class Kind { kSkip, kId, kInteger, kDecimal, kFlag };
 
 struct Column {
   Kind kind;
-  bool optional;            // a number may be absent: it becomes NaN
-  std::uint64_t field_key;  // of an id column
+  bool optional;            // whether a number may be absent; then it becomes NaN
+  std::uint64_t field_key;  // what an id column's values are hashed with
 };
 
 struct Format {
   std::vector<Column> columns;
   std::string delimiter;  // one or two bytes
-  bool quoted;            // CSV quotes: "a,b" and "" inside them
-  std::string missing;    // an absent number is written like this, or as nothing
+  bool quoted;            // whether fields may have CSV quotes: "a,b", with "" for a quote inside them
+  std::string missing;    // how an absent number is written, besides as nothing
   std::size_t max_line_bytes;
 };
 
 // Why one line is not a record.
 struct Mistake {
-  std::size_t line;    // from 0 within the block
-  std::size_t column;  // from 1; 0: the whole line
+  std::size_t line;    // counted from 0 within the block
+  std::size_t column;  // counted from 1; 0 stands for the whole line
   std::string expected;
   std::string found;  // the field's text, cut to a readable length
-  bool at_end;        // nothing was found: the line ended
+  bool at_end;        // The line ended, so nothing was found.
 };
 
-// n records: ids [n, id columns] and numbers [n, number columns], row by row, in column order.
+// What a text holds. Of n records, the ids are [n, id columns] and the numbers [n, number columns], in column order;
+// both vectors may be longer.
 struct Block {
   std::vector<std::uint64_t> ids;
   std::vector<double> numbers;
@@ -47,8 +50,8 @@ class Parser {
  public:
   explicit Parser(Format format);
 
-  // Parses all lines of the text; the last one need not end in a newline. Lines that are no records are left
-  // out and reported; after `bad_allowed` + 1 of them parsing stops.
+  // Parses all lines of the text; the last one need not end in a newline. Lines that are no records are left out and
+  // reported. Parsing stops after `bad_allowed` + 1 of them.
   Block parse(std::string_view text, std::size_t bad_allowed) const;
 
   std::size_t id_columns() const { return id_columns_; }

@@ -1,4 +1,4 @@
-// The values a row is born with: a pure function of (seed, id), so it does not matter who asks first.
+// The values with which a row begins: a pure function of (seed, id), so that it does not matter who asks first.
 #pragma once
 
 #include <cstddef>
@@ -10,12 +10,13 @@ namespace esd::rows {
 
 inline constexpr std::uint64_t kGolden = 0x9e3779b97f4a7c15ULL;
 
-struct Initial {
+struct InitialRows {
   std::uint64_t seed;
-  double scale;
-  std::size_t dimension;  // D: values of a row, uniform in [-scale, scale)
-  std::size_t width;      // W: with the optimizer's state, which starts at zero
+  double scale;           // Values are uniform in [-scale, scale).
+  std::size_t dimension;  // D, the values of a row
+  std::size_t width;      // W, with the optimizer's state, which starts at zero
 
+  // Writes the initial row of `id` to `row` [width].
   void fill(std::uint64_t id, float* row) const {
     const std::uint64_t stream = mix64(id ^ mix64(seed + kGolden));
     for (std::size_t c = 0; c < dimension; ++c) {

@@ -1,8 +1,8 @@
-// The memory store's table: id -> version + row. Thread-safe, grows without a stall.
+// The memory store's table from ids to versions and rows. It is thread-safe and grows without a stall.
 //
-// Rows are spread over segments, each with its own lock, hash index and row chunks. Chunks never move, so
-// growth copies no row; an index doubles alone, so no pause is longer than one segment's rehash
-// (1/256 of the table). The place of a row that was taken out is given to the next one.
+// Rows are spread over segments, each with its own lock, hash index and row chunks. Chunks never move, so growth copies
+// no row. The index of a segment doubles alone, so no pause is longer than one segment's rehash (1/256 of the table).
+// The space of a forgotten row is given to the next new one.
 #pragma once
 
 #include <array>
@@ -14,9 +14,12 @@
 #include <vector>
 
 #include "common/mix64.h"
-#include "rows/lives.h"
 
 namespace esd::rows {
+
+// A version says how often the row was trained in its present life: life * 2^30 + trainings
+// (services/domain/versions.py).
+inline std::int64_t trainings_of(std::int64_t version) { return version & ((std::int64_t{1} << 30) - 1); }
 
 class RowTable {
  public:
@@ -26,7 +29,7 @@ class RowTable {
 
   std::size_t width() const { return width_; }
 
-  // Versions of n rows; 0 where there is none.
+  // Reads the versions of n rows, 0 where there is none.
   void versions(const std::uint64_t* ids, std::size_t n, std::int64_t* out) const {
     for (std::size_t i = 0; i < n; ++i) {
       const std::uint64_t hash = mix64(ids[i]);
@@ -37,7 +40,7 @@ class RowTable {
     }
   }
 
-  // Versions and rows [n, W]; version 0 and zeros where there is none.
+  // Reads versions and rows [n, W], version 0 and zeros where there is none.
   void read(const std::uint64_t* ids, std::size_t n, std::int64_t* versions, float* rows) const {
     for (std::size_t i = 0; i < n; ++i) {
       const std::uint64_t hash = mix64(ids[i]);
@@ -53,7 +56,7 @@ class RowTable {
     }
   }
 
-  // Stores each row whose version is above the stored one; stored[i] tells which were.
+  // Stores each row whose version is above the stored one. Writes to stored[i] whether row i was.
   void write_newer(const std::uint64_t* ids, std::size_t n, const std::int64_t* versions, const float* rows,
                    bool* stored) {
     for (std::size_t i = 0; i < n; ++i) {
@@ -68,14 +71,14 @@ class RowTable {
     }
   }
 
-  // Stores each row whatever is there; version 0 takes the row out.
+  // Stores each row whatever is there; version 0 forgets the row.
   void overwrite(const std::uint64_t* ids, std::size_t n, const std::int64_t* versions, const float* rows) {
     for (std::size_t i = 0; i < n; ++i) {
       const std::uint64_t hash = mix64(ids[i]);
       Segment& segment = segments_[hash >> kSegmentShift];
       const std::lock_guard lock(segment.mutex);
       if (versions[i] == 0) {
-        take_out(segment, hash, ids[i]);
+        forget(segment, hash, ids[i]);
         continue;
       }
       std::byte* record = find(segment, hash, ids[i]);
@@ -93,13 +96,14 @@ class RowTable {
       const std::lock_guard lock(segment.mutex);
       const std::byte* record = find(segment, hash, ids[i]);
       if (!record || header(record).version >= below) continue;
-      take_out(segment, hash, ids[i]);
+      forget(segment, hash, ids[i]);
       ++count;
     }
     return count;
   }
 
-  // Copies up to `limit` rows from `cursor` on and moves it; returns how many. 0 to start, 0 rows at the end.
+  // Copies up to `limit` rows from `cursor` on, which is 0 to start and is moved behind them. Returns how many there
+  // were, none at the end.
   std::size_t scan(std::uint64_t& cursor, std::size_t limit, std::uint64_t* ids, std::int64_t* versions,
                    float* rows) const {
     std::size_t n = 0;
@@ -129,7 +133,7 @@ class RowTable {
     return total;
   }
 
-  // Trainings of all rows in their present lives.
+  // The trainings of all rows in their present lives.
   std::int64_t trainings() const {
     std::int64_t total = 0;
     for (const Segment& segment : segments_) {
@@ -151,7 +155,7 @@ class RowTable {
 
  private:
   static constexpr std::size_t kSegments = 256;
-  static constexpr int kSegmentShift = 56;  // the segment is the hash's top byte
+  static constexpr int kSegmentShift = 56;  // The segment is the top byte of the hash.
   static constexpr std::size_t kChunkBytes = 64 * 1024;
   static constexpr std::uint64_t kFibonacci = 0x9e3779b97f4a7c15ULL;
 
@@ -167,11 +171,11 @@ class RowTable {
 
   struct Segment {
     mutable std::mutex mutex;
-    std::vector<Entry> index;  // open addressing, linear probing; a power of two, at most 3/4 full
+    std::vector<Entry> index;  // with open addressing and linear probing; a power of two, at most 3/4 full
     int index_bits = 0;
     std::vector<std::unique_ptr<std::byte[]>> chunks;
-    std::size_t size = 0;               // slots, the vacant ones included
-    std::vector<std::uint32_t> vacant;  // their records are at version 0
+    std::size_t size = 0;               // all slots, the vacant ones included
+    std::vector<std::uint32_t> vacant;  // slots of forgotten rows, whose records are at version 0
     std::int64_t trainings = 0;
   };
 
@@ -184,7 +188,7 @@ class RowTable {
     return segment.chunks[slot >> chunk_shift_].get() + (slot & (chunk_rows() - 1)) * stride_;
   }
 
-  // Where probing starts. A shard's ids share mix64(id) mod shards, so the low bits alone would collide.
+  // Where probing starts. The ids of a shard share mix64(id) mod shards, so the low bits alone would collide.
   static std::size_t home(const Segment& segment, std::uint64_t hash) {
     return (hash << 8) * kFibonacci >> (64 - segment.index_bits);
   }
@@ -227,8 +231,9 @@ class RowTable {
     return segment.size++;
   }
 
-  // Rows that lie behind the gap only because its place was taken move up, so that probing finds them.
-  void take_out(Segment& segment, std::uint64_t hash, std::uint64_t id) {
+  // Forgets the row, if it is there. Entries that lie behind the gap only because its place was taken move up, so that
+  // probing still finds them.
+  void forget(Segment& segment, std::uint64_t hash, std::uint64_t id) {
     if (segment.index.empty()) return;
     const std::size_t mask = segment.index.size() - 1;
     std::size_t gap = home(segment, hash);
@@ -243,9 +248,9 @@ class RowTable {
       gap = i;
     }
     segment.index[gap] = {0, 0};
-    Header& taken = header(at(segment, slot));
-    segment.trainings -= trainings_of(taken.version);
-    taken.version = 0;
+    Header& forgotten = header(at(segment, slot));
+    segment.trainings -= trainings_of(forgotten.version);
+    forgotten.version = 0;
     segment.vacant.push_back(slot);
   }
 
@@ -266,7 +271,7 @@ class RowTable {
   }
 
   std::size_t width_;
-  std::size_t stride_;  // bytes of a record: header and row
+  std::size_t stride_;  // the bytes of a record, header and row
   int chunk_shift_ = 0;
   std::array<Segment, kSegments> segments_;
 };

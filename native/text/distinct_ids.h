@@ -1,4 +1,4 @@
-// Counts distinct 64-bit ids exactly: an open-addressing hash set that only grows.
+// Counts distinct 64-bit ids exactly, in an open-addressing hash set that only grows.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace esd::text {
 class DistinctIds {
  public:
   void add(const std::uint64_t* ids, std::size_t count) {
-    constexpr std::size_t kAhead = 8;  // the table is larger than the caches: ask for a slot some ids early
+    constexpr std::size_t kAhead = 8;  // The table is larger than the caches, so a slot is asked for some ids early.
     for (std::size_t i = 0; i < count; ++i) {
       if (i + kAhead < count) __builtin_prefetch(&slots_[home(ids[i + kAhead])], 1);
       insert(ids[i]);
@@ -25,7 +25,7 @@ class DistinctIds {
   std::size_t home(std::uint64_t id) const { return mix64(id) & (slots_.size() - 1); }
 
   void insert(std::uint64_t id) {
-    if (id == 0) {  // marks a free slot, so it is kept apart
+    if (id == 0) {  // 0 marks a free slot, so the id 0 is kept apart.
       has_zero_ = true;
       return;
     }
@@ -49,7 +49,7 @@ class DistinctIds {
     }
   }
 
-  std::vector<std::uint64_t> slots_ = std::vector<std::uint64_t>(1 << 12, 0);  // a power of two
+  std::vector<std::uint64_t> slots_ = std::vector<std::uint64_t>(1 << 12, 0);  // as many as a power of two
   std::size_t size_ = 0;
   bool has_zero_ = false;
 };

@@ -1,4 +1,4 @@
-// Partial gradients of split rows that wait for their other contributors.
+// Partial gradients of split rows, which wait for those of the row's other contributors.
 #pragma once
 
 #include <algorithm>
@@ -7,24 +7,27 @@
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace esd::rows {
 
-// What one contribution means for what is pending.
+// What one worker's gradient means for the gradients that are pending.
 enum class Arrival : std::uint8_t {
-  kWaits = 0,      // new; others are still missing
-  kCompletes = 1,  // new; it is the last one
-  kRepeated = 2,   // this worker's contribution is already there
-  kConflict = 3,   // disagrees on target version, contributors or step
+  kWaits = 0,      // It is new, and others are still missing.
+  kCompletes = 1,  // It is new, and the last one.
+  kRepeated = 2,   // This worker's gradient is already there.
+  kConflict = 3,   // It disagrees with the others on target version, contributors or step.
 };
 
+// The pending gradients by row. Whoever calls holds `mutex()`.
 class PartialGradients {
  public:
+  // What all contributors of a split row say of it.
   struct Split {
-    std::int64_t target;         // version that the sum makes
-    std::uint64_t contributors;  // mask of workers
-    std::int64_t step;           // optimizer step
+    std::int64_t target;         // the version that the sum makes
+    std::uint64_t contributors;  // the workers, bit j being worker j
+    std::int64_t step;           // the optimizer step
 
     bool operator==(const Split& other) const {
       return target == other.target && contributors == other.contributors && step == other.step;
@@ -35,6 +38,7 @@ class PartialGradients {
 
   std::size_t dimension() const { return dimension_; }
 
+  // Tells what the worker's gradient would mean, and changes nothing.
   Arrival inspect(std::uint64_t id, const Split& split, unsigned worker) const {
     const std::uint64_t self = std::uint64_t{1} << worker;
     const auto found = pending_.find(id);
@@ -45,19 +49,19 @@ class PartialGradients {
     return (pending.arrived | self) == split.contributors ? Arrival::kCompletes : Arrival::kWaits;
   }
 
-  // Keeps a copy of the gradient. The caller has inspected it: it is new and in agreement.
+  // Keeps a copy of the gradient, which the caller has inspected: it is new and agrees with the others.
   void add(std::uint64_t id, const Split& split, unsigned worker, const float* gradient) {
     std::unique_ptr<float[]> copy(new float[dimension_]);
     std::copy_n(gradient, dimension_, copy.get());
     Pending& pending = pending_.try_emplace(id, Pending{split, 0, {}}).first->second;
-    const auto place = std::find_if(pending.parts.begin(), pending.parts.end(),
-                                    [worker](const Part& part) { return part.worker > worker; });
-    pending.parts.insert(place, Part{worker, std::move(copy)});
+    const auto next = std::find_if(pending.parts.begin(), pending.parts.end(),
+                                   [worker](const Part& part) { return part.worker > worker; });
+    pending.parts.insert(next, Part{worker, std::move(copy)});
     pending.arrived |= std::uint64_t{1} << worker;
     ++gradients_;
   }
 
-  // The sum of the pending gradients and this one, added in worker order.
+  // Writes the sum of the pending gradients and this one, added in worker order, to `out` [dimension].
   void sum(std::uint64_t id, unsigned worker, const float* gradient, float* out) const {
     const auto found = pending_.find(id);
     bool first = true;
@@ -69,19 +73,20 @@ class PartialGradients {
       }
       first = false;
     };
-    bool mine_is_due = true;
+    bool own_is_due = true;
     if (found != pending_.end()) {
       for (const Part& part : found->second.parts) {
-        if (mine_is_due && worker < part.worker) {
+        if (own_is_due && worker < part.worker) {
           add(gradient);
-          mine_is_due = false;
+          own_is_due = false;
         }
         add(part.gradient.get());
       }
     }
-    if (mine_is_due) add(gradient);
+    if (own_is_due) add(gradient);
   }
 
+  // Forgets what is pending for the row.
   void discard(std::uint64_t id) {
     const auto found = pending_.find(id);
     if (found == pending_.end()) return;
@@ -89,12 +94,13 @@ class PartialGradients {
     pending_.erase(found);
   }
 
-  // Zeros where nothing is pending.
+  // What the contributors said of the row; zeros where nothing is pending.
   Split split(std::uint64_t id) const {
     const auto found = pending_.find(id);
     return found == pending_.end() ? Split{0, 0, 0} : found->second.split;
   }
 
+  // The number of pending gradients, over all rows.
   std::size_t gradients() const { return gradients_; }
 
   std::size_t memory_bytes() const {
