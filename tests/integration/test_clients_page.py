@@ -1,4 +1,4 @@
-"""What docs/clients.md shows is run as it stands, and the worker of one's own takes part in a job."""
+"""What docs/clients.md and the README show is run as it stands, and the worker of one's own takes part in a job."""
 
 from __future__ import annotations
 
@@ -20,7 +20,14 @@ from tests.support.certificates import Certificates
 from tests.support.simple_clients import job_with, samples, state_when
 
 ROOT = Path(__file__).parents[2]
-BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "clients.md").read_text(), re.DOTALL)
+
+
+def blocks(page: str) -> list[str]:
+    """The Python that a page shows."""
+    return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+
+
+BLOCKS = blocks("docs/clients.md")
 
 
 @pytest.fixture
@@ -42,6 +49,12 @@ async def test_the_first_example(address: str) -> None:
     code = BLOCKS[0]
     assert "127.0.0.1:50051" in code
     assert "dual" in await run(code.replace("127.0.0.1:50051", address))
+
+
+async def test_the_example_of_the_readme(address: str) -> None:
+    (code,) = blocks("README.md")
+    assert "127.0.0.1:50051" in code
+    assert await run(code.replace("127.0.0.1:50051", address)) == "[0 0 1]\nNone\n"
 
 
 async def test_the_example_with_tls_and_token(certificates: Certificates) -> None:
