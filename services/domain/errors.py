@@ -7,6 +7,7 @@
     │   ├── StaleVersion     a row is already newer than the plan says
     │   └── StaleEpoch       the request belongs to an epoch that is over
     ├── ResourceExhausted    a limit is reached
+    │   └── StorageUnwritable  a disk takes nothing more: full, over its quota, read-only
     ├── Unauthenticated      the peer did not prove who it is
     ├── PermissionDenied     the peer is known, and may not do this
     ├── Unavailable          a backend is away; the only error that is retried
@@ -44,6 +45,14 @@ class StaleEpoch(FailedPrecondition):
 
 class ResourceExhausted(EsdError):
     """A configured limit is reached."""
+
+
+class StorageUnwritable(ResourceExhausted):
+    """The disk that a service keeps its state on takes nothing more: it is full, over its quota, or read-only.
+
+    Nothing that was kept before is lost, and the same request succeeds once there is room again. Whoever wanted a
+    checkpoint has failed to take this one, and may go on and try the next.
+    """
 
 
 class Unauthenticated(EsdError):

@@ -26,6 +26,7 @@ from services.domain.errors import (
     ResourceExhausted,
     StaleEpoch,
     StaleVersion,
+    StorageUnwritable,
     Unauthenticated,
     Unavailable,
 )
@@ -41,6 +42,7 @@ CODES: Mapping[type[EsdError], grpc.StatusCode] = MappingProxyType(
         StaleVersion: grpc.StatusCode.FAILED_PRECONDITION,
         StaleEpoch: grpc.StatusCode.FAILED_PRECONDITION,
         ResourceExhausted: grpc.StatusCode.RESOURCE_EXHAUSTED,
+        StorageUnwritable: grpc.StatusCode.RESOURCE_EXHAUSTED,
         Unauthenticated: grpc.StatusCode.UNAUTHENTICATED,
         PermissionDenied: grpc.StatusCode.PERMISSION_DENIED,
         Unavailable: grpc.StatusCode.UNAVAILABLE,
