@@ -14,6 +14,7 @@ import pytest
 import esd
 from dispatcher.service.app import serve_dispatcher
 from dispatcher.service.settings import DispatcherSettings
+from protos import dispatcher_pb2
 from ps_server.service.app import parameter_server
 from ps_server.service.settings import ParameterServerSettings
 from tests.support.certificates import Certificates
@@ -24,10 +25,11 @@ ROOT = Path(__file__).parents[2]
 
 def blocks(page: str) -> list[str]:
     """The Python that a page shows."""
-    return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+    return re.findall(r"```python\n(.*?)```", page, re.DOTALL)
 
 
-BLOCKS = blocks("docs/clients.md")
+PAGE = (ROOT / "docs" / "clients.md").read_text()
+BLOCKS = blocks(PAGE)
 
 
 @pytest.fixture
@@ -52,7 +54,7 @@ async def test_the_first_example(address: str) -> None:
 
 
 async def test_the_example_of_the_readme(address: str) -> None:
-    (code,) = blocks("README.md")
+    (code,) = blocks((ROOT / "README.md").read_text())
     assert "127.0.0.1:50051" in code
     assert await run(code.replace("127.0.0.1:50051", address)) == "[0 0 1]\nNone\n"
 
@@ -69,6 +71,19 @@ async def test_the_example_with_tls_and_token(certificates: Certificates) -> Non
             assert shown in code
             code = code.replace(shown, real)
         assert await run(code) == "None\n"
+
+
+def test_the_table_has_every_method_of_the_client() -> None:
+    table, _, _ = PAGE.partition("| method of `DispatcherClient` |")[2].partition("\n\n")
+    shown = {name for row in table.splitlines() for name in re.findall(r"`(\w+)\(", row)}
+    assert shown == {name for name in vars(esd.DispatcherClient) if not name.startswith("_")} - {"close"}
+
+
+def test_the_calls_shown_for_grpcurl_are_in_the_contract() -> None:
+    calls = re.findall(r"esd\.v1\.(\w+)[./](\w+)", PAGE)
+    assert len(calls) >= 5
+    for service, call in calls:
+        assert call in dispatcher_pb2.DESCRIPTOR.services_by_name[service].methods_by_name
 
 
 def test_solved_here_and_by_a_dispatcher_it_is_the_same() -> None:
