@@ -44,7 +44,7 @@ class DispatcherSettings(ServerSettings, env_prefix="ESD_DISPATCHER_"):
         description="time that the next epoch waits for a lost worker to come back, before the others go on without it",
     )
     recovery_seconds: float = Field(
-        60.0, gt=0, description="longest wait for a parameter server during recovery, before the job fails"
+        120.0, gt=0, description="longest wait for a parameter server that is away or hangs, before the job fails"
     )
     straggler_factor: float = Field(
         5.0,

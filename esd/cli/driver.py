@@ -12,10 +12,10 @@ from esd.cli.report import messages
 from esd.cli.stream import without_first
 from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.batches import SampleBatch
-from services.domain.errors import DeadlineExceeded, FailedPrecondition, NotFound, Unavailable
+from services.domain.errors import FailedPrecondition, NotFound
 from services.domain.jobs import JobSpec
 from services.domain.state import JobPhase, JobState
-from services.runtime.retry import Backoff
+from services.runtime.retry import AWAY, Backoff
 
 POLL_SECONDS = 0.25  # of the job's state, for the progress bar
 PATIENCE_SECONDS = 60.0  # with a dispatcher that is away, of a job that can go on after it
@@ -47,7 +47,7 @@ async def drive(
     while True:
         try:
             return await _drive_once(client, job, batches, seen)
-        except (DeadlineExceeded, NotFound, Unavailable) as error:
+        except (NotFound, *AWAY) as error:
             if not job.takes_checkpoints:
                 raise
             await backoff.pause(error)

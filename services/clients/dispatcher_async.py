@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from protos import dispatcher_pb2 as pb
 from protos import dispatcher_pb2_grpc
 from services.domain.batches import SampleBatch
-from services.domain.errors import DeadlineExceeded, NotFound, StaleEpoch, Unavailable
+from services.domain.errors import NotFound, StaleEpoch, Unavailable
 from services.domain.hybrid import HybridProblem, HybridResult
 from services.domain.jobs import Criterion, JobSpec
 from services.domain.plans import EndOfStream, FlushPlan, IterationPlan, Membership, PlanMessage, Reload
 from services.domain.reports import FailureReport, FlushReport, Lease, Registration, Report, WorkerPhase
 from services.domain.state import JobState
 from services.runtime.channel import channel
-from services.runtime.retry import Backoff, repeated
+from services.runtime.retry import AWAY, Backoff, repeated
 from services.runtime.security import PLAINTEXT, Credentials
 from services.runtime.settings import DEFAULT_MAX_MESSAGE_BYTES
 from services.runtime.status import domain_errors
@@ -39,9 +39,6 @@ from services.wire.reports import (
     encode_registration,
 )
 from services.wire.state import decode_state
-
-# What a dispatcher that is away looks like: where packets are lost, nobody says that the link is cut.
-_AWAY = (Unavailable, DeadlineExceeded)
 
 _NO_STATUS_YET = "Internal error from Core"  # grpc.aio's text when a write fails
 _STATUS_LOOKS = 100
@@ -136,7 +133,7 @@ class AsyncDispatcherClient:
         """Takes a worker slot."""
         request = encode_registration(registration)
         if wait_for_job:
-            call = repeated(lambda: _answer(self._stub.RegisterWorker, request), wait_for_job, on=(NotFound, *_AWAY))
+            call = repeated(lambda: _answer(self._stub.RegisterWorker, request), wait_for_job, on=(NotFound, *AWAY))
             return decode_lease(await call)
         return decode_lease(await self._repeated(self._stub.RegisterWorker, request))
 
@@ -173,7 +170,7 @@ class AsyncDispatcherClient:
                             break
                     else:
                         raise Unavailable("the dispatcher closed the plan stream before its end")
-            except Unavailable as error:
+            except AWAY as error:
                 if time.monotonic() - opened > self._timeout:  # it was there meanwhile, and had no news
                     backoff.reset()
                 await backoff.pause(error)
@@ -188,7 +185,7 @@ class AsyncDispatcherClient:
             call.cancel()
 
     async def _repeated(self, method: Any, request: Any) -> Any:
-        return await repeated(lambda: _answer(method, request), self._patience, on=_AWAY)
+        return await repeated(lambda: _answer(method, request), self._patience, on=AWAY)
 
 
 class _PlanPosition:

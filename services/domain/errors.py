@@ -6,11 +6,12 @@
     ├── FailedPrecondition   the request does not fit the state
     │   ├── StaleVersion     a row is already newer than the plan says
     │   └── StaleEpoch       the request belongs to an epoch that is over
-    ├── ResourceExhausted    a limit is reached
+    ├── ResourceExhausted    a limit is reached, and the same request would reach it again
     │   └── StorageUnwritable  a disk takes nothing more: full, over its quota, read-only
     ├── Unauthenticated      the peer did not prove who it is
     ├── PermissionDenied     the peer is known, and may not do this
-    ├── Unavailable          a backend is away; the only error that is retried
+    ├── Unavailable          a backend is away; the request may be repeated
+    │   └── Overloaded       a backend does as much as it takes on
     ├── DeadlineExceeded     waited as long as allowed
     └── Internal             a defect of ours; peers see a fixed text
 
@@ -44,7 +45,7 @@ class StaleEpoch(FailedPrecondition):
 
 
 class ResourceExhausted(EsdError):
-    """A configured limit is reached."""
+    """A configured limit is reached. The same request would reach it again, unless somebody makes room."""
 
 
 class StorageUnwritable(ResourceExhausted):
@@ -65,6 +66,10 @@ class PermissionDenied(EsdError):
 
 class Unavailable(EsdError):
     """A backend is out of reach; the request may be repeated."""
+
+
+class Overloaded(Unavailable):
+    """A backend does as much at a time as it takes on; the request is welcome a moment later."""
 
 
 class DeadlineExceeded(EsdError):

@@ -8,10 +8,13 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from services.domain.errors import EsdError, Unavailable
+from services.domain.errors import DeadlineExceeded, EsdError, Unavailable
 
 FIRST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 1.0
+
+# What a peer that is away looks like: where it hangs, or packets are lost, nobody says so before the deadline.
+AWAY = (Unavailable, DeadlineExceeded)
 
 T = TypeVar("T")
 

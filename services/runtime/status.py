@@ -22,6 +22,7 @@ from services.domain.errors import (
     Internal,
     InvalidArgument,
     NotFound,
+    Overloaded,
     PermissionDenied,
     ResourceExhausted,
     StaleEpoch,
@@ -41,6 +42,7 @@ CODES: Mapping[type[EsdError], grpc.StatusCode] = MappingProxyType(
         FailedPrecondition: grpc.StatusCode.FAILED_PRECONDITION,
         StaleVersion: grpc.StatusCode.FAILED_PRECONDITION,
         StaleEpoch: grpc.StatusCode.FAILED_PRECONDITION,
+        Overloaded: grpc.StatusCode.RESOURCE_EXHAUSTED,
         ResourceExhausted: grpc.StatusCode.RESOURCE_EXHAUSTED,
         StorageUnwritable: grpc.StatusCode.RESOURCE_EXHAUSTED,
         Unauthenticated: grpc.StatusCode.UNAUTHENTICATED,
@@ -55,12 +57,18 @@ _BY_REASON = {cls.__name__: cls for cls in CODES}
 # Statuses without a reason come from gRPC itself. A code that stands for several classes means the first.
 _BY_CODE = {code: cls for cls, code in reversed(tuple(CODES.items()))}
 
-# What gRPC says when one of our limits stops a call, and the setting behind it.
-_LIMITS = {
-    "message larger than max": "the limit is max_message_bytes of the service (ESD_<SERVICE>_MAX_MESSAGE_BYTES)",
-    "Concurrent RPC limit exceeded": "the limit is max_concurrent_rpcs of the service "
-    "(ESD_<SERVICE>_MAX_CONCURRENT_RPCS)",
-}
+# A peer that is stopped, wakes up after the deadline or loses its connection in the middle of an answer gives up calls
+# that nobody has cancelled. That passes, whatever gRPC calls it.
+_BY_CODE |= {grpc.StatusCode.CANCELLED: Unavailable, grpc.StatusCode.ABORTED: Unavailable}
+_BROKEN_STREAM = ("RST_STREAM", "Stream removed")  # in the details of INTERNAL and UNKNOWN, which no service sends bare
+
+# What gRPC says when one of our limits stops a call, what that means to the caller, and the setting behind it.
+_LIMITS: Mapping[str, tuple[type[EsdError], str]] = MappingProxyType(
+    {
+        "message larger than max": (ResourceExhausted, "max_message_bytes"),
+        "Concurrent RPC limit exceeded": (Overloaded, "max_concurrent_rpcs"),
+    }
+)
 
 # What gRPC's client says when both ends do not agree on TLS. There is no use in trying again.
 _HANDSHAKE = "Tls handshake failed"
@@ -103,9 +111,9 @@ def error_from(rpc_error: grpc.aio.AioRpcError) -> EsdError:
     reason = trailing.get(REASON_KEY)
     if reason in _BY_REASON:
         return _BY_REASON[reason](details)
-    for text, limit in _LIMITS.items():
+    for text, (cls, limit) in _LIMITS.items():
         if text in details:
-            return ResourceExhausted(f"{details}; {limit}")
+            return cls(f"{details}; the limit is {limit} of the service (ESD_<SERVICE>_{limit.upper()})")
     if _HANDSHAKE in details:
         return Unauthenticated(
             f"{details}; either only one end uses TLS, or the certificate's authority or name is not what the caller "
@@ -114,6 +122,8 @@ def error_from(rpc_error: grpc.aio.AioRpcError) -> EsdError:
     if _HUNG_UP in details and rpc_error.code() is grpc.StatusCode.UNAVAILABLE:
         details += "; if it goes on, the service may want TLS (tls_ca of the caller) or a certificate (tls_certificate)"
     code = rpc_error.code()
+    if any(text in details for text in _BROKEN_STREAM):
+        return Unavailable(f"the connection broke in the middle of a call: {details}")
     if code in _BY_CODE:
         return _BY_CODE[code](details or code.name)
     return Internal(f"the peer answered {code.name}: {details}")

@@ -6,8 +6,9 @@ import asyncio
 import logging
 
 from services.clients.dispatcher_async import AsyncDispatcherClient
-from services.domain.errors import DeadlineExceeded, EsdError, NotFound, StaleEpoch, StaleVersion, Unavailable
+from services.domain.errors import EsdError, NotFound, StaleEpoch, StaleVersion
 from services.domain.reports import FailureReport, Lease, Registration
+from services.runtime.retry import AWAY
 from services.runtime.security import Credentials
 from worker.service.epoch import WorkerEpoch
 from worker.service.servicer import WorkerService
@@ -18,7 +19,7 @@ from worker.training.all_reduce import Rendezvous
 _CALL_SECONDS = 10.0  # for calls that the dispatcher answers at once
 
 # What another epoch may mend: somebody is away, late, or ahead. Anything else would only happen again.
-_PASSING = (DeadlineExceeded, NotFound, StaleEpoch, StaleVersion, Unavailable)
+_PASSING = (NotFound, StaleEpoch, StaleVersion, *AWAY)
 
 _log = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ from typing import TypeVar
 from dispatcher.service.settings import DispatcherSettings
 from services.clients.parameter_server import AsyncParameterServerClient, StoredState
 from services.domain.batches import LogEntry
-from services.domain.errors import FailedPrecondition, StaleEpoch, Unavailable
+from services.domain.errors import FailedPrecondition, StaleEpoch
 from services.domain.jobs import JobSpec
-from services.runtime.retry import repeated
+from services.runtime.retry import AWAY, repeated
 from services.runtime.security import Credentials
 
 _CALL_SECONDS = 60.0
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class CheckpointStore:
-    """Calls to all shards of one job; repeated while a server is unavailable."""
+    """Calls to all shards of one job; repeated while a server is away or hangs."""
 
     def __init__(self, job: JobSpec, settings: DispatcherSettings) -> None:
         """Opens a channel to every shard; `close` closes them."""
@@ -71,7 +71,7 @@ class CheckpointStore:
             FailedPrecondition: there is none any more.
             Unavailable: a server is away for too long.
         """
-        stored = await repeated(self.find, self._patience)
+        stored = await repeated(self.find, self._patience, on=AWAY)
         if not stored.manifest:
             raise FailedPrecondition(
                 f"the parameter server has lost table {self._table!r}: it was restarted and its store is memory, "
@@ -118,7 +118,7 @@ class CheckpointStore:
         """
         # An epoch that has just begun here begins at the server a moment later.
         await repeated(
-            lambda: self._shards[0].append_samples(entry, epoch=epoch()), self._patience, on=(StaleEpoch, Unavailable)
+            lambda: self._shards[0].append_samples(entry, epoch=epoch()), self._patience, on=(StaleEpoch, *AWAY)
         )
 
     async def read_samples(self, epoch: int) -> list[LogEntry]:
@@ -133,4 +133,4 @@ class CheckpointStore:
         return await asyncio.gather(*(self._repeated(partial(call, shard)) for shard in self._shards))
 
     async def _repeated(self, call: Callable[[], Awaitable[T]]) -> T:
-        return await repeated(call, self._patience)
+        return await repeated(call, self._patience, on=AWAY)

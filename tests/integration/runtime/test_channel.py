@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from protos import ps_pb2, ps_pb2_grpc
-from services.domain.errors import DeadlineExceeded, FailedPrecondition, ResourceExhausted, Unavailable
+from services.domain.errors import DeadlineExceeded, FailedPrecondition, Overloaded, ResourceExhausted, Unavailable
 from services.runtime.channel import channel
 from services.runtime.status import domain_errors
 
@@ -78,7 +78,7 @@ async def test_calls_over_the_limit_are_refused_and_name_the_setting(serve_toy: 
     async with serve_toy(max_concurrent_rpcs=1) as toy:
         first = asyncio.create_task(toy.create("wait"))
         await asyncio.wait_for(toy.servicer.waiting.wait(), 20)
-        with pytest.raises(ResourceExhausted, match="MAX_CONCURRENT_RPCS"):
+        with pytest.raises(Overloaded, match="MAX_CONCURRENT_RPCS"):
             await toy.create("fine")
         toy.servicer.released.set()
         assert (await first).created

@@ -9,13 +9,16 @@ import pytest
 
 from services.domain import errors
 from services.domain.errors import (
+    DeadlineExceeded,
     EsdError,
     FailedPrecondition,
     Internal,
     InvalidArgument,
+    Overloaded,
     ResourceExhausted,
     Unavailable,
 )
+from services.runtime.retry import AWAY
 from services.runtime.status import CODES, INTERNAL_TEXT, REASON_KEY, domain_errors, error_from, status_of
 
 
@@ -84,6 +87,12 @@ def test_a_reason_is_looked_up_and_never_imported() -> None:
         (grpc.StatusCode.UNAVAILABLE, Unavailable),
         (grpc.StatusCode.FAILED_PRECONDITION, FailedPrecondition),  # not StaleVersion, which shares the code
         (grpc.StatusCode.UNIMPLEMENTED, Internal),
+        (grpc.StatusCode.INTERNAL, Internal),
+        # A peer that hangs, wakes up too late or has too much to do: all of these pass.
+        (grpc.StatusCode.CANCELLED, Unavailable),
+        (grpc.StatusCode.ABORTED, Unavailable),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, DeadlineExceeded),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, Overloaded),
     ],
 )
 def test_a_status_without_a_reason_is_classed_by_its_code(code: grpc.StatusCode, cls: type[EsdError]) -> None:
@@ -91,15 +100,37 @@ def test_a_status_without_a_reason_is_classed_by_its_code(code: grpc.StatusCode,
 
 
 @pytest.mark.parametrize(
-    ("details", "knob"),
+    ("code", "details"),
     [
-        ("SERVER: Received message larger than max (70004 vs. 65536)", "MAX_MESSAGE_BYTES"),
-        ("Concurrent RPC limit exceeded!", "MAX_CONCURRENT_RPCS"),
+        (grpc.StatusCode.INTERNAL, "Received RST_STREAM with error code 2"),
+        (grpc.StatusCode.UNKNOWN, "Stream removed"),
     ],
 )
-def test_limits_that_grpc_enforces_name_their_setting(details: str, knob: str) -> None:
+def test_a_call_that_its_connection_has_lost_may_be_repeated(code: grpc.StatusCode, details: str) -> None:
+    error = error_from(rpc_error(code, details))
+    assert type(error) is Unavailable
+    assert details in str(error)
+
+
+def test_only_an_overloaded_peer_is_worth_another_try_of_those_that_refuse_by_a_limit() -> None:
+    for error in (ResourceExhausted("the upload has more than 5 bytes"), Overloaded("8 pulls wait")):
+        status = status_of(error)
+        assert status.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert type(error_from(rpc_error(status.code, status.details, status.reason))) is type(error)
+    assert issubclass(Overloaded, AWAY)
+    assert not issubclass(ResourceExhausted, AWAY)
+
+
+@pytest.mark.parametrize(
+    ("details", "cls", "knob"),
+    [
+        ("SERVER: Received message larger than max (70004 vs. 65536)", ResourceExhausted, "MAX_MESSAGE_BYTES"),
+        ("Concurrent RPC limit exceeded!", Overloaded, "MAX_CONCURRENT_RPCS"),
+    ],
+)
+def test_limits_that_grpc_enforces_name_their_setting(details: str, cls: type[EsdError], knob: str) -> None:
     error = error_from(rpc_error(grpc.StatusCode.RESOURCE_EXHAUSTED, details))
-    assert type(error) is ResourceExhausted
+    assert type(error) is cls
     assert details in str(error)
     assert knob in str(error)
 

@@ -1,0 +1,108 @@
+"""A parameter server that hangs for longer than a call may take, and one that gives calls up when it wakes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
+
+import grpc
+import pytest
+
+from dispatcher.service.checkpoint import servers
+from dispatcher.service.checkpoint.servers import CheckpointStore
+from dispatcher.service.settings import DispatcherSettings
+from protos import ps_pb2, ps_pb2_grpc
+from services.domain.batches import LogEntry
+from services.domain.errors import ResourceExhausted
+from tests.support.simple_clients import job_with
+
+SETTINGS = DispatcherSettings(recovery_seconds=20.0, metrics_port=None)
+SAMPLES = LogEntry(0, 3, b"three samples")
+
+
+@asynccontextmanager
+async def parameter_server_process() -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+    """A real process, which a signal can stop; its address."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("ESD_")}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "ps_server", env=environment, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        assert process.stdout is not None
+        yield process, json.loads(await process.stdout.readline())["address"]
+    finally:
+        process.kill()
+        await process.wait()
+
+
+async def test_samples_are_logged_once_by_a_server_that_hung_for_longer_than_a_call_may_take(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(servers, "_CALL_SECONDS", 0.5)
+    async with parameter_server_process() as (process, address):
+        store = CheckpointStore(job_with(checkpoint_every=5, parameter_servers=(address,)), SETTINGS)
+        async with aclosing(_Closing(store)):
+            await store.find()
+            await store.restore(0, 1)
+            process.send_signal(signal.SIGSTOP)
+            logging = asyncio.create_task(store.append_samples(SAMPLES, lambda: 1))
+            asked = asyncio.create_task(store.committed())
+            done, _ = await asyncio.wait({logging, asked}, timeout=1.5)  # three deadlines
+            process.send_signal(signal.SIGCONT)
+            assert not done
+            await logging
+            with pytest.raises(Exception, match="has lost table"):  # there is no manifest: an answer, and no deadline
+                await asked
+            assert await store.read_samples(2) == [SAMPLES]
+
+
+class _Closing:
+    """Gives a store the name of the method that `aclosing` calls."""
+
+    def __init__(self, store: CheckpointStore) -> None:
+        self.aclose = store.close
+
+
+class _Refusing(ps_pb2_grpc.ParameterServerServicer):
+    """Answers the first attempts with a status of its own."""
+
+    def __init__(self, *codes: grpc.StatusCode) -> None:
+        self.codes = list(codes)
+
+    async def AppendSamples(self, request: Any, context: Any) -> ps_pb2.AppendSamplesResponse:  # noqa: N802
+        if self.codes:
+            await context.abort(self.codes.pop(0))
+        return ps_pb2.AppendSamplesResponse()
+
+
+@asynccontextmanager
+async def refusing(*codes: grpc.StatusCode, **options: int) -> AsyncIterator[CheckpointStore]:
+    server = grpc.aio.server(options=list(options.items()))
+    ps_pb2_grpc.add_ParameterServerServicer_to_server(_Refusing(*codes), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    store = CheckpointStore(job_with(checkpoint_every=5, parameter_servers=(f"127.0.0.1:{port}",)), SETTINGS)
+    try:
+        yield store
+    finally:
+        await store.close()
+        await server.stop(None)
+
+
+async def test_a_call_that_a_server_gives_up_is_made_again() -> None:
+    passing = grpc.StatusCode.CANCELLED, grpc.StatusCode.ABORTED, grpc.StatusCode.RESOURCE_EXHAUSTED
+    async with refusing(*passing, grpc.StatusCode.DEADLINE_EXCEEDED) as store:
+        await store.append_samples(SAMPLES, lambda: 1)
+
+
+async def test_a_message_that_is_too_large_is_refused_at_once_and_by_name() -> None:
+    async with refusing(**{"grpc.max_receive_message_length": 1000}) as store:
+        with pytest.raises(ResourceExhausted, match="max_message_bytes"):
+            async with asyncio.timeout(5):
+                await store.append_samples(LogEntry(0, 3, bytes(2000)), lambda: 1)
