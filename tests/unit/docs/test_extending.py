@@ -1,0 +1,137 @@
+"""The examples of docs/extending.md run, registered as the page says."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from dispatcher.core.mechanisms import MECHANISMS
+from esd.cli.main import app
+from examples.extending.mechanism import ByField
+from examples.extending.reader import SHOP
+from examples.extending.store import SqliteStore
+from ps_server.core.shard import Shard
+from ps_server.core.tables import Tables
+from services.data import dataset, open_data
+from services.domain.errors import InvalidArgument
+from tests.support.stores import SPEC, assert_rows, rows_of
+
+ROOT = Path(__file__).parents[3]
+EXAMPLES = ROOT / "examples" / "extending"
+PAGE = (ROOT / "docs" / "extending.md").read_text()
+
+
+def test_the_page_shows_what_the_files_hold() -> None:
+    files = [path.read_text() for path in EXAMPLES.iterdir() if path.is_file()]
+    blocks = re.findall(r"```\w+\n(.*?)```", PAGE, re.DOTALL)
+    assert len(blocks) == 5
+    assert [block for block in blocks if not any(block in file for file in files)] == []
+
+
+def test_the_mechanism(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert '"by-field": ByField,' in PAGE
+    monkeypatch.setitem(MECHANISMS, "by-field", ByField)
+    options = ["--data", "synthetic:criteo", "--iterations", "20", "--cache-rows", "4000", "--dim", "8", "--json"]
+    costs = {}
+    for mechanism in ("random", "by-field"):
+        result = CliRunner().invoke(app, ["simulate", *options, "--mechanism", mechanism], catch_exceptions=False)
+        costs[mechanism] = json.loads(result.stdout.splitlines()[-1])["cost_seconds"]
+    assert 0 < costs["by-field"] < costs["random"]
+
+
+# A cache of three copies: copy 1 is outdated in iteration 1, copies 0 and 2 are used again in iterations 2 and 3.
+CACHE = """
+#include <cstdio>
+#include "engine/cache/cache_mirror.h"
+
+int main() {
+  using namespace esd;
+  const RowSizes sizes({});
+  const HotRows hot;
+  CacheMirror cache(3, "outdated-first", RowTraits{sizes, hot});
+  for (SlotIndex slot = 0; slot < 3; ++slot) {
+    cache.copies.push_back({slot, use_stamp(0), 0, 0, 0});
+    cache.policy->use(&slot, 1);
+  }
+  const SlotIndex first = 0, second = 1, third = 2;
+  cache.policy->outdate(&second, 1, 1);
+  cache.restamp(&first, 1, 2);
+  cache.policy->use(&first, 1);
+  cache.restamp(&third, 1, 3);
+  cache.policy->use(&third, 1);
+  Slots order, victims;
+  cache.policy->list(order);
+  cache.policy->choose(2, victims);
+  for (const SlotIndex slot : order) std::printf("%u ", slot);
+  for (const SlotIndex slot : victims) std::printf("%u ", slot);
+}
+"""
+
+
+def test_the_cache_policy(tmp_path: Path) -> None:
+    registration = '    if (name == "outdated-first") return std::make_unique<OutdatedFirstPolicy>(copies);\n'
+    assert registration in PAGE
+    policies = (ROOT / "native" / "engine" / "cache" / "policies.cpp").read_text()
+    before = '  if (name == "lru")'
+    assert before in policies
+    (tmp_path / "policies.cpp").write_text(
+        '#include "outdated_first.h"\n' + policies.replace(before, registration + before, 1)
+    )
+    (tmp_path / "cache.cpp").write_text(CACHE)
+    command = ["c++", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-O0", "-I", ROOT / "native", "-I", EXAMPLES]
+    for step in ([*command, "policies.cpp", "cache.cpp", "-o", "cache"], ["./cache"]):
+        result = subprocess.run(step, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+        assert result.returncode == 0, result.stderr
+    assert result.stdout.split() == ["1", "0", "2", "1", "0"]  # the order, then the victims
+
+
+def test_the_store(tmp_path: Path, rng: np.random.Generator) -> None:
+    assert 'return SqliteStore(Path(url.removeprefix("sqlite:")))' in PAGE
+    path = tmp_path / "parts.db"
+    tables = Tables(SqliteStore(path), Shard())
+    tables.create(SPEC)
+    table = tables.get(SPEC.name)
+    rows = rows_of(rng, [1, 2, 3], 1)
+    table.push_rows(rows)
+    assert_rows(table.read(rows.ids), rows)
+
+    blobs = table.blobs
+    assert (blobs.get_part(4, "dense"), blobs.get_dense(), blobs.checkpoints()) == (None, None, set())
+    blobs.put_part(4, "dense", b"old")
+    blobs.put_part(4, "dense", b"\0new")
+    blobs.put_part(4, "engine", b"")
+    blobs.put_part(6, "engine", b"later")
+    blobs.put_dense(b"model")
+    again = SqliteStore(path)
+    again.create(SPEC)
+    kept = again.open(SPEC).blobs
+    assert (kept.get_part(4, "dense"), kept.get_part(4, "engine"), kept.get_dense()) == (b"\0new", b"", b"model")
+    assert kept.checkpoints() == {4, 6}
+    kept.drop_parts(4)
+    assert (kept.checkpoints(), kept.get_part(4, "engine"), kept.get_dense()) == ({6}, None, b"model")
+
+
+def test_the_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "for source in (CRITEO, AVAZU, CRITEO_SEARCH, SHOP)" in PAGE
+    monkeypatch.setitem(dataset._FILES, SHOP.name, SHOP)
+    path = tmp_path / "clicks.csv"
+    path.write_text("clicked,price,user,item,shop\n1,1.5,ann,tea,north\n0,,bob,tea,north\n")
+    (batch,) = open_data(f"shop:{path}", 10, seed=0)
+    assert batch.labels.tolist() == [1, 0]
+    np.testing.assert_allclose(batch.dense, [[np.log(2.5)], [0]], rtol=1e-6)
+    assert batch.ids.shape == (2, 3)
+    assert (batch.ids[0] == batch.ids[1]).tolist() == [False, True, True]
+    path.write_text("clicked,price,user,item,shop\n1,dear,ann,tea,north\n")
+    with pytest.raises(InvalidArgument, match=r"column 2 \(price\)"):
+        list(open_data(f"shop:{path}", 10, seed=0))
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
