@@ -4,7 +4,7 @@
 
 With TLS and a token:
 
-    python3 -m examples.hybrid_dis dispatcher:50051 --ca certs/ca.crt --token-file certs/token
+    python3 -m examples.hybrid_dis dispatcher:50051 --ca authority.crt --token-file token
 """
 
 from __future__ import annotations

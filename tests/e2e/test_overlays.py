@@ -21,9 +21,11 @@ SERVICES_USER = 10001
 
 @pytest.fixture
 def certificates(tmp_path) -> Certificates:
-    made = Certificates.make(tmp_path / "certs", "ps_server", "dispatcher", "worker", "client")
-    for file in (made.directory, *made.directory.iterdir()):
-        os.chown(file, SERVICES_USER, SERVICES_USER)
+    names = ("ps_server", "dispatcher", "worker", "client")
+    made = Certificates.make(tmp_path / "certs", *names)
+    for name in names:
+        for file in (made.directory / name, *(made.directory / name).iterdir()):
+            os.chown(file, SERVICES_USER, SERVICES_USER)
     return made
 
 

@@ -65,8 +65,8 @@ async def test_the_example_with_tls_and_token(certificates: Certificates) -> Non
         code = BLOCKS[1]
         for shown, real in (
             ("dispatcher:50051", served.address),
-            ("certs/ca.crt", str(certificates.authority)),
-            ("certs/token", str(certificates.token)),
+            ("certs/client/ca.crt", str(certificates.authority)),
+            ("certs/client/token", str(certificates.token)),
         ):
             assert shown in code
             code = code.replace(shown, real)

@@ -18,27 +18,28 @@ class Certificates:
     @classmethod
     def make(cls, directory: Path, *names: str) -> Certificates:
         subprocess.run([SCRIPT, directory, *names], check=True)
-        (directory / "token").write_text("open-sesame-4711\n")
+        for token in directory.glob("*/token"):
+            token.write_text("open-sesame-4711\n")
         return cls(directory)
 
     @property
     def authority(self) -> Path:
-        return self.directory / "ca.crt"
+        return self.directory / "authority" / "ca.crt"
 
     @property
     def token(self) -> Path:
-        return self.directory / "token"
+        return self.directory / "authority" / "token"
 
     def of(self, name: str, *, token: bool = False) -> dict[str, Path]:
         """Settings of a process that has a certificate, and a token if so."""
         settings = {
             "tls_ca": self.authority,
-            "tls_certificate": self.directory / f"{name}.crt",
-            "tls_key": self.directory / f"{name}.key",
+            "tls_certificate": self.directory / name / "tls.crt",
+            "tls_key": self.directory / name / "tls.key",
         }
         return settings | ({"token_file": self.token} if token else {})
 
     def secrets(self) -> list[str]:
         """What must never be seen anywhere: the token, and the middle line of every key."""
-        keys = [path.read_text().splitlines()[-2] for path in self.directory.glob("*.key")]
+        keys = [path.read_text().splitlines()[-2] for path in self.directory.glob("*/*.key")]
         return [self.token.read_text().strip(), *keys]

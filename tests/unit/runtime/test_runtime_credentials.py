@@ -29,13 +29,19 @@ def test_all_missing_files_are_named_at_once(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     ("files", "text"),
     [
-        ({"tls_certificate": "client.crt"}, r"ESD_CLIENT_TLS_CERTIFICATE and ESD_CLIENT_TLS_KEY must be set together"),
-        ({"tls_key": "client.key"}, r"must be set together"),
-        ({"tls_certificate": "client.crt", "tls_key": "service.key"}, r"client\.crt and .*service\.key: .*MISMATCH"),
-        ({"tls_certificate": "client.key", "tls_key": "client.crt"}, r"not a certificate and its key in PEM"),
-        ({"tls_ca": "token"}, r"ESD_CLIENT_TLS_CA=.*token: no certificates in PEM"),
-        ({"token_file": "token"}, r"ESD_CLIENT_TOKEN_FILE is set without ESD_CLIENT_TLS_CA, .* in the clear"),
-        ({"tls_ca": "ca.crt", "token_file": "empty"}, r"ESD_CLIENT_TOKEN_FILE=.*empty: the file is empty"),
+        (
+            {"tls_certificate": "client/tls.crt"},
+            r"_TLS_CERTIFICATE and ESD_CLIENT_TLS_KEY must be set together",
+        ),
+        ({"tls_key": "client/tls.key"}, r"must be set together"),
+        (
+            {"tls_certificate": "client/tls.crt", "tls_key": "service/tls.key"},
+            r"client/tls\.crt and .*service/tls\.key: .*MISMATCH",
+        ),
+        ({"tls_certificate": "client/tls.key", "tls_key": "client/tls.crt"}, r"not a certificate and its key in PEM"),
+        ({"tls_ca": "client/token"}, r"ESD_CLIENT_TLS_CA=.*token: no certificates in PEM"),
+        ({"token_file": "client/token"}, r"ESD_CLIENT_TOKEN_FILE is set without ESD_CLIENT_TLS_CA, .* in the clear"),
+        ({"tls_ca": "client/ca.crt", "token_file": "empty"}, r"ESD_CLIENT_TOKEN_FILE=.*empty: the file is empty"),
     ],
 )
 def test_what_does_not_fit_together_is_named(files: dict[str, str], text: str, certificates: Certificates) -> None:
@@ -54,11 +60,15 @@ def test_secrets_do_not_show(certificates: Certificates) -> None:
 
 
 def test_the_script_keeps_what_is_there(tmp_path: Path) -> None:
+    def files() -> dict[str, bytes]:
+        return {str(path.relative_to(tmp_path)): path.read_bytes() for path in tmp_path.glob("*/*")}
+
     first = Certificates.make(tmp_path, "a")
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    before = files()
     Certificates.make(tmp_path, "a", "b,10.0.0.1")
-    after = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    assert set(after) - set(before) == {"b.crt", "b.key"}
+    after = files()
+    assert set(after) - set(before) == {"b/ca.crt", "b/tls.crt", "b/tls.key", "b/token"}
     assert all(after[name] == content for name, content in before.items())
     Credentials.read(ClientSettings(**first.of("b")))
-    assert (tmp_path / "b.key").stat().st_mode & 0o077 == 0
+    for name in ("b", "b/tls.key", "b/token", "authority", "authority/ca.key"):
+        assert (tmp_path / name).stat().st_mode & 0o077 == 0, name
