@@ -1,4 +1,4 @@
-"""The state of a job, as Describe and the page show it."""
+"""The state of a job, as the call DescribeJob and the page show it."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ LOGGED_SAMPLES = Gauge(
 JOB_PHASE = Gauge(
     "esd_job_phase",
     "1 for the phase that the latest job is in, 0 for the others: waiting_for_workers, running, flushing, finished, "
-    "failed, recovering. Waiting for long: workers are missing. Failed: Describe and the dispatcher's log say why.",
+    "failed, recovering. Waiting for long: workers are missing. Failed: DescribeJob and the dispatcher's log say why.",
     ("phase",),
     registry=REGISTRY,
 )
@@ -174,8 +174,8 @@ LEASE = Gauge(
 
 ITERATIONS = Counter(
     "esd_iterations_total",
-    "Iterations trained and confirmed by all workers. Flat while the job runs: a worker is stuck or away; Describe "
-    "of the dispatcher shows which one's heartbeat is old.",
+    "Iterations trained and confirmed by all workers. Flat while the job runs: a worker is stuck or away; DescribeJob "
+    "shows which one's heartbeat is old.",
     registry=REGISTRY,
 )
 ITERATION_SECONDS = Histogram(

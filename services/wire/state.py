@@ -1,4 +1,4 @@
-"""The state of a job, as Describe tells it."""
+"""The state of a job, as the call DescribeJob tells it."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from worker.service.settings import WorkerSettings
 
 
 class WorkerService(worker_pb2_grpc.WorkerServicer):
-    """Answers Describe."""
+    """Answers DescribeWorker, by which operators see where a worker stands."""
 
     def __init__(self, settings: WorkerSettings) -> None:
         self._settings = settings
