@@ -102,13 +102,14 @@ class ModelSpec(_message.Message):
     def __init__(self, name: _Optional[str] = ..., hidden: _Optional[_Iterable[int]] = ..., dense_optimizer: _Optional[_Union[_common_pb2.Optimizer, _Mapping]] = ...) -> None: ...
 
 class JobSpec(_message.Message):
-    __slots__ = ("name", "workers", "seed", "fields", "dense_features", "batch_size", "table", "model", "parameter_servers", "max_rows", "at_max_rows", "mechanism", "alpha", "criterion", "solver", "eviction_term", "horizon", "budget_seconds", "workloads", "workload_limits", "measured_links", "policy", "window", "checkpoint_every", "checkpoint_seconds", "checkpoints_kept")
+    __slots__ = ("name", "workers", "seed", "fields", "dense_features", "batch_size", "stream", "table", "model", "parameter_servers", "max_rows", "at_max_rows", "mechanism", "alpha", "criterion", "solver", "eviction_term", "horizon", "budget_seconds", "workloads", "workload_limits", "measured_links", "policy", "window", "checkpoint_every", "checkpoint_seconds", "checkpoints_kept")
     NAME_FIELD_NUMBER: _ClassVar[int]
     WORKERS_FIELD_NUMBER: _ClassVar[int]
     SEED_FIELD_NUMBER: _ClassVar[int]
     FIELDS_FIELD_NUMBER: _ClassVar[int]
     DENSE_FEATURES_FIELD_NUMBER: _ClassVar[int]
     BATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
     TABLE_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     PARAMETER_SERVERS_FIELD_NUMBER: _ClassVar[int]
@@ -135,6 +136,7 @@ class JobSpec(_message.Message):
     fields: int
     dense_features: int
     batch_size: int
+    stream: str
     table: _common_pb2.TableSpec
     model: ModelSpec
     parameter_servers: _containers.RepeatedScalarFieldContainer[str]
@@ -155,7 +157,7 @@ class JobSpec(_message.Message):
     checkpoint_every: int
     checkpoint_seconds: float
     checkpoints_kept: int
-    def __init__(self, name: _Optional[str] = ..., workers: _Optional[int] = ..., seed: _Optional[int] = ..., fields: _Optional[int] = ..., dense_features: _Optional[int] = ..., batch_size: _Optional[int] = ..., table: _Optional[_Union[_common_pb2.TableSpec, _Mapping]] = ..., model: _Optional[_Union[ModelSpec, _Mapping]] = ..., parameter_servers: _Optional[_Iterable[str]] = ..., max_rows: _Optional[int] = ..., at_max_rows: _Optional[_Union[RowLimitPolicy, str]] = ..., mechanism: _Optional[str] = ..., alpha: _Optional[float] = ..., criterion: _Optional[_Union[Criterion, str]] = ..., solver: _Optional[str] = ..., eviction_term: _Optional[bool] = ..., horizon: _Optional[int] = ..., budget_seconds: _Optional[float] = ..., workloads: _Optional[_Iterable[int]] = ..., workload_limits: _Optional[_Union[WorkloadLimits, _Mapping]] = ..., measured_links: _Optional[bool] = ..., policy: _Optional[str] = ..., window: _Optional[int] = ..., checkpoint_every: _Optional[int] = ..., checkpoint_seconds: _Optional[float] = ..., checkpoints_kept: _Optional[int] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., workers: _Optional[int] = ..., seed: _Optional[int] = ..., fields: _Optional[int] = ..., dense_features: _Optional[int] = ..., batch_size: _Optional[int] = ..., stream: _Optional[str] = ..., table: _Optional[_Union[_common_pb2.TableSpec, _Mapping]] = ..., model: _Optional[_Union[ModelSpec, _Mapping]] = ..., parameter_servers: _Optional[_Iterable[str]] = ..., max_rows: _Optional[int] = ..., at_max_rows: _Optional[_Union[RowLimitPolicy, str]] = ..., mechanism: _Optional[str] = ..., alpha: _Optional[float] = ..., criterion: _Optional[_Union[Criterion, str]] = ..., solver: _Optional[str] = ..., eviction_term: _Optional[bool] = ..., horizon: _Optional[int] = ..., budget_seconds: _Optional[float] = ..., workloads: _Optional[_Iterable[int]] = ..., workload_limits: _Optional[_Union[WorkloadLimits, _Mapping]] = ..., measured_links: _Optional[bool] = ..., policy: _Optional[str] = ..., window: _Optional[int] = ..., checkpoint_every: _Optional[int] = ..., checkpoint_seconds: _Optional[float] = ..., checkpoints_kept: _Optional[int] = ...) -> None: ...
 
 class WorkloadLimits(_message.Message):
     __slots__ = ("least", "most")
@@ -522,7 +524,7 @@ class Recovery(_message.Message):
     def __init__(self, cause: _Optional[str] = ..., epoch: _Optional[int] = ..., iterations_redone: _Optional[int] = ..., seconds: _Optional[float] = ...) -> None: ...
 
 class JobState(_message.Message):
-    __slots__ = ("job", "phase", "failure", "samples_submitted", "iterations_planned", "iterations_confirmed", "training_seconds", "workers", "loss", "auc", "cost_seconds", "makespan_seconds", "expected_cost_seconds", "lookups", "hits", "forgotten_rows", "decision_median_seconds", "decision_p99_seconds", "shadow_costs", "epoch", "checkpoint", "recoveries")
+    __slots__ = ("job", "phase", "failure", "samples_submitted", "iterations_planned", "iterations_confirmed", "training_seconds", "workers", "loss", "auc", "cost_seconds", "makespan_seconds", "expected_cost_seconds", "lookups", "hits", "forgotten_rows", "decision_median_seconds", "decision_p99_seconds", "shadow_costs", "epoch", "resumed_from", "checkpoint", "recoveries")
     class Phase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         PHASE_UNSPECIFIED: _ClassVar[JobState.Phase]
@@ -559,6 +561,7 @@ class JobState(_message.Message):
     DECISION_P99_SECONDS_FIELD_NUMBER: _ClassVar[int]
     SHADOW_COSTS_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    RESUMED_FROM_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     RECOVERIES_FIELD_NUMBER: _ClassVar[int]
     job: JobSpec
@@ -581,6 +584,7 @@ class JobState(_message.Message):
     decision_p99_seconds: float
     shadow_costs: _containers.RepeatedCompositeFieldContainer[ShadowCost]
     epoch: int
+    resumed_from: int
     checkpoint: int
     recoveries: _containers.RepeatedCompositeFieldContainer[Recovery]
-    def __init__(self, job: _Optional[_Union[JobSpec, _Mapping]] = ..., phase: _Optional[_Union[JobState.Phase, str]] = ..., failure: _Optional[str] = ..., samples_submitted: _Optional[int] = ..., iterations_planned: _Optional[int] = ..., iterations_confirmed: _Optional[int] = ..., training_seconds: _Optional[float] = ..., workers: _Optional[_Iterable[_Union[WorkerState, _Mapping]]] = ..., loss: _Optional[float] = ..., auc: _Optional[float] = ..., cost_seconds: _Optional[float] = ..., makespan_seconds: _Optional[float] = ..., expected_cost_seconds: _Optional[float] = ..., lookups: _Optional[int] = ..., hits: _Optional[int] = ..., forgotten_rows: _Optional[int] = ..., decision_median_seconds: _Optional[float] = ..., decision_p99_seconds: _Optional[float] = ..., shadow_costs: _Optional[_Iterable[_Union[ShadowCost, _Mapping]]] = ..., epoch: _Optional[int] = ..., checkpoint: _Optional[int] = ..., recoveries: _Optional[_Iterable[_Union[Recovery, _Mapping]]] = ...) -> None: ...
+    def __init__(self, job: _Optional[_Union[JobSpec, _Mapping]] = ..., phase: _Optional[_Union[JobState.Phase, str]] = ..., failure: _Optional[str] = ..., samples_submitted: _Optional[int] = ..., iterations_planned: _Optional[int] = ..., iterations_confirmed: _Optional[int] = ..., training_seconds: _Optional[float] = ..., workers: _Optional[_Iterable[_Union[WorkerState, _Mapping]]] = ..., loss: _Optional[float] = ..., auc: _Optional[float] = ..., cost_seconds: _Optional[float] = ..., makespan_seconds: _Optional[float] = ..., expected_cost_seconds: _Optional[float] = ..., lookups: _Optional[int] = ..., hits: _Optional[int] = ..., forgotten_rows: _Optional[int] = ..., decision_median_seconds: _Optional[float] = ..., decision_p99_seconds: _Optional[float] = ..., shadow_costs: _Optional[_Iterable[_Union[ShadowCost, _Mapping]]] = ..., epoch: _Optional[int] = ..., resumed_from: _Optional[int] = ..., checkpoint: _Optional[int] = ..., recoveries: _Optional[_Iterable[_Union[Recovery, _Mapping]]] = ...) -> None: ...

@@ -284,18 +284,22 @@ class GetCheckpointRequest(_message.Message):
     def __init__(self, table: _Optional[str] = ...) -> None: ...
 
 class GetCheckpointResponse(_message.Message):
-    __slots__ = ("epoch", "checkpoint", "manifest", "rows", "durable")
+    __slots__ = ("epoch", "checkpoint", "manifest", "checkpoint_rows", "checkpoint_trainings", "rows", "durable")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     MANIFEST_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_ROWS_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_TRAININGS_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     DURABLE_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     checkpoint: int
     manifest: bytes
+    checkpoint_rows: int
+    checkpoint_trainings: int
     rows: int
     durable: bool
-    def __init__(self, epoch: _Optional[int] = ..., checkpoint: _Optional[int] = ..., manifest: _Optional[bytes] = ..., rows: _Optional[int] = ..., durable: _Optional[bool] = ...) -> None: ...
+    def __init__(self, epoch: _Optional[int] = ..., checkpoint: _Optional[int] = ..., manifest: _Optional[bytes] = ..., checkpoint_rows: _Optional[int] = ..., checkpoint_trainings: _Optional[int] = ..., rows: _Optional[int] = ..., durable: _Optional[bool] = ...) -> None: ...
 
 class SampleLogEntry(_message.Message):
     __slots__ = ("position", "samples", "batch")

@@ -35,6 +35,7 @@ def job_state(job: Job) -> JobState:
         training_seconds=totals.training_seconds,
         shadow_costs=job.shadows.costs,
         epoch=job.epoch.number if job.epoch else 0,
+        resumed_from=job.resumed_from,
         checkpoint=job.checkpoints.latest.iteration if job.checkpoints else 0,
         recoveries=tuple(job.recoveries),
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from dataclasses import replace
 from pathlib import Path
 
 import typer
@@ -79,7 +78,10 @@ def _job(chosen: opt.RunOptions, dataset: Dataset, parameter_servers: str, table
             split_address(address)
     except ValueError as error:
         raise InvalidArgument(f"--parameter-servers: {error}") from None
-    job = chosen.job(
-        fields=len(dataset.fields), dense_features=len(dataset.dense_features), parameter_servers=addresses
+    return chosen.job(
+        fields=len(dataset.fields),
+        dense_features=len(dataset.dense_features),
+        parameter_servers=addresses,
+        stream=dataset.fingerprint,
+        table=table or f"{chosen.data.partition(':')[0]}-{uuid.uuid4().hex[:8]}",
     )
-    return replace(job, table=replace(job.table, name=table or f"{job.name}-{uuid.uuid4().hex[:8]}"))

@@ -73,6 +73,11 @@ async def _drive_once(
                 raise FailedPrecondition(state.failure)
             if state.phase is JobPhase.FINISHED:
                 await submission
+                if state.resumed_from == state.iterations_planned:
+                    messages.print(
+                        f"table {job.table.name} holds this job already, finished at iteration {state.resumed_from}: "
+                        "nothing was trained now; to train anew, give another --table or an empty store"
+                    )
                 return state
             if submission.done():
                 submission.result()  # an unreadable sample ends the run

@@ -88,7 +88,8 @@ ParameterServers = Annotated[
     typer.Option(help="with --dispatcher: HOST:PORT of every parameter server as workers reach it, in shard order."),
 ]
 Table = Annotated[
-    str | None, typer.Option(help="with --dispatcher: name of the rows' table.", show_default="a new one")
+    str | None,
+    typer.Option(help="Name of the rows' table.", show_default=f"{TABLE}, and with --dispatcher a new one"),
 ]
 CheckpointEvery = Annotated[
     int,
@@ -203,8 +204,16 @@ class RunOptions:
         """Returns the speed of every worker's link, bytes per second."""
         return parse_links(self.links, self.workers)
 
-    def job(self, *, fields: int, dense_features: int, parameter_servers: tuple[str, ...]) -> JobSpec:
-        """Returns the job that these options describe, on data of the given shape."""
+    def job(
+        self,
+        *,
+        fields: int,
+        dense_features: int,
+        parameter_servers: tuple[str, ...],
+        stream: str = "",
+        table: str = TABLE,
+    ) -> JobSpec:
+        """Returns the job that these options describe, on data of the given shape and fingerprint."""
         workloads = self.worker_samples()
         optimizer = OptimizerSpec(self.optimizer, self.learning_rate)
         options: dict[str, Any] = {name: getattr(self, name) for name in _OPTIONS_OF_THE_JOB}
@@ -213,11 +222,12 @@ class RunOptions:
             "fields": fields,
             "dense_features": dense_features,
             "batch_size": sum(workloads),
+            "stream": stream,
             "workloads": workloads,
             "workload_limits": self.limits(),
             "budget_seconds": (self.budget_ms or 0.0) / 1e3,
             "window": PLAN_WINDOW,
-            "table": TableSpec(TABLE, self.dim, optimizer, self.seed, init_scale=self.dim**-0.5),
+            "table": TableSpec(table, self.dim, optimizer, self.seed, init_scale=self.dim**-0.5),
             "model": ModelSpec(self.model, HIDDEN_LAYERS, optimizer),
             "parameter_servers": parameter_servers,
         }

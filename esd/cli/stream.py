@@ -12,7 +12,7 @@ from dispatcher.simulator.simulate import trace_batches
 from esd.cli.options import DEFAULT_CACHE_RATIO, RunOptions
 from services.data import Dataset
 from services.domain.batches import SampleBatch
-from services.domain.errors import InvalidArgument
+from services.domain.errors import FailedPrecondition, InvalidArgument
 
 READ_SAMPLES = 1024  # that a data set is asked for at a time
 
@@ -125,12 +125,21 @@ def global_batches(batches: Iterable[SampleBatch], size: int) -> Iterator[Sample
 
 
 def without_first(batches: Iterable[SampleBatch], count: int) -> Iterator[SampleBatch]:
-    """Leaves out the first `count` samples, and yields the others in batches as they come."""
+    """Leaves out the first `count` samples, and yields the others in batches as they come.
+
+    Raises:
+        FailedPrecondition: there are not even `count` samples.
+    """
     behind = count
     for batch in batches:
         if behind < len(batch):
             yield batch[behind:] if behind else batch
         behind = max(0, behind - len(batch))
+    if behind:
+        raise FailedPrecondition(
+            f"the job has taken in {count} samples, this stream has only {count - behind}: give at least as many "
+            "--iterations as before, or train in another table (--table) or an empty store"
+        )
 
 
 def _share(ratio: float | None, trace: NDArray[np.uint64]) -> int:

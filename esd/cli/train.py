@@ -51,12 +51,18 @@ def command(
     if dispatcher is not None and parameter_servers is not None:
         check_options(context)
         result = run_attached(chosen, dispatcher=dispatcher, parameter_servers=parameter_servers, table=table, out=out)
-    elif dispatcher is parameter_servers is table is None:
+    elif dispatcher is parameter_servers is None:
         result = run(
-            chosen, store=store, shards=shards, out=out, checkpoint_dir=checkpoint_dir, decision_log=decision_log
+            chosen,
+            store=store,
+            shards=shards,
+            out=out,
+            table=table,
+            checkpoint_dir=checkpoint_dir,
+            decision_log=decision_log,
         )
     else:
-        raise InvalidArgument("--dispatcher and --parameter-servers go together, and --table goes with them")
+        raise InvalidArgument("--dispatcher and --parameter-servers go together")
     print_result(chosen.mechanism, result, as_json=as_json)
 
 
@@ -66,6 +72,7 @@ def run(
     store: str,
     shards: int,
     out: Path | None,
+    table: str | None = None,
     checkpoint_dir: Path | None = None,
     decision_log: Path | None = None,
     watch: Watch = lambda _cluster, _state: None,
@@ -80,7 +87,11 @@ def run(
     bandwidths = chosen.bandwidths()
 
     asked = chosen.job(
-        fields=len(dataset.fields), dense_features=len(dataset.dense_features), parameter_servers=("not started",)
+        fields=len(dataset.fields),
+        dense_features=len(dataset.dense_features),
+        parameter_servers=("not started",),
+        stream=dataset.fingerprint,
+        table=table or opt.TABLE,
     )
     check_job(asked)
 

@@ -83,6 +83,11 @@ class HistoryRecord:
         return max(self.iterations, default=0)
 
     @property
+    def last_cut(self) -> Cut:
+        """The cut of the checkpoint that a recovery goes back to; one without rows if that is the table's creation."""
+        return next((cut for cut in self.cuts if cut.iteration == self.last.iteration), Cut(0, 0, 0))
+
+    @property
     def last(self) -> Checkpoint:
         """The checkpoint that a recovery goes back to."""
         return self.committed[-1] if self.committed else _NO_CHECKPOINT

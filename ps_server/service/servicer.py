@@ -192,6 +192,8 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
             epoch=record.epoch,
             checkpoint=record.last.iteration,
             manifest=record.last.manifest,
+            checkpoint_rows=record.last_cut.rows,
+            checkpoint_trainings=record.last_cut.trainings,
             rows=await self._threads.read(table.stored_rows),
             durable=table.samples.durable,
         )

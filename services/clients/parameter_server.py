@@ -72,6 +72,9 @@ class StoredState:
     Attributes:
         epoch: the latest.
         manifest: of the committed checkpoint; empty if there is none, or if another server holds it.
+        checkpoint: the committed checkpoint, named by the iteration that follows it; 0: there is none.
+        checkpoint_rows: how many rows were stored then.
+        checkpoint_trainings: how often they had been trained in their present lives, summed over rows.
         rows: how many are stored.
         durable: whether checkpoints and logged samples outlive the server that holds them.
     """
@@ -80,6 +83,9 @@ class StoredState:
     manifest: bytes
     rows: int
     durable: bool
+    checkpoint: int = 0
+    checkpoint_rows: int = 0
+    checkpoint_trainings: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,7 +348,15 @@ class AsyncParameterServerClient:
         request = ps_pb2.GetCheckpointRequest(table=self._table.name)
         with domain_errors():
             found = await self._stub.GetCheckpoint(request, timeout=self._timeout)
-        return StoredState(found.epoch, found.manifest, found.rows, found.durable)
+        return StoredState(
+            epoch=found.epoch,
+            manifest=found.manifest,
+            rows=found.rows,
+            durable=found.durable,
+            checkpoint=found.checkpoint,
+            checkpoint_rows=found.checkpoint_rows,
+            checkpoint_trainings=found.checkpoint_trainings,
+        )
 
     # --- the log of the sample stream
 

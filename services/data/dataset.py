@@ -56,7 +56,7 @@ class Dataset(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Names source, content (size and time of a file) and reader version; equal ones mean equal samples."""
+        """Names source, content and reader version, at most 1,000 characters; equal ones mean equal samples."""
         ...
 
     def __iter__(self) -> Iterator[SampleBatch]:

@@ -21,7 +21,7 @@ def count_distinct(uri: str, *, seed: int = 0, skip_bad: int = 0, data_dir: Path
     """The exact number of distinct ids in the whole data set. The first call takes as long as reading the data once.
 
     The answer is kept below the user's cache directory (XDG_CACHE_HOME), under the data set's fingerprint: a file of
-    another size or time, or another reader version, is counted anew.
+    other content, or another reader version, is counted anew.
 
     Raises:
         InvalidArgument: the stream is endless, or has a malformed record.

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esd_native.text import Parser
-from services.data.hashing import READER_VERSION, field_key
+from services.data.hashing import READER_VERSION, field_key, file_fingerprint
 from services.data.lines import MAX_LINE_BYTES, read_line_blocks
 from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument, NotFound
@@ -180,7 +180,7 @@ class TextDataset:
 
     def __init__(self, source: TextSource, path: Path, batch_size: int, skip_bad: int) -> None:
         try:
-            stat = path.stat()
+            path.stat()
         except FileNotFoundError as error:
             raise NotFound(f"data file {path} does not exist") from error
         except OSError as error:
@@ -195,7 +195,11 @@ class TextDataset:
         self.fields = source.fields
         self.dense_features = source.dense_features
         self.skipped = 0
-        self.fingerprint = f"{source.name}:{path.resolve()}:{stat.st_size}:{stat.st_mtime_ns}:v{READER_VERSION}"
+
+    @property
+    def fingerprint(self) -> str:
+        """Names the reader and the file's content, which is read for it."""
+        return f"{self.name} ({file_fingerprint(self._path)}, reader {READER_VERSION})"
 
     def __iter__(self) -> Iterator[SampleBatch]:
         reader = RecordReader(str(self._path), self._source.text_format, self._skip_bad)

@@ -12,6 +12,7 @@ from services.domain.tables import OptimizerSpec, TableSpec
 MAX_WORKERS = 64  # worker sets are uint64 masks
 MAX_LAYERS = 64  # of the MLP; with MAX_WIDTH it bounds what a worker is asked to build before it has seen a sample
 MAX_WIDTH = 16384
+_LONGEST_STREAM = 1000  # characters
 MAX_HORIZON = 64  # batches; the dispatcher keeps them in memory
 
 
@@ -125,6 +126,8 @@ class JobSpec(DispatchOptions):
         fields: F, embedding ids per sample.
         dense_features: d, dense features per sample.
         batch_size: k, samples of one global batch.
+        stream: says which samples these are, in words that are the same for the same samples only, at most 1,000
+            characters; a job goes on with its own stream only. Empty: whoever submits answers for it.
         seed: decides the initial dense parameters, and whatever the mechanism draws at random.
         table: the embedding table that is trained.
         model: the model over it.
@@ -141,6 +144,7 @@ class JobSpec(DispatchOptions):
     table: TableSpec
     model: ModelSpec
     parameter_servers: tuple[str, ...]
+    stream: str = ""
     max_rows: int = 0
     at_max_rows: RowLimitPolicy = RowLimitPolicy.REFUSE
 
@@ -156,6 +160,7 @@ class JobSpec(DispatchOptions):
                 f"workloads {list(self.workloads)} must not be negative and must sum to batch_size {self.batch_size}"
             )
         _check_range("max_rows", self.max_rows, 0)
+        _check_range("the length of stream", len(self.stream), 0, _LONGEST_STREAM)
         if self.forgets_rows and not self.max_rows:
             raise InvalidArgument("at_max_rows is forget (--at-max-rows) without a limit: give max_rows (--max-rows)")
         if not self.parameter_servers:

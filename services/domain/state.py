@@ -92,6 +92,7 @@ class JobState:
         training_seconds: time from the first published plan to the last confirmation.
         shadow_costs: what the mechanisms that follow in the shadow would have cost.
         epoch: the present epoch.
+        resumed_from: the iteration at which this dispatcher took the job up, 0 for its beginning.
         checkpoint: the checkpoint that was committed last, named by the iteration that follows it.
         recoveries: epochs that ended early while this dispatcher had the job.
         forgotten_rows: how many rows the plans have made leave the table.
@@ -116,6 +117,7 @@ class JobState:
     training_seconds: float
     shadow_costs: tuple[ShadowCost, ...] = ()
     epoch: int = 0
+    resumed_from: int = 0
     checkpoint: int = 0
     recoveries: tuple[Recovery, ...] = ()
     forgotten_rows: int = 0

@@ -26,6 +26,7 @@ _FIGURES = (  # same name and unit on both sides
     "decision_p99_seconds",
     "training_seconds",
     "epoch",
+    "resumed_from",
     "checkpoint",
     "forgotten_rows",
 )

@@ -59,7 +59,6 @@ def test_a_malformed_parameter_server_is_refused() -> None:
         (["--dispatcher", "d:1", "--parameter-servers", "p:1", "--cache-rows", "5"], "--cache-rows is decided"),
         (["--dispatcher", "d:1"], "go together"),
         (["--parameter-servers", "p:1"], "go together"),
-        (["--table", "t"], "go together"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(arguments: list[str], reason: str) -> None:

@@ -89,10 +89,17 @@ def samples_after(manifest: Manifest, entries: Sequence[LogEntry]) -> tuple[list
 def _manifest_of(spec: JobSpec, stored: StoredState) -> Manifest:
     manifest = Manifest.decode(stored.manifest)
     differing = manifest.differences(spec)
+    if "stream" in differing:
+        raise FailedPrecondition(
+            f"table {spec.table.name!r} holds checkpoint {manifest.iteration} of other samples: they were "
+            f"{manifest.job.get('stream') or 'not named'}, now they are {spec.stream or 'not named'}; repeat the job "
+            "with the former to go on with it, or train the latter in another table (--table) or an empty store"
+        )
     if differing:
         raise FailedPrecondition(
             f"table {spec.table.name!r} holds checkpoint {manifest.iteration} of a job that differs in "
-            f"{', '.join(differing)}; repeat that job to go on with it, or use an empty store or another table"
+            f"{', '.join(differing)}; repeat that job to go on with it, or use an empty store or another table "
+            "(--table)"
         )
     return manifest
 

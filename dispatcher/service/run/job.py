@@ -64,6 +64,7 @@ class Job:
         self.spec = spec
         self.settings = settings
         self.checkpoints = checkpoints
+        self.resumed_from = start.iteration
         self.lifecycle = Lifecycle(spec.name)
         self.workers = Workers(
             spec.workers,

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from services.data.hashing import READER_VERSION, derived_ids
+from services.data.hashing import READER_VERSION, derived_ids, file_fingerprint
 from services.data.lines import line_blocks, read_line_blocks
 from services.data.readers.flights_weather import WEATHER_FEATURES, WEATHER_FORMAT, HourlyWeather, days_since_1970
 from services.data.text_dataset import Column, Kind, RecordReader, Records, TextFormat
@@ -140,12 +140,16 @@ class FlightsDataset:
         self._flights_file = directory / "flights.csv.zip"
         self._weather_file = directory / "weather.csv"
         self._batch_size = batch_size
-        self.fingerprint = f"flights:{self._flights_file.stat().st_size}:v{READER_VERSION}"
 
     @property
     def samples(self) -> int:
         """How many flights arrived, and so have a label."""
         return len(self._all)
+
+    @property
+    def fingerprint(self) -> str:
+        """Names the reader and the file's content, which is read for it."""
+        return f"flights ({file_fingerprint(self._flights_file)}, reader {READER_VERSION})"
 
     def __iter__(self) -> Iterator[SampleBatch]:
         for start in range(0, len(self._all), self._batch_size):

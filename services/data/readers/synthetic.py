@@ -15,6 +15,7 @@ keys (the cardinality of all fields together).
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -69,7 +70,8 @@ class SyntheticDataset:
         self.dense_features = tuple(f"dense {i}" for i in range(1, options.dense_features + 1))
         self.samples = options.samples
         self.endless = options.samples is None
-        self.fingerprint = f"{options}:seed {seed}:v{READER_VERSION}"
+        described = hashlib.sha256(str(options).encode()).hexdigest()[:16]
+        self.fingerprint = f"{self.name} (options {described}, seed {seed}, reader {READER_VERSION})"
 
     @classmethod
     def open(cls, text: str, batch_size: int, seed: int) -> SyntheticDataset:
