@@ -265,11 +265,11 @@ async def test_a_loss_that_is_not_finite_fails_the_job_and_names_the_worker(disp
     """Another epoch would not help, so there is none, though the job could recover."""
     await dispatcher.client.create_job(JOB)
     leases = [await dispatcher.client.register(registration(name)) for name in ("a", "b")]
-    trouble = FailureReport("the loss of iteration 3 is nan: training diverged, lower the learning rate", 0, fatal=True)
-    await dispatcher.client.report_failure(leases[1], trouble)
+    failure = FailureReport("the loss of iteration 3 is nan: training diverged, lower the learning rate", 0, fatal=True)
+    await dispatcher.client.report_failure(leases[1], failure)
     state = await dispatcher.client.describe()
     assert state.phase is JobPhase.FAILED
-    assert state.failure == f"worker b (slot 1) cannot go on: {trouble.cause}"
+    assert state.failure == f"worker b (slot 1) cannot go on: {failure.cause}"
     with pytest.raises(FailedPrecondition, match="the loss of iteration 3 is nan"):
         await dispatcher.client.heartbeat(leases[0])
 
