@@ -175,7 +175,8 @@ async def local_cluster(
 
     Args:
         shards: number of parameter-server processes.
-        store: `memory` or a Redis URL.
+        store: `memory` or a Redis URL. The parameter servers get the variables ESD_PS_STORE_*, too: the file of its
+            password, the authority of its certificate.
         worker_links: bytes per second of every worker's link.
         cache_rows: rows of every worker's cache.
         logs: an existing directory for the services' logs.
@@ -191,6 +192,8 @@ async def local_cluster(
             stack.push_async_callback(service.stop)
             return service
 
+        # What reaches Redis besides its URL, the file of its password first: a URL stands on a command line.
+        store_access = {name: value for name, value in os.environ.items() if name.startswith("ESD_PS_STORE_")}
         # torch takes seconds to import, so the workers start at once and find the dispatcher by its address
         # as soon as it is known; the parameter servers and the dispatcher are quick.
         kept = {} if checkpoint_dir is None else {"ESD_PS_CHECKPOINT_DIR": str(checkpoint_dir)}
@@ -199,7 +202,7 @@ async def local_cluster(
                 f"ps-{shard}",
                 "ps_server",
                 "ESD_PS_",
-                {"ESD_PS_STORE": store, "ESD_PS_SHARD": str(shard), "ESD_PS_SHARDS": str(shards)} | kept,
+                store_access | {"ESD_PS_STORE": store, "ESD_PS_SHARD": str(shard), "ESD_PS_SHARDS": str(shards)} | kept,
             )
             for shard in range(shards)
         ]

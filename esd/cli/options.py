@@ -73,7 +73,14 @@ CacheRows = Annotated[int | None, typer.Option(min=1, help="Cache of a worker in
 Policy = Annotated[str, typer.Option(help="Cache replacement: emark, emark-size, lru, lfu or static.")]
 Optimizer = Annotated[OptimizerKind, typer.Option(help="Optimizer of the rows and of the dense parameters.")]
 LearningRate = Annotated[float, typer.Option("--lr", help="Learning rate.")]
-Store = Annotated[str, typer.Option("--store", help="memory, redis://HOST:PORT/DB or redis+cluster://HOST:PORT.")]
+Store = Annotated[
+    str,
+    typer.Option(
+        "--store",
+        help="memory, redis://HOST:PORT/DB or redis+cluster://HOST:PORT; rediss for TLS. A password is read from"
+        " the file ESD_PS_STORE_PASSWORD_FILE.",
+    ),
+]
 Shards = Annotated[int, typer.Option("--shards", min=1, help="Parameter-server processes.")]
 Iterations = Annotated[
     int | None, typer.Option(min=1, help="Iterations after which the run ends.", show_default="all of the data")

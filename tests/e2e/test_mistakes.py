@@ -56,11 +56,24 @@ def test_a_missing_certificate_is_named(new_project, tmp_path) -> None:
 
 
 def test_a_wrong_password_of_redis_is_named_and_not_shown(new_project, tmp_path) -> None:
-    wrong = environment(tmp_path, "ps_server", ESD_PS_STORE="redis://:guess-4711@redis:6379/0")
-    project = new_project(files=[wrong], variables={"REDIS_PASSWORD": "secret-4712"})
+    for name, password in (("right", "secret-4712"), ("wrong", "guess-4711")):
+        (tmp_path / name).write_text(password)
+        (tmp_path / name).chmod(0o444)
+    wrong = override(
+        tmp_path,
+        f"""
+services:
+  ps_server:
+    volumes: ["{tmp_path}/wrong:/wrong:ro"]
+    environment:
+      ESD_PS_STORE_PASSWORD_FILE: /wrong
+""",
+    )
+    project = new_project(files=[wrong], variables={"REDIS_PASSWORD_FILE": str(tmp_path / "right")})
     project.compose("up", "--detach", "ps_server")  # compose 2 waits for the health that never comes, and fails
     ends_with(project, "ps_server", "Redis at redis:6379 refuses our user or password", FAILURE)
-    assert not re.search("guess-4711|secret-4712", project.logs())
+    shown = project.logs() + "".join(str(inspect(container)) for container in project.containers())
+    assert not re.search("guess-4711|secret-4712", shown)
 
 
 def test_too_few_links_are_counted(new_project) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -11,12 +12,14 @@ from services.domain.errors import Unauthenticated, Unavailable
 from services.domain.state import JobPhase
 from services.runtime.security import Credentials
 from services.runtime.settings import ClientSettings
-from tests.e2e.compose import Project, docker
+from tests.e2e.compose import Project, docker, inspect
 from tests.support.certificates import Certificates
 
 pytestmark = pytest.mark.timeout(600)
 
 SERVICES_USER = 10001
+PASSWORD = "secret-4712"
+CLUSTER_NODES = "redis-cli cluster nodes"
 
 
 @pytest.fixture
@@ -32,8 +35,19 @@ def certificates(tmp_path) -> Certificates:
 def cluster_nodes(project: Project) -> list[str]:
     """Role of each node, as the first one knows them."""
     (first,) = project.containers("redis")
-    lines = docker("exec", first, "redis-cli", "cluster", "nodes").splitlines()
+    ask = f"REDISCLI_AUTH=$(cat /run/secrets/redis_password) {CLUSTER_NODES}"
+    lines = docker("exec", first, "sh", "-c", ask).splitlines()
     return sorted(line.split()[2].removeprefix("myself,") for line in lines)
+
+
+def refused(project: Project) -> bool:
+    """Whether a node answers nobody who has no password."""
+    (first,) = project.containers("redis")
+    return "NOAUTH" in docker("exec", first, *CLUSTER_NODES.split())
+
+
+def running(container: str) -> bool:
+    return inspect(container)["State"]["Running"]
 
 
 def phase(address: str, credentials: Credentials) -> JobPhase:
@@ -41,13 +55,21 @@ def phase(address: str, credentials: Credentials) -> JobPhase:
         return client.describe().phase
 
 
-def test_a_run_over_tls_into_a_redis_cluster(new_project, certificates) -> None:
+@pytest.fixture
+def password_file(tmp_path) -> Path:
+    file = tmp_path / "redis"
+    file.write_text(f"{PASSWORD}\n")
+    file.chmod(0o444)
+    return file
+
+
+def test_a_run_over_tls_into_a_redis_cluster(new_project, certificates, password_file) -> None:
     project = new_project(
         files=["deploy/redis-cluster.yml", "deploy/tls.yml"],
         variables={
             "WORKERS": "2",
             "CERTS_DIR": str(certificates.directory),
-            "REDIS_PASSWORD": "secret-4712",
+            "REDIS_PASSWORD_FILE": str(password_file),
             "TRAIN": "--data flights --iterations 20",
         },
     )
@@ -61,5 +83,8 @@ def test_a_run_over_tls_into_a_redis_cluster(new_project, certificates) -> None:
     assert phase(address, Credentials.read(ours)) is JobPhase.FINISHED
     with pytest.raises((Unauthenticated, Unavailable)):
         phase(address, Credentials())
-    assert "secret-4712" not in project.logs()
-    assert certificates.token.read_text().strip() not in project.logs()
+    processes = "".join(docker("top", container) for container in project.containers() if running(container))
+    shown = project.logs() + processes + "".join(str(inspect(container)) for container in project.containers())
+    assert "redis-server" in shown
+    assert not any(secret in shown for secret in (PASSWORD, *certificates.secrets()))
+    assert refused(project)

@@ -87,8 +87,10 @@ def redis_server(directory: Path, *options: str) -> Iterator[RedisServer]:
 
 
 @contextlib.contextmanager
-def encrypted_redis_server(directory: Path, certificates: Certificates, password: str) -> Iterator[RedisServer]:
-    """A server that speaks TLS only and asks clients for a certificate and a password."""
+def encrypted_redis_server(
+    directory: Path, certificates: Certificates, password: str, *more: str
+) -> Iterator[RedisServer]:
+    """A server that speaks TLS only and asks clients for a certificate and a password, unless `more` options differ."""
     port = free_port()
     files = certificates.of("redis")
     tls = {"cert-file": files["tls_certificate"], "key-file": files["tls_key"], "ca-cert-file": files["tls_ca"]}
@@ -104,7 +106,7 @@ def encrypted_redis_server(directory: Path, certificates: Certificates, password
     )
     server = RedisServer(
         directory,
-        ("--port", "0", "--tls-port", str(port), *options, "--requirepass", password),
+        ("--port", "0", "--tls-port", str(port), *options, "--requirepass", password, *more),
         port,
         (*client, "--no-auth-warning", "-a", password),
     )
