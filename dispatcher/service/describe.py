@@ -6,7 +6,7 @@ import asyncio
 
 from dispatcher.service.run.job import Job
 from dispatcher.service.state.totals import JobTotals
-from dispatcher.service.state.workers import WorkerRecord
+from dispatcher.service.state.worker_record import WorkerRecord
 from services.domain.state import JobState, WorkerState
 
 

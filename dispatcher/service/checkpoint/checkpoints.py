@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from dispatcher.core.checkpoint_schedule import CheckpointSchedule
 from dispatcher.service.checkpoint.servers import CheckpointStore
 from dispatcher.service.state.manifest import DENSE, Manifest, SavedWorker, checksum, describe_job
-from dispatcher.service.state.workers import WorkerRecord
+from dispatcher.service.state.worker_record import WorkerRecord
 from services.domain.errors import EsdError
 from services.domain.jobs import JobSpec
 from services.domain.reports import FlushReport

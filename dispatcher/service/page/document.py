@@ -11,7 +11,7 @@ from typing import Any
 from dispatcher.service.describe import job_state
 from dispatcher.service.run.job import Job
 from dispatcher.service.state.totals import JobTotals, Point
-from dispatcher.service.state.workers import WorkerRecord
+from dispatcher.service.state.worker_record import WorkerRecord
 from services.domain.state import JobState, ShadowCost
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dispatcher.service.checkpoint.checkpoints import Checkpoints, PendingCheckpoint
 from dispatcher.service.run.job import Job
 from dispatcher.service.state.epoch import Epoch
-from dispatcher.service.state.workers import WorkerRecord
+from dispatcher.service.state.worker_record import WorkerRecord
 from services.domain.plans import FlushPlan
 from services.domain.reports import FlushReport
 from services.wire.plans import encode_plan_message

@@ -22,12 +22,13 @@ from dispatcher.service.settings import DispatcherSettings
 from dispatcher.service.state import job_metrics
 from dispatcher.service.state.epoch import Epoch, PlanLog, PublishedPlan
 from dispatcher.service.state.feedback import ReportedFeedback
+from dispatcher.service.state.leases import Workers
 from dispatcher.service.state.lifecycle import Lifecycle
 from dispatcher.service.state.manifest import Manifest
 from dispatcher.service.state.samples import SampleQueue
 from dispatcher.service.state.stragglers import Stragglers
 from dispatcher.service.state.totals import JobTotals
-from dispatcher.service.state.workers import WorkerRecord, Workers
+from dispatcher.service.state.worker_record import WorkerRecord
 from services.domain.errors import FailedPrecondition, NotFound
 from services.domain.jobs import JobSpec
 from services.domain.reports import Lease, Registration

@@ -12,7 +12,7 @@ from dispatcher.service.run.checkpointing import checkpoint_flushed
 from dispatcher.service.run.job import Job
 from dispatcher.service.state import job_metrics
 from dispatcher.service.state.epoch import Epoch
-from dispatcher.service.state.workers import WorkerRecord
+from dispatcher.service.state.worker_record import WorkerRecord
 from services.domain.errors import FailedPrecondition, InvalidArgument
 from services.domain.reports import FailureReport, FlushReport, IterationReport, WorkerPhase
 from services.domain.state import JobPhase

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from dispatcher.service.run.job import Job
 from dispatcher.service.state.epoch import Epoch
 from dispatcher.service.state.lifecycle import Lifecycle
-from dispatcher.service.state.workers import WorkerRecord
+from dispatcher.service.state.worker_record import WorkerRecord
 from protos import dispatcher_pb2 as pb
 from services.domain.errors import FailedPrecondition, NotFound
 from services.domain.plans import EndOfStream, Membership

@@ -11,7 +11,7 @@ from dispatcher.core.decision import Decision
 from dispatcher.service.state.lifecycle import Lifecycle
 from dispatcher.service.state.samples import SampleQueue
 from dispatcher.service.state.totals import JobTotals
-from dispatcher.service.state.workers import WorkerRecord
+from dispatcher.service.state.worker_record import WorkerRecord
 from services.domain.jobs import JobSpec
 from services.domain.reports import IterationReport, TransferCounts
 from services.domain.state import JobPhase

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from statistics import median
 
 from dispatcher.service.state import job_metrics
-from dispatcher.service.state.workers import WorkerRecord
+from dispatcher.service.state.worker_record import WorkerRecord
 from services.domain.reports import WorkerPhase
 
 _RECENT = 101  # iterations whose median is the measure

@@ -3,7 +3,7 @@
 import pytest
 
 from dispatcher.service.state.stragglers import Stragglers
-from dispatcher.service.state.workers import WorkerRecord
+from dispatcher.service.state.worker_record import WorkerRecord
 from services.domain.reports import WorkerPhase
 from tests.support.simple_clients import registration
 

@@ -2,7 +2,7 @@
 
 import itertools
 
-from dispatcher.service.state.workers import Workers
+from dispatcher.service.state.leases import Workers
 from services.domain.reports import Registration
 
 NAMES = ["1", "2", "worker-2", "worker-02", "worker-10", "worker-²"]
