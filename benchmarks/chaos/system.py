@@ -14,7 +14,6 @@ from esd.cli.launcher import REJOIN_SECONDS, LocalCluster, ServiceProcess, local
 from esd.cli.options import RunOptions
 from esd.cli.stream import training_stream
 from services.clients.dispatcher_async import AsyncDispatcherClient
-from services.domain.jobs import JobSpec
 from services.domain.state import JobState
 from services.domain.tables import OptimizerKind
 from tests.support.cuttable_proxy import CuttableProxy, cuttable_proxy
@@ -101,25 +100,15 @@ async def run(store: str, place: Path, watch: Watch, *, absentee: int | None = N
             parameter_servers=(store_link.address,),
         )
         job = replace(job, model=replace(job.model, hidden=(32,)))
-        training = asyncio.create_task(drive(client, job, stream, lambda state: watch(system, state)))
-        failure = asyncio.create_task(_supervised(cluster, absentee).supervise(RESTARTS, lambda _: None))
-        try:
-            await asyncio.wait({training, failure}, return_when=asyncio.FIRST_COMPLETED)
-            if not training.done():
-                raise failure.result()
-            state = training.result()
-        finally:
-            for task in (training, failure):
-                task.cancel()
-            await asyncio.gather(training, failure, return_exceptions=True)
-        await _export(job, place)
-        return state
+
+        async def work() -> JobState:
+            state = await drive(client, job, stream, lambda state: watch(system, state))
+            await export_model(job, place / "model.npz")
+            return state
+
+        return await _supervised(cluster, absentee).see_through(work(), RESTARTS, lambda _: None)
 
 
 def _supervised(cluster: LocalCluster, absentee: int | None) -> LocalCluster:
     there: list[ServiceProcess] = [worker for slot, worker in enumerate(cluster.workers) if slot != absentee]
     return replace(cluster, workers=there)
-
-
-async def _export(job: JobSpec, place: Path) -> None:
-    await export_model(job, place / "model.npz")

@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 
 from esd.cli import options as opt
-from esd.cli.driver import drive, progress_bar
+from esd.cli.driver import PATIENCE_SECONDS, drive, progress_bar
 from esd.cli.export import export_model
 from esd.cli.report import Result, messages, training_result
 from esd.cli.stream import training_stream
@@ -18,6 +18,7 @@ from services.data import Dataset
 from services.domain.errors import InvalidArgument
 from services.domain.jobs import JobSpec
 from services.domain.state import JobState
+from services.runtime.retry import AWAY, repeated
 from services.runtime.security import Credentials
 from services.runtime.settings import split_address
 
@@ -49,7 +50,7 @@ def run_attached(
             with progress_bar(chosen.mechanism, stream.iterations) as bar:
                 state = await drive(client, job, stream, bar)
         if out is not None:
-            await export_model(job, out / "model.npz", shown)
+            await repeated(lambda: export_model(job, out / "model.npz", shown), PATIENCE_SECONDS, on=AWAY)
         return state
 
     state = asyncio.run(train())

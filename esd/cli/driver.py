@@ -18,7 +18,7 @@ from services.domain.state import JobPhase, JobState
 from services.runtime.retry import AWAY, Backoff
 
 POLL_SECONDS = 0.25  # of the job's state, for the progress bar
-PATIENCE_SECONDS = 60.0  # with a dispatcher that is away, of a job that can go on after it
+PATIENCE_SECONDS = 60.0  # with services that are away, of a job that can go on after it
 
 
 async def drive(

@@ -7,9 +7,10 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 from services.domain.errors import EsdError, Unavailable
 from services.runtime.process import STOP_WITH_STDIN
@@ -17,7 +18,11 @@ from services.runtime.process import STOP_WITH_STDIN
 START_SECONDS = 120.0  # importing torch on a busy small machine takes a while
 STOP_SECONDS = 15.0
 REJOIN_SECONDS = 60.0  # a dead worker is started again here, and worth waiting for
+_FIRST_PAUSE_SECONDS = 1.0  # before a second start in a row, and twice as long before each further one
+_LONGEST_PAUSE_SECONDS = 15.0
 _LOG_LINES = 15  # of a failed service's log, shown to the user
+
+T = TypeVar("T")
 
 
 class ServiceFailed(EsdError):
@@ -37,7 +42,7 @@ class ServiceProcess:
         address: `host:port` of its gRPC service.
         metrics: `host:port` of its metrics page, if it has one.
         page: `host:port` of the page for people, if it has one.
-        restarts: how often it was started again.
+        restarts: how often it was started again, or was about to be.
     """
 
     name: str
@@ -51,8 +56,12 @@ class ServiceProcess:
     restarts: int = 0
 
     async def restart(self) -> None:
-        """Starts a service that has died again, at its old address."""
-        self.restarts += 1
+        """Starts a service that has died again, at its old address.
+
+        Raises:
+            ServiceFailed: it has died once more before it was ready.
+            Unavailable: it is not ready in time.
+        """
         self.process = await self.start({self.listen: self.address} if self.address else {})
         await self.wait_ready()
 
@@ -62,7 +71,7 @@ class ServiceProcess:
         try:
             async with asyncio.timeout(START_SECONDS):
                 line = await self.process.stdout.readline()
-                if not line:
+                if not line.endswith(b"\n"):  # nothing, or half of it
                     await self.process.wait()
                     raise self.failure()
         except TimeoutError:
@@ -127,31 +136,90 @@ class LocalCluster:
         """Waits until a service ends that should not have, and returns why."""
         return await self.supervise(0, lambda _: None)
 
+    async def see_through(self, work: Coroutine[Any, Any, T], restarts: int, report: Callable[[str], None]) -> T:
+        """Returns the result of `work`, and supervises the services until it is there.
+
+        Raises:
+            ServiceFailed: a service has died too often; the work is cancelled.
+        """
+        working = asyncio.create_task(work)
+        failure = asyncio.create_task(self.supervise(restarts, report))
+        try:
+            await asyncio.wait({working, failure}, return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                raise failure.result()
+            return working.result()
+        finally:
+            for task in (working, failure):
+                task.cancel()
+            await asyncio.gather(working, failure, return_exceptions=True)
+
     async def supervise(self, restarts: int, report: Callable[[str], None]) -> ServiceFailed:
         """Starts services that die again; returns the failure of the one that has died too often.
+
+        Each service is looked after by itself, so that one that takes long to start keeps no other waiting. A start
+        that fails counts as a restart, too, and is followed by another one after a pause.
 
         Args:
             restarts: how many restarts there may be, over all services.
             report: is told of each.
         """
-        tasks = {asyncio.create_task(service.process.wait()): service for service in self.services}
+
+        def left() -> int:
+            return restarts - sum(service.restarts for service in self.services)
+
+        keepers = {asyncio.create_task(self._keep_running(service, left, report)) for service in self.services}
         try:
-            while tasks:
-                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    service = tasks.pop(task)
-                    if task.result() == 0 and service in self.workers:
-                        continue
-                    if sum(each.restarts for each in self.services) >= restarts:
-                        return service.failure()
-                    report(f"{service.name} ended with exit code {task.result()} and is started again")
-                    await service.restart()
-                    tasks[asyncio.create_task(service.process.wait())] = service
+            while keepers:
+                done, keepers = await asyncio.wait(keepers, return_when=asyncio.FIRST_COMPLETED)
+                for keeper in done:
+                    failure = keeper.result()
+                    if failure is not None:
+                        return failure
             await asyncio.Event().wait()  # all workers are done and well
             raise AssertionError("unreachable")
         finally:
-            for task in tasks:
-                task.cancel()
+            for keeper in keepers:
+                keeper.cancel()
+            await asyncio.gather(*keepers, return_exceptions=True)
+
+    async def _keep_running(
+        self, service: ServiceProcess, left: Callable[[], int], report: Callable[[str], None]
+    ) -> ServiceFailed | None:
+        """Starts one service again whenever it dies. Returns None when a worker is done."""
+        pauses = pauses_between_restarts()
+        while True:
+            code = await service.process.wait()
+            if code == 0 and service in self.workers:
+                return None
+            if left() <= 0:
+                return service.failure()
+            pause = next(pauses)
+            after = f" in {pause:g} s" if pause else ""
+            report(f"{service.name} ended with exit code {code} and is started again{after}")
+            service.restarts += 1  # before the pause, so that two services never share the last one
+            await asyncio.sleep(pause)
+            try:
+                await service.restart()
+            except ServiceFailed:
+                continue  # its end is what the next round begins with
+            except Unavailable as error:
+                report(str(error))
+                await service.stop()
+                continue
+            pauses = pauses_between_restarts()
+
+
+def pauses_between_restarts() -> Iterator[float]:
+    """Yields the seconds to wait before a service is started once more: none at first, then longer ones.
+
+    What it needs to start may be away itself, such as Redis, and come back meanwhile.
+    """
+    yield 0.0
+    pause = _FIRST_PAUSE_SECONDS
+    while True:
+        yield pause
+        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
 
 async def _directly(_worker: str, address: str) -> str:

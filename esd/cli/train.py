@@ -15,7 +15,7 @@ import typer
 from dispatcher.core.planner import check_job
 from esd.cli import options as opt
 from esd.cli.attach import check_options, run_attached
-from esd.cli.driver import drive, progress_bar
+from esd.cli.driver import PATIENCE_SECONDS, drive, progress_bar
 from esd.cli.export import export_model
 from esd.cli.launcher import LocalCluster, local_cluster
 from esd.cli.options import takes_run_options
@@ -24,6 +24,7 @@ from esd.cli.stream import training_stream
 from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.errors import InvalidArgument
 from services.domain.state import JobState
+from services.runtime.retry import AWAY, repeated
 
 Watch = Callable[[LocalCluster, JobState], None]
 
@@ -117,18 +118,14 @@ def run(
                     bar(state)
                     watch(cluster, state)
 
-                training = asyncio.create_task(drive(client, job, stream, progress))
+                async def work() -> JobState:
+                    state = await drive(client, job, stream, progress)
+                    if out is not None:
+                        await repeated(lambda: export_model(job, out / "model.npz"), PATIENCE_SECONDS, on=AWAY)
+                    return state
+
                 restarts = RESTARTS if job.takes_checkpoints else 0
-                failure = asyncio.create_task(cluster.supervise(restarts, messages.print))
-                await asyncio.wait({training, failure}, return_when=asyncio.FIRST_COMPLETED)
-                if not training.done():
-                    training.cancel()
-                    raise failure.result()
-                failure.cancel()
-                state = training.result()
-            if out is not None:
-                await export_model(job, out / "model.npz")
-            return state
+                return await cluster.see_through(work(), restarts, messages.print)
 
     with _log_directory(out) as logs:
         state = asyncio.run(train(logs))

@@ -14,7 +14,7 @@ import pytest
 from esd.cli import train
 from esd.cli.driver import drive
 from esd.cli.export import export_model
-from esd.cli.launcher import LocalCluster, local_cluster
+from esd.cli.launcher import LocalCluster, ServiceProcess, local_cluster
 from esd.cli.stream import global_batches, training_stream
 from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.batches import SampleBatch
@@ -75,6 +75,41 @@ def test_a_killed_parameter_server_goes_back_to_its_checkpoint_directory(undistu
     keep = {"store": "memory", "shards": 2, "checkpoint_dir": tmp_path / "kept"}
     result = train.run(OPTIONS, **keep, out=tmp_path, watch=kill)
     assert [each["iterations_redone"] >= 10 for each in result["recoveries"]] == [True]
+    assert_same_run(result, tmp_path, undisturbed)
+
+
+def test_a_dispatcher_may_die_again_while_it_is_started(undisturbed, tmp_path):
+    """The second kill comes as soon as there is another process, which is not ready yet."""
+    killed: list[asyncio.subprocess.Process] = []
+
+    async def kill_twice(service: ServiceProcess) -> None:
+        for _ in range(2):
+            while service.process in killed:  # noqa: ASYNC110 - nobody tells of it
+                await asyncio.sleep(0.001)
+            killed.append(service.process)
+            service.process.kill()
+
+    def watch(cluster: LocalCluster, state: JobState) -> None:
+        if not tasks and state.iterations_confirmed >= KILLED_AT:
+            tasks.append(asyncio.create_task(kill_twice(cluster.dispatcher)))
+
+    tasks: list[asyncio.Task[None]] = []
+    result = train.run(OPTIONS, store="memory", shards=2, out=tmp_path, watch=watch)
+    assert len(killed) == 2
+    assert_same_run(result, tmp_path, undisturbed)
+
+
+def test_a_parameter_server_may_die_while_the_model_is_fetched(undisturbed, tmp_path):
+    killed = []
+
+    def watch(cluster: LocalCluster, state: JobState) -> None:
+        if state.phase is JobPhase.FINISHED:  # the last state that is polled
+            killed.append(cluster.parameter_servers[0].process)
+            killed[0].kill()
+
+    keep = {"store": "memory", "shards": 2, "checkpoint_dir": tmp_path / "kept"}
+    result = train.run(OPTIONS, **keep, out=tmp_path, watch=watch)
+    assert killed
     assert_same_run(result, tmp_path, undisturbed)
 
 

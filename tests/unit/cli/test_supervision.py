@@ -1,0 +1,120 @@
+"""Services that die, also while they are being started again; here they are processes that are quick to start."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from esd.cli import launcher
+from esd.cli.launcher import LocalCluster, ServiceFailed, ServiceProcess, pauses_between_restarts
+
+# Each start takes a line off the file: `serve` gets ready and stays, `die` gets ready and dies, `fail` dies before,
+# `wait` never gets ready, `done` ends well.
+_SERVICE = """
+import json, pathlib, sys, time
+plan = pathlib.Path(sys.argv[1])
+act, _, rest = plan.read_text().partition(" ")
+plan.write_text(rest)
+if act in ("serve", "die", "done"):
+    print(json.dumps({"address": "127.0.0.1:1"}), flush=True)
+if act in ("serve", "wait"):
+    time.sleep(600)
+sys.exit(0 if act == "done" else 3)
+"""
+
+
+class Services:
+    """Makes services that behave as they are told at each start, and stops them in the end."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.made: list[ServiceProcess] = []
+
+    async def make(self, name: str, acts: str) -> ServiceProcess:
+        plan = self.folder / name
+        plan.write_text(acts)
+        log = self.folder / f"{name}.log"
+        log.touch()
+
+        async def start(_: Mapping[str, str]) -> asyncio.subprocess.Process:
+            return await asyncio.create_subprocess_exec(
+                sys.executable, "-c", _SERVICE, str(plan), stdout=asyncio.subprocess.PIPE
+            )
+
+        service = ServiceProcess(name, await start({}), log, start, "ESD_LISTEN")
+        self.made.append(service)
+        return service
+
+    async def cluster(self, server: str, dispatcher: str = "serve", worker: str = "serve") -> LocalCluster:
+        return LocalCluster(
+            [await self.make("ps-0", server)],
+            await self.make("dispatcher", dispatcher),
+            [await self.make("worker-0", worker)],
+        )
+
+    def left(self, name: str) -> str:
+        return (self.folder / name).read_text()
+
+
+@pytest.fixture
+async def services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Services]:
+    monkeypatch.setattr(launcher, "_FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(launcher, "START_SECONDS", 2.0)
+    made = Services(tmp_path)
+    yield made
+    for service in made.made:
+        await service.stop()
+
+
+async def running_again(service: ServiceProcess, restarts: int) -> str:
+    """Waits until a service was started so often and got ready."""
+    while not (service.restarts == restarts and service.address):  # noqa: ASYNC110 - it tells nobody
+        await asyncio.sleep(0.01)
+    return "done"
+
+
+async def test_a_start_that_fails_is_tried_again_and_counts(services: Services) -> None:
+    cluster = await services.cluster("die fail fail serve")
+    told: list[str] = []
+    async with asyncio.timeout(30):
+        work = running_again(cluster.parameter_servers[0], 3)
+        assert await cluster.see_through(work, 3, told.append) == "done"
+    assert [line.partition(" started again")[2] for line in told] == ["", " in 0.01 s", " in 0.02 s"]
+    assert [service.restarts for service in cluster.services] == [0, 0, 3]
+
+
+async def test_the_budget_is_shared_and_its_end_is_the_failure_of_the_one_that_died(services: Services) -> None:
+    cluster = await services.cluster("die die serve", dispatcher="die fail fail fail fail")
+    async with asyncio.timeout(30):
+        with pytest.raises(ServiceFailed, match="dispatcher ended with exit code 3"):
+            await cluster.see_through(asyncio.Event().wait(), 5, lambda _: None)
+    assert sum(service.restarts for service in cluster.services) == 5
+    assert services.left("ps-0") == ""
+
+
+async def test_one_that_does_not_get_ready_keeps_no_other_from_being_started_again(services: Services) -> None:
+    cluster = await services.cluster("die wait serve", worker="die serve")
+
+    async def work() -> None:
+        await running_again(cluster.workers[0], 1)
+        assert cluster.parameter_servers[0].restarts < 2  # it was not given up yet
+        await running_again(cluster.parameter_servers[0], 2)
+
+    async with asyncio.timeout(30):
+        await cluster.see_through(work(), 5, lambda _: None)
+
+
+async def test_a_worker_that_is_done_is_left_alone_and_a_service_is_not(services: Services) -> None:
+    cluster = await services.cluster("serve", dispatcher="done serve", worker="done serve")
+    async with asyncio.timeout(30):
+        await cluster.see_through(running_again(cluster.dispatcher, 1), 5, lambda _: None)
+    assert services.left("worker-0") == "serve"
+
+
+def test_pauses_grow_up_to_a_bound() -> None:
+    pauses = pauses_between_restarts()
+    assert [next(pauses) for _ in range(7)] == [0, 1, 2, 4, 8, 15, 15]
