@@ -79,7 +79,7 @@ def floats(k: int, n: int, rng: np.random.Generator) -> Costs:
 
 
 def float_product(k: int, n: int, rng: np.random.Generator) -> Costs:
-    """`product` in floats."""
+    """Makes the costs of `product` in floats."""
     return np.outer(rng.random(k), rng.random(n)).astype(np.float32)
 
 

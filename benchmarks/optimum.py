@@ -79,21 +79,21 @@ class Rows:
             self.versions[row] += 1
 
     def latest(self, row: int) -> Set[int]:
-        """The workers that need no pull: whoever trained the row last, unless several did."""
+        """Returns the workers that need no pull: whoever trained the row last, unless several did."""
         trainers = self.trainers[row]
         return trainers if len(trainers) == 1 else frozenset()
 
     def owner(self, row: int) -> int | None:
-        """The worker that has to push if another one trains the row."""
+        """Returns the worker that has to push if another one trains the row."""
         return next(iter(self.latest(row)), None)
 
     def partial_cost(self, row: int, link: int) -> float:
-        """What a worker with this link cost is expected to owe for its partial gradient of a split row."""
+        """Returns what a worker with this link cost is expected to owe for its partial gradient of a split row."""
         again = self.reuse_probability(self.versions[row] + 1)
         return math.floor(again * link / _COST_STEP + 0.5) * _COST_STEP
 
     def reuse_probability(self, trainings: int) -> float:
-        """How likely a row that has been trained so often is trained again, as `native/engine/joint/reuse.h` has it."""
+        """Returns how likely a row of this many trainings is trained again, as `native/engine/joint/reuse.h` has it."""
         beyond = [max(0, version - _CLASSES + 2) for version in self.versions.values()]
         if trainings >= _CLASSES - 1:
             uses, reuses = sum(beyond), sum(max(0, each - 1) for each in beyond)
@@ -107,13 +107,13 @@ class RowStates(Protocol):
     """What the program needs to know about rows."""
 
     def latest(self, row: int, /) -> Set[int]:
-        """The workers that need no pull."""
+        """Returns the workers that need no pull."""
 
     def owner(self, row: int, /) -> int | None:
-        """The worker that has to push if another one trains the row."""
+        """Returns the worker that has to push if another one trains the row."""
 
     def partial_cost(self, row: int, link: int, /) -> float:
-        """What a worker with this link cost is expected to owe for its partial gradient of a split row."""
+        """Returns what a worker with this link cost is expected to owe for its partial gradient of a split row."""
 
 
 class Program:
@@ -128,7 +128,7 @@ class Program:
         self._most: list[float] = []
 
     def variable(self, cost: float, *, whole: bool = False) -> int:
-        """A new variable, by number."""
+        """Adds a variable, and returns its number."""
         self._costs.append(cost)
         self._whole.append(whole)
         return len(self._costs) - 1
@@ -142,7 +142,7 @@ class Program:
         self._most.append(most)
 
     def minimum(self, seconds: float) -> tuple[float, bool]:
-        """The least cost, and whether it is proven; otherwise a bound that the least cost is not below."""
+        """Returns the least cost, and whether it is proven; otherwise a bound that the least cost is not below."""
         constraints, variables, coefficients = zip(*self._entries, strict=True)
         matrix = csr_array((coefficients, (constraints, variables)), shape=(len(self._least), len(self._costs)))
         result = milp(
@@ -159,7 +159,7 @@ class Program:
 def program_of(
     samples: Sequence[Sequence[int]], rows: RowStates, links: Sequence[int], capacities: Sequence[int]
 ) -> Program:
-    """The samples of a batch, ids [k, F], at the workers with these link costs and capacities, both [n]."""
+    """States the program of one batch, ids [k, F], for workers with these link costs and capacities, both [n]."""
     program = Program()
     at = [[program.variable(0, whole=True) for _ in links] for _ in samples]
     for places in at:
@@ -177,7 +177,7 @@ def program_of(
 
 
 def _add_row(program: Program, rows: RowStates, row: int, users: list[list[int]], links: Sequence[int]) -> list[int]:
-    """Variables and costs of a row that some samples use; which variable says whether a worker trains it.
+    """Adds variables and costs of a row that some samples use. Returns which says whether a worker trains it.
 
     A worker trains the row if one of the samples is there, and alone if all of them are. It pulls what it lacks; an
     owner pushes unless it trains alone; who does not train alone is expected to push a partial gradient later.
@@ -198,7 +198,7 @@ def _add_row(program: Program, rows: RowStates, row: int, users: list[list[int]]
 
 
 def measure(data: str, workers: int, samples_per_worker: int, seconds: float) -> Result:
-    """One instance: the batch after 30 iterations of joint dispatch."""
+    """Makes one instance: the batch after 30 iterations of joint dispatch."""
     size = workers * samples_per_worker
     ids = read_ids(data, size * (_ITERATIONS + 1))
     links = np.repeat(np.array(_LINK_COSTS, np.int32), [workers - workers // 2, workers // 2])
@@ -233,7 +233,7 @@ def measure(data: str, workers: int, samples_per_worker: int, seconds: float) ->
 
 
 def table(results: Sequence[Result]) -> Iterator[str]:
-    """Lines of a Markdown table."""
+    """Yields the lines of a Markdown table."""
     yield "| instance | first round | search | long search | optimum | program, s |"
     yield "|---|---|---|---|---|---|"
     for each in results:

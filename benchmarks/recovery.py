@@ -119,7 +119,7 @@ def opened(kind: str) -> Iterator[tuple[dict[str, Any], Path]]:
 
 
 def recovery(kind: str, victim: str, gigabytes: float) -> dict[str, Any]:
-    """Seconds from the fault to the first iteration of the next epoch."""
+    """Returns the seconds from the fault to the first iteration of the next epoch."""
     job = OPTIONS.job(fields=FIELDS, dense_features=0, parameter_servers=("any",))
     grows_for = max(1, round(gigabytes * 1e9 / (BATCH * FIELDS * job.table.row_bytes)))
     options = replace(OPTIONS, checkpoint_every=grows_for)
@@ -144,7 +144,7 @@ def recovery(kind: str, victim: str, gigabytes: float) -> dict[str, Any]:
 
 
 def overhead(iterations: int) -> dict[str, Any]:
-    """What a checkpoint adds to the time of its interval at the default settings, as a share."""
+    """Returns what a checkpoint adds to the time of its interval at the default settings, as a share."""
     options = replace(RunOptions(), iterations=iterations, cache_rows=7882)  # --cache-ratio 0.08 of flights
     stream = training_stream(options)
     seen: list[tuple[int, float]] = []  # iterations, and when they were first seen to be confirmed

@@ -69,7 +69,7 @@ class Course:
         self.descriptors.append(len(list((process / "fd").iterdir())))
 
     def after(self, iteration: int) -> Course:
-        """The samples from an iteration on."""
+        """Returns the samples from an iteration on."""
         first = int(np.searchsorted(self.iterations, iteration))
         return Course(self.iterations[first:], self.megabytes[first:], self.descriptors[first:], self.threads[first:])
 

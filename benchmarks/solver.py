@@ -74,14 +74,14 @@ class Result:
 
 
 def default_solvers() -> tuple[str, ...]:
-    """Ours, cold and warm, those of the device if there is one, and the yardsticks that are installed."""
+    """Lists our solvers, cold and warm and on a device if there is one, and the yardsticks that are installed."""
     on_device = [name + suffix for name in _CUDA for suffix in ("", RESIDENT)] if device() else []
     return (*CPU_SOLVERS, "dual" + WARM, *on_device, *installed())
 
 
 @cache
 def device() -> CudaDevice | None:
-    """The CUDA device, if there is one."""
+    """Returns the CUDA device, if there is one."""
     try:
         return open_device()
     except Unavailable:
@@ -133,7 +133,7 @@ def run(
 
 
 def _case(n: int, m: int, family: str, solvers: Sequence[str], seconds: float) -> Iterator[Result]:
-    """All solvers on one instance."""
+    """Yields all solvers on one instance."""
     k = n * m
     rng = np.random.default_rng([n, m, *family.encode()])
     costs, earlier = FAMILIES[family](k, n, rng), FAMILIES[family](k, n, rng)
@@ -184,7 +184,7 @@ def _ours(name: str, costs: Costs, capacities: NDArray[np.int32], earlier: Costs
 
 
 def _measure(prepare: Prepare, seconds: float, clock: Callable[[], float]) -> tuple[list[float], float]:
-    """Times of repeated solves, and the total cost; no times where the solver cannot take the instance."""
+    """Returns the times of repeated solves, and the total cost; no times where the solver cannot take the instance."""
     times: list[float] = []
     total = float("nan")
     while not times or (sum(times) < seconds and len(times) < 100) or (len(times) < 3 and times[0] < seconds):
@@ -198,7 +198,7 @@ def _measure(prepare: Prepare, seconds: float, clock: Callable[[], float]) -> tu
 
 
 def report(results: Sequence[Result]) -> str:
-    """A Markdown table: one line per instance, one column per solver, median ms; `!` marks a wrong optimum."""
+    """Returns a Markdown table: one line per instance, one column per solver, median ms; `!` marks a wrong optimum."""
     solvers = list(dict.fromkeys(r.solver for r in results))
     cells: dict[tuple[int, int, str], dict[str, str]] = {}
     for r in results:

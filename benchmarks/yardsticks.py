@@ -37,12 +37,12 @@ class Yardstick:
     prepare: Prepare
 
     def takes(self, k: int, n: int) -> bool:
-        """Whether an instance of k samples and n workers is small enough."""
+        """Tells whether an instance of k samples and n workers is small enough."""
         return k * (k if self.expands else n) <= self.largest
 
 
 def _expanded(costs: Costs, capacities: NDArray[np.int32]) -> NDArray[np.float64]:
-    """The paper's square matrix (§4.3): every column as often as its capacity."""
+    """Makes the paper's square matrix (§4.3): every column as often as its capacity."""
     return np.ascontiguousarray(np.repeat(costs, capacities, axis=1), np.float64)
 
 
@@ -63,7 +63,7 @@ def lapx_lapjv(costs: Costs, capacities: NDArray[np.int32]) -> Run:
 
 
 def pot_emd(costs: Costs, capacities: NDArray[np.int32]) -> Run:
-    """The network simplex of Python Optimal Transport on k x n."""
+    """Prepares the network simplex of Python Optimal Transport on k x n."""
     import ot  # noqa: PLC0415 - optional
 
     supply, demand, matrix = np.ones(len(costs)), capacities.astype(np.float64), costs.astype(np.float64)
@@ -71,7 +71,7 @@ def pot_emd(costs: Costs, capacities: NDArray[np.int32]) -> Run:
 
 
 def ortools_flow(costs: Costs, capacities: NDArray[np.int32]) -> Run | None:
-    """The cost-scaling push-relabel of ortools (SimpleMinCostFlow) on k x n; integers only."""
+    """Prepares the cost-scaling push-relabel of ortools (SimpleMinCostFlow) on k x n; integers only."""
     from ortools.graph.python import min_cost_flow  # noqa: PLC0415 - optional
 
     if costs.dtype != np.int32:
@@ -100,5 +100,5 @@ YARDSTICKS = tuple(_YARDSTICKS)
 
 
 def installed() -> dict[str, Yardstick]:
-    """The yardsticks whose library is there, by name."""
+    """Returns the yardsticks whose library is there, by name."""
     return {name: y for name, y in _YARDSTICKS.items() if importlib.util.find_spec(y.library)}

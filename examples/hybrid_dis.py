@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def connect(address: str, ca: Path | None) -> grpc.Channel:
-    """A channel, encrypted if there is an authority to check the dispatcher's certificate against."""
+    """Returns a channel, encrypted if there is an authority to check the dispatcher's certificate against."""
     if ca is None:
         return grpc.insecure_channel(address)
     return grpc.secure_channel(address, grpc.ssl_channel_credentials(ca.read_bytes()))

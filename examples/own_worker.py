@@ -80,7 +80,7 @@ async def cut(membership: esd.Membership, plan: esd.FlushPlan) -> None:
 
 
 def carried_out(plan: esd.IterationPlan) -> esd.IterationReport:
-    """What a worker reports that predicts one half for every sample."""
+    """Returns what a worker reports that predicts one half for every sample."""
     samples = len(plan.labels)
     return esd.IterationReport(
         iteration=plan.iteration,

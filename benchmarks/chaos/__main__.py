@@ -81,7 +81,7 @@ class Campaign:
             _progress.print(" | ".join(row), markup=False, highlight=False)
 
     def judge(self, fault: Fault, final: JobState, place: Path) -> tuple[bool, str]:
-        """Whether a run that has ended is the undisturbed one, and in words how near it is."""
+        """Tells whether a run that has ended is the undisturbed one, and in words how near it is."""
         result = training_result(final)
         distance = difference(place, self.folder / "undisturbed")
         if fault.absentee is None:
@@ -100,7 +100,7 @@ class Campaign:
 
 
 async def disturbed(fault: Fault, redis: RedisServer, place: Path) -> JobState:
-    """One run with a fault; its final state."""
+    """Trains once with a fault, and returns the final state."""
     store = fault.store
     if store == "redis":
         await asyncio.to_thread(redis.cli, "flushall")

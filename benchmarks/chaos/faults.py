@@ -30,7 +30,7 @@ class Fault:
         name: what happens.
         store: `redis` or `directory`.
         strike: makes it happen.
-        iteration: when: as soon as so many are confirmed.
+        iteration: it strikes as soon as this number of iterations is confirmed.
         absentee: slot of a worker that does not come back.
     """
 
@@ -67,7 +67,7 @@ class Fault:
 
     @property
     def happened(self) -> bool:
-        """Whether its moment came."""
+        """Whether the moment has come at which it strikes."""
         return self._before is not None
 
     @property
@@ -78,7 +78,7 @@ class Fault:
         return max(0.0, self.recovered_after - sum(self._recoveries))
 
     def redone(self, final: JobState | None) -> int:
-        """Iterations that were trained twice."""
+        """Returns the iterations that were trained twice."""
         if self._before is None or final is None or final.epoch == self._before.epoch:
             return 0
         return sum(each.iterations_redone for each in final.recoveries) or (
@@ -94,7 +94,7 @@ class Fault:
 
 
 def draw(rng: random.Random, runs: int) -> list[Fault]:
-    """So many faults: every kind about as often, in random order, each at a random moment."""
+    """Draws this number of faults: every kind about as often, in random order, each at a random moment."""
     assert OPTIONS.iterations is not None  # noqa: S101 - it is a constant
     kinds = [_KINDS[number % len(_KINDS)] for number in range(runs)]
     rng.shuffle(kinds)

@@ -34,7 +34,7 @@ class Bar:
 
     @property
     def met(self) -> bool:
-        """Whether it holds."""
+        """Whether the measured value is within the bar."""
         return self.value >= self.limit if self.at_least else self.value <= self.limit
 
 
@@ -47,7 +47,7 @@ class Report:
     bars: list[Bar] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
-        """Plain dicts and lists."""
+        """Returns the bar as plain dicts and lists, for JSON."""
         return {
             "quality": [asdict(result) for result in self.quality],
             "speed": [asdict(result) for result in self.speed],
@@ -81,7 +81,7 @@ def run(iterations: int, seeds: Sequence[int], progress: Callable[[str], None]) 
 
 
 def cost_bars(stream: str, results: Sequence[Quality]) -> Iterator[Bar]:
-    """Of `compare_costs` on one stream."""
+    """Yields the bars of `compare_costs` on one stream."""
     for links, limit in _COST_LIMITS[stream].items():
         ratio = _pick(results, "joint", links=links).cost_seconds / _pick(results, "laia", links=links).cost_seconds
         yield Bar(f"cost, joint / laia, {stream}, {links} links", ratio, limit)
@@ -96,7 +96,7 @@ def cost_bars(stream: str, results: Sequence[Quality]) -> Iterator[Bar]:
 
 
 def makespan_bars(results: Sequence[Quality]) -> Iterator[Bar]:
-    """Of `compare_makespans`."""
+    """Yields the bars of `compare_makespans`."""
     best = _pick(results, "joint", workloads="balanced").makespan_seconds
     equal = _pick(results, "laia").makespan_seconds
     balanced = _pick(results, "laia", workloads="balanced").makespan_seconds
@@ -120,7 +120,7 @@ def _speeds(in_order: Stream, criteo: Stream) -> Iterator[Speed]:
 
 
 def speed_bars(speeds: Sequence[Speed]) -> Iterator[Bar]:
-    """Of the decision times for 8 workers."""
+    """Yields the bars of the decision times for 8 workers."""
     ms = {(speed.mechanism, speed.samples): speed.cpu_ms for speed in speeds}
     for (mechanism, samples), limit in _MS_LIMITS.items():
         yield Bar(f"decision ms, {mechanism}, k = {samples}", ms[mechanism, samples], limit)

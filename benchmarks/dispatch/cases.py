@@ -43,24 +43,24 @@ class Stream:
 
 
 def flights() -> Stream:
-    """All of `flights`, in time order."""
+    """Returns all of `flights`, in time order."""
     return Stream("flights", read_ids("flights"), round(CACHE_RATIO * count_distinct("flights", seed=0)))
 
 
 def shuffled(stream: Stream) -> Stream:
-    """The same samples in a random order."""
+    """Returns the same samples in a random order."""
     order = np.random.default_rng(_SHUFFLE_SEED).permutation(len(stream.ids))
     return Stream(f"{stream.name}, shuffled", stream.ids[order], stream.cache_rows)
 
 
 def synthetic_criteo(samples: int) -> Stream:
-    """The beginning of `synthetic:criteo`."""
+    """Returns the beginning of `synthetic:criteo`."""
     ids = read_ids("synthetic:criteo", samples)
     return Stream("synthetic:criteo", ids, round(CACHE_RATIO * len(np.unique(ids))))
 
 
 def read_ids(data: str, samples: int | None = None) -> NDArray[np.uint64]:
-    """Ids of a data set, uint64 [N, F]: its first `samples`, all of them by default."""
+    """Returns the ids of a data set, uint64 [N, F]: its first `samples`, all of them by default."""
     batches = open_data(data, _READ_SAMPLES, seed=0)
     wanted = None if samples is None else -(-samples // _READ_SAMPLES)
     return np.concatenate([batch.ids for batch in itertools.islice(batches, wanted)])[:samples]
@@ -79,7 +79,7 @@ def make_planner(
     alpha: float = 1.0,
     horizon: int = 1,
 ) -> Planner:
-    """A planner at iteration 0. Balanced workloads stay between a quarter and twice the equal share."""
+    """Returns a planner at iteration 0. Balanced workloads stay between a quarter and twice the equal share."""
     batch_size = samples_per_worker * workers
     job = JobSpec(
         name="bench",

@@ -51,7 +51,7 @@ class Quality:
 
 
 def compare_costs(stream: Stream, samples_per_worker: int, iterations: int, seeds: Sequence[int]) -> Iterator[Quality]:
-    """Every mechanism over unequal links and equal ones, joint also looking ahead; workloads are equal."""
+    """Yields every mechanism over unequal links and equal ones, joint also looking ahead; workloads are equal."""
     for links in (UNEQUAL_LINKS, EQUAL_LINKS):
         for mechanism in MECHANISMS:
             yield measure(stream, samples_per_worker, iterations, seeds, mechanism, links)
@@ -61,7 +61,7 @@ def compare_costs(stream: Stream, samples_per_worker: int, iterations: int, seed
 def compare_makespans(
     stream: Stream, samples_per_worker: int, iterations: int, seeds: Sequence[int]
 ) -> Iterator[Quality]:
-    """Every mechanism with equal and with balanced workloads, over unequal links, samples taking time to compute."""
+    """Yields every mechanism with equal and balanced workloads, over unequal links, samples taking time to compute."""
     for balanced in (False, True):
         for mechanism in MECHANISMS:
             yield measure(stream, samples_per_worker, iterations, seeds, mechanism, computing=True, balanced=balanced)

@@ -57,7 +57,7 @@ async def start(stack: AsyncExitStack, module: str, log: Path, **settings: str) 
 
 
 async def targets_of(stack: AsyncExitStack, folder: Path, redis_url: str) -> list[Target]:
-    """Starts all services."""
+    """Starts all services that are fuzzed, and stops them on leaving."""
     memory = await start(stack, "ps_server", folder / "ps_server.log")
     stored = await start(stack, "ps_server", folder / "ps_server_redis.log", store=redis_url)
     dispatcher = await start(stack, "dispatcher", folder / "dispatcher.log", lease_seconds="60", join_seconds="1")
@@ -74,7 +74,7 @@ async def targets_of(stack: AsyncExitStack, folder: Path, redis_url: str) -> lis
 
 
 def defects(folder: Path) -> list[str]:
-    """What services have logged that only a defect of theirs explains."""
+    """Returns what services have logged that only a defect of theirs explains."""
     lines = [line for log in folder.glob("*.log") for line in log.read_text().splitlines()]
     return [line for line in lines if "internal error" in line or "defect" in line or "Traceback" in line]
 

@@ -73,7 +73,7 @@ def call(channel: grpc.Channel, method: Method, request: Request) -> Answer:
 
 
 def fault(method: Method, answer: Answer) -> str | None:
-    """What is wrong with an answer to a malformed request; None if nothing is."""
+    """Returns what is wrong with an answer to a malformed request; None if nothing is."""
     if _INTERNAL_TEXT.search(answer.text):
         return f"{method.path} tells too much: {answer.text!r}"
     if answer.code is grpc.StatusCode.DEADLINE_EXCEEDED and (answer.reasoned or method.waits):

@@ -116,7 +116,7 @@ def garbage(address: str) -> None:
 
 
 def descriptor_name(method: Method) -> str:
-    """The name of a method without its service."""
+    """Returns the name of a method without its service."""
     return method.path.rpartition("/")[2]
 
 

@@ -44,7 +44,7 @@ _TEXTS = st.one_of(
 def requests(
     method: Descriptor, examples: Sequence[Message], pools: Pools, *, streaming: bool, huge: int
 ) -> st.SearchStrategy[Request]:
-    """Requests of one method.
+    """Makes requests of one method.
 
     Args:
         method: descriptor of its input.
@@ -68,7 +68,7 @@ def requests(
 
 
 def _anything(descriptor: Descriptor, pools: Pools) -> st.SearchStrategy[Message]:
-    """A message whose fields hold anything, or nothing."""
+    """Makes a message whose fields hold anything, or nothing."""
 
     @st.composite
     def build(draw: st.DrawFn) -> Message:
@@ -82,7 +82,7 @@ def _anything(descriptor: Descriptor, pools: Pools) -> st.SearchStrategy[Message
 
 
 def _changed(descriptor: Descriptor, examples: Sequence[Message], pools: Pools) -> st.SearchStrategy[bytes]:
-    """A good message with one to three fields changed, at any depth."""
+    """Makes a good message with one to three fields changed, at any depth."""
 
     @st.composite
     def build(draw: st.DrawFn) -> bytes:
@@ -141,7 +141,7 @@ def _set(message: Message, field: FieldDescriptor, value: object) -> None:
 
 
 def _damaged(message: bytes, place: int, value: int) -> bytes:
-    """A good message, cut off or with one byte changed."""
+    """Returns a good message, cut off or with one byte changed."""
     if not message:
         return bytes([value])
     at = place % len(message)

@@ -74,7 +74,7 @@ class Target:
     check: Callable[[], Coroutine[Any, Any, None]]
 
     def methods(self) -> list[tuple[Method, Descriptor]]:
-        """Every RPC with the descriptor of its input."""
+        """Returns every RPC with the descriptor of its input."""
         (service,) = self.module.DESCRIPTOR.services_by_name.values()
         return [
             (
@@ -92,7 +92,7 @@ class Target:
 
 
 def parameter_server(name: str, address: str, channel: grpc.aio.Channel) -> Target:
-    """A parameter server, with a table that requests name and one that they do not."""
+    """Makes the target of a parameter server, with a table that requests name and one that they do not."""
     stub: Any = ps_pb2_grpc.ParameterServerStub(channel)  # type: ignore[no-untyped-call]
     ids, versions = np.arange(3, dtype=np.uint64).tobytes(), np.ones(3, np.int64).tobytes()
     rows = np.full((3, _TABLE.row_width), 0.25, np.float32).tobytes()
@@ -149,7 +149,7 @@ def parameter_server(name: str, address: str, channel: grpc.aio.Channel) -> Targ
 
 
 def dispatcher(address: str, client: AsyncDispatcherClient) -> Target:
-    """A dispatcher with a job whose workers hold leases and train nothing."""
+    """Makes the target of a dispatcher with a job whose workers hold leases and train nothing."""
     batch = common_pb2.SampleBatch(
         samples=2,
         fields=2,
@@ -218,7 +218,7 @@ def dispatcher(address: str, client: AsyncDispatcherClient) -> Target:
 
 
 def worker(address: str, channel: grpc.aio.Channel) -> Target:
-    """A worker."""
+    """Makes the target of a running worker."""
     stub: Any = worker_pb2_grpc.WorkerStub(channel)  # type: ignore[no-untyped-call]
     examples = {"DescribeWorker": [worker_pb2.DescribeWorkerRequest()]}
 

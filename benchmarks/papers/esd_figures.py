@@ -26,7 +26,7 @@ _WHY = (
 
 
 def figures(runs: Sequence[Runs]) -> Iterator[Figure]:
-    """All of them."""
+    """Yields every figure of the ESD paper that a simulator can answer."""
     yield cost_reduction(runs)
     yield hit_ratio(runs)
     yield operation_mix(runs)
@@ -65,7 +65,7 @@ def cost_reduction(runs: Sequence[Runs]) -> Figure:
 
 
 def hit_ratio(runs: Sequence[Runs]) -> Figure:
-    """Figure 5a."""
+    """Makes figure 5a of the paper."""
     figure = Figure(
         "esd-fig5a", "ESD Fig. 5a: hit ratio", "share of lookups",
         "ESD's hit ratio is not above LAIA's, though its cost is lower",
@@ -79,7 +79,7 @@ def hit_ratio(runs: Sequence[Runs]) -> Figure:
 
 
 def operation_mix(runs: Sequence[Runs]) -> Figure:
-    """Figure 5b."""
+    """Makes figure 5b of the paper."""
     figure = Figure(
         "esd-fig5b", "ESD Fig. 5b: shares of transmission operations", "% of all operations",
         "ESD moves operations to the 5 Gbit/s workers; LAIA has more at the 0.5 Gbit/s ones; evict push below 10%",
@@ -145,7 +145,7 @@ _SWEEPS = {
 
 
 def four_workers(runs: Sequence[Runs]) -> Figure:
-    """Figure 10."""
+    """Makes figure 10 of the paper."""
     figure = Figure(
         "esd-fig10", "ESD Fig. 10: cost reduction with four workers", "% against LAIA",
         "2 x 5 + 2 x 0.5 Gbit/s: 6.06 to 42.15%; 4 x 5 Gbit/s: 0.33 to 29.11%",

@@ -27,7 +27,7 @@ class FlushQueue(Protocol):
         ...
 
     def front(self) -> int:
-        """The lowest priority; NEVER when it is that, or there is no row."""
+        """Returns the lowest priority; NEVER when it is that, or there is no row."""
         ...
 
 
@@ -72,7 +72,7 @@ class TwoLevelQueue:
         return NEVER
 
     def take(self) -> tuple[int, int]:
-        """Any row of the first table that is not empty."""
+        """Takes any row of the first table that is not empty."""
         priority = self.front()
         row, _ = self._index[priority].popitem()
         del self._rows[row]
@@ -111,7 +111,7 @@ class TreeHeap:
         return self._heap[0][0] if self._heap else NEVER
 
     def take(self) -> tuple[int, int]:
-        """The root; the last entry sifts down from there."""
+        """Takes the root; the last entry sifts down from there."""
         priority, row = self._heap[0]
         last = self._heap.pop()
         del self._places[row]

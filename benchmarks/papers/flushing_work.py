@@ -34,8 +34,8 @@ def queue_work(queue: FlushQueue, steps: Sequence[NDArray[np.int64]], *, lookahe
     """Runs P2F (FRUGAL §3.3) over the rows of every step.
 
     Before step s, rows of step s + L that wait become due there (prefetch); what step s reads is flushed (the gate).
-    After it, its rows wait for their next read within L steps, or for ever; then the flushers take so many rows in the
-    order of the queue.
+    After it, its rows wait for their next read within L steps, or for ever; then the flushers take a share of them
+    in the order of the queue.
 
     Args:
         queue: empty.
@@ -72,7 +72,7 @@ def queue_work(queue: FlushQueue, steps: Sequence[NDArray[np.int64]], *, lookahe
 
 
 def _next_reads(rows: NDArray[np.int64], following: Sequence[NDArray[np.int64]], now: int) -> NDArray[np.int64]:
-    """The first of the steps after `now` that reads each row, int64 [rows]; NEVER if none does."""
+    """Returns the first of the steps after `now` that reads each row, int64 [rows]; NEVER if none does."""
     reads = np.full(len(rows), NEVER, np.int64)
     for distance in reversed(range(len(following))):
         reads[np.isin(rows, following[distance], assume_unique=True)] = now + 1 + distance

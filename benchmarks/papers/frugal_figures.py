@@ -80,7 +80,7 @@ def _queues(runs: Sequence[Runs]) -> Figure:
 
 
 def _steps(run: Runs, batch: int) -> list[NDArray[np.int64]]:
-    """The distinct rows of every step, numbered."""
+    """Returns the distinct rows of every step, numbered."""
     size = batch * len(EQUAL_LINKS)
     steps = [np.unique(each.ids) for each in run.workload.batches(size, WARM_UP + run.iterations)]
     known = np.unique(np.concatenate(steps)) if steps else np.empty(0, np.uint64)
@@ -88,7 +88,7 @@ def _steps(run: Runs, batch: int) -> list[NDArray[np.int64]]:
 
 
 def _timeline(run: Runs, batch: int, sync: str) -> dict[str, float] | None:
-    """The timeline's figures, the warm-up included: both orders start from the same cold caches."""
+    """Returns the timeline's figures, the warm-up included: both orders start from the same cold caches."""
     dim = 32
     transfer = 4 * dim / parse_link(EQUAL_LINKS[0])
     setting = Setting(

@@ -21,7 +21,7 @@ LAIA_ONLY = replace(HERALD, sync="full-set")
 
 
 def figures(runs: Sequence[Runs]) -> Iterator[Figure]:
-    """All of them."""
+    """Yields every figure of the Herald paper that a simulator can answer."""
     yield distinct_rows(runs)
     yield infrequency(runs)
     yield infrequency_of_tables(runs)
@@ -33,7 +33,7 @@ def figures(runs: Sequence[Runs]) -> Iterator[Figure]:
 
 
 def distinct_rows(runs: Sequence[Runs]) -> Figure:
-    """Figure 3."""
+    """Makes figure 3 of the paper."""
     figure = Figure(
         "herald-fig3", "Herald Fig. 3: distinct rows per iteration over m", "relative to m = 64",
         "2.7 to 4.0 times at m = 256", "", groups="lines", x="m",
@@ -54,7 +54,7 @@ def _mean_distinct(workload: Workload, size: int) -> float:
 
 
 def infrequency(runs: Sequence[Runs]) -> Figure:
-    """Figure 6."""
+    """Makes figure 6 of the paper."""
     figure = Figure(
         "herald-fig6", "Herald Fig. 6: degree of infrequency of cached rows", "% of the rows in LRU caches of 10%",
         "above 99% for all data sets and cluster sizes",
@@ -70,7 +70,7 @@ def infrequency(runs: Sequence[Runs]) -> Figure:
 
 
 def _cached_infrequency(workload: Workload, workers: int) -> float:
-    """Of the rows that the workers cache at the end under random dispatch, those that are infrequent."""
+    """Returns which share of the rows that the workers cache at the end under random dispatch is infrequent."""
     numbers, caches = RowNumbers(), LruCaches([round(0.10 * workload.rows)] * workers)
     rng = np.random.default_rng(0)
     for now, batch in enumerate(workload.batches(128 * workers, 10**9)):
@@ -84,7 +84,7 @@ def _cached_infrequency(workload: Workload, workers: int) -> float:
 
 
 def infrequency_of_tables(runs: Sequence[Runs]) -> Figure:
-    """Figure 10."""
+    """Makes figure 10 of the paper."""
     figure = Figure(
         "herald-fig10", "Herald Fig. 10: degree of infrequency by table, 8 workers", "% of the table's rows",
         "from below 1% to above 99%",
@@ -100,7 +100,7 @@ def infrequency_of_tables(runs: Sequence[Runs]) -> Figure:
 
 
 def breakdown(runs: Sequence[Runs]) -> Figure:
-    """Figure 11 and table 2."""
+    """Makes figure 11 and table 2 of the paper."""
     figure = Figure(
         "herald-fig11-table2", "Herald Fig. 11 and Table 2: transmissions saved against vanilla", "%",
         "Herald: pull 43-88, push 51-90, all 48-89 over four workloads. On W1 (WDL, Criteo): LAIA alone 54 / 17 / 35,"
@@ -129,7 +129,7 @@ def _saved(outcome: Outcome, vanilla: Outcome) -> dict[str, float]:
 
 
 def adaptive(runs: Sequence[Runs]) -> Figure:
-    """Figure 13."""
+    """Makes figure 13 of the paper."""
     figure = Figure(
         "herald-fig13", "Herald Fig. 13: adaptive LAIA, transmissions over tables scored", "relative to all tables",
         "below 1.11 with at least 4 of 26 tables",
@@ -152,7 +152,7 @@ def _adaptive_transmissions(run: Runs, tables: int) -> int:
 
 
 def cache_ratios(runs: Sequence[Runs]) -> Figure:
-    """Figure 16."""
+    """Makes figure 16 of the paper."""
     figure = Figure(
         "herald-fig16", "Herald Fig. 16: HET's transmissions over Herald's, by cache ratio", "times",
         "training is 1.97 to 2.15 times as fast as HET at 4 to 10% (W1)",
@@ -168,7 +168,7 @@ def cache_ratios(runs: Sequence[Runs]) -> Figure:
 
 
 def quality(runs: Sequence[Runs]) -> Figure:
-    """Figure 20."""
+    """Makes figure 20 of the paper."""
     figure = Figure(
         "herald-fig20", "Herald Fig. 20: transmissions of brute force over those of LAIA, m = 1", "ratio",
         "0.45 to 0.57 for 2 to 10 workers and more",

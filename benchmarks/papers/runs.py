@@ -58,7 +58,7 @@ class Setting:
     seed: int = 0
 
     def job(self, fields: int) -> JobSpec:
-        """The job of the run."""
+        """Returns the job of the run."""
         workers, optimizer = len(self.links), OptimizerSpec()
         return JobSpec(
             name="papers",
@@ -113,7 +113,7 @@ class Runs:
         self._outcomes: dict[Setting, Outcome | None] = {}
 
     def outcome(self, setting: Setting) -> Outcome | None:
-        """What came of a setting.
+        """Returns what came of a setting.
 
         None when its caches are smaller than what a worker trains in an iteration, or the trace ends in the warm-up.
         """
@@ -166,5 +166,5 @@ def _on_demand(planner: Planner, batches: Iterable[SampleBatch]) -> Outcome:
 
 
 def occurrences(ids: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """How often each distinct id of an array occurs, int64 [distinct]."""
+    """Returns how often each distinct id of an array occurs, int64 [distinct]."""
     return np.unique(ids, return_counts=True)[1]

@@ -17,7 +17,7 @@ _MEASURED_BATCHES = 200
 
 
 def figures(runs: Sequence[Runs]) -> Iterator[Figure]:
-    """All of them."""
+    """Yields every figure of the SCARS paper that a simulator can answer."""
     yield overlap()
     yield distinct_rows(runs)
     yield cache_size(runs)
@@ -65,7 +65,7 @@ def distinct_rows(runs: Sequence[Runs]) -> Figure:
 
 
 def _popularity(workload: Workload) -> NDArray[np.float64]:
-    """How likely a sample has each row, descending; a row that occurs twice in a sample counts once."""
+    """Returns how likely a sample has each row, descending; a row that occurs twice in a sample counts once."""
     ranked = np.sort(workload.trace, axis=1)
     first = np.ones(ranked.shape, np.bool_)
     first[:, 1:] = ranked[:, 1:] != ranked[:, :-1]
@@ -109,7 +109,7 @@ def cache_size(runs: Sequence[Runs]) -> Figure:
 
 
 def _communication(workload: Workload, device: Device, cached: NDArray[np.uint64]) -> float:
-    """What an epoch moves in whole batches, scaled to all samples: an index per lookup and the uncached rows."""
+    """Returns what an epoch moves in whole batches, scaled to all samples: an index per lookup, uncached rows."""
     batch = int(device.batch(len(cached)))
     seen = rows = 0
     for part in workload.batches(batch, _MEASURED_BATCHES):

@@ -41,10 +41,10 @@ class Workload:
 
     @property
     def fields(self) -> int:
-        """F."""
+        """The number of fields of a sample, F."""
         return int(self.trace.shape[1])
 
     def batches(self, size: int, count: int) -> Iterator[SampleBatch]:
-        """The first `count` whole batches of `size` samples; fewer if the trace is shorter."""
+        """Yields the first `count` whole batches of `size` samples; fewer if the trace is shorter."""
         whole = min(count, len(self.trace) // size)
         return trace_batches(self.trace[: whole * size], size)

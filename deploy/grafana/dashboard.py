@@ -116,7 +116,7 @@ ROWS: dict[str, Sequence[Panel]] = {
 
 
 def dashboard() -> dict[str, Any]:
-    """The dashboard as Grafana reads it."""
+    """Returns the dashboard as Grafana reads it."""
     return {
         "uid": "esd",
         "title": "ESD",
@@ -159,7 +159,7 @@ def _graph(panel: Panel) -> dict[str, Any]:
 
 
 def text() -> str:
-    """The dashboard as the text of its file."""
+    """Returns the dashboard as the text of its file."""
     return json.dumps(dashboard(), indent=1, ensure_ascii=False) + "\n"
 
 

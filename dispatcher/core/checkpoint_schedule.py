@@ -29,7 +29,7 @@ class CheckpointSchedule:
         self._latest_time = now
 
     def due(self, iteration: int, now: float) -> bool:
-        """Whether a checkpoint is to be taken before this iteration, at `now` seconds of any clock that only rises."""
+        """Tells whether a checkpoint is due before this iteration, at `now`, in seconds of a clock that only rises."""
         if iteration <= self._latest:
             return False
         in_time = self._every > 0 and iteration % self._every == 0

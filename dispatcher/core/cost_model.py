@@ -90,7 +90,7 @@ class RowSizes:
             )
 
     def cache_room(self, rows: int, table: TableSpec) -> int:
-        """The units that fit a cache which holds `rows` rows of the table's own dimension."""
+        """Returns the units that fit a cache which holds `rows` rows of the table's own dimension."""
         return rows * table.row_bytes // self.unit_bytes
 
 
@@ -135,12 +135,12 @@ class CostModel:
         self.unit_seconds: float = fastest / scale
 
     def link_seconds(self, volume: Operations) -> NDArray[np.float64]:
-        """Time on each link, float64 [n]: T_j times what j's operations move, in rows or units of row size."""
+        """Returns time on each link, float64 [n]: T_j times what j's operations move, in rows or units of row size."""
         return self.transfer_seconds * volume.total
 
 
 def _smallest_scale(ratios: NDArray[np.float64]) -> int:
-    """The smallest s for which every round(s r) / s is within _TOLERANCE of r, relative; all r >= 1."""
+    """Returns the smallest s for which every round(s r) / s is within _TOLERANCE of r, relative; all r >= 1."""
     scales = np.arange(1, _FINEST_SCALE + 1)[:, None]
     error = np.abs(np.rint(scales * ratios) / scales - ratios) / ratios
     fits = (error <= _TOLERANCE + 1e-12).all(axis=1)

@@ -111,7 +111,7 @@ class Decision:
 
 
 def _iteration_plan(columns: PlanColumns, batch: SampleBatch, epoch: int) -> IterationPlan:
-    """One worker's plan: its columns of `Engine.commit`, named as the plan names them, and its samples of the batch."""
+    """Makes one worker's plan of its columns of `Engine.commit`, which have the plan's names, and its samples."""
     positions = columns["positions"]
     return IterationPlan(
         epoch=epoch,
@@ -123,7 +123,7 @@ def _iteration_plan(columns: PlanColumns, batch: SampleBatch, epoch: int) -> Ite
 
 
 def _transfers_of(column: Any) -> Any:
-    """A column of a plan as it is, or the transfers that the engine gives as a dict of columns."""
+    """Returns a column of a plan as it is, or the transfers that the engine gives as a dict of columns."""
     if not isinstance(column, dict):
         return column
     return _gradients(column) if "contributors" in column else _rows(column)  # type: ignore[arg-type]
@@ -138,7 +138,7 @@ def _gradients(columns: GradientColumns) -> GradientTransfers:
 
 
 def flush_plan(columns: FlushColumns, epoch: int, *, checkpoint: bool = False) -> FlushPlan:
-    """One worker's flush, from its columns of `Engine.flush`."""
+    """Returns one worker's flush, from its columns of `Engine.flush`."""
     return FlushPlan(
         epoch=epoch,
         iteration=columns["iteration"],
@@ -149,7 +149,7 @@ def flush_plan(columns: FlushColumns, epoch: int, *, checkpoint: bool = False) -
 
 
 def reload_plan(columns: CacheColumns, checkpoint: int) -> Reload:
-    """What one worker's cache holds after a checkpoint, from its columns of `Engine.contents`."""
+    """Returns what one worker's cache holds after a checkpoint, from its columns of `Engine.contents`."""
 
     def part(chosen: NDArray[np.bool_]) -> Transfers:
         ids = columns["ids"][chosen]

@@ -127,7 +127,7 @@ class DecisionLog:
 
 
 def read_decisions(path: Path) -> Iterator[Record]:
-    """The records of a log, the job first.
+    """Yields the records of a log, the job first.
 
     Raises:
         InvalidArgument: the file cannot be read or is no decision log; the message names the line.

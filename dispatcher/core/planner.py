@@ -187,7 +187,7 @@ class Planner:
         return flushes, self._engine.snapshot()
 
     def reloads(self) -> tuple[Reload, ...]:
-        """What each worker's cache must hold, for workers that start with empty ones. Ask before the first `plan`."""
+        """Tells what the caches of workers that start with empty ones must hold. Ask before the first `plan`."""
         checkpoint = self._engine.iteration
         return tuple(reload_plan(columns, checkpoint) for columns in self._engine.contents())
 
@@ -200,7 +200,7 @@ class Planner:
         return CostModel(self._sizes.unit_bytes, self._links.in_use.tolist(), self._sizes.of_sample)
 
     def _limits(self, samples: int) -> WorkloadLimits | None:
-        """How far a mechanism may depart from balanced workloads; not at all in a short batch."""
+        """Returns how far a mechanism may depart from balanced workloads; not at all in a short batch."""
         if self._balance is None or samples < self.job.batch_size:
             return None
         sample_costs = self._compute_times.sample_seconds / self.cost_model.unit_seconds
@@ -241,7 +241,7 @@ def check_job(job: JobSpec) -> None:
 
 
 def _balance(job: JobSpec, fitting: Sequence[int]) -> BalancedWorkloads | None:
-    """The controller of a job with balanced workloads; None where workloads are fixed.
+    """Returns the controller of a job with balanced workloads; None where workloads are fixed.
 
     No worker gets more samples than `fitting`, [n]: what surely fits its cache.
     """

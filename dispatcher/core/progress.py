@@ -35,7 +35,7 @@ class ScoreHistogram:
         return self._counts
 
     def auc(self) -> float:
-        """Area under the ROC curve, 0..1; NaN until both labels were seen."""
+        """Returns the area under the ROC curve, 0..1; NaN until both labels were seen."""
         negatives, positives = self._counts.reshape(2, SCORE_BINS)
         pairs = float(negatives.sum()) * float(positives.sum())
         if pairs == 0:
@@ -72,7 +72,7 @@ class Progress:
         return True
 
     def save(self) -> bytes:
-        """The progress over all complete iterations, for `load`."""
+        """Returns the progress over all complete iterations, for `load`."""
         buffer = io.BytesIO()
         used = np.flatnonzero(self._histogram.counts)
         np.savez(

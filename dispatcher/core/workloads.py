@@ -69,7 +69,7 @@ class BalancedWorkloads:
         return self._least.astype(np.int32), self._most.astype(np.int32)
 
     def current(self) -> tuple[int, ...]:
-        """The present m_j, [n]: the shares, rounded by largest remainder to whole numbers that sum to k."""
+        """Returns the present m_j, [n]: the shares, rounded by largest remainder to whole numbers that sum to k."""
         whole = np.floor(self._shares).astype(np.int64)
         left = self._total - int(whole.sum())
         order = np.argsort(-(self._shares - whole), kind="stable")

@@ -36,7 +36,7 @@ class Device:
     per_row: float
 
     def batch(self, cached: int) -> float:
-        """How many samples fit beside `cached` rows (eq. 7); may be negative."""
+        """Returns how many samples fit beside `cached` rows (eq. 7); may be negative."""
         return (self.memory - cached * self.per_row) / self.per_sample
 
 

@@ -91,7 +91,7 @@ class Tally:
         self._flushed = self._flushed + np.array([len(plan.rows) + len(plan.gradients) for plan in plans], np.int64)
 
     def totals(self) -> Totals:
-        """What everything added so far cost together."""
+        """Returns what everything added so far cost together."""
         decisions = self._decision_seconds
         median, p99 = np.quantile(decisions, [0.5, 0.99]) if decisions else (0.0, 0.0)
         return Totals(

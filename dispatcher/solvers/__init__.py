@@ -67,14 +67,14 @@ SOLVERS = tuple(_SOLVERS)
 
 
 def get_solver(name: str) -> Solver:
-    """The solver called `name`, one of SOLVERS. Raises InvalidArgument for any other name."""
+    """Returns the solver called `name`, one of SOLVERS. Raises InvalidArgument for any other name."""
     if name not in _SOLVERS:
         raise InvalidArgument(f"solver {name!r} is unknown, it must be one of {', '.join(SOLVERS)}")
     return _SOLVERS[name]
 
 
 def get_training_solver(name: str) -> Solver:
-    """The solver that a job names, which must be able to run here.
+    """Returns the solver that a job names, which must be able to run here.
 
     A CUDA solver that is asked for a single problem leaves it to the CPU where there is no device. A job that names one
     is refused instead, so that nobody trains on another solver than the one that was named.

@@ -46,7 +46,7 @@ def discard_of_earlier_lives(store: TableStore, ids: NDArray[np.uint64], births:
 
 
 def classify(store: TableStore, block: GradientBlock) -> NDArray[np.uint8]:
-    """An Arrival per gradient, uint8 [r]. Changes nothing.
+    """Returns an Arrival per gradient, uint8 [r]. Changes nothing.
 
     A gradient for a version that the row has reached is repeated: the sum was made before.
 

@@ -93,22 +93,22 @@ class HistoryRecord:
         return self.committed[-1] if self.committed else _NO_CHECKPOINT
 
     def has(self, iteration: int) -> bool:
-        """Whether there is such a cut."""
+        """Tells whether there is such a cut."""
         return iteration in self.iterations
 
     def committing(self, checkpoint: Checkpoint, keep: int) -> HistoryRecord:
-        """The record with one more checkpoint; the last `keep` checkpoints stay, with their cuts."""
+        """Returns the record with one more checkpoint; the last `keep` checkpoints stay, with their cuts."""
         earlier = (each for each in self.committed if each.iteration < checkpoint.iteration)
         committed = (*earlier, checkpoint)[-keep:]
         return _with_cuts_in(replace(self, committed=committed), committed[0].iteration, self.last_iteration)
 
     def going_back_to(self, iteration: int) -> HistoryRecord:
-        """The record without what came after a cut."""
+        """Returns the record without what came after a cut."""
         committed = tuple(each for each in self.committed if each.iteration <= iteration)
         return _with_cuts_in(replace(self, committed=committed, arriving=0, arrived=0), 0, iteration)
 
     def encode(self) -> bytes:
-        """The record as JSON with a checksum."""
+        """Returns the record as JSON with a checksum."""
         committed = [
             {"iteration": each.iteration, "manifest": base64.b64encode(each.manifest).decode()}
             for each in self.committed
@@ -140,7 +140,7 @@ class HistoryRecord:
 
 
 def resharded(records: Sequence[HistoryRecord], shard: int) -> HistoryRecord:
-    """The record of one shard after the number of shards has changed.
+    """Returns the record of one shard after the number of shards has changed.
 
     Nothing may be changed before a restore: until then the shards before may have been at different cuts, to all of
     which there is a way back. What all of them had stored counts as the first shard's, which also has the manifests.
@@ -356,7 +356,7 @@ class History:
 
 
 def _with_cuts_in(record: HistoryRecord, first: int, last: int) -> HistoryRecord:
-    """The record with the cuts from `first` to `last` only; the others are outdated."""
+    """Returns the record with the cuts from `first` to `last` only; the others are outdated."""
     cuts = tuple(cut for cut in record.cuts if first <= cut.iteration <= last)
     dropped = {cut.iteration for cut in set(record.cuts) - set(cuts)}
     return replace(record, cuts=cuts, outdated_cuts=tuple(sorted({*record.outdated_cuts, *dropped})))

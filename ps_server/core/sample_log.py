@@ -70,7 +70,7 @@ class SampleLog:
             self._last = None
 
     def _is_there(self, entry: LogEntry, last: LogEntry) -> bool:
-        """Whether an entry is the last one already. Raises FailedPrecondition if it neither is that nor follows it."""
+        """Tells whether an entry is the last one already. Raises FailedPrecondition if it does not follow it either."""
         if (entry.position, entry.samples) == (last.position, last.samples):
             return True
         if last.closes or entry.position != last.end:

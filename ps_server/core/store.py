@@ -33,10 +33,10 @@ class RowStore(Protocol):
     """The rows of one table, each with its version. A row that was never written has version 0."""
 
     def versions(self, ids: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """The version of each row, int64 [r]."""
+        """Returns the version of each row, int64 [r]."""
 
     def read(self, ids: NDArray[np.uint64]) -> RowBlock:
-        """The rows with their versions; zeros where the version is 0. The arrays are the caller's to change."""
+        """Returns the rows with their versions; zeros where the version is 0. The arrays are the caller's to change."""
 
     def write_newer(self, block: RowBlock) -> NDArray[np.bool_]:
         """Stores each row whose version is above the stored one, atomically per row. True where it was stored, [r]."""
@@ -48,13 +48,13 @@ class RowStore(Protocol):
         """
 
     def scan(self) -> Iterator[RowBlock]:
-        """Every stored row, in unspecified order, in blocks of at most a MiB."""
+        """Yields every stored row, in unspecified order, in blocks of at most a MiB."""
 
     def __len__(self) -> int:
-        """How many rows are stored."""
+        """Returns how many rows are stored."""
 
     def totals(self) -> tuple[int, int]:
-        """How many rows are stored, and how many trainings they have had in their present lives, summed over rows."""
+        """Counts the rows that are stored, and all the trainings that they have had in their present lives."""
 
     def clear(self) -> None:
         """Drops all rows. No writes may run meanwhile."""
@@ -85,7 +85,7 @@ class PartialStore(Protocol):
         """Takes up what an earlier process has left pending. Called once, before anything else but `clear`."""
 
     def inspect(self, block: GradientBlock) -> NDArray[np.uint8]:
-        """What each contribution means for the pending ones: an `Arrival` per gradient, [r]. Changes nothing."""
+        """Tells what each contribution means for the pending ones: an `Arrival` per gradient, [r]. Changes nothing."""
 
     def add(self, block: GradientBlock) -> None:
         """Keeps contributions that `inspect` has found to be new or repeated."""
@@ -94,7 +94,7 @@ class PartialStore(Protocol):
         """Per id the sum of what is pending and the block's own gradient, in worker order: float32 [r, D]."""
 
     def splits(self, ids: NDArray[np.uint64]) -> Splits:
-        """What is pending for each id; zeros where nothing is."""
+        """Returns what is pending for each id; zeros where nothing is."""
 
     def discard(self, ids: NDArray[np.uint64]) -> None:
         """Drops everything that is pending for these ids."""
@@ -103,7 +103,7 @@ class PartialStore(Protocol):
         """Drops everything that is pending."""
 
     def __len__(self) -> int:
-        """How many gradients are pending, over all ids."""
+        """Returns how many gradients are pending, over all ids."""
 
 
 class CutStore(Protocol):
@@ -137,7 +137,7 @@ class CutStore(Protocol):
         """
 
     def rows_at(self, cut: int, later: Sequence[int]) -> Iterator[RowBlock]:
-        """Every row as it was at a cut, once, in unspecified order. No writes may run meanwhile.
+        """Yields every row as it was at a cut, once, in unspecified order. No writes may run meanwhile.
 
         Args:
             cut: the cut.
@@ -158,7 +158,7 @@ class HistoryStore(Protocol):
     """The record of a table's epochs, cuts and checkpoints, as bytes (see HistoryRecord)."""
 
     def load(self) -> bytes | None:
-        """The record that was saved last; None if there is none.
+        """Returns the record that was saved last; None if there is none.
 
         After a change of the number of shards it is what the shards before have left to this one.
 
@@ -177,10 +177,10 @@ class BlobStore(Protocol):
         """Keeps a named part of a checkpoint."""
 
     def get_part(self, checkpoint: int, name: str) -> bytes | None:
-        """A part of a checkpoint; None if there is no such part."""
+        """Returns a part of a checkpoint; None if there is no such part."""
 
     def checkpoints(self) -> set[int]:
-        """The checkpoints that have parts here."""
+        """Returns the checkpoints that have parts here."""
 
     def drop_parts(self, checkpoint: int) -> None:
         """Drops all parts of a checkpoint."""
@@ -189,7 +189,7 @@ class BlobStore(Protocol):
         """Replaces the dense parameters."""
 
     def get_dense(self) -> bytes | None:
-        """The dense parameters that were stored last; None if there are none."""
+        """Returns the dense parameters that were stored last; None if there are none."""
 
 
 class LogStore(Protocol):
@@ -200,13 +200,13 @@ class LogStore(Protocol):
         """Whether an entry outlives this process once `append` has returned."""
 
     def last(self) -> LogEntry | None:
-        """The last entry, perhaps without its batch; None if there is none."""
+        """Returns the last entry, perhaps without its batch; None if there is none."""
 
     def append(self, entry: LogEntry) -> None:
         """Adds an entry behind the last one. An entry that is there is not added twice."""
 
     def read(self) -> Iterator[LogEntry]:
-        """All entries, in order."""
+        """Yields all entries, in order."""
 
     def trim(self, position: int) -> None:
         """Drops the entries whose samples all lie before `position`. The mark of the stream's end stays."""
@@ -235,13 +235,13 @@ class Store(Protocol):
         """The kind of store, without address or credentials."""
 
     def tables(self) -> list[TableSpec]:
-        """Every table that was created so far."""
+        """Returns every table that was created so far."""
 
     def create(self, spec: TableSpec) -> tuple[TableSpec, bool]:
         """Creates a table unless its name is taken; the specification that holds now, and whether it is new."""
 
     def open(self, spec: TableSpec) -> TableStore:
-        """A table that was created before."""
+        """Returns a table that was created before."""
 
     def shards(self, table: str) -> int:
         """By how many shards a table was served last; 0 if it has no history."""

@@ -65,7 +65,7 @@ class Table:
         self._gradients = threading.RLock()
 
     def read(self, ids: NDArray[np.uint64], wanted: NDArray[np.int64] | None = None) -> RowBlock:
-        """The rows as they are now.
+        """Returns the rows as they are now.
 
         Args:
             ids: uint64 [r].
@@ -152,19 +152,19 @@ class Table:
             return self._store.rows.forget_older(ids, below)
 
     def scan(self) -> Iterator[RowBlock]:
-        """Every stored row, in unspecified order; rows pushed meanwhile may be missing."""
+        """Yields every stored row, in unspecified order; rows pushed meanwhile may be missing."""
         return self._store.rows.scan()
 
     def stored_rows(self) -> int:
-        """How many rows were trained at least once."""
+        """Returns how many rows were trained at least once."""
         return len(self._store.rows)
 
     def pending_gradients(self) -> int:
-        """How many partial gradients wait for their other contributors."""
+        """Returns how many partial gradients wait for their other contributors."""
         return len(self._store.partials)
 
     def pending_bytes(self) -> int:
-        """How much memory of this process the pending gradients take."""
+        """Returns how much memory of this process the pending gradients take."""
         return self._store.partials.memory_bytes
 
     def _discard_of_earlier_lives(self, ids: NDArray[np.uint64], versions: NDArray[np.int64]) -> None:

@@ -41,14 +41,14 @@ class Tables:
             return created
 
     def get(self, name: str) -> Table:
-        """The table of a name. Raises NotFound when there is none."""
+        """Returns the table of a name. Raises NotFound when there is none."""
         table = self._tables.get(name)
         if table is None:
             raise NotFound(f"there is no table {name!r}; CreateTable makes it")
         return table
 
     def all(self) -> list[Table]:
-        """All tables, ordered by name."""
+        """Returns all tables, ordered by name."""
         return [self._tables[name] for name in sorted(self._tables)]
 
     def _open(self, spec: TableSpec) -> Table:

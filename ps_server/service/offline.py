@@ -43,11 +43,11 @@ class OfflineTable:
         return self._records[0].committed
 
     def rows(self, checkpoint: int) -> int:
-        """How many rows all shards had stored at a checkpoint."""
+        """Returns how many rows all shards had stored at a checkpoint."""
         return sum(cut.rows for record in self._records for cut in record.cuts if cut.iteration == checkpoint)
 
     def part(self, checkpoint: int, name: str) -> bytes | None:
-        """A part of a checkpoint, None if it is not there."""
+        """Returns a part of a checkpoint, None if it is not there."""
         return self._tables[0].blobs.get_part(checkpoint, name)
 
     def claim(self) -> None:
@@ -56,7 +56,7 @@ class OfflineTable:
             store.claim(exclusive=True)
 
     def damaged_rows(self, checkpoint: int) -> list[str]:
-        """What is wrong with the rows of a checkpoint, a sentence for each damage; empty if they are as they were.
+        """Tells what is wrong with the rows of a checkpoint, a sentence for each damage; empty if nothing is.
 
         The table must be claimed.
         """

@@ -78,7 +78,7 @@ async def _block_at(
     deadline: float,
     read: Read,
 ) -> RowBlock:
-    """One block of a pull, read again as often as rows are behind."""
+    """Returns one block of a pull, read again as often as rows are behind."""
     with waiting.joined(ids, wanted) as pull:
         lagging = np.ones(len(ids), np.bool_)
         pull.expect(lagging)
@@ -95,7 +95,7 @@ async def _block_at(
 
 
 def behind(ids: NDArray[np.uint64], have: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which rows have not reached the wanted version yet, bool [r].
+    """Tells which rows have not reached the wanted version yet, bool [r].
 
     Raises:
         StaleVersion: a row is newer than wanted, so whoever asks follows an outdated plan.
@@ -174,7 +174,7 @@ class WaitingPull:
             self._complete.set()
 
     def first_missing(self) -> int | None:
-        """The position of a row that is still waited for; None if there is none."""
+        """Returns the position of a row that is still waited for; None if there is none."""
         return None if self.complete else int(np.argmax(self._missing))
 
     async def wait(self, deadline: float) -> None:

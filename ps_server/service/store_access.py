@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def open_configured_store(settings: ParameterServerSettings, shard: Shard) -> Store:
-    """The store that the settings name, for one shard. Raises as `open_store` does."""
+    """Returns the store that the settings name, for one shard. Raises as `open_store` does."""
     access = RedisAccess(
         password=settings.store_password_file.read_text().strip() if settings.store_password_file else None,
         authority=settings.store_tls_ca,

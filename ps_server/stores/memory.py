@@ -123,7 +123,7 @@ class MemoryCuts:
         self._rows.pre_images.pop(cut, None)
 
     def _pre_images(self, cut: int) -> Iterator[RowBlock]:
-        """What is kept for a cut; version 0 where there was no row."""
+        """Yields what is kept for a cut; version 0 where there was no row."""
         if cut in self._rows.pre_images:
             for block in scan(self._rows.pre_images[cut], self._rows.rows_per_block):
                 yield RowBlock(block.ids, block.versions - 1, block.rows)
@@ -230,7 +230,7 @@ class MemoryLog:
 
 
 def memory_table(spec: TableSpec) -> TableStore:
-    """An empty table in memory."""
+    """Returns an empty table in memory."""
     rows = MemoryRows(spec)
     return TableStore(
         rows=rows,

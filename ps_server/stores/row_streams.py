@@ -23,7 +23,7 @@ class SeenIds:
 
 
 def first_of_each(blocks: Iterable[RowBlock]) -> Iterator[RowBlock]:
-    """Every row as the first block has it that names it; not at all if it is at version 0 there.
+    """Yields every row as the first block has it that names it; not at all if it is at version 0 there.
 
     So a state of a table comes out of its pre-images, the earliest first, laid over its present rows.
     """
@@ -34,7 +34,7 @@ def first_of_each(blocks: Iterable[RowBlock]) -> Iterator[RowBlock]:
 
 
 def scan(rows: RowTable, limit: int) -> Iterator[RowBlock]:
-    """Every row of a native table, in blocks of at most `limit`."""
+    """Yields every row of a native table, in blocks of at most `limit`."""
     cursor, ids, versions, values = rows.scan(0, limit)
     while len(ids):
         yield RowBlock(ids, versions, values)

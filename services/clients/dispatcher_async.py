@@ -207,7 +207,7 @@ class _PlanPosition:
         self._last_flush = -1
 
     def request(self, lease: Lease) -> pb.WatchPlansRequest:
-        """What to ask for to get everything that has not come yet."""
+        """Returns what to ask for to get everything that has not come yet."""
         return pb.WatchPlansRequest(lease_id=lease.lease_id, from_iteration=self._next, epoch=self._epoch or 0)
 
     def is_new(self, message: PlanMessage) -> bool:
@@ -270,7 +270,7 @@ async def _exchange(call: Any, request: pb.SubmitRequest) -> int:
 
 
 async def _without_blocking(batches: AsyncIterable[SampleBatch] | Iterable[SampleBatch]) -> AsyncIterator[SampleBatch]:
-    """The batches as they come; a blocking source is drawn from in a thread."""
+    """Yields the batches as they come; a blocking source is drawn from in a thread."""
     if isinstance(batches, AsyncIterable):
         async for batch in batches:
             yield batch

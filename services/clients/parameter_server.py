@@ -61,7 +61,7 @@ class Traffic:
         """Counts a message of `size` bytes of a push that is under way."""
 
     def deadline(self, size: int, timeout: float) -> float:  # noqa: ARG002 - bytes take no time here
-        """Seconds to allow for a call that moves `size` bytes and may wait for `timeout` seconds besides."""
+        """Tells the seconds to allow for a call that moves `size` bytes and may wait for `timeout` seconds besides."""
         return timeout
 
 
@@ -170,7 +170,7 @@ class AsyncParameterServerClient:
             return bool((await self._stub.CreateTable(request, timeout=self._timeout)).created)
 
     async def describe(self) -> ps_pb2.DescribeServerResponse:
-        """The state of the server and all its tables, as the contract has it."""
+        """Returns the state of the server and all its tables, as the contract has it."""
         with domain_errors():
             described: ps_pb2.DescribeServerResponse = await self._stub.DescribeServer(
                 ps_pb2.DescribeServerRequest(), timeout=self._timeout
@@ -243,7 +243,7 @@ class AsyncParameterServerClient:
         return PushAnswer(answer.stored, answer.already_known, sent)
 
     async def forget(self, ids: NDArray[np.uint64], below: int, *, epoch: int = 0) -> int:
-        """Takes those of the rows out of the table whose version is below, and returns how many were stored.
+        """Takes the rows whose version is below `below` out of the table, and returns how many were stored.
 
         Args:
             ids: uint64 [r], distinct.
@@ -344,7 +344,7 @@ class AsyncParameterServerClient:
             return int((await self._stub.Restore(request, timeout=within or self._timeout)).rows)
 
     async def get_checkpoint(self) -> StoredState:
-        """What this server holds of the table."""
+        """Returns what this server holds of the table."""
         request = ps_pb2.GetCheckpointRequest(table=self._table.name)
         with domain_errors():
             found = await self._stub.GetCheckpoint(request, timeout=self._timeout)
@@ -382,7 +382,7 @@ class AsyncParameterServerClient:
             await self._stub.TrimSamples(request, timeout=self._timeout)
 
     def _moving(self, rows: int) -> float:
-        """The deadline of a call that moves `rows` rows or gradients."""
+        """Returns the deadline of a call that moves `rows` rows or gradients."""
         return self._traffic.deadline(payload_bytes(self._table, rows), self._timeout)
 
     async def _upload(self, rpc: Any, chunks: Iterable[C], size: int) -> int:

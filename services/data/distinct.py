@@ -18,7 +18,7 @@ _BATCH = 4096
 
 
 def count_distinct(uri: str, *, seed: int = 0, skip_bad: int = 0, data_dir: Path | None = None) -> int:
-    """The exact number of distinct ids in the whole data set. The first call takes as long as reading the data once.
+    """Counts the distinct ids of the whole data set, exactly. The first call takes as long as reading the data once.
 
     The answer is kept below the user's cache directory (XDG_CACHE_HOME), under the data set's fingerprint: a file of
     other content, or another reader version, is counted anew.

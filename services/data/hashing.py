@@ -49,18 +49,18 @@ def _content_hash(path: Path, _size: int, _time: int) -> str:
 
 
 def hash_bytes(key: int, value: bytes) -> int:
-    """The 64-bit hash of one value."""
+    """Returns the 64-bit hash of one value."""
     words = np.frombuffer(value + bytes(-len(value) % 8), "<u8")
     return int(_fold(_start(key, len(value)), [word.reshape(1) for word in words])[0])
 
 
 def field_key(name: str) -> int:
-    """The key with which a field's values are hashed."""
+    """Returns the key with which a field's values are hashed."""
     return hash_bytes(0, name.encode())
 
 
 def derived_ids(name: str, *parts: NDArray[np.integer]) -> NDArray[np.uint64]:
-    """Ids of a derived field: uint64 [k] from its parts, ids or integers that are not negative, [k] each."""
+    """Makes the ids of a derived field, uint64 [k], from its parts: ids or integers that are not negative, [k] each."""
     return _fold(_start(field_key(name), 8 * len(parts)), [part.astype(np.uint64) for part in parts])
 
 

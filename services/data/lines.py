@@ -41,7 +41,7 @@ def line_blocks(file: ByteStream) -> Iterator[bytes]:
 
 
 def read_line_blocks(path: Path) -> Iterator[bytes]:
-    """The blocks of a file; gzip is recognised by its content.
+    """Yields the blocks of a file; gzip is recognised by its content.
 
     Raises:
         NotFound: there is no such file.

@@ -57,7 +57,7 @@ class TextFormat:
     missing: str = ""
 
     def names(self, *kinds: Kind) -> tuple[str, ...]:
-        """Names of the columns of these kinds, in file order."""
+        """Returns the names of the columns of these kinds, in file order."""
         return tuple(column.name for column in self.columns if column.kind in kinds)
 
 

@@ -20,10 +20,10 @@ def mix64(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def partition_of(ids: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """The partition of each id: mix64(id) mod PARTITIONS, int64 [r]."""
+    """Returns the partition of each id: mix64(id) mod PARTITIONS, int64 [r]."""
     return (mix64(ids) % np.uint64(PARTITIONS)).astype(np.int64)
 
 
 def shard_of(ids: NDArray[np.uint64], shards: int) -> NDArray[np.int64]:
-    """The parameter-server shard of each id: its partition mod shards, int64 [r]."""
+    """Returns the parameter-server shard of each id: its partition mod shards, int64 [r]."""
     return partition_of(ids) % shards

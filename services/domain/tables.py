@@ -49,7 +49,7 @@ class OptimizerSpec:
                 raise InvalidArgument(f"{name} is {beta}, it must be in [0, 1)")
 
     def state_width(self, dimension: int) -> int:
-        """Floats of optimizer state beside a row of `dimension` values."""
+        """Returns the floats of optimizer state beside a row of `dimension` values."""
         return {
             OptimizerKind.SGD: 0,
             OptimizerKind.ROWWISE_ADAGRAD: 1,

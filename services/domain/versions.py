@@ -16,10 +16,10 @@ _TRAININGS = np.int64(2**30 - 1)
 
 
 def trainings(versions: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How often rows at these versions were trained in their present life, int64 [r]."""
+    """Returns how often rows at these versions were trained in their present life, int64 [r]."""
     return versions & _TRAININGS
 
 
 def at_birth(versions: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The versions that began the same lives, int64 [r]: their rows have their initial values."""
+    """Returns the versions that began the same lives, int64 [r]: their rows have their initial values."""
     return versions & ~_TRAININGS

@@ -76,7 +76,7 @@ def channel(
 def channel_options(
     max_message_bytes: int, deadline_seconds: float, caller: str = ""
 ) -> Sequence[tuple[str, int | str]]:
-    """What a channel tells gRPC; the other side is `server_options`."""
+    """Returns what a channel tells gRPC; the other side is `server_options`."""
     service_config = {
         "methodConfig": [
             {"name": _UNARY_CALLS, "timeout": f"{deadline_seconds:.3f}s", "retryPolicy": _RETRY_POLICY},

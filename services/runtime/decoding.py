@@ -13,7 +13,7 @@ _UNDECODABLE: Final = object()
 
 
 def tolerant(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
-    """A deserializer that does not raise, so that the handler still gets to refuse the request; see `checked`."""
+    """Returns a deserializer that does not raise, so that the handler can refuse the request; see `checked`."""
 
     def decode(data: bytes) -> Any:
         try:
@@ -25,13 +25,13 @@ def tolerant(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
 
 
 def checked(request: Any, method: str) -> Any:
-    """The request. Raises InvalidArgument if its bytes were no message."""
+    """Returns the request. Raises InvalidArgument if its bytes were no message."""
     if request is _UNDECODABLE:
         raise InvalidArgument(f"the request of {method} is not a message of the kind that it takes")
     return request
 
 
 async def all_checked(requests: AsyncIterator[Any], method: str) -> AsyncIterator[Any]:
-    """The requests of a stream, each checked."""
+    """Yields the requests of a stream, each checked."""
     async for request in requests:
         yield checked(request, method)

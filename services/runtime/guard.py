@@ -60,6 +60,6 @@ class Guard:
 
 
 def client_names(listed: str) -> frozenset[str] | None:
-    """The names in the setting `tls_clients`; None when any name will do, or none is asked for."""
+    """Returns the names in the setting `tls_clients`; None when any name will do, or none is asked for."""
     names = frozenset(name.strip() for name in listed.split(",") if name.strip())
     return None if not names or "*" in names else names

@@ -116,6 +116,6 @@ async def _call(method: str, context: _Context, guard: Guard) -> AsyncIterator[N
 
 
 def _caller(context: _Context) -> str:
-    """Who calls, as it says itself: what stands before the name and version that gRPC adds."""
+    """Tells who calls, by what it says itself: what stands before the name and version that gRPC adds."""
     metadata = context.invocation_metadata() or ()
     return next((str(value).partition(" grpc-")[0] for key, value in metadata if key == "user-agent"), "")

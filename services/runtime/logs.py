@@ -38,7 +38,7 @@ class JsonFormatter(logging.Formatter):
     """A record as one JSON object: time, level, logger, message, the context, `extra` fields, the traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as one line of JSON; values that JSON does not know are written as text."""
+        """Returns the record as one line of JSON; values that JSON does not know are written as text."""
         line: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),

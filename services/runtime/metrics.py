@@ -331,7 +331,7 @@ def page(settings: ServerSettings) -> Iterator[str | None]:
 
 
 def _shown(settings: ServerSettings) -> CollectorRegistry:
-    """The metrics of one service."""
+    """Returns the metrics of one service."""
     registry = CollectorRegistry()
     for collector in (*EVERY_SERVICE, *BY_SERVICE.get(settings.section(), ())):
         registry.register(collector)

@@ -46,7 +46,7 @@ def _channel(address: str) -> grpc.Channel:
 
 
 def _file(suffix: str) -> bytes | None:
-    """What the file holds that the service's variable with this ending names."""
+    """Returns what the file holds that the service's variable with this ending names."""
     paths = [path for name, path in os.environ.items() if name.startswith("ESD_") and name.endswith(suffix) and path]
     return Path(paths[0]).read_bytes() if paths else None
 

@@ -83,7 +83,7 @@ class Credentials:
         return cls.read(given)
 
     def for_channel(self) -> grpc.ChannelCredentials | None:
-        """Credentials of a channel; None for plaintext."""
+        """Returns the credentials of a channel; None for plaintext."""
         if self.authority is None:
             return None
         tls = grpc.ssl_channel_credentials(self.authority, self.key, self.certificate)
@@ -92,7 +92,7 @@ class Credentials:
         return grpc.composite_channel_credentials(tls, grpc.access_token_call_credentials(self.token))
 
     def for_server(self, *, ask_clients: bool) -> grpc.ServerCredentials | None:
-        """Credentials of a server; None for plaintext. `ask_clients`: refuse connections without a certificate."""
+        """Returns a server's credentials; None for plaintext. `ask_clients` refuses connections without certificate."""
         if self.certificate is None or self.key is None:
             return None
         return grpc.ssl_server_credentials(

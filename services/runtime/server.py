@@ -89,7 +89,7 @@ async def serve(name: str, services: Sequence[Service], settings: ServerSettings
 
 
 def server_options(settings: ServerSettings) -> Sequence[tuple[str, int]]:
-    """What the server tells gRPC; its clients' side is `channel_options`."""
+    """Returns what the server tells gRPC; its clients' side is `channel_options`."""
     return (
         *KEEPALIVE_OPTIONS,
         # Half of what our clients do, so that a ping that comes early is no offence ("too many pings").

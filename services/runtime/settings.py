@@ -88,17 +88,17 @@ class Settings(BaseSettings):
 
     @classmethod
     def variable(cls, field: str) -> str:
-        """The environment variable of a field, for messages: ESD_PS_LISTEN."""
+        """Returns the environment variable of a field, for messages: ESD_PS_LISTEN."""
         return f"{cls.model_config['env_prefix']}{field}".upper()
 
     @classmethod
     def flag(cls, field: str) -> str:
-        """The option of `esd serve` that sets a field: --metrics-port."""
+        """Returns the option of `esd serve` that sets a field: --metrics-port."""
         return "--" + field.replace("_", "-")
 
     @classmethod
     def section(cls) -> str:
-        """The section of the TOML file: `ps` for the prefix ESD_PS_."""
+        """Returns the section of the TOML file: `ps` for the prefix ESD_PS_."""
         return cls.model_config["env_prefix"].removeprefix("ESD_").removesuffix("_").lower()
 
 
@@ -250,7 +250,7 @@ def _unknown_variables(settings: type[Settings]) -> list[str]:
 
 
 def _describe(settings: type[Settings], mistake: dict[str, Any], given: dict[str, Any]) -> str:
-    """One line for one of pydantic's mistakes: variable, place, value, reason."""
+    """Returns one line for one of pydantic's mistakes: variable, place, value, reason."""
     field = str(mistake["loc"][0])
     variable = settings.variable(field)
     in_file = field not in given and variable not in map(str.upper, os.environ)

@@ -92,7 +92,7 @@ class Status:
 
 
 def status_of(error: Exception) -> Status:
-    """The status of an error, by the most specific class of the table that it belongs to.
+    """Returns the status of an error, by the most specific class of the table that it belongs to.
 
     Anything outside the table is a defect of ours: it is logged with its traceback, and the peer gets a fixed
     text, since the original may hold data or paths that are not the peer's business.
@@ -105,7 +105,7 @@ def status_of(error: Exception) -> Status:
 
 
 def error_from(rpc_error: grpc.aio.AioRpcError) -> EsdError:
-    """The domain error that a failed call stands for: the one the server raised, or gRPC's own translated."""
+    """Returns the domain error that a failed call stands for: the one the server raised, or gRPC's own translated."""
     details = rpc_error.details() or ""
     trailing: Any = rpc_error.trailing_metadata()  # a mapping, though the stubs have it as a tuple
     reason = trailing.get(REASON_KEY)

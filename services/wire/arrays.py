@@ -16,14 +16,14 @@ from services.domain.errors import InvalidArgument
 
 
 def encode_array(array: NDArray[Any], dtype: DTypeLike, field: str) -> bytes:
-    """The bytes of an array that must have `dtype` already: a silent conversion could change ids or versions."""
+    """Encodes an array that must have `dtype` already: a silent conversion could change ids or versions."""
     if array.dtype != dtype:
         raise TypeError(f"{field} is {array.dtype}, the contract says {np.dtype(dtype)}")
     return array.astype(_little_endian(np.dtype(dtype)), copy=False).tobytes()
 
 
 def decode_array(data: bytes, dtype: DTypeLike, shape: tuple[int, ...], field: str) -> NDArray[Any]:
-    """The array of exactly `shape` in a field; raises InvalidArgument if the bytes are more or fewer."""
+    """Decodes the array of exactly `shape` in a field; raises InvalidArgument if the bytes are more or fewer."""
     little = _little_endian(np.dtype(dtype))
     size = math.prod(shape) * little.itemsize
     if len(data) != size:
@@ -32,7 +32,7 @@ def decode_array(data: bytes, dtype: DTypeLike, shape: tuple[int, ...], field: s
 
 
 def decode_column(data: bytes, dtype: DTypeLike, field: str) -> NDArray[Any]:
-    """The one-dimensional array in a field; its length follows from the bytes."""
+    """Decodes the one-dimensional array in a field; its length follows from the bytes."""
     little = _little_endian(np.dtype(dtype))
     if len(data) % little.itemsize:
         raise InvalidArgument(

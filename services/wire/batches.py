@@ -11,7 +11,7 @@ from services.wire.arrays import decode_array, encode_array
 
 
 def encode_batch(batch: SampleBatch) -> common_pb2.SampleBatch:
-    """The message of a batch."""
+    """Returns the message of a batch."""
     return common_pb2.SampleBatch(
         samples=len(batch),
         fields=batch.ids.shape[1],
@@ -23,7 +23,7 @@ def encode_batch(batch: SampleBatch) -> common_pb2.SampleBatch:
 
 
 def decode_batch(message: common_pb2.SampleBatch) -> SampleBatch:
-    """The batch of a message, its numbers checked: finite features, labels 0 or 1.
+    """Returns the batch of a message, its numbers checked: finite features, labels 0 or 1.
 
     Whether `fields` and `dense_features` are the job's is left to the service that knows the job.
     """
@@ -40,7 +40,7 @@ def decode_batch(message: common_pb2.SampleBatch) -> SampleBatch:
 
 
 def encode_log_entry(entry: LogEntry) -> ps_pb2.SampleLogEntry:
-    """The message of an entry of the sample log."""
+    """Returns the message of an entry of the sample log."""
     return ps_pb2.SampleLogEntry(position=entry.position, samples=entry.samples, batch=entry.batch)
 
 

@@ -29,11 +29,11 @@ class EnumCodec(Generic[E]):
             self._values[0] = unspecified
 
     def encode(self, value: E) -> Any:
-        """The number of a value."""
+        """Returns the number of a value."""
         return self._numbers[value]
 
     def decode(self, number: int) -> E:
-        """The value of a number. Raises InvalidArgument, which names the field, for a number without a value."""
+        """Returns the value of a number. Raises InvalidArgument, which names the field, where there is none."""
         value = self._values.get(number)
         if value is None:
             raise InvalidArgument(f"{self._field} is {number}, it must be one of {sorted(self._values)}")

@@ -15,7 +15,7 @@ _DTYPES = {"float_costs": np.float32, "int_costs": np.int32}
 
 
 def encode_problem(problem: HybridProblem) -> pb.HybridDisRequest:
-    """The request of a call. Raises InvalidArgument unless costs are float32 or int32 [k, n]."""
+    """Returns the request of a call. Raises InvalidArgument unless costs are float32 or int32 [k, n]."""
     field = next((name for name, dtype in _DTYPES.items() if problem.costs.dtype == dtype), None)
     if field is None or problem.costs.ndim != 2:
         raise InvalidArgument(
@@ -57,7 +57,7 @@ def decode_problem(request: pb.HybridDisRequest) -> HybridProblem:
 
 
 def encode_result(result: HybridResult) -> pb.HybridDisResponse:
-    """The answer to a call."""
+    """Returns the answer to a call."""
     return pb.HybridDisResponse(
         assignment=encode_array(result.assignment, np.int32, "assignment"),
         total_cost=result.cost,

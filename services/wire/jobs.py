@@ -23,14 +23,14 @@ _ROW_LIMIT_POLICIES = EnumCodec(RowLimitPolicy, dispatcher_pb2.RowLimitPolicy, "
 
 
 def encode_job(job: JobSpec) -> dispatcher_pb2.JobSpec:
-    """The message of a job."""
+    """Returns the message of a job."""
     return dispatcher_pb2.JobSpec(
         **{field.name: _encode(field.name, getattr(job, field.name)) for field in fields(job)}
     )
 
 
 def decode_job(message: dispatcher_pb2.JobSpec) -> JobSpec:
-    """The job of a message.
+    """Returns the job of a message.
 
     A field that is not set, or 0, has JobSpec's default where there is one; no workloads mean equal shares.
 
@@ -44,7 +44,7 @@ def decode_job(message: dispatcher_pb2.JobSpec) -> JobSpec:
 
 
 def job_of_json(described: dict[str, Any]) -> JobSpec:
-    """The job of a message in protobuf's JSON form. Raises InvalidArgument for anything else."""
+    """Returns the job of a message in protobuf's JSON form. Raises InvalidArgument for anything else."""
     try:
         return decode_job(ParseDict(described, dispatcher_pb2.JobSpec()))
     except ParseError as error:

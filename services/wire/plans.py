@@ -47,7 +47,7 @@ _INDEXES = {"positions": ("k", "batch_size"), "inverse": ("u", "the number of un
 
 
 def encode_plan_message(message: PlanMessage) -> dispatcher_pb2.WatchPlansResponse:
-    """The message of anything that a plan stream carries."""
+    """Returns the message of anything that a plan stream carries."""
     match message:
         case IterationPlan():
             return dispatcher_pb2.WatchPlansResponse(plan=_encode_plan(message))
@@ -62,7 +62,7 @@ def encode_plan_message(message: PlanMessage) -> dispatcher_pb2.WatchPlansRespon
 
 
 def digest_of(messages: Iterable[dispatcher_pb2.WatchPlansResponse]) -> str:
-    """A hash of plan messages, byte for byte: BLAKE2b of 128 bits, in hexadecimal digits."""
+    """Returns a hash of plan messages, byte for byte: BLAKE2b of 128 bits, in hexadecimal digits."""
     hashed = hashlib.blake2b(digest_size=16)
     for message in messages:
         hashed.update(message.SerializeToString(deterministic=True))
@@ -70,7 +70,7 @@ def digest_of(messages: Iterable[dispatcher_pb2.WatchPlansResponse]) -> str:
 
 
 def decode_plan_message(message: dispatcher_pb2.WatchPlansResponse) -> PlanMessage:
-    """What a plan stream's message carries, checked: columns agree in length and point into each other's range.
+    """Returns what a plan stream's message carries, checked: columns agree in length and point into each other's range.
 
     Raises:
         InvalidArgument: a column has another length, a number is out of range, or the kind of message is unknown.

@@ -24,7 +24,7 @@ _PHASES = EnumCodec(WorkerPhase, pb.WorkerPhase, "WORKER_PHASE_", "phase", unspe
 
 
 def encode_registration(registration: Registration) -> pb.RegisterWorkerRequest:
-    """A worker's offer to train."""
+    """Encodes a worker's offer to train."""
     return pb.RegisterWorkerRequest(
         worker=registration.name,
         bandwidth_bytes_per_second=registration.bandwidth,
@@ -46,7 +46,7 @@ def decode_registration(message: pb.RegisterWorkerRequest) -> Registration:
 
 
 def encode_lease(lease: Lease) -> pb.RegisterWorkerResponse:
-    """A lease with its heartbeat interval."""
+    """Encodes a lease with its heartbeat interval."""
     return pb.RegisterWorkerResponse(lease_id=lease.lease_id, heartbeat_seconds=lease.heartbeat_seconds)
 
 
@@ -56,7 +56,7 @@ def decode_lease(message: pb.RegisterWorkerResponse) -> Lease:
 
 
 def encode_heartbeat(lease: Lease, phase: WorkerPhase) -> pb.HeartbeatRequest:
-    """A sign of life that says what the worker is doing."""
+    """Encodes a sign of life that says what the worker is doing."""
     return pb.HeartbeatRequest(lease_id=lease.lease_id, phase=_PHASES.encode(phase))
 
 
@@ -66,7 +66,7 @@ def decode_heartbeat(message: pb.HeartbeatRequest) -> WorkerPhase:
 
 
 def encode_iteration_report(lease: Lease, report: IterationReport) -> pb.ReportIterationRequest:
-    """What one iteration of the lease's worker brought."""
+    """Encodes what one iteration of the lease's worker brought."""
     return pb.ReportIterationRequest(
         lease_id=lease.lease_id,
         epoch=report.epoch,
@@ -102,7 +102,7 @@ def decode_iteration_report(message: pb.ReportIterationRequest) -> IterationRepo
 
 
 def encode_flush_report(lease: Lease, report: FlushReport) -> pb.ReportFlushRequest:
-    """What one flush of the lease's worker brought."""
+    """Encodes what one flush of the lease's worker brought."""
     return pb.ReportFlushRequest(
         lease_id=lease.lease_id,
         epoch=report.epoch,
@@ -118,7 +118,7 @@ def decode_flush_report(message: pb.ReportFlushRequest) -> FlushReport:
 
 
 def encode_failure_report(lease: Lease, failure: FailureReport) -> pb.ReportFailureRequest:
-    """Why the lease's worker cannot go on."""
+    """Encodes why the lease's worker cannot go on."""
     return pb.ReportFailureRequest(
         lease_id=lease.lease_id, epoch=failure.epoch, cause=failure.cause, fatal=failure.fatal
     )
@@ -130,7 +130,7 @@ def decode_failure_report(message: pb.ReportFailureRequest) -> FailureReport:
 
 
 def encode_transfers(transfers: TransferCounts) -> pb.TransferCounts:
-    """Rows by kind of operation, and bytes."""
+    """Encodes the rows by kind of operation, and bytes."""
     return pb.TransferCounts(**{f.name: getattr(transfers, f.name) for f in fields(TransferCounts)})
 
 
@@ -140,7 +140,7 @@ def decode_transfers(message: pb.TransferCounts) -> TransferCounts:
 
 
 def encode_phases(phases: PhaseTimes) -> pb.PhaseTimes:
-    """Seconds by phase of an iteration."""
+    """Encodes the seconds by phase of an iteration."""
     return pb.PhaseTimes(**{f.name: getattr(phases, f.name) for f in fields(PhaseTimes)})
 
 

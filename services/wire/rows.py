@@ -24,19 +24,19 @@ _BYTES_BESIDE_A_GRADIENT = 32  # id, version, contributors and step
 
 
 def rows_per_chunk(spec: TableSpec) -> int:
-    """How many rows fit a chunk with their ids and versions; at least one."""
+    """Returns how many rows fit a chunk with their ids and versions; at least one."""
     return max(1, CHUNK_BYTES // (spec.row_bytes + _BYTES_BESIDE_A_ROW))
 
 
 def payload_bytes(spec: TableSpec, rows: int) -> int:
-    """The most bytes that `rows` rows or gradients of a table take on the wire."""
+    """Returns the most bytes that `rows` rows or gradients of a table take on the wire."""
     return rows * (spec.row_bytes + _BYTES_BESIDE_A_GRADIENT)
 
 
 def encode_pull(
     table: str, ids: NDArray[np.uint64], versions: NDArray[np.int64], *, epoch: int = 0
 ) -> ps_pb2.PullRequest:
-    """Asks for the rows `ids`, uint64 [r], at exactly `versions`, int64 [r]."""
+    """Encodes what asks for the rows `ids`, uint64 [r], at exactly `versions`, int64 [r]."""
     return ps_pb2.PullRequest(
         table=table,
         ids=encode_array(ids, np.uint64, "ids"),
@@ -111,7 +111,7 @@ def _decode_gradients(message: ps_pb2.GradientBlock, spec: TableSpec) -> Gradien
 
 
 def encode_forget(table: str, ids: NDArray[np.uint64], below: int, *, epoch: int = 0) -> ps_pb2.ForgetRequest:
-    """Has the table forget those of the rows `ids`, uint64 [r], whose version is below `below`."""
+    """Asks the table to forget the rows among `ids`, uint64 [r], whose version is below `below`."""
     return ps_pb2.ForgetRequest(table=table, epoch=epoch, ids=encode_array(ids, np.uint64, "ids"), below=below)
 
 

@@ -34,7 +34,7 @@ _RECOVERY = ("cause", "epoch", "iterations_redone", "seconds")
 
 
 def encode_state(state: JobState) -> pb.JobState:
-    """A job with its figures so far."""
+    """Encodes a job with its figures so far."""
     return pb.JobState(
         job=encode_job(state.job),
         phase=_PHASES.encode(state.phase),

@@ -10,7 +10,7 @@ _KINDS = EnumCodec(OptimizerKind, common_pb2.Optimizer.Kind, "KIND_", "optimizer
 
 
 def encode_optimizer(spec: OptimizerSpec) -> common_pb2.Optimizer:
-    """The message of an optimizer."""
+    """Returns the message of an optimizer."""
     return common_pb2.Optimizer(
         kind=_KINDS.encode(spec.kind),
         learning_rate=spec.learning_rate,
@@ -21,7 +21,7 @@ def encode_optimizer(spec: OptimizerSpec) -> common_pb2.Optimizer:
 
 
 def decode_optimizer(message: common_pb2.Optimizer) -> OptimizerSpec:
-    """The optimizer of a message. SGD has no epsilon, so there it may be left out."""
+    """Returns the optimizer of a message. SGD has no epsilon, so there it may be left out."""
     kind = _KINDS.decode(message.kind)
     return OptimizerSpec(
         kind=kind,
@@ -33,7 +33,7 @@ def decode_optimizer(message: common_pb2.Optimizer) -> OptimizerSpec:
 
 
 def encode_table(spec: TableSpec) -> common_pb2.TableSpec:
-    """The message of a table."""
+    """Returns the message of a table."""
     return common_pb2.TableSpec(
         name=spec.name,
         dimension=spec.dimension,
@@ -44,7 +44,7 @@ def encode_table(spec: TableSpec) -> common_pb2.TableSpec:
 
 
 def decode_table(message: common_pb2.TableSpec) -> TableSpec:
-    """The table of a message."""
+    """Returns the table of a message."""
     return TableSpec(
         name=message.name,
         dimension=message.dimension,

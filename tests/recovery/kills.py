@@ -28,7 +28,7 @@ KILLED_AT = 38  # halfway between two checkpoints: the first is written by then,
 
 
 class Killer:
-    """Kills one process when so many iterations are confirmed."""
+    """Kills one process when this number of iterations is confirmed."""
 
     def __init__(self, choose: Callable[[LocalCluster], ServiceProcess], iteration: int) -> None:
         self._choose = choose

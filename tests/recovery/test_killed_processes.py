@@ -28,7 +28,7 @@ from tests.support.reference import train_reference
 
 @dataclass
 class HeldBack:
-    """A stream that stops after so many samples until an event is set."""
+    """A stream that stops after a number of samples until an event is set."""
 
     batches: Iterable[SampleBatch]
     samples: int

@@ -74,7 +74,7 @@ class Browser:
             await self.call(f"{domain}.enable")
 
     async def open(self, url: str, *, width: int, height: int, dark: bool = False, touch: bool = False) -> None:
-        """Opens a page in a window of so many CSS pixels."""
+        """Opens a page in a window of this size, in CSS pixels."""
         await self.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=touch
         )

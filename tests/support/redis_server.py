@@ -119,7 +119,7 @@ def encrypted_redis_server(
 
 @contextlib.contextmanager
 def redis_cluster(directory: Path, nodes: int = 3, replicas: int = 0) -> Iterator[list[RedisServer]]:
-    """A Redis Cluster of primaries, each with so many replicas, which come after them.
+    """A Redis Cluster of primaries, each with a number of replicas, which come after them.
 
     Its URL is `redis+cluster://` with any server's address.
     """
@@ -143,7 +143,7 @@ def await_cluster(servers: list[RedisServer]) -> None:
 
 
 def await_replicas(servers: list[RedisServer], count: int) -> None:
-    """Returns when so many replicas have all that their primaries have."""
+    """Returns when this number of replicas has all that their primaries have."""
 
     def ready() -> int:
         return sum("master_link_status:up" in server.cli("info", "replication") for server in servers)

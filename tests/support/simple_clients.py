@@ -49,7 +49,7 @@ def job_with(**changes: Any) -> JobSpec:
 
 
 def samples(count: int, *, seed: int = 0, job: JobSpec = JOB) -> SampleBatch:
-    """So many random samples; the dense feature is the sample's number."""
+    """Returns a number of random samples; the dense feature is the sample's number."""
     rng = np.random.default_rng(seed)
     return SampleBatch(
         rng.integers(0, 50, (count, job.fields), dtype=np.uint64),

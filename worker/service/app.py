@@ -1,4 +1,4 @@
-"""The worker as a process."""
+"""The worker process: what `python -m worker` runs."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Link(Traffic):
         self.uplink.count(size)
 
     def deadline(self, size: int, timeout: float) -> float:
-        """Seconds to allow for a call that moves `size` bytes and may wait for `timeout` seconds besides."""
+        """Tells the seconds to allow for a call that moves `size` bytes and may wait for `timeout` seconds besides."""
         # Other calls may share the link meanwhile, so its full speed is too much to expect.
         return timeout + 4 * size / self._speed
 

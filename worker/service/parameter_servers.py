@@ -93,7 +93,7 @@ class ParameterServers:
         return sum(await all_of(push_to(index) for index in rows.keys() | gradients.keys()))
 
     async def forget(self, ids: NDArray[np.uint64], below: int) -> None:
-        """Takes those of the rows out of the table whose version is below."""
+        """Takes the rows whose version is below `below` out of the table."""
 
         async def forget(index: int, part: NDArray[np.int64]) -> None:
             await self._repeated(lambda: self._shards[index].forget(ids[part], below, epoch=self._epoch))

@@ -29,7 +29,7 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
         request: worker_pb2.DescribeWorkerRequest,  # noqa: ARG002
         context: grpc.aio.ServicerContext[Any, Any],  # noqa: ARG002
     ) -> worker_pb2.DescribeWorkerResponse:
-        """See worker.proto."""
+        """Tells where this worker stands; the fields are described in protos/worker.proto."""
         settings = self._settings
         return worker_pb2.DescribeWorkerResponse(
             worker=settings.name,

@@ -1,4 +1,4 @@
-"""Settings of a worker."""
+"""The settings of a worker process."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def _realised_cost(problem: DispatchInput, assignment: NDArray[np.int32]) -> flo
 
 
 def _count(capacities: NDArray[np.int32]) -> int:
-    """The number of assignments: k! / (m_0! m_1! ...)."""
+    """Returns the number of assignments: k! / (m_0! m_1! ...)."""
     count, samples = 1, 0
     for capacity in capacities.tolist():
         samples += capacity
@@ -67,7 +67,7 @@ def _count(capacities: NDArray[np.int32]) -> int:
 
 
 def _assignments(capacities: NDArray[np.int32]) -> Iterator[NDArray[np.int32]]:
-    """All distinct assignments, int32 [k] each, in lexicographic order (next permutation of a multiset)."""
+    """Yields all distinct assignments, int32 [k] each, in lexicographic order (next permutation of a multiset)."""
     workers = np.repeat(np.arange(len(capacities), dtype=np.int32), capacities)
     while True:
         yield workers.copy()

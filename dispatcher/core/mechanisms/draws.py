@@ -24,19 +24,19 @@ def draws(seed: int, iteration: int, count: int) -> NDArray[np.uint64]:
 
 
 def start_of(seed: int, iteration: int) -> int:
-    """Where the sequence of one iteration starts, in 0..2^64-1."""
+    """Tells where the sequence of one iteration starts, in 0..2^64-1."""
     return _mix(_mix((seed + _STEP) & _MASK) ^ _mix((iteration + 1) * _STEP & _MASK))
 
 
 def _mix(x: int) -> int:
-    """mix64 of one number, much faster than of an array with one element."""
+    """Returns mix64 of one number, much faster than of an array with one element."""
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & _MASK
     x = (x ^ x >> 27) * 0x94D049BB133111EB & _MASK
     return x ^ x >> 31
 
 
 def content_order(ids: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """The samples of a batch, uint64 [k, F], by a hash of their ids: int64 [k]. Equal samples keep their order.
+    """Orders the samples of a batch, uint64 [k, F], by a hash of their ids: int64 [k]. Equal samples keep their order.
 
     A mechanism that takes samples in this order permutes its answer when the batch is permuted.
     """
@@ -45,5 +45,5 @@ def content_order(ids: NDArray[np.uint64]) -> NDArray[np.int64]:
 
 @lru_cache
 def _multipliers(fields: int) -> NDArray[np.uint64]:
-    """A factor for each field, uint64 [F]; they are odd, so that no bit of an id is lost."""
+    """Returns a factor for each field, uint64 [F]; they are odd, so that no bit of an id is lost."""
     return draws(0, 0, fields) | np.uint64(1)

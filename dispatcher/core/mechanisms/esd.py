@@ -64,7 +64,7 @@ class Esd:
 
 
 def _expected_costs(problem: DispatchInput) -> tuple[NDArray[np.int32], float]:
-    """Alg. 1's cost matrix, int32 [k, n], and the unit of its entries in that of the link costs.
+    """Returns Alg. 1's cost matrix, int32 [k, n], and the unit of its entries in that of the link costs.
 
     Where the cost model has evictions, it contains those that a sample would cause.
     """

@@ -37,7 +37,7 @@ class Laia:
 
 
 def allocate(scores: NDArray[np.int32], capacities: NDArray[np.int32], seed: int, iteration: int) -> NDArray[np.int32]:
-    """Alg. 1, lines 8-12: gives each sample in turn to the worker with room that scores highest.
+    """Gives each sample in turn (Alg. 1, lines 8-12) to the worker with room that scores highest.
 
     Args:
         scores: int32 [k, n].
@@ -98,7 +98,7 @@ class _NextBatch:
         self._base = _affinity_of_others(problem, ids, shared)
 
     def best_total(self, workers: NDArray[np.int32], seed: int, iteration: int) -> int:
-        """The score of LAIA's allocation of this batch after the one before it was assigned to these workers."""
+        """Scores LAIA's allocation of this batch after the one before it was assigned to these workers."""
         at_hand = np.zeros((self._distinct + 1, self._workers), np.int32)
         at_hand[self._numbers, workers[:, None]] = 1
         at_hand[self._distinct] = 0
@@ -109,7 +109,7 @@ class _NextBatch:
 def _affinity_of_others(
     problem: DispatchInput, ids: NDArray[np.uint64], shared: NDArray[np.bool_]
 ) -> NDArray[np.int32]:
-    """Affinities that come from those of the next batch's ids which the batch to assign does not train, int32 [k', n].
+    """Counts affinities over the ids of the next batch that the batch to assign does not train, int32 [k', n].
 
     A shared id is replaced by another one of its sample, as repeats count once; a sample of shared ids only has none.
     """

@@ -90,12 +90,12 @@ class TableProfiler:
             self._order = np.argsort(-self.degrees(), kind="stable")
 
     def degrees(self) -> NDArray[np.float64]:
-        """The present DoI of every table, float64 [F], 0..1; 1 for a table without rows."""
+        """Returns the present DoI of every table, float64 [F], 0..1; 1 for a table without rows."""
         popular = self._samples / self._workers
         return np.array([counts.share_below(popular) for counts in self._counts])
 
     def highest(self, tables: int) -> NDArray[np.uint32]:
-        """The fields that had the highest DoI at the last refresh, uint32 [tables], ascending."""
+        """Returns the fields that had the highest DoI at the last refresh, uint32 [tables], ascending."""
         return np.sort(self._order[:tables]).astype(np.uint32)
 
 

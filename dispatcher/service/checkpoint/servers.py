@@ -65,7 +65,7 @@ class CheckpointStore:
         )
 
     async def committed(self) -> StoredState:
-        """The committed checkpoint, and the latest epoch.
+        """Returns the committed checkpoint, and the latest epoch.
 
         Raises:
             FailedPrecondition: there is none any more.

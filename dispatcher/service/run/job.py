@@ -238,5 +238,5 @@ class Job:
         self.lifecycle.notify()
 
     def _logged_samples(self) -> int:
-        """The acknowledged samples that no checkpoint covers."""
+        """Returns how many acknowledged samples no checkpoint covers."""
         return self.samples.taken - self.checkpoints.latest.samples if self.checkpoints is not None else 0

@@ -31,7 +31,7 @@ class Trained:
     lookahead_ids: tuple[NDArray[np.uint64], ...] = ()
 
     def ids_of(self, worker: int) -> NDArray[np.uint64]:
-        """The ids of one worker's samples, uint64 [m, F]."""
+        """Returns the ids of one worker's samples, uint64 [m, F]."""
         ids: NDArray[np.uint64] = self.ids[self.decision.assignment == worker]
         return ids
 
@@ -72,7 +72,7 @@ class Alternative(Protocol):
         ...
 
     def figures(self) -> dict[str, float]:
-        """What else is worth knowing about the alternative so far, by name."""
+        """Returns what else is worth knowing about the alternative so far, by name."""
         ...
 
 

@@ -24,7 +24,7 @@ class RowNumbers:
         return len(self._ids)
 
     def of(self, ids: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """The number of each id, int64 of the same shape; ids that are new get one."""
+        """Returns the number of each id, int64 of the same shape; ids that are new get one."""
         distinct = np.unique(ids)
         fresh = distinct[~np.isin(distinct, self._ids, assume_unique=True)]
         if len(fresh):
@@ -36,7 +36,7 @@ class RowNumbers:
 
 
 def grown(array: NDArray[S], rows: int) -> NDArray[S]:
-    """The array with at least `rows` columns (its last axis), zeros behind the old ones."""
+    """Returns the array with at least `rows` columns (its last axis), zeros behind the old ones."""
     if array.shape[-1] >= rows:
         return array
     bigger = np.zeros((*array.shape[:-1], max(rows, 2 * array.shape[-1], 1024)), array.dtype)

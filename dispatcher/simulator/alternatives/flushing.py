@@ -77,7 +77,7 @@ class Flushing:
         return Traffic(operations, np.zeros(self._workers), lookups, lookups - int(pulled.sum()))
 
     def figures(self) -> dict[str, float]:
-        """Time spent waiting for flushes, time spent training and pulling, and what is left to flush."""
+        """Returns time spent waiting for flushes, time spent training and pulling, and what is left to flush."""
         return {
             "stall_seconds": self._stall,
             "busy_seconds": self._busy,
@@ -119,7 +119,7 @@ class Flushing:
         return flushed
 
     def _train(self, rows: Sequence[NDArray[np.int64]]) -> None:
-        """Rows become pending at their trainers; only a single trainer's copy stays the latest."""
+        """Makes the rows pending at their trainers; only a single trainer's copy stays the latest."""
         trainers = np.zeros(self._pending.shape[1], np.int64)
         for worker, needed in enumerate(rows):
             trainers[needed] += 1

@@ -67,7 +67,7 @@ class Het:
         return Traffic(operations, np.zeros(self._workers), lookups, lookups - int(pulled.sum()))
 
     def figures(self) -> dict[str, float]:
-        """How stale the rows were that training read, and how often a version had to be checked."""
+        """Returns how stale the rows were that training read, and how often a version had to be checked."""
         return {
             "stale_read_share": self._stale_reads / max(1, self._reads),
             "missing_updates_mean": self._missing / max(1, self._reads),
@@ -82,7 +82,7 @@ class Het:
         self._base, self._own = grown(self._base, rows), grown(self._own, rows)
 
     def _lags(self, worker: int, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which copies lack more than `bound` updates that the parameter server has."""
+        """Tells which copies lack more than `bound` updates that the parameter server has."""
         lags: NDArray[np.bool_] = self._server[rows] - self._base[worker, rows] > self._bound
         return lags
 

@@ -46,5 +46,5 @@ class PeerToPeer:
         return Traffic(operations, peer_rows, trained.decision.lookups, trained.decision.hits)
 
     def figures(self) -> dict[str, float]:
-        """How many rows went directly, and how many still go over the server."""
+        """Returns how many rows went directly, and how many still go over the server."""
         return {"direct_rows": self._direct, "server_rows": self._server_rows}

@@ -33,7 +33,7 @@ class NoCache:
         return Traffic(operations, np.zeros(self._workers), int(rows.sum()), 0)
 
     def figures(self) -> dict[str, float]:
-        """What coalescing saves, in ids per distinct id of a micro-batch."""
+        """Returns what coalescing saves, in ids per distinct id of a micro-batch."""
         return {"ids_per_distinct_id": self._lookups / max(1, self._distinct)}
 
 
@@ -66,11 +66,11 @@ class Fae:
         return Traffic(Operations(cold, cold, np.zeros_like(cold)), share, lookups, lookups - int(cold.sum()))
 
     def figures(self) -> dict[str, float]:
-        """The number of hot rows, and how many of them an iteration reduces on average."""
+        """Returns the number of hot rows, and how many of them an iteration reduces on average."""
         return {"hot_rows": len(self._hot), "reduced_rows_mean": self._reduced / max(1, self._iterations)}
 
 
 def most_popular(ids: NDArray[np.uint64], rows: int) -> NDArray[np.uint64]:
-    """The `rows` ids that occur most often in a profile of any shape, ties to the lower id."""
+    """Returns the `rows` ids that occur most often in a profile of any shape, ties to the lower id."""
     distinct, counts = np.unique(ids, return_counts=True)
     return distinct[np.argsort(-counts, kind="stable")[:rows]]

@@ -57,7 +57,7 @@ class Answer:
         return int(self.report[_ADJUSTMENTS])
 
     def solution(self) -> Solution:
-        """The solution in the units of the costs, as the CPU solvers give it."""
+        """Returns the solution in the units of the costs, as the CPU solvers give it."""
         solver = "hungarian-cuda" if self.phases > 0 or self.passes == 0 else "dual-cuda"
         exponent = int(self.report[_EXPONENT])
         prices: Prices = self.report[native.REPORT_WORDS :].copy()

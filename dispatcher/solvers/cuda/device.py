@@ -23,7 +23,7 @@ _ALIGNMENT = 256  # of arrays in device memory, in bytes
 
 @cache
 def open_device() -> CudaDevice:
-    """The current device, opened once for all solvers. Raises Unavailable, which says what is missing."""
+    """Returns the current device, opened once for all solvers. Raises Unavailable, which says what is missing."""
     try:
         from cuda.core import Device  # noqa: PLC0415 - optional
 
@@ -76,7 +76,7 @@ class CudaDevice:
         return StridedMemoryView.from_buffer(buffer, costs.shape, dtype=costs.dtype)
 
     def view(self, costs: Any) -> Any:
-        """A view of costs that are on this device, without a copy.
+        """Returns a view of costs that are on this device, without a copy.
 
         The device's stream waits for the one on which the costs are made.
 
@@ -187,14 +187,14 @@ class CudaDevice:
         return int(buffer.handle), costs.shape, costs.dtype
 
     def _kernel(self, variant: Variant) -> Any:
-        """The compiled kernel, from this device's own if it has been used before."""
+        """Returns the compiled kernel, from this device's own if it has been used before."""
         if variant not in self._kernels:
             code = compile_kernel(variant, f"sm_{self._device.arch}", self._cache)
             self._kernels[variant] = code.get_kernel("solve")
         return self._kernels[variant]
 
     def _grown(self, name: str, size: int) -> Any:
-        """The buffer of this name, at least `size` bytes large, which is kept for the next solve.
+        """Returns the buffer of this name, at least `size` bytes large, which is kept for the next solve.
 
         It lies in pinned host memory if its name ends in "-host", on the device otherwise.
         """
@@ -228,12 +228,12 @@ class CudaDevice:
 
 
 def _bytes(host: Any, size: int) -> NDArray[np.uint8]:
-    """A view of the first `size` bytes of a host buffer."""
+    """Returns a view of the first `size` bytes of a host buffer."""
     return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(int(host.handle)))
 
 
 def _part(owner: Any, pointer: int, size: int) -> Any:
-    """A buffer of `size` bytes at `pointer`, inside the memory that `owner` keeps alive."""
+    """Returns a buffer of `size` bytes at `pointer`, inside the memory that `owner` keeps alive."""
     from cuda.core import Buffer  # noqa: PLC0415 - optional
 
     return Buffer.from_handle(pointer, size, owner=owner)

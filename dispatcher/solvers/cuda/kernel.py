@@ -39,13 +39,13 @@ class Variant:
 
     @classmethod
     def of(cls, dtype: DTypeLike, workers: int, algorithm: Algorithm, *, grid: bool) -> Variant:
-        """The variant for costs of `dtype` and `workers` workers."""
+        """Returns the variant for costs of `dtype` and `workers` workers."""
         worker_set = "NarrowWorkerSet" if workers <= _NARROW_WORKERS else "WorkerSet"
         return cls(_COSTS[np.dtype(dtype)], worker_set, algorithm, grid)
 
 
 def source() -> str:
-    """The kernel and all that it includes, as one text, since the run-time compiler has no files to look into."""
+    """Joins the kernel and all that it includes in one text, since the run-time compiler has no files to look into."""
     files = native.sources()
     seen: set[str] = set()
 
@@ -60,7 +60,7 @@ def source() -> str:
 
 
 def compile_kernel(variant: Variant, arch: str, cache: Any = None) -> Any:
-    """The machine code of a variant, a cuda.core.ObjectCode whose kernel is called `solve`.
+    """Returns the machine code of a variant, a cuda.core.ObjectCode whose kernel is called `solve`.
 
     Args:
         variant: what to compile.

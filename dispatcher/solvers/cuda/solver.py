@@ -87,7 +87,7 @@ def check(
 
 
 def to_host(costs: AnyCosts) -> Costs:
-    """The costs in host memory: a copy if they are on a device, otherwise themselves."""
+    """Returns the costs in host memory: a copy if they are on a device, otherwise themselves."""
     if isinstance(costs, np.ndarray):
         return costs
     return open_device().download(costs)
@@ -95,7 +95,7 @@ def to_host(costs: AnyCosts) -> Costs:
 
 @cache
 def _device() -> CudaDevice | None:
-    """The device, or None after one line in the log."""
+    """Returns the device, or None after one line in the log."""
     try:
         return open_device()
     except Unavailable as reason:

@@ -69,7 +69,7 @@ class DirectoryCuts(MemoryCuts):
         self._drop_files()
 
     def _can_be_built_on(self, cut: int) -> bool:
-        """Whether a file may hold only what changed since this cut."""
+        """Tells whether a file may hold only what changed since this cut."""
         if cut not in self._rows.pre_images or not row_file(self._folder, cut).exists():
             return False
         return len(chain_of(self._folder, cut)) < _LONGEST_CHAIN
@@ -79,7 +79,7 @@ class DirectoryCuts(MemoryCuts):
             self._rows.rows.overwrite(block.ids, block.versions, block.rows)
 
     def _as_of(self, cut: int, named: RowTable) -> Iterator[RowBlock]:
-        """The rows that `named` holds, as they were at a cut; version 0 where there was none. Others may write."""
+        """Yields the rows of `named` as they were at a cut; version 0 where there was none. Others may write."""
         for block in scan(named, self._rows.rows_per_block):
             with self._rows.changing:
                 versions, rows = self._rows.rows.read(block.ids)
@@ -91,7 +91,7 @@ class DirectoryCuts(MemoryCuts):
             yield RowBlock(block.ids, versions, rows)
 
     def _generations_since(self, cut: int) -> list[int]:
-        """The generations of pre-images of a cut and of later ones, the latest first."""
+        """Returns the generations of pre-images of a cut and of later ones, the latest first."""
         return sorted((generation for generation in self._rows.pre_images if generation >= cut), reverse=True)
 
     def _drop_files(self) -> None:

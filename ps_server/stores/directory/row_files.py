@@ -29,17 +29,17 @@ _NAME = re.compile(r"rows-[0-9]+")
 
 
 def row_file(directory: Path, cut: int) -> Path:
-    """The file of a cut."""
+    """Returns the file of a cut."""
     return directory / f"rows-{cut}"
 
 
 def row_files(directory: Path) -> set[Path]:
-    """All files of rows in a directory."""
+    """Returns all files of rows in a directory."""
     return {path for path in directory.glob("rows-*") if _NAME.fullmatch(path.name)}
 
 
 def chain_of(directory: Path, cut: int) -> list[Path]:
-    """The files that make a cut, the latest first. Raises FailedPrecondition if one is missing or is something else."""
+    """Lists the files that make a cut, the latest first. Raises FailedPrecondition if one is missing or is another."""
     paths = []
     while cut:
         paths.append(row_file(directory, cut))
@@ -48,7 +48,7 @@ def chain_of(directory: Path, cut: int) -> list[Path]:
 
 
 def stored_rows(directory: Path, cut: int, width: int) -> Iterator[RowBlock]:
-    """The rows of a cut, W floats each, from its files. Raises FailedPrecondition if one of them is damaged."""
+    """Yields the rows of a cut, W floats each, from its files. Raises FailedPrecondition if one of them is damaged."""
     chain = chain_of(directory, cut)
     for path in chain:
         _verify(path)
@@ -102,7 +102,7 @@ def write_rows(path: Path, earlier: int, blocks: Iterable[RowBlock]) -> tuple[in
 
 
 def _earlier_cut(path: Path) -> int:
-    """The cut that a file builds on, 0 for none."""
+    """Returns the cut that a file builds on, 0 for none."""
     if not path.exists():
         raise FailedPrecondition(f"{path} is missing")
     with path.open("rb") as file:
@@ -125,7 +125,7 @@ def _verify(path: Path) -> None:
 
 
 def _read_rows(path: Path, width: int) -> Iterator[RowBlock]:
-    """The rows of a file that was verified; W floats each."""
+    """Yields the rows of a file that was verified; W floats each."""
     with path.open("rb") as file:
         file.seek(len(_MAGIC) + 8)
         while count := int(np.frombuffer(file.read(8), np.uint64)[0]):

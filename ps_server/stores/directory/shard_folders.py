@@ -38,7 +38,7 @@ class ShardFolders:
         self.own = self._folder(shard.index, shard.count)
 
     def current(self) -> int:
-        """The number of shards of the set in force; 0 if there is none."""
+        """Returns the number of shards of the set in force; 0 if there is none."""
         epochs = self._complete()
         return max(epochs, key=lambda count: min(epochs[count]), default=0)
 

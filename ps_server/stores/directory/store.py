@@ -105,7 +105,7 @@ class DirectoryLog:
             self._path(entry).unlink()
 
     def _entries(self) -> list[LogEntry]:
-        """All entries without their batches, in no order."""
+        """Returns all entries without their batches, in no order."""
         if not self._folder.exists():
             return []
         names = (path.name.split("-") for path in self._folder.iterdir() if path.suffix != ".draft")
@@ -178,7 +178,7 @@ class ShardLocks:
                 self._lock(path).close()
 
     def release(self) -> None:
-        """Gives all locks up."""
+        """Lets go of the locks that keep other servers off the directory."""
         for file in self._held:
             file.close()
         self._held.clear()

@@ -49,7 +49,7 @@ class RedisHistory:
         self._redis.execute([self._key], [change])
 
     def _records(self) -> dict[bytes, bytes]:
-        """The fields of the hash: `shards`, and the record of each shard under its index."""
+        """Returns the fields of the hash: `shards`, and the record of each shard under its index."""
         (pairs,) = self._redis.execute([self._key], [(b"HGETALL", self._key)])
         return dict(zip(pairs[::2], pairs[1::2], strict=True))
 
@@ -93,7 +93,7 @@ class RedisBlobs:
 
 
 def history_key(table: str) -> bytes:
-    """The hash of a table's records: `shards`, and each shard's record under its index."""
+    """Returns the hash of a table's records: `shards`, and each shard's record under its index."""
     return f"h:{table}".encode()
 
 

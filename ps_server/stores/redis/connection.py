@@ -61,7 +61,7 @@ class RedisAccess:
     key: Path | None = None
 
     def options(self, *, encrypted: bool) -> dict[str, Any]:
-        """These secrets as keyword arguments of redis-py."""
+        """Returns these secrets as keyword arguments of redis-py."""
         options: dict[str, Any] = {} if self.password is None else {"password": self.password}
         if encrypted:
             files = {"ssl_ca_certs": self.authority, "ssl_certfile": self.certificate, "ssl_keyfile": self.key}
@@ -101,7 +101,7 @@ class RedisConnection(Protocol):
         """
 
     def servers(self) -> list[Redis]:
-        """A client for each server that holds data."""
+        """Returns a client for each server that holds data."""
 
     def close(self) -> None:
         """Closes all sockets."""
@@ -241,7 +241,7 @@ class _Cluster:
             return _raised(replies)
 
     def servers(self) -> list[Redis]:
-        """A client for each primary."""
+        """Returns a client for each primary."""
         with translated_errors(self.address):
             primaries = self._client.get_primaries()  # type: ignore[no-untyped-call]
             return [self._client.get_redis_connection(node) for node in primaries]
@@ -303,7 +303,7 @@ class _Replicas:
 
 
 def _pipelined(client: Redis, commands: Sequence[Command]) -> list[Reply]:
-    """One reply per command; an exception where it failed, which redis-py would raise with the command's data in it."""
+    """Returns a reply per command, an exception where it failed; redis-py would raise it with the command's data."""
     with client.pipeline(transaction=False) as pipeline:
         for command in commands:
             pipeline.execute_command(*command)  # type: ignore[no-untyped-call]
@@ -311,7 +311,7 @@ def _pipelined(client: Redis, commands: Sequence[Command]) -> list[Reply]:
 
 
 def _raised(replies: list[Reply]) -> list[Reply]:
-    """The replies, or the first exception among them raised."""
+    """Returns the replies, or the first exception among them raised."""
     for reply in replies:
         if isinstance(reply, Exception):
             raise reply

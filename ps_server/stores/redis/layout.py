@@ -45,7 +45,7 @@ S = TypeVar("S", bound=np.generic)
 
 
 def partition_keys(kind: str, table: str) -> list[bytes]:
-    """The keys of one kind, one per partition."""
+    """Returns the keys of one kind, one per partition."""
     return [f"{kind}:{{{table}.{partition:02x}}}".encode() for partition in range(PARTITIONS)]
 
 
@@ -63,19 +63,19 @@ class RowKeys:
         self.pattern = f"e:{{{table}.*".encode()  # a table's name holds no special character
 
     def encode(self, ids: NDArray[np.uint64], partitions: NDArray[np.int64]) -> list[bytes]:
-        """One key per id; `partitions` are those of the ids, int64 [r]."""
+        """Returns one key per id; `partitions` are those of the ids, int64 [r]."""
         keys = np.empty((len(ids), self._length), np.uint8)
         keys[:, :-8] = self._prefixes[partitions]
         keys[:, -8:] = _bytes_of(ids)
         return split_rows(keys)
 
     def decode(self, keys: Sequence[bytes]) -> NDArray[np.uint64]:
-        """The ids of keys of this table, uint64 [r]."""
+        """Returns the ids of keys of this table, uint64 [r]."""
         return np.ascontiguousarray(join_rows(keys, self._length)[:, -8:]).view(np.uint64).ravel()
 
 
 def encode_rows(ids: NDArray[np.uint64], versions: NDArray[np.int64], rows: NDArray[np.float32]) -> list[bytes]:
-    """One value per row, with its checksum."""
+    """Returns one value per row, with its checksum."""
     values = np.empty((len(rows), _VERSION_BYTES + 4 * rows.shape[1] + _CHECKSUM_BYTES), np.uint8)
     values[:, :_VERSION_BYTES] = _bytes_of(versions)
     values[:, _VERSION_BYTES:-_CHECKSUM_BYTES] = rows.view(np.uint8)
@@ -112,7 +112,7 @@ def join_rows(values: Sequence[bytes], length: int) -> NDArray[np.uint8]:
 
 
 def split_rows(packed: NDArray[np.uint8]) -> list[bytes]:
-    """The rows of a contiguous uint8 [r, length] as byte strings, without a Python step per row."""
+    """Returns the rows of a contiguous uint8 [r, length] as byte strings, without a Python step per row."""
     strings: list[bytes] = packed.view(f"V{packed.shape[1]}").ravel().tolist()
     return strings
 
@@ -143,17 +143,17 @@ class Groups:
 
 
 def rows_per_command(row_bytes: int) -> int:
-    """How many rows of `row_bytes` one command should name at most."""
+    """Returns how many rows of `row_bytes` one command should name at most."""
     return max(1, min(_MAX_ROWS, _MAX_BYTES // row_bytes))
 
 
 def in_given_order(rows: int, size: int) -> Groups:
-    """Groups of up to `size` rows, whatever their partitions."""
+    """Returns groups of up to `size` rows, whatever their partitions."""
     return Groups(None, _slices(0, rows, size))
 
 
 def by_partition(partitions: NDArray[np.int64], size: int) -> Groups:
-    """Groups of up to `size` rows of one partition each, as a cluster needs them."""
+    """Returns groups of up to `size` rows of one partition each, as a cluster needs them."""
     order = np.argsort(partitions, kind="stable")
     edges = np.flatnonzero(np.diff(partitions[order], prepend=-1, append=-1)).tolist()
     parts = [part for start, end in pairwise(edges) for part in _slices(start, end, size)]

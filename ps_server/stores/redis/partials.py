@@ -107,7 +107,7 @@ class RedisPartials:
         self._redis.execute(hashes, commands)
 
     def _stored(self) -> Iterator[GradientBlock]:
-        """All pending gradients that Redis holds, in blocks of one worker each."""
+        """Yields all pending gradients that Redis holds, in blocks of one worker each."""
         for key in self._own:
             cursor = b""
             while cursor != b"0":

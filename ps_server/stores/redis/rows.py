@@ -96,7 +96,7 @@ class RedisRows:
         self._unlink(self._counters)
 
     def _stored_ids(self) -> Iterator[NDArray[np.uint64]]:
-        """The ids of this shard's rows; some may come twice."""
+        """Yields the ids of this shard's rows; some may come twice."""
         for server in self._redis.servers():
             cursor = None
             while cursor != 0:
@@ -109,7 +109,7 @@ class RedisRows:
         self._redis.execute(keys, [(b"UNLINK", key) for key in keys])
 
     def _grouped(self, ids: NDArray[np.uint64]) -> tuple[layout.Groups, list[bytes]]:
-        """How the rows are shared out over commands, and their keys in that order."""
+        """Returns how the rows are shared out over commands, and their keys in that order."""
         partitions = partition_of(ids)
         if self._redis.spans_partitions:
             groups = layout.in_given_order(len(ids), self.rows_per_command)
@@ -165,13 +165,13 @@ class RedisCuts:
         return sum(self._redis.execute(names, [(b"HLEN", name) for name in names]))
 
     def _pre_images(self, cut: int) -> Iterator[RowBlock]:
-        """The generation of a cut; version 0 where there was no row. Raises FailedPrecondition if one is damaged."""
+        """Yields a cut's generation; version 0 where there was no row. Raises FailedPrecondition if one is damaged."""
         for name in self._hashes(cut):
             for ids, values in self._stored(name):
                 yield RowBlock(ids, *layout.decode_rows(ids, values, self._width))
 
     def _stored(self, name: bytes) -> Iterator[tuple[NDArray[np.uint64], list[bytes]]]:
-        """The ids and values of one hash, piece by piece."""
+        """Yields the ids and values of one hash, piece by piece."""
         cursor = b""
         while cursor != b"0":
             scan: Command = (b"HSCAN", name, cursor or b"0", b"COUNT", self._rows.rows_per_command)
@@ -180,7 +180,7 @@ class RedisCuts:
                 yield np.frombuffer(b"".join(pairs[::2]), np.uint64), pairs[1::2]
 
     def _hashes(self, cut: int) -> list[bytes]:
-        """The names of a generation's hashes, one per partition of this shard."""
+        """Returns the names of a generation's hashes, one per partition of this shard."""
         names = layout.partition_keys(f"u{cut}", self._table)
         return [names[partition] for partition in self._shard.partitions]
 

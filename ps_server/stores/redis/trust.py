@@ -95,7 +95,7 @@ class MarkedConnection:
         return replies
 
     def servers(self) -> list[Redis]:
-        """A client for each server that holds data."""
+        """Returns a client for each server that holds data."""
         return self._redis.servers()
 
     def ping(self) -> None:

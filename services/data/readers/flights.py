@@ -92,7 +92,7 @@ class _Schedule:
 
 
 def _in_time_order(records: Records) -> _Schedule:
-    """The flights that arrived, by scheduled departure.
+    """Returns the flights that arrived, by scheduled departure.
 
     Ties are ordered by flight: the file's own order follows the actual departures and would leak the delay.
     """
@@ -118,7 +118,7 @@ def _in_time_order(records: Records) -> _Schedule:
 
 
 def _minutes(clock: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Minutes of the day of a time written as HHMM."""
+    """Returns the minutes of the day of a time written as HHMM."""
     return clock // 100 * 60 + clock % 100
 
 

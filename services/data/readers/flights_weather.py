@@ -57,7 +57,7 @@ class HourlyWeather:
         self._features = np.concatenate([features, _standardise(np.full((1, len(_MEASURES)), np.nan))])
 
     def at(self, origin: NDArray[np.uint64], day: NDArray[np.int64], hour: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Features of n flights, float64 [n, 12].
+        """Returns the features of n flights, float64 [n, 12].
 
         Args:
             origin: ids of airports in the records.
@@ -80,7 +80,7 @@ def days_since_1970(year: NDArray[np.int64], month: NDArray[np.int64], day: NDAr
 
 
 def _standardise(measures: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Features [n, 12] of measures [n, 9]; an absent measure becomes 0, the average."""
+    """Returns the features [n, 12] of measures [n, 9]; an absent measure becomes 0, the average."""
     temperature, dew_point, humidity, direction, speed, gust, rain, pressure, visibility = measures.T
     radians = np.deg2rad(direction)
     features = np.column_stack(

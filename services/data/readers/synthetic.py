@@ -89,7 +89,7 @@ class SyntheticDataset:
                 yield block[first : first + self._batch_size]
 
     def _generate(self, samples: NDArray[np.uint64]) -> SampleBatch:
-        """The samples at these positions of the stream, uint64 [k]."""
+        """Returns the samples at these positions of the stream, uint64 [k]."""
         features = self._features(samples)
         chances = _logistic(self._logits(features) + self._bias)
         labels = uniform(draw(features.sources, "label")) < chances
@@ -120,7 +120,7 @@ class SyntheticDataset:
         return dense
 
     def _logits(self, features: _Features) -> NDArray[np.float64]:
-        """What the hidden model says of k samples before its bias is added, float64 [k]."""
+        """Returns what the hidden model says of k samples before its bias is added, float64 [k]."""
         of_ids = normal(mix64(features.ids ^ self._key)).sum(axis=1) * (_IDS_EFFECT / np.sqrt(len(self.fields)))
         of_cluster = normal(draw(features.clusters, "effect")) * _CLUSTER_EFFECT
         width = len(self.dense_features)
@@ -157,12 +157,12 @@ def draw(sources: NDArray[np.uint64], purpose: str, width: int | None = None) ->
 
 
 def uniform(bits: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """Numbers that are uniform in [0, 1), made of the upper 53 bits."""
+    """Returns numbers that are uniform in [0, 1), made of the upper 53 bits."""
     return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def normal(bits: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """Numbers of mean 0 and variance 1 that are about normal: each is the sum of four uniform 16-bit numbers."""
+    """Returns about normal numbers of mean 0 and variance 1: each is the sum of four uniform 16-bit numbers."""
     total = np.zeros(bits.shape, np.uint64)
     for shift in (0, 16, 32, 48):
         total += (bits >> np.uint64(shift)) & np.uint64(0xFFFF)

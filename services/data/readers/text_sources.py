@@ -155,7 +155,7 @@ def _movielens_samples(records: Records) -> SampleBatch:
 
 
 def movielens_source(path: Path) -> TextSource:
-    """The format of a ratings file, told by its name: `.dat` and `.dat.gz` are separated by `::`, others are CSV."""
+    """Tells the format of a ratings file by its name: `.dat` and `.dat.gz` are separated by `::`, others are CSV."""
     if ".dat" in path.suffixes:
         text_format = TextFormat(_RATING_COLUMNS, delimiter="::")
     else:

@@ -12,7 +12,7 @@ from tests.support.ps_client import SPEC, gradient_push, joined, refused, row_pu
 
 
 async def until_waiting(client, pulls):
-    """Returns when so many pulls wait."""
+    """Returns when this number of pulls waits."""
     async with asyncio.timeout(10):
         while (await client.describe()).tables[0].waiting_pulls != pulls:
             pass

@@ -80,7 +80,7 @@ def handled(method: str, code: str) -> float:
 
 
 async def until_handled(method: str, code: str, count: float) -> None:
-    """Returns when so many calls are counted: the caller has its answer a moment before."""
+    """Returns when this number of calls is counted: the caller has its answer a moment before."""
     async with asyncio.timeout(20):
         while handled(method, code) != count:  # noqa: ASYNC110 - a metric tells nobody that it has changed
             await asyncio.sleep(POLL_SECONDS)

@@ -11,7 +11,7 @@ ITERATIONS = list(range(0, 20_000, 50))
 
 
 def course(slope=0.0, descriptors=0, threads=0):
-    """A process with noise and, over the whole run, so much growth: MB per 1,000 iterations, and counts."""
+    """A process with noise and, over the whole run, some growth: MB per 1,000 iterations, and counts."""
     noise = np.random.default_rng(0).normal(0, 0.5, len(ITERATIONS))
     part = np.linspace(0, 1, len(ITERATIONS))
     return Course(

@@ -16,7 +16,7 @@ def workers_in(*phases, confirmed):
 
 
 def after(iterations, seconds, factor=4.0):
-    """So many iterations of so many seconds each; the next one is planned and began at the end of the last."""
+    """Reports iterations of equal length, in seconds; the next one is planned and began at the end of the last."""
     stragglers = Stragglers(factor, "ESD_DISPATCHER_STRAGGLER_FACTOR")
     stragglers.planned(0, 0.0)
     for iteration in range(iterations):
