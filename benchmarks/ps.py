@@ -107,7 +107,7 @@ def _store_url(store: str) -> Iterator[str]:
 
 @contextlib.asynccontextmanager
 async def _server(store: str) -> AsyncIterator[str]:
-    """The address of a parameter server in a process of its own."""
+    """Runs a parameter server in a process of its own, and yields its address."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "ps_server",
         env={**os.environ, "ESD_PS_STORE": store, "ESD_PS_METRICS_PORT": "none", "ESD_PS_LOG_LEVEL": "error"},

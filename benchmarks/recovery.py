@@ -109,7 +109,7 @@ async def train(
 
 @contextlib.contextmanager
 def opened(kind: str) -> Iterator[tuple[dict[str, Any], Path]]:
-    """Options of a store of that kind, and a directory for logs."""
+    """Yields the options of a store of that kind, and a directory for logs."""
     with contextlib.ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="esd-recovery-")))
         if kind == "redis":

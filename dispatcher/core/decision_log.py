@@ -24,7 +24,7 @@ class JobOpened:
 
 @dataclass(frozen=True, slots=True)
 class EpochBegan:
-    """Who trains in an epoch.
+    """An epoch began: who trains in it, over which links and with which caches.
 
     Attributes:
         epoch: its number.

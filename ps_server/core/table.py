@@ -24,7 +24,7 @@ from services.domain.versions import MAX_VERSION, at_birth
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """What a push did.
+    """What a push has changed.
 
     Attributes:
         stored: how many rows or gradients were new.

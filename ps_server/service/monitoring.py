@@ -21,7 +21,7 @@ _INTERVAL_SECONDS = 2.0  # asking Redis how full a table is takes as long as a s
 
 @asynccontextmanager
 async def store_followed(store: Store, threads: StoreThreads, server: Server) -> AsyncIterator[None]:
-    """The server is serving while its store can be reached, as long as the block runs; it starts healthy."""
+    """Lets the server say while the block runs whether its store can be reached; it starts healthy."""
     await server.set_serving(True)
     metrics.STORE_UP.set(1)
     following = asyncio.create_task(_follow(store, threads, server))
@@ -33,7 +33,7 @@ async def store_followed(store: Store, threads: StoreThreads, server: Server) ->
 
 @asynccontextmanager
 async def tables_measured(tables: Tables, threads: StoreThreads) -> AsyncIterator[None]:
-    """The metrics of all tables are kept up to date as long as the block runs."""
+    """Keeps the metrics of all tables up to date while the block runs."""
     measuring = asyncio.create_task(_keep_measuring(tables, threads))
     try:
         yield

@@ -96,7 +96,7 @@ class OfflineTable:
 
 @contextmanager
 def offline_tables(settings: ParameterServerSettings) -> Iterator[list[OfflineTable]]:
-    """The tables of the store that parameter servers with these settings use, whatever their number of shards.
+    """Opens the tables of the store that parameter servers with these settings use, whatever their number of shards.
 
     Raises:
         InvalidArgument: the store keeps nothing.

@@ -120,7 +120,7 @@ class WaitingPulls:
 
     @contextmanager
     def joined(self, ids: NDArray[np.uint64], wanted: NDArray[np.int64]) -> Iterator[WaitingPull]:
-        """A pull that hears of every announcement while the block runs."""
+        """Lets a pull hear of every announcement while the block runs."""
         pull = WaitingPull(ids, wanted)
         self._pulls.add(pull)
         try:

@@ -17,7 +17,7 @@ _LONGEST_NAME = 256
 
 
 class _Summable:
-    """Two of a kind add up field by field."""
+    """Lets two objects of a kind be added, field by field."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""Registrations, leases and reports of workers."""
+"""Registrations, leases and reports of workers, between services.domain.reports and the contract."""
 
 from __future__ import annotations
 

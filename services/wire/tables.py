@@ -1,4 +1,4 @@
-"""Tables and optimizers on the wire."""
+"""Tables and optimizers, between services.domain.tables and the contract."""
 
 from __future__ import annotations
 

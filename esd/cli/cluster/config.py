@@ -25,7 +25,7 @@ class _Section(BaseModel):
 
 
 class Host(_Section):
-    """One machine.
+    """A machine of the cluster, and what runs on it.
 
     Attributes:
         name: unique in the cluster.
@@ -58,7 +58,7 @@ class Ports(_Section):
 
 
 class Cluster(_Section):
-    """All machines.
+    """A cluster file: all machines, and what is common to them.
 
     Attributes:
         name: prefix of containers and volumes.
