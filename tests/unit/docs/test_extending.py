@@ -45,7 +45,7 @@ def test_the_mechanism(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 0 < costs["by-field"] < costs["random"]
 
 
-# A cache of three copies: copy 1 is outdated in iteration 1, copies 0 and 2 are used again in iterations 2 and 3.
+# A cache of three copies: copy 1 is used last, and then outdated.
 CACHE = """
 #include <cstdio>
 #include "engine/cache/cache_mirror.h"
@@ -59,12 +59,10 @@ int main() {
     cache.copies.push_back({slot, use_stamp(0), 0, 0, 0});
     cache.policy->use(&slot, 1);
   }
-  const SlotIndex first = 0, second = 1, third = 2;
-  cache.policy->outdate(&second, 1, 1);
-  cache.restamp(&first, 1, 2);
-  cache.policy->use(&first, 1);
-  cache.restamp(&third, 1, 3);
-  cache.policy->use(&third, 1);
+  const SlotIndex second = 1;
+  cache.restamp(&second, 1, 1);
+  cache.policy->use(&second, 1);
+  cache.policy->outdate(&second, 1, 2);
   Slots order, victims;
   cache.policy->list(order);
   cache.policy->choose(2, victims);
