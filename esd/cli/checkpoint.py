@@ -76,12 +76,12 @@ def verify(
     results: list[dict[str, Any]] = []
     with _tables(store, checkpoint_dir, table) as tables:
         for each in tables:
-            each.claim()
-            results += [
-                {"table": each.name, "iteration": manifest.iteration, "damage": _damage(each, manifest)}
-                for manifest in _manifests(each)
-                if iteration in (None, manifest.iteration)
-            ]
+            with each.claimed():
+                results += [
+                    {"table": each.name, "iteration": manifest.iteration, "damage": _damage(each, manifest)}
+                    for manifest in _manifests(each)
+                    if iteration in (None, manifest.iteration)
+                ]
     if not results:
         raise NotFound("the store holds no such checkpoint")
     if as_json:
@@ -116,12 +116,14 @@ def restore(
                 else f"there is no checkpoint {iteration}; esd checkpoint list names those that are there"
             )
         (found,) = chosen
-        found.claim()
-        manifest = next(each for each in _manifests(found) if each.iteration == iteration)
-        damage = _damage(found, manifest)
-        if damage:
-            raise FailedPrecondition(f"checkpoint {iteration} of table {found.name} is damaged: {'; '.join(damage)}")
-        rows = found.restore(iteration)
+        with found.claimed():
+            manifest = next(each for each in _manifests(found) if each.iteration == iteration)
+            damage = _damage(found, manifest)
+            if damage:
+                raise FailedPrecondition(
+                    f"checkpoint {iteration} of table {found.name} is damaged: {'; '.join(damage)}"
+                )
+            rows = found.restore(iteration)
     if as_json:
         print_json({"table": found.name, "iteration": iteration, "rows_put_back": rows})
     else:

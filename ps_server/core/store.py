@@ -9,7 +9,8 @@ A store keeps tables for one shard, and a table's share of a shard in six places
     blobs      BlobStore     parts of checkpoints, and the dense parameters
     log        LogStore      the sample stream that trains the table
 
-One parameter server at a time writes to a store. When a writing method returns, what it wrote survives as well as the
+One parameter server at a time writes to a store: it claims its shard first, and as soon as another one has taken over,
+whatever it writes is refused with StoreLost. When a writing method returns, what it wrote survives as well as the
 store promises: in memory while the process lives, with a checkpoint directory from one checkpoint to the next, in Redis
 by its persistence settings. All methods may be called from several threads and raise Unavailable while the backend is
 out of reach; any of them may be repeated.
@@ -25,8 +26,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.domain.batches import LogEntry
+from services.domain.errors import FailedPrecondition
 from services.domain.rows import GradientBlock, RowBlock
 from services.domain.tables import TableSpec
+
+
+class StoreLost(FailedPrecondition):
+    """The store is not this server's any more, or not the one that it has begun with. Nothing is read or written."""
 
 
 class RowStore(Protocol):
@@ -247,17 +253,26 @@ class Store(Protocol):
         """By how many shards a table was served last; 0 if it has no history."""
 
     def claim(self, *, exclusive: bool) -> None:
-        """Says that this process serves its shard from now on.
+        """Says that this process serves its shard from now on, before it writes anything.
 
-        A store that knows for sure whether another process serves the shard refuses if one does. One that cannot tell
-        a process that lives from one that has died a moment ago refuses only if `exclusive` is asked for.
+        A store that cannot tell a process that lives from one that has died a moment ago waits until it can, which
+        takes seconds at most, or refuses if `exclusive` is asked for. What another process has claimed before is
+        worth nothing from then on.
 
         Raises:
             FailedPrecondition: another process serves the shard.
         """
 
+    def release(self) -> None:
+        """Says that this process serves its shard no more. Without a claim it does nothing."""
+
     def ping(self) -> None:
-        """Says that this process still serves its shard. Raises Unavailable while the backend is out of reach."""
+        """Says that this process still serves its shard.
+
+        Raises:
+            Unavailable: the backend is out of reach.
+            StoreLost: another process serves the shard, or the store has lost what it held.
+        """
 
     def close(self) -> None:
-        """Gives up connections and locks; the store is not used any more."""
+        """Releases the shard and gives up connections; the store is not used any more."""

@@ -25,8 +25,8 @@ async def parameter_server(settings: ParameterServerSettings) -> AsyncIterator[S
     Raises:
         InvalidArgument: shard or store URL make no sense.
         Unavailable: Redis is out of reach.
-        FailedPrecondition: Redis cannot keep these rows, another process serves the checkpoint directory, a
-            checkpoint is damaged, or an address cannot be listened on.
+        FailedPrecondition: Redis cannot keep these rows, another process serves them, a checkpoint is damaged, or an
+            address cannot be listened on.
     """
     shard = Shard(settings.shard, settings.shards)
     with (
@@ -39,7 +39,7 @@ async def parameter_server(settings: ParameterServerSettings) -> AsyncIterator[S
         service = (ps_pb2_grpc.add_ParameterServerServicer_to_server, servicer, SERVICE)
         async with (
             serve("ps", [service], settings) as server,
-            store_followed(store, threads, server),
+            store_followed(store, threads, server, servicer.refuse_waiting),
             tables_measured(tables, threads),
         ):
             yield server

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 from ps_server.core.store import Store
 from ps_server.core.tables import Tables
 from ps_server.service.store_access import StoreThreads
-from services.domain.errors import EsdError
+from services.domain.errors import EsdError, FailedPrecondition
 from services.runtime import metrics
 from services.runtime.server import Server
 
@@ -20,11 +20,17 @@ _INTERVAL_SECONDS = 2.0  # asking Redis how full a table is takes as long as a s
 
 
 @asynccontextmanager
-async def store_followed(store: Store, threads: StoreThreads, server: Server) -> AsyncIterator[None]:
-    """Lets the server say while the block runs whether its store can be reached; it starts healthy."""
+async def store_followed(
+    store: Store, threads: StoreThreads, server: Server, refuse_waiting: Callable[[FailedPrecondition], None]
+) -> AsyncIterator[None]:
+    """Lets the server say while the block runs whether its store can be reached; it starts healthy.
+
+    While the store is another server's, or not the one that it was, every request is refused with the reason; those
+    that wait for something are told it by `refuse_waiting`.
+    """
     await server.set_serving(True)
     metrics.STORE_UP.set(1)
-    following = asyncio.create_task(_follow(store, threads, server))
+    following = asyncio.create_task(_follow(store, threads, server, refuse_waiting))
     try:
         yield
     finally:
@@ -41,18 +47,24 @@ async def tables_measured(tables: Tables, threads: StoreThreads) -> AsyncIterato
         measuring.cancel()
 
 
-async def _follow(store: Store, threads: StoreThreads, server: Server) -> None:
+async def _follow(
+    store: Store, threads: StoreThreads, server: Server, refuse_waiting: Callable[[FailedPrecondition], None]
+) -> None:
     reachable = True
     while True:
         await asyncio.sleep(_INTERVAL_SECONDS)
         was_reachable = reachable
         try:
-            await threads.read(store.ping)
+            await threads.ask(store.ping)
             reachable = True
+            threads.refuse(None)
         except EsdError as error:
             reachable = False
             if was_reachable:
                 _log.error("not serving: %s", error)
+            if isinstance(error, FailedPrecondition):
+                threads.refuse(error)
+                refuse_waiting(error)
         metrics.STORE_UP.set(reachable)
         if reachable != was_reachable:
             await server.set_serving(reachable)

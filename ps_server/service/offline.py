@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 
 from ps_server.core.history import Checkpoint, HistoryRecord, go_back
 from ps_server.core.shard import Shard
 from ps_server.core.store import Store, TableStore
 from ps_server.service.settings import ParameterServerSettings
 from ps_server.service.store_access import open_configured_store
-from services.domain.errors import FailedPrecondition, InvalidArgument
+from services.domain.errors import EsdError, FailedPrecondition, InvalidArgument
 from services.domain.tables import TableSpec
 from services.domain.versions import trainings
+
+_PING_SECONDS = 2.0  # as often as a server says that it is there
 
 
 class OfflineTable:
@@ -50,10 +53,15 @@ class OfflineTable:
         """Returns a part of a checkpoint, None if it is not there."""
         return self._tables[0].blobs.get_part(checkpoint, name)
 
-    def claim(self) -> None:
-        """Makes sure that nobody else changes the table. Raises FailedPrecondition while a server runs on it."""
-        for store in self._stores:
-            store.claim(exclusive=True)
+    @contextmanager
+    def claimed(self) -> Iterator[None]:
+        """Nobody else changes the table while the block runs. Raises FailedPrecondition while a server runs on it."""
+        with ExitStack() as stack:
+            for store in self._stores:
+                store.claim(exclusive=True)
+                stack.callback(store.release)
+            stack.enter_context(_kept_alive(self._stores))
+            yield
 
     def damaged_rows(self, checkpoint: int) -> list[str]:
         """Tells what is wrong with the rows of a checkpoint, a sentence for each damage; empty if nothing is.
@@ -117,6 +125,26 @@ def offline_tables(settings: ParameterServerSettings) -> Iterator[list[OfflineTa
             for spec, count in counts
             if count
         ]
+
+
+@contextmanager
+def _kept_alive(stores: Sequence[Store]) -> Iterator[None]:
+    """Says for the stores, as long as the block runs, that this process is there."""
+    ended = threading.Event()
+
+    def ping() -> None:
+        while not ended.wait(_PING_SECONDS):
+            for store in stores:
+                with suppress(EsdError):  # whoever works on the store hears of it
+                    store.ping()
+
+    thread = threading.Thread(target=ping, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def _record(spec: TableSpec, shard: int, table: TableStore) -> HistoryRecord:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ps_server.core.table import Table
 from ps_server.service.store_access import StoreThreads
-from services.domain.errors import DeadlineExceeded, StaleVersion
+from services.domain.errors import DeadlineExceeded, FailedPrecondition, StaleVersion
 from services.domain.rows import RowBlock
 from services.runtime import metrics
 
@@ -133,6 +133,11 @@ class WaitingPulls:
         for pull in self._pulls:
             pull.announce(ids, versions)
 
+    def refuse(self, reason: FailedPrecondition) -> None:
+        """Ends the pulls that wait with this error."""
+        for pull in self._pulls:
+            pull.refuse(reason)
+
 
 class WaitingPull:
     """The rows that one pull waits for, and which of them have been announced since it began to read them.
@@ -148,6 +153,7 @@ class WaitingPull:
         self._order = np.argsort(ids)
         self._sorted_ids = ids[self._order]
         self._missing = np.zeros(len(ids), np.bool_)
+        self._refusal: FailedPrecondition | None = None
         self._complete = asyncio.Event()
 
     @property
@@ -173,6 +179,11 @@ class WaitingPull:
         if self.complete:
             self._complete.set()
 
+    def refuse(self, reason: FailedPrecondition) -> None:
+        """Ends the waiting with this error."""
+        self._refusal = reason
+        self._complete.set()
+
     def first_missing(self) -> int | None:
         """Returns the position of a row that is still waited for; None if there is none."""
         return None if self.complete else int(np.argmax(self._missing))
@@ -185,11 +196,14 @@ class WaitingPull:
 
         Raises:
             DeadlineExceeded: names a row that is still missing.
+            FailedPrecondition: the waiting was refused.
         """
         self.waits = True
         try:
             async with asyncio.timeout_at(deadline):
                 while not self.complete:
+                    if self._refusal is not None:
+                        raise FailedPrecondition(str(self._refusal))
                     self._complete.clear()
                     await self._complete.wait()
         except TimeoutError:

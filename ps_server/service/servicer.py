@@ -19,7 +19,7 @@ from ps_server.service.pulls import WaitingPulls, pull_blocks
 from ps_server.service.settings import ParameterServerSettings
 from ps_server.service.store_access import StoreThreads
 from ps_server.service.uploads import receive_upload
-from services.domain.errors import InvalidArgument, NotFound
+from services.domain.errors import FailedPrecondition, InvalidArgument, NotFound
 from services.wire.batches import decode_log_entry, encode_log_entry
 from services.wire.rows import (
     decode_forget,
@@ -53,6 +53,11 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
         self._threads = threads
         self._settings = settings
         self._waiting: defaultdict[str, WaitingPulls] = defaultdict(WaitingPulls)
+
+    def refuse_waiting(self, reason: FailedPrecondition) -> None:
+        """Ends all waiting pulls: what they wait for will not come."""
+        for waiting in self._waiting.values():
+            waiting.refuse(reason)
 
     async def DescribeServer(
         self, request: ps_pb2.DescribeServerRequest, context: Context

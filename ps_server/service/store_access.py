@@ -13,6 +13,7 @@ from ps_server.core.store import Store
 from ps_server.service.settings import ParameterServerSettings
 from ps_server.stores.by_url import open_store
 from ps_server.stores.redis.connection import RedisAccess
+from services.domain.errors import FailedPrecondition
 from services.runtime import metrics
 
 P = ParamSpec("P")
@@ -40,18 +41,33 @@ class StoreThreads:
 
     def __init__(self, threads: int) -> None:
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="ps-store")
+        self._refusal: FailedPrecondition | None = None
+
+    def refuse(self, reason: FailedPrecondition | None) -> None:
+        """From now on reads and writes raise this; None: they run again."""
+        self._refusal = reason
+
+    async def ask(self, work: Callable[[], None]) -> None:
+        """Runs `work` in a thread, whatever is refused."""
+        await self._run("read", work)
 
     async def read(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Runs `work` in a thread, measured as a read."""
+        self._check()
         return await self._run("read", lambda: work(*args, **kwargs))
 
     async def write(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Runs `work` in a thread, measured as a write. It goes on when the caller is cancelled."""
+        self._check()
         return await self._run("write", lambda: work(*args, **kwargs))
 
     def close(self) -> None:
         """Waits for running work; queued work is dropped."""
         self._executor.shutdown(cancel_futures=True)
+
+    def _check(self) -> None:
+        if self._refusal is not None:
+            raise FailedPrecondition(str(self._refusal))
 
     async def _run(self, operation: str, work: Callable[[], T]) -> T:
         with metrics.STORE_CALLS.track_inprogress():

@@ -273,6 +273,9 @@ class MemoryStore:
     def claim(self, *, exclusive: bool) -> None:
         """Does nothing: no other process can reach this memory."""
 
+    def release(self) -> None:
+        """Does nothing: the memory is gone with the process."""
+
     def ping(self) -> None:
         """Does nothing: memory is always there."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,13 +11,24 @@ import pytest
 from ps_server.core.gradients import Arrival
 from ps_server.core.history import HistoryRecord
 from ps_server.core.shard import Shard
+from ps_server.core.store import StoreLost
 from ps_server.core.tables import Tables
 from services.domain.batches import LogEntry
 from services.domain.errors import FailedPrecondition
 from services.domain.ids import shard_of
 from services.domain.rows import RowBlock
 from services.domain.tables import OptimizerSpec, TableSpec
-from tests.support.stores import ALL_BITS, SPEC, as_dict, assert_rows, blocks_as_dict, gradients_of, open_url, rows_of
+from tests.support.stores import (
+    ALL_BITS,
+    SPEC,
+    as_dict,
+    assert_rows,
+    blocks_as_dict,
+    gradients_of,
+    open_store_at,
+    open_url,
+    rows_of,
+)
 
 
 def test_rows_never_written_have_version_zero(table):
@@ -242,7 +254,8 @@ def test_a_durable_log_is_there_for_the_next_process(url, store, table):
     table.log.append(LogEntry(7, 2, b"xy"))
     table.log.append(LogEntry(9, 0))
     assert table.log.durable == (url != "memory")
-    if table.log.durable:
+    store.close()
+    if url != "memory":
         again = open_url(url)
         assert entries_of(again.open(SPEC).log) == [(7, 2, b"xy"), (9, 0, b"")]
         again.close()
@@ -277,11 +290,17 @@ class Shards:
 
     def __init__(self, url, count):
         self.tables = []
+        self.stores = []
         for index in range(count):
             shard = Shard(index, count)
-            tables = Tables(open_url(url, shard), shard)
+            self.stores.append(open_url(url, shard))
+            tables = Tables(self.stores[-1], shard)
             tables.create(SPEC)
             self.tables.append(tables.get(SPEC.name))
+
+    def close(self):
+        for store in self.stores:
+            store.close()
 
     def train(self, rng, version):
         block = rows_of(rng, np.arange(300), version)
@@ -313,18 +332,104 @@ def test_another_number_of_shards_finds_every_row(url, rng, before, after):
         expected = shards.train(rng, cut)
         shards.checkpoint(cut)
         shards.train(rng, cut + 1)
+        shards.close()
         shards = Shards(url, count)
         assert shards.tables[0].history.record.last.manifest == b"%d" % cut
         assert shards.restore(cut) == expected
         assert sum(table.stored_rows() for table in shards.tables) == 300
+    shards.close()
 
 
 @pytest.mark.parametrize("url", ["redis", "redis+cluster"], indirect=True)
-def test_a_server_of_the_number_of_shards_before_is_refused(url, table):
+def test_a_server_of_the_number_of_shards_before_is_refused(url, store, table):
     table.history.save(HistoryRecord().encode())
-    for index in range(2):
-        other = open_url(url, Shard(index, 2))
-        assert HistoryRecord.decode(other.open(SPEC).history.load()).epoch == 1
+    expire_claim(store)
+    others = [open_url(url, Shard(index, 2)) for index in reversed(range(2))]
+    assert [HistoryRecord.decode(other.open(SPEC).history.load()).epoch for other in others] == [1, 1]
+    for other in others:
         other.close()
-    with pytest.raises(FailedPrecondition, match="another number of parameter servers than 1"):
+    with pytest.raises(StoreLost, match="lost its shard"):
         table.history.save(HistoryRecord().encode())
+
+
+def expire_claim(store):
+    """Makes the claim of shard 0 as old as if its server had hung for long."""
+    store._redis.execute([b"esd:servers"], [(b"HSET", b"esd:servers", b"0:until", 0)])
+
+
+def write_everything(table, rng, version):
+    """One call of every method that writes, by its name."""
+    rows = rows_of(rng, np.arange(200), version)
+    return {
+        "rows": lambda: table.rows.write_newer(rows),
+        "forget": lambda: table.rows.forget_older(rows.ids, 2**30),
+        "clear": table.rows.clear,
+        "partials": lambda: table.partials.add(gradients_of(rng, rows.ids, 0, target=version + 1)),
+        "discard": lambda: table.partials.discard(rows.ids),
+        "no partials": table.partials.clear,
+        "put back": lambda: table.cuts.put_back(5),
+        "drop": lambda: table.cuts.drop(5),
+        "record": lambda: table.history.save(HistoryRecord(epoch=version).encode()),
+        "part": lambda: table.blobs.put_part(1, "engine", b"%d" % version),
+        "no part": lambda: table.blobs.drop_parts(5),
+        "dense": lambda: table.blobs.put_dense(b"%d" % version),
+        "log": lambda: table.log.append(LogEntry(version, 1, b"x")),
+        "trim": lambda: table.log.trim(2**40),
+        "no log": table.log.clear,
+    }
+
+
+@pytest.mark.parametrize("url", ["redis", "redis+cluster"], indirect=True)
+def test_a_server_that_wakes_up_after_another_has_taken_over_can_write_nothing(url, store, table, rng):
+    table.cuts.keep_pre_images(5)
+    table.partials.add(gradients_of(rng, np.arange(200), 1, target=4))
+    expire_claim(store)
+    successor = open_url(url)
+    taken = successor.open(SPEC)
+    taken.partials.load()
+    assert len(taken.partials) == 200
+    taken.cuts.keep_pre_images(5)
+    for name in ("rows", "partials", "part", "dense", "record", "log"):
+        write_everything(taken, rng, 3)[name]()
+    taken.blobs.put_part(5, "engine", b"of the cut")
+    expected = everything(successor)
+
+    for name, write in write_everything(table, rng, 9).items():
+        with pytest.raises(StoreLost, match=r"lost its shard of Redis .* another one has taken over"):
+            write()
+        assert everything(successor) == expected, name
+    for refused in (store.ping, store.release, lambda: store.create(replace(SPEC, name="other"))):
+        with pytest.raises(StoreLost, match="lost its shard"):
+            refused()
+    assert successor.tables() == [SPEC]
+    successor.ping()
+    successor.close()
+
+
+def everything(store):
+    """All that Redis holds apart from signs of life, byte by byte."""
+    found = {}
+    for server in store._redis.servers():
+        keys = [key for key in server.scan_iter() if not key.startswith(b"esd:")]
+        found |= {key: server.dump(key) for key in keys}
+    return found
+
+
+@pytest.mark.parametrize("url", ["redis", "redis+cluster"], indirect=True)
+def test_a_claim_that_is_renewed_is_not_taken_over(url, store):
+    """The newcomer sees within seconds that the other lives, and need not wait its whole lifetime out."""
+    with ThreadPoolExecutor(1) as pool:
+        newcomer = pool.submit(open_url, url)
+        while not newcomer.done():
+            store.ping()
+        with pytest.raises(FailedPrecondition, match="parameter server 0 of 1 runs on Redis at"):
+            newcomer.result()
+    store.ping()
+
+
+@pytest.mark.parametrize("url", ["directory", "redis", "redis+cluster"], indirect=True)
+def test_a_server_of_another_number_of_shards_is_refused_while_one_lives(url, store):
+    with pytest.raises(
+        FailedPrecondition, match=r"another process serves shard-0-of-1|parameter server 0 of 1 runs on"
+    ):
+        open_store_at(url, Shard(1, 2)).claim(exclusive=True)

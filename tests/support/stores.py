@@ -19,10 +19,18 @@ ALL_BITS = 2**64 - 1
 ALONE = Shard()
 
 
-def open_url(url: str | Path, shard: Shard = ALONE) -> Store:
+def open_store_at(url: str | Path, shard: Shard = ALONE) -> Store:
+    """A store that nobody has claimed."""
     if isinstance(url, Path):
         return open_store("memory", shard, 5.0, checkpoint_dir=url)
     return open_store(url, shard, 5.0)
+
+
+def open_url(url: str | Path, shard: Shard = ALONE) -> Store:
+    """A store as its server has it."""
+    store = open_store_at(url, shard)
+    store.claim(exclusive=False)
+    return store
 
 
 def rows_of(rng: np.random.Generator, ids: ArrayLike, version: int, width: int = SPEC.row_width) -> RowBlock:

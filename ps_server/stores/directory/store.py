@@ -134,9 +134,12 @@ class DirectoryStore(MemoryStore):
     def claim(self, *, exclusive: bool) -> None:  # noqa: ARG002 - a process that holds a lock is surely there
         self._locks.acquire(self._shard)
 
+    def release(self) -> None:
+        self._locks.release()
+
     def close(self) -> None:
         super().close()
-        self._locks.release()
+        self.release()
 
     def _make(self, spec: TableSpec) -> TableStore:
         data = encode_table(spec).SerializeToString()
@@ -173,9 +176,13 @@ class ShardLocks:
         self._directory.mkdir(parents=True, exist_ok=True)
         own = self._directory / f"shard-{shard.index}-of-{shard.count}.lock"
         self._held.append(self._lock(own))
-        for path in self._directory.glob("shard-*.lock"):
-            if not path.stem.endswith(f"-of-{shard.count}"):
-                self._lock(path).close()
+        try:
+            for path in self._directory.glob("shard-*.lock"):
+                if not path.stem.endswith(f"-of-{shard.count}"):
+                    self._lock(path).close()
+        except FailedPrecondition:
+            self.release()
+            raise
 
     def release(self) -> None:
         """Lets go of the locks that keep other servers off the directory."""

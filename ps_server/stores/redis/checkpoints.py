@@ -6,6 +6,7 @@ from __future__ import annotations
 from ps_server.core.history import HistoryRecord, resharded
 from ps_server.core.shard import Shard
 from ps_server.stores.redis import scripts
+from ps_server.stores.redis.claim import Claim
 from ps_server.stores.redis.connection import Command, RedisConnection, Reply
 from services.domain.errors import FailedPrecondition
 
@@ -16,10 +17,11 @@ class RedisHistory:
     After a change of the number of shards, the first server that looks shares the records out over the new shards.
     """
 
-    def __init__(self, table: str, shard: Shard, redis: RedisConnection) -> None:
+    def __init__(self, table: str, shard: Shard, redis: RedisConnection, claim: Claim) -> None:
         self._table = table
         self._shard = shard
         self._redis = redis
+        self._claim = claim
         self._key = history_key(table)
 
     def load(self) -> bytes | None:
@@ -32,7 +34,7 @@ class RedisHistory:
 
     def save(self, data: bytes) -> None:
         """Replaces the record. Raises FailedPrecondition if another number of shards has taken over."""
-        save: Command = (b"EVAL", scripts.SAVE_RECORD, 1, self._key, self._shard.count, self._shard.index, data)
+        save = self._claim.script(scripts.SAVE_RECORD, [self._key], self._shard.count, data)
         (saved,) = self._redis.execute([self._key], [save])
         if not saved:
             raise FailedPrecondition(
@@ -45,7 +47,7 @@ class RedisHistory:
         data = [stored.get(b"%d" % index) for index in range(before)]
         records = [HistoryRecord() if each is None else HistoryRecord.decode(each, place) for each in data]
         new = [resharded(records, index).encode() for index in range(self._shard.count)]
-        change: Command = (b"EVAL", scripts.RESHARD_RECORDS, 1, self._key, before, self._shard.count, *new)
+        change = self._claim.script(scripts.RESHARD_RECORDS, [self._key], before, self._shard.count, *new)
         self._redis.execute([self._key], [change])
 
     def _records(self) -> dict[bytes, bytes]:
@@ -57,16 +59,17 @@ class RedisHistory:
 class RedisBlobs:
     """A BlobStore over a hash of parts and a string of dense parameters."""
 
-    def __init__(self, table: str, redis: RedisConnection) -> None:
+    def __init__(self, table: str, redis: RedisConnection, claim: Claim) -> None:
         self._redis = redis
-        self._parts = f"c:{table}".encode()
-        self._dense = f"d:{table}".encode()
+        self._claim = claim
+        self._parts = parts_key(table)
+        self._dense = dense_key(table)
 
     def put_part(self, checkpoint: int, name: str, data: bytes) -> None:
-        self._execute(b"HSET", self._parts, _field(checkpoint, name), data)
+        self._execute(self._parts, self._claim.write(b"HSET", self._parts, _field(checkpoint, name), data))
 
     def get_part(self, checkpoint: int, name: str) -> bytes | None:
-        data: bytes | None = self._execute(b"HGET", self._parts, _field(checkpoint, name))
+        data: bytes | None = self._execute(self._parts, (b"HGET", self._parts, _field(checkpoint, name)))
         return data
 
     def checkpoints(self) -> set[int]:
@@ -75,26 +78,36 @@ class RedisBlobs:
     def drop_parts(self, checkpoint: int) -> None:
         names = [name for name in self._fields() if name.startswith(_field(checkpoint, ""))]
         if names:
-            self._execute(b"HDEL", self._parts, *names)
+            self._execute(self._parts, self._claim.write(b"HDEL", self._parts, *names))
 
     def put_dense(self, data: bytes) -> None:
-        self._execute(b"SET", self._dense, data)
+        self._execute(self._dense, self._claim.write(b"SET", self._dense, data))
 
     def get_dense(self) -> bytes | None:
-        data: bytes | None = self._execute(b"GET", self._dense)
+        data: bytes | None = self._execute(self._dense, (b"GET", self._dense))
         return data
 
     def _fields(self) -> list[bytes]:
-        names: list[bytes] = self._execute(b"HKEYS", self._parts)
+        names: list[bytes] = self._execute(self._parts, (b"HKEYS", self._parts))
         return names
 
-    def _execute(self, name: bytes, key: bytes, *arguments: bytes) -> Reply:
-        return self._redis.execute([key], [(name, key, *arguments)])[0]
+    def _execute(self, key: bytes, command: Command) -> Reply:
+        return self._redis.execute([key], [command])[0]
 
 
 def history_key(table: str) -> bytes:
     """Returns the hash of a table's records: `shards`, and each shard's record under its index."""
     return f"h:{table}".encode()
+
+
+def parts_key(table: str) -> bytes:
+    """The hash of the parts of a table's checkpoints."""
+    return f"c:{table}".encode()
+
+
+def dense_key(table: str) -> bytes:
+    """The string of a table's dense parameters."""
+    return f"d:{table}".encode()
 
 
 def _field(checkpoint: int, name: str) -> bytes:

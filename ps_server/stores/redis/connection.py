@@ -21,6 +21,7 @@ from redis.cluster import RedisCluster
 from redis.connection import AbstractConnection
 from redis.retry import Retry
 
+from ps_server.core.store import StoreLost
 from services.domain.errors import FailedPrecondition, InvalidArgument, ResourceExhausted, Unavailable
 
 Command = tuple[bytes | int, ...]  # its name in bytes: redis-py recasts the replies to names that are str
@@ -149,6 +150,7 @@ def translated_errors(address: str) -> Iterator[None]:
     Raises:
         Unavailable: Redis is out of reach or not ready.
         FailedPrecondition: Redis refuses our credentials or rights, or its certificate is not trusted.
+        StoreLost: another server has claimed what we write to, or Redis has lost its data.
         ResourceExhausted: its memory is full.
     """
     try:
@@ -162,6 +164,8 @@ def translated_errors(address: str) -> Iterator[None]:
         raise ResourceExhausted(f"Redis at {address} is full; raise its maxmemory or add nodes") from error
     except _PASSING as error:
         raise Unavailable(f"Redis at {address} is not ready: {error}") from error
+    except exceptions.ResponseError as error:
+        raise _refusal(address, error) from error
     except (exceptions.ConnectionError, exceptions.TimeoutError, exceptions.RedisClusterException, OSError) as error:
         if _UNTRUSTED in str(error):
             raise FailedPrecondition(
@@ -169,6 +173,27 @@ def translated_errors(address: str) -> Iterator[None]:
                 f"for: {error}"
             ) from error
         raise Unavailable(f"Redis at {address} is out of reach: {error}") from error
+
+
+def lost_data(address: str) -> StoreLost:
+    """Says that Redis is not the one that this server has begun with, and what to do."""
+    return StoreLost(
+        f"Redis at {address} has lost its data, or is another one: the marks that were left in it are gone. "
+        "Give it its data back and start it again; or begin anew: empty it, and start the parameter servers again"
+    )
+
+
+def _refusal(address: str, error: exceptions.ResponseError) -> Exception:
+    """Our error for what Redis, or a script of ours, has refused; others as they are: defects of ours."""
+    code = str(error).partition(" ")[0]
+    if code == "ESDTAKEN":
+        return StoreLost(
+            f"this parameter server has lost its shard of Redis at {address}: another one has taken over while this "
+            "one was not heard of. It reads and writes nothing any more; stop it"
+        )
+    if code == "ESDGONE":
+        return lost_data(address)
+    return error
 
 
 class _SocketCount:

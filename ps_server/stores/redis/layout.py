@@ -3,7 +3,7 @@
     esd:layout               JSON: format, partitions; written once, never changed
     esd:mark:<number>        something random: see trust.py
     esd:tables               hash: table name -> JSON of its specification
-    esd:server:<shard>       whoever serves the shard now; goes away soon after it has died
+    esd:servers              hash: who serves which shard, and until when it counts as alive: see claim.py
     e:{<table>.<pp>}:<id>    one row: version (int64), W float32, checksum (uint32)
     n:{<table>.<pp>}         hash: rows of the partition, and the trainings of all of them together (`trainings`)
     g:{<table>.<pp>}         hash of pending gradients: id and worker -> split and D float32
@@ -12,6 +12,7 @@
     c:<table>                hash of parts of checkpoints: <cut>.<name> -> data
     d:<table>                dense parameters
     s<shard>:<table>         stream of the sample log: see sample_log.py
+    f:{<slot>}               on a cluster, hash: who may write to the other keys of the hash slot: see claim.py
 
 Everything in a partition <pp> (two hex digits) shares a hash slot, so that a Redis Cluster takes one command for many
 rows; partitions spread over the nodes. Each belongs to one shard, whatever their number, and nothing of a row names

@@ -12,6 +12,7 @@ from ps_server.core.shard import Shard
 from ps_server.core.store import RowStore, Splits
 from ps_server.stores.memory import MemoryPartials
 from ps_server.stores.redis import layout
+from ps_server.stores.redis.claim import Claim
 from ps_server.stores.redis.connection import Command, RedisConnection
 from services.domain.ids import partition_of
 from services.domain.rows import GradientBlock
@@ -23,9 +24,10 @@ _SCAN_FIELDS = 500  # that Redis looks at per step
 class RedisPartials:
     """A PartialStore whose every change is in Redis before it is in memory."""
 
-    def __init__(self, spec: TableSpec, shard: Shard, redis: RedisConnection, rows: RowStore) -> None:
+    def __init__(self, spec: TableSpec, shard: Shard, redis: RedisConnection, claim: Claim, rows: RowStore) -> None:
         self._memory = MemoryPartials(spec.dimension)
         self._redis = redis
+        self._claim = claim
         self._rows = rows
         self._hashes = layout.partition_keys("g", spec.name)
         self._own = [self._hashes[partition] for partition in shard.partitions]
@@ -70,7 +72,7 @@ class RedisPartials:
         self._redis.execute(
             hashes,
             [
-                (b"HSET", key, *pairs[2 * part.start : 2 * part.stop])
+                self._claim.write(b"HSET", key, *pairs[2 * part.start : 2 * part.stop])
                 for key, part in zip(hashes, groups.parts, strict=True)
             ],
         )
@@ -90,7 +92,7 @@ class RedisPartials:
         return self._memory.splits(ids)
 
     def clear(self) -> None:
-        self._redis.execute(self._own, [(b"UNLINK", key) for key in self._own])
+        self._redis.execute(self._own, [self._claim.write(b"UNLINK", key) for key in self._own])
         self._memory.clear()
 
     def __len__(self) -> int:
@@ -101,10 +103,8 @@ class RedisPartials:
         ids, workers = groups.arrange(ids), groups.arrange(workers)
         fields = self._fields(ids, workers)
         hashes = self._hashes_of(ids, groups.parts)
-        commands: list[Command] = [
-            (b"HDEL", key, *fields[part]) for key, part in zip(hashes, groups.parts, strict=True)
-        ]
-        self._redis.execute(hashes, commands)
+        pairs = zip(hashes, groups.parts, strict=True)
+        self._redis.execute(hashes, [self._claim.write(b"HDEL", key, *fields[part]) for key, part in pairs])
 
     def _stored(self) -> Iterator[GradientBlock]:
         """Yields all pending gradients that Redis holds, in blocks of one worker each."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ps_server.core.shard import Shard
 from ps_server.stores.redis import layout, scripts
+from ps_server.stores.redis.claim import Claim
 from ps_server.stores.redis.connection import Command, RedisConnection, Reply, translated_errors
 from ps_server.stores.row_streams import SeenIds, first_of_each
 from services.domain.ids import partition_of, shard_of
@@ -33,13 +34,14 @@ class RedisRows:
         pre_image_prefix: begins the names of the hashes that pre-images go to; empty: none are kept.
     """
 
-    def __init__(self, spec: TableSpec, shard: Shard, redis: RedisConnection) -> None:
+    def __init__(self, spec: TableSpec, shard: Shard, redis: RedisConnection, claim: Claim) -> None:
         self.keys = layout.RowKeys(spec.name)
         self.rows_per_command = layout.rows_per_command(spec.row_bytes)
         self.pre_image_prefix = b""
         self._width = spec.row_width
         self._shard = shard
         self._redis = redis
+        self._claim = claim
         counters = layout.partition_keys("n", spec.name)
         self._counters = [counters[partition] for partition in shard.partitions]
 
@@ -61,18 +63,14 @@ class RedisRows:
         groups, keys = self._grouped(block.ids)
         columns = (groups.arrange(block.ids), groups.arrange(block.versions), groups.arrange(block.rows))
         values, prefix = layout.encode_rows(*columns), self.pre_image_prefix
-        commands: list[Command] = [
-            (b"EVAL", scripts.WRITE_NEWER, _length(part), *keys[part], prefix, *values[part]) for part in groups.parts
-        ]
+        commands = [self._claim.script(scripts.WRITE_NEWER, keys[part], prefix, *values[part]) for part in groups.parts]
         replies = self._execute(groups, keys, commands)
         return groups.restore(np.frombuffer(b"".join(replies), np.uint8) != ord("0"))
 
     def forget_older(self, ids: NDArray[np.uint64], below: int) -> int:
         groups, keys = self._grouped(ids)
         prefix = self.pre_image_prefix
-        commands: list[Command] = [
-            (b"EVAL", scripts.FORGET_OLDER, _length(part), *keys[part], prefix, below) for part in groups.parts
-        ]
+        commands = [self._claim.script(scripts.FORGET_OLDER, keys[part], prefix, below) for part in groups.parts]
         return sum(self._execute(groups, keys, commands))
 
     def scan(self) -> Iterator[RowBlock]:
@@ -92,8 +90,9 @@ class RedisRows:
 
     def clear(self) -> None:
         for ids in self._stored_ids():
-            self._unlink(self.keys.encode(ids, partition_of(ids)))
-        self._unlink(self._counters)
+            groups, keys = self._grouped(ids)
+            self._execute(groups, keys, [self._claim.script(scripts.REMOVE, keys[part]) for part in groups.parts])
+        self._redis.execute(self._counters, [self._claim.write(b"UNLINK", counter) for counter in self._counters])
 
     def _stored_ids(self) -> Iterator[NDArray[np.uint64]]:
         """Yields the ids of this shard's rows; some may come twice."""
@@ -104,9 +103,6 @@ class RedisRows:
                     cursor, keys = server.scan(cursor or 0, match=self.keys.pattern, count=_SCAN_KEYS)
                 ids = self.keys.decode(cast("list[bytes]", keys))
                 yield ids[shard_of(ids, self._shard.count) == self._shard.index]
-
-    def _unlink(self, keys: Sequence[bytes]) -> None:
-        self._redis.execute(keys, [(b"UNLINK", key) for key in keys])
 
     def _grouped(self, ids: NDArray[np.uint64]) -> tuple[layout.Groups, list[bytes]]:
         """Returns how the rows are shared out over commands, and their keys in that order."""
@@ -124,12 +120,13 @@ class RedisRows:
 class RedisCuts:
     """A CutStore over the pre-images that RedisRows writes."""
 
-    def __init__(self, spec: TableSpec, shard: Shard, redis: RedisConnection, rows: RedisRows) -> None:
+    def __init__(self, spec: TableSpec, shard: Shard, redis: RedisConnection, claim: Claim, rows: RedisRows) -> None:
         self._table = spec.name
         self._width = spec.row_width
         self._row_bytes = spec.row_bytes
         self._shard = shard
         self._redis = redis
+        self._claim = claim
         self._rows = rows
 
     def resume(self, cuts: Sequence[int]) -> bool:  # noqa: ARG002
@@ -151,14 +148,14 @@ class RedisCuts:
         for partition, name in zip(self._shard.partitions, self._hashes(cut), strict=True):
             for ids, values in self._stored(name):
                 keys = self._rows.keys.encode(ids, np.full(len(ids), partition))
-                self._redis.execute([name], [(b"EVAL", scripts.PUT_BACK, len(ids), *keys, *values)])
+                self._redis.execute([name], [self._claim.script(scripts.PUT_BACK, keys, *values)])
                 count += len(ids)
         self.drop(cut)
         return count
 
     def drop(self, cut: int) -> None:
         names = self._hashes(cut)
-        self._redis.execute(names, [(b"UNLINK", name) for name in names])
+        self._redis.execute(names, [self._claim.write(b"UNLINK", name) for name in names])
 
     def _count(self, cut: int) -> int:
         names = self._hashes(cut)

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ps_server.stores.redis.connection import RedisConnection, Reply
+from ps_server.stores.redis.claim import Claim
+from ps_server.stores.redis.connection import Command, RedisConnection, Reply
 from services.domain.batches import LogEntry
 
 _READ_ENTRIES = 16  # in one reply; a batch may have megabytes
@@ -20,33 +21,39 @@ class RedisLog:
 
     durable = True  # as durable as Redis keeps anything
 
-    def __init__(self, shard: int, table: str, redis: RedisConnection) -> None:
-        self._key = f"s{shard}:{table}".encode()
+    def __init__(self, shard: int, table: str, redis: RedisConnection, claim: Claim) -> None:
+        self._key = log_key(shard, table)
         self._redis = redis
+        self._claim = claim
 
     def last(self) -> LogEntry | None:
-        reply = self._execute(b"XREVRANGE", self._key, b"+", b"-", b"COUNT", 1)
+        reply = self._execute((b"XREVRANGE", self._key, b"+", b"-", b"COUNT", 1))
         return _decode(reply[0]) if reply else None
 
     def append(self, entry: LogEntry) -> None:
         fields = (b"samples", entry.samples, b"batch", entry.batch)
-        self._execute(b"XADD", self._key, _id(entry.end, closes=entry.closes), *fields)
+        self._execute(self._claim.write(b"XADD", self._key, _id(entry.end, closes=entry.closes), *fields))
 
     def read(self) -> Iterator[LogEntry]:
         start = b"-"
-        while reply := self._execute(b"XRANGE", self._key, start, b"+", b"COUNT", _READ_ENTRIES):
+        while reply := self._execute((b"XRANGE", self._key, start, b"+", b"COUNT", _READ_ENTRIES)):
             for item in reply:
                 yield _decode(item)
             start = b"(" + reply[-1][0]
 
     def trim(self, position: int) -> None:
-        self._execute(b"XTRIM", self._key, b"MINID", _id(position, closes=True))
+        self._execute(self._claim.write(b"XTRIM", self._key, b"MINID", _id(position, closes=True)))
 
     def clear(self) -> None:
-        self._execute(b"DEL", self._key)
+        self._execute(self._claim.write(b"DEL", self._key))
 
-    def _execute(self, *command: bytes | int) -> Reply:
+    def _execute(self, command: Command) -> Reply:
         return self._redis.execute([self._key], [command])[0]
+
+
+def log_key(shard: int, table: str) -> bytes:
+    """The stream of a table's sample log on one shard."""
+    return f"s{shard}:{table}".encode()
 
 
 def _id(end: int, *, closes: bool) -> bytes:

@@ -1,4 +1,78 @@
-"""Lua scripts that Redis runs. Each call is atomic and may be repeated without harm."""
+"""Lua scripts that Redis runs. Each call is atomic and may be repeated without harm.
+
+Every script that writes begins with `FENCED`: it does nothing unless the claim of the server that sends it is the one
+that is known beside its keys (claim.py). KEYS[1] is where that is, ARGV[1] and ARGV[2] are shard and token.
+"""
+
+# ESDTAKEN: another server has claimed the shard since. ESDGONE: nobody has, so Redis has lost what was there.
+FENCED = b"""
+local owner = redis.call('HGET', KEYS[1], ARGV[1])
+if owner ~= ARGV[2] then
+  if redis.call('EXISTS', KEYS[1]) == 1 then return redis.error_reply('ESDTAKEN another server has claimed it') end
+  return redis.error_reply('ESDGONE no claim is there')
+end
+"""
+
+# Runs one command that writes. KEYS[2]: the key that it names. ARGV[3...]: its name, and what follows the key.
+WRITE = FENCED + b"return redis.call(ARGV[3], KEYS[2], unpack(ARGV, 4))"
+
+# Removes keys of one slot. KEYS[2...]: these.
+REMOVE = FENCED + b"return redis.call('UNLINK', unpack(KEYS, 2))"
+
+# Claims a shard. KEYS: all claims, a hash: <shard> -> token, <shard>:of -> number of shards, <shard>:until -> Redis'
+# milliseconds, <shard>:process, claims -> how many there have been. ARGV: shard, number of shards, something random,
+# milliseconds to live, process; then tokens of claims whose processes have died. Returns the token, or a list that
+# tells of a live claim in the way: of the same shard, or of any shard of another number.
+CLAIM = b"""
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local pairs_, fields, dead = redis.call('HGETALL', KEYS[1]), {}, {}
+for i = 1, #pairs_, 2 do fields[pairs_[i]] = pairs_[i + 1] end
+for i = 6, #ARGV do dead[ARGV[i]] = true end
+for field, value in pairs(fields) do
+  local shard = string.match(field, '^(%d+):until$')
+  if shard and (shard == ARGV[1] or fields[shard .. ':of'] ~= ARGV[2]) then
+    local left = tonumber(value) - now
+    if left > 0 and not dead[fields[shard]] then
+      return {shard, fields[shard .. ':of'], fields[shard], value, left, fields[shard .. ':process']}
+    end
+    redis.call('HDEL', KEYS[1], shard, field, shard .. ':of', shard .. ':process')
+  end
+end
+local token = string.format('%016.0f', redis.call('HINCRBY', KEYS[1], 'claims', 1)) .. '-' .. ARGV[3]
+redis.call('HSET', KEYS[1], ARGV[1], token, ARGV[1] .. ':of', ARGV[2],
+  ARGV[1] .. ':until', string.format('%.0f', now + ARGV[4]), ARGV[1] .. ':process', ARGV[5])
+return token
+"""
+
+# Renews a claim. KEYS: all claims. ARGV[3]: milliseconds to live from now.
+RENEW_CLAIM = (
+    FENCED
+    + b"""
+local time = redis.call('TIME')
+local milliseconds = time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[3]
+redis.call('HSET', KEYS[1], ARGV[1] .. ':until', string.format('%.0f', milliseconds))
+"""
+)
+
+# Gives a claim up. KEYS: all claims.
+LEAVE = (
+    FENCED
+    + b"""
+redis.call('HDEL', KEYS[1], ARGV[1], ARGV[1] .. ':of', ARGV[1] .. ':until', ARGV[1] .. ':process')
+"""
+)
+
+# Makes a claim known to the scripts of one slot of a cluster. KEYS: where. ARGV: shard, token, 1 if no server of
+# another shard may write there. Tokens rise, so one that comes late does not displace its successor.
+SET_FENCE = b"""
+local known = ARGV[3] == '1' and redis.call('HVALS', KEYS[1]) or {redis.call('HGET', KEYS[1], ARGV[1]) or ''}
+for _, token in ipairs(known) do
+  if token > ARGV[2] then return redis.error_reply('ESDTAKEN another server has claimed it') end
+end
+if ARGV[3] == '1' then redis.call('DEL', KEYS[1]) end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+"""
 
 # Reads versions. KEYS: rows. Returns the versions as one string of int64; 0 where there is no row.
 READ_VERSIONS = b"""
@@ -14,16 +88,17 @@ return table.concat(versions)
 # slot, so wherever the script may touch the row, it may touch them.
 _TAG = b"string.sub(KEYS[i], 3, -10)"
 
-# Stores rows that are newer than the stored ones. KEYS: rows. ARGV: the prefix of the hashes of pre-images, '' to keep
-# none; then one value per row. The first pre-image of a row is kept under its id; it is '' where there was no row.
-# Returns a digit per row: 1 if it was stored, 0 if the stored one is as new. The counters are written even if no row is
-# stored: WAIT waits for what its own connection has written, and a push that is repeated for want of a replica must
-# wait again.
+# Stores rows that are newer than the stored ones. KEYS[2...]: rows. ARGV[3]: the prefix of the hashes of pre-images,
+# '' to keep none; then one value per row. The first pre-image of a row is kept under its id; it is '' where there was
+# no row. Returns a digit per row: 1 if it was stored, 0 if the stored one is as new. The counters are written even if
+# no row is stored: WAIT waits for what its own connection has written, and a push that is repeated for want of a
+# replica must wait again.
 WRITE_NEWER = (
-    b"""
-local results, added, prefix = {}, {}, ARGV[1]
-for i = 1, #KEYS do
-  local value = ARGV[i + 1]
+    FENCED
+    + b"""
+local results, added, prefix = {}, {}, ARGV[3]
+for i = 2, #KEYS do
+  local value = ARGV[i + 2]
   local stored = redis.call('GETRANGE', KEYS[i], 0, 7)
   local before = #stored == 8 and struct.unpack('<i8', stored) or 0
   local version = struct.unpack('<i8', value)
@@ -39,9 +114,9 @@ for i = 1, #KEYS do
     redis.call('SET', KEYS[i], value)
     sums[1] = sums[1] + (#stored == 0 and 1 or 0)
     sums[2] = sums[2] + version % 2^30 - before % 2^30
-    results[i] = '1'
+    results[i - 1] = '1'
   else
-    results[i] = '0'
+    results[i - 1] = '0'
   end
 end
 for tag, sums in pairs(added) do
@@ -52,12 +127,13 @@ return table.concat(results)
 """
 )
 
-# Takes rows that are below a version out of the table. KEYS: rows. ARGV: the prefix of the hashes of pre-images, '' to
-# keep none; the version. Pre-images are kept as above. Returns how many rows there were.
+# Takes rows that are below a version out of the table. KEYS[2...]: rows. ARGV[3...]: the prefix of the hashes of
+# pre-images, '' to keep none; the version. Pre-images are kept as above. Returns how many rows there were.
 FORGET_OLDER = (
-    b"""
-local count, added, prefix, below = 0, {}, ARGV[1], tonumber(ARGV[2])
-for i = 1, #KEYS do
+    FENCED
+    + b"""
+local count, added, prefix, below = 0, {}, ARGV[3], tonumber(ARGV[4])
+for i = 2, #KEYS do
   local stored = redis.call('GETRANGE', KEYS[i], 0, 7)
   local version = #stored == 8 and struct.unpack('<i8', stored) or below
   if version < below then
@@ -79,13 +155,14 @@ return count
 """
 )
 
-# Puts rows back to their pre-images. KEYS: rows of one partition. ARGV: one pre-image per row, '' where there was no
-# row.
+# Puts rows back to their pre-images. KEYS[2...]: rows of one partition. ARGV[3...]: one pre-image per row, '' where
+# there was no row.
 PUT_BACK = (
-    b"""
+    FENCED
+    + b"""
 local rows, trainings, tag = 0, 0, ''
-for i = 1, #KEYS do
-  local value = ARGV[i]
+for i = 2, #KEYS do
+  local value = ARGV[i + 1]
   local stored = redis.call('GETRANGE', KEYS[i], 0, 7)
   tag = """
     + _TAG
@@ -107,25 +184,26 @@ redis.call('HINCRBY', 'n:' .. tag, 'trainings', string.format('%.0f', trainings)
 """
 )
 
-# Saves the record of one shard. KEYS: a table's history. ARGV: number of shards, shard, its record. Returns 0 when the
-# history is that of another number of shards.
-SAVE_RECORD = b"""
-local shards = redis.call('HGET', KEYS[1], 'shards')
-if shards and shards ~= ARGV[1] then return 0 end
-redis.call('HSET', KEYS[1], 'shards', ARGV[1], ARGV[2], ARGV[3])
+# Saves the record of one shard. KEYS[2]: a table's history. ARGV[3...]: number of shards, the record. Returns 0 when
+# the history is that of another number of shards.
+SAVE_RECORD = (
+    FENCED
+    + b"""
+local shards = redis.call('HGET', KEYS[2], 'shards')
+if shards and shards ~= ARGV[3] then return 0 end
+redis.call('HSET', KEYS[2], 'shards', ARGV[3], ARGV[1], ARGV[4])
 return 1
 """
+)
 
-# Replaces the records after a change of the number of shards. KEYS: a table's history. ARGV: number of shards before,
-# number of shards now, a record for each of them. Only the first call does anything.
-RESHARD_RECORDS = b"""
-if redis.call('HGET', KEYS[1], 'shards') ~= ARGV[1] then return end
-redis.call('DEL', KEYS[1])
-redis.call('HSET', KEYS[1], 'shards', ARGV[2])
-for i = 3, #ARGV do redis.call('HSET', KEYS[1], i - 3, ARGV[i]) end
+# Replaces the records after a change of the number of shards. KEYS[2]: a table's history. ARGV[3...]: number of shards
+# before, number of shards now, a record for each of them. Only the first call does anything.
+RESHARD_RECORDS = (
+    FENCED
+    + b"""
+if redis.call('HGET', KEYS[2], 'shards') ~= ARGV[3] then return end
+redis.call('DEL', KEYS[2])
+redis.call('HSET', KEYS[2], 'shards', ARGV[4])
+for i = 5, #ARGV do redis.call('HSET', KEYS[2], i - 5, ARGV[i]) end
 """
-
-# Gives up a shard. KEYS: who serves it. ARGV: who gives it up, if it is the same.
-LEAVE = b"""
-if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
-"""
+)

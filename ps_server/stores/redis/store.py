@@ -4,18 +4,18 @@
 from __future__ import annotations
 
 import json
-import secrets
 from contextlib import suppress
 from dataclasses import asdict
 
 from ps_server.core.shard import Shard
 from ps_server.core.store import TableStore
-from ps_server.stores.redis.checkpoints import RedisBlobs, RedisHistory, history_key
+from ps_server.stores.redis.checkpoints import RedisBlobs, RedisHistory, dense_key, history_key, parts_key
+from ps_server.stores.redis.claim import Claim
 from ps_server.stores.redis.connection import RedisAccess, connect
+from ps_server.stores.redis.layout import partition_keys
 from ps_server.stores.redis.partials import RedisPartials
 from ps_server.stores.redis.rows import RedisCuts, RedisRows
-from ps_server.stores.redis.sample_log import RedisLog
-from ps_server.stores.redis.scripts import LEAVE
+from ps_server.stores.redis.sample_log import RedisLog, log_key
 from ps_server.stores.redis.trust import MarkedConnection, check_configuration
 from services.domain.errors import EsdError, FailedPrecondition
 from services.domain.ids import PARTITIONS
@@ -24,7 +24,6 @@ from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 _LAYOUT = b"esd:layout"
 _TABLES = b"esd:tables"
 _FORMAT = 3
-_PRESENT_SECONDS = 10  # after which a server that is not heard of is gone; it is heard of every 2 s
 
 
 class RedisStore:
@@ -42,11 +41,10 @@ class RedisStore:
                 version.
         """
         self._shard = shard
-        self._present = b"esd:server:%d" % shard.index
-        self._token = secrets.token_hex(8).encode()
         redis = connect(url, timeout_seconds, access)
         check_configuration(redis)
         self._redis = MarkedConnection(redis)
+        self._claim = Claim(self._redis, shard)
         self._check_layout()
 
     def tables(self) -> list[TableSpec]:
@@ -55,20 +53,20 @@ class RedisStore:
 
     def create(self, spec: TableSpec) -> tuple[TableSpec, bool]:
         name = spec.name.encode()
-        created, text = self._redis.execute(
-            [_TABLES, _TABLES], [(b"HSETNX", _TABLES, name, _encode(spec)), (b"HGET", _TABLES, name)]
-        )
+        write = self._claim.write(b"HSETNX", _TABLES, name, _encode(spec))
+        created, text = self._redis.execute([_TABLES, _TABLES], [write, (b"HGET", _TABLES, name)])
+        self._fence(spec.name)
         return _decode(spec.name, text), bool(created)
 
     def open(self, spec: TableSpec) -> TableStore:
-        rows = RedisRows(spec, self._shard, self._redis)
+        rows = RedisRows(spec, self._shard, self._redis, self._claim)
         return TableStore(
             rows=rows,
-            partials=RedisPartials(spec, self._shard, self._redis, rows),
-            cuts=RedisCuts(spec, self._shard, self._redis, rows),
-            history=RedisHistory(spec.name, self._shard, self._redis),
-            blobs=RedisBlobs(spec.name, self._redis),
-            log=RedisLog(self._shard.index, spec.name, self._redis),
+            partials=RedisPartials(spec, self._shard, self._redis, self._claim, rows),
+            cuts=RedisCuts(spec, self._shard, self._redis, self._claim, rows),
+            history=RedisHistory(spec.name, self._shard, self._redis, self._claim),
+            blobs=RedisBlobs(spec.name, self._redis, self._claim),
+            log=RedisLog(self._shard.index, spec.name, self._redis, self._claim),
         )
 
     def shards(self, table: str) -> int:
@@ -77,22 +75,29 @@ class RedisStore:
         return int(shards or 0)
 
     def claim(self, *, exclusive: bool) -> None:
-        (present,) = self._redis.execute([self._present], [(b"EXISTS", self._present)])
-        if exclusive and present:
-            raise FailedPrecondition(
-                f"parameter server {self._shard.index} runs on Redis at {self._redis.address}, or has died less than "
-                f"{_PRESENT_SECONDS} s ago; stop what uses this store first"
-            )
-        self.ping()
+        self._claim.take(exclusive=exclusive)
+        self._claim.fence([_TABLES], alone=False)
+        for spec in self.tables():
+            self._fence(spec.name)
+
+    def release(self) -> None:
+        self._claim.leave()
 
     def ping(self) -> None:
         self._redis.ping()
-        self._redis.execute([self._present], [(b"SET", self._present, self._token, b"EX", _PRESENT_SECONDS)])
+        self._claim.renew()
 
     def close(self) -> None:
-        with suppress(EsdError):  # Redis may be gone already
-            self._redis.execute([self._present], [(b"EVAL", LEAVE, 1, self._present, self._token)])
+        with suppress(EsdError):  # Redis may be gone already, or another server may have taken over
+            self.release()
         self._redis.close()
+
+    def _fence(self, table: str) -> None:
+        """Makes the claim known wherever this server writes for a table."""
+        partitions = partition_keys("e", table)
+        self._claim.fence([partitions[partition] for partition in self._shard.partitions], alone=True)
+        others = history_key(table), parts_key(table), dense_key(table), log_key(self._shard.index, table)
+        self._claim.fence(others, alone=False)
 
     def _check_layout(self) -> None:
         ours = {"format": _FORMAT, "partitions": PARTITIONS}

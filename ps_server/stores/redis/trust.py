@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from redis import Redis, exceptions
 
-from ps_server.stores.redis.connection import Command, RedisConnection, Reply, translated_errors
+from ps_server.stores.redis.connection import Command, RedisConnection, Reply, lost_data, translated_errors
 from services.domain.errors import FailedPrecondition
 
 _log = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ class MarkedConnection:
         if self._redis.sockets_opened != self._sockets_checked:
             opened = self._redis.sockets_opened
             if self._read_marks() != self._marks:
-                raise self._lost()
+                raise lost_data(self.address)
             self._sockets_checked = opened
         return replies
 
@@ -111,14 +111,8 @@ class MarkedConnection:
         deadline = time.monotonic() + _LEAVING_SECONDS
         while any(there := self._read_marks()) and not all(there):
             if time.monotonic() > deadline:
-                raise self._lost()
+                raise lost_data(self.address)
             time.sleep(_LOOK_SECONDS)
 
     def _read_marks(self) -> list[Reply]:
         return self._redis.execute(self._keys, [(b"GET", key) for key in self._keys])
-
-    def _lost(self) -> FailedPrecondition:
-        return FailedPrecondition(
-            f"Redis at {self.address} has lost its data, or is another one: the marks that were left in it are gone. "
-            "Give it its data back and start it again; or begin anew: empty it, and start the parameter servers again"
-        )

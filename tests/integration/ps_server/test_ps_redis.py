@@ -6,6 +6,8 @@ import os
 import re
 import signal
 import sys
+from contextlib import AsyncExitStack
+from types import SimpleNamespace
 
 import grpc
 import numpy as np
@@ -16,6 +18,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from ps_server.service.app import parameter_server
 from ps_server.service.settings import ParameterServerSettings
 from services.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
+from services.domain.worker_set import WorkerSet
 from services.runtime.retry import repeated
 from tests.support.ps_client import SPEC, Client, gradient_push, refused, row_push
 from tests.support.redis_server import await_cluster, await_takeover, free_port, redis_cluster, redis_server
@@ -35,6 +38,23 @@ async def started(**environment):
     )
     line = await process.stdout.readline()
     return process, json.loads(line) if line else None
+
+
+@pytest.fixture
+async def processes():
+    """Starts parameter servers as processes on a Redis; RuntimeError with what one said that does not start."""
+    async with AsyncExitStack() as stack:
+
+        async def start_process(redis):
+            process, ready = await started(ESD_PS_STORE=redis.url, ESD_PS_METRICS_PORT="none")
+            if ready is None:
+                said = (await process.stderr.read()).decode()
+                raise RuntimeError(f"{said} (exit code {await process.wait()})")
+            stack.push_async_callback(process.wait)
+            stack.callback(process.kill)
+            return SimpleNamespace(process=process, address=ready["address"])
+
+        yield start_process
 
 
 async def open_ended(store):
@@ -78,6 +98,64 @@ async def test_a_killed_server_continues_from_redis(own_redis, start):
     for worker in range(3):
         await undisturbed.send(gradient_push(worker, ids, 5, 0b111, parts[worker]))
     np.testing.assert_array_equal(trained[2], (await undisturbed.fetch(ids, 5))[2])
+
+
+async def test_a_second_server_is_refused_and_the_first_goes_on(own_redis, processes):
+    first = await processes(own_redis)
+    async with Client(first.address) as client:
+        await client.create_table()
+        await client.send(row_push(range(300), 1, 1.0))
+        with pytest.raises(
+            RuntimeError, match=r"parameter server 0 of 1 runs on Redis at 127.0.0.1:\d+, or was heard of"
+        ):
+            await processes(own_redis)
+        assert await client.send(row_push(range(300), 2, 2.0)) == (300, 0)
+        ids, versions, rows = await client.everything()
+    assert (ids.tolist(), set(versions.tolist()), set(rows.ravel().tolist())) == (list(range(300)), {2}, {2.0})
+
+
+async def test_a_frozen_server_that_wakes_up_after_a_takeover_writes_nothing(own_redis, processes):
+    first = await processes(own_redis)
+    async with Client(first.address) as client:
+        await client.create_table()
+        await client.send(row_push(range(300), 1, 1.0), gradient_push(0, [500], 1, 0b11, 1.0))
+        first.process.send_signal(signal.SIGSTOP)
+        own_redis.cli("hset", "esd:servers", "0:until", "0")  # as if it had been frozen for long
+        second = await processes(own_redis)
+        async with Client(second.address) as other:
+            await other.send(row_push(range(300), 3, 3.0))
+            first.process.send_signal(signal.SIGCONT)
+            lost = "lost its shard of Redis at .* another one has taken over"
+            for write in (
+                lambda: client.send(row_push(range(300), 9, 9.0)),
+                lambda: client.send(gradient_push(1, [500], 1, 0b11, 9.0)),
+                lambda: client.put_dense(b"old"),
+                lambda: client.cut(5, 0, WorkerSet(1), epoch=0),
+            ):
+                with refused(StatusCode.FAILED_PRECONDITION, lost):
+                    await write()
+            states = aiter(
+                health_pb2_grpc.HealthStub(client.channel).Watch(health_pb2.HealthCheckRequest(), timeout=20)
+            )
+            while (await anext(states)).status != health_pb2.HealthCheckResponse.NOT_SERVING:
+                pass
+            with refused(StatusCode.FAILED_PRECONDITION, lost):  # it does not even read
+                await client.fetch([1], 3)
+            _, versions, rows = await other.everything()
+            assert (set(versions.tolist()), set(rows.ravel().tolist())) == ({3}, {3.0})
+            assert await other.send(gradient_push(1, [500], 1, 0b11, 1.0)) == (1, 0)
+
+
+async def test_a_pull_that_waits_is_told_that_its_server_was_replaced(own_redis, start):
+    client = await start(store=own_redis.url)
+    await client.create_table()
+    waiting = asyncio.create_task(client.fetch([1], 1, within=60))
+    for _ in range(1000):
+        if (await client.describe()).tables[0].waiting_pulls:
+            break
+    own_redis.cli("hset", "esd:servers", "0", "of another")
+    with refused(StatusCode.FAILED_PRECONDITION, "lost its shard of Redis"):
+        await waiting
 
 
 async def test_while_redis_is_away_calls_are_unavailable_and_nothing_is_lost(own_redis, start):

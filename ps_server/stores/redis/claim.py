@@ -1,0 +1,184 @@
+"""Who may write to a shard in Redis: one parameter server at a time.
+
+A server claims its shard before it writes anything, and gets a token. Every script that writes compares the token with
+the one in Redis, in the same atomic step (`Claim.script`), so a server that was stopped, cut off or frozen and wakes
+up after another has taken over can write nothing. The claim is also a sign of life: it is renewed every two seconds,
+and nobody takes a shard over as long as its claim has been renewed within `LIFETIME_SECONDS`. Only the fence makes the
+store safe; the lifetime keeps an accidental second server from ending the work of the first.
+
+A claim of a process that is surely dead, because it ran in this process table and is there no more, is not waited for.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from ps_server.core.shard import Shard
+from ps_server.stores.redis import scripts
+from ps_server.stores.redis.connection import Command, RedisConnection, Reply
+from services.domain.errors import FailedPrecondition
+
+_log = logging.getLogger(__name__)
+
+CLAIMS = b"esd:servers"
+LIFETIME_SECONDS = 10.0
+_LOOK_SECONDS = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class _Holder:
+    """Whoever has claimed what we want.
+
+    Attributes:
+        server: `parameter server <shard> of <count>`, for messages.
+        token: names the claim.
+        until: milliseconds of Redis' clock until which the claim lives.
+        seconds: how long that is from now.
+        process: as `_this_process` has described it.
+    """
+
+    server: str
+    token: bytes
+    until: int
+    seconds: float
+    process: bytes
+
+    @classmethod
+    def of(cls, reply: Reply) -> Self:
+        shard, count, token, until, milliseconds, process = reply
+        server = f"parameter server {shard.decode()} of {count.decode()}"
+        return cls(server, token, int(until), milliseconds / 1000, process)
+
+
+class Claim:
+    """One server's claim of one shard."""
+
+    def __init__(self, redis: RedisConnection, shard: Shard) -> None:
+        """Claims nothing yet."""
+        self._redis = redis
+        self._shard = shard
+        self._token = b""  # matches none in Redis
+
+    def take(self, *, exclusive: bool) -> None:
+        """Claims the shard. Waits for up to `LIFETIME_SECONDS` to learn whether the one who holds it lives.
+
+        Args:
+            exclusive: refuse instead of waiting.
+
+        Raises:
+            FailedPrecondition: another server holds the shard, or serves the same rows as one of another number.
+        """
+        dead: set[bytes] = set()
+        first: _Holder | None = None
+        while (holder := self._try(dead)) is not None:
+            if _is_gone(holder.process):
+                dead.add(holder.token)
+                continue
+            if exclusive or (first is not None and holder.until > first.until):
+                raise FailedPrecondition(
+                    f"{holder.server} runs on Redis at {self._redis.address}, or was heard of less than "
+                    f"{LIFETIME_SECONDS:.0f} s ago; stop it first, or use another Redis or another of its databases"
+                )
+            if first is None:
+                first = holder
+                _log.warning(
+                    "%s was heard of on Redis at %s a moment ago; waiting for up to %.0f s for it to be gone",
+                    holder.server,
+                    self._redis.address,
+                    holder.seconds,
+                )
+            time.sleep(min(_LOOK_SECONDS, holder.seconds))
+
+    def renew(self) -> None:
+        """Says that this server lives. Raises StoreLost if another one has taken over."""
+        self._redis.execute([CLAIMS], [self._own(scripts.RENEW_CLAIM, _milliseconds())])
+
+    def leave(self) -> None:
+        """Gives the shard up. Raises StoreLost if another server has taken over."""
+        if self._token:
+            self._redis.execute([CLAIMS], [self._own(scripts.LEAVE)])
+            self._token = b""
+
+    def fence(self, keys: Sequence[bytes], *, alone: bool) -> None:
+        """Makes the scripts that write to these keys, or beside them, know this claim. One server knows it anyway.
+
+        Args:
+            keys: the keys.
+            alone: whether no server of another shard may write there.
+
+        Raises:
+            StoreLost: a later claim is known there.
+        """
+        if not self._redis.spans_partitions:
+            fences = [_fence_beside(key) for key in keys]
+            arguments = (self._shard.index, self._token, int(alone))
+            self._redis.execute(fences, [(b"EVAL", scripts.SET_FENCE, 1, fence, *arguments) for fence in fences])
+
+    def script(self, script: bytes, keys: Sequence[bytes], *arguments: bytes | int) -> Command:
+        """Runs a script that begins with scripts.FENCED over keys of one slot: KEYS[2...] and ARGV[3...] there."""
+        fence = CLAIMS if self._redis.spans_partitions else _fence_beside(keys[0])
+        return (b"EVAL", script, 1 + len(keys), fence, *keys, self._shard.index, self._token, *arguments)
+
+    def write(self, name: bytes, key: bytes, *arguments: bytes | int) -> Command:
+        """One command that writes to one key."""
+        return self.script(scripts.WRITE, [key], name, *arguments)
+
+    def _try(self, dead: set[bytes]) -> _Holder | None:
+        """Claims the shard, or tells who holds it."""
+        arguments = (
+            self._shard.index,
+            self._shard.count,
+            secrets.token_hex(8).encode(),
+            _milliseconds(),
+            _this_process(),
+        )
+        command: Command = (b"EVAL", scripts.CLAIM, 1, CLAIMS, *arguments, *sorted(dead | {self._token}))
+        (reply,) = self._redis.execute([CLAIMS], [command])
+        if isinstance(reply, list):
+            return _Holder.of(reply)
+        self._token = reply
+        return None
+
+    def _own(self, script: bytes, *arguments: bytes | int) -> Command:
+        return (b"EVAL", script, 1, CLAIMS, self._shard.index, self._token, *arguments)
+
+
+def _fence_beside(key: bytes) -> bytes:
+    """The key of the fence in the hash slot of a key."""
+    _, brace, rest = key.partition(b"{")
+    return b"f:{" + (rest.partition(b"}")[0] if brace else key) + b"}"
+
+
+def _milliseconds() -> int:
+    return int(1000 * LIFETIME_SECONDS)
+
+
+def _this_process() -> bytes:
+    """Names this process among all that ever run, if the operating system tells enough; otherwise empty."""
+    return _process(os.getpid())
+
+
+def _is_gone(process: bytes) -> bool:
+    """Whether a process that `_this_process` has named has surely ended: we look at the same table, and it is gone."""
+    here = _this_process().split()
+    there = process.split()
+    return bool(here and there) and here[:2] == there[:2] and _process(int(there[2])) != process
+
+
+def _process(pid: int) -> bytes:
+    """Boot, process table, number and start time of a process; empty if there is none."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        table = Path("/proc/self/ns/pid").readlink()
+        state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return b""
+    ended = state in "ZX"
+    return b"" if ended else f"{boot} {table} {pid} {fields[18]}".encode()
