@@ -25,7 +25,7 @@ from worker.service.training_loop import TrainingLoop
 from worker.service.transfers import RowMover
 from worker.training.all_reduce import DenseReducer, Rendezvous
 from worker.training.device import prepare_device
-from worker.training.row_cache import RowCache
+from worker.training.rows import RowCache
 from worker.training.trainer import Trainer
 
 _READ_AHEAD = 256  # messages

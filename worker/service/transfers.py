@@ -13,7 +13,7 @@ from services.domain.reports import TransferCounts
 from services.domain.rows import GradientBlock, Push, RowBlock
 from worker.service.parameter_servers import ParameterServers
 from worker.service.tasks import run_in
-from worker.training.row_cache import RowCache
+from worker.training.rows import RowCache
 
 
 class RowMover:

@@ -19,8 +19,7 @@ from services.domain.reports import SCORE_BINS
 from worker.models import build_model
 from worker.training.all_reduce import DenseReducer
 from worker.training.dense import DenseParameters
-from worker.training.row_cache import RowCache
-from worker.training.row_optimizer import updated_rows
+from worker.training.rows import RowCache, updated_rows
 
 
 @dataclass(frozen=True, slots=True)

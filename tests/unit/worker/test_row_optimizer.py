@@ -4,7 +4,7 @@ import torch
 
 from esd_native import rows as native_rows
 from services.domain.tables import OptimizerKind, OptimizerSpec
-from worker.training.row_optimizer import updated_rows
+from worker.training.rows import updated_rows
 
 DIMENSION = 6
 

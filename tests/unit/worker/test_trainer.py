@@ -12,7 +12,7 @@ from services.domain.errors import FailedPrecondition
 from services.domain.tables import OptimizerKind, OptimizerSpec
 from worker.models import MODELS, build_model
 from worker.training.all_reduce import DenseReducer
-from worker.training.row_cache import RowCache
+from worker.training.rows import RowCache
 from worker.training.trainer import Trainer
 
 CPU = torch.device("cpu")

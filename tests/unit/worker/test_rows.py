@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from services.domain.errors import ResourceExhausted
-from worker.training.row_cache import RowCache
+from worker.training.rows import RowCache
 
 CPU = torch.device("cpu")
 

@@ -1,6 +1,12 @@
-"""The embedding rows that a worker caches: one tensor on the training device."""
+"""The embedding rows of a worker: the cache that holds them on the training device, and the optimizers that train them.
+
+The optimizers are for rows that this worker alone trains. Their formulas are those of services.domain.tables; the
+parameter server has the same ones for split rows.
+"""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 import torch
@@ -8,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from services.domain.errors import ResourceExhausted
+from services.domain.tables import OptimizerKind, OptimizerSpec
 
 
 class RowCache:
@@ -73,3 +80,41 @@ class RowCache:
             written = torch.cuda.Event()  # type: ignore[no-untyped-call]
             written.record(torch.cuda.current_stream(self._device))
             self._written = written
+
+
+def updated_rows(rows: Tensor, gradients: Tensor, optimizer: OptimizerSpec, step: int) -> Tensor:
+    """Takes one optimizer step on each row.
+
+    Args:
+        rows: float32 [r, W], D values followed by the optimizer state.
+        gradients: float32 [r, D].
+        optimizer: the table's.
+        step: iteration + 1.
+
+    Returns:
+        float32 [r, W].
+    """
+    dimension = gradients.shape[1]
+    values, state = rows[:, :dimension], rows[:, dimension:]
+    match optimizer.kind:
+        case OptimizerKind.SGD:
+            return values - optimizer.learning_rate * gradients
+        case OptimizerKind.ROWWISE_ADAGRAD:
+            return _rowwise_adagrad(values, state, gradients, optimizer)
+        case OptimizerKind.ADAM:
+            return _adam(values, state, gradients, optimizer, step)
+
+
+def _rowwise_adagrad(values: Tensor, total: Tensor, gradients: Tensor, optimizer: OptimizerSpec) -> Tensor:
+    total = total + gradients.square().mean(dim=1, keepdim=True)
+    values = values - optimizer.learning_rate * gradients / (total.sqrt() + optimizer.epsilon)
+    return torch.cat((values, total), dim=1)
+
+
+def _adam(values: Tensor, moments: Tensor, gradients: Tensor, optimizer: OptimizerSpec, step: int) -> Tensor:
+    first, second = moments.chunk(2, dim=1)
+    first = first + (1 - optimizer.beta1) * (gradients - first)
+    second = second + (1 - optimizer.beta2) * (gradients.square() - second)
+    correction = math.sqrt(1 - optimizer.beta2**step) / (1 - optimizer.beta1**step)
+    values = values - optimizer.learning_rate * correction * (first / (second.sqrt() + optimizer.epsilon))
+    return torch.cat((values, first, second), dim=1)
