@@ -104,7 +104,7 @@ class RowMoves {
     }
   }
 
-  // Enters a row into those of its worker's heaps whose bound it is below.
+  // Enters a row into each of its worker's heaps whose bound is above the row.
   void offer(int row, bool building) {
     const int from = worker_of_[row];
     const T* costs = problem_.by_row + static_cast<std::ptrdiff_t>(rows_[row]) * n_;

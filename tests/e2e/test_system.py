@@ -191,5 +191,5 @@ def table(results: dict[str, dict]) -> str:
 
 
 def distance(a: np.ndarray, b: np.ndarray) -> float:
-    """Relative, in norm."""
+    """Returns the distance of two arrays, relative to the norm of the second."""
     return float(np.linalg.norm(a - b) / np.linalg.norm(b))

@@ -88,12 +88,12 @@ def shuffled(batch: SampleBatch, rng: np.random.Generator) -> SampleBatch:
 
 
 def distance(a: np.ndarray, b: np.ndarray) -> float:
-    """Relative, in norm."""
+    """Returns the distance of two arrays, relative to the norm of the second."""
     return float(np.linalg.norm(a - b) / np.linalg.norm(b))
 
 
 def distances(rows: np.ndarray, dense: Mapping[str, np.ndarray], expected: TrainedModel) -> np.ndarray:
-    """Of the rows and of each dense parameter."""
+    """Returns the distances of the rows and of each dense parameter."""
     return np.array([distance(rows, expected.rows), *(distance(dense[name], expected.dense[name]) for name in dense)])
 
 

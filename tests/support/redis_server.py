@@ -57,7 +57,7 @@ class RedisServer:
         raise RuntimeError(f"redis-server did not start:\n{said}")
 
     def kill(self) -> None:
-        """kill -9."""
+        """Kills the server at once, as `kill -9` does."""
         if self.process:
             self.process.send_signal(signal.SIGKILL)
             self.process.communicate()

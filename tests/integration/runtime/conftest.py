@@ -113,7 +113,7 @@ class Toy:
         return int(answer.stored)
 
     async def submit(self, *names: str, seconds: float = 20) -> int:
-        """Number of answers."""
+        """Submits messages with these names, and returns the number of answers."""
         requests = (dispatcher_pb2.SubmitRequest(job=name) for name in names)
         with status.domain_errors():
             return len([answer async for answer in self.dispatcher_stub.Submit(requests, timeout=seconds)])

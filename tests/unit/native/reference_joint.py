@@ -40,7 +40,7 @@ def objective(
 
 
 def trainers_of(samples: Sequence[Sequence[int]], assignment: Sequence[int]) -> dict[int, set[int]]:
-    """W_x of every id."""
+    """Returns the workers that train each id, W_x."""
     trainers: dict[int, set[int]] = {}
     for sample, worker in zip(samples, assignment, strict=True):
         for x in sample:

@@ -51,7 +51,7 @@ def contract(tmp_path_factory: pytest.TempPathFactory) -> FileDescriptorSet:
 
 
 def comments_of(file: FileDescriptorProto) -> dict[tuple[int, ...], str]:
-    """Comment by source path."""
+    """Returns the comments of a file by their source paths."""
     return {
         tuple(location.path): location.leading_comments + location.trailing_comments
         for location in file.source_code_info.location
