@@ -156,8 +156,8 @@ class ParameterServerServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Forget(self, request, context):
-        """Takes rows out of the table: those of the ids whose version is below the given one, with their optimizer state
-        and partial gradients for such versions. Called by one worker when all pushes of such versions are acknowledged.
+        """Takes the rows of these ids out of the table whose version is below the given one, with their optimizer state and
+        partial gradients for such versions. Called by one worker when all pushes of such versions are acknowledged.
         May be repeated; a row that was stored in a later life stays.
         INVALID_ARGUMENT: repeated or foreign ids; a version that begins no life.
         """
