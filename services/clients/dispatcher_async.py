@@ -40,6 +40,7 @@ from services.wire.reports import (
 )
 from services.wire.state import decode_state
 
+_OPENING_SECONDS = 3.0  # for which a sample stream is opened again, as gRPC does with calls that are no streams
 _NO_STATUS_YET = "Internal error from Core"  # grpc.aio's text when a write fails
 _STATUS_LOOKS = 100
 _STATUS_PAUSE_SECONDS = 0.01
@@ -114,11 +115,9 @@ class AsyncDispatcherClient:
         self, job: str, stream_from: Callable[[int], AsyncIterable[SampleBatch] | Iterable[SampleBatch]]
     ) -> int:
         """Sends a sample stream that can be read from any sample on."""
-        call = self._stub.Submit()
+        call, position = await repeated(lambda: self._open_submit(job), _OPENING_SECONDS)
         try:
             with domain_errors():
-                # Nothing but the job's name until the first answer, for up to then gRPC may repeat the call.
-                position = await _exchange(call, pb.SubmitRequest(job=job))
                 async for batch in _without_blocking(stream_from(position)):
                     position = await _exchange(call, pb.SubmitRequest(batch=encode_batch(batch), position=position))
                 samples = await _exchange(call, pb.SubmitRequest(end=True))
@@ -126,6 +125,16 @@ class AsyncDispatcherClient:
                 return samples
         finally:
             call.cancel()
+
+    async def _open_submit(self, job: str) -> tuple[Any, int]:
+        """Opens a sample stream, and learns at which sample it goes on."""
+        call = self._stub.Submit()
+        try:
+            with domain_errors():
+                return call, await _exchange(call, pb.SubmitRequest(job=job))
+        except BaseException:
+            call.cancel()
+            raise
 
     # --- of workers ----------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from services.domain.worker_set import WorkerSet
 from services.runtime.channel import channel
 from services.runtime.security import PLAINTEXT, Credentials
 from services.runtime.settings import DEFAULT_MAX_MESSAGE_BYTES
-from services.runtime.status import domain_errors
+from services.runtime.status import Requests, domain_errors
 from services.wire.batches import decode_log_entry, encode_log_entry
 from services.wire.rows import (
     CHUNK_BYTES,
@@ -238,8 +238,9 @@ class AsyncParameterServerClient:
                 sent += size
                 yield chunk
 
-        with self._traffic.pushing(), domain_errors():
-            answer = await self._stub.Push(chunks(), timeout=self._moving(len(push)))
+        requests = Requests(chunks())
+        with self._traffic.pushing(), domain_errors(requests):
+            answer = await self._stub.Push(requests, timeout=self._moving(len(push)))
         return PushAnswer(answer.stored, answer.already_known, sent)
 
     async def forget(self, ids: NDArray[np.uint64], below: int, *, epoch: int = 0) -> int:
@@ -391,8 +392,9 @@ class AsyncParameterServerClient:
                 await self._traffic.send(len(chunk.data))
                 yield chunk
 
-        with domain_errors():
-            return int((await rpc(paced(), timeout=self._traffic.deadline(size, self._timeout))).bytes)
+        requests = Requests(paced())
+        with domain_errors(requests):
+            return int((await rpc(requests, timeout=self._traffic.deadline(size, self._timeout))).bytes)
 
     async def _download(self, chunks: Any) -> bytes:
         data = bytearray()

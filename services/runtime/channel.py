@@ -28,9 +28,13 @@ KEEPALIVE_OPTIONS = (
     ("grpc.http2.max_pings_without_data", 0),
 )
 
-# UNAVAILABLE is the only status that promises that a repetition may help and, pushes being idempotent, cannot
-# harm. Five attempts is gRPC's upper bound; the pauses (each up to 0.2, 0.4, 0.8, 1.6 s) ride out a restart of
-# the peer's connection, not of the peer: that is the callers' business, who know how long waiting makes sense.
+# A peer that was away for long is tried at least this often: gRPC would let two minutes pass between its attempts.
+RECONNECT_SECONDS = 2
+
+# UNAVAILABLE is the only status that promises that a repetition may help and cannot harm. Five attempts is gRPC's
+# upper bound; the pauses (each up to 0.2, 0.4, 0.8, 1.6 s) ride out a restart of the peer's connection, not of the
+# peer: that is the callers' business, who know how long waiting makes sense. Streams are the callers' business
+# altogether: of those that gRPC repeats while connections are reset, one in some hundreds hangs until its deadline.
 _RETRY_POLICY = {
     "maxAttempts": 5,
     "initialBackoff": "0.2s",
@@ -60,8 +64,7 @@ def channel(
     Calls fail at once with UNAVAILABLE, after the retries, while the peer is away (no wait-for-ready): they never
     hang on a wrong address. `timeout=` of a call shortens `deadline_seconds`; streams have no other deadline.
 
-    gRPC repeats a call itself only until the first answer, and only what fits its retry buffer, here one message
-    of the longest kind: a client stream longer than that is not repeated.
+    gRPC repeats calls with one request and one answer itself, a few times; streams are for their callers to repeat.
 
     With credentials that name an authority the channel is encrypted and the peer's certificate is checked, and
     their token goes with every call. `caller` is the name that the service writes into its log beside the address.
@@ -80,7 +83,6 @@ def channel_options(
     service_config = {
         "methodConfig": [
             {"name": _UNARY_CALLS, "timeout": f"{deadline_seconds:.3f}s", "retryPolicy": _RETRY_POLICY},
-            {"name": [{}], "retryPolicy": _RETRY_POLICY},
         ]
     }
     return (
@@ -88,6 +90,7 @@ def channel_options(
         ("grpc.primary_user_agent", quote(caller)),
         ("grpc.max_send_message_length", max_message_bytes),
         ("grpc.max_receive_message_length", max_message_bytes),
+        ("grpc.max_reconnect_backoff_ms", RECONNECT_SECONDS * 1000),
         ("grpc.enable_retries", 1),
         ("grpc.per_rpc_retry_buffer_size", max_message_bytes),
         ("grpc.service_config", json.dumps(service_config)),

@@ -6,12 +6,13 @@ A client rebuilds the class from that name, looked up in the table: a peer can n
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import grpc
 
@@ -60,7 +61,7 @@ _BY_CODE = {code: cls for cls, code in reversed(tuple(CODES.items()))}
 # A peer that is stopped, wakes up after the deadline or loses its connection in the middle of an answer gives up calls
 # that nobody has cancelled. That passes, whatever gRPC calls it.
 _BY_CODE |= {grpc.StatusCode.CANCELLED: Unavailable, grpc.StatusCode.ABORTED: Unavailable}
-_BROKEN_STREAM = ("RST_STREAM", "Stream removed")  # in the details of INTERNAL and UNKNOWN, which no service sends bare
+_BROKEN_STREAM = ("RST_STREAM", "Stream removed", "Internal error from Core")  # details that no service of ours sends
 
 # What gRPC says when one of our limits stops a call, what that means to the caller, and the setting behind it.
 _LIMITS: Mapping[str, tuple[type[EsdError], str]] = MappingProxyType(
@@ -78,6 +79,8 @@ _HUNG_UP = "Socket closed"
 
 # Statuses travel in HTTP/2 headers, which gRPC limits to 8 KiB; percent-encoding may triple a character.
 _MAX_DETAILS = 2000
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -129,15 +132,52 @@ def error_from(rpc_error: grpc.aio.AioRpcError) -> EsdError:
     return Internal(f"the peer answered {code.name}: {details}")
 
 
+class Requests(Generic[T]):
+    """The requests of a client's stream. It remembers what their source raised, which gRPC keeps to itself.
+
+    Args:
+        source: yields the requests.
+
+    Attributes:
+        failure: what the source raised; None while it goes well.
+    """
+
+    def __init__(self, source: AsyncIterator[T]) -> None:
+        self.failure: Exception | None = None
+        self._source = source
+
+    async def __aiter__(self) -> AsyncIterator[T]:
+        try:
+            async for request in self._source:
+                yield request
+        except Exception as error:
+            self.failure = error
+            raise
+
+
 @contextmanager
-def domain_errors() -> Iterator[None]:
+def domain_errors(requests: Requests[Any] | None = None) -> Iterator[None]:
     """Turns failed calls inside the block into domain errors, whether awaited or iterated.
 
-    with domain_errors():
-        async for chunk in stub.Pull(request, timeout=30):
-            ...
+        with domain_errors():
+            async for chunk in stub.Pull(request, timeout=30):
+                ...
+
+    A connection that is reset while a client's stream is written makes grpc.aio cancel the call by itself, and whoever
+    awaits it. Nobody has asked for that, so it must not end the task that made the call, as its own cancellation would:
+    it is Unavailable, like any other broken connection.
+
+    Args:
+        requests: those of the call inside the block; what their source raised is raised here.
     """
     try:
         yield
     except grpc.aio.AioRpcError as rpc_error:
         raise error_from(rpc_error) from rpc_error
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        if requests is not None and requests.failure is not None:
+            raise requests.failure from None
+        raise Unavailable("the connection broke while a request was written") from None

@@ -186,6 +186,9 @@ class Checkpoints:
             # Training goes on; the way back is longer until the next one.
             self.failures += 1
             _log.warning("checkpoint %d could not be committed: %s", pending.iteration, error)
+        except Exception:  # noqa: BLE001 - a defect: the planning loop must not wait for this checkpoint for ever
+            self.failures += 1
+            _log.exception("defect while checkpoint %d was committed", pending.iteration)
         else:
             self.failures = 0
             await self._trim_samples(epoch)
