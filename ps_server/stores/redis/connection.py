@@ -22,7 +22,13 @@ from redis.connection import AbstractConnection
 from redis.retry import Retry
 
 from ps_server.core.store import StoreLost
-from services.domain.errors import FailedPrecondition, InvalidArgument, ResourceExhausted, Unavailable
+from services.domain.errors import (
+    FailedPrecondition,
+    InvalidArgument,
+    ResourceExhausted,
+    StorageUnwritable,
+    Unavailable,
+)
 
 Command = tuple[bytes | int, ...]  # its name in bytes: redis-py recasts the replies to names that are str
 Reply = Any  # what a command answers is known where the command is known
@@ -175,11 +181,12 @@ def translated_errors(address: str) -> Iterator[None]:
         raise Unavailable(f"Redis at {address} is out of reach: {error}") from error
 
 
-def lost_data(address: str) -> StoreLost:
-    """Says that Redis is not the one that this server has begun with, and what to do."""
+def lost_data(address: str, sign: str) -> StoreLost:
+    """Returns the error for a Redis that is not what this server has begun with, with the sign of it and what to do."""
     return StoreLost(
-        f"Redis at {address} has lost its data, or is another one: the marks that were left in it are gone. "
-        "Give it its data back and start it again; or begin anew: empty it, and start the parameter servers again"
+        f"Redis at {address} has lost its data, or is another one: {sign}. Give it its data back and start it again; "
+        "or start the parameter servers again to go on from the last checkpoint that it holds; or begin anew: empty "
+        "it, and start the parameter servers again"
     )
 
 
@@ -192,7 +199,16 @@ def _refusal(address: str, error: exceptions.ResponseError) -> Exception:
             "one was not heard of. It reads and writes nothing any more; stop it"
         )
     if code == "ESDGONE":
-        return lost_data(address)
+        return lost_data(address, "the claim that was left in it is gone")
+    if code == "WRONGTYPE":
+        return FailedPrecondition(
+            f"a key of ours in Redis at {address} holds something of another type: another program has written to this "
+            "database. Give Redis its data back, or begin anew with an empty one, and keep others out of it"
+        )
+    if code == "MISCONF":
+        return StorageUnwritable(
+            f"Redis at {address} cannot save to its disk and takes no writes: {error}. Make room there; then it goes on"
+        )
     return error
 
 

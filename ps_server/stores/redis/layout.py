@@ -2,6 +2,7 @@
 
     esd:layout               JSON: format, partitions; written once, never changed
     esd:mark:<number>        something random: see trust.py
+    esd:pulse:<shard>:<..>   a number beside each mark that rises with every ping of the shard's server: see trust.py
     esd:tables               hash: table name -> JSON of its specification
     esd:servers              hash: who serves which shard, and until when it counts as alive: see claim.py
     e:{<table>.<pp>}:<id>    one row: version (int64), W float32, checksum (uint32)
@@ -31,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esd_native.rows import checksums
-from services.domain.errors import FailedPrecondition, Internal
+from services.domain.errors import FailedPrecondition
 from services.domain.ids import PARTITIONS
 
 _VERSION_BYTES = 8
@@ -98,17 +99,19 @@ def decode_rows(
     versions = packed[:, :_VERSION_BYTES].copy().view(np.int64).ravel()  # a copy of one row, too: it may be changed
     rows = packed[:, _VERSION_BYTES:-_CHECKSUM_BYTES].copy().view(np.float32)
     stored = np.ascontiguousarray(packed[:, -_CHECKSUM_BYTES:]).view(np.uint32).ravel()
-    damaged = (checksums(ids, versions, rows) != stored) & (versions != 0)
+    damaged = (checksums(ids, versions, rows) != stored) & ((versions != 0) | (stored != 0))
     if damaged.any():
         raise FailedPrecondition(f"row {ids[np.argmax(damaged)]} in Redis is damaged: its checksum differs")
     return versions, rows
 
 
 def join_rows(values: Sequence[bytes], length: int) -> NDArray[np.uint8]:
-    """Byte strings of equal length as uint8 [r, length]. Raises Internal when they are of another length."""
+    """Byte strings of equal length as uint8 [r, length]. Raises FailedPrecondition when they are of another length."""
     joined = b"".join(values)
     if len(joined) != length * len(values):
-        raise Internal(f"{len(values)} values in Redis have {len(joined)} bytes instead of {length} each")
+        raise FailedPrecondition(
+            f"{len(values)} values in Redis have {len(joined)} bytes instead of {length} each: some are damaged"
+        )
     return np.frombuffer(joined, np.uint8).reshape(len(values), length)
 
 

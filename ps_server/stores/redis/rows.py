@@ -89,10 +89,11 @@ class RedisRows:
         return sum(int(count or 0) for count in rows), sum(int(count or 0) for count in trainings)
 
     def clear(self) -> None:
+        # The counters go first: they never count rows that are not there, which would look like a loss.
+        self._redis.execute(self._counters, [self._claim.write(b"UNLINK", counter) for counter in self._counters])
         for ids in self._stored_ids():
             groups, keys = self._grouped(ids)
             self._execute(groups, keys, [self._claim.script(scripts.REMOVE, keys[part]) for part in groups.parts])
-        self._redis.execute(self._counters, [self._claim.write(b"UNLINK", counter) for counter in self._counters])
 
     def _stored_ids(self) -> Iterator[NDArray[np.uint64]]:
         """Yields the ids of this shard's rows; some may come twice."""

@@ -16,8 +16,8 @@ from ps_server.stores.redis.layout import partition_keys
 from ps_server.stores.redis.partials import RedisPartials
 from ps_server.stores.redis.rows import RedisCuts, RedisRows
 from ps_server.stores.redis.sample_log import RedisLog, log_key
-from ps_server.stores.redis.trust import MarkedConnection, check_configuration
-from services.domain.errors import EsdError, FailedPrecondition
+from ps_server.stores.redis.trust import MarkedConnection, check_configuration, check_rows
+from services.domain.errors import EsdError, FailedPrecondition, InvalidArgument
 from services.domain.ids import PARTITIONS
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 
@@ -76,9 +76,12 @@ class RedisStore:
 
     def claim(self, *, exclusive: bool) -> None:
         self._claim.take(exclusive=exclusive)
+        self._redis.begin_pulse(self._shard.index)
         self._claim.fence([_TABLES], alone=False)
         for spec in self.tables():
             self._fence(spec.name)
+        if not exclusive:  # otherwise it is a look at what is there, whatever that is
+            self._check_rows()
 
     def release(self) -> None:
         self._claim.leave()
@@ -86,11 +89,16 @@ class RedisStore:
     def ping(self) -> None:
         self._redis.ping()
         self._claim.renew()
+        self._check_rows()
 
     def close(self) -> None:
         with suppress(EsdError):  # Redis may be gone already, or another server may have taken over
             self.release()
         self._redis.close()
+
+    def _check_rows(self) -> None:
+        (names,) = self._redis.execute([_TABLES], [(b"HKEYS", _TABLES)])
+        check_rows(self._redis, [name.decode() for name in names])
 
     def _fence(self, table: str) -> None:
         """Makes the claim known wherever this server writes for a table."""
@@ -103,10 +111,9 @@ class RedisStore:
         ours = {"format": _FORMAT, "partitions": PARTITIONS}
         text = json.dumps(ours).encode()
         _, stored = self._redis.execute([_LAYOUT, _LAYOUT], [(b"SET", _LAYOUT, text, b"NX"), (b"GET", _LAYOUT)])
-        theirs = json.loads(stored)
-        if theirs != ours:
+        if stored != text:
             raise FailedPrecondition(
-                f"Redis at {self._redis.address} holds tables in format {theirs.get('format')}, this server keeps them "
+                f"Redis at {self._redis.address} holds tables in format {stored!r}, this server keeps them "
                 f"in format {_FORMAT}; use the version that wrote them, or another Redis database"
             )
 
@@ -119,7 +126,12 @@ def _encode(spec: TableSpec) -> bytes:
 
 
 def _decode(name: str, text: bytes) -> TableSpec:
-    fields = json.loads(text)
-    optimizer = fields.pop("optimizer")
-    kind = OptimizerKind(optimizer.pop("kind"))
-    return TableSpec(name=name, optimizer=OptimizerSpec(kind, **optimizer), **fields)
+    try:
+        fields = json.loads(text)
+        optimizer = fields.pop("optimizer")
+        kind = OptimizerKind(optimizer.pop("kind"))
+        return TableSpec(name=name, optimizer=OptimizerSpec(kind, **optimizer), **fields)
+    except (ValueError, TypeError, KeyError, AttributeError, InvalidArgument) as error:
+        raise FailedPrecondition(
+            f"the specification of table {name!r} in Redis ({_TABLES.decode()}) is damaged; give Redis its data back"
+        ) from error

@@ -1,7 +1,8 @@
 """What must be true of a Redis before, and as long as, rows are trusted to it.
 
 Before: no server may drop rows when its memory is full (`check_configuration`). As long as: it must be the Redis that
-this server has begun with, and not one that was started again without its data (`MarkedConnection`).
+this server has begun with, and not one that was emptied, or started again without its data or with those of long ago
+(`MarkedConnection`), and no row may have vanished from it (`check_rows`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ from collections.abc import Sequence
 
 from redis import Redis, exceptions
 
+from ps_server.core.store import StoreLost
 from ps_server.stores.redis.connection import Command, RedisConnection, Reply, lost_data, translated_errors
+from ps_server.stores.redis.layout import partition_keys
+from ps_server.stores.redis.scripts import MISSING_ROWS
 from services.domain.errors import FailedPrecondition
 
 _log = logging.getLogger(__name__)
@@ -53,13 +57,37 @@ def check_configuration(redis: RedisConnection) -> None:
             )
 
 
-class MarkedConnection:
-    """A RedisConnection that answers only as long as Redis is the one in which this server has left its marks.
+def check_rows(redis: RedisConnection, tables: Sequence[str]) -> None:
+    """Compares the number of keys of a single Redis with what the counters of the tables' rows say.
 
-    A Redis that was started again without its data, or another one at its address, would take pushes and answer pulls
-    as if nothing had ever been stored. Marks are random values, one or more on every node, which such a Redis lacks.
-    It is reached by new sockets only, so nothing is asked as long as the old ones hold; what was sent over a new one is
-    not answered before the marks were seen.
+    Every script that adds or removes rows counts them in the same step, so fewer keys than rows mean that somebody
+    else has removed some. What a cluster holds cannot be counted in one step, so nothing is compared there.
+
+    Raises:
+        StoreLost: rows are gone.
+    """
+    counters = [key for table in tables for key in partition_keys("n", table)]
+    if redis.spans_partitions and counters:
+        (missing,) = redis.execute(counters[:1], [(b"EVAL", MISSING_ROWS, len(counters), *counters)])
+        if missing > 0:
+            raise StoreLost(
+                f"Redis at {redis.address} has lost {missing} rows or more: it holds fewer keys than rows were stored. "
+                "Stop what uses it, then look with `esd checkpoint verify` which checkpoint is whole and go back to it "
+                "with `esd checkpoint restore`; or give Redis its data back; or begin anew with an empty one"
+            )
+
+
+class MarkedConnection:
+    """A RedisConnection that answers only as long as Redis is the one that this server has begun with, and whole.
+
+    A Redis that was started again without its data or with those of long ago, that was emptied, or another one at its
+    address, would take pushes and answer pulls as if what was stored since had never been. Two things tell:
+
+    - Marks are random values, one or more on every node, that whoever comes first leaves and nobody changes.
+    - The pulse is a number beside each mark that one server raises with every ping. A Redis that has gone back to an
+      earlier state has an earlier number.
+
+    Both are compared with every ping, and after every new socket before what was sent over it is answered.
     """
 
     def __init__(self, redis: RedisConnection) -> None:
@@ -67,17 +95,20 @@ class MarkedConnection:
 
         Raises:
             Unavailable: Redis is out of reach.
-            FailedPrecondition: a node of a cluster has lost its marks.
+            StoreLost: a node of a cluster has lost its marks.
         """
         self.address = redis.address
         self.spans_partitions = redis.spans_partitions
         self._redis = redis
-        self._keys = [b"esd:mark:%d" % number for number in range(1 if redis.spans_partitions else _CLUSTER_MARKS)]
+        numbers = range(1 if redis.spans_partitions else _CLUSTER_MARKS)
+        self._keys = [b"esd:mark:%d" % number for number in numbers]
+        self._pulses: list[bytes] = []  # none before `begin_pulse`
+        self._known = self._sent = secrets.randbits(40)  # the pulse is one of these, or between them
         self._sockets_checked = redis.sockets_opened
         self._check_whole()
         token = secrets.token_hex(8).encode()
         redis.execute(self._keys, [(b"SET", key, token, b"NX") for key in self._keys])
-        self._marks = self._read_marks()
+        self._marks = self._read(self._keys)
 
     @property
     def sockets_opened(self) -> int:
@@ -85,12 +116,11 @@ class MarkedConnection:
         return self._redis.sockets_opened
 
     def execute(self, keys: Sequence[bytes], commands: Sequence[Command]) -> list[Reply]:
-        """Sends commands as RedisConnection does. Raises FailedPrecondition, too, when Redis has lost its data."""
+        """Sends commands as RedisConnection does. Raises StoreLost, too, when Redis has lost its data."""
         replies = self._redis.execute(keys, commands)
         if self._redis.sockets_opened != self._sockets_checked:
             opened = self._redis.sockets_opened
-            if self._read_marks() != self._marks:
-                raise lost_data(self.address)
+            self._check()
             self._sockets_checked = opened
         return replies
 
@@ -98,21 +128,44 @@ class MarkedConnection:
         """Returns a client for each server that holds data."""
         return self._redis.servers()
 
+    def begin_pulse(self, shard: int) -> None:
+        """Leaves the pulse of a shard, which from now on is this process' alone to change."""
+        pulses = [b"esd:pulse:%d:%d" % (shard, number) for number in range(len(self._keys))]
+        self._redis.execute(pulses, [(b"SET", pulse, self._sent) for pulse in pulses])
+        self._pulses = pulses
+
     def ping(self) -> None:
-        """Raises Unavailable while a server is out of reach, FailedPrecondition when one has lost its data."""
-        self.execute(self._keys, [(b"EXISTS", key) for key in self._keys])
+        """Raises Unavailable while a server is out of reach, StoreLost when one has lost what it held."""
+        self._check()
+        self._sent += 1
+        self._redis.execute(self._pulses, [(b"SET", pulse, self._sent) for pulse in self._pulses])
+        self._known = self._sent
 
     def close(self) -> None:
         """Closes all sockets."""
         self._redis.close()
 
+    def _check(self) -> None:
+        """Raises StoreLost unless marks and pulse are as they were left."""
+        known = self._known  # before the pulse is read: another thread may raise it meanwhile
+        found = self._read([*self._keys, *self._pulses])
+        if found[: len(self._keys)] != self._marks or None in found:
+            raise lost_data(self.address, "the marks that were left in it are gone")
+        for pulse in found[len(self._keys) :]:
+            if not known <= _number(pulse) <= self._sent:
+                raise lost_data(self.address, "it is as it was earlier, and acknowledged writes are gone")
+
     def _check_whole(self) -> None:
-        """All marks are there, or none. Another server may be leaving them just now, which does not take long."""
+        """Checks that all marks are there, or none. Another server may be leaving them just now, which is quick."""
         deadline = time.monotonic() + _LEAVING_SECONDS
-        while any(there := self._read_marks()) and not all(there):
+        while any(there := self._read(self._keys)) and not all(there):
             if time.monotonic() > deadline:
-                raise lost_data(self.address)
+                raise lost_data(self.address, "the marks that were left in it are gone from a node")
             time.sleep(_LOOK_SECONDS)
 
-    def _read_marks(self) -> list[Reply]:
-        return self._redis.execute(self._keys, [(b"GET", key) for key in self._keys])
+    def _read(self, keys: Sequence[bytes]) -> list[Reply]:
+        return self._redis.execute(keys, [(b"GET", key) for key in keys])
+
+
+def _number(value: bytes) -> int:
+    return int(value) if value.isdigit() else -1

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import signal
 import sys
 from contextlib import AsyncExitStack
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 from grpc import StatusCode
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from redis import Redis
 
 from ps_server.service.app import parameter_server
 from ps_server.service.settings import ParameterServerSettings
@@ -146,16 +148,79 @@ async def test_a_frozen_server_that_wakes_up_after_a_takeover_writes_nothing(own
             assert await other.send(gradient_push(1, [500], 1, 0b11, 1.0)) == (1, 0)
 
 
-async def test_a_pull_that_waits_is_told_that_its_server_was_replaced(own_redis, start):
+def go_back(redis, directory):
+    """Lets Redis come back as it was when its files were copied to a directory."""
+    redis.kill()
+    shutil.rmtree(redis.directory / "appendonlydir")
+    shutil.copytree(directory, redis.directory / "appendonlydir")
+    redis.start()
+
+
+@pytest.mark.parametrize(
+    ("accident", "text"),
+    [
+        (lambda redis, _: redis.cli("hset", "esd:servers", "0", "of another"), "lost its shard of Redis"),
+        (lambda redis, _: redis.cli("flushall"), "has lost its data, or is another one: the marks .* are gone"),
+        (lambda redis, _: lose_rows(redis, 400), r"has lost \d+ rows or more"),
+        (go_back, "has lost its data, or is another one: it is as it was earlier"),
+        (lambda redis, _: redis.cli("set", "esd:servers", "x"), "holds something of another type"),
+    ],
+)
+async def test_a_store_that_is_not_what_it_was_is_noticed_at_once_and_named(accident, text, own_redis, start, tmp_path):
+    """Also by who waits for a row that will not come."""
     client = await start(store=own_redis.url)
     await client.create_table()
-    waiting = asyncio.create_task(client.fetch([1], 1, within=60))
+    await client.send(row_push(range(600), 1, 1.0))
+    shutil.copytree(own_redis.directory / "appendonlydir", tmp_path / "earlier")
+    await asyncio.to_thread(await_ping, own_redis)
+    await client.send(row_push(range(600), 2, 2.0))
+    waiting = asyncio.create_task(client.fetch([700], 1, within=60))
     for _ in range(1000):
         if (await client.describe()).tables[0].waiting_pulls:
             break
-    own_redis.cli("hset", "esd:servers", "0", "of another")
-    with refused(StatusCode.FAILED_PRECONDITION, "lost its shard of Redis"):
-        await waiting
+    await asyncio.to_thread(accident, own_redis, tmp_path / "earlier")
+    with refused(StatusCode.FAILED_PRECONDITION, text):
+        async with asyncio.timeout(10):
+            await waiting
+    with refused(StatusCode.FAILED_PRECONDITION, text):
+        await client.fetch([1], 2)
+
+
+def await_ping(redis):
+    """Returns when the server has pinged once more; redis-cli takes long enough to be no burden."""
+    before = redis.cli("get", "esd:pulse:0:0")
+    while redis.cli("get", "esd:pulse:0:0") == before:
+        pass
+
+
+def lose_rows(redis, count):
+    """Removes rows from Redis without their parameter server."""
+    client = Redis(port=redis.port)
+    keys = list(client.scan_iter("e:*"))
+    client.delete(*keys[:count])
+    client.close()
+
+
+async def test_rows_that_were_lost_meanwhile_are_named_when_a_server_starts(own_redis):
+    settings = ParameterServerSettings(store=own_redis.url, metrics_port=None)
+    async with parameter_server(settings) as server, Client(server.address) as client:
+        await client.create_table()
+        await client.send(row_push(range(600), 1, 1.0))
+    lose_rows(own_redis, 300)
+    with pytest.raises(FailedPrecondition, match=r"has lost \d+ rows or more"):
+        await open_ended(own_redis.url)
+
+
+async def test_a_row_whose_version_is_gone_is_damaged(own_redis, start):
+    client = await start(store=own_redis.url)
+    await client.create_table()
+    await client.send(row_push([5], 3, 1.0))
+    direct = Redis(port=own_redis.port)
+    (key,) = direct.scan_iter("e:*")
+    direct.setrange(key, 0, bytes(8))
+    direct.close()
+    with refused(StatusCode.FAILED_PRECONDITION, "row 5 in Redis is damaged"):
+        await client.fetch([5], 3)
 
 
 async def test_while_redis_is_away_calls_are_unavailable_and_nothing_is_lost(own_redis, start):
