@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ps_server.core.history import History
+from ps_server.core.seal import LOG_REMEDY
 from ps_server.core.store import LogStore
 from services.domain.batches import LogEntry
 from services.domain.errors import FailedPrecondition, InvalidArgument
@@ -54,9 +55,10 @@ class SampleLog:
 
         Raises:
             StaleEpoch: a later epoch has begun.
+            FailedPrecondition: while they are read: an entry is damaged, or one is missing.
         """
         self._history.begin_epoch(epoch)
-        return self._store.read()
+        return self._joined()
 
     def trim(self, position: int, epoch: int) -> None:
         """Drops the entries whose samples all lie before `position`. The mark of the stream's end stays."""
@@ -68,6 +70,17 @@ class SampleLog:
         with self._history.writing(epoch), self._changing():
             self._store.clear()
             self._last = None
+
+    def _joined(self) -> Iterator[LogEntry]:
+        end: int | None = None
+        for entry in self._store.read():
+            if end not in (None, entry.position):
+                raise FailedPrecondition(
+                    f"the sample log of table {self._table!r} lacks the samples from {end} to {entry.position}. "
+                    f"{LOG_REMEDY}"
+                )
+            end = entry.end
+            yield entry
 
     def _is_there(self, entry: LogEntry, last: LogEntry) -> bool:
         """Tells whether an entry is the last one already. Raises FailedPrecondition if it does not follow it either."""

@@ -91,15 +91,24 @@ class OfflineTable:
     def restore(self, checkpoint: int) -> int:
         """Puts the table, which must be claimed, back to a checkpoint; how many rows had to be put back.
 
-        The first shard goes first: it says which checkpoint is valid, and the others can still follow it there when
-        this is interrupted.
+        A damaged sample log is dropped, too. The first shard goes first: it says which checkpoint is valid, and the
+        others can still follow it there when this is interrupted.
         """
         epoch = max(record.epoch for record in self._records) + 1
         changed = 0
         for index, (record, table) in enumerate(zip(self._records, self._tables, strict=True)):
             self._records[index], count = go_back(table, record, checkpoint, epoch)
             changed += count
+        self._drop_damaged_log()
         return changed
+
+    def _drop_damaged_log(self) -> None:
+        log = self._tables[0].log
+        try:
+            for _ in log.read():
+                pass
+        except FailedPrecondition:
+            log.clear()
 
 
 @contextmanager

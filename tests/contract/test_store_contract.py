@@ -285,6 +285,36 @@ def test_a_damaged_row_is_named(url, store, table, rng):
         list(table.cuts.rows_at(10, []))
 
 
+@pytest.mark.parametrize("url", ["redis", "redis+cluster"], indirect=True)
+def test_damaged_samples_dense_parameters_and_gradients_are_named(store, table, rng):
+    table.log.append(LogEntry(0, 5, b"batch"))
+    table.blobs.put_dense(b"dense")
+    table.partials.add(gradients_of(rng, [7], 2))
+    damage_everything(store)
+    for read, text in (
+        (lambda: list(table.log.read()), "entry 5-0 of the sample log .* is damaged.*esd checkpoint restore"),
+        (table.log.last, "entry 5-0 of the sample log .* is damaged"),
+        (table.blobs.get_dense, "d:clicks-1_a in Redis .* is damaged"),
+        (store.open(SPEC).partials.load, "partial gradient of worker 2 for row 7 in Redis .* is damaged"),
+    ):
+        with pytest.raises(FailedPrecondition, match=text):
+            read()
+
+
+def damage_everything(store):
+    """Changes one byte of all that is stored as one value."""
+    for server in store._redis.servers():
+        for key in server.scan_iter("d:*"):
+            server.setrange(key, 18, b"X")
+        for key in server.scan_iter("s0:*"):
+            ((name, fields),) = server.xrange(key)
+            server.delete(key)
+            server.xadd(key, fields | {b"batch": fields[b"batch"][:-1] + b"X"}, name)
+        for key in server.scan_iter("g:*"):
+            for field, value in server.hgetall(key).items():
+                server.hset(key, field, value[:30] + b"X" + value[31:])
+
+
 class Shards:
     """All parameter servers of a table, as started anew on a store."""
 

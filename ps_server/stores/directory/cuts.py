@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from esd_native.rows import RowTable
-from ps_server.stores.directory.row_files import chain_of, row_file, row_files, stored_rows, write_rows
+from ps_server.stores.directory.row_files import chain_of, remove, row_file, row_files, stored_rows, write_rows
 from ps_server.stores.directory.shard_folders import ShardFolders
 from ps_server.stores.memory import MemoryCuts, MemoryRows
 from ps_server.stores.row_streams import first_of_each, scan
@@ -36,8 +36,6 @@ class DirectoryCuts(MemoryCuts):
             self._rows.pre_images[last] = RowTable(self._rows.width)
         self._drop_files()  # of cuts that were not committed
         self._folders.drop_others()
-        for draft in self._folder.glob("*.draft"):
-            draft.unlink()
         return True
 
     def save(self, cut: int, earlier: int) -> tuple[int, int]:
@@ -99,4 +97,4 @@ class DirectoryCuts(MemoryCuts):
         there = (cut for cut in self._saved if row_file(self._folder, cut).exists())
         needed = {path for cut in there for path in chain_of(self._folder, cut)}
         for path in row_files(self._folder) - needed:
-            path.unlink()
+            remove(path)

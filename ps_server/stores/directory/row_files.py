@@ -10,17 +10,19 @@ when it is complete and on disk.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 
 from ps_server.stores.row_streams import first_of_each
-from services.domain.errors import FailedPrecondition
+from services.domain.errors import FailedPrecondition, StorageUnwritable
 from services.domain.rows import RowBlock
 
 _MAGIC = b"ESDROWS1"
@@ -51,24 +53,64 @@ def stored_rows(directory: Path, cut: int, width: int) -> Iterator[RowBlock]:
     """Yields the rows of a cut, W floats each, from its files. Raises FailedPrecondition if one of them is damaged."""
     chain = chain_of(directory, cut)
     for path in chain:
-        _verify(path)
+        with disk_errors(path):
+            _verify(path)
     return first_of_each(block for path in chain for block in _read_rows(path, width))
 
 
-def write_file(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Writes a file as a whole: after a crash it is there complete, or as it was before."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
-    with draft.open("wb") as file:
-        write(file)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
-    directory = os.open(path.parent, os.O_RDONLY)
+@contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """Raises our errors for those of the operating system: they name the path and what to do.
+
+    Raises:
+        StorageUnwritable: the disk is full, over its quota, or read-only; or the process has too many files open.
+        FailedPrecondition: anything else that keeps a file from being read or written.
+    """
     try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+        yield
+    except OSError as error:
+        text = f"{path}: {error.strerror or error}"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StorageUnwritable(f"{text}; make room on the disk of the checkpoint directory") from error
+        if error.errno == errno.EROFS:
+            raise StorageUnwritable(f"{text}; mount the checkpoint directory so that it can be written to") from error
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise StorageUnwritable(f"{text}; raise the limit of open files (ulimit -n)") from error
+        raise FailedPrecondition(f"{text}; look at the checkpoint directory, its owner and its disk") from error
+
+
+def write_file(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Writes a file as a whole: after a crash it is there complete, or as it was before. Raises as `disk_errors`."""
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
+        try:
+            with draft.open("wb") as file:
+                write(file)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(path)
+        except BaseException:
+            with suppress(OSError):
+                draft.unlink(missing_ok=True)  # what it takes on a full disk may be what is lacking
+            raise
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+
+def read_bytes(path: Path) -> bytes | None:
+    """Returns what a small file holds, None if there is none. Raises FailedPrecondition if it cannot be read."""
+    with disk_errors(path):
+        return path.read_bytes() if path.exists() else None
+
+
+def remove(path: Path) -> None:
+    """Removes a file, if it is there. Raises as `disk_errors`."""
+    with disk_errors(path):
+        path.unlink(missing_ok=True)
 
 
 def write_bytes(path: Path, data: bytes) -> None:

@@ -13,37 +13,53 @@
 from __future__ import annotations
 
 import fcntl
+import logging
+import os
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from google.protobuf.message import DecodeError
+
 from protos import common_pb2
+from ps_server.core.seal import DENSE_REMEDY, LOG_REMEDY, sealed, unsealed
 from ps_server.core.shard import Shard
-from ps_server.core.store import TableStore
+from ps_server.core.store import StoreLost, TableStore
 from ps_server.stores.directory.cuts import DirectoryCuts
-from ps_server.stores.directory.row_files import write_bytes
+from ps_server.stores.directory.row_files import disk_errors, read_bytes, remove, write_bytes
 from ps_server.stores.directory.shard_folders import HISTORY, ShardFolders
 from ps_server.stores.memory import MemoryPartials, MemoryRows, MemoryStore
 from services.domain.batches import LogEntry
-from services.domain.errors import FailedPrecondition
+from services.domain.errors import FailedPrecondition, InvalidArgument
 from services.domain.tables import TableSpec
 from services.wire.tables import decode_table, encode_table
+
+_log = logging.getLogger(__name__)
+
+_SPEC = "table.pb"
+_ENTRY = re.compile(r"[0-9]{1,19}-[0-9]{1,19}")
 
 
 class DirectoryHistory:
     """A HistoryStore of one file."""
 
-    def __init__(self, spec: TableSpec, folders: ShardFolders) -> None:
-        self._width = spec.row_width
+    def __init__(self, spec: TableSpec, folder: Path, folders: ShardFolders) -> None:
+        self._spec = spec
+        self._folder = folder
         self._folders = folders
         self._path = folders.own / HISTORY
 
     def load(self) -> bytes | None:
-        self._folders.take_over(self._width)
-        return _bytes_of(self._path)
+        self._folders.take_over(self._spec.row_width)
+        return read_bytes(self._path)
 
     def save(self, data: bytes) -> None:
+        if not (
+            self._folder / _SPEC
+        ).exists():  # somebody has removed the folder: what follows is worth nothing without
+            write_spec(self._folder, self._spec)
         write_bytes(self._path, data)
 
 
@@ -58,20 +74,21 @@ class DirectoryBlobs:
         write_bytes(self._part(checkpoint, name), data)
 
     def get_part(self, checkpoint: int, name: str) -> bytes | None:
-        return _bytes_of(self._part(checkpoint, name))
+        return read_bytes(self._part(checkpoint, name))
 
     def checkpoints(self) -> set[int]:
         return {int(path.name.split("-")[1]) for path in self._folder.glob("part-*-*[a-z]")}
 
     def drop_parts(self, checkpoint: int) -> None:
         for path in self._folder.glob(f"part-{checkpoint}-*"):
-            path.unlink()
+            remove(path)
 
     def put_dense(self, data: bytes) -> None:
-        write_bytes(self._dense, data)
+        write_bytes(self._dense, sealed("dense", data))
 
     def get_dense(self) -> bytes | None:
-        return _bytes_of(self._dense)
+        stored = read_bytes(self._dense)
+        return None if stored is None else unsealed("dense", stored, str(self._dense), DENSE_REMEDY)
 
     def _part(self, checkpoint: int, name: str) -> Path:
         return self._folder / f"part-{checkpoint}-{name}"
@@ -89,27 +106,37 @@ class DirectoryLog:
         return max(self._entries(), key=_order, default=None)
 
     def append(self, entry: LogEntry) -> None:
-        write_bytes(self._path(entry), entry.batch)
+        path = self._path(entry)
+        write_bytes(path, sealed(path.name, entry.batch))
 
     def read(self) -> Iterator[LogEntry]:
         for entry in sorted(self._entries(), key=_order):
-            yield LogEntry(entry.position, entry.samples, self._path(entry).read_bytes())
+            path = self._path(entry)
+            batch = unsealed(path.name, read_bytes(path) or b"", str(path), LOG_REMEDY)
+            yield LogEntry(entry.position, entry.samples, batch)
 
     def trim(self, position: int) -> None:
         for entry in self._entries():
             if entry.end <= position and not entry.closes:
-                self._path(entry).unlink()
+                remove(self._path(entry))
 
     def clear(self) -> None:
-        for entry in self._entries():
-            self._path(entry).unlink()
+        for path in self._files():
+            remove(path)
 
     def _entries(self) -> list[LogEntry]:
         """Returns all entries without their batches, in no order."""
-        if not self._folder.exists():
-            return []
-        names = (path.name.split("-") for path in self._folder.iterdir() if path.suffix != ".draft")
-        return [LogEntry(int(position), int(samples)) for position, samples in names]
+        entries = []
+        for path in self._files():
+            if not _ENTRY.fullmatch(path.name):
+                raise FailedPrecondition(f"{path} is no entry of a sample log; remove it from this folder")
+            position, samples = path.name.split("-")
+            entries.append(LogEntry(int(position), int(samples)))
+        return entries
+
+    def _files(self) -> list[Path]:
+        with disk_errors(self._folder):
+            return [path for path in self._folder.iterdir() if path.suffix != ".draft"] if self._folder.exists() else []
 
     def _path(self, entry: LogEntry) -> Path:
         return self._folder / f"{entry.position}-{entry.samples}"
@@ -124,8 +151,9 @@ class DirectoryStore(MemoryStore):
         self._directory = directory
         self._shard = shard
         self._locks = ShardLocks(directory)
-        for path in sorted(directory.glob("*/table.pb")):
-            spec = decode_table(common_pb2.TableSpec.FromString(path.read_bytes()))
+        self._lost: str | None = None  # why this server may not go on
+        for path in sorted(directory.glob(f"*/{_SPEC}")):
+            spec = read_spec(path)
             self._tables[spec.name] = (spec, self._open(spec))
 
     def shards(self, table: str) -> int:
@@ -133,6 +161,26 @@ class DirectoryStore(MemoryStore):
 
     def claim(self, *, exclusive: bool) -> None:  # noqa: ARG002 - a process that holds a lock is surely there
         self._locks.acquire(self._shard)
+        own = f"shard-{self._shard.index}-of-{self._shard.count}"
+        for folder in (own, "samples") if self._shard.index == 0 else (own,):
+            for draft in self._directory.glob(f"*/{folder}/*.draft"):  # of a process that died while it wrote
+                remove(draft)
+
+    def ping(self) -> None:
+        if self._lost is not None:
+            raise StoreLost(self._lost)
+        if not self._locks.hold():
+            _log.error(
+                "checkpoint directory %s was removed or replaced: the checkpoints and samples in it are gone. The next "
+                "checkpoint is whole; until it is committed a restart loses everything",
+                self._directory,
+            )
+            self._locks.release()
+            try:
+                self._locks.acquire(self._shard)
+            except FailedPrecondition as error:
+                self._lost = f"checkpoint directory {self._directory} was taken from this parameter server: {error}"
+                raise StoreLost(self._lost) from error
 
     def release(self) -> None:
         self._locks.release()
@@ -142,8 +190,7 @@ class DirectoryStore(MemoryStore):
         self.release()
 
     def _make(self, spec: TableSpec) -> TableStore:
-        data = encode_table(spec).SerializeToString()
-        write_bytes(self._directory / spec.name / "table.pb", data)
+        write_spec(self._directory / spec.name, spec)
         return self._open(spec)
 
     def _open(self, spec: TableSpec) -> TableStore:
@@ -154,7 +201,7 @@ class DirectoryStore(MemoryStore):
             rows=rows,
             partials=MemoryPartials(spec.dimension),
             cuts=DirectoryCuts(rows, folders),
-            history=DirectoryHistory(spec, folders),
+            history=DirectoryHistory(spec, folder, folders),
             blobs=DirectoryBlobs(folders.own),
             log=DirectoryLog(folder / "samples"),
         )
@@ -173,7 +220,8 @@ class ShardLocks:
         Raises:
             FailedPrecondition: another process holds it, or one of another number of shards.
         """
-        self._directory.mkdir(parents=True, exist_ok=True)
+        with disk_errors(self._directory):
+            self._directory.mkdir(parents=True, exist_ok=True)
         own = self._directory / f"shard-{shard.index}-of-{shard.count}.lock"
         self._held.append(self._lock(own))
         try:
@@ -184,6 +232,17 @@ class ShardLocks:
             self.release()
             raise
 
+    def hold(self) -> bool:
+        """Tells whether the locks that were acquired are still the ones that others see."""
+        for file in self._held:
+            try:
+                there = Path(file.name).stat()
+            except FileNotFoundError:
+                return False
+            if not os.path.samestat(os.fstat(file.fileno()), there):
+                return False
+        return True
+
     def release(self) -> None:
         """Lets go of the locks that keep other servers off the directory."""
         for file in self._held:
@@ -191,7 +250,8 @@ class ShardLocks:
         self._held.clear()
 
     def _lock(self, path: Path) -> BinaryIO:
-        file = path.open("ab")
+        with disk_errors(path):
+            file = path.open("ab")
         with suppress(BlockingIOError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return file
@@ -202,8 +262,20 @@ class ShardLocks:
         )
 
 
-def _bytes_of(path: Path) -> bytes | None:
-    return path.read_bytes() if path.exists() else None
+def write_spec(folder: Path, spec: TableSpec) -> None:
+    """Writes the specification of a table to its folder."""
+    write_bytes(folder / _SPEC, encode_table(spec).SerializeToString())
+
+
+def read_spec(path: Path) -> TableSpec:
+    """Reads the specification of a table. Raises FailedPrecondition if it is damaged."""
+    try:
+        return decode_table(common_pb2.TableSpec.FromString(read_bytes(path) or b""))
+    except (DecodeError, InvalidArgument) as error:
+        raise FailedPrecondition(
+            f"{path} is damaged: it holds no specification of a table ({error}). Give the checkpoint directory its "
+            "data back, or begin anew with another one"
+        ) from error
 
 
 def _order(entry: LogEntry) -> tuple[int, bool]:

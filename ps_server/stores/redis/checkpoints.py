@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from ps_server.core.history import HistoryRecord, resharded
+from ps_server.core.seal import DENSE_REMEDY, sealed, unsealed
 from ps_server.core.shard import Shard
 from ps_server.stores.redis import scripts
 from ps_server.stores.redis.claim import Claim
@@ -81,11 +82,12 @@ class RedisBlobs:
             self._execute(self._parts, self._claim.write(b"HDEL", self._parts, *names))
 
     def put_dense(self, data: bytes) -> None:
-        self._execute(self._dense, self._claim.write(b"SET", self._dense, data))
+        self._execute(self._dense, self._claim.write(b"SET", self._dense, sealed("dense", data)))
 
     def get_dense(self) -> bytes | None:
-        data: bytes | None = self._execute(self._dense, (b"GET", self._dense))
-        return data
+        stored: bytes | None = self._execute(self._dense, (b"GET", self._dense))
+        place = f"{self._dense.decode()} in Redis at {self._redis.address}"
+        return None if stored is None else unsealed("dense", stored, place, DENSE_REMEDY)
 
     def _fields(self) -> list[bytes]:
         names: list[bytes] = self._execute(self._parts, (b"HKEYS", self._parts))

@@ -7,11 +7,11 @@
     esd:servers              hash: who serves which shard, and until when it counts as alive: see claim.py
     e:{<table>.<pp>}:<id>    one row: version (int64), W float32, checksum (uint32)
     n:{<table>.<pp>}         hash: rows of the partition, and the trainings of all of them together (`trainings`)
-    g:{<table>.<pp>}         hash of pending gradients: id and worker -> split and D float32
+    g:{<table>.<pp>}         hash of pending gradients: id and worker -> split, D float32, checksum
     u<cut>:{<table>.<pp>}    hash of pre-images: id -> value of the row at that cut, empty where there was none
     h:<table>                hash: shards, and for each of them the record of its history (JSON)
     c:<table>                hash of parts of checkpoints: <cut>.<name> -> data
-    d:<table>                dense parameters
+    d:<table>                dense parameters, after a checksum
     s<shard>:<table>         stream of the sample log: see sample_log.py
     f:{<slot>}               on a cluster, hash: who may write to the other keys of the hash slot: see claim.py
 

@@ -8,12 +8,14 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from esd_native.rows import checksums
 from ps_server.core.shard import Shard
 from ps_server.core.store import RowStore, Splits
 from ps_server.stores.memory import MemoryPartials
 from ps_server.stores.redis import layout
 from ps_server.stores.redis.claim import Claim
 from ps_server.stores.redis.connection import Command, RedisConnection
+from services.domain.errors import FailedPrecondition
 from services.domain.ids import partition_of
 from services.domain.rows import GradientBlock
 from services.domain.tables import TableSpec
@@ -34,9 +36,8 @@ class RedisPartials:
         self._gradients_per_command = layout.rows_per_command(4 * spec.dimension)
         # A field of the hashes names a gradient, its value is the split and the gradient.
         self._field = np.dtype([("id", "<u8"), ("worker", "u1")])
-        self._value = np.dtype(
-            [("target", "<i8"), ("contributors", "<u8"), ("step", "<i8"), ("gradient", "<f4", (spec.dimension,))]
-        )
+        columns = [("target", "<i8"), ("contributors", "<u8"), ("step", "<i8"), ("gradient", "<f4", (spec.dimension,))]
+        self._value = np.dtype([*columns, ("checksum", "<u4")])
 
     @property
     def memory_bytes(self) -> int:
@@ -65,6 +66,7 @@ class RedisPartials:
         values["contributors"] = groups.arrange(block.contributors)
         values["step"] = groups.arrange(block.steps)
         values["gradient"] = groups.arrange(block.gradients)
+        values["checksum"] = _checksums(ids, block.worker, values)
         pairs: list[bytes] = [b""] * (2 * len(block))
         pairs[::2] = self._fields(ids, np.full(len(ids), block.worker, np.uint8))
         pairs[1::2] = layout.split_rows(_packed(values))
@@ -121,8 +123,15 @@ class RedisPartials:
         for worker in np.unique(names["worker"]):
             mine = names["worker"] == worker
             part = parts[mine]
+            ids = np.ascontiguousarray(names["id"][mine])
+            damaged = _checksums(ids, int(worker), part) != part["checksum"]
+            if damaged.any():
+                raise FailedPrecondition(
+                    f"the partial gradient of worker {worker} for row {ids[np.argmax(damaged)]} in Redis at "
+                    f"{self._redis.address} is damaged: its checksum differs. `esd checkpoint restore` drops it"
+                )
             yield GradientBlock(
-                ids=np.ascontiguousarray(names["id"][mine]),
+                ids=ids,
                 targets=np.ascontiguousarray(part["target"]),
                 contributors=np.ascontiguousarray(part["contributors"]),
                 steps=np.ascontiguousarray(part["step"]),
@@ -139,6 +148,13 @@ class RedisPartials:
     def _hashes_of(self, ids: NDArray[np.uint64], parts: Sequence[slice]) -> list[bytes]:
         partitions = partition_of(ids)
         return [self._hashes[partitions[part.start]] for part in parts]
+
+
+def _checksums(ids: NDArray[np.uint64], worker: int, values: NDArray[np.void]) -> NDArray[np.uint32]:
+    """Returns a checksum per gradient over its id, its worker and all that is kept under these."""
+    names = ids ^ np.uint64(worker * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF)
+    covered = np.ascontiguousarray(_packed(values)[:, 8:-4]).view(np.float32)
+    return checksums(names, np.ascontiguousarray(values["target"]), covered)
 
 
 def _packed(records: NDArray[np.void]) -> NDArray[np.uint8]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ps_server.core.seal import LOG_REMEDY, sealed, unsealed
 from ps_server.stores.redis.claim import Claim
 from ps_server.stores.redis.connection import Command, RedisConnection, Reply
 from services.domain.batches import LogEntry
@@ -28,17 +29,18 @@ class RedisLog:
 
     def last(self) -> LogEntry | None:
         reply = self._execute((b"XREVRANGE", self._key, b"+", b"-", b"COUNT", 1))
-        return _decode(reply[0]) if reply else None
+        return self._decode(reply[0]) if reply else None
 
     def append(self, entry: LogEntry) -> None:
-        fields = (b"samples", entry.samples, b"batch", entry.batch)
-        self._execute(self._claim.write(b"XADD", self._key, _id(entry.end, closes=entry.closes), *fields))
+        name = _id(entry.end, closes=entry.closes)
+        fields = (b"samples", entry.samples, b"batch", sealed(_sealed_name(name, entry.samples), entry.batch))
+        self._execute(self._claim.write(b"XADD", self._key, name, *fields))
 
     def read(self) -> Iterator[LogEntry]:
         start = b"-"
         while reply := self._execute((b"XRANGE", self._key, start, b"+", b"COUNT", _READ_ENTRIES)):
             for item in reply:
-                yield _decode(item)
+                yield self._decode(item)
             start = b"(" + reply[-1][0]
 
     def trim(self, position: int) -> None:
@@ -46,6 +48,15 @@ class RedisLog:
 
     def clear(self) -> None:
         self._execute(self._claim.write(b"DEL", self._key))
+
+    def _decode(self, item: tuple[bytes, list[bytes]]) -> LogEntry:
+        name, fields = item
+        place = f"entry {name.decode()} of the sample log {self._key.decode()} in Redis at {self._redis.address}"
+        known = dict(zip(fields[::2], fields[1::2], strict=False))
+        samples = known.get(b"samples", b"")
+        count = int(samples) if samples.isdigit() else -1  # which no entry was sealed with
+        batch = unsealed(_sealed_name(name, count), known.get(b"batch", b""), place, LOG_REMEDY)
+        return LogEntry(int(name.partition(b"-")[0]) - count, count, batch)
 
     def _execute(self, command: Command) -> Reply:
         return self._redis.execute([self._key], [command])[0]
@@ -60,8 +71,5 @@ def _id(end: int, *, closes: bool) -> bytes:
     return f"{end}-{int(closes)}".encode()
 
 
-def _decode(item: tuple[bytes, list[bytes]]) -> LogEntry:
-    name, fields = item
-    end = int(name.partition(b"-")[0])
-    samples = int(fields[1])
-    return LogEntry(end - samples, samples, fields[3])
+def _sealed_name(name: bytes, samples: int) -> str:
+    return f"{name.decode()} {samples}"

@@ -23,7 +23,7 @@ from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 
 _LAYOUT = b"esd:layout"
 _TABLES = b"esd:tables"
-_FORMAT = 3
+_FORMAT = 4
 
 
 class RedisStore:
