@@ -179,6 +179,20 @@ class CreateJobResponse(_message.Message):
     created: bool
     def __init__(self, created: _Optional[bool] = ...) -> None: ...
 
+class CancelJobRequest(_message.Message):
+    __slots__ = ("job", "reason")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    reason: str
+    def __init__(self, job: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class CancelJobResponse(_message.Message):
+    __slots__ = ("cancelled",)
+    CANCELLED_FIELD_NUMBER: _ClassVar[int]
+    cancelled: bool
+    def __init__(self, cancelled: _Optional[bool] = ...) -> None: ...
+
 class RegisterWorkerRequest(_message.Message):
     __slots__ = ("worker", "bandwidth_bytes_per_second", "cache_rows", "address", "rendezvous")
     WORKER_FIELD_NUMBER: _ClassVar[int]

@@ -44,6 +44,11 @@ class DispatcherStub:
                 request_serializer=protos_dot_dispatcher__pb2.CreateJobRequest.SerializeToString,
                 response_deserializer=protos_dot_dispatcher__pb2.CreateJobResponse.FromString,
                 _registered_method=True)
+        self.CancelJob = channel.unary_unary(
+                '/esd.v1.Dispatcher/CancelJob',
+                request_serializer=protos_dot_dispatcher__pb2.CancelJobRequest.SerializeToString,
+                response_deserializer=protos_dot_dispatcher__pb2.CancelJobResponse.FromString,
+                _registered_method=True)
         self.RegisterWorker = channel.unary_unary(
                 '/esd.v1.Dispatcher/RegisterWorker',
                 request_serializer=protos_dot_dispatcher__pb2.RegisterWorkerRequest.SerializeToString,
@@ -100,6 +105,15 @@ class DispatcherServicer:
     def CreateJob(self, request, context):
         """Opens a job, or confirms one with the identical specification.
         FAILED_PRECONDITION: another job is running.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CancelJob(self, request, context):
+        """Ends the running job. Everybody who takes part in it is told the reason, and another job may take its place. What
+        the parameter servers keep stays, so the same job may be opened again and goes on at its last checkpoint.
+        NOT_FOUND: the running or last job is another one.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -188,6 +202,11 @@ def add_DispatcherServicer_to_server(servicer, server):
                     servicer.CreateJob,
                     request_deserializer=protos_dot_dispatcher__pb2.CreateJobRequest.FromString,
                     response_serializer=protos_dot_dispatcher__pb2.CreateJobResponse.SerializeToString,
+            ),
+            'CancelJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.CancelJob,
+                    request_deserializer=protos_dot_dispatcher__pb2.CancelJobRequest.FromString,
+                    response_serializer=protos_dot_dispatcher__pb2.CancelJobResponse.SerializeToString,
             ),
             'RegisterWorker': grpc.unary_unary_rpc_method_handler(
                     servicer.RegisterWorker,
@@ -284,6 +303,33 @@ class Dispatcher:
             '/esd.v1.Dispatcher/CreateJob',
             protos_dot_dispatcher__pb2.CreateJobRequest.SerializeToString,
             protos_dot_dispatcher__pb2.CreateJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CancelJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/esd.v1.Dispatcher/CancelJob',
+            protos_dot_dispatcher__pb2.CancelJobRequest.SerializeToString,
+            protos_dot_dispatcher__pb2.CancelJobResponse.FromString,
             options,
             channel_credentials,
             insecure,

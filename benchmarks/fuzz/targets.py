@@ -182,6 +182,7 @@ def dispatcher(address: str, client: AsyncDispatcherClient) -> Target:
         "Heartbeat": [dispatcher_pb2.HeartbeatRequest(lease_id=_LEASES[0])],
         "ReportIteration": [report],
         "ReportFlush": [dispatcher_pb2.ReportFlushRequest(lease_id=_LEASES[0])],
+        "CancelJob": [dispatcher_pb2.CancelJobRequest(job="another", reason="fuzzed")],
         "ReportFailure": [dispatcher_pb2.ReportFailureRequest(lease_id=_LEASES[0], cause="fuzzed")],
         "Submit": [dispatcher_pb2.SubmitRequest(job="job", batch=batch)],
         "WatchPlans": [dispatcher_pb2.WatchPlansRequest(lease_id=_LEASES[0])],

@@ -20,7 +20,7 @@ from dispatcher.service.state import job_metrics
 from dispatcher.solvers import get_solver
 from protos import dispatcher_pb2 as pb
 from protos import dispatcher_pb2_grpc
-from services.domain.errors import InvalidArgument, NotFound
+from services.domain.errors import InvalidArgument
 from services.runtime import metrics
 from services.wire.hybrid import decode_problem, encode_result
 from services.wire.jobs import decode_job
@@ -67,6 +67,10 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
             raise InvalidArgument("job is not set")
         return pb.CreateJobResponse(created=await self._current_job.create(decode_job(request.job)))
 
+    async def CancelJob(self, request: pb.CancelJobRequest, context: _Context) -> pb.CancelJobResponse:
+        """Ends the running job."""
+        return pb.CancelJobResponse(cancelled=self._current_job.cancel(request.job, request.reason))
+
     async def RegisterWorker(self, request: pb.RegisterWorkerRequest, context: _Context) -> pb.RegisterWorkerResponse:
         """Takes a worker in."""
         return encode_lease(self._current_job.get().register(decode_registration(request)))
@@ -101,9 +105,7 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         request = await anext(requests, None)
         if request is None or not request.job:
             raise InvalidArgument("job is not set in the first message")
-        job = self._current_job.get()
-        if request.job != job.spec.name:
-            raise NotFound(f"no job {request.job!r}; {job.lifecycle}")
+        job = self._current_job.named(request.job)
         with job.submission.submitter():
             while request is not None:  # None: cut off, and another call may go on
                 if request.HasField("batch"):
@@ -125,6 +127,8 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
                 yield message
 
     async def DescribeJob(self, request: pb.DescribeJobRequest, context: _Context) -> pb.DescribeJobResponse:
-        """Tells the job's state, which is absent while there was no job."""
+        """Tells the job's state, which is absent while there was no job. Whoever asks may be the job's driver."""
         job = self._current_job.latest
+        if job is not None:
+            job.submission.seen()
         return pb.DescribeJobResponse(job=encode_state(job_state(job)) if job else None)

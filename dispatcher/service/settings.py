@@ -46,6 +46,12 @@ class DispatcherSettings(ServerSettings, env_prefix="ESD_DISPATCHER_"):
     recovery_seconds: float = Field(
         120.0, gt=0, description="longest wait for a parameter server that is away or hangs, before the job fails"
     )
+    driver_seconds: float = Field(
+        3600.0,
+        gt=0,
+        description="time that a job whose stream has not ended goes on without a driver, who submits samples or asks "
+        "for the job's state, before it fails",
+    )
     straggler_factor: float = Field(
         5.0,
         gt=1,

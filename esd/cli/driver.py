@@ -12,12 +12,13 @@ from esd.cli.report import messages
 from esd.cli.stream import without_first
 from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.batches import SampleBatch
-from services.domain.errors import FailedPrecondition, NotFound
+from services.domain.errors import EsdError, FailedPrecondition, NotFound
 from services.domain.jobs import JobSpec
 from services.domain.state import JobPhase, JobState
 from services.runtime.retry import AWAY, Backoff
 
 POLL_SECONDS = 0.25  # of the job's state, for the progress bar
+_CANCEL_SECONDS = 5.0  # whoever pressed Ctrl-C waits no longer
 PATIENCE_SECONDS = 60.0  # with services that are away, of a job that can go on after it
 
 
@@ -26,7 +27,8 @@ async def drive(
 ) -> JobState:
     """Runs a job to its end and returns its final state.
 
-    A dispatcher that is started again meanwhile gets the job again, and the samples that it has not trained.
+    A dispatcher that is started again meanwhile gets the job again, and the samples that it has not trained. When the
+    stream cannot be read, or the caller is cancelled, as by Ctrl-C, the job is cancelled, too: nobody would end it.
 
     Args:
         client: of the dispatcher.
@@ -62,6 +64,22 @@ async def _drive_once(
         NotFound: the dispatcher no longer knows the job; it was started again.
     """
     await client.create_job(job)
+    try:
+        return await _until_over(client, job, batches, progress)
+    except asyncio.CancelledError:
+        await _cancel(client, job, "its driver was stopped")
+        raise
+    except (FailedPrecondition, NotFound, *AWAY):
+        raise  # it is over, goes on without this driver, or cannot be reached
+    except Exception as error:
+        await _cancel(client, job, f"its driver cannot go on: {error}")
+        raise
+
+
+async def _until_over(
+    client: AsyncDispatcherClient, job: JobSpec, batches: Iterable[SampleBatch], progress: Callable[[JobState], None]
+) -> JobState:
+    """Feeds a job that is open, and watches it until it is over."""
     submission = asyncio.create_task(client.feed(job.name, lambda taken: without_first(batches, taken)), name="submit")
     try:
         while True:
@@ -85,6 +103,15 @@ async def _drive_once(
     finally:
         submission.cancel()
         await asyncio.gather(submission, return_exceptions=True)
+
+
+async def _cancel(client: AsyncDispatcherClient, job: JobSpec, reason: str) -> None:
+    """Ends the job as far as the dispatcher can be reached; whatever made the driver stop counts more than that."""
+    try:
+        async with asyncio.timeout(_CANCEL_SECONDS):
+            await client.cancel_job(job.name, reason)
+    except (EsdError, TimeoutError) as error:
+        messages.print(f"job {job.name} could not be cancelled: {error or 'no answer'}", markup=False, highlight=False)
 
 
 class Bar:

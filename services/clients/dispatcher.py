@@ -118,6 +118,21 @@ class DispatcherClient:
         """
         return self._run(self._client.create_job(job))
 
+    def cancel_job(self, job: str, reason: str) -> bool:
+        """Ends a job, which may be opened again and then goes on at its last checkpoint.
+
+        Args:
+            job: name of the job.
+            reason: what its workers, its driver and whoever asks for its state are told.
+
+        Returns:
+            False if it was over before.
+
+        Raises:
+            NotFound: no such job is running.
+        """
+        return self._run(self._client.cancel_job(job, reason))
+
     def describe(self) -> JobState | None:
         """Returns the state of the running or last job, None if there was none."""
         return self._run(self._client.describe())

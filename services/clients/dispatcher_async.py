@@ -102,6 +102,11 @@ class AsyncDispatcherClient:
         response = await _answer(self._stub.CreateJob, pb.CreateJobRequest(job=encode_job(job)))
         return bool(response.created)
 
+    async def cancel_job(self, job: str, reason: str) -> bool:
+        """Ends a job; False if it was over before."""
+        response = await _answer(self._stub.CancelJob, pb.CancelJobRequest(job=job, reason=reason))
+        return bool(response.cancelled)
+
     async def describe(self) -> JobState | None:
         """Returns the state of the running or last job, None if there was none."""
         response = await _answer(self._stub.DescribeJob, pb.DescribeJobRequest())

@@ -20,6 +20,8 @@ from services.domain.jobs import JobSpec
 # must not keep callers longer than they wait, by default 30 s: they get an answer, and try again.
 _OPENING_SECONDS = 10.0
 
+_LONGEST_REASON = 500  # characters; it is told to everybody
+
 _log = logging.getLogger(__name__)
 
 
@@ -45,6 +47,29 @@ class CurrentJob:
         if self.latest is None:
             raise NotFound("no job yet; open one with CreateJob")
         return self.latest
+
+    def named(self, name: str) -> Job:
+        """Returns the latest job. Raises NotFound when it has another name, or there was none."""
+        job = self.get()
+        if name != job.spec.name:
+            raise NotFound(f"no job {name!r}; {job.lifecycle}")
+        return job
+
+    def cancel(self, name: str, reason: str) -> bool:
+        """Ends the job, and returns false if it was over before.
+
+        Args:
+            name: of the job.
+            reason: what everybody who takes part in it is told.
+
+        Raises:
+            NotFound: the latest job has another name, or there was none.
+        """
+        job = self.named(name)
+        if job.lifecycle.over:
+            return False
+        job.fail(f"it was cancelled: {reason[:_LONGEST_REASON] or 'no reason was given'}")
+        return True
 
     async def create(self, spec: JobSpec) -> bool:
         """Opens a job, or resumes one that the parameter servers have a checkpoint of.

@@ -147,6 +147,11 @@ class Job:
         if self.checkpoints is not None:
             self.workers.remove(worker)
 
+    def fail(self, cause: str) -> None:
+        """Ends the job. Everyone who waits for it is told the cause, and where the job may be resumed."""
+        resume = f"; the last checkpoint is {self.checkpoints.latest.iteration}" if self.checkpoints is not None else ""
+        self.lifecycle.fail(cause + resume)
+
     # --- epochs --------------------------------------------------------------------------------------------------
 
     def current_epoch(self) -> Epoch:

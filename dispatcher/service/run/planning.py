@@ -21,6 +21,7 @@ from dispatcher.core.decision_log import (
     StreamEnded,
 )
 from dispatcher.core.planner import Planner
+from dispatcher.service.run.abandoned import end_when_abandoned
 from dispatcher.service.run.checkpointing import begin_checkpoint, commit_end
 from dispatcher.service.run.job import Job
 from dispatcher.service.run.recovery import next_epoch, resume_finished
@@ -44,14 +45,16 @@ async def plan_stream(job: Job, decision_log: DecisionLog | None = None) -> None
         decision_log: takes what the plans depend on besides the samples; None records nothing. It is closed in the end.
     """
     thread = ThreadPoolExecutor(1, thread_name_prefix="esd-planner")  # one: a Planner is not for concurrent use
+    watching = asyncio.create_task(end_when_abandoned(job), name="end_when_abandoned")
     try:
         await _plan_epochs(job, decision_log, thread)
     except EsdError as error:
-        job.lifecycle.fail(f"{error}{_last_checkpoint(job)}")
+        job.fail(str(error))
     except Exception:  # noqa: BLE001 - a defect: nobody may wait for this job for ever
         _log.exception("defect while planning")
         job.lifecycle.fail("internal error while planning; the dispatcher's log has the details")
     finally:
+        watching.cancel()
         thread.shutdown(wait=False)
         job.shadows.close()
         await job.submission.close()
@@ -171,10 +174,6 @@ class _EpochPlanning:
     def _record(self, record: Record) -> None:
         if self._log is not None:
             self._log.add(record)
-
-
-def _last_checkpoint(job: Job) -> str:
-    return f"; the last checkpoint is {job.checkpoints.latest.iteration}" if job.checkpoints is not None else ""
 
 
 def _epoch_record(epoch: Epoch, planner: Planner) -> EpochBegan:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -41,6 +42,7 @@ class Submission:
         self._samples = samples
         self._checkpoints = checkpoints
         self._submitting = False
+        self._last_seen = time.monotonic()
         self._logging: asyncio.Task[None] | None = None
 
     def resume(self, logged: Sequence[SampleBatch], *, closed: bool) -> None:
@@ -65,6 +67,16 @@ class Submission:
             yield
         finally:
             self._submitting = False
+            self.seen()
+
+    def seen(self) -> None:
+        """Notes a sign of life of the driver, such as that it asks for the job's state."""
+        self._last_seen = time.monotonic()
+
+    @property
+    def silence(self) -> float:
+        """The seconds since the last sign of life of whoever has to end the stream; 0 if nobody has to."""
+        return 0.0 if self._submitting or self._samples.closed else time.monotonic() - self._last_seen
 
     async def taken(self) -> int:
         """Returns how many samples were taken in so far, which is where a client goes on."""
