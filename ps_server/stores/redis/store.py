@@ -87,8 +87,8 @@ class RedisStore:
         self._claim.leave()
 
     def ping(self) -> None:
+        self._claim.renew()  # first: whoever has taken over has a pulse of its own
         self._redis.ping()
-        self._claim.renew()
         self._check_rows()
 
     def close(self) -> None:

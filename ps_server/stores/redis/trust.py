@@ -153,7 +153,7 @@ class MarkedConnection:
             raise lost_data(self.address, "the marks that were left in it are gone")
         for pulse in found[len(self._keys) :]:
             if not known <= _number(pulse) <= self._sent:
-                raise lost_data(self.address, "it is as it was earlier, and acknowledged writes are gone")
+                raise lost_data(self.address, "it is as it was earlier, or another parameter server has taken over")
 
     def _check_whole(self) -> None:
         """Checks that all marks are there, or none. Another server may be leaving them just now, which is quick."""

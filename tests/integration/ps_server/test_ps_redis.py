@@ -160,7 +160,7 @@ def go_back(redis, directory):
     ("accident", "text"),
     [
         (lambda redis, _: redis.cli("hset", "esd:servers", "0", "of another"), "lost its shard of Redis"),
-        (lambda redis, _: redis.cli("flushall"), "has lost its data, or is another one: the marks .* are gone"),
+        (lambda redis, _: redis.cli("flushall"), "has lost its data, or is another one: the claim .* is gone"),
         (lambda redis, _: lose_rows(redis, 400), r"has lost \d+ rows or more"),
         (go_back, "has lost its data, or is another one: it is as it was earlier"),
         (lambda redis, _: redis.cli("set", "esd:servers", "x"), "holds something of another type"),
