@@ -35,7 +35,7 @@ _SHARES = {"ps_server": 0.35, "ps_server on Redis": 0.2, "dispatcher": 0.4, "wor
 async def start(stack: AsyncExitStack, module: str, log: Path, **settings: str) -> str:
     """Starts a service, whose log goes to a file, and returns its address."""
     prefix = {"ps_server": "ESD_PS_"}.get(module, f"ESD_{module.upper()}_")
-    settings |= {"max_message_bytes": str(MAX_MESSAGE_BYTES)}
+    settings |= {"max_request_bytes": str(MAX_MESSAGE_BYTES)}
     with log.open("wb") as stderr:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", module,

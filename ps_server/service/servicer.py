@@ -15,6 +15,7 @@ from protos import ps_pb2, ps_pb2_grpc
 from ps_server.core.shard import Shard
 from ps_server.core.table import Pushed, Table
 from ps_server.core.tables import Tables
+from ps_server.service.budget import BYTES_PER_PULLED_ID, ByteBudget
 from ps_server.service.pulls import WaitingPulls, pull_blocks
 from ps_server.service.settings import ParameterServerSettings
 from ps_server.service.store_access import StoreThreads
@@ -52,6 +53,7 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
         self._store_name = store_name
         self._threads = threads
         self._settings = settings
+        self._budget = ByteBudget(settings.max_waiting_bytes, settings.variable("max_waiting_bytes"))
         self._waiting: defaultdict[str, WaitingPulls] = defaultdict(WaitingPulls)
 
     def refuse_waiting(self, reason: FailedPrecondition) -> None:
@@ -94,10 +96,12 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
             rows_per_block=rows_per_chunk(table.spec),
             deadline=self._pull_deadline(context),
         )
-        async for block in blocks:
-            response = ps_pb2.PullResponse()
-            encode_rows(block, response.rows)
-            yield response
+        with self._budget.share() as share:
+            share.take(BYTES_PER_PULLED_ID * len(ids))
+            async for block in blocks:
+                response = ps_pb2.PullResponse()
+                encode_rows(block, response.rows)
+                yield response
 
     async def Push(self, request_iterator: AsyncIterator[ps_pb2.PushRequest], context: Context) -> ps_pb2.PushResponse:
         total = ps_pb2.PushResponse()
@@ -128,9 +132,10 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
     async def PutDense(
         self, request_iterator: AsyncIterator[ps_pb2.PutDenseRequest], context: Context
     ) -> ps_pb2.PutDenseResponse:
-        knob = self._settings.variable("max_dense_bytes")
-        last, data = await receive_upload(request_iterator, _dense_of, self._settings.max_dense_bytes, knob)
-        await self._threads.write(self._tables.get(last.table).blobs.put_dense, data)
+        limit, knob = self._settings.max_dense_bytes, self._settings.variable("max_dense_bytes")
+        with self._budget.share() as share:
+            last, data = await receive_upload(request_iterator, _dense_of, limit, knob, share)
+            await self._threads.write(self._tables.get(last.table).blobs.put_dense, data)
         return ps_pb2.PutDenseResponse(bytes=len(data))
 
     async def GetDense(
@@ -154,11 +159,12 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
     async def PutPart(
         self, request_iterator: AsyncIterator[ps_pb2.PutPartRequest], context: Context
     ) -> ps_pb2.PutPartResponse:
-        knob = self._settings.variable("max_part_bytes")
-        last, data = await receive_upload(request_iterator, _part_of, self._settings.max_part_bytes, knob)
-        if not _PART_NAME.fullmatch(last.name):
-            raise InvalidArgument(f"part name {last.name!r} must match {_PART_NAME.pattern}")
-        await self._threads.write(self._tables.get(last.table).blobs.put_part, last.checkpoint, last.name, data)
+        limit, knob = self._settings.max_part_bytes, self._settings.variable("max_part_bytes")
+        with self._budget.share() as share:
+            last, data = await receive_upload(request_iterator, _part_of, limit, knob, share)
+            if not _PART_NAME.fullmatch(last.name):
+                raise InvalidArgument(f"part name {last.name!r} must match {_PART_NAME.pattern}")
+            await self._threads.write(self._tables.get(last.table).blobs.put_part, last.checkpoint, last.name, data)
         return ps_pb2.PutPartResponse(bytes=len(data))
 
     async def GetPart(self, request: ps_pb2.GetPartRequest, context: Context) -> AsyncIterator[ps_pb2.GetPartResponse]:

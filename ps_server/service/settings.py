@@ -45,3 +45,9 @@ class ParameterServerSettings(ServerSettings, env_prefix="ESD_PS_"):
         ge=1,
         description="largest part of a checkpoint, in bytes; the dispatcher's state needs about 50 bytes per row",
     )
+    max_waiting_bytes: int = Field(
+        512 * 2**20,
+        ge=1,
+        description="memory that waiting pulls (64 bytes a row) and unfinished uploads (twice their length) may hold "
+        "together, in bytes; more are refused for the moment, but one alone goes on",
+    )

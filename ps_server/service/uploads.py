@@ -6,13 +6,16 @@ from collections.abc import AsyncIterator, Callable
 from typing import TypeVar
 
 from protos import ps_pb2
+from ps_server.service.budget import Share
 from services.domain.errors import InvalidArgument, ResourceExhausted
+
+_COPIES = 2  # the pieces, and the upload that is joined of them
 
 C = TypeVar("C", ps_pb2.PutDenseRequest, ps_pb2.PutPartRequest)
 
 
 async def receive_upload(
-    chunks: AsyncIterator[C], subject: Callable[[C], str], limit: int, knob: str
+    chunks: AsyncIterator[C], subject: Callable[[C], str], limit: int, knob: str, share: Share
 ) -> tuple[C, bytes]:
     """Receives one upload: its last chunk, which names what was uploaded, and the joined pieces.
 
@@ -21,11 +24,13 @@ async def receive_upload(
         subject: says in words what a chunk is a piece of, which is the same for all chunks of an upload.
         limit: the most bytes to take.
         knob: the setting that raises the limit, for the error.
+        share: takes the memory that the upload holds.
 
     Raises:
         InvalidArgument: it ends without its last chunk (grpc.aio shows a cut connection as a plain end), goes on
             after it, or changes its subject.
         ResourceExhausted: it is longer than `limit`.
+        Overloaded: other calls hold too much.
     """
     latest: C | None = None
     pieces: list[bytes] = []
@@ -40,6 +45,7 @@ async def receive_upload(
         size += len(pieces[-1])
         if size > limit:
             raise ResourceExhausted(f"the upload has more than {limit} bytes; {knob} sets the limit")
+        share.take(_COPIES * len(pieces[-1]))
     if latest is None or not latest.last:
         raise InvalidArgument(f"the upload ended after {size} bytes without its last chunk; nothing is stored")
     return latest, b"".join(pieces)

@@ -1,7 +1,11 @@
-"""What every RPC of every service gets: a check of who calls, errors as statuses, metrics, log context.
+"""What every RPC of every service gets: a check of who calls, a place, errors as statuses, metrics, log context.
 
 All of them are one context manager around the handler. For a streaming answer the block surrounds the iteration,
 so an error in the middle of a stream is mapped like any other, and the measured time ends with the last message.
+
+gRPC would read the request of a call that has only one before it asks the handler. Here such a call is served like one
+with a stream of requests, which looks the same on the wire: who may not call, or finds no place, is refused before a
+byte of the message is read.
 """
 
 from __future__ import annotations
@@ -16,10 +20,10 @@ from typing import Any
 
 import grpc
 
-from services.domain.errors import PermissionDenied, Unauthenticated
+from services.domain.errors import DeadlineExceeded, InvalidArgument, PermissionDenied, Unauthenticated
 from services.runtime import logs, metrics
 from services.runtime.decoding import all_checked, checked, tolerant
-from services.runtime.guard import Guard
+from services.runtime.guard import HEALTH_REQUEST_SECONDS, Guard, Places, is_health
 from services.runtime.status import REASON_KEY, status_of
 
 _log = logging.getLogger(__name__)
@@ -27,7 +31,8 @@ _log = logging.getLogger(__name__)
 # Handlers of grpc.aio differ by the kind of answer only: (request or request iterator, context).
 _Context = grpc.aio.ServicerContext[Any, Any]
 _Handler = Callable[[Any, _Context], Any]
-_Check = Callable[[Any, str], Any]  # of a request, or of the iterator of a stream's requests, by a method's name
+_Requests = AsyncIterator[Any]
+_Take = Callable[[_Requests, _Context], Awaitable[Any]]  # reads what the handler of a call gets of its requests
 
 
 class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in the stubs only
@@ -35,10 +40,12 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # 
 
     Args:
         guard: decides who may call.
+        places: bounds how many call at a time.
     """
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: Guard, places: Places) -> None:
         self._guard = guard
+        self._places = places
 
     async def intercept_service(
         self,
@@ -50,69 +57,95 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # 
         if handler is None:  # gRPC answers UNIMPLEMENTED; the name is the peer's, so it is no label
             metrics.rpc_handled("unknown", grpc.StatusCode.UNIMPLEMENTED.name, 0.0)
             return handler
-        return _wrapped(handler, handler_call_details.method, self._guard)
+        return self._wrapped(handler, handler_call_details.method)
+
+    def _wrapped(self, handler: Any, method: str) -> Any:
+        codecs = tolerant(handler.request_deserializer), handler.response_serializer
+        take = _all_requests(method) if handler.request_streaming else _only_request(method)
+        if handler.response_streaming:
+            handle = handler.stream_stream if handler.request_streaming else handler.unary_stream
+            return grpc.stream_stream_rpc_method_handler(self._streaming(handle, take, method), *codecs)
+        handle = handler.stream_unary if handler.request_streaming else handler.unary_unary
+        return grpc.stream_unary_rpc_method_handler(self._single(handle, take, method), *codecs)
+
+    def _single(self, handle: _Handler, take: _Take, method: str) -> _Handler:
+        async def surrounded(requests: _Requests, context: _Context) -> Any:
+            async with self._call(method, context):
+                return await handle(await take(requests, context), context)
+
+        return surrounded
+
+    def _streaming(self, handle: _Handler, take: _Take, method: str) -> _Handler:
+        async def surrounded(requests: _Requests, context: _Context) -> AsyncIterator[Any]:
+            async with self._call(method, context):
+                answer = handle(await take(requests, context), context)
+                if inspect.isawaitable(answer):  # a handler that calls context.write itself, as gRPC's health service
+                    await answer
+                    return
+                async with aclosing(answer) as messages:
+                    async for message in messages:
+                        yield message
+
+        return surrounded
+
+    @asynccontextmanager
+    async def _call(self, method: str, context: _Context) -> AsyncIterator[None]:
+        peer = context.peer()
+        logs.bind(method=method, peer=peer, caller=_caller(context))
+        started = time.perf_counter()
+        code = grpc.StatusCode.OK
+        try:
+            self._guard.check(method, context.auth_context(), context.invocation_metadata() or ())
+            self._places.take(method, peer)
+            try:
+                yield
+            finally:
+                self._places.leave(method, peer)
+            code = context.code() or code
+        except (asyncio.CancelledError, GeneratorExit):
+            # The peer has gone or its deadline has passed: there is nobody to answer.
+            code = grpc.StatusCode.DEADLINE_EXCEEDED if context.time_remaining() == 0 else grpc.StatusCode.CANCELLED
+            raise
+        except grpc.aio.AbortError:
+            code = context.code()
+            raise
+        except Exception as error:  # noqa: BLE001 - the edge of the process: everything becomes a status
+            status = status_of(error)
+            code = status.code
+            level = logging.WARNING if isinstance(error, Unauthenticated | PermissionDenied) else logging.INFO
+            _log.log(level, "call refused: %s", status.details, extra={"code": code.name})
+            await context.abort(code, status.details, ((REASON_KEY, status.reason),))
+        finally:
+            metrics.rpc_handled(method, code.name, time.perf_counter() - started)
 
 
-def _wrapped(handler: Any, method: str, guard: Guard) -> Any:
-    codecs = tolerant(handler.request_deserializer), handler.response_serializer
-    check = all_checked if handler.request_streaming else checked
-    if handler.response_streaming:
-        if handler.request_streaming:
-            return grpc.stream_stream_rpc_method_handler(
-                _streaming(handler.stream_stream, check, method, guard), *codecs
-            )
-        return grpc.unary_stream_rpc_method_handler(_streaming(handler.unary_stream, check, method, guard), *codecs)
-    if handler.request_streaming:
-        return grpc.stream_unary_rpc_method_handler(_single(handler.stream_unary, check, method, guard), *codecs)
-    return grpc.unary_unary_rpc_method_handler(_single(handler.unary_unary, check, method, guard), *codecs)
+def _all_requests(method: str) -> _Take:
+    """Returns what reads all requests of a call, each checked when it comes."""
+
+    async def take(requests: _Requests, _: _Context) -> _Requests:
+        return all_checked(requests, method)
+
+    return take
 
 
-def _single(handle: _Handler, check: _Check, method: str, guard: Guard) -> _Handler:
-    async def surrounded(request: Any, context: _Context) -> Any:
-        async with _call(method, context, guard):
-            return await handle(check(request, method), context)
+def _only_request(method: str) -> _Take:
+    """Returns what reads the request of a call that has only one; of a health call, which anybody may open, in time."""
+    seconds = HEALTH_REQUEST_SECONDS if is_health(method) else None
 
-    return surrounded
+    async def take(_: _Requests, context: _Context) -> Any:
+        request = await context.read()
+        if request is grpc.aio.EOF:  # type: ignore[attr-defined]  # missing in the stubs only
+            raise InvalidArgument(f"a call of {method} ended before its request came")
+        return checked(request, method)
 
+    async def take_in_time(requests: _Requests, context: _Context) -> Any:
+        try:
+            async with asyncio.timeout(seconds):
+                return await take(requests, context)
+        except TimeoutError:
+            raise DeadlineExceeded(f"the request of {method} did not come within {seconds:g} s") from None
 
-def _streaming(handle: _Handler, check: _Check, method: str, guard: Guard) -> _Handler:
-    async def surrounded(request: Any, context: _Context) -> AsyncIterator[Any]:
-        async with _call(method, context, guard):
-            answer = handle(check(request, method), context)
-            if inspect.isawaitable(answer):  # a handler that calls context.write itself, as gRPC's health service
-                await answer
-                return
-            async with aclosing(answer) as messages:
-                async for message in messages:
-                    yield message
-
-    return surrounded
-
-
-@asynccontextmanager
-async def _call(method: str, context: _Context, guard: Guard) -> AsyncIterator[None]:
-    logs.bind(method=method, peer=context.peer(), caller=_caller(context))
-    started = time.perf_counter()
-    code = grpc.StatusCode.OK
-    try:
-        guard.check(method, context.auth_context(), context.invocation_metadata() or ())
-        yield
-        code = context.code() or code
-    except (asyncio.CancelledError, GeneratorExit):
-        # The peer has gone or its deadline has passed: there is nobody to answer.
-        code = grpc.StatusCode.DEADLINE_EXCEEDED if context.time_remaining() == 0 else grpc.StatusCode.CANCELLED
-        raise
-    except grpc.aio.AbortError:
-        code = context.code()
-        raise
-    except Exception as error:  # noqa: BLE001 - the edge of the process: everything becomes a status
-        status = status_of(error)
-        code = status.code
-        level = logging.WARNING if isinstance(error, Unauthenticated | PermissionDenied) else logging.INFO
-        _log.log(level, "call refused: %s", status.details, extra={"code": code.name})
-        await context.abort(code, status.details, ((REASON_KEY, status.reason),))
-    finally:
-        metrics.rpc_handled(method, code.name, time.perf_counter() - started)
+    return take if seconds is None else take_in_time
 
 
 def _caller(context: _Context) -> str:

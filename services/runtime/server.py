@@ -16,12 +16,15 @@ from grpc_reflection.v1alpha import reflection
 from services.domain.errors import FailedPrecondition
 from services.runtime import metrics
 from services.runtime.channel import KEEPALIVE_OPTIONS, KEEPALIVE_SECONDS
-from services.runtime.guard import Guard, client_names
+from services.runtime.guard import Guard, Places, client_names
 from services.runtime.interceptors import CallInterceptor
 from services.runtime.security import Credentials
 from services.runtime.settings import ServerSettings, SettingsError, split_address
 
 _log = logging.getLogger(__name__)
+
+_HANDSHAKE_SECONDS = 10
+_IDLE_SECONDS = 300
 
 # add_XServicer_to_server, the servicer, and the service's full name such as "esd.v1.ParameterServer".
 Service = tuple[Callable[[Any, grpc.aio.Server], None], Any, str]
@@ -62,10 +65,11 @@ async def serve(name: str, services: Sequence[Service], settings: ServerSettings
         SettingsError: certificates, keys or tokens are not what they should be.
     """
     credentials = Credentials.read(settings)
+    guard = Guard(credentials.token, client_names(settings.tls_clients))
+    places = Places(settings.max_concurrent_rpcs, settings.variable("max_concurrent_rpcs"))
     grpc_server = grpc.aio.server(
-        interceptors=(CallInterceptor(Guard(credentials.token, client_names(settings.tls_clients))),),
+        interceptors=(CallInterceptor(guard, places),),
         options=server_options(settings),
-        maximum_concurrent_rpcs=settings.max_concurrent_rpcs,
     )
     names = [full_name for _, _, full_name in services]
     for add_to_server, servicer, _ in services:
@@ -95,7 +99,11 @@ def server_options(settings: ServerSettings) -> Sequence[tuple[str, int]]:
         # Half of what our clients do, so that a ping that comes early is no offence ("too many pings").
         ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_SECONDS * 500),
         ("grpc.max_send_message_length", settings.max_message_bytes),
-        ("grpc.max_receive_message_length", settings.max_message_bytes),
+        ("grpc.max_receive_message_length", settings.max_request_bytes),
+        # Strangers that connect and say nothing, or nothing more, do not stay. Clients open a connection again when
+        # they need it.
+        ("grpc.server_handshake_timeout_ms", _HANDSHAKE_SECONDS * 1000),
+        ("grpc.max_connection_idle_ms", _IDLE_SECONDS * 1000),
         # By default Linux lets two servers share a port and deals connections out between them.
         ("grpc.so_reuseport", 0),
     )

@@ -32,6 +32,7 @@ SECTIONS = ("ps", "dispatcher", "worker", "client")
 NUMBER_OF_PROCESSORS = "number of processors"
 
 DEFAULT_MAX_MESSAGE_BYTES = 64 * 2**20
+DEFAULT_MAX_REQUEST_BYTES = 16 * 2**20  # a pull of a million rows
 
 
 class SettingsError(InvalidArgument):
@@ -179,10 +180,18 @@ class ServerSettings(PeerSettings):
         DEFAULT_MAX_MESSAGE_BYTES,
         ge=2**16,
         lt=2**31,
-        description="longest gRPC message, in bytes; give all services the same",
+        description="longest answer that is sent or taken, in bytes; give all services the same",
+    )
+    max_request_bytes: int = Field(
+        DEFAULT_MAX_REQUEST_BYTES,
+        ge=2**16,
+        lt=2**31,
+        description="longest request that is taken, in bytes",
     )
     max_concurrent_rpcs: int = Field(
-        1024, ge=1, description="calls served at the same time; more are refused with RESOURCE_EXHAUSTED"
+        1024,
+        ge=1,
+        description="calls served at the same time, those for health apart; more are refused with RESOURCE_EXHAUSTED",
     )
     grace_seconds: float = Field(
         5.0, ge=0, le=3600, description="time that running calls get to finish when the service stops"

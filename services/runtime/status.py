@@ -66,8 +66,8 @@ _BROKEN_STREAM = ("RST_STREAM", "Stream removed", "Internal error from Core")  #
 # What gRPC says when one of our limits stops a call, what that means to the caller, and the setting behind it.
 _LIMITS: Mapping[str, tuple[type[EsdError], str]] = MappingProxyType(
     {
+        "SERVER: Received message larger than max": (ResourceExhausted, "max_request_bytes"),
         "message larger than max": (ResourceExhausted, "max_message_bytes"),
-        "Concurrent RPC limit exceeded": (Overloaded, "max_concurrent_rpcs"),
     }
 )
 

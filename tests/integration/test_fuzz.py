@@ -24,7 +24,7 @@ from services.runtime.server import serve
 from worker.service.servicer import WorkerService
 from worker.service.settings import WorkerSettings
 
-COMMON = {"metrics_port": None, "grace_seconds": 0, "max_message_bytes": MAX_MESSAGE_BYTES}
+COMMON = {"metrics_port": None, "grace_seconds": 0, "max_request_bytes": MAX_MESSAGE_BYTES}
 
 
 @pytest.fixture

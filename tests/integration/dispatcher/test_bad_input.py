@@ -199,7 +199,7 @@ async def test_submit(
 
 
 async def test_message_over_the_limit(start_dispatcher: Callable[..., Any]) -> None:
-    dispatcher = await start_dispatcher(max_message_bytes=2**16)
+    dispatcher = await start_dispatcher(max_request_bytes=2**16)
     async with channel(dispatcher.address) as open_channel:
         stub = dispatcher_pb2_grpc.DispatcherStub(open_channel)
         error = await refusal(stub.HybridDis(problem(np.ones((2**15, 2), np.float32), [2**14, 2**14])))

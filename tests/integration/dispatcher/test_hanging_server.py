@@ -103,6 +103,6 @@ async def test_a_call_that_a_server_gives_up_is_made_again() -> None:
 
 async def test_a_message_that_is_too_large_is_refused_at_once_and_by_name() -> None:
     async with refusing(**{"grpc.max_receive_message_length": 1000}) as store:
-        with pytest.raises(ResourceExhausted, match="max_message_bytes"):
+        with pytest.raises(ResourceExhausted, match="max_request_bytes"):
             async with asyncio.timeout(5):
                 await store.append_samples(LogEntry(0, 3, bytes(2000)), lambda: 1)

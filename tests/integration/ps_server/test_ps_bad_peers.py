@@ -22,7 +22,7 @@ SHOWN = "rogue%20worker"  # in a header, which takes no blanks
 @pytest.fixture
 async def rogue() -> AsyncIterator[Client]:
     """A worker's connection to a parameter server whose table has a few rows and is in epoch 3."""
-    settings = ParameterServerSettings(metrics_port=None, grace_seconds=0, max_message_bytes=2**16)
+    settings = ParameterServerSettings(metrics_port=None, grace_seconds=0, max_request_bytes=2**16)
     async with parameter_server(settings) as server, Client(server.address, caller=NAME) as client:
         await client.create_table()
         await client.send(row_push([1, 2], 1, 0.5))

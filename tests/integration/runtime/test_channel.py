@@ -62,15 +62,19 @@ async def test_streams_have_none(toy: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "call",
-    [lambda toy: toy.create("x" * 70_000), lambda toy: toy.push("fine", "x" * 70_000), lambda toy: toy.pull("big")],
+    ("setting", "call"),
+    [
+        ("max_request_bytes", lambda toy: toy.create("x" * 70_000)),
+        ("max_request_bytes", lambda toy: toy.push("fine", "x" * 70_000)),
+        ("max_message_bytes", lambda toy: toy.pull("big")),
+    ],
     ids=["request", "request stream", "answer"],
 )
 async def test_a_message_over_the_limit_names_the_setting(
-    serve_toy: Any, call: Callable[[Any], Awaitable[Any]]
+    serve_toy: Any, setting: str, call: Callable[[Any], Awaitable[Any]]
 ) -> None:
-    async with serve_toy(max_message_bytes=2**16) as toy:
-        with pytest.raises(ResourceExhausted, match=r"larger than max .* max_message_bytes .*MAX_MESSAGE_BYTES"):
+    async with serve_toy(**{setting: 2**16}) as toy:
+        with pytest.raises(ResourceExhausted, match=f"larger than max .* {setting} .*{setting.upper()}"):
             await call(toy)
 
 

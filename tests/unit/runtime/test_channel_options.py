@@ -25,8 +25,9 @@ def test_servers_allow_more_pings_than_clients_send() -> None:
     assert allowed < dict(KEEPALIVE_OPTIONS)["grpc.keepalive_time_ms"]
 
 
-def test_both_ends_have_the_same_message_limit() -> None:
-    settings = ToySettings(max_message_bytes=2**20)
-    for options in (dict(server_options(settings)), dict(channel_options(settings.max_message_bytes, 60.0))):
-        assert options["grpc.max_send_message_length"] == 2**20
-        assert options["grpc.max_receive_message_length"] == 2**20
+def test_both_ends_have_the_same_limit_for_answers_and_requests_are_shorter() -> None:
+    settings = ToySettings(max_message_bytes=2**21, max_request_bytes=2**20)
+    server, client = dict(server_options(settings)), dict(channel_options(settings.max_message_bytes, 60.0))
+    assert server["grpc.max_send_message_length"] == client["grpc.max_receive_message_length"] == 2**21
+    assert client["grpc.max_send_message_length"] == 2**21, "the server's error names its setting"
+    assert server["grpc.max_receive_message_length"] == 2**20

@@ -124,8 +124,9 @@ def test_only_an_overloaded_peer_is_worth_another_try_of_those_that_refuse_by_a_
 @pytest.mark.parametrize(
     ("details", "cls", "knob"),
     [
-        ("SERVER: Received message larger than max (70004 vs. 65536)", ResourceExhausted, "MAX_MESSAGE_BYTES"),
-        ("Concurrent RPC limit exceeded!", Overloaded, "MAX_CONCURRENT_RPCS"),
+        ("SERVER: Received message larger than max (70004 vs. 65536)", ResourceExhausted, "MAX_REQUEST_BYTES"),
+        ("CLIENT: Received message larger than max (70004 vs. 65536)", ResourceExhausted, "MAX_MESSAGE_BYTES"),
+        ("SERVER: Sent message larger than max (70004 vs. 65536)", ResourceExhausted, "MAX_MESSAGE_BYTES"),
     ],
 )
 def test_limits_that_grpc_enforces_name_their_setting(details: str, cls: type[EsdError], knob: str) -> None:

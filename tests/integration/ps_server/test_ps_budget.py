@@ -1,0 +1,72 @@
+"""Waiting pulls and unfinished uploads hold memory within one budget; what does not fit may come again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import numpy as np
+import pytest
+
+from protos import ps_pb2
+from ps_server.service.app import parameter_server
+from ps_server.service.budget import BYTES_PER_PULLED_ID, ByteBudget
+from ps_server.service.settings import ParameterServerSettings
+from ps_server.service.uploads import receive_upload
+from services.domain.errors import Overloaded
+from tests.support.ps_client import Client, row_push
+
+ROWS = 10
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[Client]:
+    """A client of a server whose budget is that of a pull of 10 rows, with a table."""
+    settings = ParameterServerSettings(metrics_port=None, grace_seconds=0, max_waiting_bytes=ROWS * BYTES_PER_PULLED_ID)
+    async with parameter_server(settings) as server, Client(server.address) as client:
+        await client.create_table()
+        yield client
+
+
+async def until_waiting(client: Client, pulls: int) -> None:
+    async with asyncio.timeout(20):
+        while (await client.describe()).tables[0].waiting_pulls != pulls:  # noqa: ASYNC110 - a server tells nobody
+            await asyncio.sleep(0.01)
+
+
+async def test_pulls_beyond_the_budget_come_again(client: Client) -> None:
+    waiting = asyncio.create_task(client.fetch(np.arange(ROWS), 1))
+    await until_waiting(client, 1)
+    with pytest.raises(Overloaded, match=r"waiting calls hold 640 bytes, and this one needs 64 more; .*WAITING_BYTES"):
+        await client.fetch([50], 0)
+    await client.send(row_push(np.arange(ROWS), 1, 0.5))
+    assert len((await waiting)[0]) == ROWS
+    assert len((await client.fetch([50], 0))[0]) == 1
+
+
+async def test_one_call_alone_may_hold_more(client: Client) -> None:
+    assert len((await client.fetch(np.arange(5 * ROWS), 0))[0]) == 5 * ROWS
+    assert await client.put_dense(bytes(10_000)) == 10_000
+
+
+async def test_unfinished_uploads_count_until_they_are_over() -> None:
+    budget = ByteBudget(640, "KNOB")
+    refusals = []
+
+    async def chunks() -> AsyncIterator[ps_pb2.PutDenseRequest]:
+        for last in (False, True):
+            yield ps_pb2.PutDenseRequest(data=bytes(160), last=last)
+            with budget.share() as other:  # when the chunk before is taken
+                try:
+                    other.take(321)
+                except Overloaded as error:
+                    refusals.append(str(error))
+
+    with budget.share() as share:
+        await receive_upload(chunks(), lambda _: "a test", 1000, "LIMIT", share)
+        assert share.held == 640
+    assert refusals == [
+        f"waiting calls hold {held} bytes, and this one needs 321 more; the limit is KNOB=640" for held in (320, 640)
+    ]
+    with budget.share() as after:
+        after.take(640)
