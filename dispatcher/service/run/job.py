@@ -87,7 +87,8 @@ class Job:
         self.shadows = Shadows(settings.shadow_mechanisms)
         self.epoch: Epoch | None = None
         self.recoveries: deque[Recovery] = deque(maxlen=_KNOWN_RECOVERIES)
-        self._epochs_without_progress = 0
+        self._farthest = start.iteration  # the first iteration that was never trained, whatever was redone
+        self._epochs_without_progress: list[str] = []  # why each of the latest in a row ended
         job_metrics.show_job(self.lifecycle, self.totals, self.samples, self._logged_samples, settings.lease_seconds)
 
     # --- who takes part ------------------------------------------------------------------------------------------
@@ -193,7 +194,7 @@ class Job:
         """Takes the job back to a checkpoint, to which the parameter servers have gone back, and begins an epoch there.
 
         Raises:
-            FailedPrecondition: epoch after epoch has ended before an iteration was trained.
+            FailedPrecondition: epoch after epoch has ended without progress.
         """
         manifest = checkpoint.manifest
         self.samples.rewind_to(manifest.samples)
@@ -212,7 +213,11 @@ class Job:
         self.lifecycle.advance(JobPhase.FINISHED)
 
     def _count_recovery(self, before: Epoch, epoch: Epoch) -> None:
-        """Notes that an epoch follows one that ended early, and gives up when that leads nowhere."""
+        """Notes that an epoch follows one that ended early, and gives up when that leads nowhere.
+
+        An epoch without progress has brought neither a new checkpoint nor an iteration that was not trained before. A
+        job that always dies at the same place has one after the other.
+        """
         self.recoveries.append(
             Recovery(
                 cause=before.cause,
@@ -221,11 +226,16 @@ class Job:
                 seconds=time.monotonic() - before.ended,
             )
         )
-        self._epochs_without_progress = self._epochs_without_progress + 1 if before.trained <= before.first else 0
-        if self._epochs_without_progress >= _EPOCHS_WITHOUT_PROGRESS:
+        if before.trained > self._farthest or epoch.first > before.first:
+            self._farthest = max(self._farthest, before.trained)
+            self._epochs_without_progress.clear()
+        else:
+            self._epochs_without_progress.append(f"epoch {before.number} at iteration {before.trained}: {before.cause}")
+        ended = self._epochs_without_progress
+        if len(ended) >= _EPOCHS_WITHOUT_PROGRESS:
             raise FailedPrecondition(
-                f"{self._epochs_without_progress} epochs in a row ended before an iteration was trained, the last one "
-                f"because {before.cause}; the last checkpoint is {epoch.first}"
+                f"{len(ended)} epochs in a row brought neither a new checkpoint nor an iteration that was not trained"
+                f" before; {'; '.join(ended)}"
             )
         _log.info(
             "epoch %d begins at iteration %d after %.2f s, %d iterations are trained again",

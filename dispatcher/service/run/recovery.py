@@ -34,7 +34,7 @@ async def next_epoch(job: Job, thread: Executor) -> tuple[Epoch, Planner]:
         thread: where the planner is made.
 
     Raises:
-        FailedPrecondition: workers are missing for too long; epoch after epoch ends without an iteration trained; a
+        FailedPrecondition: workers are missing for too long; epoch after epoch ends without progress; a
             checkpoint is damaged; a parameter server cannot go back.
         StaleEpoch: the workers have changed meanwhile; try again.
         Unavailable: a parameter server is away for too long.

@@ -112,19 +112,58 @@ async def test_a_report_about_an_epoch_that_is_over_ends_nothing(running: Runnin
     assert not running.job.current_epoch().over
 
 
-async def test_a_job_that_gets_nowhere_gives_up(running: Running) -> None:
-    for _ in range(4):
-        running.job.end_epoch("a worker was lost")
-        running.rewind_to(Manifest({}), None)
+def lose_worker(running: Running, cause: str, checkpoint: Manifest) -> None:
+    """Ends the epoch, goes back, and is ready to plan again."""
+    running.job.end_epoch(cause)
+    running.rewind_to(checkpoint, None)
+    running.planner = Planner(running.job.spec, [1e6, 1e6], [100, 100])
+
+
+async def test_a_job_that_gets_nowhere_gives_up_and_names_each_cause(running: Running) -> None:
+    for number in range(4):
+        lose_worker(running, f"worker {number} was lost", Manifest({}))
     running.job.end_epoch("it was lost again")
-    with pytest.raises(FailedPrecondition, match="5 epochs in a row ended before an iteration was trained, the last"):
+    with pytest.raises(FailedPrecondition) as caught:
         running.rewind_to(Manifest({}), None)
+    assert str(caught.value) == (
+        "5 epochs in a row brought neither a new checkpoint nor an iteration that was not trained before; "
+        + "".join(f"epoch {number + 1} at iteration 0: worker {number} was lost; " for number in range(4))
+        + "epoch 5 at iteration 0: it was lost again"
+    )
 
 
-async def test_an_epoch_with_an_iteration_counts_as_progress(running: Running) -> None:
-    for _ in range(6):
+async def test_a_job_that_dies_at_the_same_place_gives_up(running: Running) -> None:
+    """It trains iterations in every epoch, and always the same ones."""
+    for _ in range(5):  # the first of them has come farther than any before
         running.iteration()
-        running.job.end_epoch("a worker was lost")
+        running.iteration()
+        lose_worker(running, "a worker was lost", Manifest({}))
+    running.iteration()
+    running.job.end_epoch("it was lost one iteration earlier")
+    with pytest.raises(FailedPrecondition, match=r"epoch 2 at iteration 2: .* epoch 6 at iteration 1: it was lost one"):
         running.rewind_to(Manifest({}), None)
-        running.planner = Planner(running.job.spec, [1e6, 1e6], [100, 100])
-    assert len(running.job.recoveries) == 6
+
+
+async def test_an_epoch_that_comes_farther_is_progress(running: Running) -> None:
+    for farthest in (1, 2, 3):
+        for _ in range(4):
+            for _ in range(farthest):
+                running.iteration()
+            lose_worker(running, "a worker was lost", Manifest({}))
+    assert len(running.job.recoveries) == 12
+
+
+async def test_an_epoch_with_a_new_checkpoint_is_progress(running: Running) -> None:
+    """Even where more was trained before than it reaches."""
+    for _ in range(3):
+        running.iteration()
+    for _ in range(4):
+        lose_worker(running, "a worker was lost", Manifest({}))
+    running.iteration()
+    checkpoint = running.checkpoint()
+    for _ in range(5):
+        running.job.end_epoch("a worker was lost")
+        running.rewind_to(checkpoint, None)
+    running.job.end_epoch("it was lost again")
+    with pytest.raises(FailedPrecondition, match="5 epochs in a row"):
+        running.rewind_to(checkpoint, None)
