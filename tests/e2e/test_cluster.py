@@ -8,11 +8,15 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from esd.cli.attach import run_attached
+from esd.cli.cluster.command import CREDENTIALS
 from esd.cli.simulate import run as simulate_run
+from services.clients.dispatcher import DispatcherClient
+from services.domain.errors import Unauthenticated, Unavailable
 from tests.e2e.compose import ROOT, docker
 from tests.e2e.engine import second_machine
 from tests.integration.test_attached_training import OPTIONS
@@ -74,7 +78,14 @@ def states(file: Path) -> list[dict[str, str]]:
     return json.loads(esd("cluster", "status", "--json", "--file", str(file)).splitlines()[-1])
 
 
-def test_a_cluster_of_two_hosts_trains(images, cluster_file, tmp_path) -> None:
+def containers(engine: str, name: str) -> list[dict[str, Any]]:
+    """What an engine shows of the cluster's containers."""
+    host = ("--host", engine)
+    ids = docker(*host, "ps", "--quiet", "--filter", f"label=esd.cluster={name}").split()
+    return json.loads(docker(*host, "inspect", *ids))
+
+
+def test_a_cluster_of_two_hosts_trains(images, cluster_file, tmp_path, monkeypatch) -> None:
     file, head, ports = cluster_file
     esd("cluster", "up", "--file", str(file))
     assert sorted((each["host"], each["service"], each["health"]) for each in states(file)) == [
@@ -87,6 +98,20 @@ def test_a_cluster_of_two_hosts_trains(images, cluster_file, tmp_path) -> None:
 
     esd("cluster", "up", "--file", str(file))  # changes nothing
 
+    certificates = file.parent / "certs"
+    secrets = [path.read_text().strip() for path in certificates.glob("*/*") if path.name != "ca.crt"]
+    described = tomllib.loads(file.read_text())
+    shown = [each for host in described["hosts"] for each in containers(host["engine"], described["name"])]
+    assert len(shown) == 5
+    assert not any(secret in json.dumps(each) for secret in secrets for each in shown)
+    with (
+        pytest.raises((Unauthenticated, Unavailable)),
+        DispatcherClient(f"{head}:{ports['dispatcher']}", timeout=5, patience=5) as stranger,
+    ):
+        stranger.describe()
+
+    for variable, name in CREDENTIALS.items():
+        monkeypatch.setenv(variable, str(certificates / "client" / name))
     result = run_attached(
         OPTIONS,
         dispatcher=f"{head}:{ports['dispatcher']}",
@@ -99,4 +124,4 @@ def test_a_cluster_of_two_hosts_trains(images, cluster_file, tmp_path) -> None:
 
     esd("cluster", "down", "--volumes", "--file", str(file))
     assert states(file) == []
-    assert tomllib.loads(file.read_text())["name"] not in docker("volume", "ls", "--quiet")
+    assert described["name"] not in docker("volume", "ls", "--quiet")

@@ -13,6 +13,7 @@ from rich.table import Table
 from esd.cli import options as opt
 from esd.cli.cluster.config import Cluster, read_cluster
 from esd.cli.cluster.containers import containers_of
+from esd.cli.cluster.secrets import CLIENT, provide_secrets
 from esd.cli.report import messages, print_json
 from services.domain.errors import FailedPrecondition, Unavailable
 
@@ -21,6 +22,14 @@ if TYPE_CHECKING:
 
 START_SECONDS = 120.0
 _POLL_SECONDS = 0.5
+
+# How the `esd` command shows itself to a cluster, by the files of its folder.
+CREDENTIALS = {
+    "ESD_CLIENT_TLS_CA": "ca.crt",
+    "ESD_CLIENT_TLS_CERTIFICATE": "tls.crt",
+    "ESD_CLIENT_TLS_KEY": "tls.key",
+    "ESD_CLIENT_TOKEN_FILE": "token",
+}
 
 File = Annotated[Path, typer.Option("--file", help="The cluster file.")]
 FILE = Path("cluster.toml")
@@ -32,12 +41,18 @@ app = typer.Typer(help="ESD on several machines with container engines (see docs
 def up(file: File = FILE) -> None:
     """Starts what does not run yet, and waits until all of it is healthy."""
     cluster = read_cluster(file)
+    secrets = provide_secrets(cluster) if cluster.tls else None
     with _engines(cluster) as engines:
-        for container in containers_of(cluster):
+        for container in containers_of(cluster, secrets):
             messages.print(f"{container.host.name}: {container.service}", highlight=False)
             engines.start(container)
         _await_health(engines)
     head = cluster.head_host.address
+    if cluster.tls:
+        messages.print("Show who you are:", highlight=False)
+        for variable, name in CREDENTIALS.items():
+            path = (cluster.certificates / CLIENT / name).resolve()
+            messages.print(f"export {variable}={path}", highlight=False, soft_wrap=True)
     messages.print(
         f"Train with: esd train --dispatcher {head}:{cluster.ports.dispatcher} --parameter-servers "
         f"{head}:{cluster.ports.ps_server} --workers {len(cluster.workers)} ...",

@@ -65,13 +65,17 @@ class Cluster(_Section):
         version: tag of the images; `local` are those that `docker compose build` makes of a source tree.
         redis_image: the image of Redis.
         head: name of the host that runs Redis, parameter server and dispatcher.
+        tls: whether every channel is encrypted and asks for certificate and token, and Redis for a password.
+        certificates: folder of all that, relative to the file; what is missing in it is made.
         hosts: the machines.
         ports: of the services.
     """
 
     name: str = Field("esd", pattern=r"^[a-z0-9][a-z0-9_-]*$")
     version: str = "local"
-    redis_image: str = "redis:7.4-bookworm"
+    redis_image: str = "redis:7.4.11-bookworm@sha256:4fa24486b8bcca8eec45ee0eb166edc674795e53a2b53d1a9ef263eecebaac85"
+    tls: bool = True
+    certificates: Path = Path("certs")
     head: str
     hosts: tuple[Host, ...] = Field(min_length=1)
     ports: Ports = Ports()
@@ -105,7 +109,7 @@ def read_cluster(path: Path) -> Cluster:
         InvalidArgument: it cannot be read; all mistakes are listed with their place.
     """
     try:
-        return Cluster.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+        cluster = Cluster.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise InvalidArgument(f"{path}: {error.strerror}") from None
     except tomllib.TOMLDecodeError as error:
@@ -116,3 +120,4 @@ def read_cluster(path: Path) -> Cluster:
             for mistake in error.errors()
         )
         raise InvalidArgument(f"{path}:" + "".join(f"\n  {mistake}" for mistake in mistakes)) from None
+    return cluster.model_copy(update={"certificates": path.parent / cluster.certificates})

@@ -8,10 +8,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
 from esd.cli.cluster.config import Cluster, Host
+from esd.cli.cluster.secrets import PASSWORD, Files, worker_name
 from services.domain.links import parse_link
 
 _USER = "10001:10001"
 _REDIS_USER = "999:999"
+
+# Where a container finds its files.
+FILES = "/run/secrets"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,7 @@ class Container:
         environment: of the service.
         health: the command that finds out how it is.
         volumes: name of the volume by its place.
+        files: what it reads in the folder FILES: certificate, key, token, password.
         gpu: whether it needs one.
     """
 
@@ -38,39 +43,59 @@ class Container:
     environment: Mapping[str, str]
     health: tuple[str, ...]
     volumes: Mapping[str, str] = field(default_factory=dict)
+    files: Files = field(default_factory=dict, repr=False)
     gpu: bool = False
 
     @property
     def fingerprint(self) -> str:
         """A hash that changes whenever anything about the container does."""
         described = {key: value for key, value in asdict(self).items() if key != "host"}
+        described["files"] = {name: hashlib.sha256(content).hexdigest() for name, content in self.files.items()}
         return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def containers_of(cluster: Cluster) -> list[Container]:
-    """Returns all containers of a cluster, in the order in which they start."""
-    return [_redis(cluster), _parameter_server(cluster), _dispatcher(cluster), *_workers(cluster)]
+def containers_of(cluster: Cluster, secrets: Mapping[str, Files] | None = None) -> list[Container]:
+    """Returns all containers of a cluster, in the order in which they start.
+
+    Args:
+        cluster: the description.
+        secrets: the files of every service, as `provide_secrets` returns them; None: everything in plaintext.
+    """
+    return [
+        _redis(cluster, secrets),
+        _parameter_server(cluster, secrets),
+        _dispatcher(cluster, secrets),
+        *(_worker(cluster, host, secrets) for host in cluster.workers),
+    ]
 
 
-def _redis(cluster: Cluster) -> Container:
-    port = str(cluster.ports.redis)
-    # Nobody but the parameter server beside it needs it.
-    durable = ("--appendonly", "yes", "--appendfsync", "always", "--save", "", "--maxmemory-policy", "noeviction")
+def _redis(cluster: Cluster, secrets: Mapping[str, Files] | None) -> Container:
+    # Nobody but the parameter server beside it needs it. The password comes on standard input: a command line and an
+    # environment can be seen from outside.
+    configuration = f"requirepass $(cat {FILES}/{PASSWORD})" if secrets else ""
+    script = f"""exec redis-server - --bind 127.0.0.1 --port {cluster.ports.redis} --dir /data --appendonly yes \
+  --appendfsync always --save "" --maxmemory-policy noeviction <<SECRET
+{configuration}
+SECRET
+"""
+    password = f"REDISCLI_AUTH=$(cat {FILES}/{PASSWORD}) " if secrets else ""
     return Container(
         cluster.head_host,
         "redis",
         cluster.redis_image,
         _REDIS_USER,
-        ("redis-server", "--bind", "127.0.0.1", "--port", port, "--dir", "/data", *durable),
+        ("sh", "-ec", script),
         {},
-        ("CMD-SHELL", f"redis-cli -p {port} ping | grep -q PONG"),
+        ("CMD-SHELL", f"{password}redis-cli -p {cluster.ports.redis} ping | grep -q PONG"),
         volumes={"/data": f"{cluster.name}_redis"},
+        files=secrets["redis"] if secrets else {},
     )
 
 
-def _parameter_server(cluster: Cluster) -> Container:
+def _parameter_server(cluster: Cluster, secrets: Mapping[str, Files] | None) -> Container:
     head, ports = cluster.head_host, cluster.ports
     address = f"{head.address}:{ports.ps_server}"
+    password = {"ESD_PS_STORE_PASSWORD_FILE": f"{FILES}/{PASSWORD}"} if secrets else {}
     return Container(
         head,
         "ps_server",
@@ -81,12 +106,15 @@ def _parameter_server(cluster: Cluster) -> Container:
             "ESD_PS_LISTEN": address,
             "ESD_PS_METRICS_PORT": str(ports.ps_server_metrics),
             "ESD_PS_STORE": f"redis://127.0.0.1:{ports.redis}/0",
-        },
+        }
+        | password
+        | _secured("ESD_PS", "worker,client,dispatcher", secrets),
         _probe(address),
+        files=secrets["ps_server"] if secrets else {},
     )
 
 
-def _dispatcher(cluster: Cluster) -> Container:
+def _dispatcher(cluster: Cluster, secrets: Mapping[str, Files] | None) -> Container:
     head, ports = cluster.head_host, cluster.ports
     address = f"{head.address}:{ports.dispatcher}"
     return Container(
@@ -99,36 +127,50 @@ def _dispatcher(cluster: Cluster) -> Container:
             "ESD_DISPATCHER_LISTEN": address,
             "ESD_DISPATCHER_METRICS_PORT": str(ports.dispatcher_metrics),
             "ESD_DISPATCHER_PAGE_PORT": str(ports.page),
-        },
+        }
+        | _secured("ESD_DISPATCHER", "worker,client", secrets),
         _probe(address),
+        files=secrets["dispatcher"] if secrets else {},
     )
 
 
-def _workers(cluster: Cluster) -> list[Container]:
-    dispatcher = f"{cluster.head_host.address}:{cluster.ports.dispatcher}"
-    return [
-        Container(
-            host,
-            "worker",
-            f"{'esd-cuda' if host.gpus else 'esd-worker'}:{cluster.version}",
-            _USER,
-            ("esd", "serve", "worker"),
-            {
-                "ESD_WORKER_NAME": host.name,
-                "ESD_WORKER_LISTEN": f"{host.address}:{cluster.ports.worker}",
-                "ESD_WORKER_METRICS_PORT": str(cluster.ports.worker_metrics),
-                "ESD_WORKER_DISPATCHER": dispatcher,
-                "ESD_WORKER_LINK": repr(parse_link(host.link or "")),
-                # The link between two machines is as slow as it is.
-                "ESD_WORKER_SHAPE_LINK": "false",
-                "ESD_WORKER_CACHE_ROWS": str(host.cache_rows),
-                "ESD_WORKER_DEVICE": "cuda" if host.gpus else "cpu",
-            },
-            _probe(f"{host.address}:{cluster.ports.worker}"),
-            gpu=bool(host.gpus),
-        )
-        for host in cluster.workers
-    ]
+def _worker(cluster: Cluster, host: Host, secrets: Mapping[str, Files] | None) -> Container:
+    address = f"{host.address}:{cluster.ports.worker}"
+    return Container(
+        host,
+        "worker",
+        f"{'esd-cuda' if host.gpus else 'esd-worker'}:{cluster.version}",
+        _USER,
+        ("esd", "serve", "worker"),
+        {
+            "ESD_WORKER_NAME": host.name,
+            "ESD_WORKER_LISTEN": address,
+            "ESD_WORKER_METRICS_PORT": str(cluster.ports.worker_metrics),
+            "ESD_WORKER_DISPATCHER": f"{cluster.head_host.address}:{cluster.ports.dispatcher}",
+            "ESD_WORKER_LINK": repr(parse_link(host.link or "")),
+            # The link between two machines is as slow as it is.
+            "ESD_WORKER_SHAPE_LINK": "false",
+            "ESD_WORKER_CACHE_ROWS": str(host.cache_rows),
+            "ESD_WORKER_DEVICE": "cuda" if host.gpus else "cpu",
+        }
+        | _secured("ESD_WORKER", "client", secrets),
+        _probe(address),
+        files=secrets[worker_name(host)] if secrets else {},
+        gpu=bool(host.gpus),
+    )
+
+
+def _secured(prefix: str, clients: str, secrets: Mapping[str, Files] | None) -> dict[str, str]:
+    """Returns the settings of a service that serves the clients named, with its own files."""
+    if not secrets:
+        return {}
+    return {
+        f"{prefix}_TLS_CA": f"{FILES}/ca.crt",
+        f"{prefix}_TLS_CERTIFICATE": f"{FILES}/tls.crt",
+        f"{prefix}_TLS_KEY": f"{FILES}/tls.key",
+        f"{prefix}_TLS_CLIENTS": clients,
+        f"{prefix}_TOKEN_FILE": f"{FILES}/token",
+    }
 
 
 def _probe(address: str) -> tuple[str, ...]:

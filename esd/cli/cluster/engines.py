@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import tarfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +14,11 @@ from docker.errors import DockerException, ImageNotFound, NotFound
 from docker.types import DeviceRequest, Healthcheck, LogConfig
 
 from esd.cli.cluster.config import Cluster, Host
-from esd.cli.cluster.containers import Container
+from esd.cli.cluster.containers import FILES, Container
 from esd.cli.report import messages
 from services.domain.errors import FailedPrecondition, Unavailable
 
-_CLUSTER, _SERVICE, _FINGERPRINT = "esd.cluster", "esd.service", "esd.fingerprint"
+_CLUSTER, _SERVICE, _FINGERPRINT, _FILES = "esd.cluster", "esd.service", "esd.fingerprint", "esd.files"
 _SECOND = 10**9  # in the engine's unit
 _STOP_SECONDS = 15
 _SSH_SECONDS = 30
@@ -56,10 +58,13 @@ class Engines:
                 if running.status == "running" and running.labels.get(_FINGERPRINT) == container.fingerprint:
                     return
                 running.remove(force=True)
-            self._provide_image(client, container)
+            image = self._provide_image(client, container)
             for volume in container.volumes.values():
                 client.volumes.create(volume, labels={_CLUSTER: self._cluster.name})
-            client.containers.run(name=name, **_arguments(self._cluster, container))
+            files = f"{name}_files" if container.files else ""
+            if files:
+                self._place_files(client, container, image, files)
+            client.containers.run(name=name, **_arguments(self._cluster, container, image, files))
 
     def found(self) -> list[Found]:
         """Returns all containers of the cluster, whatever their state."""
@@ -79,9 +84,9 @@ class Engines:
         for _, each in sorted(self._containers(), key=lambda found: order[found[1].labels[_SERVICE]]):
             each.stop(timeout=_STOP_SECONDS)
             each.remove()
-        if volumes:
+        for label in (_FILES, _CLUSTER) if volumes else (_FILES,):  # secrets stay on no machine that serves no more
             for client in self._clients.values():
-                for volume in client.volumes.list(filters={"label": f"{_CLUSTER}={self._cluster.name}"}):
+                for volume in client.volumes.list(filters={"label": f"{label}={self._cluster.name}"}):
                     volume.remove()
 
     def _containers(self) -> list[tuple[str, Any]]:
@@ -92,23 +97,42 @@ class Engines:
             for each in client.containers.list(all=True, filters={"label": label})
         ]
 
-    def _provide_image(self, client: docker.DockerClient, container: Container) -> None:
-        """Copies an image from this machine's engine to a host that lacks it."""
+    def _place_files(self, client: docker.DockerClient, container: Container, image: str, volume: str) -> None:
+        """Puts a container's files into a volume, by way of a container that never runs."""
+        client.volumes.create(volume, labels={_FILES: self._cluster.name})
+        carrier = client.containers.create(
+            image, command=["true"], network_mode="none", volumes={volume: {"bind": FILES, "mode": "rw"}}
+        )
         try:
+            carrier.put_archive(FILES, _archive(container))
+        finally:
+            carrier.remove()
+
+    def _provide_image(self, client: docker.DockerClient, container: Container) -> str:
+        """Copies an image from this machine's engine to a host that lacks it; returns what the host calls it.
+
+        That is the image's id where it is named by a digest, which an engine knows of what it has pulled only.
+        """
+        with suppress(ImageNotFound):
             client.images.get(container.image)
-        except ImageNotFound:
-            messages.print(f"{container.host.name}: copying {container.image}")
-            here = docker.from_env()
+            return container.image
+        here = docker.from_env()
+        try:
+            image = here.images.get(container.image)
+            name = container.image if container.image in image.tags else str(image.id)
             try:
-                image = here.images.get(container.image)
-                client.images.load(image.save(named=True))  # type: ignore[arg-type] # takes chunks as well
+                client.images.get(name)
             except ImageNotFound:
-                raise FailedPrecondition(
-                    f"image {container.image} is neither on {container.host.name} nor on this machine; "
-                    "build it with docker compose build"
-                ) from None
-            finally:
-                here.close()
+                messages.print(f"{container.host.name}: copying {container.image}")
+                client.images.load(image.save(named=True))  # type: ignore[arg-type] # takes chunks as well
+        except ImageNotFound:
+            raise FailedPrecondition(
+                f"image {container.image} is neither on {container.host.name} nor on this machine; "
+                "build it with docker compose build, or pull it"
+            ) from None
+        finally:
+            here.close()
+        return name
 
 
 @contextmanager
@@ -130,16 +154,31 @@ def connected(cluster: Cluster) -> Iterator[Engines]:
         yield Engines(cluster, clients)
 
 
-def _arguments(cluster: Cluster, container: Container) -> dict[str, Any]:
+def _archive(container: Container) -> bytes:
+    """Returns a container's files as an archive, readable by its user alone."""
+    user, group = map(int, container.user.split(":"))
+    written = io.BytesIO()
+    with tarfile.open(fileobj=written, mode="w") as archive:
+        for name, content in container.files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode, entry.uid, entry.gid = len(content), 0o400, user, group
+            archive.addfile(entry, io.BytesIO(content))
+    return written.getvalue()
+
+
+def _arguments(cluster: Cluster, container: Container, image: str, files: str) -> dict[str, Any]:
     """Returns what the engine is asked for, with the same restraints as in docker-compose.yml."""
+    volumes = {name: {"bind": place, "mode": "rw"} for place, name in container.volumes.items()}
+    if files:
+        volumes[files] = {"bind": FILES, "mode": "ro"}
     labels = {_CLUSTER: cluster.name, _SERVICE: container.service}
     return {
-        "image": container.image,
+        "image": image,
         "command": list(container.command),
         "environment": dict(container.environment),
         "user": container.user,
         "labels": labels | {_FINGERPRINT: container.fingerprint},
-        "volumes": {name: {"bind": place, "mode": "rw"} for place, name in container.volumes.items()},
+        "volumes": volumes,
         "healthcheck": Healthcheck(
             test=list(container.health),
             interval=3 * _SECOND,

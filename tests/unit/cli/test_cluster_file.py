@@ -45,11 +45,13 @@ def test_the_example_gives_the_services_on_the_head_and_a_worker_for_each_link()
 
 def test_the_example_names_the_defaults(tmp_path: Path) -> None:
     example, minimal = read_cluster(EXAMPLE), read_cluster(write(tmp_path, MINIMAL))
-    assert (example.ports, example.version, example.redis_image) == (
-        minimal.ports,
-        minimal.version,
-        minimal.redis_image,
-    )
+    for name in ("ports", "version", "redis_image", "tls"):
+        assert getattr(example, name) == getattr(minimal, name), name
+    assert example.certificates.name == minimal.certificates.name
+
+
+def test_certificates_lie_beside_the_file(tmp_path: Path) -> None:
+    assert read_cluster(write(tmp_path, MINIMAL)).certificates == tmp_path / "certs"
 
 
 def test_a_container_is_another_one_when_anything_about_it_changes(tmp_path: Path) -> None:
