@@ -199,6 +199,7 @@ class History:
         """
         self._store = store
         self._table = table
+        self._keep: int | None = None  # how many checkpoints the last commit kept
         self._lock = SharedLock()  # shared by those who change rows, exclusive to those who need them to stand still
         stored = store.history.load()
         self._record = HistoryRecord() if stored is None else HistoryRecord.decode(stored, f"table {table!r}")
@@ -270,7 +271,7 @@ class History:
         """
         self._check_complete(epoch, checkpoint)
         earlier = max((cut for cut in self._record.iterations if cut < checkpoint), default=0)
-        return self._store.cuts.save(checkpoint, earlier)
+        return self._store.cuts.save(checkpoint, earlier, self._base_of(checkpoint))
 
     def commit(self, epoch: int, checkpoint: int, manifest: bytes, keep: int) -> None:
         """Makes a checkpoint the valid one; of the committed ones, the last `keep` stay, the others are dropped.
@@ -288,6 +289,7 @@ class History:
             self._check_complete(epoch, checkpoint)
         with self._lock.exclusive():
             self.check_epoch(epoch)
+            self._keep = keep
             self._write(self._record.committing(Checkpoint(checkpoint, manifest), keep))
             self._sweep()
 
@@ -322,6 +324,16 @@ class History:
         with self._lock.exclusive():
             self._check_begins(epoch)
             self._write(replace(self._record, epoch=epoch))
+
+    def _base_of(self, checkpoint: int) -> int:
+        """Returns the checkpoint that the files of another one may build on, 0 for none.
+
+        It is not the last one, so that of two checkpoints that are kept side by side none needs a file of the other:
+        one damaged file never takes both.
+        """
+        earlier = [each.iteration for each in self._record.committed if 0 < each.iteration < checkpoint]
+        apart = 1 if self._keep == 1 else 2
+        return earlier[-apart] if len(earlier) >= apart else 0
 
     def _check_begins(self, epoch: int) -> None:
         if epoch < self._record.epoch:

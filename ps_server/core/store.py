@@ -135,11 +135,17 @@ class CutStore(Protocol):
     def keep_pre_images(self, cut: int | None) -> None:
         """From now on the pre-image of each row that changes first after `cut` is kept; None: none are kept."""
 
-    def save(self, cut: int, earlier: int) -> tuple[int, int]:
+    def save(self, cut: int, earlier: int, base: int) -> tuple[int, int]:
         """Makes the rows of a complete cut as durable as the store can.
 
+        Args:
+            cut: the cut.
+            earlier: the cut before it; 0: there is none.
+            base: the cut that what is written may build on; 0: on none.
+
         Returns:
-            How many rows changed since the `earlier` cut (0: there is none), and how many bytes they take.
+            How many rows changed since the earlier cut, and how many bytes were written. Where all rows are written,
+            all count as changed.
         """
 
     def rows_at(self, cut: int, later: Sequence[int]) -> Iterator[RowBlock]:

@@ -103,7 +103,7 @@ class MemoryCuts:
     def keep_pre_images(self, cut: int | None) -> None:
         self._rows.keep_pre_images(cut)
 
-    def save(self, cut: int, earlier: int) -> tuple[int, int]:  # noqa: ARG002
+    def save(self, cut: int, earlier: int, base: int) -> tuple[int, int]:  # noqa: ARG002
         changed = len(self._rows.pre_images[earlier]) if earlier else len(self._rows)
         return changed, changed * self._rows.row_bytes
 

@@ -39,12 +39,12 @@ def test_what_a_cut_holds_is_counted(table, rng):
     """Rows changed since the cut before, and the bytes that they take."""
     change(table, rng, 200)
     table.cuts.keep_pre_images(10)
-    assert table.cuts.save(10, 0)[0] == 200
+    assert table.cuts.save(10, 0, 0)[0] == 200
     change(table, rng, 30)
     change(table, rng, 30)
     changed = sum(map(len, table.cuts.rows_at(10, [])))
     table.cuts.keep_pre_images(20)
-    count, size = table.cuts.save(20, 10)
+    count, size = table.cuts.save(20, 10, 10)
     assert 30 <= count <= 60
     assert size >= count * SPEC.row_bytes
     assert changed == 200

@@ -1,19 +1,25 @@
 """The way back to the cuts of a table in memory whose checkpoints are files.
 
-A file has only the rows that changed since an earlier cut, where that is enough to build the cut.
+A file has only the rows that changed since an earlier cut, where that is enough to build the cut. That cut is the one
+before the last (History decides), so the checkpoints form two chains of files, and none of two neighbours needs a file
+of the other.
 """
 
 # ruff: noqa: D102 - the methods are documented in ps_server/core/store.py
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 
 from esd_native.rows import RowTable
 from ps_server.stores.directory.row_files import chain_of, remove, row_file, row_files, stored_rows, write_rows
 from ps_server.stores.directory.shard_folders import ShardFolders
 from ps_server.stores.memory import MemoryCuts, MemoryRows
-from ps_server.stores.row_streams import first_of_each, scan
+from ps_server.stores.row_streams import SeenIds, first_of_each, scan
+from services.domain.errors import FailedPrecondition
 from services.domain.rows import RowBlock
+
+_log = logging.getLogger(__name__)
 
 _LONGEST_CHAIN = 8  # files to read for one checkpoint; then all rows are written again
 
@@ -32,18 +38,27 @@ class DirectoryCuts(MemoryCuts):
         self._saved = {cut for cut in cuts if cut}
         last = cuts[-1] if cuts else 0
         if last:
-            self._load(last)
+            try:
+                self._load(last)
+            except FailedPrecondition as error:
+                way_out = (
+                    f"`esd checkpoint restore {cuts[-2]}` goes back to the one before"
+                    if len(cuts) > 1
+                    else ("no other one is kept: begin anew with another checkpoint directory")
+                )
+                raise FailedPrecondition(f"checkpoint {last} cannot be read: {error}; {way_out}") from error
             self._rows.pre_images[last] = RowTable(self._rows.width)
         self._drop_files()  # of cuts that were not committed
         self._folders.drop_others()
         return True
 
-    def save(self, cut: int, earlier: int) -> tuple[int, int]:
+    def save(self, cut: int, earlier: int, base: int) -> tuple[int, int]:
         path = row_file(self._folder, cut)
         self._saved.add(cut)
         pre_images = self._rows.pre_images
-        if self._can_be_built_on(earlier):
-            return write_rows(path, earlier, self._as_of(cut, pre_images[earlier]))
+        if self._can_be_built_on(base):
+            changed = len(pre_images[earlier])
+            return changed, write_rows(path, base, self._changed_since(base, cut))[1]
         everything = [self._rows.rows, *(pre_images[generation] for generation in self._generations_since(cut))]
         return write_rows(path, 0, first_of_each(block for named in everything for block in self._as_of(cut, named)))
 
@@ -72,6 +87,14 @@ class DirectoryCuts(MemoryCuts):
             return False
         return len(chain_of(self._folder, cut)) < _LONGEST_CHAIN
 
+    def _changed_since(self, base: int, cut: int) -> Iterator[RowBlock]:
+        """Yields the rows that have changed between two cuts, as of the later one; version 0 where there is none."""
+        seen = SeenIds()
+        for generation in self._generations_since(base):
+            if generation < cut:
+                for block in self._as_of(cut, self._rows.pre_images[generation]):
+                    yield block[seen.add(block.ids)]
+
     def _load(self, cut: int) -> None:
         for block in stored_rows(self._folder, cut, self._rows.width):
             self._rows.rows.overwrite(block.ids, block.versions, block.rows)
@@ -93,8 +116,12 @@ class DirectoryCuts(MemoryCuts):
         return sorted((generation for generation in self._rows.pre_images if generation >= cut), reverse=True)
 
     def _drop_files(self) -> None:
-        """Drops every file of rows that no saved cut builds on."""
+        """Drops every file of rows that no saved cut builds on; none while it is not known which ones do."""
         there = (cut for cut in self._saved if row_file(self._folder, cut).exists())
-        needed = {path for cut in there for path in chain_of(self._folder, cut)}
+        try:
+            needed = {path for cut in there for path in chain_of(self._folder, cut)}
+        except FailedPrecondition as error:
+            _log.warning("a kept checkpoint cannot be gone back to: %s", error)
+            return
         for path in row_files(self._folder) - needed:
             remove(path)

@@ -136,7 +136,7 @@ class RedisCuts:
     def keep_pre_images(self, cut: int | None) -> None:
         self._rows.pre_image_prefix = b"" if cut is None else b"u%d:" % cut
 
-    def save(self, cut: int, earlier: int) -> tuple[int, int]:  # noqa: ARG002
+    def save(self, cut: int, earlier: int, base: int) -> tuple[int, int]:  # noqa: ARG002
         changed = self._count(earlier) if earlier else len(self._rows)
         return changed, changed * self._row_bytes
 

@@ -11,6 +11,9 @@ from ps_server.core.history import Cut
 from ps_server.core.shard import Shard
 from ps_server.core.table import Table
 from ps_server.core.tables import Tables
+from ps_server.service.offline import offline_tables
+from ps_server.service.settings import ParameterServerSettings
+from ps_server.stores.directory.row_files import chain_of
 from ps_server.stores.directory.store import DirectoryStore
 from services.domain.errors import FailedPrecondition, StaleEpoch
 from services.domain.rows import RowBlock
@@ -134,6 +137,56 @@ def test_a_damaged_file_is_named(server):
     path.write_bytes(data)
     with pytest.raises(FailedPrecondition, match="rows-10 is damaged"):
         server.start()
+
+
+@pytest.mark.parametrize("died", [False, True])
+def test_two_kept_checkpoints_share_no_file(server, died):
+    """Every file of the last one may be damaged: the one before is whole, and the way back to it is named."""
+    server.train(400)
+    for cut in range(1, 13):
+        server.train(60)
+        if died and cut in (5, 10):
+            server.start()
+        server.checkpoint(cut, keep=2)
+        if cut > 1:
+            folder = server.files[0].parent
+            last, before = (set(chain_of(folder, each)) for each in (cut, cut - 1))
+            assert not last & before
+            assert len(server.files) <= 16
+    assert died or len(last) + len(before) > 2  # changes only, now and then
+    states = {}
+    for cut in (12, 11):
+        server.restore(cut)
+        states[cut] = server.rows()
+        server.start()
+        assert server.rows() == states[cut]
+        if cut == 12:
+            keep = [path.read_bytes() for path in sorted(last)]
+            for path in last:
+                path.write_bytes(path.read_bytes()[:-1] + b"?")
+            text = r"checkpoint 12 cannot be read: .*rows-\d+ is damaged.*`esd checkpoint restore 11`"
+            with pytest.raises(FailedPrecondition, match=text):
+                server.start()
+            for path, data in zip(sorted(last), keep, strict=True):
+                path.write_bytes(data)
+            server.start()
+
+
+def test_esd_checkpoint_restore_leads_out_of_a_damaged_file(server, tmp_path):
+    states = {}
+    for cut in (1, 2, 3):
+        server.train(200)
+        states[cut] = server.rows()
+        server.checkpoint(cut, keep=2)
+    (server.files[0].parent / "rows-3").write_bytes(b"ESDROWS1")
+    with pytest.raises(FailedPrecondition, match="esd checkpoint restore 2"):
+        server.start()
+    with offline_tables(ParameterServerSettings(checkpoint_dir=tmp_path)) as (table,), table.claimed():
+        assert table.damaged_rows(3)
+        assert not table.damaged_rows(2)
+        table.restore(2)
+    server.start()
+    assert server.rows() == states[2]
 
 
 def test_who_knew_the_process_before_is_refused(server):

@@ -95,7 +95,7 @@ def test_a_disk_that_takes_nothing_fails_the_write_by_name_and_leaves_nothing(
         "10-1": lambda: table.log.append(LogEntry(10, 1, b"x")),
         "part-5-engine": lambda: table.blobs.put_part(5, "engine", b"x"),
         "dense": lambda: table.blobs.put_dense(b"x"),
-        "rows-5": lambda: table.cuts.save(5, 0),
+        "rows-5": lambda: table.cuts.save(5, 0, 0),
         "history.json": lambda: table.history.save(HistoryRecord().encode()),
     }
     monkeypatch.setattr("os.fsync", fsync)
