@@ -62,7 +62,12 @@ class ServiceProcess:
             ServiceFailed: it has died once more before it was ready.
             Unavailable: it is not ready in time.
         """
-        self.process = await self.start({self.listen: self.address} if self.address else {})
+        starting = asyncio.create_task(self.start({self.listen: self.address} if self.address else {}))
+        try:
+            self.process = await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            self.process = await starting  # for `stop`: a process that nobody knows would run on
+            raise
         await self.wait_ready()
 
     async def wait_ready(self) -> None:

@@ -81,9 +81,11 @@ async def running(
             parameter_servers=(cluster.parameter_servers[0].address,),
         )
         care = asyncio.create_task(cluster.supervise(5, lambda _: None))
-        yield cluster, client, job
-        care.cancel()
-        await asyncio.gather(care, return_exceptions=True)
+        try:
+            yield cluster, client, job
+        finally:
+            care.cancel()
+            await asyncio.gather(care, return_exceptions=True)
 
 
 @pytest.fixture(scope="module")
