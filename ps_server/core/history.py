@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import json
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -17,7 +18,7 @@ from hashlib import sha256
 
 from ps_server.core.shared_lock import SharedLock
 from ps_server.core.store import TableStore
-from services.domain.errors import FailedPrecondition, InvalidArgument, StaleEpoch
+from services.domain.errors import FailedPrecondition, InvalidArgument, ResourceExhausted, StaleEpoch
 from services.domain.worker_set import WorkerSet
 
 
@@ -48,6 +49,10 @@ class Checkpoint:
     iteration: int
     manifest: bytes
 
+
+_LONGEST_STEP = 2**20  # from one epoch to the next; a cluster of many shards that die often needs some dozens
+_MOST_PENDING = 8  # checkpoints that have parts and are not committed; one or two are made at a time
+_MOST_PARTS = 8  # of one checkpoint; there are three
 
 _NO_CHECKPOINT = Checkpoint(0, b"")
 
@@ -199,13 +204,16 @@ class History:
         """
         self._store = store
         self._table = table
+        self._parts = threading.Lock()  # held while a part is put, so that their number is known
+        self._part_names: dict[int, set[str]] = {}  # of checkpoints that were not committed when they were put
         self._keep: int | None = None  # how many checkpoints the last commit kept
         self._lock = SharedLock()  # shared by those who change rows, exclusive to those who need them to stand still
         stored = store.history.load()
         self._record = HistoryRecord() if stored is None else HistoryRecord.decode(stored, f"table {table!r}")
-        if stored is not None and store.cuts.resume([each.iteration for each in self._record.committed]):
+        lost = stored is not None and store.cuts.resume([each.iteration for each in self._record.committed])
+        if lost:
             self._begin_after_last_checkpoint()
-        self._sweep()
+        self._sweep(uncommitted_parts=lost)  # what was being made cannot be committed any more
         store.cuts.keep_pre_images(self._record.last_iteration or None)
 
     @property
@@ -301,6 +309,7 @@ class History:
         Raises:
             FailedPrecondition: there is no way back to that cut.
             StaleEpoch: a later epoch has begun.
+            InvalidArgument: the epoch is far above the present one.
         """
         with self._lock.exclusive():
             record = self._record
@@ -320,10 +329,39 @@ class History:
 
         Raises:
             StaleEpoch: a later epoch has begun.
+            InvalidArgument: the epoch is far above the present one.
         """
         with self._lock.exclusive():
             self._check_begins(epoch)
             self._write(replace(self._record, epoch=epoch))
+
+    def put_part(self, checkpoint: int, name: str, data: bytes) -> None:
+        """Keeps a named part of a checkpoint that is being made.
+
+        Raises:
+            FailedPrecondition: that checkpoint is committed, or a later one is.
+            ResourceExhausted: too many others, or too many parts of this one, wait to be committed.
+        """
+        with self._lock.shared(), self._parts:
+            if checkpoint <= self._record.last.iteration:
+                raise FailedPrecondition(
+                    f"checkpoint {checkpoint} of table {self._table!r} is not being made: checkpoint "
+                    f"{self._record.last.iteration} is committed, its parts and those of earlier ones stay as they are"
+                )
+            pending = self._store.blobs.checkpoints() - {each.iteration for each in self._record.committed}
+            if checkpoint not in pending and len(pending) >= _MOST_PENDING:
+                raise ResourceExhausted(
+                    f"checkpoints {sorted(pending)} of table {self._table!r} have parts and are not committed; no more "
+                    f"than {_MOST_PENDING} may be made at a time"
+                )
+            names = self._part_names.setdefault(checkpoint, set())
+            if name not in names and len(names) >= _MOST_PARTS:
+                raise ResourceExhausted(
+                    f"checkpoint {checkpoint} of table {self._table!r} has the parts {', '.join(sorted(names))}; "
+                    f"no more than {_MOST_PARTS} are kept"
+                )
+            self._store.blobs.put_part(checkpoint, name, data)
+            names.add(name)
 
     def _base_of(self, checkpoint: int) -> int:
         """Returns the checkpoint that the files of another one may build on, 0 for none.
@@ -336,8 +374,14 @@ class History:
         return earlier[-apart] if len(earlier) >= apart else 0
 
     def _check_begins(self, epoch: int) -> None:
-        if epoch < self._record.epoch:
-            raise StaleEpoch(f"epoch {epoch} cannot begin, table {self._table!r} is in epoch {self._record.epoch}")
+        present = self._record.epoch
+        if epoch < present:
+            raise StaleEpoch(f"epoch {epoch} cannot begin, table {self._table!r} is in epoch {present}")
+        if epoch > present + _LONGEST_STEP:
+            raise InvalidArgument(
+                f"epoch {epoch} cannot begin, table {self._table!r} is in epoch {present}, and an epoch is at most "
+                f"{_LONGEST_STEP} above the one before: otherwise none could follow"
+            )
 
     def _check_complete(self, epoch: int, checkpoint: int) -> None:
         self.check_epoch(epoch)
@@ -360,6 +404,11 @@ class History:
         for checkpoint in self._store.blobs.checkpoints() - set(record.iterations):
             if uncommitted_parts or checkpoint < record.last_iteration:
                 self._store.blobs.drop_parts(checkpoint)
+        self._part_names = {
+            each: names
+            for each, names in self._part_names.items()
+            if not uncommitted_parts and each > record.last.iteration
+        }
         self._record = replace(record, outdated_cuts=())
 
     def _write(self, record: HistoryRecord) -> None:

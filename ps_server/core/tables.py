@@ -8,20 +8,26 @@ from dataclasses import fields
 from ps_server.core.shard import Shard
 from ps_server.core.store import Store
 from ps_server.core.table import Table
-from services.domain.errors import FailedPrecondition, NotFound
+from services.domain.errors import FailedPrecondition, NotFound, ResourceExhausted
 from services.domain.tables import TableSpec
 
 
 class Tables:
     """All tables of a store by their names. Thread-safe."""
 
-    def __init__(self, store: Store, shard: Shard) -> None:
+    def __init__(self, store: Store, shard: Shard, limit: int = 1000) -> None:
         """Takes up every table that the store has, with what it has pending.
+
+        Args:
+            store: where they are kept; claimed.
+            shard: the share of their ids that this server answers for.
+            limit: the most tables that may be created; those that are there count.
 
         Raises:
             Unavailable: the store's backend is out of reach.
         """
         self._store = store
+        self._limit = limit
         self._shard = shard
         self._creation = threading.Lock()
         self._tables = {spec.name: self._open(spec) for spec in store.tables()}
@@ -31,8 +37,14 @@ class Tables:
 
         Raises:
             FailedPrecondition: the name is taken by a table with another specification.
+            ResourceExhausted: there are as many tables as may be.
         """
         with self._creation:
+            if spec.name not in self._tables and len(self._tables) >= self._limit:
+                raise ResourceExhausted(
+                    f"table {spec.name!r} is not created: there are {len(self._tables)} tables, and max_tables "
+                    f"(ESD_PS_MAX_TABLES) allows {self._limit}; raise it, or begin with an empty store"
+                )
             existing, created = self._store.create(spec)
             if existing != spec:
                 raise FailedPrecondition(f"table {spec.name!r} exists with {_differences(existing, spec)}")

@@ -34,7 +34,7 @@ async def parameter_server(settings: ParameterServerSettings) -> AsyncIterator[S
         closing(StoreThreads(settings.store_threads)) as threads,
     ):
         await asyncio.to_thread(store.claim, exclusive=False)
-        tables = await asyncio.to_thread(Tables, store, shard)
+        tables = await asyncio.to_thread(Tables, store, shard, settings.max_tables)
         servicer = ParameterServer(tables, shard, store.name, threads, settings)
         service = (ps_pb2_grpc.add_ParameterServerServicer_to_server, servicer, SERVICE)
         async with (

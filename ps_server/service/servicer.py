@@ -164,7 +164,8 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
             last, data = await receive_upload(request_iterator, _part_of, limit, knob, share)
             if not _PART_NAME.fullmatch(last.name):
                 raise InvalidArgument(f"part name {last.name!r} must match {_PART_NAME.pattern}")
-            await self._threads.write(self._tables.get(last.table).blobs.put_part, last.checkpoint, last.name, data)
+            history = self._tables.get(last.table).history
+        await self._threads.write(history.put_part, last.checkpoint, last.name, data)
         return ps_pb2.PutPartResponse(bytes=len(data))
 
     async def GetPart(self, request: ps_pb2.GetPartRequest, context: Context) -> AsyncIterator[ps_pb2.GetPartResponse]:

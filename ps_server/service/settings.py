@@ -51,3 +51,6 @@ class ParameterServerSettings(ServerSettings, env_prefix="ESD_PS_"):
         description="memory that waiting pulls (64 bytes a row) and unfinished uploads (twice their length) may hold "
         "together, in bytes; more are refused for the moment, but one alone goes on",
     )
+    max_tables: int = Field(
+        1000, ge=1, description="most tables that may be created; every job trains one, and those of earlier jobs count"
+    )
