@@ -19,10 +19,11 @@ help:
 
 setup: $(VENV)/.ready
 
-$(VENV)/.dependencies: requirements.lock scripts/debian-packages
+$(VENV)/.dependencies: requirements.lock requirements-torch.lock scripts/debian-packages
 	scripts/debian-packages python3-venv python3-dev
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/pip install --quiet --disable-pip-version-check --requirement requirements.lock
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check --requirement requirements-torch.lock
 	@touch $@
 
 $(VENV)/.ready: $(VENV)/.dependencies pyproject.toml $(NATIVE)

@@ -18,6 +18,7 @@ COMPOSE = ["docker-compose"] if shutil.which("docker-compose") else ["docker", "
 IMAGES = {
     "ESD_VERSION": "e2e",
     "BASE_IMAGE": "esd-e2e-base",
+    "BUILDER_IMAGE": "esd-e2e-base",  # without pip and compiler: what is built here takes the wheels of build/wheels
     "REDIS_IMAGE": "esd-e2e-redis",
     "PROMETHEUS_IMAGE": "esd-e2e-prometheus",
 }
@@ -41,11 +42,13 @@ class Project:
         name: of the project.
         files: overlays of docker-compose.yml, relative to the repository.
         variables: of the compose files, besides those of the test images.
+        root: the source tree.
     """
 
     name: str
     files: Sequence[str | Path] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
+    root: Path = ROOT
 
     def compose(self, *arguments: str, timeout: float = 600.0) -> subprocess.CompletedProcess[str]:
         """Runs a compose command to its end, whatever that is."""
@@ -54,7 +57,7 @@ class Project:
         command = [*COMPOSE, "--env-file", ".env.example", "--project-name", self.name, *files, *arguments]
         environment = os.environ | IMAGES | PORTS | dict(self.variables) | {"DOCKER_BUILDKIT": "0"}
         return subprocess.run(
-            command, check=False, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=timeout
+            command, check=False, cwd=self.root, env=environment, capture_output=True, text=True, timeout=timeout
         )
 
     def must(self, *arguments: str, timeout: float = 600.0) -> str:

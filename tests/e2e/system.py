@@ -73,7 +73,7 @@ class System:
         started = time.monotonic()
         project.must("up", "--detach", timeout=120)
         dispatcher = project.address("dispatcher", 50051)
-        wait_until(lambda: _iterations(dispatcher) > 0, 120)
+        wait_until(lambda: iterations(dispatcher) > 0, 120)
         first_iteration = time.monotonic() - started
         assert project.exit_of("driver", timeout=300) == 0, project.logs()
         _await_workers(project)
@@ -127,7 +127,8 @@ def _await_workers(project: Project) -> None:
         wait_until(lambda c=container: inspect(c)["State"]["Health"]["Status"] == "healthy", 180)
 
 
-def _iterations(dispatcher: str) -> int:
+def iterations(dispatcher: str) -> int:
+    """How many iterations all workers have trained."""
     try:
         state = _describe(dispatcher)
     except Unavailable:  # its port is open before it serves

@@ -55,3 +55,11 @@ def test_the_public_server_runs_what_everybody_can_run() -> None:
         "make recovery",
         "make e2e",
     ]
+
+
+def test_the_audit_looks_at_every_pinned_package() -> None:
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "audit.yml").read_text())
+    (job,) = workflow["jobs"].values()
+    audits = [step["run"] for step in job["steps"] if "pip-audit" in step.get("run", "")]
+    assert [audit.split("--requirement ")[1] for audit in audits] == ["requirements.lock", "torch.txt"]
+    assert "schedule" in workflow[True], "YAML reads `on` as true"
