@@ -304,18 +304,20 @@ class ReportIterationResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class ReportFlushRequest(_message.Message):
-    __slots__ = ("lease_id", "epoch", "iteration", "transfers", "dense_checksum")
+    __slots__ = ("lease_id", "epoch", "iteration", "transfers", "dense_checksum", "failure")
     LEASE_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     ITERATION_FIELD_NUMBER: _ClassVar[int]
     TRANSFERS_FIELD_NUMBER: _ClassVar[int]
     DENSE_CHECKSUM_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
     lease_id: str
     epoch: int
     iteration: int
     transfers: TransferCounts
     dense_checksum: str
-    def __init__(self, lease_id: _Optional[str] = ..., epoch: _Optional[int] = ..., iteration: _Optional[int] = ..., transfers: _Optional[_Union[TransferCounts, _Mapping]] = ..., dense_checksum: _Optional[str] = ...) -> None: ...
+    failure: str
+    def __init__(self, lease_id: _Optional[str] = ..., epoch: _Optional[int] = ..., iteration: _Optional[int] = ..., transfers: _Optional[_Union[TransferCounts, _Mapping]] = ..., dense_checksum: _Optional[str] = ..., failure: _Optional[str] = ...) -> None: ...
 
 class ReportFlushResponse(_message.Message):
     __slots__ = ()

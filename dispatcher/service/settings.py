@@ -46,6 +46,12 @@ class DispatcherSettings(ServerSettings, env_prefix="ESD_DISPATCHER_"):
     recovery_seconds: float = Field(
         120.0, gt=0, description="longest wait for a parameter server that is away or hangs, before the job fails"
     )
+    storage_seconds: float = Field(
+        300.0,
+        gt=0,
+        description="time for which a full or read-only disk may keep samples and checkpoints from being stored, "
+        "before the job fails",
+    )
     driver_seconds: float = Field(
         3600.0,
         gt=0,

@@ -48,7 +48,7 @@ class ServiceProcess:
     name: str
     process: asyncio.subprocess.Process
     log: Path
-    start: Callable[[Mapping[str, str]], Awaitable[asyncio.subprocess.Process]]
+    start: Callable[[Mapping[str, str]], Coroutine[Any, Any, asyncio.subprocess.Process]]
     listen: str
     address: str = ""
     metrics: str | None = None

@@ -144,12 +144,14 @@ class FlushReport:
     Attributes:
         epoch: of the plan.
         dense_checksum: SHA-256, hex, of the checkpoint's dense parameters; empty but for the worker that stored them.
+        failure: why there can be no checkpoint of it, as when a disk is full; empty if there can.
     """
 
     iteration: int
     transfers: TransferCounts
     epoch: int
     dense_checksum: str = ""
+    failure: str = ""
 
 
 class WorkerPhase(Enum):

@@ -20,6 +20,8 @@ from services.domain.reports import (
 from services.wire.arrays import decode_column, encode_array
 from services.wire.enums import EnumCodec
 
+_LONGEST_FAILURE = 1000  # characters
+
 _PHASES = EnumCodec(WorkerPhase, pb.WorkerPhase, "WORKER_PHASE_", "phase", unspecified=WorkerPhase.IDLE)
 
 
@@ -109,12 +111,19 @@ def encode_flush_report(lease: Lease, report: FlushReport) -> pb.ReportFlushRequ
         iteration=report.iteration,
         transfers=encode_transfers(report.transfers),
         dense_checksum=report.dense_checksum,
+        failure=report.failure[:_LONGEST_FAILURE],
     )
 
 
 def decode_flush_report(message: pb.ReportFlushRequest) -> FlushReport:
     """Reads what one flush of a worker brought."""
-    return FlushReport(message.iteration, decode_transfers(message.transfers), message.epoch, message.dense_checksum)
+    return FlushReport(
+        iteration=message.iteration,
+        transfers=decode_transfers(message.transfers),
+        epoch=message.epoch,
+        dense_checksum=message.dense_checksum,
+        failure=message.failure[:_LONGEST_FAILURE],
+    )
 
 
 def encode_failure_report(lease: Lease, failure: FailureReport) -> pb.ReportFailureRequest:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Executor
 from hashlib import sha256
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from services.domain.errors import FailedPrecondition
+from services.domain.errors import FailedPrecondition, StorageUnwritable
 from services.domain.plans import FlushPlan, Membership, Reload
 from services.domain.reports import FlushReport
+from services.runtime.retry import repeated
 from worker.core.cache_book import CacheBook
 from worker.service.tasks import run_in
 from worker.service.transfers import RowMover
@@ -21,6 +22,8 @@ from worker.training.trainer import Trainer
 _DENSE = "dense"  # the part of a checkpoint that workers store
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class WorkerCheckpoints:
@@ -32,6 +35,7 @@ class WorkerCheckpoints:
         trainer: has the dense parameters.
         training_thread: the thread of all of torch.
         report: confirms a flush to the dispatcher.
+        storage_timeout: seconds to wait at the end of the stream for room on a parameter server's disk.
     """
 
     def __init__(
@@ -41,12 +45,14 @@ class WorkerCheckpoints:
         trainer: Trainer,
         training_thread: Executor,
         report: Callable[[FlushReport], Coroutine[Any, Any, None]],
+        storage_timeout: float,
     ) -> None:
         self._membership = membership
         self._mover = mover
         self._trainer = trainer
         self._training_thread = training_thread
         self._report = report
+        self._storage_timeout = storage_timeout
 
     async def go_back(self, reload: Reload, book: CacheBook) -> None:
         """Makes cached rows, dense parameters and their optimizer what they were at a checkpoint.
@@ -74,21 +80,35 @@ class WorkerCheckpoints:
         The first member also stores the dense parameters, which are the same on every worker.
         """
         transfers = await self._mover.flush(plan)
+        checksum = failure = ""
+        try:
+            checksum = await self._store(plan)
+        except StorageUnwritable as error:  # there is no checkpoint this time, and training goes on
+            failure = str(error)
+            _log.warning("checkpoint %d cannot be stored: %s", plan.iteration, error)
+        await self._report(FlushReport(plan.iteration, transfers, self._membership.epoch, checksum, failure))
+
+    async def finish(self, flush: FlushPlan) -> None:
+        """Does at the end of the stream what is done for a checkpoint; the first member also stores the final model."""
+        membership, checksum = self._membership, ""
+        if membership.leads:
+            model = await run_in(self._training_thread, self._trainer.dense.to_npz)
+            await self._with_room(lambda: self._mover.servers.put_dense(model))
+        transfers = await self._mover.flush(flush)
+        if membership.job.takes_checkpoints and flush.iteration:
+            checksum = await self._with_room(lambda: self._store(flush))
+        await self._report(FlushReport(flush.iteration, transfers, membership.epoch, checksum))
+
+    async def _store(self, plan: FlushPlan) -> str:
+        """Stores what this worker adds to a checkpoint; returns the checksum of the dense parameters if it leads."""
         checksum = ""
         if self._membership.leads:
             dense = await run_in(self._training_thread, self._trainer.dense.save)
             checksum = sha256(dense).hexdigest()
             await self._mover.servers.put_part(plan.iteration, _DENSE, dense)
         await self._mover.servers.cut(plan.iteration, self._membership.members)
-        await self._report(FlushReport(plan.iteration, transfers, self._membership.epoch, checksum))
+        return checksum
 
-    async def finish(self, flush: FlushPlan) -> None:
-        """Does at the end of the stream what is done for a checkpoint; the first member also stores the final model."""
-        membership = self._membership
-        if membership.leads:
-            await self._mover.servers.put_dense(await run_in(self._training_thread, self._trainer.dense.to_npz))
-        if membership.job.takes_checkpoints and flush.iteration:
-            await self.take(flush)
-        else:
-            transfers = await self._mover.flush(flush)
-            await self._report(FlushReport(flush.iteration, transfers, membership.epoch))
+    async def _with_room(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Makes calls at the end of the stream, when there is nothing to go on with but to wait for room on a disk."""
+        return await repeated(call, self._storage_timeout, on=StorageUnwritable)

@@ -99,7 +99,9 @@ class WorkerEpoch:
             trainer = await run_in(self._training_thread, Trainer, job, cache, self._reducer, device)
             mover = RowMover(cache, servers, self._reading_thread, moves, membership)
             report = partial(self._dispatcher.report, self._lease)
-            checkpoints = WorkerCheckpoints(membership, mover, trainer, self._training_thread, report)
+            checkpoints = WorkerCheckpoints(
+                membership, mover, trainer, self._training_thread, report, settings.storage_timeout
+            )
             if membership.iteration:
                 await checkpoints.go_back(await _expect(Reload, messages), book)
             self._loop = TrainingLoop(

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.clients.parameter_server import AsyncParameterServerClient
+from services.domain.errors import StorageUnwritable
 from services.domain.ids import shard_of
 from services.domain.jobs import JobSpec
 from services.domain.rows import Push
@@ -40,6 +41,7 @@ class ParameterServers:
         self._worker = worker
         self._epoch = epoch
         self._patience = settings.retry_timeout
+        self._storage_patience = settings.storage_timeout
         credentials = Credentials.read(settings)
         self._shards = [
             AsyncParameterServerClient(
@@ -87,7 +89,7 @@ class ParameterServers:
 
         async def push_to(index: int) -> int:
             part = Push(push.rows[rows.get(index, _NONE)], push.gradients[gradients.get(index, _NONE)])
-            answer = await self._repeated(lambda: self._shards[index].push(part, epoch=self._epoch))
+            answer = await self._with_room(lambda: self._shards[index].push(part, epoch=self._epoch))
             return answer.bytes_sent
 
         return sum(await all_of(push_to(index) for index in rows.keys() | gradients.keys()))
@@ -96,7 +98,7 @@ class ParameterServers:
         """Takes the rows whose version is below `below` out of the table."""
 
         async def forget(index: int, part: NDArray[np.int64]) -> None:
-            await self._repeated(lambda: self._shards[index].forget(ids[part], below, epoch=self._epoch))
+            await self._with_room(lambda: self._shards[index].forget(ids[part], below, epoch=self._epoch))
 
         await all_of(forget(index, part) for index, part in self._parts(ids))
 
@@ -119,6 +121,10 @@ class ParameterServers:
     async def get_part(self, checkpoint: int, name: str) -> bytes:
         """Reads a part of a checkpoint from the first shard."""
         return await self._repeated(lambda: self._shards[0].get_part(checkpoint, name))
+
+    async def _with_room(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Makes a call that training cannot do without, and waits for room where a disk is full."""
+        return await repeated(lambda: self._repeated(call), self._storage_patience, on=StorageUnwritable)
 
     async def _repeated(self, call: Callable[[], Awaitable[T]]) -> T:
         return await repeated(call, self._patience)

@@ -27,3 +27,9 @@ class WorkerSettings(ServerSettings, env_prefix="ESD_WORKER_"):
         60.0, gt=0, description="seconds to wait for other workers: in the all-reduce, and for rows that they push"
     )
     retry_timeout: float = Field(30.0, gt=0, description="seconds to try again while a service is unavailable")
+    storage_timeout: float = Field(
+        300.0,
+        gt=0,
+        description="seconds to wait for room when the disk of a parameter server, or of its Redis, is full or "
+        "read-only",
+    )

@@ -13,7 +13,7 @@ from dispatcher.core.checkpoint_schedule import CheckpointSchedule
 from dispatcher.service.checkpoint.servers import CheckpointStore
 from dispatcher.service.state.manifest import DENSE, Manifest, SavedWorker, checksum, describe_job
 from dispatcher.service.state.worker_record import WorkerRecord
-from services.domain.errors import EsdError
+from services.domain.errors import EsdError, StorageUnwritable
 from services.domain.jobs import JobSpec
 from services.domain.reports import FlushReport
 
@@ -32,6 +32,7 @@ class PendingCheckpoint:
         workers: the workers that have flushed, by slot.
         dense_checksum: SHA-256 of the dense parameters, from the worker that has stored them.
         progress: loss and AUC of the iterations before it, once all workers have flushed.
+        failure: why a worker could not store its part; empty while it can be committed.
         finished: whether the stream ends here.
     """
 
@@ -42,6 +43,7 @@ class PendingCheckpoint:
     workers: dict[int, SavedWorker] = field(default_factory=dict)
     dense_checksum: str = ""
     progress: bytes = b""
+    failure: str = ""
     finished: bool = False
 
 
@@ -73,7 +75,7 @@ class Checkpoints:
         latest: the manifest of the checkpoint that was committed last.
         epoch: the highest epoch number that any server has seen.
         durable: whether checkpoints and logged samples outlive the parameter server.
-        failures: how many of the latest checkpoints in a row could not be committed.
+        failures: why the latest checkpoints in a row could not be committed, each with the time on the monotonic clock.
     """
 
     def __init__(self, job: JobSpec, store: CheckpointStore, latest: Manifest, epoch: int, *, durable: bool) -> None:
@@ -81,7 +83,7 @@ class Checkpoints:
         self.latest = latest
         self.epoch = epoch
         self.durable = durable
-        self.failures = 0
+        self.failures: list[tuple[float, Exception]] = []
         self._job = job
         self._schedule = CheckpointSchedule(job.checkpoint_every, job.checkpoint_seconds)
         self._pending: PendingCheckpoint | None = None
@@ -111,6 +113,7 @@ class Checkpoints:
         if pending is None or pending.iteration != report.iteration:
             return False
         pending.dense_checksum = pending.dense_checksum or report.dense_checksum
+        pending.failure = pending.failure or report.failure
         pending.workers[worker.slot] = worker.saved
         return len(pending.workers) == workers
 
@@ -134,7 +137,7 @@ class Checkpoints:
         Raises:
             EsdError: it could not be committed.
         """
-        await self._write(pending, epoch)
+        await self.store.with_room(lambda: self._write(pending, epoch))
         await self._trim_samples(epoch)
 
     async def abandon(self) -> None:
@@ -155,7 +158,7 @@ class Checkpoints:
         stored = await self.store.committed()
         self.latest = Manifest.decode(stored.manifest)
         self.epoch = max(self.epoch, stored.epoch) + 1
-        await self.store.restore(self.latest.iteration, self.epoch)
+        await self.store.with_room(lambda: self.store.restore(self.latest.iteration, self.epoch))
         if not self.latest.iteration:
             return RestoredCheckpoint(self.latest, self.epoch, None, None)
         engine, progress = await self.read_part("engine"), await self.read_part("progress")
@@ -181,16 +184,18 @@ class Checkpoints:
 
     async def _commit_in_background(self, pending: PendingCheckpoint, epoch: int, on_done: Callable[[], None]) -> None:
         try:
+            if pending.failure:
+                raise StorageUnwritable(pending.failure)
             await self._write(pending, epoch)
         except EsdError as error:
             # Training goes on; the way back is longer until the next one.
-            self.failures += 1
+            self.failures.append((time.monotonic(), error))
             _log.warning("checkpoint %d could not be committed: %s", pending.iteration, error)
-        except Exception:  # noqa: BLE001 - a defect: the planning loop must not wait for this checkpoint for ever
-            self.failures += 1
+        except Exception as error:  # noqa: BLE001 - a defect: nobody may wait for this checkpoint for ever
+            self.failures.append((time.monotonic(), error))
             _log.exception("defect while checkpoint %d was committed", pending.iteration)
         else:
-            self.failures = 0
+            self.failures.clear()
             await self._trim_samples(epoch)
         self._pending = None
         on_done()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeVar
@@ -10,12 +11,14 @@ from typing import TypeVar
 from dispatcher.service.settings import DispatcherSettings
 from services.clients.parameter_server import AsyncParameterServerClient, StoredState
 from services.domain.batches import LogEntry
-from services.domain.errors import FailedPrecondition, StaleEpoch
+from services.domain.errors import FailedPrecondition, StaleEpoch, StorageUnwritable
 from services.domain.jobs import JobSpec
 from services.runtime.retry import AWAY, repeated
 from services.runtime.security import Credentials
 
 _CALL_SECONDS = 60.0
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -27,6 +30,7 @@ class CheckpointStore:
         """Opens a channel to every shard; `close` closes them."""
         self._table = job.table.name
         self._patience = settings.recovery_seconds
+        self._storage_patience = settings.storage_seconds
         credentials = Credentials.read(settings)
         self._shards = [
             AsyncParameterServerClient(
@@ -114,12 +118,17 @@ class CheckpointStore:
 
         Raises:
             StaleEpoch: another dispatcher has taken the job over, or the server has lost its rows.
+            StorageUnwritable: its disk has been full or read-only for too long.
             Unavailable: the server is away for too long.
         """
-        # An epoch that has just begun here begins at the server a moment later.
-        await repeated(
-            lambda: self._shards[0].append_samples(entry, epoch=epoch()), self._patience, on=(StaleEpoch, *AWAY)
-        )
+
+        async def append() -> None:
+            # An epoch that has just begun here begins at the server a moment later.
+            await repeated(
+                lambda: self._shards[0].append_samples(entry, epoch=epoch()), self._patience, on=(StaleEpoch, *AWAY)
+            )
+
+        await self.with_room(append)
 
     async def read_samples(self, epoch: int) -> list[LogEntry]:
         """Begins an epoch at the first shard, and reads the sample log."""
@@ -128,6 +137,22 @@ class CheckpointStore:
     async def trim_samples(self, position: int | None, epoch: int) -> None:
         """Drops what lies before a position of the sample log; None: everything."""
         await self._repeated(lambda: self._shards[0].trim_samples(position, epoch=epoch))
+
+    async def with_room(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Makes calls again while a disk is full or read-only, for as long as that may last."""
+        told = False
+
+        async def attempt() -> T:
+            nonlocal told
+            try:
+                return await call()
+            except StorageUnwritable as error:
+                if not told:
+                    _log.warning("the job waits up to %g s for room on a disk: %s", self._storage_patience, error)
+                told = True
+                raise
+
+        return await repeated(attempt, self._storage_patience, on=StorageUnwritable)
 
     async def _on_all(self, call: Callable[[AsyncParameterServerClient], Awaitable[T]]) -> list[T]:
         return await asyncio.gather(*(self._repeated(partial(call, shard)) for shard in self._shards))

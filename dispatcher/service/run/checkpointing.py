@@ -13,6 +13,7 @@ from dispatcher.service.checkpoint.checkpoints import Checkpoints, PendingCheckp
 from dispatcher.service.run.job import Job
 from dispatcher.service.state.epoch import Epoch
 from dispatcher.service.state.worker_record import WorkerRecord
+from services.domain.errors import EsdError, StorageUnwritable
 from services.domain.plans import FlushPlan
 from services.domain.reports import FlushReport
 from services.wire.plans import encode_plan_message
@@ -71,12 +72,20 @@ def _commit_ended(job: Job, checkpoints: Checkpoints, epoch: Epoch) -> None:
     latest = checkpoints.latest
     epoch.plans.forget_flushes(latest.iteration)
     job.samples.release(latest.samples)
-    if checkpoints.failures >= _FAILED_CHECKPOINTS:
-        job.lifecycle.fail(
-            f"{checkpoints.failures} checkpoints in a row could not be committed, the dispatcher's log says why; the"
-            f" last checkpoint is {latest.iteration}"
-        )
+    _fail_if_too_many_failed(job, checkpoints)
     newcomers = [str(worker) for worker in job.workers if not job.is_training(worker)]
     if newcomers and not epoch.over and epoch is job.epoch:
         job.end_epoch(f"{', '.join(newcomers)} joins")
     job.lifecycle.notify()
+
+
+def _fail_if_too_many_failed(job: Job, checkpoints: Checkpoints) -> None:
+    """Fails the job when too much has piled up since the last checkpoint. A disk gets some time to have room again."""
+    failures = checkpoints.failures
+    if len(failures) < _FAILED_CHECKPOINTS:
+        return
+    (began, _), (ended, cause) = failures[0], failures[-1]
+    if isinstance(cause, StorageUnwritable) and ended - began < job.settings.storage_seconds:
+        return
+    text = str(cause) if isinstance(cause, EsdError) else "internal error; the dispatcher's log has the details"
+    job.fail(f"{len(failures)} checkpoints in a row could not be committed, the latest because {text}")

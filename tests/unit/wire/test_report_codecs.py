@@ -65,7 +65,7 @@ def test_iteration_report_round_trip() -> None:
 
 
 def test_flush_report_round_trip() -> None:
-    report = FlushReport(60, TRANSFERS, 2, "ab" * 32)
+    report = FlushReport(60, TRANSFERS, 2, "ab" * 32, "the disk is full")
     message = encode_flush_report(LEASE, report)
     assert (message.lease_id, decode_flush_report(message)) == (LEASE.lease_id, report)
 

@@ -1,0 +1,92 @@
+"""A worker whose part of a checkpoint finds no room on the disk of the parameter server."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from services.domain.errors import StorageUnwritable, Unavailable
+from services.domain.reports import FlushReport, TransferCounts
+from worker.service.checkpoint import WorkerCheckpoints
+from worker.service.link import Link
+from worker.service.parameter_servers import ParameterServers
+from worker.service.settings import WorkerSettings
+
+FULL = StorageUnwritable("part-5-dense: No space left on device; make room")
+MOVED = TransferCounts(flush_push=3)
+
+
+class Servers:
+    """Parameter servers whose disk takes nothing for a number of calls."""
+
+    def __init__(self, refusals: int) -> None:
+        self.refusals = refusals
+        self.stored: list[object] = []
+
+    async def _store(self, *what: object) -> None:
+        if self.refusals:
+            self.refusals -= 1
+            raise FULL
+        self.stored.append(what)
+
+    put_part = put_dense = cut = _store
+
+
+def checkpoints(servers: Servers, reports: list[FlushReport], storage_timeout: float = 20.0) -> WorkerCheckpoints:
+    async def flush(_: object) -> TransferCounts:
+        return MOVED
+
+    async def report(flushed: FlushReport) -> None:
+        reports.append(flushed)
+
+    membership: Any = SimpleNamespace(
+        leads=True, members="both", epoch=2, job=SimpleNamespace(takes_checkpoints=True), slot=0
+    )
+    mover: Any = SimpleNamespace(flush=flush, servers=servers)
+    trainer: Any = SimpleNamespace(dense=SimpleNamespace(save=lambda: b"dense", to_npz=lambda: b"model"))
+    return WorkerCheckpoints(membership, mover, trainer, ThreadPoolExecutor(1), report, storage_timeout)
+
+
+PLAN: Any = SimpleNamespace(iteration=5)
+CHECKSUM = sha256(b"dense").hexdigest()
+
+
+async def test_a_checkpoint_that_finds_no_room_fails_and_the_worker_goes_on() -> None:
+    reports: list[FlushReport] = []
+    servers = Servers(refusals=1)
+    await checkpoints(servers, reports).take(PLAN)
+    assert servers.stored == []
+    await checkpoints(servers, reports).take(PLAN)
+    assert reports == [FlushReport(5, MOVED, 2, "", str(FULL)), FlushReport(5, MOVED, 2, CHECKSUM)]
+    assert servers.stored == [(5, "dense", b"dense"), (5, "both")]
+
+
+async def test_the_end_waits_for_room() -> None:
+    reports: list[FlushReport] = []
+    servers = Servers(refusals=2)
+    await checkpoints(servers, reports).finish(PLAN)
+    assert reports == [FlushReport(5, MOVED, 2, CHECKSUM)]
+    assert servers.stored == [(b"model",), (5, "dense", b"dense"), (5, "both")]
+
+
+async def test_the_end_waits_no_longer_than_it_may() -> None:
+    with pytest.raises(StorageUnwritable, match="make room"):
+        await checkpoints(Servers(refusals=1000), [], storage_timeout=0.1).finish(PLAN)
+
+
+async def test_pushes_wait_for_room_as_they_wait_for_a_server_that_is_away() -> None:
+    settings = WorkerSettings(name="a", dispatcher="127.0.0.1:1", link=1e9, cache_rows=8)
+    job: Any = SimpleNamespace(parameter_servers=())
+    servers = ParameterServers(job, 0, Link(1e9, shape=False), settings)
+    failures: list[Exception] = [FULL, Unavailable("it restarts"), FULL]
+
+    async def push() -> int:
+        if failures:
+            raise failures.pop()
+        return 7
+
+    assert await servers._with_room(push) == 7
