@@ -35,7 +35,7 @@ def work(dispatcher: esd.DispatcherClient, name: str) -> int:
     """Waits for a job, follows it to its end and returns its number of iterations."""
     # Nobody calls these. They tell the dispatcher that a worker of this name has been started anew, as new ports would.
     here = f"{name}:{os.getpid()}"
-    me = esd.Registration(name, bandwidth=1e6, cache_rows=100, address=here, rendezvous=here)
+    me = esd.Registration(name, bandwidth=1e6, cache_rows=100, address=here)
     lease = dispatcher.register(me, wait_for_job=60.0)
     with heartbeats(dispatcher, lease):
         while True:

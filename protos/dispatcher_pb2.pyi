@@ -194,18 +194,18 @@ class CancelJobResponse(_message.Message):
     def __init__(self, cancelled: _Optional[bool] = ...) -> None: ...
 
 class RegisterWorkerRequest(_message.Message):
-    __slots__ = ("worker", "bandwidth_bytes_per_second", "cache_rows", "address", "rendezvous")
+    __slots__ = ("worker", "bandwidth_bytes_per_second", "cache_rows", "address", "instance")
     WORKER_FIELD_NUMBER: _ClassVar[int]
     BANDWIDTH_BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
     CACHE_ROWS_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
-    RENDEZVOUS_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
     worker: str
     bandwidth_bytes_per_second: float
     cache_rows: int
     address: str
-    rendezvous: str
-    def __init__(self, worker: _Optional[str] = ..., bandwidth_bytes_per_second: _Optional[float] = ..., cache_rows: _Optional[int] = ..., address: _Optional[str] = ..., rendezvous: _Optional[str] = ...) -> None: ...
+    instance: str
+    def __init__(self, worker: _Optional[str] = ..., bandwidth_bytes_per_second: _Optional[float] = ..., cache_rows: _Optional[int] = ..., address: _Optional[str] = ..., instance: _Optional[str] = ...) -> None: ...
 
 class RegisterWorkerResponse(_message.Message):
     __slots__ = ("lease_id", "heartbeat_seconds")
@@ -323,6 +323,38 @@ class ReportFlushResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class PutGroupKeyRequest(_message.Message):
+    __slots__ = ("lease_id", "epoch", "key", "value")
+    LEASE_ID_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    lease_id: str
+    epoch: int
+    key: str
+    value: bytes
+    def __init__(self, lease_id: _Optional[str] = ..., epoch: _Optional[int] = ..., key: _Optional[str] = ..., value: _Optional[bytes] = ...) -> None: ...
+
+class PutGroupKeyResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetGroupKeyRequest(_message.Message):
+    __slots__ = ("lease_id", "epoch", "key")
+    LEASE_ID_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    lease_id: str
+    epoch: int
+    key: str
+    def __init__(self, lease_id: _Optional[str] = ..., epoch: _Optional[int] = ..., key: _Optional[str] = ...) -> None: ...
+
+class GetGroupKeyResponse(_message.Message):
+    __slots__ = ("value",)
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    value: bytes
+    def __init__(self, value: _Optional[bytes] = ...) -> None: ...
+
 class SubmitRequest(_message.Message):
     __slots__ = ("job", "batch", "end", "position")
     JOB_FIELD_NUMBER: _ClassVar[int]
@@ -368,22 +400,20 @@ class WatchPlansResponse(_message.Message):
     def __init__(self, membership: _Optional[_Union[Membership, _Mapping]] = ..., plan: _Optional[_Union[IterationPlan, _Mapping]] = ..., flush: _Optional[_Union[FlushPlan, _Mapping]] = ..., end: _Optional[_Union[EndOfStream, _Mapping]] = ..., reload: _Optional[_Union[Reload, _Mapping]] = ...) -> None: ...
 
 class Membership(_message.Message):
-    __slots__ = ("epoch", "slot", "workers", "rendezvous", "job", "members", "iteration")
+    __slots__ = ("epoch", "slot", "workers", "job", "members", "iteration")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     SLOT_FIELD_NUMBER: _ClassVar[int]
     WORKERS_FIELD_NUMBER: _ClassVar[int]
-    RENDEZVOUS_FIELD_NUMBER: _ClassVar[int]
     JOB_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     ITERATION_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     slot: int
     workers: int
-    rendezvous: str
     job: JobSpec
     members: int
     iteration: int
-    def __init__(self, epoch: _Optional[int] = ..., slot: _Optional[int] = ..., workers: _Optional[int] = ..., rendezvous: _Optional[str] = ..., job: _Optional[_Union[JobSpec, _Mapping]] = ..., members: _Optional[int] = ..., iteration: _Optional[int] = ...) -> None: ...
+    def __init__(self, epoch: _Optional[int] = ..., slot: _Optional[int] = ..., workers: _Optional[int] = ..., job: _Optional[_Union[JobSpec, _Mapping]] = ..., members: _Optional[int] = ..., iteration: _Optional[int] = ...) -> None: ...
 
 class Reload(_message.Message):
     __slots__ = ("checkpoint", "rows", "outdated", "dense_checksum")

@@ -74,6 +74,16 @@ class DispatcherStub:
                 request_serializer=protos_dot_dispatcher__pb2.ReportFlushRequest.SerializeToString,
                 response_deserializer=protos_dot_dispatcher__pb2.ReportFlushResponse.FromString,
                 _registered_method=True)
+        self.PutGroupKey = channel.unary_unary(
+                '/esd.v1.Dispatcher/PutGroupKey',
+                request_serializer=protos_dot_dispatcher__pb2.PutGroupKeyRequest.SerializeToString,
+                response_deserializer=protos_dot_dispatcher__pb2.PutGroupKeyResponse.FromString,
+                _registered_method=True)
+        self.GetGroupKey = channel.unary_unary(
+                '/esd.v1.Dispatcher/GetGroupKey',
+                request_serializer=protos_dot_dispatcher__pb2.GetGroupKeyRequest.SerializeToString,
+                response_deserializer=protos_dot_dispatcher__pb2.GetGroupKeyResponse.FromString,
+                _registered_method=True)
         self.Submit = channel.stream_stream(
                 '/esd.v1.Dispatcher/Submit',
                 request_serializer=protos_dot_dispatcher__pb2.SubmitRequest.SerializeToString,
@@ -160,6 +170,23 @@ class DispatcherServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def PutGroupKey(self, request, context):
+        """Tells the other members of an epoch something that their all-reduce group needs, such as where this worker's
+        connections listen: a value under a key. NOT_FOUND: the lease has expired. FAILED_PRECONDITION: the epoch is over.
+        RESOURCE_EXHAUSTED: the keys of the epoch take more than the dispatcher keeps.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetGroupKey(self, request, context):
+        """Reads what a member of the epoch has told, and waits for it as long as the call's deadline allows.
+        NOT_FOUND: the lease has expired. FAILED_PRECONDITION: the epoch is over.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Submit(self, request_iterator, context):
         """The sample stream, in training order. Each batch is answered when the job has taken it in and, if the job takes
         checkpoints, has it in the log that the parameter server keeps: from then on it is trained exactly once, whoever
@@ -232,6 +259,16 @@ def add_DispatcherServicer_to_server(servicer, server):
                     servicer.ReportFlush,
                     request_deserializer=protos_dot_dispatcher__pb2.ReportFlushRequest.FromString,
                     response_serializer=protos_dot_dispatcher__pb2.ReportFlushResponse.SerializeToString,
+            ),
+            'PutGroupKey': grpc.unary_unary_rpc_method_handler(
+                    servicer.PutGroupKey,
+                    request_deserializer=protos_dot_dispatcher__pb2.PutGroupKeyRequest.FromString,
+                    response_serializer=protos_dot_dispatcher__pb2.PutGroupKeyResponse.SerializeToString,
+            ),
+            'GetGroupKey': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetGroupKey,
+                    request_deserializer=protos_dot_dispatcher__pb2.GetGroupKeyRequest.FromString,
+                    response_serializer=protos_dot_dispatcher__pb2.GetGroupKeyResponse.SerializeToString,
             ),
             'Submit': grpc.stream_stream_rpc_method_handler(
                     servicer.Submit,
@@ -465,6 +502,60 @@ class Dispatcher:
             '/esd.v1.Dispatcher/ReportFlush',
             protos_dot_dispatcher__pb2.ReportFlushRequest.SerializeToString,
             protos_dot_dispatcher__pb2.ReportFlushResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PutGroupKey(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/esd.v1.Dispatcher/PutGroupKey',
+            protos_dot_dispatcher__pb2.PutGroupKeyRequest.SerializeToString,
+            protos_dot_dispatcher__pb2.PutGroupKeyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetGroupKey(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/esd.v1.Dispatcher/GetGroupKey',
+            protos_dot_dispatcher__pb2.GetGroupKeyRequest.SerializeToString,
+            protos_dot_dispatcher__pb2.GetGroupKeyResponse.FromString,
             options,
             channel_credentials,
             insecure,

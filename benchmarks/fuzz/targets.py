@@ -158,7 +158,9 @@ def dispatcher(address: str, client: AsyncDispatcherClient) -> Target:
         dense=np.zeros(2, np.float32).tobytes(),
         labels=np.ones(2, np.float32).tobytes(),
     )
-    registrations = [Registration(f"w-{slot}", 1e6, 100, f"h:{slot}", f"h:1{slot}") for slot in range(_JOB.workers)]
+    registrations = [
+        Registration(f"w-{slot}", 1e6, 100, f"h:{slot}", f"process-{slot}") for slot in range(_JOB.workers)
+    ]
     costs = np.arange(8, dtype=np.float32)
     report = dispatcher_pb2.ReportIterationRequest(
         lease_id=_LEASES[0],
@@ -183,6 +185,8 @@ def dispatcher(address: str, client: AsyncDispatcherClient) -> Target:
         "ReportIteration": [report],
         "ReportFlush": [dispatcher_pb2.ReportFlushRequest(lease_id=_LEASES[0])],
         "CancelJob": [dispatcher_pb2.CancelJobRequest(job="another", reason="fuzzed")],
+        "PutGroupKey": [dispatcher_pb2.PutGroupKeyRequest(lease_id=_LEASES[0], key="0/0", value=bytes(8))],
+        "GetGroupKey": [dispatcher_pb2.GetGroupKeyRequest(lease_id=_LEASES[0], key="0/0")],
         "ReportFailure": [dispatcher_pb2.ReportFailureRequest(lease_id=_LEASES[0], cause="fuzzed")],
         "Submit": [dispatcher_pb2.SubmitRequest(job="job", batch=batch)],
         "WatchPlans": [dispatcher_pb2.WatchPlansRequest(lease_id=_LEASES[0])],

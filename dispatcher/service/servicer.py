@@ -15,6 +15,7 @@ from dispatcher.core.hybrid import hybrid_dis
 from dispatcher.service.describe import job_state
 from dispatcher.service.run import reports
 from dispatcher.service.run.current_job import CurrentJob
+from dispatcher.service.run.group_keys import get_group_key, put_group_key
 from dispatcher.service.run.watch import watch_plans
 from dispatcher.service.state import job_metrics
 from dispatcher.solvers import get_solver
@@ -96,6 +97,17 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         """Confirms a flush."""
         reports.report_flush(self._current_job.get(), request.lease_id, decode_flush_report(request))
         return pb.ReportFlushResponse()
+
+    async def PutGroupKey(self, request: pb.PutGroupKeyRequest, context: _Context) -> pb.PutGroupKeyResponse:
+        """Keeps what one member of the epoch tells the others."""
+        put_group_key(self._current_job.get(), request.lease_id, request.epoch, request.key, request.value)
+        return pb.PutGroupKeyResponse()
+
+    async def GetGroupKey(self, request: pb.GetGroupKeyRequest, context: _Context) -> pb.GetGroupKeyResponse:
+        """Tells what a member of the epoch has told, once it has."""
+        job = self._current_job.get()
+        value = await get_group_key(job, request.lease_id, request.epoch, request.key)
+        return pb.GetGroupKeyResponse(value=value)
 
     async def Submit(
         self, request_iterator: AsyncIterator[pb.SubmitRequest], context: _Context

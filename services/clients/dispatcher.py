@@ -212,6 +212,38 @@ class DispatcherClient:
         """
         self._run(self._client.report_failure(lease, failure))
 
+    def put_group_key(self, lease: Lease, epoch: int, key: str, value: bytes) -> None:
+        """Tells the other members of an epoch something that their all-reduce group needs, such as an address.
+
+        Args:
+            lease: of the worker.
+            epoch: in which it trains.
+            key: what the value is known by, 1 to 256 characters.
+            value: any bytes.
+
+        Raises:
+            NotFound: the lease has expired.
+            StaleEpoch: the epoch is over.
+            ResourceExhausted: the keys of the epoch take more than 16 MiB.
+        """
+        self._run(self._client.put_group_key(lease, epoch, key, value))
+
+    def get_group_key(self, lease: Lease, epoch: int, key: str, *, within: float) -> bytes:
+        """Reads what a member of the epoch has told, and waits for it.
+
+        Args:
+            lease: of the worker.
+            epoch: in which it trains.
+            key: what the value is known by.
+            within: seconds to wait.
+
+        Raises:
+            NotFound: the lease has expired.
+            StaleEpoch: the epoch is over.
+            DeadlineExceeded: nobody has told it in time.
+        """
+        return self._run(self._client.get_group_key(lease, epoch, key, within=within))
+
     def watch_plans(self, lease: Lease, from_iteration: int = 0) -> Generator[PlanMessage]:
         """Yields what a worker has to do in one epoch, each message once.
 

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable
 from contextlib import aclosing
+from functools import partial
 from typing import Any, Self
 
 import grpc
@@ -165,6 +166,18 @@ class AsyncDispatcherClient:
     async def report_failure(self, lease: Lease, failure: FailureReport) -> None:
         """Tells why the worker cannot go on in an epoch."""
         await self._repeated(self._stub.ReportFailure, encode_failure_report(lease, failure))
+
+    async def put_group_key(self, lease: Lease, epoch: int, key: str, value: bytes) -> None:
+        """Tells the other members of an epoch something that their all-reduce group needs."""
+        request = pb.PutGroupKeyRequest(lease_id=lease.lease_id, epoch=epoch, key=key, value=value)
+        await self._repeated(self._stub.PutGroupKey, request)
+
+    async def get_group_key(self, lease: Lease, epoch: int, key: str, *, within: float) -> bytes:
+        """Reads what a member of the epoch has told, and waits for it."""
+        request = pb.GetGroupKeyRequest(lease_id=lease.lease_id, epoch=epoch, key=key)
+        call = partial(self._stub.GetGroupKey, timeout=within)  # of each attempt, if the client's is not shorter
+        answer = await repeated(lambda: _answer(call, request), within, on=AWAY)
+        return bytes(answer.value)
 
     async def watch_plans(self, lease: Lease, from_iteration: int = 0) -> AsyncGenerator[PlanMessage]:
         """Yields what an epoch's plan stream brings, each message once, over broken connections."""

@@ -131,14 +131,12 @@ class Membership:
 
     Attributes:
         slot: the slot of the worker that is told; it is its bit in masks of contributors.
-        rendezvous: `host:port` at which the first member hosts the all-reduce group.
         members: the slots that train in this epoch. A worker's place among them is its rank in the all-reduce group.
         iteration: the first iteration of the epoch; when it is above 0, a Reload comes next.
     """
 
     epoch: int
     slot: int
-    rendezvous: str
     job: JobSpec
     members: WorkerSet
     iteration: int = 0

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+import secrets
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Self
 
@@ -67,17 +68,18 @@ class Registration:
         bandwidth: bytes per second of its link to the parameter server.
         cache_rows: rows its embedding cache holds.
         address: `host:port` of its own gRPC service.
-        rendezvous: `host:port` at which it would host the all-reduce group.
+        instance: random, of the worker's process. It tells a registration that is repeated from a worker that was
+            restarted, and nobody is told of it: who knows it can get the worker's lease.
     """
 
     name: str
     bandwidth: float
     cache_rows: int
     address: str
-    rendezvous: str
+    instance: str = field(default_factory=lambda: secrets.token_hex(16), repr=False)
 
     def __post_init__(self) -> None:
-        for label, text in (("worker", self.name), ("address", self.address), ("rendezvous", self.rendezvous)):
+        for label, text in (("worker", self.name), ("address", self.address), ("instance", self.instance)):
             if not 1 <= len(text) <= _LONGEST_NAME:
                 raise InvalidArgument(f"{label} has {len(text)} characters, it must have 1..{_LONGEST_NAME}")
         if not (math.isfinite(self.bandwidth) and self.bandwidth > 0):

@@ -193,7 +193,6 @@ def _encode_membership(membership: Membership) -> dispatcher_pb2.Membership:
         epoch=membership.epoch,
         slot=membership.slot,
         workers=membership.job.workers,
-        rendezvous=membership.rendezvous,
         job=encode_job(membership.job),
         members=membership.members.mask,
         iteration=membership.iteration,
@@ -210,7 +209,7 @@ def _decode_membership(message: dispatcher_pb2.Membership) -> Membership:
     members = WorkerSet(message.members) if message.members else everyone
     if not members <= everyone or message.slot not in members:
         raise InvalidArgument(f"members is {members}, it must name slots below {job.workers}, slot {message.slot} too")
-    return Membership(message.epoch, message.slot, message.rendezvous, job, members, message.iteration)
+    return Membership(message.epoch, message.slot, job, members, message.iteration)
 
 
 def _encode_reload(reload: Reload) -> dispatcher_pb2.Reload:

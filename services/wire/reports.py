@@ -32,7 +32,7 @@ def encode_registration(registration: Registration) -> pb.RegisterWorkerRequest:
         bandwidth_bytes_per_second=registration.bandwidth,
         cache_rows=registration.cache_rows,
         address=registration.address,
-        rendezvous=registration.rendezvous,
+        instance=registration.instance,
     )
 
 
@@ -43,7 +43,7 @@ def decode_registration(message: pb.RegisterWorkerRequest) -> Registration:
         bandwidth=message.bandwidth_bytes_per_second,
         cache_rows=message.cache_rows,
         address=message.address,
-        rendezvous=message.rendezvous,
+        instance=message.instance,
     )
 
 

@@ -64,7 +64,7 @@ async def stream(batches: Iterable[SampleBatch]) -> AsyncIterator[SampleBatch]:
 
 
 def registration(name: str, **changes: Any) -> Registration:
-    return replace(Registration(name, 1e6, 100, f"{name}:7000", f"{name}:7001"), **changes)
+    return replace(Registration(name, 1e6, 100, f"{name}:7000", f"{name}-process"), **changes)
 
 
 def report_of(plan: IterationPlan, **changes: Any) -> IterationReport:

@@ -23,7 +23,7 @@ from worker.service.settings import WorkerSettings
 from worker.service.tasks import run_in
 from worker.service.training_loop import TrainingLoop
 from worker.service.transfers import RowMover
-from worker.training.all_reduce import DenseReducer, Rendezvous
+from worker.training.all_reduce import DenseReducer, GroupStore, join_group
 from worker.training.device import prepare_device
 from worker.training.rows import RowCache
 from worker.training.trainer import Trainer
@@ -42,7 +42,7 @@ class WorkerEpoch:
         settings: of this worker.
         dispatcher: gives the plans.
         lease: of this worker.
-        rendezvous: where this worker would host the all-reduce group.
+        host: at which the other workers reach this one.
         service: describes the worker to operators.
 
     Attributes:
@@ -54,14 +54,14 @@ class WorkerEpoch:
         settings: WorkerSettings,
         dispatcher: AsyncDispatcherClient,
         lease: Lease,
-        rendezvous: Rendezvous,
+        host: str,
         service: WorkerService,
     ) -> None:
         self.membership: Membership | None = None
         self._settings = settings
         self._dispatcher = dispatcher
         self._lease = lease
-        self._rendezvous = rendezvous
+        self._host = host
         self._service = service
         self._reducer: DenseReducer | None = None
         self._loop: TrainingLoop | None = None
@@ -93,8 +93,9 @@ class WorkerEpoch:
         ):
             await servers.create_table()
             self._reducer = await run_in(
-                self._training_thread, self._rendezvous.join, membership, device.type, settings.peer_timeout
-            )
+                self._training_thread, join_group, membership, self._group_store(membership), self._host, device.type,
+                settings.peer_timeout,
+            )  # fmt: skip
             cache = await run_in(self._training_thread, RowCache, settings.cache_rows, job.table.row_width, device)
             trainer = await run_in(self._training_thread, Trainer, job, cache, self._reducer, device)
             mover = RowMover(cache, servers, self._reading_thread, moves, membership)
@@ -124,6 +125,20 @@ class WorkerEpoch:
         for thread in (self._training_thread, self._reading_thread):
             # Not waited for: after a failure it may sit in an all-reduce, which ends when the others leave.
             thread.shutdown(wait=False)
+
+    def _group_store(self, membership: Membership) -> GroupStore:
+        """Returns the dispatcher's keys of this epoch, for torch, which asks for them in threads of its own."""
+        loop, dispatcher, lease, epoch = asyncio.get_running_loop(), self._dispatcher, self._lease, membership.epoch
+        within = self._settings.peer_timeout
+
+        def put(key: str, value: bytes) -> None:
+            asyncio.run_coroutine_threadsafe(dispatcher.put_group_key(lease, epoch, key, value), loop).result()
+
+        def get(key: str) -> bytes:
+            call = dispatcher.get_group_key(lease, epoch, key, within=within)
+            return asyncio.run_coroutine_threadsafe(call, loop).result()
+
+        return GroupStore(put, get)
 
     def _read_ahead(self, tasks: asyncio.TaskGroup) -> AsyncIterator[PlanMessage]:
         """Reads the plan stream as it comes, so that the end of an epoch is noticed whatever the worker waits for.

@@ -14,7 +14,6 @@ from worker.service.epoch import WorkerEpoch
 from worker.service.servicer import WorkerService
 from worker.service.settings import WorkerSettings
 from worker.service.tasks import first_failure
-from worker.training.all_reduce import Rendezvous
 
 _CALL_SECONDS = 10.0  # for calls that the dispatcher answers at once
 
@@ -34,8 +33,12 @@ class WorkerJob:
     """
 
     def __init__(self, settings: WorkerSettings, address: str, service: WorkerService) -> None:
+        host, _, port = address.rpartition(":")
+        self._host = settings.advertise_host or host
+        self._registration = Registration(
+            settings.name, settings.link, settings.cache_rows, address=f"{self._host}:{port}"
+        )
         self._settings = settings
-        self._address = address
         self._service = service
         self._dispatcher = AsyncDispatcherClient(
             settings.dispatcher,
@@ -45,7 +48,6 @@ class WorkerJob:
             credentials=Credentials.read(settings),
             caller=settings.name,
         )
-        self._rendezvous = Rendezvous()
 
     async def run(self) -> None:
         """Takes part in one job until its stream ends. Call it once.
@@ -57,7 +59,7 @@ class WorkerJob:
             lease = await self._register(self._settings.job_timeout)
             _log.info("registered")
             while True:
-                epoch = WorkerEpoch(self._settings, self._dispatcher, lease, self._rendezvous, self._service)
+                epoch = WorkerEpoch(self._settings, self._dispatcher, lease, self._host, self._service)
                 try:
                     await self._take_part(epoch, lease)
                 except EsdError as error:
@@ -68,16 +70,7 @@ class WorkerJob:
             await self._dispatcher.close()
 
     async def _register(self, patience: float) -> Lease:
-        host, _, port = self._address.rpartition(":")
-        host = self._settings.advertise_host or host
-        registration = Registration(
-            name=self._settings.name,
-            bandwidth=self._settings.link,
-            cache_rows=self._settings.cache_rows,
-            address=f"{host}:{port}",
-            rendezvous=f"{host}:{self._rendezvous.port}",
-        )
-        return await self._dispatcher.register(registration, wait_for_job=patience)
+        return await self._dispatcher.register(self._registration, wait_for_job=patience)
 
     async def _take_part(self, epoch: WorkerEpoch, lease: Lease) -> None:
         """Sees one epoch through, and sends heartbeats meanwhile."""

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, Protocol, cast
 
 from torch import Tensor, distributed
-from torch.distributed import PrefixStore, ProcessGroupGloo, Store, TCPStore  # type: ignore[attr-defined] # re-exported
+from torch.distributed import ProcessGroupGloo, Store  # type: ignore[attr-defined] # re-exported
 
-from services.domain.errors import Unavailable
+from services.domain.errors import DeadlineExceeded, Unavailable
 from services.domain.plans import Membership
-from services.runtime.settings import split_address
+
+_ALL_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 - it is refused here
+
+_log = logging.getLogger(__name__)
 
 
 class AllReduceGroup(Protocol):
@@ -57,53 +62,79 @@ class DenseReducer:
         self._group = None
 
 
-class Rendezvous:
-    """A store on a free port of this machine. In each epoch, the workers meet at that of the first member.
+class GroupStore(Store):
+    """What torch's process groups exchange before their first sum, kept by somebody whom all members reach.
 
-    Every worker opens one before it registers, since it learns only with the membership who the first is.
+    Args:
+        put: keeps a value under a key for all members.
+        get: returns the value under a key, and waits for it.
     """
 
-    def __init__(self) -> None:
-        self._store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    def __init__(self, put: Callable[[str, bytes], None], get: Callable[[str], bytes]) -> None:
+        super().__init__()
+        self._put = put
+        self._get = get
 
-    @property
-    def port(self) -> int:
-        """The port at which the store listens, on all addresses of this machine."""
-        return int(self._store.port)
+    # torch calls these from C++, by these names.
 
-    def join(self, membership: Membership, device: str, timeout: float) -> DenseReducer:
-        """Meets the other workers; returns when all are there.
+    def set(self, key: str, value: bytes) -> None:  # type: ignore[override]  # the stubs have it as text
+        """Keeps a value."""
+        self._put(key, bytes(value))
 
-        Args:
-            membership: says where they meet, and which of them this worker is.
-            device: type of the training device: gloo sums on `cpu`, nccl on `cuda`.
-            timeout: seconds to wait for the others, here and in every all-reduce.
+    def get(self, key: str) -> bytes:
+        """Returns a value, once it is there."""
+        return self._get(key)
 
-        Raises:
-            Unavailable: not all workers came in time.
-        """
-        workers, rank = len(membership.members), membership.rank
-        if workers == 1:
-            return DenseReducer(None)
-        patience = timedelta(seconds=timeout)
-        try:
-            store = self._store
-            if rank > 0:
-                host, port = split_address(membership.rendezvous)
-                store = TCPStore(host, port, is_master=False, timeout=patience)
-            # A group of its own, not torch's default one: that of the epoch before may not have come to its end yet.
-            group = _open_group(device, PrefixStore(f"epoch-{membership.epoch}", store), rank, workers, patience)
-        except RuntimeError as error:
-            raise Unavailable(
-                f"the {workers} workers did not all meet at {membership.rendezvous} within {timeout:g} s "
-                f"(ESD_WORKER_PEER_TIMEOUT): {error}"
-            ) from error
-        return DenseReducer(group)
+    def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:  # noqa: ARG002 - `get` has its own
+        """Returns once all values are there."""
+        for key in keys:
+            self._get(key)
 
 
-def _open_group(device: str, store: Store, rank: int, workers: int, patience: timedelta) -> AllReduceGroup:
+def join_group(membership: Membership, store: GroupStore, host: str, device: str, timeout: float) -> DenseReducer:
+    """Meets the other workers of an epoch; returns when all are there.
+
+    Args:
+        membership: says which of them this worker is.
+        store: where they find out about each other.
+        host: at which the others reach this worker. Its connections for gloo listen there and nowhere else, unless it
+            stands for all addresses, or is none of this machine's: then at the address of the machine's name.
+        device: type of the training device: gloo sums on `cpu`, nccl on `cuda`.
+        timeout: seconds to wait for the others, here and in every all-reduce.
+
+    Raises:
+        Unavailable: not all workers came in time.
+        StaleEpoch: the epoch is over.
+    """
+    workers, rank = len(membership.members), membership.rank
+    if workers == 1:
+        return DenseReducer(None)
+    try:
+        # A group of its own, not torch's default one: that of the epoch before may not have come to its end yet.
+        return DenseReducer(_open_group(device, store, rank, workers, host, timedelta(seconds=timeout)))
+    except (RuntimeError, DeadlineExceeded) as error:
+        raise Unavailable(
+            f"the {workers} workers of epoch {membership.epoch} did not all meet within {timeout:g} s "
+            f"(ESD_WORKER_PEER_TIMEOUT): {error}"
+        ) from error
+
+
+def _open_group(device: str, store: Store, rank: int, workers: int, host: str, patience: timedelta) -> AllReduceGroup:
     if device == "cuda":
         options = distributed.ProcessGroupNCCL.Options()
         options._timeout = patience  # noqa: SLF001 - torch's own way
         return cast("AllReduceGroup", distributed.ProcessGroupNCCL(store, rank, workers, options))
-    return cast("AllReduceGroup", ProcessGroupGloo(store, rank, workers, patience))
+    options = ProcessGroupGloo._Options()  # type: ignore[attr-defined]  # noqa: SLF001
+    options._timeout = patience  # noqa: SLF001
+    options._devices = [_gloo_device(host)]  # noqa: SLF001
+    return cast("AllReduceGroup", ProcessGroupGloo(store, rank, workers, options))
+
+
+def _gloo_device(host: str) -> Any:
+    """Returns the network device that gloo listens on."""
+    if host not in _ALL_ADDRESSES:
+        try:
+            return ProcessGroupGloo.create_device(hostname=host)
+        except RuntimeError as error:  # such as the outer address of a machine behind a router
+            _log.warning("the all-reduce cannot listen at %s: %s; it listens at this machine's name", host, error)
+    return ProcessGroupGloo.create_default_device()

@@ -120,5 +120,4 @@ async def _wait_for_epoch(job: Job, worker: WorkerRecord) -> None:
 
 
 def _membership(job: Job, worker: WorkerRecord, epoch: Epoch) -> Membership:
-    host = job.training_workers[0].registration
-    return Membership(epoch.number, worker.slot, host.rendezvous, job.spec, epoch.members, epoch.first)
+    return Membership(epoch.number, worker.slot, job.spec, epoch.members, epoch.first)

@@ -69,6 +69,7 @@ class Epoch:
         members: the slots whose workers train.
         plans: what the members have been told to do.
         reloads: per slot, what its cache must hold at the beginning; empty when all caches begin empty.
+        group_keys: what the members have told each other for their all-reduce group.
         trained: the first iteration that not all members have confirmed.
         cause: why the epoch ended early; empty while it goes on.
         ended: when it ended, on the monotonic clock.
@@ -79,6 +80,7 @@ class Epoch:
     members: WorkerSet
     plans: PlanLog
     reloads: Sequence[pb.WatchPlansResponse] = ()
+    group_keys: dict[str, bytes] = field(default_factory=dict)
     trained: int = field(init=False)
     cause: str = field(init=False, default="")
     ended: float = field(init=False, default=0.0)

@@ -123,12 +123,12 @@ async def test_create_job(dispatcher: Dispatcher, field: str, value: object, tex
         ("bandwidth_bytes_per_second", 0.0, "bandwidth of worker edge-0 is 0.0"),
         ("bandwidth_bytes_per_second", float("nan"), "bandwidth of worker edge-0 is nan"),
         ("cache_rows", 0, "cache_rows of worker edge-0 is 0"),
-        ("rendezvous", "", "rendezvous has 0 characters"),
+        ("instance", "", "instance has 0 characters"),
     ],
 )
 async def test_register(stub: dispatcher_pb2_grpc.DispatcherStub, field: str, value: object, text: str) -> None:
     request = dispatcher_pb2.RegisterWorkerRequest(
-        worker="edge-0", bandwidth_bytes_per_second=1e6, cache_rows=10, address="h:1", rendezvous="h:2"
+        worker="edge-0", bandwidth_bytes_per_second=1e6, cache_rows=10, address="h:1", instance="4711"
     )
     setattr(request, field, value)
     error = await refusal(stub.RegisterWorker(request))
@@ -142,6 +142,8 @@ async def test_unknown_lease_everywhere(stub: dispatcher_pb2_grpc.DispatcherStub
         await refusal(stub.ReportIteration(dispatcher_pb2.ReportIterationRequest(lease_id="gone"))),
         await refusal(stub.ReportFlush(dispatcher_pb2.ReportFlushRequest(lease_id="gone"))),
         await refusal(stub.ReportFailure(dispatcher_pb2.ReportFailureRequest(lease_id="gone"))),
+        await refusal(stub.PutGroupKey(dispatcher_pb2.PutGroupKeyRequest(lease_id="gone"))),
+        await refusal(stub.GetGroupKey(dispatcher_pb2.GetGroupKeyRequest(lease_id="gone"))),
         await refusal(watch.read()),
     ):
         assert error.code() is NOT_FOUND

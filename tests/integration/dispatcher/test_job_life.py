@@ -34,7 +34,7 @@ async def test_all_samples_are_trained_in_stream_order(dispatcher: Dispatcher) -
     workers = await run_to_the_end(dispatcher, JOB, [source[:5], source[5:25], source[25:]])
 
     for slot, worker in enumerate(workers):
-        assert worker.membership == Membership(0, slot, "edge-0:7001", JOB, WorkerSet(0b11))
+        assert worker.membership == Membership(0, slot, JOB, WorkerSet(0b11))
         assert [plan.iteration for plan in worker.plans] == [0, 1, 2, 3, 4]
         assert worker.flush is not None
         assert worker.end == EndOfStream(5)
@@ -119,7 +119,7 @@ async def test_places(dispatcher: Dispatcher) -> None:
     await second.register()
     repeated = await dispatcher.worker("b").register()
     assert repeated == first.lease
-    assert await dispatcher.worker("b").register(rendezvous="elsewhere:1") != repeated
+    assert await dispatcher.worker("b").register(instance="another") != repeated
     with pytest.raises(NotFound, match="no lease"):
         await dispatcher.client.heartbeat(first.lease)
     await third.register()
@@ -127,7 +127,7 @@ async def test_places(dispatcher: Dispatcher) -> None:
         await fourth.register()
     assert (await dispatcher.worker("a").register()) == second.lease
     with pytest.raises(FailedPrecondition, match=r"worker a \(slot 0\) is training already, registered from a:7000"):
-        await dispatcher.worker("a").register(rendezvous="elsewhere:1")
+        await dispatcher.worker("a").register(instance="another")
     await dispatcher.client.heartbeat(second.lease)
 
 

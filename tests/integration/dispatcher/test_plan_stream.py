@@ -138,7 +138,7 @@ async def test_restarted_worker_outlives_its_old_lease(start_dispatcher) -> None
     await dispatcher.client.create_job(JOB)
     worker = dispatcher.worker("edge-0")
     await worker.register()
-    await worker.register(rendezvous="edge-0:7002")
+    await worker.register(instance="another")
     clock = asyncio.get_running_loop().time
     old_lease_is_over = clock() + 0.5
     while clock() < old_lease_is_over:

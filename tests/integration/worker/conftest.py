@@ -123,6 +123,7 @@ class ScriptedDispatcher(dispatcher_pb2_grpc.DispatcherServicer):
     scripts: Sequence[Sequence[PlanMessage | EsdError]]
     registrations: list[Registration] = field(default_factory=list)
     reports: list[list[Report]] = field(default_factory=list)
+    group_keys: dict[str, bytes] = field(default_factory=dict)
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     def __post_init__(self) -> None:
@@ -155,6 +156,16 @@ class ScriptedDispatcher(dispatcher_pb2_grpc.DispatcherServicer):
     async def ReportFailure(self, request: pb.ReportFailureRequest, context: Any) -> pb.ReportFailureResponse:  # noqa: N802
         return pb.ReportFailureResponse()
 
+    async def PutGroupKey(self, request: pb.PutGroupKeyRequest, context: Any) -> pb.PutGroupKeyResponse:  # noqa: N802
+        async with self.changed:
+            self.group_keys[request.key] = request.value
+            self.changed.notify_all()
+        return pb.PutGroupKeyResponse()
+
+    async def GetGroupKey(self, request: pb.GetGroupKeyRequest, context: Any) -> pb.GetGroupKeyResponse:  # noqa: N802
+        await self.until(lambda: request.key in self.group_keys)
+        return pb.GetGroupKeyResponse(value=self.group_keys[request.key])
+
     async def ReportIteration(  # noqa: N802
         self, request: pb.ReportIterationRequest, context: Any
     ) -> pb.ReportIterationResponse:
@@ -175,8 +186,7 @@ class ScriptedDispatcher(dispatcher_pb2_grpc.DispatcherServicer):
     ) -> AsyncIterator[pb.WatchPlansResponse]:
         slot = int(request.lease_id)
         await self.until(lambda: len(self.registrations) == len(self.scripts))
-        rendezvous = self.registrations[0].rendezvous
-        yield encode_plan_message(Membership(0, slot, rendezvous, self.job, WorkerSet.all_of(self.job.workers)))
+        yield encode_plan_message(Membership(0, slot, self.job, WorkerSet.all_of(self.job.workers)))
         for message in self.scripts[slot][request.from_iteration :]:
             if isinstance(message, EsdError):
                 raise message

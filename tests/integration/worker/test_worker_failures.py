@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -106,6 +108,38 @@ async def test_a_job_without_its_parameter_server_is_given_up_within_the_retry_t
     async with asyncio.timeout(30):
         with pytest.raises(Unavailable):
             await run_worker_job(address, retry_timeout=1)
+
+
+async def test_a_worker_listens_where_it_is_told_and_nowhere_else(start_servers, start_worker, serve_scripts):
+    job = small_job(await start_servers(1), 2, OptimizerSpec())
+    dispatcher, address = await serve_scripts(job, [plans[:1] for plans in plans_of(job, 1)])
+    settings = {"ESD_WORKER_LISTEN": "127.0.0.1:0", "ESD_WORKER_METRICS_PORT": "none"}
+    workers = await asyncio.gather(*(start_worker(address, name, **settings) for name in ("a", "b")))
+    await asyncio.wait_for(dispatcher.until(lambda: all(dispatcher.reports)), 60)
+    for worker in workers:
+        listening = listening_addresses(worker.process.pid)
+        assert f"127.0.0.1:{worker.address.rpartition(':')[2]}" in listening
+        assert all(each.startswith("127.0.0.1:") for each in listening), listening
+        assert len(listening) == 2, "the service and the all-reduce's own connections"
+
+
+def listening_addresses(pid: int) -> list[str]:
+    """`host:port` of every TCP socket that a process listens on, as Linux tells it."""
+    own = {str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir()}
+    found = []
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and f"socket:[{fields[9]}]" in own:
+                host, port = fields[1].split(":")
+                numbers = bytes.fromhex(host)
+                # Addresses are written as 32-bit numbers of this machine's byte order; an IPv4 one in IPv6 is the last.
+                mapped = numbers[:12] == bytes(8) + b"\xff\xff\0\0"
+                if table == "tcp" or mapped:
+                    found.append(f"{socket.inet_ntoa(numbers[-4:][::-1])}:{int(port, 16)}")
+                else:
+                    found.append(f"[{host}]:{int(port, 16)}")
+    return found
 
 
 @pytest.mark.parametrize("loss", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"])

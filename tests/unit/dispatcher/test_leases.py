@@ -13,6 +13,6 @@ async def test_slots_by_name() -> None:
     for order in itertools.permutations(NAMES[2:]):
         workers = Workers(len(NAMES), lease_seconds=60.0, on_expired=lambda _: None)
         for name in (*order, *NAMES[:2]):
-            workers.register(Registration(name, 1.0, 1, "h:1", "h:2"))
+            workers.register(Registration(name, 1.0, 1, "h:1", "4711"))
         workers.settle_slots()
         assert [(worker.slot, worker.registration.name) for worker in workers] == list(enumerate(SLOTS))

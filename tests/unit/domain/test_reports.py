@@ -8,7 +8,7 @@ import pytest
 from services.domain.errors import InvalidArgument
 from services.domain.reports import IterationReport, PhaseTimes, Registration, TransferCounts
 
-REGISTRATION = {"name": "edge-1", "bandwidth": 1e6, "cache_rows": 10, "address": "h:1", "rendezvous": "h:2"}
+REGISTRATION = {"name": "edge-1", "bandwidth": 1e6, "cache_rows": 10, "address": "h:1", "instance": "4711"}
 
 
 def report(**changes: object) -> IterationReport:
@@ -37,7 +37,7 @@ def test_counts_add_field_by_field() -> None:
         ("name", "", "worker has 0 characters"),
         ("name", "x" * 257, "worker has 257 characters"),
         ("address", "", "address has 0 characters"),
-        ("rendezvous", "", "rendezvous has 0 characters"),
+        ("instance", "", "instance has 0 characters"),
         ("bandwidth", 0.0, "bandwidth of worker edge-1 is 0.0"),
         ("bandwidth", math.nan, "bandwidth of worker edge-1 is nan"),
         ("cache_rows", 0, "cache_rows of worker edge-1 is 0"),

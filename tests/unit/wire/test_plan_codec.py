@@ -105,7 +105,6 @@ MESSAGES = st.one_of(
         Membership,
         epoch=COUNTER,
         slot=st.integers(0, 1),
-        rendezvous=st.just("10.0.0.1:4711"),
         job=st.just(JOB),
         members=st.just(WorkerSet(0b11)),
     ),
@@ -233,7 +232,7 @@ def test_a_message_without_body_is_refused() -> None:
     ],
 )
 def test_a_contradictory_membership_is_refused(changes: dict[str, int], text: str) -> None:
-    message = encode_plan_message(Membership(1, 0, "10.0.0.1:4711", JOB, WorkerSet.all_of(2)))
+    message = encode_plan_message(Membership(1, 0, JOB, WorkerSet.all_of(2)))
     for name, value in changes.items():
         setattr(message.membership, name, value)
     with pytest.raises(InvalidArgument, match=text):
@@ -241,7 +240,7 @@ def test_a_contradictory_membership_is_refused(changes: dict[str, int], text: st
 
 
 def test_members_that_are_not_named_are_all_slots() -> None:
-    message = encode_plan_message(Membership(1, 0, "10.0.0.1:4711", JOB, WorkerSet(0b1)))
+    message = encode_plan_message(Membership(1, 0, JOB, WorkerSet(0b1)))
     assert decode_plan_message(message).members == WorkerSet(0b1)
     message.membership.members = 0
     assert decode_plan_message(message).members == WorkerSet(0b11)

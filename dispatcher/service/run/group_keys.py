@@ -1,0 +1,57 @@
+"""What the members of an epoch tell each other before their first all-reduce, such as where their connections listen.
+
+The dispatcher keeps it for them, since they all reach it and it knows them by their leases: so no worker has to listen
+for the others, or to find out who they are.
+"""
+
+from __future__ import annotations
+
+from dispatcher.service.run.job import Job
+from dispatcher.service.state.epoch import Epoch
+from services.domain.errors import InvalidArgument, ResourceExhausted
+
+_LONGEST_KEY = 256
+_MOST_BYTES = 2**24  # of keys and values of an epoch; 64 workers need a hundredth
+
+
+def put_group_key(job: Job, lease_id: str, epoch_number: int, key: str, value: bytes) -> None:
+    """Keeps a value for the members of an epoch, and wakes those that wait for it. It may be repeated.
+
+    Raises:
+        NotFound: the lease has expired.
+        FailedPrecondition: the job failed.
+        StaleEpoch: the epoch is over.
+        InvalidArgument: the key is empty or too long.
+        ResourceExhausted: the keys of the epoch take too much.
+    """
+    epoch = _epoch_of(job, lease_id, epoch_number)
+    if not 1 <= len(key) <= _LONGEST_KEY:
+        raise InvalidArgument(f"key has {len(key)} characters, it must have 1..{_LONGEST_KEY}")
+    others = sum(len(name) + len(kept) for name, kept in epoch.group_keys.items() if name != key)
+    if others + len(key) + len(value) > _MOST_BYTES:
+        raise ResourceExhausted(
+            f"the group keys of epoch {epoch.number} take {others} bytes, and {key[:32]!r} needs {len(value)} more; "
+            f"the dispatcher keeps {_MOST_BYTES}"
+        )
+    epoch.group_keys[key] = value
+    job.lifecycle.notify()
+
+
+async def get_group_key(job: Job, lease_id: str, epoch_number: int, key: str) -> bytes:
+    """Waits until a member of the epoch has put the value, and returns it.
+
+    Raises:
+        NotFound: the lease has expired.
+        FailedPrecondition: the job failed.
+        StaleEpoch: the epoch is over.
+    """
+    epoch = _epoch_of(job, lease_id, epoch_number)
+    await job.lifecycle.wait_until(lambda: key in epoch.group_keys, during=epoch)
+    return epoch.group_keys[key]
+
+
+def _epoch_of(job: Job, lease_id: str, epoch_number: int) -> Epoch:
+    job.caller(lease_id)
+    epoch = job.current_epoch()
+    epoch.raise_unless_current(epoch_number)
+    return epoch
