@@ -8,13 +8,18 @@ is off. A service shows the metrics that it feeds, so that no dispatcher reports
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, start_http_server
-
-from services.domain.errors import FailedPrecondition
-from services.runtime.settings import ServerSettings, split_address
+from services.runtime.http import Resource
+from services.runtime.settings import ServerSettings
 
 REGISTRY = CollectorRegistry()  # all of them
 _PROCESS = ProcessCollector(registry=REGISTRY)  # memory, CPU time and open files of this process
@@ -304,30 +309,10 @@ def rpc_handled(method: str, code: str, seconds: float) -> None:
     RPC_SECONDS.labels(method).observe(seconds)
 
 
-@contextmanager
-def page(settings: ServerSettings) -> Iterator[str | None]:
-    """Serves /metrics while the block runs, on the service's host; yields its `host:port`, None when off.
-
-    Raises:
-        FailedPrecondition: the port cannot be listened on.
-    """
-    if settings.metrics_port is None:
-        yield None
-        return
-    host, _, _ = settings.listen.rpartition(":")
-    try:
-        server, thread = start_http_server(settings.metrics_port, split_address(settings.listen)[0], _shown(settings))
-    except OSError as error:
-        raise FailedPrecondition(
-            f"cannot serve metrics on {host}:{settings.metrics_port}: {error.strerror}; "
-            f"choose another port with {settings.variable('metrics_port')}, or none"
-        ) from error
-    try:
-        yield f"{host}:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+def page(settings: ServerSettings) -> Resource:
+    """Returns the metrics page of one service, in the text format of Prometheus."""
+    shown = _shown(settings)
+    return Resource(CONTENT_TYPE_LATEST, lambda: generate_latest(shown))
 
 
 def _shown(settings: ServerSettings) -> CollectorRegistry:

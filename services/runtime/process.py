@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import os
+import resource
 import signal
 import sys
 from collections.abc import Awaitable, Callable
@@ -22,6 +23,8 @@ EXIT_CONFIGURATION = 2
 STOP_WITH_STDIN = "--stop-with-stdin"
 ORPHAN_SECONDS = 15  # nobody is left to lose patience with a service that does not stop
 
+_FILES = 65_536
+
 StopEvent = asyncio.Event
 
 _log = logging.getLogger(__name__)
@@ -36,6 +39,7 @@ def run(main: Callable[[StopEvent], Awaitable[None]]) -> NoReturn:
     standard error, after the logs.
     """
     logs.configure("info")
+    _allow_files()
     try:
         asyncio.run(_until_stopped(main))
     except KeyboardInterrupt:  # the second signal
@@ -87,6 +91,17 @@ def announce(service: str, address: str, metrics_address: str | None, **others: 
     ready = {"event": "ready", "service": service, "address": address, "metrics": metrics_address, **others}
     sys.stdout.write(json.dumps(ready) + "\n")
     sys.stdout.flush()
+
+
+def _allow_files() -> None:
+    """Raises the number of files that the process may open, which many systems leave at 1,024.
+
+    Every connection is one, and strangers can open connections, too.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _exit(code: int, message: str) -> NoReturn:

@@ -17,6 +17,7 @@ from services.domain.errors import FailedPrecondition
 from services.runtime import metrics
 from services.runtime.channel import KEEPALIVE_OPTIONS, KEEPALIVE_SECONDS
 from services.runtime.guard import Guard, Places, client_names
+from services.runtime.http import serve_http
 from services.runtime.interceptors import CallInterceptor
 from services.runtime.security import Credentials
 from services.runtime.settings import ServerSettings, SettingsError, split_address
@@ -79,7 +80,9 @@ async def serve(name: str, services: Sequence[Service], settings: ServerSettings
     reflection.enable_server_reflection([*names, health.SERVICE_NAME, reflection.SERVICE_NAME], grpc_server)
 
     address = _listen(grpc_server, settings, credentials)
-    with metrics.page(settings) as metrics_address:
+    pages = {"/metrics": metrics.page(settings)}
+    variable = settings.variable("metrics_port")
+    async with serve_http("metrics", settings.listen, settings.metrics_port, variable, pages) as metrics_address:
         server = Server(address, metrics_address, health_servicer, names)
         await server.set_serving(False)
         await grpc_server.start()

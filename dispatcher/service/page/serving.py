@@ -8,11 +8,9 @@ from contextlib import asynccontextmanager
 from importlib.resources import files
 
 from dispatcher.service.page.document import state_document
-from dispatcher.service.page.http import Resource, open_http
 from dispatcher.service.run.current_job import CurrentJob
 from dispatcher.service.settings import DispatcherSettings
-from services.domain.errors import FailedPrecondition
-from services.runtime.settings import split_address
+from services.runtime.http import Resource, serve_http
 
 _FILES = {
     "/": ("index.html", "text/html; charset=utf-8"),
@@ -32,23 +30,13 @@ async def serve_page(current_job: CurrentJob, settings: DispatcherSettings) -> A
     Raises:
         FailedPrecondition: the port cannot be listened on.
     """
-    if settings.page_port is None:
-        yield None
-        return
-    host, _, _ = settings.listen.rpartition(":")
     folder = files("dispatcher.service.page") / "static"
     resources = {path: Resource(kind, _constant((folder / name).read_bytes())) for path, (name, kind) in _FILES.items()}
     resources["/state.json"] = Resource("application/json", lambda: state_document(current_job.latest))
-    try:
-        server = await open_http(split_address(settings.listen)[0], settings.page_port, resources)
-    except OSError as error:
-        raise FailedPrecondition(
-            f"cannot serve the page on {host}:{settings.page_port}: {error.strerror}; "
-            f"choose another port with {settings.variable('page_port')}, or none"
-        ) from error
-    async with server:
-        address = f"{host}:{server.sockets[0].getsockname()[1]}"
-        _log.info("the page is at http://%s/", address)
+    variable = settings.variable("page_port")
+    async with serve_http("the page", settings.listen, settings.page_port, variable, resources) as address:
+        if address:
+            _log.info("the page is at http://%s/", address)
         yield address
 
 

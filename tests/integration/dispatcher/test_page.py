@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from dispatcher.service.page import http
 from services.domain.errors import FailedPrecondition
 from services.domain.state import JobPhase
+from services.runtime import http
 from tests.support.simple_clients import JOB, run_to_the_end, samples, state_when
 
 
@@ -135,7 +135,7 @@ async def test_head_brings_no_body(dispatcher: Any) -> None:
 
 
 async def test_a_peer_that_says_nothing_is_let_go(dispatcher: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "_PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(http, "_HEAD_SECONDS", 0.1)
     host, _, port = dispatcher.page_address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     assert await asyncio.wait_for(reader.read(), 20) == b""

@@ -124,10 +124,7 @@ ServeToy = Callable[..., AbstractAsyncContextManager[Toy]]
 
 @pytest.fixture
 def serve_toy() -> ServeToy:
-    """Serves a toy with the given settings: `async with serve_toy(max_concurrent_rpcs=2) as toy`.
-
-    Without a metrics page unless asked for, since closing one takes half a second.
-    """
+    """Serves a toy with the given settings: `async with serve_toy(max_concurrent_rpcs=2) as toy`."""
 
     @asynccontextmanager
     async def serve_one(**settings: Any) -> AsyncIterator[Toy]:

@@ -1,0 +1,162 @@
+"""The smallest web server that metrics and the page need: GET of a few fixed paths, one answer per connection.
+
+It asks nobody for credentials, so it bounds what anybody can take: connections, and the time that each may last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from services.domain.errors import FailedPrecondition
+from services.runtime.settings import split_address
+
+_LONGEST_HEAD = 2**14  # bytes of a request line and its headers
+_HEAD_SECONDS = 2.0  # for the request to come
+_PATIENCE_SECONDS = 10.0  # for the answer to be read
+_CONNECTIONS = 64  # served at a time; a browser opens six
+_PAUSE_SECONDS = 0.1
+
+# Nothing is loaded from elsewhere, and nothing is kept: what is on the screen is what the server says now.
+_HEADERS = (
+    "Cache-Control: no-store\r\n"
+    "Content-Security-Policy: default-src 'self'\r\n"
+    "X-Content-Type-Options: nosniff\r\n"
+    "Referrer-Policy: no-referrer\r\n"
+    "Connection: close\r\n"
+)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """The content that a path answers with.
+
+    Attributes:
+        kind: its media type.
+        content: makes the content; it is called for every request, in the event loop.
+    """
+
+    kind: str
+    content: Callable[[], bytes]
+
+
+@asynccontextmanager
+async def serve_http(
+    what: str, listen: str, port: int | None, variable: str, resources: Mapping[str, Resource]
+) -> AsyncIterator[str | None]:
+    """Serves while the block runs, on the host of a service; yields the `host:port`, None when it is turned off.
+
+    Args:
+        what: is served, for the error.
+        listen: `host:port` of the service.
+        port: on the same host; 0 takes any free one, None turns it off.
+        variable: the setting of the port, for the error.
+        resources: what each path answers with.
+
+    Raises:
+        FailedPrecondition: the port cannot be listened on.
+    """
+    if port is None:
+        yield None
+        return
+    host, _, _ = listen.rpartition(":")
+    try:
+        listening = _listen(split_address(listen)[0], port)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else error  # Python's own text repeats the address
+        raise FailedPrecondition(
+            f"cannot serve {what} on {host}:{port}: {reason}; choose another port with {variable}, or none"
+        ) from error
+    with listening:
+        accepting = asyncio.create_task(_accept(listening, resources), name=f"serve {what}")
+        try:
+            yield f"{host}:{listening.getsockname()[1]}"
+        finally:
+            accepting.cancel()
+            await asyncio.gather(accepting, return_exceptions=True)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    listening.setblocking(False)
+    return listening
+
+
+async def _accept(listening: socket.socket, resources: Mapping[str, Resource]) -> None:
+    """Takes connections in while there are places; further ones wait in the kernel, and cost this process nothing."""
+    loop = asyncio.get_running_loop()
+    places = asyncio.Semaphore(_CONNECTIONS)
+    async with asyncio.TaskGroup() as tasks:
+        while True:
+            await places.acquire()
+            try:
+                connection, _ = await loop.sock_accept(listening)
+            except OSError as error:  # the process has no file left, or the peer has gone already
+                _log.warning("a connection cannot be accepted: %s", error.strerror)
+                places.release()
+                await asyncio.sleep(_PAUSE_SECONDS)
+                continue
+            tasks.create_task(_answer(connection, resources)).add_done_callback(lambda _: places.release())
+
+
+async def _answer(connection: socket.socket, resources: Mapping[str, Resource]) -> None:
+    reader, writer = await asyncio.open_connection(sock=connection, limit=_LONGEST_HEAD)
+    try:
+        async with asyncio.timeout(_PATIENCE_SECONDS):
+            async with asyncio.timeout(_HEAD_SECONDS):
+                head = await _head(reader)
+            writer.write(_response(head, resources))
+            writer.write_eof()
+            while await reader.read(_LONGEST_HEAD):  # what nobody reads would make the kernel drop the answer
+                pass
+            writer.close()
+            await writer.wait_closed()
+    except (TimeoutError, OSError, asyncio.IncompleteReadError):
+        pass  # the peer is slow or gone
+    finally:
+        writer.transport.abort()
+
+
+async def _head(reader: asyncio.StreamReader) -> str | None:
+    """Request line and headers; None if they are too long."""
+    try:
+        return (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+    except asyncio.LimitOverrunError:
+        return None
+
+
+def _response(head: str | None, resources: Mapping[str, Resource]) -> bytes:
+    request = head.split("\r\n", 1)[0].split(" ") if head else []
+    if len(request) != 3 or not request[2].startswith("HTTP/1."):
+        return _error(HTTPStatus.BAD_REQUEST)
+    method, target, _ = request
+    if method not in ("GET", "HEAD"):
+        return _error(HTTPStatus.METHOD_NOT_ALLOWED)
+    resource = resources.get(target.partition("?")[0])
+    if resource is None:
+        return _error(HTTPStatus.NOT_FOUND)
+    try:
+        body = resource.content()
+    except Exception:  # noqa: BLE001 - a defect in a page must not disturb the service
+        _log.exception("defect while answering %s", target)
+        return _error(HTTPStatus.INTERNAL_SERVER_ERROR)
+    return _message(HTTPStatus.OK, resource.kind, body, with_body=method == "GET")
+
+
+def _error(status: HTTPStatus) -> bytes:
+    return _message(status, "text/plain; charset=utf-8", f"{status.phrase}\n".encode(), with_body=True)
+
+
+def _message(status: HTTPStatus, kind: str, body: bytes, *, with_body: bool) -> bytes:
+    head = (
+        f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n{_HEADERS}"
+    )
+    return f"{head}\r\n".encode() + (body if with_body else b"")
