@@ -78,7 +78,15 @@ async def test_a_checkpoint_is_made_and_gone_back_to(client: Client) -> None:
     with pytest.raises(NotFound, match="no part 'engine'"):
         await client.get_part(CHECKPOINT, "engine")
     await client.commit(CHECKPOINT, b"manifest", 1, epoch=1)
-    assert await client.get_checkpoint() == StoredState(1, b"manifest", len(IDS), durable=False)
+    assert await client.get_checkpoint() == StoredState(
+        epoch=1,
+        manifest=b"manifest",
+        rows=len(IDS),
+        durable=False,
+        checkpoint=CHECKPOINT,
+        checkpoint_rows=len(IDS),
+        checkpoint_trainings=len(IDS),
+    )
 
     await client.push(push_of(trained(2, 2.0)), epoch=1)
     assert await client.restore(CHECKPOINT, epoch=2) == len(IDS)
