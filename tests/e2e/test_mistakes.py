@@ -93,6 +93,8 @@ services:
     environment:
       ESD_WORKER_RETRY_TIMEOUT: "3"
   dispatcher:
+    environment:
+      ESD_DISPATCHER_RECOVERY_SECONDS: "10"
     volumes: ["redis:/keep"] # a file system in memory is gone when nobody has it mounted
 volumes:
   redis:
