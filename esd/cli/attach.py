@@ -63,11 +63,11 @@ def check_options(context: typer.Context) -> None:
     """Refuses options that running services have decided already.
 
     Raises:
-        InvalidArgument: one of them stands on the command line.
+        InvalidArgument: one of them stands on the command line or in the file of `--config`.
     """
     for name in _OF_THE_SERVICES:
         source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
+        if source is not None and source.name in ("COMMANDLINE", "DEFAULT_MAP"):
             option = name.replace("_", "-")
             raise InvalidArgument(f"--{option} is decided where the services were started: leave it out")
 

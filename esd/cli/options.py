@@ -13,6 +13,7 @@ import typer
 
 from dispatcher.core.mechanisms import MECHANISMS
 from dispatcher.solvers import SOLVERS
+from esd.cli.job_file import Config
 from services.data import Dataset, count_distinct, open_data
 from services.domain.errors import InvalidArgument
 from services.domain.jobs import MAX_HORIZON, Criterion, JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
@@ -26,115 +27,206 @@ DEFAULT_CACHE_RATIO = 0.08  # ESD §6.1
 HIDDEN_LAYERS = (256, 128)
 PLAN_WINDOW = 4  # iterations planned ahead, the running one included: two overlap, more absorb jitter
 
+# The groups of options in `--help`.
+TRAINING = "What is trained"
+CLUSTER = "Workers"
+DISPATCH = "Dispatch"
+STORAGE = "Table and checkpoints"
+OUTPUT = "Output"
+
 Data = Annotated[
-    str, typer.Option(help="flights, synthetic:criteo|avazu|zipf, or criteo|avazu|criteo-search|movielens:PATH.")
+    str,
+    typer.Option(
+        help="flights, synthetic:criteo|avazu|zipf, or criteo|avazu|criteo-search|movielens:PATH.",
+        rich_help_panel=TRAINING,
+    ),
 ]
-Model = Annotated[str, typer.Option(help="wdl, dfm, dcn or dlrm.")]
-Workers = Annotated[int, typer.Option(min=1, max=64, help="Number of workers.")]
-Links = Annotated[str, typer.Option(help="Link of each worker in bits per second, or one for all: 500m,500m,50m,50m.")]
-Mechanism = Annotated[str, typer.Option(help=f"Dispatch mechanism: {', '.join(MECHANISMS)}.")]
+Model = Annotated[str, typer.Option(help="wdl, dfm, dcn or dlrm.", rich_help_panel=TRAINING)]
+Workers = Annotated[int, typer.Option(min=1, max=64, help="Number of workers.", rich_help_panel=CLUSTER)]
+Links = Annotated[
+    str,
+    typer.Option(
+        help="Link of each worker in bits per second, or one for all: 500m,500m,50m,50m.", rich_help_panel=CLUSTER
+    ),
+]
+Mechanism = Annotated[str, typer.Option(help=f"Dispatch mechanism: {', '.join(MECHANISMS)}.", rich_help_panel=DISPATCH)]
 BudgetMs = Annotated[
-    float | None, typer.Option(min=0, help="Time for one assignment, milliseconds.", show_default="as long as it takes")
+    float | None,
+    typer.Option(
+        min=0,
+        help="Time for one assignment, milliseconds.",
+        show_default="as long as it takes",
+        rich_help_panel=DISPATCH,
+    ),
 ]
-Alpha = Annotated[float, typer.Option(min=0, max=1, help="esd: share of the samples that the exact solver assigns.")]
-CriterionOption = Annotated[Criterion, typer.Option(help="esd: which samples go to the exact solver.")]
-Solver = Annotated[str, typer.Option(help=f"esd: who solves the exact part: {', '.join(SOLVERS)}. All agree.")]
+Alpha = Annotated[
+    float,
+    typer.Option(
+        min=0, max=1, help="esd: share of the samples that the exact solver assigns.", rich_help_panel=DISPATCH
+    ),
+]
+CriterionOption = Annotated[
+    Criterion, typer.Option(help="esd: which samples go to the exact solver.", rich_help_panel=DISPATCH)
+]
+Solver = Annotated[
+    str,
+    typer.Option(help=f"esd: who solves the exact part: {', '.join(SOLVERS)}. All agree.", rich_help_panel=DISPATCH),
+]
 EvictionTerm = Annotated[
-    bool, typer.Option("--eviction-term", help="esd: expected costs contain the evict pushes a row may cause.")
+    bool,
+    typer.Option(
+        "--eviction-term",
+        help="esd: expected costs contain the evict pushes a row may cause.",
+        rich_help_panel=DISPATCH,
+    ),
 ]
 Horizon = Annotated[
-    int, typer.Option(min=1, max=MAX_HORIZON, help="joint: batches a decision looks at, its own included.")
+    int,
+    typer.Option(
+        min=1, max=MAX_HORIZON, help="joint: batches a decision looks at, its own included.", rich_help_panel=DISPATCH
+    ),
 ]
 Batch = Annotated[
-    int | None, typer.Option(min=1, help="Samples per worker and iteration.", show_default=str(DEFAULT_BATCH))
+    int | None,
+    typer.Option(
+        min=1, help="Samples per worker and iteration.", show_default=str(DEFAULT_BATCH), rich_help_panel=TRAINING
+    ),
 ]
 Workloads = Annotated[
     str | None,
     typer.Option(
         help="Samples of each worker per iteration: equal, balanced (they follow measured times) or 96,96,32,32.",
         show_default="equal",
+        rich_help_panel=CLUSTER,
     ),
 ]
 WorkloadLimits = Annotated[
     str | None,
     typer.Option(
-        help="balanced: least and most samples of a worker, 16,128.", show_default="a quarter and twice --batch"
+        help="balanced: least and most samples of a worker, 16,128.",
+        show_default="a quarter and twice --batch",
+        rich_help_panel=CLUSTER,
     ),
 ]
-MeasuredLinks = Annotated[bool, typer.Option("--measured-links", help="Link speeds follow measurements.")]
-Dim = Annotated[int, typer.Option(min=1, max=4096, help="Values per embedding row.")]
+MeasuredLinks = Annotated[
+    bool, typer.Option("--measured-links", help="Link speeds follow measurements.", rich_help_panel=CLUSTER)
+]
+Dim = Annotated[int, typer.Option(min=1, max=4096, help="Values per embedding row.", rich_help_panel=TRAINING)]
 CacheRatio = Annotated[
     float | None,
     typer.Option(
-        min=0, max=1, help="Cache of a worker, as a share of the data's ids.", show_default=str(DEFAULT_CACHE_RATIO)
+        min=0,
+        max=1,
+        help="Cache of a worker, as a share of the data's ids.",
+        show_default=str(DEFAULT_CACHE_RATIO),
+        rich_help_panel=CLUSTER,
     ),
 ]
-CacheRows = Annotated[int | None, typer.Option(min=1, help="Cache of a worker in rows, instead of --cache-ratio.")]
-Policy = Annotated[str, typer.Option(help="Cache replacement: emark, emark-size, lru, lfu or static.")]
-Optimizer = Annotated[OptimizerKind, typer.Option(help="Optimizer of the rows and of the dense parameters.")]
-LearningRate = Annotated[float, typer.Option("--lr", help="Learning rate.")]
+CacheRows = Annotated[
+    int | None,
+    typer.Option(min=1, help="Cache of a worker in rows, instead of --cache-ratio.", rich_help_panel=CLUSTER),
+]
+Policy = Annotated[
+    str, typer.Option(help="Cache replacement: emark, emark-size, lru, lfu or static.", rich_help_panel=CLUSTER)
+]
+Optimizer = Annotated[
+    OptimizerKind, typer.Option(help="Optimizer of the rows and of the dense parameters.", rich_help_panel=TRAINING)
+]
+LearningRate = Annotated[float, typer.Option("--lr", help="Learning rate.", rich_help_panel=TRAINING)]
 Store = Annotated[
     str,
     typer.Option(
         "--store",
         help="memory, redis://HOST:PORT/DB or redis+cluster://HOST:PORT; rediss for TLS. A password is read from"
         " the file ESD_PS_STORE_PASSWORD_FILE.",
+        rich_help_panel=STORAGE,
     ),
 ]
-Shards = Annotated[int, typer.Option("--shards", min=1, help="Parameter-server processes.")]
+Shards = Annotated[int, typer.Option("--shards", min=1, help="Parameter-server processes.", rich_help_panel=STORAGE)]
 Iterations = Annotated[
-    int | None, typer.Option(min=1, help="Iterations after which the run ends.", show_default="all of the data")
+    int | None,
+    typer.Option(
+        min=1, help="Iterations after which the run ends.", show_default="all of the data", rich_help_panel=TRAINING
+    ),
 ]
-SkipBad = Annotated[int, typer.Option(min=0, help="Malformed records to skip before giving up.")]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of rows, dense parameters and random choices.")]
+SkipBad = Annotated[
+    int, typer.Option(min=0, help="Malformed records to skip before giving up.", rich_help_panel=TRAINING)
+]
+Seed = Annotated[
+    int, typer.Option(min=0, help="Seed of rows, dense parameters and random choices.", rich_help_panel=TRAINING)
+]
 Dispatcher = Annotated[
-    str | None, typer.Option("--dispatcher", help="HOST:PORT of a dispatcher that runs already; nothing is started.")
+    str | None,
+    typer.Option(
+        "--dispatcher", help="HOST:PORT of a dispatcher that runs already; nothing is started.", rich_help_panel=CLUSTER
+    ),
 ]
 ParameterServers = Annotated[
     str | None,
-    typer.Option(help="with --dispatcher: HOST:PORT of every parameter server as workers reach it, in shard order."),
+    typer.Option(
+        help="with --dispatcher: HOST:PORT of every parameter server as workers reach it, in shard order.",
+        rich_help_panel=CLUSTER,
+    ),
 ]
 Table = Annotated[
     str | None,
-    typer.Option(help="Name of the rows' table.", show_default=f"{TABLE}, and with --dispatcher a new one"),
+    typer.Option(
+        help="Name of the rows' table.",
+        show_default=f"{TABLE}, and with --dispatcher a new one",
+        rich_help_panel=STORAGE,
+    ),
 ]
 CheckpointEvery = Annotated[
     int,
     typer.Option(
-        min=0, help="Iterations between checkpoints, to which a run that lost a process goes back; 0: see the next."
+        min=0,
+        help="Iterations between checkpoints, to which a run that lost a process goes back; 0: see the next.",
+        rich_help_panel=STORAGE,
     ),
 ]
 MaxRows = Annotated[
     int,
-    typer.Option(min=0, help="Rows that the table may have; 0: any."),
+    typer.Option(min=0, help="Rows that the table may have; 0: any.", rich_help_panel=STORAGE),
 ]
 AtMaxRows = Annotated[
     RowLimitPolicy,
     typer.Option(
         help="With --max-rows: refuse ends the run before the iteration that needs more rows; forget drops those "
-        "trained longest ago, with their optimizer state."
+        "trained longest ago, with their optimizer state.",
+        rich_help_panel=STORAGE,
     ),
 ]
 CheckpointSeconds = Annotated[
     float,
     typer.Option(
-        min=0, help="Longest time between checkpoints, seconds; 0: any. Without both, a lost process ends the run."
+        min=0,
+        help="Longest time between checkpoints, seconds; 0: any. Without both, a lost process ends the run.",
+        rich_help_panel=STORAGE,
     ),
 ]
-CheckpointsKept = Annotated[int, typer.Option(min=1, help="Checkpoints that esd checkpoint restore can go back to.")]
+CheckpointsKept = Annotated[
+    int, typer.Option(min=1, help="Checkpoints that esd checkpoint restore can go back to.", rich_help_panel=STORAGE)
+]
 CheckpointDir = Annotated[
     Path | None,
-    typer.Option(help="with --store memory: where checkpoints are kept, so that the parameter server may die, too."),
+    typer.Option(
+        help="with --store memory: where checkpoints are kept, so that the parameter server may die, too.",
+        rich_help_panel=STORAGE,
+    ),
 ]
 DecisionLog = Annotated[
     Path | None,
     typer.Option(
         "--decision-log",
         help="File that takes what the plans depend on besides the samples, for `esd simulate --replay`.",
+        rich_help_panel=DISPATCH,
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")]
-Out = Annotated[Path | None, typer.Option("--out", help="Directory for the trained model (model.npz) and the logs.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.", rich_help_panel=OUTPUT)]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", help="Directory for the trained model (model.npz) and the logs.", rich_help_panel=OUTPUT),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,23 +353,27 @@ _OPTIONS_OF_THE_JOB = {option.name for option in fields(JobSpec)} & {option.name
 
 
 def takes_run_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Turns `function(chosen: RunOptions, ...)` into a command whose options are RunOptions' fields and its own."""
+    """Turns `function(chosen: RunOptions, ...)` into a command.
+
+    Its options are RunOptions' fields, the function's own, and `--config`, whose file gives the others.
+    """
     own = list(inspect.signature(function).parameters.values())[1:]
     hints = get_type_hints(function, include_extras=True)
     shared = get_type_hints(RunOptions, include_extras=True)
     names = [field.name for field in fields(RunOptions)]
 
     @wraps(function)
-    def command(**values: Any) -> None:
+    def command(config: Path | None, **values: Any) -> None:  # noqa: ARG001 - its callback has read the file
         chosen = RunOptions(**{name: values.pop(name) for name in names})
         function(chosen, **values)
 
-    parameters = [
+    parameters = [inspect.Parameter("config", inspect.Parameter.KEYWORD_ONLY, default=None)]
+    parameters += [
         inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default)
         for field in fields(RunOptions)
     ]
     parameters += [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
-    annotations = {**shared, **hints}
+    annotations = {"config": Config, **shared, **hints}
     command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [parameter.replace(annotation=annotations[parameter.name]) for parameter in parameters]
     )

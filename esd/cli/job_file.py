@@ -1,0 +1,79 @@
+"""`--config FILE`: a TOML file that says what options say, so that a run can be kept, shared and repeated.
+
+    data = "criteo:/data/train.txt"
+    workers = 4
+    links = ["500m", "500m", "50m", "50m"]
+    lr = 0.01
+    eviction-term = true
+
+A key is an option without its dashes, `lr` for `--lr`. An option on the command line wins. What a file says passes
+the same checks as what the command line says.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from services.domain.errors import InvalidArgument
+
+
+def _take_up(context: typer.Context, path: Path | None) -> Path | None:
+    """Makes the file's values the defaults of the options that the command line leaves out."""
+    if path is not None:
+        context.default_map = _defaults(context, path)
+    return path
+
+
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        is_eager=True,  # before the options whose defaults it gives
+        callback=_take_up,
+        help="TOML file of options, such as workers = 8; what the command line says wins.",
+    ),
+]
+
+
+def _defaults(context: typer.Context, path: Path) -> dict[str, str]:
+    """Reads the file. Returns the text of each value by the name of its parameter.
+
+    Raises:
+        InvalidArgument: the file cannot be read, a key is no option, or a value is of a kind that no option has.
+    """
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InvalidArgument(f"--config {path} cannot be read: {error}") from None
+    parameters = {
+        option.removeprefix("--"): parameter.name
+        for parameter in context.command.params
+        for option in parameter.opts
+        if option not in ("--config", "--help")
+    }
+    defaults = {}
+    for key, value in document.items():
+        if key not in parameters:
+            close = difflib.get_close_matches(key, parameters, n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            raise InvalidArgument(f"--config {path}: there is no option {key!r}{hint}")
+        defaults[parameters[key]] = _text(value, f"--config {path}: {key}")
+    return defaults
+
+
+def _text(value: Any, where: str) -> str:
+    """Returns a value as the command line would have it, so that both are read and checked alike."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case str() | int() | float():
+            return str(value)
+        case list() if value and all(isinstance(each, str | int | float) for each in value):
+            return ",".join(map(str, value))
+        case _:
+            raise InvalidArgument(f"{where} is {value!r}, it must be a text, a number, true, false, or a list of them")

@@ -1,0 +1,82 @@
+"""`--config`: what a file of options says, what wins over it, and which mistakes are named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from esd.cli.main import app
+from services.domain.errors import InvalidArgument
+
+STREAM = 'data = "synthetic:zipf?fields=3&keys=50&samples=400"\n'
+
+
+def invoke(file: Path, *arguments: str) -> Any:
+    return CliRunner().invoke(app, ["simulate", "--json", "--config", str(file), *arguments], catch_exceptions=False)
+
+
+def simulated(file: Path, *arguments: str) -> dict[str, Any]:
+    finished = invoke(file, *arguments)
+    assert finished.exit_code == 0, finished.output
+    return json.loads(finished.stdout.splitlines()[-1])
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Any:
+    def write(text: str) -> Path:
+        file = tmp_path / "job.toml"
+        file.write_text(text)
+        return file
+
+    return write
+
+
+def test_a_file_says_what_options_say(write: Any) -> None:
+    file = write(
+        STREAM
+        + 'workers = 2\nlinks = ["1m", "2m"]\nworkloads = [3, 1]\ncache-rows = 20\nlr = 0.5\nmechanism = "laia"\n'
+        + 'optimizer = "adam"\neviction-term = false\niterations = 10\n'
+    )
+    options = (
+        "--data synthetic:zipf?fields=3&keys=50&samples=400 --workers 2 --links 1m,2m --workloads 3,1 --cache-rows 20 "
+        "--lr 0.5 --mechanism laia --optimizer adam --iterations 10"
+    )
+    by_options = CliRunner().invoke(app, ["simulate", "--json", *options.split()])
+    said = json.loads(by_options.stdout.splitlines()[-1])
+    assert simulated(file)["operations"] == said["operations"]
+    assert simulated(file)["cost_seconds"] == said["cost_seconds"]
+
+
+def test_the_command_line_wins(write: Any) -> None:
+    file = write(STREAM + "workers = 2\nbatch = 4\ncache-rows = 20\niterations = 10\n")
+    assert simulated(file)["iterations"] == 10
+    assert simulated(file, "--iterations", "4")["iterations"] == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("wokers = 2", "there is no option 'wokers'; did you mean 'workers'?"),
+        ("config = 'other.toml'", "there is no option 'config'"),
+        ("zzz = 1", "there is no option 'zzz'"),
+        ("[cluster]\nworkers = 2", "there is no option 'cluster'"),
+        ("workers = {count = 2}", "workers is {'count': 2}"),
+        ("links = []", "links is []"),
+        ("workers =", "cannot be read"),
+    ],
+)
+def test_a_mistake_in_the_file_is_named(write: Any, text: str, named: str) -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        invoke(write(text))
+    assert named in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["workers = 2.5", "workers = 65", 'optimizer = "sdg"', "workers = true"])
+def test_a_value_passes_the_checks_of_its_option(write: Any, text: str) -> None:
+    finished = invoke(write(STREAM + text))
+    assert finished.exit_code == 2
+    assert f"--{text.split(maxsplit=1)[0]}" in finished.output
