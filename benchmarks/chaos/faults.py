@@ -9,13 +9,17 @@ import signal
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from benchmarks.chaos.system import OPTIONS, System
+from benchmarks.chaos.system import OPTIONS, System, run
+from benchmarks.chaos.verdict import Undisturbed
 from esd.cli.launcher import ServiceProcess
+from services.domain.errors import EsdError
 from services.domain.state import JobState
 from tests.support.redis_server import RedisServer
 
+COLUMNS = ("run", "fault", "store", "iteration", "noticed, s", "recovered, s", "redone", "model", "seconds")
 AWAY_SECONDS = 7.0  # longer than a lease
 SILENT_SECONDS = 12.0  # longer than a worker waits for the answer of the dispatcher
 
@@ -65,6 +69,29 @@ class Fault:
         if self._striking is not None:
             await self._striking
 
+    async def run(self, redis: RedisServer, place: Path, undisturbed: Undisturbed) -> tuple[bool, tuple[str, ...]]:
+        """Trains once, disturbed. Returns whether it ended well, and the columns from `fault` to `model`."""
+        if self.store == "redis":
+            await asyncio.to_thread(redis.cli, "flushall")
+        final, good = None, False
+        try:
+            final = await run(
+                OPTIONS,
+                redis.url if self.store == "redis" else place / "kept",
+                place,
+                lambda system, state: self.see(system, redis, state),
+                absentee=self.absentee,
+            )
+            await self.over()
+            near, verdict = await undisturbed.judge(OPTIONS, final, place, alone=self.absentee is not None)
+            verdict += ", a checkpoint was lost" if self.lost_checkpoint else ""
+            verdict += "" if self.happened else ", over before the fault"
+            good = near and self.happened and not self.lost_checkpoint
+        except (EsdError, TimeoutError) as error:
+            verdict = (str(error) or "hangs").splitlines()[0]
+        seconds = (_seconds(self.noticed_after), _seconds(self.recovered_after))
+        return good, (self.name, self.store, str(self.iteration), *seconds, str(self.redone(final)), verdict)
+
     @property
     def happened(self) -> bool:
         """Whether the moment has come at which it strikes."""
@@ -93,7 +120,7 @@ class Fault:
         return not now.recoveries and now.iterations_confirmed > before.iterations_planned
 
 
-def draw(rng: random.Random, runs: int) -> list[Fault]:
+def draw_faults(rng: random.Random, runs: int) -> list[Fault]:
     """Draws this number of faults: every kind about as often, in random order, each at a random moment."""
     assert OPTIONS.iterations is not None  # noqa: S101 - it is a constant
     kinds = [_KINDS[number % len(_KINDS)] for number in range(runs)]
@@ -103,6 +130,10 @@ def draw(rng: random.Random, runs: int) -> list[Fault]:
         make(rng.randrange(OPTIONS.workers), rng.choice(("redis", "directory")), rng.randrange(1, last))
         for make in kinds
     ]
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"
 
 
 def _kill(choose: Callable[[System], ServiceProcess]) -> Strike:

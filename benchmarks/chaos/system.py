@@ -8,14 +8,16 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from esd.cli.driver import drive
+from esd.cli.driver import PATIENCE_SECONDS, drive
 from esd.cli.export import export_model
 from esd.cli.launcher import REJOIN_SECONDS, LocalCluster, ServiceProcess, local_cluster
 from esd.cli.options import RunOptions
 from esd.cli.stream import training_stream
+from esd.cli.train import RESTARTS
 from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.state import JobState
 from services.domain.tables import OptimizerKind
+from services.runtime.retry import AWAY, repeated
 from tests.support.cuttable_proxy import CuttableProxy, cuttable_proxy
 
 OPTIONS = RunOptions(
@@ -31,9 +33,8 @@ OPTIONS = RunOptions(
     seed=1,
     checkpoint_every=25,
 )
-RESTARTS = 5  # as in `esd train`
 _REJOIN_WITHOUT = 2.0  # seconds to wait for a worker that is known to stay away
-_LONGEST_RUN = 240.0  # seconds, on a busy machine; one that takes longer hangs
+LONGEST_RUN = 240.0  # seconds, on a busy machine; one that takes longer hangs
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,22 +57,33 @@ class System:
 Watch = Callable[[System, JobState], None]
 
 
-async def run(store: str, place: Path, watch: Watch, *, absentee: int | None = None) -> JobState:
-    """Trains once, and writes the model to `place`.
+async def run(
+    options: RunOptions,
+    store: str | Path,
+    place: Path,
+    watch: Watch,
+    *,
+    absentee: int | None = None,
+    longest: float = LONGEST_RUN,
+    report: Callable[[str], None] = lambda _: None,
+) -> JobState:
+    """Trains once, as `esd train` does, and writes the model and the logs to `place`.
 
     Args:
-        store: URL of an empty Redis, or `directory` for a memory store that keeps checkpoints in `place`.
+        options: what is trained.
+        store: URL of a Redis, or the folder where a memory store keeps its checkpoints.
         place: an existing folder.
         watch: sees every state of the job that is polled.
         absentee: slot of a worker that is not started again when it dies.
+        longest: seconds after which a run hangs.
+        report: is told of each service that is started again.
 
     Raises:
         TimeoutError: it hangs.
         EsdError: it ended with an error.
     """
-    in_memory = store == "directory"
-    stream = training_stream(OPTIONS)
-    async with asyncio.timeout(_LONGEST_RUN), AsyncExitStack() as stack:
+    stream = training_stream(options)
+    async with asyncio.timeout(longest), AsyncExitStack() as stack:
         links: list[CuttableProxy] = []
 
         async def reach_dispatcher(_worker: str, address: str) -> str:
@@ -81,12 +93,12 @@ async def run(store: str, place: Path, watch: Watch, *, absentee: int | None = N
         cluster = await stack.enter_async_context(
             local_cluster(
                 shards=1,
-                store="memory" if in_memory else store,
-                worker_links=OPTIONS.bandwidths(),
-                cache_rows=[OPTIONS.cache_size(stream.dataset)] * OPTIONS.workers,
+                store="memory" if isinstance(store, Path) else store,
+                worker_links=options.bandwidths(),
+                cache_rows=[options.cache_size(stream.dataset)] * options.workers,
                 logs=place,
                 rejoin_seconds=REJOIN_SECONDS if absentee is None else _REJOIN_WITHOUT,
-                checkpoint_dir=place / "kept" if in_memory else None,
+                checkpoint_dir=store if isinstance(store, Path) else None,
                 reach_dispatcher=reach_dispatcher,
             )
         )
@@ -94,19 +106,20 @@ async def run(store: str, place: Path, watch: Watch, *, absentee: int | None = N
         driver_link = await stack.enter_async_context(cuttable_proxy(cluster.dispatcher.address))
         client = await stack.enter_async_context(AsyncDispatcherClient(driver_link.address))
         system = System(cluster, links, store_link, driver_link)
-        job = OPTIONS.job(
+        job = options.job(
             fields=len(stream.dataset.fields),
             dense_features=len(stream.dataset.dense_features),
             parameter_servers=(store_link.address,),
+            stream=stream.dataset.fingerprint,
         )
         job = replace(job, model=replace(job.model, hidden=(32,)))
 
         async def work() -> JobState:
             state = await drive(client, job, stream, lambda state: watch(system, state))
-            await export_model(job, place / "model.npz")
+            await repeated(lambda: export_model(job, place / "model.npz"), PATIENCE_SECONDS, on=AWAY)
             return state
 
-        return await _supervised(cluster, absentee).see_through(work(), RESTARTS, lambda _: None)
+        return await _supervised(cluster, absentee).see_through(work(), RESTARTS, report)
 
 
 def _supervised(cluster: LocalCluster, absentee: int | None) -> LocalCluster:

@@ -7,7 +7,7 @@
     │   ├── StaleVersion     a row is already newer than the plan says
     │   └── StaleEpoch       the request belongs to an epoch that is over
     ├── ResourceExhausted    a limit is reached, and the same request would reach it again
-    │   └── StorageUnwritable  a disk takes nothing more: full, over its quota, read-only
+    │   └── StorageUnwritable  a store takes nothing more: a full or read-only disk, a full Redis
     ├── Unauthenticated      the peer did not prove who it is
     ├── PermissionDenied     the peer is known, and may not do this
     ├── Unavailable          a backend is away; the request may be repeated
@@ -49,7 +49,7 @@ class ResourceExhausted(EsdError):
 
 
 class StorageUnwritable(ResourceExhausted):
-    """The disk that a service keeps its state on takes nothing more: it is full, over its quota, or read-only.
+    """What a service keeps its state in takes nothing more: a full, read-only or over-quota disk, a full Redis.
 
     Nothing that was kept before is lost, and the same request succeeds once there is room again. Whoever wanted a
     checkpoint has failed to take this one, and may go on and try the next.

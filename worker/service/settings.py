@@ -30,6 +30,5 @@ class WorkerSettings(ServerSettings, env_prefix="ESD_WORKER_"):
     storage_timeout: float = Field(
         300.0,
         gt=0,
-        description="seconds to wait for room when the disk of a parameter server, or of its Redis, is full or "
-        "read-only",
+        description="seconds to wait for room when a parameter server's disk is full or read-only, or its Redis full",
     )

@@ -25,7 +25,6 @@ from ps_server.core.store import StoreLost
 from services.domain.errors import (
     FailedPrecondition,
     InvalidArgument,
-    ResourceExhausted,
     StorageUnwritable,
     Unavailable,
 )
@@ -104,7 +103,7 @@ class RedisConnection(Protocol):
         Raises:
             Unavailable: a server is out of reach or not ready.
             FailedPrecondition: a server refuses our credentials or rights, or its certificate is not trusted.
-            ResourceExhausted: a server's memory is full.
+            StorageUnwritable: a server's memory is full, or it cannot save to its disk.
         """
 
     def servers(self) -> list[Redis]:
@@ -157,7 +156,7 @@ def translated_errors(address: str) -> Iterator[None]:
         Unavailable: Redis is out of reach or not ready.
         FailedPrecondition: Redis refuses our credentials or rights, or its certificate is not trusted.
         StoreLost: another server has claimed what we write to, or Redis has lost its data.
-        ResourceExhausted: its memory is full.
+        StorageUnwritable: its memory is full, or it cannot save to its disk.
     """
     try:
         yield
@@ -167,7 +166,7 @@ def translated_errors(address: str) -> Iterator[None]:
             "store_password_file (ESD_PS_STORE, ESD_PS_STORE_PASSWORD_FILE)"
         ) from error
     except exceptions.OutOfMemoryError as error:
-        raise ResourceExhausted(f"Redis at {address} is full; raise its maxmemory or add nodes") from error
+        raise StorageUnwritable(f"Redis at {address} is full; raise its maxmemory or add nodes") from error
     except _PASSING as error:
         raise Unavailable(f"Redis at {address} is not ready: {error}") from error
     except exceptions.ResponseError as error:

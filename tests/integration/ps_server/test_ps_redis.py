@@ -19,7 +19,7 @@ from redis import Redis
 
 from ps_server.service.app import parameter_server
 from ps_server.service.settings import ParameterServerSettings
-from services.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
+from services.domain.errors import FailedPrecondition, InvalidArgument, StorageUnwritable, Unavailable
 from services.domain.worker_set import WorkerSet
 from services.runtime.retry import repeated
 from tests.support.ps_client import SPEC, Client, gradient_push, refused, row_push
@@ -288,13 +288,17 @@ async def test_a_wrong_password_is_named_as_such(tmp_path):
             await open_ended(server.url)
 
 
-async def test_a_full_redis_is_resource_exhausted(tmp_path, start):
+async def test_a_full_redis_refuses_by_name_until_there_is_room(tmp_path, start):
+    """As a full disk does: workers wait for room with this error, and with no other of its code."""
     with redis_server(tmp_path, "--maxmemory-policy", "noeviction") as server:
         client = await start(store=server.url)
         await client.create_table()
         server.cli("config", "set", "maxmemory", "1mb")
-        with refused(StatusCode.RESOURCE_EXHAUSTED, "is full; raise its maxmemory"):
+        with refused(StatusCode.RESOURCE_EXHAUSTED, "is full; raise its maxmemory") as refusal:
             await client.send(row_push(range(10), 1, 1.0))
+        assert isinstance(refusal.value, StorageUnwritable)
+        server.cli("config", "set", "maxmemory", "0")
+        assert await client.send(row_push(range(10), 1, 1.0)) == (10, 0)
 
 
 async def test_a_cluster_serves_like_one_redis(redis_cluster_url, start):

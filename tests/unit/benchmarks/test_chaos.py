@@ -7,13 +7,15 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from benchmarks.chaos.__main__ import difference
-from benchmarks.chaos.faults import draw
+from benchmarks.chaos.bad_days import OPTIONS as BAD_DAY
+from benchmarks.chaos.bad_days import draw_bad_days
+from benchmarks.chaos.faults import draw_faults
 from benchmarks.chaos.system import OPTIONS
+from benchmarks.chaos.verdict import difference
 
 
 def test_thirty_faults_hold_every_kind_at_least_twice():
-    faults = draw(random.Random(0), 30)
+    faults = draw_faults(random.Random(0), 30)
     kinds = Counter(re.sub(r"worker \d", "worker", fault.name) for fault in faults)
     assert len(kinds) == 12
     assert min(kinds.values()) >= 2
@@ -22,10 +24,25 @@ def test_thirty_faults_hold_every_kind_at_least_twice():
 
 
 def test_a_seed_gives_the_same_faults():
-    first, second = (draw(random.Random(7), 12) for _ in range(2))
+    first, second = (draw_faults(random.Random(7), 12) for _ in range(2))
     assert [(each.name, each.store, each.iteration) for each in first] == [
         (each.name, each.store, each.iteration) for each in second
     ]
+
+
+def test_a_seed_gives_the_same_bad_days():
+    first, second = (draw_bad_days(random.Random(7), 12) for _ in range(2))
+    assert [list(map(str, each.misfortunes)) for each in first] == [list(map(str, each.misfortunes)) for each in second]
+
+
+def test_sixty_bad_days_hold_everything_on_every_store_with_every_optimizer():
+    days = draw_bad_days(random.Random(0), 60)
+    assert len({(day.store, day.options.optimizer) for day in days}) == 6
+    assert {len(day.misfortunes) for day in days} == {2, 3}
+    names = " ".join(each.name for day in days for each in day.misfortunes)
+    for kind in ("kill worker", "kill redis", "hang worker", "hang ps_server", "cut", "lose packets", "second start"):
+        assert kind in names
+    assert all(1 <= each.iteration <= BAD_DAY.iterations for day in days for each in day.misfortunes)
 
 
 def model(folder, **changes):
