@@ -79,6 +79,72 @@ class GradientBlock(_message.Message):
     worker: int
     def __init__(self, ids: _Optional[bytes] = ..., target_versions: _Optional[bytes] = ..., contributors: _Optional[bytes] = ..., steps: _Optional[bytes] = ..., gradients: _Optional[bytes] = ..., worker: _Optional[int] = ...) -> None: ...
 
+class PullBlock(_message.Message):
+    __slots__ = ("ids", "versions")
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    VERSIONS_FIELD_NUMBER: _ClassVar[int]
+    ids: bytes
+    versions: bytes
+    def __init__(self, ids: _Optional[bytes] = ..., versions: _Optional[bytes] = ...) -> None: ...
+
+class ExchangeRequest(_message.Message):
+    __slots__ = ("sequence", "table", "epoch", "rows", "gradients", "pulls", "wait_ms")
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    GRADIENTS_FIELD_NUMBER: _ClassVar[int]
+    PULLS_FIELD_NUMBER: _ClassVar[int]
+    WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    table: str
+    epoch: int
+    rows: RowBlock
+    gradients: GradientBlock
+    pulls: PullBlock
+    wait_ms: int
+    def __init__(self, sequence: _Optional[int] = ..., table: _Optional[str] = ..., epoch: _Optional[int] = ..., rows: _Optional[_Union[RowBlock, _Mapping]] = ..., gradients: _Optional[_Union[GradientBlock, _Mapping]] = ..., pulls: _Optional[_Union[PullBlock, _Mapping]] = ..., wait_ms: _Optional[int] = ...) -> None: ...
+
+class ExchangeResponse(_message.Message):
+    __slots__ = ("sequence", "stored", "newly_stored", "already_known", "positions", "rows", "refusal", "done", "credit")
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    STORED_FIELD_NUMBER: _ClassVar[int]
+    NEWLY_STORED_FIELD_NUMBER: _ClassVar[int]
+    ALREADY_KNOWN_FIELD_NUMBER: _ClassVar[int]
+    POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    CREDIT_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    stored: bool
+    newly_stored: int
+    already_known: int
+    positions: bytes
+    rows: bytes
+    refusal: Refusal
+    done: bool
+    credit: Credit
+    def __init__(self, sequence: _Optional[int] = ..., stored: _Optional[bool] = ..., newly_stored: _Optional[int] = ..., already_known: _Optional[int] = ..., positions: _Optional[bytes] = ..., rows: _Optional[bytes] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., done: _Optional[bool] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ...) -> None: ...
+
+class Refusal(_message.Message):
+    __slots__ = ("code", "reason", "message")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    code: int
+    reason: str
+    message: str
+    def __init__(self, code: _Optional[int] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
+
+class Credit(_message.Message):
+    __slots__ = ("frames", "bytes")
+    FRAMES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    frames: int
+    bytes: int
+    def __init__(self, frames: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
+
 class PushRequest(_message.Message):
     __slots__ = ("table", "epoch", "rows", "gradients")
     TABLE_FIELD_NUMBER: _ClassVar[int]

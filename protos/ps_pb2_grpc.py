@@ -39,6 +39,11 @@ class ParameterServerStub:
                 request_serializer=protos_dot_ps__pb2.CreateTableRequest.SerializeToString,
                 response_deserializer=protos_dot_ps__pb2.CreateTableResponse.FromString,
                 _registered_method=True)
+        self.Exchange = channel.stream_stream(
+                '/esd.v1.ParameterServer/Exchange',
+                request_serializer=protos_dot_ps__pb2.ExchangeRequest.SerializeToString,
+                response_deserializer=protos_dot_ps__pb2.ExchangeResponse.FromString,
+                _registered_method=True)
         self.Pull = channel.unary_stream(
                 '/esd.v1.ParameterServer/Pull',
                 request_serializer=protos_dot_ps__pb2.PullRequest.SerializeToString,
@@ -132,6 +137,30 @@ class ParameterServerServicer:
     def CreateTable(self, request, context):
         """Creates a table, or confirms one with the identical specification.
         FAILED_PRECONDITION: the table exists with another dimension, optimizer or seed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Exchange(self, request_iterator, context):
+        """The way of rows: a stream that stands for as long as its caller works, and carries frames. A frame may store rows
+        and partial gradients and ask for rows, in this order. Frames are stored in the order in which they come; answers
+        come in any order, as soon as there is something to tell, and the last one to a frame says so. A refusal ends its
+        frame and nothing else: a frame whose push is refused pulls nothing, and a push that is acknowledged stays so when
+        the frame's pulls are refused. When a stream breaks, its caller opens another and sends every frame again that was
+        not answered to the end, in order; frames may be repeated, since everything that they do may be.
+
+        The first message of the server grants credit: how many frames, and bytes of them, may be unanswered on the stream.
+        Messages have at most 1 MiB of payload each way. The caller ends the stream by closing its side; the server then
+        answers what is left and ends the call with OK.
+
+        Refusals of a frame (Refusal.code), beside NOT_FOUND for a table that is not there:
+        FAILED_PRECONDITION: the epoch is not the table's; a gradient skips a version, or names other contributors than an
+        earlier one of the same sum; a row that is pulled is newer than requested (a stale plan).
+        INVALID_ARGUMENT: no message, or one with wrong sizes; repeated or foreign ids; NaN or infinite values; a sequence
+        that does not rise; more than 1 MiB of payload.
+        DEADLINE_EXCEEDED: a row did not reach the requested version in time.
+        RESOURCE_EXHAUSTED: the frame is beyond the credit; the server's waiting pulls hold all the memory that they may.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -285,6 +314,11 @@ def add_ParameterServerServicer_to_server(servicer, server):
                     request_deserializer=protos_dot_ps__pb2.CreateTableRequest.FromString,
                     response_serializer=protos_dot_ps__pb2.CreateTableResponse.SerializeToString,
             ),
+            'Exchange': grpc.stream_stream_rpc_method_handler(
+                    servicer.Exchange,
+                    request_deserializer=protos_dot_ps__pb2.ExchangeRequest.FromString,
+                    response_serializer=protos_dot_ps__pb2.ExchangeResponse.SerializeToString,
+            ),
             'Pull': grpc.unary_stream_rpc_method_handler(
                     servicer.Pull,
                     request_deserializer=protos_dot_ps__pb2.PullRequest.FromString,
@@ -398,6 +432,33 @@ class ParameterServer:
             '/esd.v1.ParameterServer/CreateTable',
             protos_dot_ps__pb2.CreateTableRequest.SerializeToString,
             protos_dot_ps__pb2.CreateTableResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Exchange(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/esd.v1.ParameterServer/Exchange',
+            protos_dot_ps__pb2.ExchangeRequest.SerializeToString,
+            protos_dot_ps__pb2.ExchangeResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -6,16 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 
-from protos import ps_pb2, ps_pb2_grpc
 from ps_server.core.shard import Shard
 from ps_server.core.tables import Tables
 from ps_server.service.monitoring import store_followed, tables_measured
-from ps_server.service.servicer import ParameterServer
+from ps_server.service.servicer import SERVICE, ParameterServer, add_to_server
 from ps_server.service.settings import ParameterServerSettings
 from ps_server.service.store_access import StoreThreads, open_configured_store
 from services.runtime.server import Server, serve
-
-SERVICE = ps_pb2.DESCRIPTOR.services_by_name["ParameterServer"].full_name
 
 
 @asynccontextmanager
@@ -36,7 +33,7 @@ async def parameter_server(settings: ParameterServerSettings) -> AsyncIterator[S
         await asyncio.to_thread(store.claim, exclusive=False)
         tables = await asyncio.to_thread(Tables, store, shard, settings.max_tables)
         servicer = ParameterServer(tables, shard, store.name, threads, settings)
-        service = (ps_pb2_grpc.add_ParameterServerServicer_to_server, servicer, SERVICE)
+        service = (add_to_server, servicer, SERVICE)
         async with (
             serve("ps", [service], settings) as server,
             store_followed(store, threads, server, servicer.refuse_waiting),

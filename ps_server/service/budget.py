@@ -6,8 +6,7 @@ that holds all there is may go on: it is bounded by its own limits, and must not
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from typing import Self
 
 from services.domain.errors import Overloaded
 
@@ -29,14 +28,9 @@ class ByteBudget:
         self._knob = knob
         self._held = 0
 
-    @contextmanager
-    def share(self) -> Iterator[Share]:
-        """Yields what one call holds; the end of the block gives it back."""
-        share = Share(self)
-        try:
-            yield share
-        finally:
-            self._held -= share.held
+    def share(self) -> Share:
+        """Returns what one call holds, nothing at first; closing it, as the end of a block does, gives it back."""
+        return Share(self)
 
     def take(self, size: int, *, besides: int) -> None:
         """Takes bytes for a call that holds `besides` bytes already. Raises Overloaded when too few are left."""
@@ -47,6 +41,10 @@ class ByteBudget:
                 f"{self._knob}={self._limit}"
             )
         self._held += size
+
+    def give_back(self, size: int) -> None:
+        """Takes bytes of a call back."""
+        self._held -= size
 
 
 class Share:
@@ -64,3 +62,14 @@ class Share:
         """Takes bytes more. Raises Overloaded when too few are left."""
         self._budget.take(size, besides=self.held)
         self.held += size
+
+    def close(self) -> None:
+        """Gives everything back. May be repeated."""
+        self._budget.give_back(self.held)
+        self.held = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()

@@ -16,10 +16,12 @@ from ps_server.core.shard import Shard
 from ps_server.core.table import Pushed, Table
 from ps_server.core.tables import Tables
 from ps_server.service.budget import BYTES_PER_PULLED_ID, ByteBudget
-from ps_server.service.pulls import WaitingPulls, pull_blocks
+from ps_server.service.exchange import Exchange
+from ps_server.service.pulls import pull_blocks
 from ps_server.service.settings import ParameterServerSettings
 from ps_server.service.store_access import StoreThreads
 from ps_server.service.uploads import receive_upload
+from ps_server.service.waiting import WaitingPulls
 from services.domain.errors import FailedPrecondition, InvalidArgument, NotFound
 from services.wire.batches import decode_log_entry, encode_log_entry
 from services.wire.rows import (
@@ -39,7 +41,16 @@ Context = grpc.aio.ServicerContext[Any, Any]
 _REPLY_SHARE = 0.25
 _REPLY_SECONDS = 1.0
 
+SERVICE = ps_pb2.DESCRIPTOR.services_by_name["ParameterServer"].full_name
+
 _PART_NAME = re.compile(r"[a-z]{1,32}")
+
+
+def add_to_server(servicer: ParameterServer, server: Any) -> None:
+    """Lets a server of grpc.aio serve the rpcs; frames of the exchange and their answers are bytes, nothing else."""
+    ps_pb2_grpc.add_ParameterServerServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]
+    exchange = grpc.stream_stream_rpc_method_handler(servicer.Exchange)
+    server.add_registered_method_handlers(SERVICE, {"Exchange": exchange})
 
 
 class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
@@ -55,6 +66,7 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
         self._settings = settings
         self._budget = ByteBudget(settings.max_waiting_bytes, settings.variable("max_waiting_bytes"))
         self._waiting: defaultdict[str, WaitingPulls] = defaultdict(WaitingPulls)
+        self._exchange = Exchange(tables, self._waiting, threads, self._budget, settings)
 
     def refuse_waiting(self, reason: FailedPrecondition) -> None:
         """Ends all waiting pulls: what they wait for will not come."""
@@ -82,6 +94,9 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
     async def CreateTable(self, request: ps_pb2.CreateTableRequest, context: Context) -> ps_pb2.CreateTableResponse:
         spec = decode_table(request.table)
         return ps_pb2.CreateTableResponse(created=await self._threads.write(self._tables.create, spec))
+
+    async def Exchange(self, request_iterator: AsyncIterator[bytes], context: Context) -> None:
+        await self._exchange.serve(context)
 
     async def Pull(self, request: ps_pb2.PullRequest, context: Context) -> AsyncIterator[ps_pb2.PullResponse]:
         table = self._tables.get(request.table)

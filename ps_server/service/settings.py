@@ -51,6 +51,14 @@ class ParameterServerSettings(ServerSettings, env_prefix="ESD_PS_"):
         description="memory that waiting pulls (64 bytes a row) and unfinished uploads (twice their length) may hold "
         "together, in bytes; more are refused for the moment, but one alone goes on",
     )
+    exchange_frames: int = Field(
+        64, ge=1, le=65536, description="frames of one exchange that may be unanswered; more are refused one by one"
+    )
+    exchange_bytes: int = Field(
+        8 * 2**20,
+        ge=2 * 2**20,
+        description="length of the unanswered frames of one exchange, in bytes; more are refused one by one",
+    )
     max_tables: int = Field(
         1000, ge=1, description="most tables that may be created; every job trains one, and those of earlier jobs count"
     )

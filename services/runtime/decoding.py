@@ -12,8 +12,13 @@ from services.domain.errors import InvalidArgument
 _UNDECODABLE: Final = object()
 
 
-def tolerant(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
-    """Returns a deserializer that does not raise, so that the handler can refuse the request; see `checked`."""
+def tolerant(deserialize: Callable[[bytes], Any] | None) -> Callable[[bytes], Any] | None:
+    """Returns a deserializer that does not raise, so that the handler can refuse the request; see `checked`.
+
+    None, for a handler that takes the bytes as they are, stays None.
+    """
+    if deserialize is None:
+        return None
 
     def decode(data: bytes) -> Any:
         try:

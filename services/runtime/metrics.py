@@ -241,6 +241,27 @@ WAITING_PULLS = Gauge(
     ("table",),
     registry=REGISTRY,
 )
+EXCHANGE_FRAMES = Counter(
+    "esd_exchange_frames_total",
+    "Frames of exchanges that were answered to the end, by status code: pushes and pulls of workers. A rising share of "
+    "codes other than OK: the parameter server's log names each cause.",
+    ("code",),
+    registry=REGISTRY,
+)
+EXCHANGE_BYTES = Counter(
+    "esd_exchange_bytes_total",
+    "Bytes of exchanges, by operation: received (pushes) or sent (pulled rows). Per second beside the machine's "
+    "network: at its limit, more shards help.",
+    ("op",),
+    registry=REGISTRY,
+)
+EXCHANGE_SECONDS = Histogram(
+    "esd_exchange_seconds",
+    "Time from a frame's arrival to its last answer. Pulls wait for versions, so long is not wrong; long with few "
+    "esd_waiting_pulls: look at esd_store_seconds and CPU.",
+    buckets=_SECONDS,
+    registry=REGISTRY,
+)
 STORE_UP = Gauge(
     "esd_store_up",
     "1 while the store answers, 0 while it does not; looked at every two seconds. At 0 all pulls and pushes fail with "
@@ -296,6 +317,9 @@ BY_SERVICE = {
         PENDING_GRADIENTS,
         PENDING_GRADIENT_BYTES,
         WAITING_PULLS,
+        EXCHANGE_FRAMES,
+        EXCHANGE_BYTES,
+        EXCHANGE_SECONDS,
         STORE_UP,
         STORE_CALLS,
         STORE_SECONDS,

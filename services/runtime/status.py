@@ -107,6 +107,20 @@ def status_of(error: Exception) -> Status:
     return Status(CODES[known], str(error)[:_MAX_DETAILS], known.__name__)
 
 
+def error_of(code: int, reason: str, details: str) -> EsdError:
+    """Returns the domain error that a peer has named in a message: a status within a stream.
+
+    Args:
+        code: number of the gRPC status code.
+        reason: name of the error's class.
+        details: the text.
+    """
+    if reason in _BY_REASON:
+        return _BY_REASON[reason](details)
+    known = (cls for status, cls in _BY_CODE.items() if status.value[0] == code)
+    return next(known, Internal)(details)
+
+
 def error_from(rpc_error: grpc.aio.AioRpcError) -> EsdError:
     """Returns the domain error that a failed call stands for: the one the server raised, or gRPC's own translated."""
     details = rpc_error.details() or ""

@@ -78,13 +78,18 @@ def push_chunks(
         if len(rows):
             encode_rows(rows, chunk.rows)
         if len(gradients):
-            chunk.gradients.ids = encode_array(gradients.ids, np.uint64, "gradients.ids")
-            chunk.gradients.target_versions = encode_array(gradients.targets, np.int64, "gradients.target_versions")
-            chunk.gradients.contributors = encode_array(gradients.contributors, np.uint64, "gradients.contributors")
-            chunk.gradients.steps = encode_array(gradients.steps, np.int64, "gradients.steps")
-            chunk.gradients.gradients = encode_array(gradients.gradients, np.float32, "gradients.gradients")
-            chunk.gradients.worker = gradients.worker
+            encode_gradients(gradients, chunk.gradients)
         yield chunk
+
+
+def encode_gradients(block: GradientBlock, message: ps_pb2.GradientBlock) -> None:
+    """Writes partial gradients into the message of which they are a part."""
+    message.ids = encode_array(block.ids, np.uint64, "gradients.ids")
+    message.target_versions = encode_array(block.targets, np.int64, "gradients.target_versions")
+    message.contributors = encode_array(block.contributors, np.uint64, "gradients.contributors")
+    message.steps = encode_array(block.steps, np.int64, "gradients.steps")
+    message.gradients = encode_array(block.gradients, np.float32, "gradients.gradients")
+    message.worker = block.worker
 
 
 def decode_push(message: ps_pb2.PushRequest, spec: TableSpec) -> Push:
@@ -95,10 +100,11 @@ def decode_push(message: ps_pb2.PushRequest, spec: TableSpec) -> Push:
     """
     if not message.HasField("rows") and not message.HasField("gradients"):
         raise InvalidArgument("a push chunk holds neither rows nor gradients")
-    return Push(decode_rows(message.rows, spec), _decode_gradients(message.gradients, spec))
+    return Push(decode_rows(message.rows, spec), decode_gradients(message.gradients, spec))
 
 
-def _decode_gradients(message: ps_pb2.GradientBlock, spec: TableSpec) -> GradientBlock:
+def decode_gradients(message: ps_pb2.GradientBlock, spec: TableSpec) -> GradientBlock:
+    """Reads partial gradients."""
     ids = decode_column(message.ids, np.uint64, "gradients.ids")
     return GradientBlock(
         ids,

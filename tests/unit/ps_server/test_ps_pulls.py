@@ -7,8 +7,9 @@ import pytest
 
 from ps_server.core.shard import Shard
 from ps_server.core.tables import Tables
-from ps_server.service.pulls import WaitingPull, WaitingPulls, pull_blocks
+from ps_server.service.pulls import pull_blocks
 from ps_server.service.store_access import StoreThreads
+from ps_server.service.waiting import WaitingPull, WaitingPulls
 from ps_server.stores.memory import MemoryStore
 from services.domain.errors import DeadlineExceeded
 from services.domain.rows import RowBlock
@@ -76,7 +77,7 @@ def i64(*values):
 
 
 def waiting_pull(ids, wanted):
-    pull = WaitingPull(ids, wanted)
+    pull = WaitingPull(ids, wanted, lambda: None)
     pull.expect(np.ones(len(ids), np.bool_))
     return pull
 

@@ -1,0 +1,270 @@
+"""The exchange: standing streams on which frames store rows and pull rows (protos/ps.proto, Exchange).
+
+Of each stream one coroutine reads frames, applies them and begins their pulls, and one task writes answers. A frame is
+no task: what of it waits is an entry of WaitingPulls, which puts the frame back into the writer's queue when it can go
+on. So the answers of a stream are made one at a time, when the peer takes them, and a peer that does not read holds no
+rows here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+import numpy as np
+
+from protos import ps_pb2
+from ps_server.core.table import Pushed
+from ps_server.core.tables import Tables
+from ps_server.service.budget import BYTES_PER_PULLED_ID, ByteBudget, Share
+from ps_server.service.frame_pulls import FramePulls
+from ps_server.service.frames import apply_frame, decode_frame
+from ps_server.service.settings import ParameterServerSettings
+from ps_server.service.store_access import StoreThreads
+from ps_server.service.waiting import WaitingPulls
+from services.domain.errors import InvalidArgument, Overloaded
+from services.domain.rows import RowBlock
+from services.runtime import metrics
+from services.runtime.status import status_of
+from services.wire.exchange import (
+    MAX_FRAME_BYTES,
+    Credit,
+    Stored,
+    encode_answer,
+    encode_credit,
+    encode_refusal,
+    parse_frame,
+    sequence_of,
+)
+
+_log = logging.getLogger(__name__)
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+_NO_ROWS = np.empty(0, np.int64), np.empty((0, 0), np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """What all streams of a server share."""
+
+    tables: Tables
+    waiting: Mapping[str, WaitingPulls]
+    threads: StoreThreads
+    budget: ByteBudget
+    settings: ParameterServerSettings
+
+    async def serve(self, context: Context) -> None:
+        """Serves one stream until its peer has closed its side and every frame is answered."""
+        stream = _Stream(self, context)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(stream.write_answers(), name="exchange-answers")
+                await stream.read_frames()
+        finally:
+            stream.close()
+
+
+class _Frame:
+    """A frame that is not answered to the end."""
+
+    def __init__(self, data: bytes, share: Share) -> None:
+        self.sequence = sequence_of(data)
+        self.size = len(data)
+        self.share = share
+        self.arrived = time.perf_counter()
+        self.cursor = 0  # the position behind the last row that was answered
+        self.pulls: FramePulls | None = None
+        self.queued = False  # whether it is in the writer's queue to go on with its pulls
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """A message for the peer about a frame, the last one or not."""
+
+    frame: _Frame
+    message: bytes
+    last: bool
+    code: grpc.StatusCode = grpc.StatusCode.OK
+
+
+class _Stream:
+    def __init__(self, exchange: Exchange, context: Context) -> None:
+        settings = exchange.settings
+        self._exchange = exchange
+        self._context = context
+        self._credit = Credit(settings.exchange_frames, settings.exchange_bytes)
+        self._last_sequence = 0
+        self._unanswered: set[_Frame] = set()
+        self._unanswered_bytes = 0
+        self._queue: deque[_Answer | _Frame] = deque()
+        self._work = asyncio.Event()  # there is something in the queue, or nothing will be any more
+        self._room = asyncio.Event()  # the queue is short enough to read on
+        self._room.set()
+        self._closing = False
+
+    async def read_frames(self) -> None:
+        """Takes frames until the peer closes its side."""
+        while (data := await self._context.read()) is not grpc.aio.EOF:  # type: ignore[attr-defined]
+            metrics.EXCHANGE_BYTES.labels("received").inc(len(data))
+            await self._take(data)
+            if len(self._queue) > self._credit.frames:  # refusals, which the peer does not read
+                self._room.clear()
+                await self._room.wait()
+        self._closing = True
+        self._work.set()
+
+    async def write_answers(self) -> None:
+        """Grants the credit and writes answers until there will be no more."""
+        try:
+            await self._context.write(encode_credit(self._credit))
+            while self._queue or self._unanswered or not self._closing:
+                while self._queue:
+                    item = self._queue.popleft()
+                    self._room.set()
+                    answer = item if isinstance(item, _Answer) else await self._go_on(item)
+                    if answer is not None:
+                        await self._write(answer)
+                    elif isinstance(item, _Frame):
+                        self._wake(item)
+                if self._unanswered or not self._closing:
+                    self._work.clear()
+                    await self._work.wait()
+        except Exception:
+            if not self._context.done():  # otherwise the peer has gone
+                raise
+
+    def close(self) -> None:
+        """Gives up what is not answered."""
+        for frame in tuple(self._unanswered):
+            self._forget(frame)
+
+    async def _take(self, data: bytes) -> None:
+        """Applies a frame, and puts its first answer into the queue."""
+        frame = _Frame(data, self._exchange.budget.share())
+        self._unanswered.add(frame)
+        self._unanswered_bytes += frame.size
+        try:
+            request = parse_frame(data)
+            frame.sequence = request.sequence
+            self._admit(frame)
+            answer = await self._apply(frame, request)
+        except Exception as error:  # noqa: BLE001 - the edge of a frame: everything becomes a refusal
+            answer = self._refusal(frame, error)
+        if answer is not None:
+            self._queue.append(answer)
+            self._work.set()
+        else:
+            self._wake(frame)
+
+    def _admit(self, frame: _Frame) -> None:
+        """Raises unless the frame is one that may come now."""
+        if frame.size > MAX_FRAME_BYTES:
+            raise InvalidArgument(f"the frame has {frame.size} bytes, and at most {MAX_FRAME_BYTES} are taken")
+        if frame.sequence <= self._last_sequence:
+            raise InvalidArgument(
+                f"the frame's sequence is {frame.sequence}, it must be above {self._last_sequence}, the last of this "
+                "stream"
+            )
+        self._last_sequence = frame.sequence
+        settings = self._exchange.settings
+        if len(self._unanswered) > self._credit.frames:
+            raise Overloaded(
+                f"{len(self._unanswered)} frames of this stream are unanswered, and the limit is "
+                f"{settings.variable('exchange_frames')}={self._credit.frames}"
+            )
+        if self._unanswered_bytes > self._credit.bytes:
+            raise Overloaded(
+                f"the unanswered frames of this stream have {self._unanswered_bytes} bytes, and the limit is "
+                f"{settings.variable('exchange_bytes')}={self._credit.bytes}"
+            )
+
+    async def _apply(self, frame: _Frame, request: ps_pb2.ExchangeRequest) -> _Answer | None:
+        """Stores what a frame pushes, reads what it pulls as far as that fits one answer, and returns the answer."""
+        exchange = self._exchange
+        table = exchange.tables.get(request.table)
+        waiting = exchange.waiting[table.spec.name]
+        content = decode_frame(request, table.spec)
+        pulls = content.pulls
+        if pulls is not None:
+            frame.share.take(BYTES_PER_PULLED_ID * len(pulls))
+            wait = min(request.wait_ms / 1000, exchange.settings.pull_wait_seconds)
+            deadline = asyncio.get_running_loop().time() + wait
+            frame.pulls = FramePulls(table, waiting, pulls, deadline, lambda: self._wake(frame))
+        read = frame.pulls.begin() if frame.pulls is not None and frame.pulls.ready else None
+        loop = asyncio.get_running_loop()
+
+        def announce(pushed: Pushed) -> None:
+            # From the thread and not after the await: a peer that hangs up must not leave others waiting.
+            loop.call_soon_threadsafe(waiting.announce, pushed.ids, pushed.versions)
+
+        run = exchange.threads.write if content.pushes else exchange.threads.read
+        stored, outcome = await run(apply_frame, content, table, announce, read)
+        return self._settle(frame, stored, outcome)
+
+    async def _go_on(self, frame: _Frame) -> _Answer | None:
+        """Reads what can be read of a frame's pulls; its answer, or None if there is nothing to tell."""
+        frame.queued = False
+        if frame.pulls is None or not frame.pulls.ready:
+            return None
+        try:
+            block = await self._exchange.threads.read(frame.pulls.begin())
+        except Exception as error:  # noqa: BLE001 - the edge of a frame
+            return self._refusal(frame, error)
+        return self._settle(frame, None, block)
+
+    def _settle(self, frame: _Frame, stored: Stored | None, outcome: RowBlock | Exception | None) -> _Answer | None:
+        """Returns the answer that tells what was stored, and the rows that were read; None if there is neither."""
+        positions, rows = _NO_ROWS
+        try:
+            if isinstance(outcome, Exception):
+                raise outcome
+            if outcome is not None and frame.pulls is not None:
+                positions, rows = frame.pulls.settle(outcome)
+        except Exception as error:  # noqa: BLE001 - the edge of a frame
+            return self._refusal(frame, error, stored)
+        last = frame.pulls is None or frame.pulls.done
+        if stored is None and not len(positions) and not last:
+            return None
+        message = encode_answer(frame.sequence, stored, frame.cursor, positions, rows, done=last)
+        frame.cursor = int(positions[-1]) + 1 if len(positions) else frame.cursor
+        return _Answer(frame, message, last)
+
+    def _refusal(self, frame: _Frame, error: Exception, stored: Stored | None = None) -> _Answer:
+        """Returns the answer that ends a frame with an error."""
+        status = status_of(error)
+        _log.info("frame %d refused: %s", frame.sequence, status.details, extra={"code": status.code.name})
+        message = encode_refusal(frame.sequence, stored, status.code.value[0], status.reason, status.details)
+        return _Answer(frame, message, last=True, code=status.code)
+
+    async def _write(self, answer: _Answer) -> None:
+        await self._context.write(answer.message)
+        metrics.EXCHANGE_BYTES.labels("sent").inc(len(answer.message))
+        frame = answer.frame
+        if answer.last:
+            metrics.EXCHANGE_FRAMES.labels(answer.code.name).inc()
+            metrics.EXCHANGE_SECONDS.observe(time.perf_counter() - frame.arrived)
+            self._forget(frame)
+        else:
+            self._wake(frame)
+
+    def _wake(self, frame: _Frame) -> None:
+        """Puts a frame into the queue if its pulls can go on."""
+        if frame.pulls is not None and frame.pulls.ready and not frame.queued:
+            frame.queued = True
+            self._queue.append(frame)
+            self._work.set()
+
+    def _forget(self, frame: _Frame) -> None:
+        if frame in self._unanswered:
+            self._unanswered.remove(frame)
+            self._unanswered_bytes -= frame.size
+            frame.share.close()
+            if frame.pulls is not None:
+                frame.pulls.close()

@@ -1,0 +1,87 @@
+"""A frame of the exchange: what it holds, and what it does to its table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from protos import ps_pb2
+from ps_server.core.table import Pushed, Table
+from services.domain.errors import InvalidArgument
+from services.domain.rows import GradientBlock, RowBlock
+from services.domain.tables import TableSpec
+from services.wire.exchange import Pulls, Stored, decode_pulls
+from services.wire.rows import decode_gradients, decode_rows
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What a frame asks for, in this order; None for what it leaves out.
+
+    Attributes:
+        epoch: of the plan.
+        rows: to store.
+        gradients: to store.
+        pulls: to read.
+    """
+
+    epoch: int
+    rows: RowBlock | None
+    gradients: GradientBlock | None
+    pulls: Pulls | None
+
+    @property
+    def pushes(self) -> bool:
+        """Whether it stores anything."""
+        return self.rows is not None or self.gradients is not None
+
+
+def decode_frame(message: ps_pb2.ExchangeRequest, spec: TableSpec) -> Frame:
+    """Reads a frame for a table. Raises InvalidArgument if a column has the wrong length, or nothing is in it."""
+    frame = Frame(
+        message.epoch,
+        decode_rows(message.rows, spec) if message.HasField("rows") else None,
+        decode_gradients(message.gradients, spec) if message.HasField("gradients") else None,
+        decode_pulls(message.pulls) if message.HasField("pulls") else None,
+    )
+    if not frame.pushes and frame.pulls is None:
+        raise InvalidArgument("the frame neither stores nor pulls anything")
+    return frame
+
+
+def apply_frame(
+    frame: Frame, table: Table, announce: Callable[[Pushed], None], read: Callable[[], RowBlock] | None
+) -> tuple[Stored | None, RowBlock | Exception | None]:
+    """Stores what a frame pushes, then reads the first rows that it pulls: one trip to a thread of the store.
+
+    Args:
+        frame: what to do.
+        table: of the frame.
+        announce: is told of everything that is stored, as soon as it is.
+        read: reads rows; None: there are none to read.
+
+    Returns:
+        What was stored, None if nothing was to be; and the rows, or why they could not be read.
+
+    Raises:
+        EsdError: nothing is acknowledged, whatever part of it was stored; it may be sent again.
+    """
+    if frame.pulls is not None:
+        table.check_pull(frame.pulls.ids, frame.pulls.versions, frame.epoch)
+    new = known = 0
+    for pushed in _push(frame, table):
+        announce(pushed)
+        new += pushed.stored
+        known += pushed.already_known
+    stored = Stored(new, known) if frame.pushes else None
+    try:
+        return stored, None if read is None else read()
+    except Exception as error:  # noqa: BLE001 - what is stored is acknowledged, whatever becomes of the pulls
+        return stored, error
+
+
+def _push(frame: Frame, table: Table) -> Iterator[Pushed]:
+    if frame.rows is not None:
+        yield table.push_rows(frame.rows, frame.epoch)
+    if frame.gradients is not None:
+        yield table.push_gradients(frame.gradients, frame.epoch)

@@ -1,0 +1,169 @@
+"""The exchange over real gRPC: frames that store and pull, answers in any order, credit, and how a stream ends."""
+
+import asyncio
+
+import numpy as np
+import pytest
+
+from services.domain.errors import DeadlineExceeded, Overloaded, StaleVersion
+from services.wire.exchange import MAX_FRAME_BYTES, Credit
+from tests.support.exchange import exchange, frame
+from tests.support.ps_client import SPEC, gradient_push, row_push
+
+
+@pytest.fixture
+async def stream(client):
+    async with exchange(client.channel) as stream:
+        yield stream
+
+
+async def waiting(client, pulls):
+    """Returns when this number of pulls waits."""
+    async with asyncio.timeout(10):
+        while (await client.describe()).tables[0].waiting_pulls != pulls:
+            pass
+
+
+async def test_a_frame_stores_and_pulls_in_one_exchange(stream):
+    await stream.write(
+        frame(1, row_push([1, 2], 1, 0.5), gradient_push(0, [3], 1, 0b1, 1.0), pull=([2, 3, 9], [1, 1, 0]))
+    )
+    (answer,) = await stream.answer(1)
+    assert (answer.stored, answer.newly_stored, answer.already_known, answer.done) == (True, 3, 0, True)
+    assert not answer.positions
+    rows = np.frombuffer(answer.rows, np.float32).reshape(3, SPEC.row_width)
+    assert (rows[0] == 0.5).all()
+    await stream.write(frame(2, pull=([2], 1)))
+    np.testing.assert_array_equal(await stream.rows(2, 1), rows[:1])
+    await stream.end()
+
+
+async def test_a_frame_that_is_sent_again_stores_nothing_twice(client, stream):
+    both = row_push([1], 1, 0.5), gradient_push(0, [3], 1, 0b11, 1.0)
+    await stream.write(frame(1, *both), frame(2, *both))
+    first, again = (await stream.answer(1))[0], (await stream.answer(2))[0]
+    assert (first.newly_stored, first.already_known) == (2, 0)
+    assert (again.newly_stored, again.already_known) == (0, 2)
+    table = (await client.describe()).tables[0]
+    assert (table.rows, table.pending_gradients) == (1, 1)
+
+
+async def test_rows_that_are_there_come_first_and_the_others_when_they_are_pushed(client, stream):
+    await stream.write(frame(1, row_push([1, 3], 1, 1.0)), frame(2, pull=([1, 2, 3, 4], [1, 1, 1, 1])))
+    await stream.answer(1)
+    first = await stream.read()
+    assert (first.sequence, first.done, first.stored) == (2, False, False)
+    assert np.frombuffer(first.positions, np.uint32).tolist() == [0, 2]
+    async with exchange(client.channel) as other:
+        await other.write(frame(1, row_push([2], 1, 2.0)), frame(2, row_push([4], 1, 4.0)))
+        await other.answer(2)
+    rest = await stream.read()
+    assert (np.frombuffer(rest.positions, np.uint32).tolist(), rest.done) == ([1, 3], True)
+    assert np.frombuffer(rest.rows, np.float32).reshape(2, -1)[:, 0].tolist() == [2, 4]
+
+
+async def test_a_push_is_acknowledged_while_the_pulls_of_its_frame_wait(client, stream):
+    await stream.write(frame(1, row_push([1], 1, 1.0), pull=([2], 1)))
+    stored = await stream.read()
+    assert (stored.sequence, stored.stored, stored.done) == (1, True, False)
+    await waiting(client, 1)
+    await stream.write(frame(2, row_push([2], 1, 2.0)))
+    assert (await stream.answer(2))[0].done
+    assert (await stream.rows(1, 1))[0, 0] == 2
+
+
+async def test_a_pull_may_be_larger_than_an_answer(stream):
+    ids = np.arange(20_000)
+    parts = np.array_split(ids, 8)
+    for sequence, part in enumerate(parts, 1):
+        await stream.write(frame(sequence, row_push(part, 1, part[:, None])))
+        await stream.answer(sequence)
+    await stream.write(frame(9, pull=(ids, 1)))
+    answers = await stream.answer(9)
+    assert len(answers) == 4
+    assert all(answer.ByteSize() <= MAX_FRAME_BYTES for answer in answers)
+    await stream.write(frame(10, pull=(ids, 1)))
+    assert (await stream.rows(10, len(ids)))[:, 0].tolist() == ids.tolist()
+
+
+async def test_parts_of_a_large_pull_do_not_wait_for_each_other(client, stream):
+    ids = np.arange(12_000)
+    await stream.write(frame(1, pull=(ids, np.where(ids == 5, 1, 0))))
+    await waiting(client, 1)
+    first, second, third = [await stream.read() for _ in range(3)]
+    assert len(first.positions) == len(first.rows) // SPEC.row_bytes * 4
+    assert (second.positions, third.positions) == (b"", b"")  # they follow the row before
+    await stream.write(frame(2, row_push([5], 1, 5.0)))
+    last = (await stream.answer(1))[-1]
+    assert np.frombuffer(last.positions, np.uint32).tolist() == [5]
+
+
+async def test_a_pull_waits_no_longer_than_it_may(client, stream):
+    await stream.write(frame(1, pull=([8, 9], [0, 4]), wait_ms=50), frame(2, pull=([7], 1), wait_ms=0))
+    with pytest.raises(DeadlineExceeded, match="row 7 has not reached version 1 in time"):
+        await stream.rows(2, 1)
+    with pytest.raises(DeadlineExceeded, match="row 9 has not reached version 4 in time"):
+        await stream.rows(1, 2)
+    await waiting(client, 0)
+
+
+async def test_a_pull_that_is_overtaken_is_refused_and_its_push_stays(client, stream):
+    await stream.write(frame(1, row_push([1], 2, 1.0), pull=([1], 1)))
+    (answer,) = await stream.answer(1)
+    assert (answer.stored, answer.newly_stored, answer.done) == (True, 1, True)
+    assert "row 1 is at version 2" in answer.refusal.message
+    await stream.write(frame(2, pull=([2], 1)))
+    await waiting(client, 1)
+    await stream.write(frame(3, row_push([2], 2, 1.0)))
+    with pytest.raises(StaleVersion, match="row 2 is at version 2, the pull wants the older version 1"):
+        await stream.rows(2, 1)
+    assert (await client.describe()).tables[0].rows == 2
+
+
+async def test_frames_beyond_the_credit_are_refused_one_by_one(start):
+    client = await start(exchange_frames=2)
+    await client.create_table()
+    async with exchange(client.channel) as stream:
+        assert stream.credit == Credit(2, 8 * 2**20)
+        await stream.write(frame(1, pull=([1], 1)), frame(2, pull=([2], 1)))
+        await waiting(client, 2)
+        await stream.write(frame(3, row_push([1], 1, 1.0)))
+        with pytest.raises(Overloaded, match=r"3 frames of this stream are unanswered, .* ESD_PS_EXCHANGE_FRAMES=2"):
+            await stream.rows(3, 0)
+        async with exchange(client.channel) as other:
+            await other.write(frame(1, row_push([1, 2], 1, 1.0)))
+            await other.answer(1)
+        await stream.rows(1, 1)
+        await stream.write(frame(4, row_push([3], 1, 1.0)))
+        await stream.answer(4)
+        await stream.rows(2, 1)
+        await stream.end()
+
+
+async def test_the_bytes_of_unanswered_frames_are_bounded(start):
+    client = await start(exchange_bytes=2 * 2**20)
+    await client.create_table()
+    many = np.arange(40_000)
+    async with exchange(client.channel) as stream:
+        for sequence in range(1, 5):
+            await stream.write(frame(sequence, pull=(many, 1)))
+        with pytest.raises(Overloaded, match=r"frames of this stream have 2.* ESD_PS_EXCHANGE_BYTES=2097152"):
+            await stream.rows(4, 0)
+
+
+async def test_a_stream_that_is_cancelled_leaves_nothing_waiting(client):
+    async with exchange(client.channel) as stream:
+        await stream.write(frame(1, pull=([1], 1)))
+        await waiting(client, 1)
+    await waiting(client, 0)
+
+
+async def test_a_stream_that_is_closed_is_answered_to_its_end(client, stream):
+    await stream.write(frame(1, pull=([1], 1)))
+    await waiting(client, 1)
+    await stream.close()
+    async with exchange(client.channel) as other:
+        await other.write(frame(1, row_push([1], 1, 1.0)))
+        await other.answer(1)
+    assert (await stream.rows(1, 1))[0, 0] == 1
+    await stream.end()

@@ -1,0 +1,103 @@
+"""One exchange with a parameter server, message by message, by somebody who need not keep to the rules."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from protos import ps_pb2
+from services.runtime.status import error_of
+from services.wire.exchange import Credit, decode_credit
+from tests.support.ps_client import SPEC
+
+METHOD = "/esd.v1.ParameterServer/Exchange"
+
+
+class RawExchange:
+    """A stream: `write` sends any bytes, `read` returns the next message, `answer` all of a frame.
+
+    Attributes:
+        credit: what the server has granted.
+    """
+
+    def __init__(self, call: grpc.aio.StreamStreamCall[bytes, ps_pb2.ExchangeResponse], credit: Credit) -> None:
+        self.credit = credit
+        self._call = call
+        self._kept: list[ps_pb2.ExchangeResponse] = []
+
+    async def write(self, *frames: bytes | ps_pb2.ExchangeRequest) -> None:
+        for frame in frames:
+            await self._call.write(frame if isinstance(frame, bytes) else frame.SerializeToString())
+
+    async def read(self) -> ps_pb2.ExchangeResponse:
+        message: Any = await self._call.read()
+        assert isinstance(message, ps_pb2.ExchangeResponse), "the server has ended the stream"
+        return message
+
+    async def answer(self, sequence: int) -> list[ps_pb2.ExchangeResponse]:
+        """All answers to one frame, the last one included; those to other frames are kept for later."""
+        mine = [message for message in self._kept if message.sequence == sequence]
+        self._kept = [message for message in self._kept if message.sequence != sequence]
+        while not (mine and mine[-1].done):
+            message = await self.read()
+            (mine if message.sequence == sequence else self._kept).append(message)
+        return mine
+
+    async def rows(self, sequence: int, count: int) -> NDArray[np.float32]:
+        """The rows that a frame has pulled, float32 [count, W]; raises what refused it."""
+        rows = np.full((count, SPEC.row_width), np.nan, np.float32)
+        cursor = 0
+        for message in await self.answer(sequence):
+            if message.HasField("refusal"):
+                refusal = message.refusal
+                raise error_of(refusal.code, refusal.reason, refusal.message)
+            block = np.frombuffer(message.rows, np.float32).reshape(-1, SPEC.row_width)
+            at = np.frombuffer(message.positions, np.uint32).astype(int)
+            at = at if len(at) else np.arange(cursor, cursor + len(block))
+            rows[at] = block
+            cursor = at[-1] + 1 if len(at) else cursor
+        return rows
+
+    async def close(self) -> None:
+        """Closes this side."""
+        await self._call.done_writing()
+
+    async def end(self) -> None:
+        """Closes this side, and returns when the server has ended the stream well."""
+        await self.close()
+        assert await self._call.read() is grpc.aio.EOF  # type: ignore[attr-defined]  # missing in the stubs only
+        assert await self._call.code() is grpc.StatusCode.OK
+
+
+@asynccontextmanager
+async def exchange(channel: grpc.aio.Channel) -> AsyncIterator[RawExchange]:
+    """Opens a stream, and cancels it at the end of the block if it is still there."""
+    opened: Any = channel.stream_stream(METHOD, None, ps_pb2.ExchangeResponse.FromString)
+    call = opened()
+    try:
+        first: Any = await call.read()
+        yield RawExchange(call, decode_credit(first))
+    finally:
+        call.cancel()
+
+
+def frame(
+    sequence: int, *pushes: ps_pb2.PushRequest, pull: tuple[ArrayLike, ArrayLike] | None = None, **fields: Any
+) -> ps_pb2.ExchangeRequest:
+    """A frame of the rows and gradients of these pushes, and a pull of (ids, version); `wait_ms` is 10 s."""
+    request = ps_pb2.ExchangeRequest(**{"sequence": sequence, "table": "t", "wait_ms": 10_000, **fields})
+    for push in pushes:
+        if push.HasField("rows"):
+            request.rows.CopyFrom(push.rows)
+        if push.HasField("gradients"):
+            request.gradients.CopyFrom(push.gradients)
+    if pull is not None:
+        ids = np.asarray(pull[0], np.uint64)
+        request.pulls.ids = ids.tobytes()
+        request.pulls.versions = np.broadcast_to(np.asarray(pull[1], np.int64), len(ids)).tobytes()
+    return request
