@@ -209,6 +209,16 @@ class Engine:
             RuntimeError: no batch is prepared.
         """
 
+    def training_shares(self) -> NDArray[np.int32]:
+        """int32 [k, n]: which share of the trainings of its distinct ids each worker has had, added up over a sample.
+
+        A share is in whole 4096ths, rounded down; the first call begins to count, so it returns zeros. Forgotten ids
+        begin anew. Counts are part of a snapshot; an engine of another number of workers takes none over.
+
+        Raises:
+            RuntimeError: no batch is prepared.
+        """
+
     def affinity(self, fields: NDArray[np.uint32] | None = None) -> NDArray[np.int32]:
         """Herald's score: int32 [k, n], how many distinct ids of each sample each worker has at hand.
 

@@ -104,3 +104,29 @@ def allocate(scores: NDArray[np.int32], capacities: NDArray[np.int32], start: in
     Of workers with equal scores sample i takes the one, j, with the least mix64(start + (i n + j + 1) g), where g is
     2^64 divided by the golden ratio. `start` is in 0..2^64-1.
     """
+
+def assign_by_value(values: NDArray[np.uint64], capacities: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Rendezvous hashing with exact quotas: the worker of each sample, int32 [k].
+
+    Samples of the same value, of `values` uint64 [k], go to the worker with room that is nearest to the value: the one
+    with the least -ln(u_j) / capacities[j], where u_j = (floor(h / 2^11) + 1) / 2^53, h = mix64(v ^ mix64(j + 1)) and
+    v = mix64(value). Values take their places in the order of v, samples of one value in the order of the batch.
+
+    Args:
+        values: uint64 [k], k >= 1.
+        capacities: int32 [n], not negative, sum k.
+    """
+
+def profile_fields(
+    ids: NDArray[np.uint64], capacities: NDArray[np.int32], link_costs: NDArray[np.int32]
+) -> NDArray[np.int64]:
+    """What `assign_by_value` on each field would have made some batches cost, int64 [F].
+
+    Pulls and update pushes are counted as docs/semantics.md defines them, from caches that are empty at first and that
+    nothing leaves.
+
+    Args:
+        ids: uint64 [N, F], the samples of b batches, batch after batch.
+        capacities: int32 [b, n], the samples of each worker in each batch; they sum to N.
+        link_costs: int32 [n], T_j in any unit.
+    """

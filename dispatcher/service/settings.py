@@ -68,7 +68,7 @@ class DispatcherSettings(ServerSettings, env_prefix="ESD_DISPATCHER_"):
         4, ge=1, description="global batches that are taken in ahead of planning; then Submit waits"
     )
     shadow_mechanisms: Mechanisms = Field(
-        ("random", "laia"),
+        ("random", "laia", "hash"),
         description="mechanisms, separated by commas, whose cost of the same stream is computed beside the plans in "
         "force, in a thread of their own; none: no others",
     )

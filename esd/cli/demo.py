@@ -1,4 +1,4 @@
-"""`esd demo` compares random dispatch with ESD on real data, in a minute."""
+"""`esd demo` compares random dispatch with ours on real data, in a minute."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def command(
         )
     results = {
         mechanism: run(replace(DEMO, mechanism=mechanism), store="memory", shards=1, out=None)
-        for mechanism in ("random", "esd")
+        for mechanism in ("random", DEMO.mechanism)
     }
     if as_json:
         print(json.dumps(results))
@@ -45,13 +45,13 @@ def command(
     console.print()
     console.print(comparison(results))
     console.print()
-    console.print(_verdict(results["random"], results["esd"]))
+    console.print(_verdict(results["random"], results[DEMO.mechanism]))
 
 
-def _verdict(random: Result, esd: Result) -> str:
-    faster = esd["iterations_per_second"] / random["iterations_per_second"]
-    cheaper = random["cost_seconds"] / esd["cost_seconds"]
+def _verdict(random: Result, own: Result) -> str:
+    faster = own["iterations_per_second"] / random["iterations_per_second"]
+    cheaper = random["cost_seconds"] / own["cost_seconds"]
     return (
-        f"ESD against random dispatch: {faster:.2f} x the iterations per second,"
+        f"{DEMO.mechanism} against random dispatch: {faster:.2f} x the iterations per second,"
         f" {cheaper:.2f} x less transfer cost, the same model."
     )

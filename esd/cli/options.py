@@ -80,6 +80,15 @@ EvictionTerm = Annotated[
         rich_help_panel=DISPATCH,
     ),
 ]
+HashField = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        help="hash: number of the field whose values decide, 0 for the first.",
+        show_default="the best one on the first batches",
+        rich_help_panel=DISPATCH,
+    ),
+]
 Horizon = Annotated[
     int,
     typer.Option(
@@ -238,11 +247,12 @@ class RunOptions:
     workers: Workers = 4
     links: Links = "500m"
     measured_links: MeasuredLinks = False
-    mechanism: Mechanism = "esd"
+    mechanism: Mechanism = "joint"
     alpha: Alpha = 1.0
     criterion: CriterionOption = Criterion.MIN2_MIN
     solver: Solver = "auto"
     eviction_term: EvictionTerm = False
+    hash_field: HashField = None
     horizon: Horizon = 1
     budget_ms: BudgetMs = None
     batch: Batch = None

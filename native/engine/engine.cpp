@@ -21,6 +21,7 @@ Engine::Engine(std::vector<std::uint32_t> cache_sizes, std::string policy, std::
       row_limit_(max_rows),
       caches_(make_caches()),
       directory_(workers()),
+      history_(workers()),
       lists_(workers()),
       replacement_(index_, batch_, directory_, sizes_) {}
 
@@ -86,6 +87,8 @@ void Engine::affinity(const std::vector<std::uint32_t>& fields, std::int32_t* ou
 
 void Engine::room_needed(std::int32_t* out) const { esd::room_needed(batch(), directory_, workers(), out); }
 
+void Engine::training_shares(std::int32_t* out) { history_.shares(batch(), out); }
+
 void Engine::check_limits(const JointRequest& request) const {
   for (unsigned j = 0; j < workers(); ++j) {
     const std::int32_t least = request.limits->least[j], most = request.limits->most[j];
@@ -134,6 +137,7 @@ IterationPlans Engine::commit(const std::int32_t* assignment, Arena&& arena) {
     lists_[j].write_pushes(batch_, directory_, plans.arena, plans.workers[j]);
   }
   for (unsigned j = 0; j < workers(); ++j) plan_worker(j, plans);
+  history_.train(batch_, trainers_, index_.size());
   train(plans);
   count_hits(plans);
   ++iteration_;
@@ -182,6 +186,7 @@ void Engine::forget_rows(IterationPlans& plans) {
     });
     hot_rows_.forget(number);
     sizes_.forget(number);
+    history_.forget(number);
     index_.forget(number);
   }
   for (unsigned j = 0; j < workers(); ++j) {
@@ -311,7 +316,7 @@ std::size_t Engine::cache_bytes() const {
 
 std::size_t Engine::memory_bytes() const {
   return index_.memory_bytes() + sizes_.memory_bytes() + hot_rows_.memory_bytes() + row_limit_.memory_bytes() +
-         cache_bytes() + preparer_.memory_bytes() + batch_.memory_bytes();
+         history_.memory_bytes() + cache_bytes() + preparer_.memory_bytes() + batch_.memory_bytes();
 }
 
 }  // namespace esd

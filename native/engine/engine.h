@@ -15,6 +15,7 @@
 #include "engine/batch/row_limit.h"
 #include "engine/batch/row_sizes.h"
 #include "engine/batch/trainers.h"
+#include "engine/batch/training_history.h"
 #include "engine/cache/cache_mirror.h"
 #include "engine/cache/hot_rows.h"
 #include "engine/joint/reuse.h"
@@ -52,6 +53,9 @@ class Engine {
   void affinity(std::int32_t* out) const;
   void affinity(const std::vector<std::uint32_t>& fields, std::int32_t* out) const;  // over some fields only
   void room_needed(std::int32_t* out) const;
+
+  // See TrainingHistory: the first call begins to count trainings.
+  void training_shares(std::int32_t* out);
 
   // Places the samples of the prepared batch together. Throws std::invalid_argument when the request does not fit the
   // batch.
@@ -110,6 +114,7 @@ class Engine {
   std::vector<std::unique_ptr<CacheMirror>> caches_;  // by worker
   CopyDirectory directory_;
   ReuseStatistics reuse_;
+  TrainingHistory history_;
   std::uint32_t iteration_ = 0;
   std::uint64_t lookups_ = 0, hits_ = 0;  // of the last commit
 

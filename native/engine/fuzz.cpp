@@ -64,6 +64,7 @@ void run_iteration(esd::Engine& engine, Random& random, std::uint64_t universe, 
   std::vector<std::int32_t> scores(samples * engine.workers());
   engine.costs(link_costs.data(), scores.data());
   engine.affinity(scores.data());
+  if (random.below(3) == 0) engine.training_shares(scores.data());
   check_joint(engine, random, link_costs, samples);
   if (random.below(10) == 0) engine.flush({});
 

@@ -19,7 +19,7 @@
 namespace esd {
 namespace {
 
-constexpr char kMagic[8] = {'E', 'S', 'D', 'E', 'N', 'G', '0', '3'};
+constexpr char kMagic[8] = {'E', 'S', 'D', 'E', 'N', 'G', '0', '4'};
 
 class Writer {
  public:
@@ -157,6 +157,7 @@ std::string Engine::snapshot() {
   out.put_block(index_.unused().data(), index_.unused().size());
   out.put_block(sizes_.of_rows().data(), sizes_.of_rows().size());
   out.put_block(hot_rows_.flags().data(), hot_rows_.flags().size());
+  out.put_block(history_.trainings().data(), history_.trainings().size());
   for (const auto& cache : caches_) save_cache(*cache, out);
   save_directory(directory_, out);
   if (prepared) check_out();
@@ -206,6 +207,7 @@ void Engine::restore(const char* data, std::size_t size, bool warm) {
   index.restore_unused(in.get_block<std::vector<RowNumber>>());
   sizes_.restore(in.get_block<std::vector<std::uint16_t>>());  // the policies of the caches look at both
   hot_rows_.restore(in.get_block<std::vector<std::uint8_t>>());
+  history_.restore(in.get_block<std::vector<std::uint32_t>>(), cache_sizes.size() == workers());
   auto caches = make_caches();
   CopyDirectory directory(workers());
   if (warm) {

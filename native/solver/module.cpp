@@ -14,10 +14,12 @@
 #include <utility>
 #include <vector>
 
+#include "solver/field_profile.h"
 #include "solver/fixed_point.h"
 #include "solver/greedy.h"
 #include "solver/integer_costs.h"
 #include "solver/problem.h"
+#include "solver/rendezvous.h"
 #include "solver/solve.h"
 
 namespace nb = nanobind;
@@ -28,6 +30,8 @@ using AnyMatrix = nb::ndarray<nb::ro, nb::ndim<2>, nb::c_contig, nb::device::cpu
 using AnyVector = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Capacities = nb::ndarray<const std::int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Scores = nb::ndarray<const std::int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Values = nb::ndarray<const std::uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Ids = nb::ndarray<const std::uint64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Order = nb::ndarray<const std::uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 [[noreturn]] void refuse(const std::string& message) { throw nb::value_error(message.c_str()); }
@@ -282,6 +286,45 @@ nb::object allocate(const Scores& scores, const Capacities& capacities, std::uin
   return to_numpy(std::move(worker_of));
 }
 
+nb::object assign_by_value(const Values& values, const Capacities& capacities) {
+  const Shape shape = check_shape(values.shape(0), capacities.shape(0), capacities);
+  check_sum(capacities, shape.rows);
+  std::vector<std::int32_t> worker_of(shape.rows);
+  {
+    nb::gil_scoped_release unlocked;
+    esd::assign_by_value(values.data(), values.shape(0), {capacities.data(), capacities.data() + shape.workers},
+                         worker_of.data());
+  }
+  return to_numpy(std::move(worker_of));
+}
+
+nb::object profile_fields(const Ids& ids, const Scores& capacities, const Capacities& link_costs) {
+  const std::size_t workers = capacities.shape(1);
+  if (link_costs.shape(0) != workers || workers < 1 || workers > esd::kMaxWorkers)
+    refuse("capacities are of " + std::to_string(workers) + " workers, link_costs of " +
+           std::to_string(link_costs.shape(0)) + "; they must be of the same 1.." + std::to_string(esd::kMaxWorkers));
+  std::vector<std::vector<int>> rooms;
+  std::vector<std::size_t> ends;
+  std::size_t samples = 0;
+  for (std::size_t b = 0; b < capacities.shape(0); ++b) {
+    const std::int32_t* row = capacities.data() + b * workers;
+    for (std::size_t j = 0; j < workers; ++j) {
+      if (row[j] < 0) refuse("capacities[" + std::to_string(b) + "] has a negative entry");
+      samples += static_cast<std::size_t>(row[j]);
+    }
+    rooms.emplace_back(row, row + workers);
+    ends.push_back(samples);
+  }
+  if (samples != ids.shape(0))
+    refuse("capacities sum to " + std::to_string(samples) + ", there are " + std::to_string(ids.shape(0)) + " samples");
+  std::vector<std::int64_t> costs;
+  {
+    nb::gil_scoped_release unlocked;
+    costs = esd::profile_fields({ids.data(), ids.shape(0), ids.shape(1), ends}, rooms, link_costs.data());
+  }
+  return to_numpy(std::move(costs));
+}
+
 }  // namespace
 
 NB_MODULE(solver, module) {
@@ -301,5 +344,8 @@ NB_MODULE(solver, module) {
              nb::arg("prices").noconvert() = nb::none());
   module.def("greedy", &greedy, nb::arg("costs").noconvert(), nb::arg("capacities").noconvert(),
              nb::arg("order").noconvert(), nb::arg("prices").noconvert() = nb::none());
+  module.def("assign_by_value", &assign_by_value, nb::arg("values").noconvert(), nb::arg("capacities").noconvert());
+  module.def("profile_fields", &profile_fields, nb::arg("ids").noconvert(), nb::arg("capacities").noconvert(),
+             nb::arg("link_costs").noconvert());
   module.def("allocate", &allocate, nb::arg("scores").noconvert(), nb::arg("capacities").noconvert(), nb::arg("start"));
 }

@@ -63,6 +63,7 @@ class DispatchOptions:
         criterion: HybridDis' partition criterion.
         solver: name of the solver of HybridDis' exact part. All give the same assignment, in different times.
         eviction_term: whether expected costs contain the evict pushes that a row's entry into a full cache may cause.
+        hash_field: number of the field by whose values `hash` dispatches; None: it chooses one.
         horizon: batches that one decision of `joint` looks at, its own included, 1..64.
         budget_seconds: time for one assignment, 0 for as long as it takes. A mechanism that improves with time returns
             the best it has by then; its decisions then depend on the machine's speed.
@@ -83,6 +84,7 @@ class DispatchOptions:
     criterion: Criterion = Criterion.MIN2_MIN
     solver: str = "auto"
     eviction_term: bool = False
+    hash_field: int | None = None
     horizon: int = 1
     budget_seconds: float = 0.0
     workload_limits: tuple[int, int] | None = None
@@ -154,6 +156,8 @@ class JobSpec(DispatchOptions):
         DispatchOptions.__post_init__(self)
         if self.fields < 1:
             raise InvalidArgument(f"fields is {self.fields}, a sample needs at least one embedding id")
+        if self.hash_field is not None:
+            _check_range("hash_field", self.hash_field, 0, self.fields - 1)
         _check_range("batch_size", self.batch_size, 1)
         if min(self.workloads) < 0 or sum(self.workloads) != self.batch_size:
             raise InvalidArgument(

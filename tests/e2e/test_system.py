@@ -136,7 +136,7 @@ def test_the_page_shows_the_job(system: System) -> None:
     assert (shown["job"]["phase"], shown["iterations_confirmed"]) == ("finished", TRAINED.iterations)
     moved = [worker["transfers"]["miss_pull"] for worker in shown["workers"]]
     assert moved == system.result["operations"]["miss_pull"]
-    assert {cost["mechanism"] for cost in shown["costs"]} == {"esd", "random", "laia"}
+    assert {cost["mechanism"] for cost in shown["costs"]} == {"esd", "random", "laia", "hash"}
 
 
 def test_the_model_is_that_of_one_process(system: System) -> None:

@@ -7,6 +7,8 @@ from functools import partial
 
 from dispatcher.core.mechanisms.brute_force import BruteForce
 from dispatcher.core.mechanisms.esd import Esd
+from dispatcher.core.mechanisms.hash import Hash
+from dispatcher.core.mechanisms.history import History
 from dispatcher.core.mechanisms.joint import Joint
 from dispatcher.core.mechanisms.laia import Laia, LaiaTwoChoices
 from dispatcher.core.mechanisms.laia_adaptive import LaiaAdaptive
@@ -28,6 +30,8 @@ __all__ = [
 
 MECHANISMS: dict[str, Callable[[JobSpec], Mechanism]] = {
     "random": Random,
+    "hash": Hash,
+    "history": History,
     "laia": Laia,
     "laia-adaptive": LaiaAdaptive,
     "laia-two-choices": LaiaTwoChoices,

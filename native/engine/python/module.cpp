@@ -82,6 +82,10 @@ class SharedEngine {
     return scores([&](std::int32_t* out) { engine_.room_needed(out); });
   }
 
+  nb::ndarray<nb::numpy, std::int32_t, nb::ndim<2>> training_shares() {
+    return scores([&](std::int32_t* out) { engine_.training_shares(out); });
+  }
+
   nb::ndarray<nb::numpy, std::int32_t, nb::ndim<2>> affinity(const std::optional<Fields>& fields) {
     if (!fields) return scores([&](std::int32_t* out) { engine_.affinity(out); });
     const std::vector<std::uint32_t> chosen(fields->data(), fields->data() + fields->size());
@@ -272,6 +276,7 @@ NB_MODULE(engine, module) {
            nb::arg("max_rows") = 0)
       .def("prepare", &SharedEngine::prepare, nb::arg("ids").noconvert())
       .def("costs", &SharedEngine::costs, nb::arg("link_costs").noconvert())
+      .def("training_shares", &SharedEngine::training_shares)
       .def("room_needed", &SharedEngine::room_needed)
       .def("affinity", &SharedEngine::affinity, nb::arg("fields").noconvert() = nb::none())
       .def("joint", &SharedEngine::joint, nb::arg("link_costs").noconvert(), nb::arg("capacities").noconvert(),

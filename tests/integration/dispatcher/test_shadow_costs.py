@@ -106,7 +106,7 @@ async def test_a_cache_that_is_too_small_for_a_shadow_leaves_the_job_alone(caplo
 
 
 def test_names_come_from_one_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert load(DispatcherSettings).shadow_mechanisms == ("random", "laia")
+    assert load(DispatcherSettings).shadow_mechanisms == ("random", "laia", "hash")
     monkeypatch.setenv("ESD_DISPATCHER_SHADOW_MECHANISMS", "laia, esd")
     assert load(DispatcherSettings).shadow_mechanisms == ("laia", "esd")
     monkeypatch.setenv("ESD_DISPATCHER_SHADOW_MECHANISMS", "none")

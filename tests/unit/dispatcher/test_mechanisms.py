@@ -5,6 +5,8 @@ import pytest
 
 from dispatcher.core.mechanisms import DispatchInput, Replay
 from dispatcher.core.mechanisms.draws import draws
+from dispatcher.core.mechanisms.hash import Hash
+from dispatcher.core.mechanisms.history import History
 from dispatcher.core.mechanisms.laia import Laia, allocate
 from dispatcher.core.mechanisms.random import Random
 from esd_native import solver
@@ -89,6 +91,77 @@ def test_laia_breaks_ties_evenly(make_job):
     assert max(abs(count - 1000) for count in workers.values()) < 5 * np.sqrt(1000)
 
 
+def by_field(rng, batches=20, samples=24):
+    """Batches in which field 1 says which rows a sample has in fields 2 and 3; field 0 says nothing."""
+    for _ in range(batches):
+        group = rng.integers(0, 9, samples)
+        others = 1000 * group[:, None] + rng.integers(0, 4, (samples, 2))
+        noise = rng.integers(10**6, 10**9, samples)
+        yield np.column_stack([noise, 500_000 + group, others + 10**5]).astype(np.uint64)
+
+
+def test_hash_goes_by_the_field_that_promises_most(make_job):
+    """It finds it by itself, and then decides as if it had been told."""
+    chosen, told = Hash(make_job(fields=4)), Hash(make_job(fields=4, hash_field=1))
+    other = Hash(make_job(fields=4, hash_field=0))
+    engine, differs = Engine([96] * 3, "lru"), 0
+    for t, ids in enumerate(by_field(np.random.default_rng(3))):
+        engine.prepare(ids)
+        one, two = (decide(m, engine, [8, 8, 8], t, ids).workers.tolist() for m in (chosen, told))
+        differs += one != decide(other, engine, [8, 8, 8], t, ids).workers.tolist()
+        if t:
+            assert one == two
+    assert differs == 20
+
+
+def test_hash_refuses_a_field_that_samples_do_not_have(make_job):
+    with pytest.raises(InvalidArgument, match=r"hash_field is 3, it must be in 0\.\.2"):
+        make_job(fields=3, hash_field=3)
+
+
+def test_history_goes_by_the_shares_of_past_trainings(make_job):
+    engine = Engine([20] * 3, "lru")
+    for ids, worker in (([[1, 2]], 0), ([[1, 3]], 1), ([[1, 4]], 0)):
+        engine.prepare(np.array(ids, np.uint64))
+        engine.training_shares()
+        engine.commit(int32([worker]))
+    engine.prepare(np.array([[1, 2], [1, 3], [3, 3], [9, 8]], np.uint64))
+    share = 4096
+    assert engine.training_shares().tolist() == [
+        [share * 2 // 3 + share, share // 3, 0],
+        [share * 2 // 3, share // 3 + share, 0],
+        [0, share, 0],  # a repeated id counts once
+        [0, 0, 0],
+    ]
+    ids = np.array([[1, 2], [1, 3], [3, 3], [9, 8]], np.uint64)
+    assert decide(History(make_job()), engine, [1, 2, 1], 3, ids).workers.tolist() == [0, 1, 1, 2]
+
+
+def test_shares_of_past_trainings_equal_their_reference_and_outlive_a_snapshot():
+    rng, trainings = np.random.default_rng(0), Counter()
+    engine, n = Engine([90] * 3, "lru", (), 60), 3
+    for t in range(40):
+        ids = rng.integers(0, 120, (10, 3)).astype(np.uint64)
+        engine.prepare(ids)
+        expected = np.zeros((10, n), int)
+        for i, sample in enumerate(ids.tolist()):
+            for x in set(sample):
+                total = sum(trainings[x, j] for j in range(n))
+                expected[i] += [4096 * trainings[x, j] // total if total else 0 for j in range(n)]
+        np.testing.assert_array_equal(engine.training_shares(), expected)
+        workers = rng.integers(0, n, 10).astype(np.int32)
+        plans = engine.commit(workers)
+        for x in plans[0]["forgotten"].tolist():
+            for j in range(n):
+                trainings[x, j] = 0
+        for x, j in {(x, int(j)) for sample, j in zip(ids.tolist(), workers, strict=True) for x in sample}:
+            trainings[x, j] += 1
+        if t == 20:
+            engine.flush()
+            snapshot, engine = engine.snapshot(), Engine([90] * 3, "lru", (), 60)
+            engine.restore(snapshot)
+
+
 def test_replay_follows_the_table_and_shortens_its_last_row():
     replay, engine = Replay(int32([[0, 1, 1], [1, 1, 1]]), workers=2), Engine([1, 1], "lru")
     assert decide(replay, engine, [2, 1], 0).workers.tolist() == [0, 1, 1]
@@ -112,6 +185,6 @@ def test_replay_refuses_what_its_table_does_not_cover(capacities, iteration):
 
 def test_mechanisms_do_not_change_the_state(make_job, warm_engine):
     before = warm_engine.snapshot()
-    for mechanism in (Random(make_job()), Laia(make_job())):
+    for mechanism in (Random(make_job()), Laia(make_job()), Hash(make_job())):
         decide(mechanism, warm_engine, [8, 8, 8], 11)
     assert warm_engine.snapshot() == before

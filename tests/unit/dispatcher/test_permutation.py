@@ -35,6 +35,8 @@ def decisions(job, stream):
 @pytest.mark.parametrize(
     "changes",
     [
+        {"mechanism": "hash"},
+        {"mechanism": "history"},
         {"mechanism": "joint"},
         {"mechanism": "joint", "horizon": 3},
         {"mechanism": "joint", "workload_limits": (2, 8)},

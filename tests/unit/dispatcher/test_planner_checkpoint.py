@@ -35,7 +35,7 @@ def assert_equal(a, b):
 
 
 @pytest.mark.parametrize("policy", ["emark", "lru", "lfu"])
-@pytest.mark.parametrize("mechanism", ["random", "laia", "esd"])
+@pytest.mark.parametrize("mechanism", ["random", "history", "laia", "esd"])
 def test_the_restored_planner_goes_on_byte_for_byte(policy, mechanism):
     stream = batches(40)
     original = planner(policy, mechanism)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
+
 import numpy as np
 import pytest
 
 from esd_native import solver
+from services.domain.ids import mix64
 
 CRITERIA = ("min2-min", "min3-min", "min3-min2", "row-mean")
 
@@ -147,3 +151,87 @@ def test_wrong_types_are_refused():
         solver.solve(np.ones((2, 1), np.int32), np.array([2], np.int64))
     with pytest.raises(TypeError):
         solver.solve(np.ones((4, 4), np.int32)[:, ::2], np.array([2, 2], np.int32))
+
+
+def by_value(values, capacities):
+    """Rendezvous hashing as the stub has it."""
+    mixed = mix64(values)
+    draws = (mix64(mixed[:, None] ^ mix64(np.arange(1, len(capacities) + 1, dtype=np.uint64))) >> np.uint64(11)) + 1
+    room = list(capacities)
+    chosen = np.empty(len(values), np.int32)
+    for i in sorted(range(len(values)), key=lambda i: (mixed[i], i)):
+        shares = zip(draws[i].tolist(), capacities, strict=True)
+        distances = [-math.log(draw * 2.0**-53) / share if share else 0 for draw, share in shares]
+        chosen[i] = min((j for j in range(len(room)) if room[j] > 0), key=distances.__getitem__)
+        room[chosen[i]] -= 1
+    return chosen
+
+
+def draw_values(rng):
+    k, n = int(rng.integers(1, 60)), int(rng.integers(1, 10))
+    values = rng.integers(0, int(rng.choice([1, 5, 100])), k).astype(np.uint64)
+    return values, rng.multinomial(k, rng.dirichlet(np.ones(n))).astype(np.int32)
+
+
+def test_assignment_by_value_equals_its_reference():
+    rng = np.random.default_rng(5)
+    for _ in range(300):
+        values, capacities = draw_values(rng)
+        np.testing.assert_array_equal(solver.assign_by_value(values, capacities), by_value(values, capacities))
+
+
+def test_workers_have_values_in_proportion_to_their_shares():
+    values = np.arange(20_000, dtype=np.uint64)
+    shares = np.array([12_000, 4_000, 4_000], np.int32)
+    worker_of = solver.assign_by_value(values, shares)
+    few = solver.assign_by_value(values[:200], np.array([120, 40, 40], np.int32))
+    assert (few == worker_of[:200]).mean() > 0.9  # those that differ found their worker full
+    assert np.bincount(worker_of).tolist() == shares.tolist()
+
+
+def profile(batches, rooms, link_costs, field):
+    """Pulls and update pushes by the three states of docs/semantics.md, nothing ever leaving a cache."""
+    cost, holders, split = 0, defaultdict(set), {}
+    for ids, room in zip(batches, rooms, strict=True):
+        worker_of = by_value(ids[:, field], room)
+        trainers = defaultdict(set)
+        for sample, worker in zip(ids.tolist(), worker_of.tolist(), strict=True):
+            for x in sample:
+                trainers[x].add(worker)
+        for x, now in trainers.items():
+            if split.get(x):
+                cost += sum(link_costs[j] for j in holders[x] | now)
+                cost += sum(link_costs[j] for j in holders[x] & now)  # pushed, then pulled
+            else:
+                cost += sum(link_costs[j] for j in now - holders[x])
+                if now - holders[x]:
+                    cost += sum(link_costs[j] for j in holders[x])
+            holders[x], split[x] = now, len(now) > 1
+    return int(cost)
+
+
+def test_the_profile_of_fields_equals_its_reference():
+    rng = np.random.default_rng(6)
+    for _ in range(60):
+        n, fields = int(rng.integers(1, 6)), int(rng.integers(1, 4))
+        sizes = rng.integers(1, 20, int(rng.integers(1, 5)))
+        batches = [rng.integers(0, 12, (k, fields)).astype(np.uint64) for k in sizes]
+        rooms = np.array([rng.multinomial(k, np.ones(n) / n) for k in sizes], np.int32)
+        link_costs = rng.integers(0, 11, n).astype(np.int32)
+        expected = [profile(batches, rooms, link_costs.tolist(), f) for f in range(fields)]
+        assert solver.profile_fields(np.concatenate(batches), rooms, link_costs).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("capacities", "link_costs", "message"),
+    [
+        ([[1, 1]], [1, 1, 1], "link_costs of 3"),
+        ([[2, 1]], [1, 1], "sum to 3, there are 2"),
+        ([[3, -1]], [1, 1], "negative"),
+    ],
+)
+def test_a_profile_that_does_not_fit_is_refused(capacities, link_costs, message):
+    with pytest.raises(ValueError, match=message):
+        solver.profile_fields(
+            np.zeros((2, 3), np.uint64), np.array(capacities, np.int32), np.array(link_costs, np.int32)
+        )

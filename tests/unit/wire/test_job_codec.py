@@ -34,10 +34,11 @@ MODELS = st.builds(
 @st.composite
 def jobs(draw: st.DrawFn) -> JobSpec:
     workloads = draw(st.lists(st.integers(0, 1000), min_size=1, max_size=64).filter(any))
+    fields = draw(st.integers(1, 100))
     return JobSpec(
         name=draw(st.text(st.characters(codec="utf-8"), min_size=1, max_size=20)),
         workers=len(workloads),
-        fields=draw(st.integers(1, 100)),
+        fields=fields,
         dense_features=draw(st.integers(0, 100)),
         batch_size=sum(workloads),
         workloads=tuple(workloads),
@@ -56,6 +57,7 @@ def jobs(draw: st.DrawFn) -> JobSpec:
         max_rows=draw(st.integers(1, 2**64 - 1)),
         at_max_rows=draw(st.sampled_from(RowLimitPolicy)),
         eviction_term=draw(st.booleans()),
+        hash_field=draw(st.none() | st.integers(0, fields - 1)),
         horizon=draw(st.integers(1, 64)),
         solver=draw(st.sampled_from(["auto", "paths", "dual-cuda"])),
         checkpoint_every=draw(st.integers(0, 10**6)),

@@ -1,0 +1,52 @@
+"""Hash: samples go by the value of one field, with no look at caches or links. A yardstick, and often a good one."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dispatcher.core.mechanisms.draws import content_order
+from dispatcher.core.mechanisms.protocol import Assignment, DispatchInput
+from esd_native import solver
+from services.domain.jobs import JobSpec
+
+_PROFILED_BATCHES = 16
+_PROFILED_SAMPLES = 16_384  # with larger batches the profile ends earlier, so that no decision waits for it
+
+
+class Hash:
+    """Samples with the same value in one field go to the same worker, as far as its workload allows.
+
+    Which worker that is, rendezvous hashing tells: it stays the same from iteration to iteration. The field is given,
+    or the one that would have cost least on a profile, the first batches of the stream. The choice is made with the
+    first batch, and again whenever the profile has doubled.
+    """
+
+    lookahead = 0
+
+    def __init__(self, job: JobSpec) -> None:
+        """Takes `job.hash_field`, the field to go by; None chooses one."""
+        self._field = job.hash_field or 0
+        self._profile: list[tuple[NDArray[np.uint64], NDArray[np.int32]]] | None = []
+        if job.hash_field is not None or job.fields == 1:
+            self._profile = None
+
+    def decide(self, problem: DispatchInput, /) -> Assignment:
+        """Gives each sample to the worker with room that is nearest to its value."""
+        if self._profile is not None:
+            self._choose(problem)
+        order = content_order(problem.ids)  # among samples of one value
+        workers = np.empty(len(order), np.int32)
+        workers[order] = solver.assign_by_value(problem.ids[order, self._field], problem.capacities)
+        return Assignment(workers)
+
+    def _choose(self, problem: DispatchInput) -> None:
+        profile = self._profile or []
+        profile.append((problem.ids, problem.capacities))
+        samples = sum(len(ids) for ids, _ in profile)
+        complete = len(profile) == _PROFILED_BATCHES or samples >= _PROFILED_SAMPLES
+        if complete or len(profile).bit_count() == 1:
+            ids = np.concatenate([ids for ids, _ in profile])
+            costs = solver.profile_fields(ids, np.stack([room for _, room in profile]), problem.link_costs)
+            self._field = int(costs.argmin())
+        self._profile = None if complete else profile
