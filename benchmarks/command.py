@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
@@ -20,6 +21,7 @@ from benchmarks.solver_plot import save_plot
 from esd.cli import options as opt
 from esd.cli.report import messages
 from services.domain.errors import InvalidArgument
+from services.domain.tables import OptimizerKind
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 
@@ -40,7 +42,7 @@ def main() -> None:
 @app.command()
 def dispatch(iterations: BenchIterations = 400, seeds: Seeds = 5, as_json: opt.Json = False) -> None:
     """Costs, makespans and decision times of laia, esd and joint, and the bars that they must meet."""
-    report = run(iterations, range(seeds), lambda step: messages.print(step, style="dim", highlight=False))
+    report = run(iterations, range(seeds), _tell)
     if as_json:
         typer.echo(json.dumps(report.as_json()))
     else:
@@ -88,6 +90,49 @@ def alpha(
         saved = f"{r.saved_against_random:.1%}", f"{r.saved_against_laia:.1%}"
         table.add_row(str(r.samples_per_worker), f"{r.alpha:g}", *saved, kernel, share)
     Console().print(table)
+
+
+@app.command()
+def e2e(
+    data: Annotated[list[str], typer.Option(help="Data set; may be repeated.")] = ["flights", "synthetic:criteo"],  # noqa: B006
+    mechanisms: Annotated[
+        str, typer.Option(help="Comma-separated; joint/balanced has balanced workloads.")
+    ] = "random,laia,esd,joint",
+    workers: opt.Workers = 4,
+    links: opt.Links = "100m,100m,10m,10m",
+    batch: opt.Batch = 64,
+    dim: opt.Dim = 128,
+    cache_ratio: opt.CacheRatio = 0.08,
+    optimizer: opt.Optimizer = OptimizerKind.ROWWISE_ADAGRAD,
+    iterations: BenchIterations = 150,
+    warm_up: Annotated[int, typer.Option(min=1, help="Iterations of a run that are not measured.")] = 20,
+    turns: Annotated[int, typer.Option(min=1, help="Runs of each mechanism: A B C A B C ...")] = 3,
+    as_json: opt.Json = False,
+) -> None:
+    """Mechanisms on real services, in turns: iterations per second, processor time, bytes, and what bounds them."""
+    from benchmarks.e2e.comparison import compare  # noqa: PLC0415 - torch takes seconds to import
+    from benchmarks.e2e.report import tables  # noqa: PLC0415
+
+    options = opt.RunOptions(
+        workers=workers,
+        links=links,
+        batch=batch,
+        dim=dim,
+        cache_ratio=cache_ratio,
+        optimizer=optimizer,
+        iterations=iterations,
+        checkpoint_every=0,
+    )
+    runs = list(compare(data, mechanisms.split(","), options, warm_up, turns, _tell))
+    if as_json:
+        typer.echo(json.dumps({"cores": os.cpu_count(), "runs": [asdict(run) for run in runs]}))
+        return
+    for table in tables(runs):
+        Console().print(table)
+
+
+def _tell(step: str) -> None:
+    messages.print(step, style="dim", highlight=False)
 
 
 def _numbers(text: str) -> list[int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -16,6 +15,7 @@ from protos import dispatcher_pb2, dispatcher_pb2_grpc
 from services.runtime import logs
 from services.runtime.process import announce
 from services.runtime.server import serve
+from services.runtime.threads import named_threads
 
 _FULL_NAME = dispatcher_pb2.DESCRIPTOR.services_by_name["Dispatcher"].full_name
 
@@ -33,7 +33,7 @@ class ServedDispatcher:
 async def serve_dispatcher(settings: DispatcherSettings) -> AsyncIterator[ServedDispatcher]:
     """Serves a dispatcher, and its page, while the block runs."""
     current_job = CurrentJob(settings)
-    solvers = ThreadPoolExecutor(settings.solver_threads, thread_name_prefix="esd-solver")
+    solvers = named_threads("esd-solver", settings.solver_threads)
     servicer = DispatcherServicer(current_job, solvers)
     register = dispatcher_pb2_grpc.add_DispatcherServicer_to_server
     try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
 from ps_server.core.shard import Shard
@@ -15,6 +14,7 @@ from ps_server.stores.by_url import open_store
 from ps_server.stores.redis.connection import RedisAccess
 from services.domain.errors import FailedPrecondition
 from services.runtime import metrics
+from services.runtime.threads import named_threads
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -40,7 +40,7 @@ class StoreThreads:
     """
 
     def __init__(self, threads: int) -> None:
-        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="ps-store")
+        self._executor = named_threads("ps-store", threads)
         self._refusal: FailedPrecondition | None = None
 
     def refuse(self, reason: FailedPrecondition | None) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from functools import partial
 from typing import TypeVar
@@ -14,6 +13,7 @@ from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.errors import EsdError, FailedPrecondition, StaleEpoch
 from services.domain.plans import EndOfStream, Membership, PlanMessage, Reload
 from services.domain.reports import Lease, WorkerPhase
+from services.runtime.threads import named_threads
 from worker.core.cache_book import CacheBook
 from worker.service.checkpoint import WorkerCheckpoints
 from worker.service.link import Link
@@ -68,8 +68,8 @@ class WorkerEpoch:
         # torch's thread count and current device belong to a thread, so everything of torch happens in one, apart
         # from copying rows out of the cache, which goes on beside training. Each epoch has its own: that of a broken
         # one may sit in an all-reduce until the last peer has left.
-        self._training_thread = ThreadPoolExecutor(1, thread_name_prefix="esd-train")
-        self._reading_thread = ThreadPoolExecutor(1, thread_name_prefix="esd-rows")
+        self._training_thread = named_threads("esd-train")
+        self._reading_thread = named_threads("esd-rows")
 
     async def run(self, tasks: asyncio.TaskGroup) -> None:
         """Trains what is planned, to the end of the stream.

@@ -30,6 +30,7 @@ from dispatcher.service.state.epoch import Epoch, PublishedPlan
 from services.domain.batches import SampleBatch
 from services.domain.errors import EsdError, StaleEpoch
 from services.domain.state import JobPhase
+from services.runtime.threads import named_threads
 from services.wire.plans import digest_of, encode_plan_message
 
 _log = logging.getLogger(__name__)
@@ -44,7 +45,7 @@ async def plan_stream(job: Job, decision_log: DecisionLog | None = None) -> None
         job: the job.
         decision_log: takes what the plans depend on besides the samples; None records nothing. It is closed in the end.
     """
-    thread = ThreadPoolExecutor(1, thread_name_prefix="esd-planner")  # one: a Planner is not for concurrent use
+    thread = named_threads("esd-planner")  # one: a Planner is not for concurrent use
     watching = asyncio.create_task(end_when_abandoned(job), name="end_when_abandoned")
     try:
         await _plan_epochs(job, decision_log, thread)

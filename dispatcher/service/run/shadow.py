@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from dispatcher.core.planner import Planner
@@ -15,6 +14,7 @@ from services.domain.errors import EsdError
 from services.domain.jobs import JobSpec
 from services.domain.reports import Registration
 from services.domain.state import ShadowCost
+from services.runtime.threads import named_threads
 
 # Shadows run beside the planner and never hold it up: when they are this many batches behind, there is no processor for
 # them.
@@ -42,7 +42,7 @@ class Shadows:
     def __init__(self, mechanisms: Sequence[str]) -> None:
         self._mechanisms = mechanisms
         self._shadows: list[_Shadow] = []
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="esd-shadow")
+        self._thread = named_threads("esd-shadow")
         self._next = 0
         self._behind = 0
 

@@ -1,0 +1,116 @@
+"""One training run on real services, which are processes of this machine, and what it took between two iterations."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.e2e.processors import ProcessorTime
+from esd.cli.driver import drive
+from esd.cli.launcher import LocalCluster, local_cluster
+from esd.cli.options import RunOptions
+from esd.cli.stream import TrainingStream
+from services.clients.dispatcher_async import AsyncDispatcherClient
+from services.domain.state import JobPhase, JobState
+
+SELF = "driver"  # this process reads the samples and sends them
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What happened between two moments of a run; neither its start nor its last flush is among it.
+
+    Attributes:
+        first: iterations that all workers had confirmed at the first moment.
+        iterations: how many more they had confirmed at the second.
+        seconds: of wall time in between.
+        processors: by process, `worker-2` or `driver`.
+        pulled: int64 [n], bytes that each worker received from the parameter servers.
+        pushed: int64 [n], bytes that each worker sent to them.
+        compute_seconds: of wall time that forward and backward passes took per sample of the run, mean.
+    """
+
+    first: int
+    iterations: int
+    seconds: float
+    processors: Mapping[str, ProcessorTime]
+    pulled: NDArray[np.int64]
+    pushed: NDArray[np.int64]
+    compute_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """The services at one moment."""
+
+    state: JobState
+    at: float
+    processors: Mapping[str, ProcessorTime]
+
+    @classmethod
+    def at_services(cls, cluster: LocalCluster, state: JobState) -> _Look:
+        pids = {service.name: service.process.pid for service in cluster.services} | {SELF: os.getpid()}
+        return cls(state, time.perf_counter(), {name: ProcessorTime.of(pid) for name, pid in pids.items()})
+
+    def bytes(self, direction: str) -> NDArray[np.int64]:
+        workers = sorted(self.state.workers, key=lambda worker: worker.slot)
+        return np.array([getattr(worker.transfers, f"bytes_{direction}") for worker in workers], np.int64)
+
+
+async def measure(chosen: RunOptions, stream: TrainingStream, cache_rows: int, warm_up: int) -> Window:
+    """Trains once.
+
+    Args:
+        chosen: the options, with a number of iterations.
+        stream: all samples of the run.
+        cache_rows: of each worker.
+        warm_up: iterations that are over before the first moment.
+
+    Raises:
+        RuntimeError: the run was over too soon to see two moments of it.
+    """
+    looks: list[_Look] = []
+    with tempfile.TemporaryDirectory(prefix="esd-e2e-") as logs:
+        async with (
+            local_cluster(
+                shards=1,
+                store="memory",
+                worker_links=chosen.bandwidths(),
+                cache_rows=[cache_rows] * chosen.workers,
+                logs=Path(logs),
+            ) as cluster,
+            AsyncDispatcherClient(cluster.dispatcher.address) as client,
+        ):
+            job = chosen.job(
+                fields=len(stream.dataset.fields),
+                dense_features=len(stream.dataset.dense_features),
+                parameter_servers=tuple(server.address for server in cluster.parameter_servers),
+            )
+
+            def look(state: JobState) -> None:
+                if state.phase is JobPhase.RUNNING and warm_up <= state.iterations_confirmed < (chosen.iterations or 0):
+                    looks[1:] = [_Look.at_services(cluster, state)]
+
+            final = await cluster.see_through(drive(client, job, stream, look), 0, lambda _: None)
+    if len(looks) < 2:
+        raise RuntimeError(f"{chosen.iterations} iterations were over too soon: give more --iterations")
+    return _between(looks[0], looks[1], final)
+
+
+def _between(first: _Look, last: _Look, final: JobState) -> Window:
+    return Window(
+        first=first.state.iterations_confirmed,
+        iterations=last.state.iterations_confirmed - first.state.iterations_confirmed,
+        seconds=last.at - first.at,
+        processors={name: time - first.processors[name] for name, time in last.processors.items()},
+        pulled=last.bytes("pulled") - first.bytes("pulled"),
+        pushed=last.bytes("pushed") - first.bytes("pushed"),
+        compute_seconds=sum(worker.phases.compute for worker in final.workers) / final.samples_submitted,
+    )

@@ -1,0 +1,27 @@
+"""`esd bench e2e` on real services: every process and both directions of the links are measured."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+
+def test_mechanisms_are_measured_in_turns() -> None:
+    command = [
+        sys.executable, "-m", "esd.cli", "bench", "e2e", "--data", "synthetic:zipf?fields=4&keys=5000",
+        "--mechanisms", "random,joint/balanced", "--workers", "2", "--links", "40m", "--batch", "16", "--dim", "8",
+        "--iterations", "160", "--warm-up", "5", "--turns", "1", "--json",
+    ]  # fmt: skip
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+    assert finished.returncode == 0, finished.stderr
+    result = json.loads(finished.stdout)
+    assert [run["mechanism"] for run in result["runs"]] == ["random", "joint/balanced"]
+    for run in result["runs"]:
+        assert run["processor_ms"].keys() == {"worker-0", "worker-1", "dispatcher", "ps-0", "driver"}
+        assert all(0 < ms < 1000 for ms in run["processor_ms"].values())
+        assert run["pulled_bytes"] > 0
+        assert run["pushed_bytes"] > 0
+        assert run["processors_ms"] * result["cores"] == sum(run["processor_ms"].values())
+        assert 1e3 / run["iterations_per_second"] > run["links_ms"] > 0
+        assert {"main", "esd-train"} <= run["thread_ms"]["worker"].keys()

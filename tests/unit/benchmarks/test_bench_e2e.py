@@ -1,0 +1,89 @@
+"""The end-to-end benchmark: processor time is that of the right process and thread, bounds are what they say."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchmarks.e2e.bounds import arithmetic_seconds, duplex_seconds
+from benchmarks.e2e.comparison import Measured
+from benchmarks.e2e.processors import ProcessorTime
+from benchmarks.e2e.report import tables
+from dispatcher.core.planner import Planner
+from esd.cli.options import RunOptions
+from esd.cli.stream import global_batches, training_stream
+from services.runtime.threads import named_threads
+
+OPTIONS = RunOptions(
+    data="synthetic:zipf?fields=4&keys=500",
+    workers=3,
+    links="80m,80m,8m",
+    batch=8,
+    dim=16,
+    cache_rows=100,
+    iterations=12,
+)
+
+
+def use_processor(seconds: float) -> None:
+    began = time.thread_time()
+    while time.thread_time() - began < seconds:
+        pass
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_processor_time_is_told_by_thread() -> None:
+    with named_threads("esd-busy") as pool:
+        pool.submit(use_processor, 0.0).result()  # the thread is there
+        before = ProcessorTime.of(os.getpid())
+        pool.submit(use_processor, 0.2).result()
+        gone = threading.Thread(target=use_processor, args=(0.1,))
+        gone.start()
+        gone.join()
+        spent = ProcessorTime.of(os.getpid()) - before
+    assert spent.threads["esd-busy"] >= 0.19
+    assert spent.threads["main"] < 0.1
+    others = sum(spent.threads.values()) - spent.threads["esd-busy"] - spent.threads["main"]
+    assert others >= 0.09, "a thread that has ended, or is about to"
+    assert spent.total == pytest.approx(sum(spent.threads.values()))
+
+
+def test_the_links_bound_is_the_longer_direction_of_the_slowest_worker() -> None:
+    stream = training_stream(OPTIONS)
+    job = OPTIONS.job(fields=4, dense_features=len(stream.dataset.dense_features), parameter_servers=("none",))
+    seconds = duplex_seconds(OPTIONS, job, stream, 100, sample_seconds=0.0)
+    assert len(seconds) == 12
+    planner = Planner(job, [10e6, 10e6, 1e6], [100] * 3)
+    for batch, least in zip(global_batches(stream, 24), seconds, strict=True):
+        moved = planner.plan(batch).moved_bytes
+        down, up = moved.miss_pull, moved.update_push + moved.evict_push
+        assert least == pytest.approx(max(np.maximum(down, up) / [10e6, 10e6, 1e6]))
+    assert np.all(seconds > 0)
+
+
+def test_the_arithmetic_needs_no_services() -> None:
+    stream = training_stream(OPTIONS)
+    job = OPTIONS.job(fields=4, dense_features=len(stream.dataset.dense_features), parameter_servers=("none",))
+    assert 0 < arithmetic_seconds(OPTIONS, job, stream, 100, iterations=8) < 1
+
+
+def test_figures_are_medians_over_the_turns_and_times_by_the_larger_bound() -> None:
+    run = Measured(
+        data="flights", mechanism="joint", turn=0, load=1.0, iterations=100, iterations_per_second=20.0,
+        processor_ms={"worker-0": 10.0, "worker-1": 14.0, "ps-0": 6.0}, thread_ms={"worker": {"main": 5.0}},
+        pulled_bytes=2e6, pushed_bytes=1e6, links_ms=40.0, processors_ms=15.0, arithmetic_ms=8.0,
+    )  # fmt: skip
+    assert run.over_bound == pytest.approx(50 / 40)
+    assert run.kinds == {"worker": 24.0, "ps": 6.0}
+    others = [replace(run, turn=turn, iterations_per_second=rate) for turn, rate in ((1, 25.0), (2, 10.0))]
+    rates, processors, threads = tables([run, *others])
+    assert list(rates.columns[1].cells) == ["20.00"]
+    assert list(rates.columns[2].cells) == ["10.0-25.0"]
+    assert [cell for column in processors.columns for cell in column.cells] == ["joint", "24.0", "6.0", "30.0"]
+    assert [cell for column in threads.columns for cell in column.cells] == ["worker", "main", "5.00"]
