@@ -29,14 +29,15 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory):
-    """Certificates of one authority: service, client, redis."""
-    return Certificates.make(tmp_path_factory.mktemp("certificates"), "service", "client", "redis")
+    """Certificates of one authority: service and redis, whose names say no role, every role, and two workers."""
+    names = "service", "redis", "client", "worker", "dispatcher", "driver", "observer", "operator"
+    return Certificates.make(tmp_path_factory.mktemp("certificates"), *names, "edge-1,worker", "edge-2,worker")
 
 
 @pytest.fixture(scope="session")
 def foreign_certificates(tmp_path_factory):
     """Certificates of another authority for the same names."""
-    return Certificates.make(tmp_path_factory.mktemp("foreign"), "service", "client")
+    return Certificates.make(tmp_path_factory.mktemp("foreign"), "service", "worker")
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_settings import NoDecode
 
 from dispatcher.core.mechanisms import MECHANISMS
+from services.runtime.roles import Role
 from services.runtime.settings import PortOrOff, ServerSettings
 
 
@@ -31,6 +32,8 @@ Mechanisms = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_names), After
 
 class DispatcherSettings(ServerSettings, env_prefix="ESD_DISPATCHER_"):
     """Environment variables ESD_DISPATCHER_<FIELD>, or the [dispatcher] section of the settings file."""
+
+    role = Role.DISPATCHER
 
     lease_seconds: float = Field(
         5.0, gt=0, le=3600, description="a worker that sends no heartbeat for this long is given up"

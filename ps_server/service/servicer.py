@@ -22,7 +22,9 @@ from ps_server.service.settings import ParameterServerSettings
 from ps_server.service.store_access import StoreThreads
 from ps_server.service.uploads import receive_upload
 from ps_server.service.waiting import WaitingPulls
-from services.domain.errors import FailedPrecondition, InvalidArgument, NotFound
+from services.domain.errors import FailedPrecondition, InvalidArgument, NotFound, PermissionDenied
+from services.runtime.caller import present_caller
+from services.runtime.roles import PARTS_OF_WORKERS, Role
 from services.wire.batches import decode_log_entry, encode_log_entry
 from services.wire.rows import (
     decode_forget,
@@ -176,14 +178,13 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
     ) -> ps_pb2.PutPartResponse:
         limit, knob = self._settings.max_part_bytes, self._settings.variable("max_part_bytes")
         with self._budget.share() as share:
-            last, data = await receive_upload(request_iterator, _part_of, limit, knob, share)
-            if not _PART_NAME.fullmatch(last.name):
-                raise InvalidArgument(f"part name {last.name!r} must match {_PART_NAME.pattern}")
+            last, data = await receive_upload(_allowed_parts(request_iterator), _part_of, limit, knob, share)
             history = self._tables.get(last.table).history
         await self._threads.write(history.put_part, last.checkpoint, last.name, data)
         return ps_pb2.PutPartResponse(bytes=len(data))
 
     async def GetPart(self, request: ps_pb2.GetPartRequest, context: Context) -> AsyncIterator[ps_pb2.GetPartResponse]:
+        _check_part(request.name)
         blobs = self._tables.get(request.table).blobs
         data = await self._threads.read(blobs.get_part, request.checkpoint, request.name)
         if data is None:
@@ -281,6 +282,25 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
 
 def _dense_of(chunk: ps_pb2.PutDenseRequest) -> str:
     return f"table {chunk.table!r}"
+
+
+async def _allowed_parts(chunks: AsyncIterator[ps_pb2.PutPartRequest]) -> AsyncIterator[ps_pb2.PutPartRequest]:
+    """Yields the pieces of a part, once it is clear from the first that the caller may put it."""
+    async for chunk in chunks:
+        _check_part(chunk.name)
+        yield chunk
+
+
+def _check_part(name: str) -> None:
+    """Raises InvalidArgument if a part cannot have this name, PermissionDenied if it is not the caller's business."""
+    if not _PART_NAME.fullmatch(name):
+        raise InvalidArgument(f"part name {name!r} must match {_PART_NAME.pattern}")
+    caller = present_caller()
+    if name not in PARTS_OF_WORKERS and Role.DISPATCHER not in caller.roles:
+        raise PermissionDenied(
+            f"part {name!r} of a checkpoint is the dispatcher's, and {caller.identity} is of "
+            f"{', '.join(sorted(caller.roles))}; workers put and get {', '.join(sorted(PARTS_OF_WORKERS))}"
+        )
 
 
 def _part_of(chunk: ps_pb2.PutPartRequest) -> str:

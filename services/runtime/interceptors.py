@@ -15,15 +15,18 @@ import inspect
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from functools import partial
 from typing import Any
 
 import grpc
 
 from services.domain.errors import DeadlineExceeded, InvalidArgument, PermissionDenied, Unauthenticated
 from services.runtime import logs, metrics
+from services.runtime.caller import Caller, bind_caller
 from services.runtime.decoding import all_checked, checked, tolerant
-from services.runtime.guard import HEALTH_REQUEST_SECONDS, Guard, Places, is_health
+from services.runtime.guard import Guard
+from services.runtime.places import HEALTH_REQUEST_SECONDS, Places, is_health
 from services.runtime.status import REASON_KEY, status_of
 
 _log = logging.getLogger(__name__)
@@ -32,6 +35,7 @@ _log = logging.getLogger(__name__)
 _Context = grpc.aio.ServicerContext[Any, Any]
 _Handler = Callable[[Any, _Context], Any]
 _Requests = AsyncIterator[Any]
+_Surround = Callable[[_Context], AbstractAsyncContextManager[None]]
 _Take = Callable[[_Requests, _Context], Awaitable[Any]]  # reads what the handler of a call gets of its requests
 
 
@@ -46,56 +50,41 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # 
     def __init__(self, guard: Guard, places: Places) -> None:
         self._guard = guard
         self._places = places
+        self._handlers: dict[str, Any] = {}  # the wrapped ones, by method
 
     async def intercept_service(
         self,
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Any:
-        """Wraps the handler that the rest of the chain finds."""
+        """Wraps the handler that the rest of the chain finds; the first time that a method is called."""
+        method = handler_call_details.method
+        if method in self._handlers:
+            return self._handlers[method]
         handler = await continuation(handler_call_details)
         if handler is None:  # gRPC answers UNIMPLEMENTED; the name is the peer's, so it is no label
             metrics.rpc_handled("unknown", grpc.StatusCode.UNIMPLEMENTED.name, 0.0)
             return handler
-        return self._wrapped(handler, handler_call_details.method)
+        return self._handlers.setdefault(method, self._wrapped(handler, method))
 
     def _wrapped(self, handler: Any, method: str) -> Any:
         codecs = tolerant(handler.request_deserializer), handler.response_serializer
         take = _all_requests(method) if handler.request_streaming else _only_request(method)
+        surround = partial(self._call, method, self._guard.of(method))
         if handler.response_streaming:
             handle = handler.stream_stream if handler.request_streaming else handler.unary_stream
-            return grpc.stream_stream_rpc_method_handler(self._streaming(handle, take, method), *codecs)
+            return grpc.stream_stream_rpc_method_handler(_streaming(handle, take, surround), *codecs)
         handle = handler.stream_unary if handler.request_streaming else handler.unary_unary
-        return grpc.stream_unary_rpc_method_handler(self._single(handle, take, method), *codecs)
-
-    def _single(self, handle: _Handler, take: _Take, method: str) -> _Handler:
-        async def surrounded(requests: _Requests, context: _Context) -> Any:
-            async with self._call(method, context):
-                return await handle(await take(requests, context), context)
-
-        return surrounded
-
-    def _streaming(self, handle: _Handler, take: _Take, method: str) -> _Handler:
-        async def surrounded(requests: _Requests, context: _Context) -> AsyncIterator[Any]:
-            async with self._call(method, context):
-                answer = handle(await take(requests, context), context)
-                if inspect.isawaitable(answer):  # a handler that calls context.write itself, as gRPC's health service
-                    await answer
-                    return
-                async with aclosing(answer) as messages:
-                    async for message in messages:
-                        yield message
-
-        return surrounded
+        return grpc.stream_unary_rpc_method_handler(_single(handle, take, surround), *codecs)
 
     @asynccontextmanager
-    async def _call(self, method: str, context: _Context) -> AsyncIterator[None]:
+    async def _call(self, method: str, admit: Callable[[_Context], Caller], context: _Context) -> AsyncIterator[None]:
         peer = context.peer()
         logs.bind(method=method, peer=peer, caller=_caller(context))
         started = time.perf_counter()
         code = grpc.StatusCode.OK
         try:
-            self._guard.check(method, context.auth_context(), context.invocation_metadata() or ())
+            bind_caller(admit(context))
             self._places.take(method, peer)
             try:
                 yield
@@ -117,6 +106,32 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # 
             await context.abort(code, status.details, ((REASON_KEY, status.reason),))
         finally:
             metrics.rpc_handled(method, code.name, time.perf_counter() - started)
+
+
+def _single(handle: _Handler, take: _Take, surround: _Surround) -> _Handler:
+    """Surrounds a handler that answers once."""
+
+    async def surrounded(requests: _Requests, context: _Context) -> Any:
+        async with surround(context):
+            return await handle(await take(requests, context), context)
+
+    return surrounded
+
+
+def _streaming(handle: _Handler, take: _Take, surround: _Surround) -> _Handler:
+    """Surrounds a handler that answers with a stream."""
+
+    async def surrounded(requests: _Requests, context: _Context) -> AsyncIterator[Any]:
+        async with surround(context):
+            answer = handle(await take(requests, context), context)
+            if inspect.isawaitable(answer):  # a handler that calls context.write itself, as gRPC's health service
+                await answer
+                return
+            async with aclosing(answer) as messages:
+                async for message in messages:
+                    yield message
+
+    return surrounded
 
 
 def _all_requests(method: str) -> _Take:

@@ -7,12 +7,15 @@ this module makes contains one.
 from __future__ import annotations
 
 import ssl
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
 import grpc
 
+from services.domain.errors import InvalidArgument
+from services.runtime.roles import Token, read_tokens
 from services.runtime.settings import ClientSettings, PeerSettings, SettingsError, load
 
 
@@ -26,13 +29,15 @@ class Credentials:
         certificate: PEM of this process's own certificate, and those between it and the authority; with it, a
             server encrypts, and a client can prove who it is.
         key: PEM of its private key.
-        token: sent with every call, over encrypted channels only; a server asks for the same one.
+        token: sent with every call, over encrypted channels only.
+        accepted: the tokens of which a server asks every call for one; empty: for none.
     """
 
     authority: bytes | None = field(default=None, repr=False)
     certificate: bytes | None = field(default=None, repr=False)
     key: bytes | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
+    accepted: tuple[Token, ...] = ()
 
     @classmethod
     def read(cls, settings: PeerSettings) -> Self:
@@ -40,18 +45,16 @@ class Credentials:
 
         Raises:
             SettingsError: a file is missing or holds something else, certificate and key do not belong together,
-                or a token would have to be sent in the clear. The text names the variables.
+                a token would have to be sent in the clear, or it is not clear which. The text names the variables.
         """
         _check_pairs(settings)
         _check_contents(settings)
-        token = settings.token_file.read_text().strip() if settings.token_file else None
-        if token == "":
-            raise SettingsError(f"{settings.variable('token_file')}={settings.token_file}: the file is empty")
+        accepted = _accepted_tokens(settings)
         authority, certificate, key = (
             path.read_bytes() if path else None
             for path in (settings.tls_ca, settings.tls_certificate, settings.tls_key)
         )
-        return cls(authority, certificate, key, token)
+        return cls(authority, certificate, key, _own_token(settings, accepted), accepted)
 
     @classmethod
     def load(
@@ -113,6 +116,27 @@ def _check_pairs(settings: PeerSettings) -> None:
             f"{settings.variable('token_file')} is set without {settings.variable('tls_ca')}, and a token is never "
             "sent in the clear"
         )
+
+
+def _accepted_tokens(settings: PeerSettings) -> tuple[Token, ...]:
+    if settings.token_file is None:
+        return ()
+    try:
+        return read_tokens(settings.token_file.read_text())
+    except InvalidArgument as error:
+        raise SettingsError(f"{settings.variable('token_file')}={settings.token_file}: {error}") from error
+
+
+def _own_token(settings: PeerSettings, accepted: Sequence[Token]) -> str | None:
+    """Returns the token that the process sends: the only one, or the first of its role; None if it has none."""
+    if isinstance(settings, ClientSettings) and len(accepted) > 1:
+        raise SettingsError(
+            f"{settings.variable('token_file')}={settings.token_file}: the file is a service's, with {len(accepted)} "
+            "tokens; a caller has a file with its own alone"
+        )
+    if isinstance(settings, ClientSettings):
+        return next((token.secret for token in accepted), None)
+    return next((token.secret for token in accepted if token.role in (None, settings.role)), None)
 
 
 def _check_contents(settings: PeerSettings) -> None:

@@ -16,9 +16,11 @@ from grpc_reflection.v1alpha import reflection
 from services.domain.errors import FailedPrecondition
 from services.runtime import metrics
 from services.runtime.channel import KEEPALIVE_OPTIONS, KEEPALIVE_SECONDS
-from services.runtime.guard import Guard, Places, client_names
+from services.runtime.guard import Guard
 from services.runtime.http import serve_http
 from services.runtime.interceptors import CallInterceptor
+from services.runtime.places import Places
+from services.runtime.roles import RolesByName
 from services.runtime.security import Credentials
 from services.runtime.settings import ServerSettings, SettingsError, split_address
 
@@ -66,7 +68,7 @@ async def serve(name: str, services: Sequence[Service], settings: ServerSettings
         SettingsError: certificates, keys or tokens are not what they should be.
     """
     credentials = Credentials.read(settings)
-    guard = Guard(credentials.token, client_names(settings.tls_clients))
+    guard = Guard(credentials.accepted, RolesByName(settings.tls_clients) if settings.tls_clients else None)
     places = Places(settings.max_concurrent_rpcs, settings.variable("max_concurrent_rpcs"))
     grpc_server = grpc.aio.server(
         interceptors=(CallInterceptor(guard, places),),
@@ -87,12 +89,26 @@ async def serve(name: str, services: Sequence[Service], settings: ServerSettings
         await server.set_serving(False)
         await grpc_server.start()
         _log.info("%s listens on %s", name, address)
+        _tell_who_may_call(guard, address, settings)
         try:
             yield server
         finally:
             await health_servicer.enter_graceful_shutdown()
             await grpc_server.stop(settings.grace_seconds)
             _log.info("%s has stopped", name)
+
+
+def _tell_who_may_call(guard: Guard, address: str, settings: ServerSettings) -> None:
+    """Says so in the log, if callers are not told apart, and which settings do so."""
+    clients, tokens = settings.variable("tls_clients"), settings.variable("token_file")
+    if guard.is_open:
+        _log.info("whoever reaches %s may make every call; %s or %s gives callers roles", address, clients, tokens)
+    elif not guard.knows_roles:
+        _log.info(
+            "whoever has the token may make every call at %s; %s, or lines of a role and a token in %s, gives callers "
+            "roles",
+            address, clients, tokens,
+        )  # fmt: skip
 
 
 def server_options(settings: ServerSettings) -> Sequence[tuple[str, int]]:

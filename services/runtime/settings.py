@@ -16,7 +16,7 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_core import PydanticUndefined
@@ -24,6 +24,7 @@ from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSett
 
 from services.domain.errors import InvalidArgument
 from services.runtime.logs import LogLevel
+from services.runtime.roles import Role, RolesByName
 
 CONFIG_VARIABLE = "ESD_CONFIG"
 SECTIONS = ("ps", "dispatcher", "worker", "client")
@@ -57,6 +58,14 @@ def _port_or_off(value: object) -> object:
     return None if value in (-1, "-1", "none", "off") else value
 
 
+def _roles_by_name(listed: str) -> str:
+    try:
+        RolesByName(listed)
+    except InvalidArgument as error:
+        raise ValueError(str(error)) from error
+    return listed
+
+
 def _readable(path: Path) -> Path:
     try:
         path.open("rb").close()
@@ -68,6 +77,7 @@ def _readable(path: Path) -> Path:
 Address = Annotated[str, AfterValidator(_address)]
 PortOrOff = Annotated[Annotated[int, Field(ge=0, lt=2**16)] | None, BeforeValidator(_port_or_off)]
 ReadableFile = Annotated[Path, AfterValidator(_readable)]
+ListedClients = Annotated[str, AfterValidator(_roles_by_name)]
 
 
 class Settings(BaseSettings):
@@ -148,7 +158,13 @@ def _default_text(value: Any) -> str | None:
 
 
 class PeerSettings(Settings):
-    """What a process shows to those it talks to, and asks of them. All unset: plaintext, for one machine only."""
+    """What a process shows to those it talks to, and asks of them. All unset: plaintext, for one machine only.
+
+    Attributes:
+        role: whose token of a token_file with several the process sends; None: it calls nobody, or is a user's.
+    """
+
+    role: ClassVar[Role | None] = None
 
     tls_ca: ReadableFile | None = Field(
         None,
@@ -160,7 +176,9 @@ class PeerSettings(Settings):
     )
     tls_key: ReadableFile | None = Field(None, description="PEM file of the certificate's private key")
     token_file: ReadableFile | None = Field(
-        None, description="file of a token that is sent with every call, and asked for of every caller"
+        None,
+        description="file of the token that is sent with every call. A service asks every caller for it; where its "
+        "file has lines `ROLE TOKEN`, it asks for one of these, and sends that of its own role",
     )
 
 
@@ -196,10 +214,12 @@ class ServerSettings(PeerSettings):
     grace_seconds: float = Field(
         5.0, ge=0, le=3600, description="time that running calls get to finish when the service stops"
     )
-    tls_clients: str = Field(
+    tls_clients: ListedClients = Field(
         "",
-        description="names of which every client's certificate must have one, separated by commas; * for any name "
-        "that tls_ca has signed; empty: clients need no certificate",
+        description="NAME=ROLE, separated by commas: names of which every client's certificate must have one, and what "
+        "each may do (worker, dispatcher, driver, observer, operator); names of roles, and client (a driver), need no "
+        "=ROLE; * stands for all of these, *=ROLE for any name that tls_ca has signed; empty: clients need no "
+        "certificate",
     )
 
 

@@ -40,8 +40,8 @@ class Services:
 
     async def start(self, service: str, **settings: object) -> str:
         """Starts a service with debug logs and every security setting, and returns its address."""
-        secured = self._certificates.of("service", token=True)
-        defaults = {"tls_clients": "service, client", "log_level": "debug", "metrics_port": "none"}
+        secured = self._certificates.of("service" if service == "ps" else service, token=True)
+        defaults = {"tls_clients": "*", "log_level": "debug", "metrics_port": "none"}
         prefix = f"ESD_{service}".upper()
         settings = {**secured, **defaults, **settings}
         with (self._logs / f"{len(self.running)}.log").open("wb") as log:

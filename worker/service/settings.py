@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from services.runtime.roles import Role
 from services.runtime.settings import Address, ServerSettings
 
 
 class WorkerSettings(ServerSettings, env_prefix="ESD_WORKER_"):
     """What a worker is told when it starts; everything else comes with the job."""
+
+    role = Role.WORKER
 
     name: str = Field(min_length=1, max_length=256, description="unique among the workers of a job")
     dispatcher: Address = Field(description="host:port of the dispatcher")

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 from dispatcher.service.state.manifest import SavedWorker
 from dispatcher.service.state.worker_record import WorkerRecord
-from services.domain.errors import FailedPrecondition, NotFound, ResourceExhausted
+from services.domain.errors import FailedPrecondition, NotFound, PermissionDenied, ResourceExhausted
 from services.domain.reports import Lease, Registration
 from services.domain.worker_set import WorkerSet
+from services.runtime.caller import present_caller
 
 _HEARTBEATS_PER_LEASE = 4  # two may get lost on the way, and the third still comes in time
 
@@ -76,9 +77,13 @@ class Workers:
         Raises:
             ResourceExhausted: all slots are taken.
             FailedPrecondition: the name belongs to another worker, which cannot be replaced.
+            PermissionDenied: a lease is held under the name by another caller, who is known by certificate or token, or
+                has sent the same registration.
         """
         worker = next((known for known in self if known.registration.name == registration.name), None)
         restarted = None
+        if worker is not None and (present_caller().proven or worker.registration == registration):
+            _check_peer(worker)
         if worker is None:
             worker = self._take_slot(registration, self._free_slot(registration.name))
         elif worker.registration != registration:
@@ -102,9 +107,15 @@ class Workers:
         self.settled = True
 
     def holder(self, lease_id: str) -> WorkerRecord:
-        """Returns the worker that holds a lease. Raises NotFound when nobody does, or nobody does any more."""
+        """Returns the worker that holds a lease, which the present call comes from.
+
+        Raises:
+            NotFound: nobody holds it, or nobody does any more.
+            PermissionDenied: the call comes from somebody else.
+        """
         for worker in self:
             if worker.lease_id == lease_id:
+                _check_peer(worker)
                 return worker
         raise NotFound(f"no lease {lease_id!r}: it has expired or was never given; register again")
 
@@ -136,7 +147,7 @@ class Workers:
         """Fills the slots with the workers of a job that is done, none of which is expected to come back."""
         for slot, known in enumerate(saved):
             away = Registration(known.name, known.bandwidth, known.cache_rows, "away", "away")
-            worker = self._slots[slot] = WorkerRecord(away, slot, secrets.token_hex(8))
+            worker = self._slots[slot] = WorkerRecord(away, slot, secrets.token_hex(8), "nobody")
             worker.rewind_to(iteration, known)
             worker.flushed = True
 
@@ -150,11 +161,21 @@ class Workers:
         return self._slots.index(None)
 
     def _take_slot(self, registration: Registration, slot: int) -> WorkerRecord:
-        worker = WorkerRecord(registration, slot, secrets.token_hex(8))
+        worker = WorkerRecord(registration, slot, secrets.token_hex(8), present_caller().identity)
         self._slots[slot] = worker
         if self.settled:
             self.names[slot] = registration.name
         return worker
+
+
+def _check_peer(worker: WorkerRecord) -> None:
+    """Raises PermissionDenied unless the present call comes from the peer that has got the worker's lease."""
+    caller = present_caller().identity
+    if caller != worker.peer:
+        raise PermissionDenied(
+            f"the lease of {worker} belongs to {worker.peer}, and this call comes from {caller}; a worker calls with "
+            "the lease that it has got itself, and a name is free for others when its lease has ended"
+        )
 
 
 def _natural_name(worker: WorkerRecord | None) -> tuple[list[tuple[int, str]], str]:

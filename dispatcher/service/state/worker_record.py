@@ -25,6 +25,7 @@ class WorkerRecord:
         registration: how the worker introduced itself.
         slot: its slot; it may still change until the slots are settled.
         lease_id: names the worker in all its calls.
+        peer: who has got the lease, and is the only one who may call with it.
         confirmed: how many iterations it has trained and reported, so also the next one that it will report.
         flushed_checkpoint: the latest checkpoint whose flush it has confirmed; -1 before the first.
         flushed: whether it has confirmed the final flush. From then on it holds nothing that could get lost.
@@ -43,6 +44,7 @@ class WorkerRecord:
     registration: Registration
     slot: int
     lease_id: str
+    peer: str
     confirmed: int = 0
     flushed_checkpoint: int = -1
     flushed: bool = False

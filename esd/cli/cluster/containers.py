@@ -108,7 +108,7 @@ def _parameter_server(cluster: Cluster, secrets: Mapping[str, Files] | None) -> 
             "ESD_PS_STORE": f"redis://127.0.0.1:{ports.redis}/0",
         }
         | password
-        | _secured("ESD_PS", "worker,client,dispatcher", secrets),
+        | _secured("ESD_PS", secrets),
         _probe(address),
         files=secrets["ps_server"] if secrets else {},
     )
@@ -128,7 +128,7 @@ def _dispatcher(cluster: Cluster, secrets: Mapping[str, Files] | None) -> Contai
             "ESD_DISPATCHER_METRICS_PORT": str(ports.dispatcher_metrics),
             "ESD_DISPATCHER_PAGE_PORT": str(ports.page),
         }
-        | _secured("ESD_DISPATCHER", "worker,client", secrets),
+        | _secured("ESD_DISPATCHER", secrets),
         _probe(address),
         files=secrets["dispatcher"] if secrets else {},
     )
@@ -153,22 +153,22 @@ def _worker(cluster: Cluster, host: Host, secrets: Mapping[str, Files] | None) -
             "ESD_WORKER_CACHE_ROWS": str(host.cache_rows),
             "ESD_WORKER_DEVICE": "cuda" if host.gpus else "cpu",
         }
-        | _secured("ESD_WORKER", "client", secrets),
+        | _secured("ESD_WORKER", secrets),
         _probe(address),
         files=secrets[worker_name(host)] if secrets else {},
         gpu=bool(host.gpus),
     )
 
 
-def _secured(prefix: str, clients: str, secrets: Mapping[str, Files] | None) -> dict[str, str]:
-    """Returns the settings of a service that serves the clients named, with its own files."""
+def _secured(prefix: str, secrets: Mapping[str, Files] | None) -> dict[str, str]:
+    """Returns the settings of a service with its own files; what its callers may do follows from their names."""
     if not secrets:
         return {}
     return {
         f"{prefix}_TLS_CA": f"{FILES}/ca.crt",
         f"{prefix}_TLS_CERTIFICATE": f"{FILES}/tls.crt",
         f"{prefix}_TLS_KEY": f"{FILES}/tls.key",
-        f"{prefix}_TLS_CLIENTS": clients,
+        f"{prefix}_TLS_CLIENTS": "*",
         f"{prefix}_TOKEN_FILE": f"{FILES}/token",
     }
 

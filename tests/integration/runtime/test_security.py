@@ -69,9 +69,9 @@ async def test_a_client_with_tls_says_so_to_a_server_without(toy: Any, certifica
 async def test_client_certificates(
     serve_toy: Any, certificates: Certificates, foreign_certificates: Certificates
 ) -> None:
-    foreign = foreign_certificates.of("client") | {"tls_ca": certificates.authority}
+    foreign = foreign_certificates.of("worker") | {"tls_ca": certificates.authority}
     async with serve_toy(**certificates.of("service"), tls_clients="*") as toy:
-        assert await create(toy, client(**certificates.of("client")))
+        assert await create(toy, client(**certificates.of("worker")))
         for stranger in (client(tls_ca=certificates.authority), client(**foreign)):
             assert isinstance(await refusal(toy, stranger), Unavailable)
         assert toy.servicer.attempts["fine"] == 1
@@ -80,14 +80,15 @@ async def test_client_certificates(
 async def test_only_listed_names_may_call(
     serve_toy: Any, certificates: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with serve_toy(**certificates.of("service"), tls_clients="service, worker") as toy:
-        assert await create(toy, client(**certificates.of("service")))
+    async with serve_toy(**certificates.of("service"), tls_clients="redis=worker, dispatcher") as toy:
+        assert await create(toy, client(**certificates.of("redis")))
+        assert await create(toy, client(**certificates.of("dispatcher")))
         with caplog.at_level(logging.WARNING):
             error = await refusal(toy, client(**certificates.of("client")))
     assert isinstance(error, PermissionDenied)
     assert "client" in str(error)
     assert "ESD_<SERVICE>_TLS_CLIENTS" in str(error)
-    assert "call refused: the certificate of" in caplog.text
+    assert "call refused: the certificate client" in caplog.text
 
 
 async def test_a_token_goes_with_every_kind_of_call(serve_toy: Any, certificates: Certificates) -> None:

@@ -12,8 +12,9 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from protos import ps_pb2, ps_pb2_grpc
 from services.domain.errors import Overloaded
-from services.runtime import guard, interceptors
+from services.runtime import interceptors
 from services.runtime.channel import channel
+from services.runtime.places import HEALTH_CALLS_BY_PEER
 from services.runtime.security import Credentials
 from services.runtime.settings import ClientSettings
 from services.runtime.status import domain_errors
@@ -73,7 +74,7 @@ async def test_a_call_without_a_token_takes_no_place(serve_toy: Any, certificate
 async def test_health_streams_have_limits_of_their_own_and_take_no_place(serve_toy: Any) -> None:
     async with serve_toy(max_concurrent_rpcs=1) as toy, channel(toy.server.address) as outside:
         health = health_pb2_grpc.HealthStub(outside)
-        watches = [health.Watch(health_pb2.HealthCheckRequest()) for _ in range(guard.HEALTH_CALLS_BY_PEER)]
+        watches = [health.Watch(health_pb2.HealthCheckRequest()) for _ in range(HEALTH_CALLS_BY_PEER)]
         for watch in watches:
             await watch.read()
         with (

@@ -10,7 +10,7 @@ from tests.support.simple_clients import registration
 
 def workers_in(*phases, confirmed):
     return [
-        WorkerRecord(registration(f"edge-{slot}"), slot, f"lease-{slot}", confirmed=confirmed, phase=phase)
+        WorkerRecord(registration(f"edge-{slot}"), slot, f"lease-{slot}", "peer", confirmed=confirmed, phase=phase)
         for slot, phase in enumerate(phases)
     ]
 

@@ -1,0 +1,157 @@
+"""Who may make which call: the roles, the one table of all calls, and how names and tokens say a role.
+
+docs/security.md shows the table to people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+from services.domain.errors import InvalidArgument
+
+
+class Role(StrEnum):
+    """What a caller is to a deployment. One caller may have several."""
+
+    WORKER = "worker"  # trains: it moves rows and reports
+    DISPATCHER = "dispatcher"  # plans: it writes checkpoints and the sample log, and goes back to them
+    DRIVER = "driver"  # starts jobs, sends samples, fetches the model
+    OBSERVER = "observer"  # looks on
+    OPERATOR = "operator"  # looks at everything, and ends jobs
+
+
+ANYBODY = frozenset(Role)  # of a health call not even a role is asked
+
+_WORKER = frozenset({Role.WORKER})
+_DISPATCHER = frozenset({Role.DISPATCHER})
+_TRAINING = _WORKER | _DISPATCHER
+_DRIVER = frozenset({Role.DRIVER})
+_OWNERS = frozenset({Role.DRIVER, Role.OPERATOR})
+_PEOPLE = frozenset({Role.DRIVER, Role.OBSERVER, Role.OPERATOR})
+
+ROLES_BY_RPC: Mapping[str, frozenset[Role]] = MappingProxyType(
+    {
+        "/esd.v1.Dispatcher/HybridDis": _OWNERS,
+        "/esd.v1.Dispatcher/CreateJob": _DRIVER,
+        "/esd.v1.Dispatcher/CancelJob": _OWNERS,
+        "/esd.v1.Dispatcher/RegisterWorker": _WORKER,
+        "/esd.v1.Dispatcher/Heartbeat": _WORKER,
+        "/esd.v1.Dispatcher/ReportFailure": _WORKER,
+        "/esd.v1.Dispatcher/ReportIteration": _WORKER,
+        "/esd.v1.Dispatcher/ReportFlush": _WORKER,
+        "/esd.v1.Dispatcher/PutGroupKey": _WORKER,
+        "/esd.v1.Dispatcher/GetGroupKey": _WORKER,
+        "/esd.v1.Dispatcher/Submit": _DRIVER,
+        "/esd.v1.Dispatcher/WatchPlans": _WORKER,
+        "/esd.v1.Dispatcher/DescribeJob": _PEOPLE,
+        "/esd.v1.ParameterServer/CreateTable": _TRAINING,
+        "/esd.v1.ParameterServer/Exchange": _WORKER,
+        "/esd.v1.ParameterServer/Pull": _WORKER,
+        "/esd.v1.ParameterServer/Push": _WORKER,
+        "/esd.v1.ParameterServer/Forget": _WORKER,
+        "/esd.v1.ParameterServer/Scan": _OWNERS,
+        "/esd.v1.ParameterServer/PutDense": _WORKER,
+        "/esd.v1.ParameterServer/GetDense": _OWNERS,
+        "/esd.v1.ParameterServer/Cut": _WORKER,
+        "/esd.v1.ParameterServer/PutPart": _TRAINING,  # see PARTS_OF_WORKERS
+        "/esd.v1.ParameterServer/GetPart": _TRAINING,
+        "/esd.v1.ParameterServer/Save": _DISPATCHER,
+        "/esd.v1.ParameterServer/Commit": _DISPATCHER,
+        "/esd.v1.ParameterServer/Restore": _DISPATCHER,
+        "/esd.v1.ParameterServer/GetCheckpoint": _DISPATCHER | _OWNERS,
+        "/esd.v1.ParameterServer/AppendSamples": _DISPATCHER,
+        "/esd.v1.ParameterServer/ReadSamples": _DISPATCHER,
+        "/esd.v1.ParameterServer/TrimSamples": _DISPATCHER,
+        "/esd.v1.ParameterServer/DescribeServer": _PEOPLE,
+        "/esd.v1.Worker/DescribeWorker": _PEOPLE,
+        "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": frozenset(Role),
+        "/grpc.health.v1.Health/Check": ANYBODY,
+        "/grpc.health.v1.Health/List": ANYBODY,
+        "/grpc.health.v1.Health/Watch": ANYBODY,
+    }
+)
+
+# The parts of checkpoints that a worker may put and get; the others are the dispatcher's own.
+PARTS_OF_WORKERS = frozenset({"dense"})
+
+# Names in certificates that say a role by themselves.
+_PLAIN_NAMES: Mapping[str, Role] = MappingProxyType({role.value: role for role in Role} | {"client": Role.DRIVER})
+_ANY_NAME = "*"
+
+
+class RolesByName:
+    """The roles of the names in certificates, as the setting `tls_clients` gives them.
+
+    Args:
+        listed: entries NAME=ROLE, separated by commas. NAME alone is enough for one that says its role: that of a role,
+            or `client`, which is a driver. `*=ROLE` is for every name; `*` alone, for every name that says its role.
+
+    Raises:
+        InvalidArgument: an entry names no role.
+    """
+
+    def __init__(self, listed: str) -> None:
+        self._listed: dict[str, Role] = {}
+        for entry in filter(None, (entry.strip() for entry in listed.split(","))):
+            name, _, role = (part.strip() for part in entry.partition("="))
+            if entry == _ANY_NAME:
+                self._listed |= {name: role for name, role in _PLAIN_NAMES.items() if name not in self._listed}
+            else:
+                self._listed[name] = _role(role, entry) if name and role else _role(entry, entry)
+
+    def of(self, names: Iterable[str]) -> frozenset[Role]:
+        """Returns the roles of the names of one certificate together."""
+        return frozenset(self._listed[name] for name in (*names, _ANY_NAME) if name in self._listed)
+
+
+def _role(name: str, entry: str) -> Role:
+    if name not in _PLAIN_NAMES:
+        raise InvalidArgument(f"{entry!r} says no role; write NAME=ROLE, with one of {', '.join(Role)}")
+    return _PLAIN_NAMES[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token that callers may carry.
+
+    Attributes:
+        secret: the token itself.
+        role: of whoever carries it; None for every role, as where one token is for everything.
+        name: tells it from the others, without giving it away.
+    """
+
+    secret: str = field(repr=False)
+    role: Role | None = None
+    name: str = "the token"
+
+
+def read_tokens(text: str) -> tuple[Token, ...]:
+    """Reads a file of tokens: one for everything, or lines of a role and a token.
+
+    A role may have several tokens, so that each of its callers can have one of its own. Lines that begin with # are
+    comments.
+
+    Raises:
+        InvalidArgument: there is none, or a line is not of a role and a token. The text gives none of them away.
+    """
+    lines = {number: line.split() for number, line in enumerate(text.splitlines(), 1) if not line.startswith("#")}
+    lines = {number: words for number, words in lines.items() if words}
+    if not lines:
+        raise InvalidArgument("the file is empty")
+    if len(lines) == 1 and all(len(words) == 1 for words in lines.values()):
+        return tuple(Token(secret) for (secret,) in lines.values())
+    for number, words in lines.items():
+        if len(words) != 2 or words[0] not in set(Role):
+            raise InvalidArgument(
+                f"line {number} is not a role and a token; a file has one token, or lines `ROLE TOKEN` with one of "
+                f"{', '.join(Role)}"
+            )
+    if len({secret for _, secret in lines.values()}) < len(lines):
+        raise InvalidArgument("two lines have the same token")
+    return tuple(
+        Token(secret, Role(role), f"the token of role {role} in line {number}")
+        for number, (role, secret) in lines.items()
+    )

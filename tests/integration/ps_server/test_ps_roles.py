@@ -1,0 +1,71 @@
+"""What a worker may do with checkpoints: put and get its dense parameters. What undoes is the dispatcher's."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+
+import pytest
+
+from ps_server.service.app import parameter_server
+from ps_server.service.settings import ParameterServerSettings
+from services.domain.errors import PermissionDenied
+from services.runtime.security import Credentials
+from services.runtime.settings import ClientSettings
+from tests.support.certificates import Certificates
+from tests.support.ps_client import Client
+
+CUT = 4
+
+
+@pytest.fixture
+async def connect(certificates: Certificates) -> AsyncIterator[Callable[[str], Client]]:
+    """Connects to a parameter server with the certificate of a name."""
+    settings = ParameterServerSettings(
+        metrics_port=None, grace_seconds=0, tls_clients="*", **certificates.of("service")
+    )
+    async with parameter_server(settings) as server, AsyncExitStack() as connections:
+
+        def connected(name: str) -> Client:
+            shown = Credentials.read(ClientSettings(**certificates.of(name)))
+            client = Client(server.address, credentials=shown)
+            connections.push_async_callback(client.close)
+            return client
+
+        yield connected
+
+
+async def test_a_worker_puts_and_gets_the_dense_part_and_no_other(connect: Callable[[str], Client]) -> None:
+    worker, dispatcher = connect("worker"), connect("dispatcher")
+    await worker.create_table()
+    await worker.put_part(CUT, "dense", b"parameters")
+    assert await worker.get_part(CUT, "dense") == b"parameters"
+    await dispatcher.put_part(CUT, "engine", b"state")
+    refusal = r"part 'engine' of a checkpoint is the dispatcher's, and the certificate worker is of worker"
+    with pytest.raises(PermissionDenied, match=refusal):
+        await worker.put_part(CUT, "engine", b"another")
+    with pytest.raises(PermissionDenied, match=refusal):
+        await worker.get_part(CUT, "engine")
+    assert await dispatcher.get_part(CUT, "engine") == b"state"
+    assert await dispatcher.get_part(CUT, "dense") == b"parameters"
+
+
+async def test_no_worker_and_no_driver_takes_a_table_back(connect: Callable[[str], Client]) -> None:
+    worker, driver, dispatcher = connect("worker"), connect("client"), connect("dispatcher")
+    await worker.create_table()
+    for client, role in ((worker, "worker"), (driver, "driver")):
+        with pytest.raises(PermissionDenied, match=f"Restore is for the roles dispatcher, .* is of {role}"):
+            await client.restore(0, epoch=1)
+    await dispatcher.restore(0, epoch=1)
+    assert (await driver.get_checkpoint()).epoch == 1
+
+
+async def test_a_driver_reads_the_model_and_changes_nothing(connect: Callable[[str], Client]) -> None:
+    worker, driver = connect("worker"), connect("driver")
+    await worker.create_table()
+    await worker.put_dense(b"model")
+    assert await driver.get_dense() == b"model"
+    assert [block async for block in driver.scan()] == []
+    for call in (driver.put_dense(b"mine"), driver.create_table(), driver.put_part(CUT, "dense", b"mine")):
+        with pytest.raises(PermissionDenied, match="is of driver"):
+            await call
