@@ -43,9 +43,11 @@ from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 
 if TYPE_CHECKING:
     from esd.hybrid import hybrid_dis
+    from esd.tables import read
     from services.clients.dispatcher import DispatcherClient
     from services.clients.dispatcher_async import AsyncDispatcherClient
     from services.clients.parameter_server import AsyncParameterServerClient
+    from services.data.schema import Schema
     from services.runtime.security import Credentials
 
     __version__: str
@@ -78,6 +80,7 @@ __all__ = [
     "Reload",
     "RowLimitPolicy",
     "SampleBatch",
+    "Schema",
     "TableSpec",
     "TransferCounts",
     "Transfers",
@@ -87,6 +90,7 @@ __all__ = [
     "equal_workloads",
     "errors",
     "hybrid_dis",
+    "read",
 ]
 
 # The modules of the names that are imported when they are first used.
@@ -95,7 +99,9 @@ _WHEN_USED = {
     "AsyncParameterServerClient": "services.clients.parameter_server",
     "Credentials": "services.runtime.security",
     "DispatcherClient": "services.clients.dispatcher",
+    "Schema": "services.data.schema",
     "hybrid_dis": "esd.hybrid",
+    "read": "esd.tables",
 }
 
 

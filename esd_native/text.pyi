@@ -1,4 +1,4 @@
-"""A parser of delimited text into columns, and an exact count of distinct ids. Both release the GIL."""
+"""A parser of delimited text into columns, ids of columns, and an exact count of distinct ids. All release the GIL."""
 
 from collections.abc import Sequence
 
@@ -47,6 +47,23 @@ class Parser:
             mistakes: of each line that is no record its number (from 0 in this text), the column (from 1, or 0 for the
                 whole line), what was expected there, and the first 40 bytes found, or None at the end of the line.
         """
+
+def hash_texts(
+    field_key: int, offsets: NDArray[np.int32] | NDArray[np.int64], text: NDArray[np.uint8]
+) -> NDArray[np.uint64]:
+    """Returns the ids of n texts, uint64 [n] (services/data/hashing.py).
+
+    Args:
+        field_key: of the field.
+        offsets: [n + 1]; text i are the bytes from offsets[i] to offsets[i + 1].
+        text: uint8 [b].
+
+    Raises:
+        ValueError: the offsets do not ascend, or lie outside the text.
+    """
+
+def hash_integers(field_key: int, values: NDArray[np.int64] | NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Returns the ids of integers, uint64 [n]: each is that of its decimal digits as a text."""
 
 class DistinctIds:
     """Counts the distinct ids among all that were added, exactly, with about 20 bytes of memory for each."""

@@ -84,5 +84,5 @@ def _job(chosen: opt.RunOptions, dataset: Dataset, parameter_servers: str, table
         dense_features=len(dataset.dense_features),
         parameter_servers=addresses,
         stream=dataset.fingerprint,
-        table=table or f"{chosen.data.partition(':')[0]}-{uuid.uuid4().hex[:8]}",
+        table=table or f"{chosen.data_name}-{uuid.uuid4().hex[:8]}",
     )

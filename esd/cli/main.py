@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 import esd
-from esd.cli import bench, cancel, checkpoint, demo, serve, simulate, status, train
+from esd.cli import bench, cancel, checkpoint, data, demo, serve, simulate, status, train
 from esd.cli.cluster import command as cluster
 from esd.cli.report import messages
 from services.domain.errors import EsdError, InvalidArgument
@@ -37,6 +37,7 @@ app.command("demo")(demo.command)
 app.command("status")(status.command)
 app.command("cancel")(cancel.command)
 app.command("bench", context_settings=bench.ALL_ARGUMENTS)(bench.command)
+app.add_typer(data.app, name="data")
 app.add_typer(serve.app, name="serve")
 app.add_typer(checkpoint.app, name="checkpoint")
 app.add_typer(cluster.app, name="cluster")

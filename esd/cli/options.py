@@ -41,6 +41,15 @@ Data = Annotated[
         rich_help_panel=TRAINING,
     ),
 ]
+SchemaFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--schema",
+        help="TOML file that says what the columns of your own files are (esd data inspect proposes one): "
+        "--data 'events/*.parquet' --schema events.toml.",
+        rich_help_panel=TRAINING,
+    ),
+]
 Model = Annotated[str, typer.Option(help="wdl, dfm, dcn or dlrm.", rich_help_panel=TRAINING)]
 Workers = Annotated[int, typer.Option(min=1, max=64, help="Number of workers.", rich_help_panel=CLUSTER)]
 Links = Annotated[
@@ -243,6 +252,7 @@ class RunOptions:
     """Options of one run, as the user gave them; see the aliases above for their meaning."""
 
     data: Data = "flights"
+    schema: SchemaFile = None
     model: Model = "wdl"
     workers: Workers = 4
     links: Links = "500m"
@@ -272,6 +282,11 @@ class RunOptions:
     at_max_rows: AtMaxRows = RowLimitPolicy.REFUSE
     checkpoint_seconds: CheckpointSeconds = 0.0
     checkpoints_kept: CheckpointsKept = 2
+
+    @property
+    def data_name(self) -> str:
+        """The name of the data's reader, which the job has, too."""
+        return "files" if self.schema is not None else self.data.partition(":")[0]
 
     def worker_samples(self) -> tuple[int, ...]:
         """Returns m_j, the samples of each worker per iteration."""
@@ -327,7 +342,7 @@ class RunOptions:
         optimizer = OptimizerSpec(self.optimizer, self.learning_rate)
         options: dict[str, Any] = {name: getattr(self, name) for name in _OPTIONS_OF_THE_JOB}
         options |= {  # what is derived, from other options or from the data
-            "name": self.data.partition(":")[0],
+            "name": self.data_name,
             "fields": fields,
             "dense_features": dense_features,
             "batch_size": sum(workloads),
@@ -344,7 +359,7 @@ class RunOptions:
 
     def open(self, batch_size: int) -> Dataset:
         """Opens the data set, which comes in batches of up to `batch_size` samples."""
-        return open_data(self.data, batch_size, seed=self.seed, skip_bad=self.skip_bad)
+        return open_data(self.data, batch_size, seed=self.seed, skip_bad=self.skip_bad, schema=self.schema)
 
     def cache_size(self, dataset: Dataset) -> int:
         """Returns the rows of one worker's cache. Counts the data set's ids if the cache is a share of them."""
@@ -355,7 +370,9 @@ class RunOptions:
         if dataset.endless:
             raise InvalidArgument(f"{self.data} is endless, so its ids cannot be counted: give --cache-rows")
         ratio = DEFAULT_CACHE_RATIO if self.cache_ratio is None else self.cache_ratio
-        return max(1, round(ratio * count_distinct(self.data, seed=self.seed, skip_bad=self.skip_bad)))
+        return max(
+            1, round(ratio * count_distinct(self.data, seed=self.seed, skip_bad=self.skip_bad, schema=self.schema))
+        )
 
 
 # Options that the job has under the same name and in the same form; whoever adds one to both adds it to the command.

@@ -5,6 +5,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "text/distinct_ids.h"
+#include "text/hash.h"
 #include "text/parser.h"
 
 namespace nb = nanobind;
@@ -71,11 +73,55 @@ nb::tuple parse(const Parser& parser, const nb::bytes& text, std::size_t bad_all
                         mistakes);
 }
 
-using Ids = nb::ndarray<const std::uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <typename T>
+using Values = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-void add(DistinctIds& distinct, const Ids& ids) {
+void add(DistinctIds& distinct, const Values<std::uint64_t>& ids) {
   nb::gil_scoped_release release;
   distinct.add(ids.data(), ids.size());
+}
+
+auto ids_of(std::vector<std::uint64_t> ids) {
+  const std::size_t n = ids.size();
+  auto owner = std::make_unique<std::vector<std::uint64_t>>(std::move(ids));
+  std::uint64_t* data = owner->data();
+  nb::capsule release(owner.release(), [](void* p) noexcept { delete static_cast<std::vector<std::uint64_t>*>(p); });
+  return nb::ndarray<nb::numpy, std::uint64_t, nb::ndim<1>>(data, {n}, release);
+}
+
+// Text i is text[offsets[i] .. offsets[i + 1]).
+template <typename Offset>
+auto hash_texts(std::uint64_t field_key, const Values<Offset>& offsets, const Values<std::uint8_t>& text) {
+  if (offsets.size() == 0) throw std::invalid_argument("offsets are empty: n texts have n + 1 offsets");
+  std::vector<std::uint64_t> ids(offsets.size() - 1);
+  bool inside = true;
+  {
+    nb::gil_scoped_release release;
+    const Offset* at = offsets.data();
+    const char* bytes = reinterpret_cast<const char*>(text.data());
+    inside = at[0] >= 0;
+    for (std::size_t i = 0; i < ids.size() && inside; ++i) {
+      inside = at[i] <= at[i + 1] && static_cast<std::size_t>(at[i + 1]) <= text.size();
+      if (inside) ids[i] = hash_text(field_key, bytes + at[i], static_cast<std::size_t>(at[i + 1] - at[i]));
+    }
+  }
+  if (!inside) throw std::invalid_argument("offsets must ascend and lie within the text");
+  return ids_of(std::move(ids));
+}
+
+// A number has the id of its decimal digits, so that it is the same value in a file of text.
+template <typename Integer>
+auto hash_integers(std::uint64_t field_key, const Values<Integer>& values) {
+  std::vector<std::uint64_t> ids(values.size());
+  {
+    nb::gil_scoped_release release;
+    char digits[24];
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      const char* end = std::to_chars(digits, digits + sizeof digits, values.data()[i]).ptr;
+      ids[i] = hash_text(field_key, digits, static_cast<std::size_t>(end - digits));
+    }
+  }
+  return ids_of(std::move(ids));
 }
 
 }  // namespace
@@ -87,6 +133,10 @@ NB_MODULE(text, module) {
       .def(nb::new_(&make_parser), "columns"_a, "delimiter"_a, nb::kw_only(), "quoted"_a, "missing"_a,
            "max_line_bytes"_a)
       .def("parse", &parse, "text"_a, "bad_allowed"_a);
+  module.def("hash_texts", &hash_texts<std::int32_t>, "field_key"_a, "offsets"_a.noconvert(), "text"_a);
+  module.def("hash_texts", &hash_texts<std::int64_t>, "field_key"_a, "offsets"_a.noconvert(), "text"_a);
+  module.def("hash_integers", &hash_integers<std::int64_t>, "field_key"_a, "values"_a.noconvert());
+  module.def("hash_integers", &hash_integers<std::uint64_t>, "field_key"_a, "values"_a.noconvert());
   nb::class_<DistinctIds>(module, "DistinctIds")
       .def(nb::init<>())
       .def("add", &add, "ids"_a)

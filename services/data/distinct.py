@@ -17,7 +17,9 @@ _log = logging.getLogger(__name__)
 _BATCH = 4096
 
 
-def count_distinct(uri: str, *, seed: int = 0, skip_bad: int = 0, data_dir: Path | None = None) -> int:
+def count_distinct(
+    uri: str, *, seed: int = 0, skip_bad: int = 0, data_dir: Path | None = None, schema: Path | None = None
+) -> int:
     """Counts the distinct ids of the whole data set, exactly. The first call takes as long as reading the data once.
 
     The answer is kept below the user's cache directory (XDG_CACHE_HOME), under the data set's fingerprint: a file of
@@ -27,7 +29,7 @@ def count_distinct(uri: str, *, seed: int = 0, skip_bad: int = 0, data_dir: Path
         InvalidArgument: the stream is endless, or has a malformed record.
         NotFound: see open_data.
     """
-    dataset = open_data(uri, _BATCH, seed=seed, skip_bad=skip_bad, data_dir=data_dir)
+    dataset = open_data(uri, _BATCH, seed=seed, skip_bad=skip_bad, data_dir=data_dir, schema=schema)
     if dataset.endless:
         raise InvalidArgument(f"data {uri!r} is endless: give --cache-rows instead of --cache-ratio, or ?samples=N")
     remembered = _cache_file(dataset)

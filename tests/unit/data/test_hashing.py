@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from esd_native.text import Parser
+from esd_native.text import Parser, hash_integers, hash_texts
 from services.data.hashing import derived_ids, field_key, hash_bytes
 from services.domain.ids import mix64
 
@@ -55,3 +55,22 @@ def test_equal_values_of_different_fields_differ():
 def test_order_of_parts_matters():
     a, b = np.array([1], np.uint64), np.array([2], np.uint64)
     assert derived_ids("x", a, b) != derived_ids("x", b, a)
+
+
+@pytest.mark.parametrize("offset", [np.int32, np.int64])
+def test_native_columns_of_texts_have_the_same_ids(offset):
+    offsets = np.cumsum([0, *map(len, VALUES)]).astype(offset)
+    text = np.frombuffer(b"".join(VALUES), np.uint8)
+    assert hash_texts(9, offsets, text).tolist() == [hash_bytes(9, value) for value in VALUES]
+    assert hash_texts(9, offsets[2:4], text).tolist() == [hash_bytes(9, VALUES[2])]
+
+
+@pytest.mark.parametrize("offsets", [[], [0, 4], [2, 1], [-1, 2]])
+def test_native_offsets_outside_the_text_are_refused(offsets):
+    with pytest.raises(ValueError, match="offsets"):
+        hash_texts(9, np.array(offsets, np.int32), np.frombuffer(b"abc", np.uint8))
+
+
+@pytest.mark.parametrize("numbers", [np.array([0, 5, -(2**63), 2**63 - 1]), np.array([0, 2**64 - 1], np.uint64)])
+def test_native_integers_have_the_ids_of_their_digits(numbers):
+    assert hash_integers(9, numbers).tolist() == [hash_bytes(9, str(number).encode()) for number in numbers]

@@ -1,0 +1,31 @@
+"""`esd data`: looks at data of one's own."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from services.data.dataset import table_reader
+
+app = typer.Typer(no_args_is_help=True, help="Looks at data of your own.")
+
+
+@app.callback()
+def _group() -> None:
+    """Looks at data of your own."""
+
+
+@app.command()
+def inspect(
+    path: Annotated[str, typer.Argument(help="A file, a folder, or a pattern such as 'events/*.parquet'.")],
+    rows: Annotated[int, typer.Option(min=1, help="Rows to look at.")] = 1_000_000,
+    label: Annotated[
+        str | None, typer.Option(help="Column of the label.", show_default="by its name, or always 0 or 1")
+    ] = None,
+) -> None:
+    """Proposes a schema for Parquet, Arrow or CSV files: `esd data inspect events/ > events.toml`.
+
+    `esd train --data events/ --schema events.toml` trains on them.
+    """
+    print(table_reader().propose(path, rows, label).to_toml(), end="")

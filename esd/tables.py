@@ -1,0 +1,38 @@
+"""`esd.read`: samples of one's own tables, for `DispatcherClient.feed`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from services.data.dataset import Dataset, table_reader
+from services.data.schema import Schema
+
+if TYPE_CHECKING:
+    from services.data.tables.dataset import Frame
+
+
+def read(source: str | Path | Frame, schema: Schema, *, batch_size: int = 1024, skip_bad: int = 0) -> Dataset:
+    """Opens files or a frame as a stream of samples, in the order of file names and rows.
+
+        schema = esd.Schema(label="clicked", ids=("user", "item"), dense=("price",))
+        for batch in esd.read("events/day=*/*.parquet", schema):
+            ...
+
+    Args:
+        source: a file, a folder or a pattern (Parquet, Arrow, CSV); or a frame of pandas, polars or pyarrow.
+        schema: which columns are what.
+        batch_size: samples of a batch, at most.
+        skip_bad: rows of files that are no samples and are left out before one is an error.
+
+    Raises:
+        NotFound: there is no such file, or pyarrow is not installed.
+        InvalidArgument: a file or the frame does not fit the schema.
+    """
+    reader = table_reader()
+    opened: Dataset
+    if isinstance(source, str | Path):
+        opened = reader.TableDataset(str(source), schema, batch_size, skip_bad)
+    else:
+        opened = reader.FrameDataset(source, schema, batch_size)
+    return opened

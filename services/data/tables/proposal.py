@@ -1,0 +1,156 @@
+"""A schema proposed for files that nobody has described yet, with what there is to know of each column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as kinds
+from numpy.typing import NDArray
+
+from services.data.tables.columns import hashed, is_category, is_number, numbers_of
+from services.data.tables.files import Piece, column_types, find_files, pieces
+from services.domain.errors import InvalidArgument
+
+_LABELS = ("label", "click", "clicked", "is_click", "target", "y", "converted", "conversion", "bought", "purchased")
+_UNIQUE = 0.9  # a column with more distinct values per row names the row, and teaches nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Category:
+    """What the rows say of a column of ids.
+
+    Attributes:
+        distinct: how many values it has.
+        hot_share: the part of the rows that has one of the commonest 1% of the values.
+        absent: the part of the rows without a value.
+        unique: whether nearly every row has a value of its own.
+    """
+
+    distinct: int
+    hot_share: float
+    absent: float
+    unique: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A schema, and what it rests on.
+
+    Attributes:
+        files: that it is for.
+        rows: how many were read.
+        label: the column of the label.
+        ids: the columns of ids.
+        dense: the columns of dense features, each with the mean that can stand for absent values, None where none is.
+        unread: the columns that are left out, each with its type.
+    """
+
+    files: int
+    rows: int
+    label: str
+    ids: Mapping[str, Category]
+    dense: Mapping[str, float | None]
+    unread: Mapping[str, str]
+
+    def to_toml(self) -> str:
+        """Returns the schema as a file with comments."""
+        lines = [f"# from {self.rows:,} rows of {self.files} files", f'label = "{self.label}"', "ids = ["]
+        for name, facts in self.ids.items():
+            told = f"{facts.distinct:,} values, the commonest 1% of them in {facts.hot_share:.0%} of the rows"
+            told += f"; {facts.absent:.2%} absent" if facts.absent else ""
+            line = f'"{name}",  # {told}'
+            lines.append(f"    # {line}; nearly every row has its own" if facts.unique else f"    {line}")
+        lines.append("]")
+        lines.append("dense = [" + ", ".join(f'"{name}"' for name in self.dense) + "]")
+        lines += [f"# not read: {name}, of type {kind}" for name, kind in self.unread.items()]
+        missing = [f'{_key(name)} = ""' for name, facts in self.ids.items() if facts.absent and not facts.unique]
+        missing += [f"{_key(name)} = {mean:.6g}" for name, mean in self.dense.items() if mean is not None]
+        if missing:
+            lines += ["", "[missing]", *missing]
+        return "\n".join(lines) + "\n"
+
+
+def propose(pattern: str, rows: int, label: str | None = None) -> Proposal:
+    """Looks at the first rows of files and proposes a schema.
+
+    Texts, whole numbers and dates become ids, other numbers dense features.
+
+    Args:
+        pattern: a file, a folder or a pattern (services/data/tables/files.py).
+        rows: how many to read.
+        label: the column of the label; None: a number with a name that labels have, or one that is always 0 or 1.
+
+    Raises:
+        NotFound: there is no such file.
+        InvalidArgument: a file is damaged or empty, or no column can be the label.
+    """
+    files = find_files(pattern, Path())
+    types = column_types(files[0])
+    numbers = [each.name for each in types if is_number(each.type) and not is_category(each.type)]
+    categories = [each.name for each in types if is_category(each.type)]
+    read = list(_first(files, categories, numbers, rows))
+    if not read:
+        raise InvalidArgument(f"data file {files[0]} has no rows")
+    columns = {
+        name: pa.chunked_array([piece.batch.column(name) for piece in read]).combine_chunks()
+        for name in (*categories, *numbers)
+    }
+    label = _label(columns, types, files[0]) if label is None else label
+    if label not in columns or not is_number(types.field(label).type):
+        raise InvalidArgument(f"--label {label!r} is no column of numbers of {files[0]}")
+    return Proposal(
+        files=len(files),
+        rows=sum(len(piece.batch) for piece in read),
+        label=label,
+        ids={name: _category(columns[name]) for name in categories if name != label},
+        dense={name: _stand_in(numbers_of(columns[name])) for name in numbers if name != label},
+        unread={each.name: str(each.type) for each in types if each.name not in columns},
+    )
+
+
+def _first(files: Sequence[Path], categories: Sequence[str], numbers: Sequence[str], rows: int) -> Iterator[Piece]:
+    for file in files:
+        for piece in pieces(file, categories, numbers):
+            yield Piece(piece.batch.slice(0, rows), piece.first)
+            rows -= len(piece.batch)
+            if rows <= 0:
+                return
+
+
+def _label(columns: Mapping[str, pa.Array], types: pa.Schema, file: Path) -> str:
+    candidates = [each for each in types if is_number(each.type)]
+    for each in candidates:
+        if each.name.lower() in _LABELS:
+            return str(each.name)
+    for each in candidates:
+        if kinds.is_boolean(each.type) or np.isin(numbers_of(columns[each.name]), (0, 1)).all():
+            return str(each.name)
+    raise InvalidArgument(f"no column of {file} has a label's name or is always 0 or 1: name it with --label")
+
+
+def _category(column: pa.Array) -> Category:
+    ids = hashed(column.drop_null(), key=0)
+    _, counts = np.unique(ids, return_counts=True)
+    commonest = np.sort(counts)[-max(1, len(counts) // 100) :]
+    return Category(
+        distinct=len(counts),
+        hot_share=float(commonest.sum()) / len(column),
+        absent=column.null_count / len(column),
+        unique=len(counts) > _UNIQUE * len(column),
+    )
+
+
+def _stand_in(numbers: NDArray[np.float64]) -> float | None:
+    absent = np.isnan(numbers)
+    if not absent.any():
+        return None
+    return 0.0 if absent.all() else float(numbers[~absent].mean())
+
+
+def _key(name: str) -> str:
+    """Returns a name as a key of TOML."""
+    return name if name.replace("_", "").replace("-", "").isalnum() and name.isascii() else f'"{name}"'
