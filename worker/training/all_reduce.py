@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, Protocol, cast
 
@@ -26,40 +27,59 @@ class AllReduceGroup(Protocol):
 
 
 class DenseReducer:
-    """Sums the dense gradients over the workers of one epoch, which all call `sum` once per iteration.
+    """Sums the dense gradients over the workers of one epoch, which all start the same pieces in the same order.
 
     Args:
         group: of these workers; None when there is only one.
 
     Attributes:
-        waiting: whether this worker is in `sum`, which ends when all have come.
+        waiting: whether this worker is in `wait`, which ends when all have come.
     """
 
     def __init__(self, group: AllReduceGroup | None) -> None:
         self._group = group
+        self._running: list[Any] = []
         self.waiting = False
 
-    def sum(self, gradients: Tensor) -> None:
-        """Replaces the flat gradient vector by its sum over all workers, which is bit-identical on each of them.
+    def start(self, gradients: Tensor) -> None:
+        """Begins to replace a flat piece of the gradients by its sum over all workers, bit-identical on each of them.
+
+        Raises:
+            Unavailable: a worker is lost.
+        """
+        if self._group is not None:
+            with _losses_named():
+                self._running.append(self._group.allreduce([gradients]))
+
+    def wait(self) -> None:
+        """Returns when every piece that was started is summed.
 
         Raises:
             Unavailable: a worker is lost or late.
         """
-        if self._group is None:
-            return
-        self.waiting = True
+        running, self._running = self._running, []
+        self.waiting = bool(running)
         try:
-            self._group.allreduce([gradients]).wait()
-        except RuntimeError as error:
-            raise Unavailable(
-                f"all-reduce failed, another worker is lost, or later than ESD_WORKER_PEER_TIMEOUT: {error}"
-            ) from error
+            with _losses_named():
+                for work in running:
+                    work.wait()
         finally:
             self.waiting = False
 
     def close(self) -> None:
         """Leaves the group: its connections close, so that others who wait for this worker stop waiting."""
         self._group = None
+        self._running = []
+
+
+@contextmanager
+def _losses_named() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:
+        raise Unavailable(
+            f"all-reduce failed, another worker is lost, or later than ESD_WORKER_PEER_TIMEOUT: {error}"
+        ) from error
 
 
 class GroupStore(Store):

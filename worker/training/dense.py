@@ -15,6 +15,8 @@ from torch.optim.sgd import sgd
 
 from services.domain.errors import FailedPrecondition
 from services.domain.tables import OptimizerKind, OptimizerSpec
+from worker.training.all_reduce import DenseReducer
+from worker.training.gradient_buckets import GradientBuckets
 
 _MOMENTS = {
     OptimizerKind.SGD: (),
@@ -26,31 +28,34 @@ _MOMENTS = {
 class DenseParameters:
     """The parameters of a model, and their gradients, each in one flat vector of P floats.
 
-    So one all-reduce sums all gradients, and one step trains all parameters.
+    So few calls sum all gradients, and one step trains all parameters.
 
     Args:
-        model: must already be on its device; its parameters and gradients become views of the vectors.
+        model: must already be on its device; its parameters become views of the vector.
         optimizer: of the dense parameters.
+        reducer: sums the gradients of backward passes over the workers of the epoch.
 
     Attributes:
-        gradients: float32 [P], filled by backward passes.
+        gradients: float32 [P], the sums, once `wait` has returned.
     """
 
-    def __init__(self, model: nn.Module, optimizer: OptimizerSpec) -> None:
+    def __init__(self, model: nn.Module, optimizer: OptimizerSpec, reducer: DenseReducer) -> None:
         self._named = dict(model.named_parameters())
-        flat = nn.utils.parameters_to_vector(self._named.values()).detach()
-        self.gradients = torch.zeros_like(flat)
-        begin = 0
-        for parameter in self._named.values():
-            end = begin + parameter.numel()
-            parameter.data = flat[begin:end].view_as(parameter)
-            parameter.grad = self.gradients[begin:end].view_as(parameter)
-            begin = end
+        parameters = list(self._named.values())
+        self._buckets = GradientBuckets(parameters, reducer)
+        self.gradients = self._buckets.flat
+        flat = torch.empty_like(self.gradients)
+        for parameter, place in zip(parameters, flat.split([each.numel() for each in parameters]), strict=True):
+            parameter.data = place.view_as(parameter).copy_(parameter.detach())
         self._optimizer = DenseOptimizer(optimizer, flat)
 
-    def clear_gradients(self) -> None:
-        """Zeroes the gradients before a backward pass. Zeros are also what a worker without samples contributes."""
-        self.gradients.zero_()
+    def wait(self) -> None:
+        """Waits until the gradients of the last backward pass, if there was one, are summed over all workers.
+
+        Raises:
+            Unavailable: another worker is lost or late.
+        """
+        self._buckets.wait()
 
     def step(self) -> None:
         """Trains the parameters with the summed gradients."""
@@ -85,8 +90,9 @@ class DenseParameters:
 class DenseOptimizer:
     """Trains a vector of parameters with torch's own steps.
 
-    The steps are called as functions. The classes of torch.optim would import torch's compiler into every worker, which
-    took two of the five seconds of its start, and of every return after a failure.
+    The steps are called as functions, on a CPU as the fused ones, which pass over the vectors once. The classes of
+    torch.optim would import torch's compiler into every worker, which took two of the five seconds of its start, and of
+    every return after a failure.
 
     Args:
         spec: which optimizer, and its constants.
@@ -100,6 +106,7 @@ class DenseOptimizer:
     def __init__(self, spec: OptimizerSpec, parameters: Tensor) -> None:
         self._spec = spec
         self._parameters = parameters
+        self._fused = True if parameters.device.type == "cpu" else None
         self.state = {name: torch.zeros_like(parameters) for name in _MOMENTS[spec.kind]}
         if self.state:
             self.state["step"] = torch.zeros(())
@@ -120,6 +127,7 @@ class DenseOptimizer:
                     dampening=0.0,
                     nesterov=False,
                     maximize=False,
+                    fused=self._fused,
                 )
             case OptimizerKind.ROWWISE_ADAGRAD:  # element-wise here: a matrix of an MLP is not a set of rows
                 adagrad(
@@ -132,6 +140,7 @@ class DenseOptimizer:
                     lr_decay=0.0,
                     eps=spec.epsilon,
                     maximize=False,
+                    fused=self._fused,
                 )
             case OptimizerKind.ADAM:
                 adam(
@@ -148,6 +157,7 @@ class DenseOptimizer:
                     weight_decay=0.0,
                     eps=spec.epsilon,
                     maximize=False,
+                    fused=self._fused,
                 )
 
 

@@ -12,8 +12,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional
 
+from esd_native import training
 from services.domain.errors import ResourceExhausted
+from services.domain.plans import IterationPlan
 from services.domain.tables import OptimizerKind, OptimizerSpec
 
 
@@ -57,8 +60,27 @@ class RowCache:
         return self.rows.shape[1]
 
     def index(self, slots: NDArray[np.uint32]) -> Tensor:
-        """Returns slots as an index tensor, int64 [r], on the device."""
+        """Returns slots as an index tensor, int64 of the same shape, on the device."""
         return torch.from_numpy(slots.astype(np.int64)).to(self._device)
+
+    def look_up(self, plan: IterationPlan, dimension: int) -> Tensor:
+        """Copies the values of the rows that the plan's samples use: float32 [m, F, D]."""
+        with torch.no_grad():
+            return functional.embedding(self.index(plan.unique_slots[plan.inverse]), self.rows[:, :dimension])
+
+    def train(self, plan: IterationPlan, gradients: Tensor, optimizer: OptimizerSpec) -> None:
+        """Trains the rows that no other worker trains at once, and keeps the partial gradients of the others.
+
+        Args:
+            plan: says which rows the samples use, and who trains them.
+            gradients: float32 [m, F, D], of what `look_up` gave. Those of a row are added up in the samples' order.
+            optimizer: the table's.
+        """
+        if self._device.type == "cpu":
+            _train_on_host(self.rows, plan, gradients, optimizer)
+        else:
+            train_on_device(self.rows, plan, gradients, optimizer)
+        self.mark_written()
 
     def read(self, slots: NDArray[np.uint32], columns: int) -> NDArray[np.float32]:
         """Copies the first `columns` floats of each slot to host memory: float32 [r, columns]."""
@@ -80,6 +102,35 @@ class RowCache:
             written = torch.cuda.Event()  # type: ignore[no-untyped-call]
             written.record(torch.cuda.current_stream(self._device))
             self._written = written
+
+
+def _train_on_host(cache: Tensor, plan: IterationPlan, gradients: Tensor, optimizer: OptimizerSpec) -> None:
+    """Does in one pass what `train_on_device` does in many; the loops are the parameter server's."""
+    rows = cache.numpy(), plan.unique_slots, plan.unique_contributors, plan.inverse, gradients.numpy()
+    rate, epsilon, step = optimizer.learning_rate, optimizer.epsilon, plan.iteration + 1
+    match optimizer.kind:
+        case OptimizerKind.SGD:
+            training.sgd(*rows, rate)
+        case OptimizerKind.ROWWISE_ADAGRAD:
+            training.rowwise_adagrad(*rows, rate, epsilon)
+        case OptimizerKind.ADAM:
+            training.adam(*rows, step, rate, epsilon, optimizer.beta1, optimizer.beta2)
+
+
+@torch.no_grad()
+def train_on_device(cache: Tensor, plan: IterationPlan, gradients: Tensor, optimizer: OptimizerSpec) -> None:
+    """Trains the rows of a plan in a cache [C, W] that is on the device of the gradients [m, F, D]."""
+    device, dimension = cache.device, gradients.shape[2]
+    inverse = torch.from_numpy(plan.inverse.astype(np.int64)).to(device)
+    slots = torch.from_numpy(plan.unique_slots.astype(np.int64)).to(device)
+    # The backward pass of a lookup adds up the samples of each row in a fixed order.
+    sums = torch.ops.aten.embedding_dense_backward(gradients, inverse, len(slots), -1, False)
+    contributors = plan.unique_contributors
+    alone = (contributors & (contributors - np.uint64(1))) == 0
+    owned = torch.from_numpy(np.flatnonzero(alone)).to(device)
+    split = torch.from_numpy(np.flatnonzero(~alone)).to(device)
+    cache[slots[owned]] = updated_rows(cache[slots[owned]], sums[owned], optimizer, step=plan.iteration + 1)
+    cache[slots[split], :dimension] = sums[split]
 
 
 def updated_rows(rows: Tensor, gradients: Tensor, optimizer: OptimizerSpec, step: int) -> Tensor:

@@ -19,7 +19,7 @@ from services.domain.reports import SCORE_BINS
 from worker.models import build_model
 from worker.training.all_reduce import DenseReducer
 from worker.training.dense import DenseParameters
-from worker.training.rows import RowCache, updated_rows
+from worker.training.rows import RowCache
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +60,9 @@ class Trainer:
     def __init__(self, job: JobSpec, cache: RowCache, reducer: DenseReducer, device: torch.device) -> None:
         self._table = job.table
         self._cache = cache
-        self._reducer = reducer
         self._device = device
         self._model = build_model(job).to(device)
-        self.dense = DenseParameters(self._model, job.model.dense_optimizer)
+        self.dense = DenseParameters(self._model, job.model.dense_optimizer, reducer)
 
     def step(self, plan: IterationPlan) -> StepResult:
         """Trains one iteration, whose rows are in the cache at the versions of the plan.
@@ -73,16 +72,14 @@ class Trainer:
             Unavailable: another worker is lost or late.
         """
         begin = time.perf_counter()
-        slots = self._cache.index(plan.unique_slots)
-        rows = self._cache.rows[slots]
-        self.dense.clear_gradients()
-        loss_sum, score_bins, gradients = self._forward_backward(plan, rows)
+        loss_sum, score_bins, gradients = self._forward_backward(plan)
 
         computed = time.perf_counter()
-        self._update_rows(plan, slots, rows, gradients)
+        if gradients is not None:
+            self._cache.train(plan, gradients, self._table.optimizer)
 
         rows_updated = time.perf_counter()
-        self._reducer.sum(self.dense.gradients)
+        self.dense.wait()
 
         reduced = time.perf_counter()
         self.dense.step()
@@ -94,17 +91,18 @@ class Trainer:
             update=rows_updated - computed + time.perf_counter() - reduced,
         )
 
-    def _forward_backward(self, plan: IterationPlan, rows: Tensor) -> tuple[float, NDArray[np.uint16], Tensor]:
-        """Returns loss, scores, and the gradient [u, D] of each distinct row; dense gradients go to their vector."""
-        values = rows[:, : self._table.dimension].clone().requires_grad_()
+    def _forward_backward(self, plan: IterationPlan) -> tuple[float, NDArray[np.uint16], Tensor | None]:
+        """Returns loss, scores, and the gradient [m, F, D] of each sample's rows, None if there are no samples.
+
+        The all-reduce of the dense gradients begins meanwhile.
+        """
         if len(plan.labels) == 0:
-            return 0.0, np.zeros(0, np.uint16), torch.zeros_like(values)
-        inverse = torch.from_numpy(plan.inverse.astype(np.int64)).to(self._device)
+            return 0.0, np.zeros(0, np.uint16), None
+        values = self._cache.look_up(plan, self._table.dimension).requires_grad_()
         dense = torch.tensor(plan.dense, device=self._device)
         labels = torch.tensor(plan.labels, device=self._device)
 
-        # The lookup's backward pass adds up the samples of each row in a fixed order.
-        logits = self._model(functional.embedding(inverse, values), dense)
+        logits = self._model(values, dense)
         losses = functional.binary_cross_entropy_with_logits(logits, labels, reduction="none")
         loss_sum = losses.detach().double().sum().item()
         if not math.isfinite(loss_sum):
@@ -116,15 +114,3 @@ class Trainer:
         bins = scores.clamp(max=SCORE_BINS - 1).cpu().numpy().astype(np.uint16)
         assert values.grad is not None  # noqa: S101 - backward has just set it
         return loss_sum, bins, values.grad
-
-    def _update_rows(self, plan: IterationPlan, slots: Tensor, rows: Tensor, gradients: Tensor) -> None:
-        """Trains the rows that no other worker trains at once, and keeps the gradients of the others in the cache."""
-        contributors = plan.unique_contributors
-        alone = (contributors & (contributors - np.uint64(1))) == 0
-        owned = torch.from_numpy(np.flatnonzero(alone)).to(self._device)
-        split = torch.from_numpy(np.flatnonzero(~alone)).to(self._device)
-        with torch.no_grad():
-            trained = updated_rows(rows[owned], gradients[owned], self._table.optimizer, step=plan.iteration + 1)
-            self._cache.rows[slots[owned]] = trained
-            self._cache.rows[slots[split], : self._table.dimension] = gradients[split]
-        self._cache.mark_written()

@@ -8,12 +8,13 @@ import torch
 from services.domain.errors import FailedPrecondition
 from services.domain.tables import OptimizerKind, OptimizerSpec
 from worker.models import build_model
+from worker.training.all_reduce import DenseReducer
 from worker.training.dense import DenseParameters
 
 
 def dense_of(make_job, kind, **changes):
     optimizer = OptimizerSpec(kind, 0.01)
-    return DenseParameters(build_model(make_job(optimizer=optimizer, **changes)), optimizer)
+    return DenseParameters(build_model(make_job(optimizer=optimizer, **changes)), optimizer, DenseReducer(None))
 
 
 def train(dense, steps, seed):

@@ -14,12 +14,14 @@ import sys
 import torch
 from services.domain.tables import OptimizerKind, OptimizerSpec
 import worker.service.app
+from worker.training.all_reduce import DenseReducer
 from worker.training.dense import DenseParameters
 from worker.training.device import prepare_device
 
 model = torch.nn.Linear(3, 1).to(prepare_device("cpu", 1))
-dense = DenseParameters(model, OptimizerSpec(OptimizerKind(sys.argv[1])))
+dense = DenseParameters(model, OptimizerSpec(OptimizerKind(sys.argv[1])), DenseReducer(None))
 model(torch.ones(2, 3)).sum().backward()
+dense.wait()
 dense.step()
 print("torch._dynamo" in sys.modules, "torch._inductor" in sys.modules, "sympy" in sys.modules)
 """

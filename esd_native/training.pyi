@@ -1,0 +1,51 @@
+"""What a worker does to the embedding rows in its cache after a backward pass, in place and without the GIL.
+
+Arrays are C-contiguous. A cache has C slots of W floats, which are a row's D values and its optimizer state. A
+micro-batch has m samples of F fields, and u distinct rows in the slots `slots`, uint32 [u], all different. Sample i's
+field f uses row `inverse[i, f]`, uint32 [m, F], and gives it the gradient `gradients[i, f]`, float32 [m, F, D]. Those
+of a row are added up in the samples' order.
+
+`contributors`, uint64 [u], says as bits which workers train each row. A row with one bit takes a step of the optimizer,
+with the formulas of services/domain/tables.py. Of a row with more bits the slot's first D floats become the sum of the
+gradients, for the parameter server to add up with those of the others.
+
+Shapes that do not fit, and slots or rows that are not there, raise ValueError before anything is changed.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+def sgd(
+    cache: NDArray[np.float32],
+    slots: NDArray[np.uint32],
+    contributors: NDArray[np.uint64],
+    inverse: NDArray[np.uint32],
+    gradients: NDArray[np.float32],
+    learning_rate: float,
+) -> None:
+    """Takes one step of SGD; W = D."""
+
+def rowwise_adagrad(
+    cache: NDArray[np.float32],
+    slots: NDArray[np.uint32],
+    contributors: NDArray[np.uint64],
+    inverse: NDArray[np.uint32],
+    gradients: NDArray[np.float32],
+    learning_rate: float,
+    epsilon: float,
+) -> None:
+    """Takes one step of row-wise Adagrad; W = D + 1."""
+
+def adam(
+    cache: NDArray[np.float32],
+    slots: NDArray[np.uint32],
+    contributors: NDArray[np.uint64],
+    inverse: NDArray[np.uint32],
+    gradients: NDArray[np.float32],
+    step: int,
+    learning_rate: float,
+    epsilon: float,
+    beta1: float,
+    beta2: float,
+) -> None:
+    """Takes step `step`, counted from 1, of lazy Adam; W = 3 D."""

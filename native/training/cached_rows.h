@@ -1,0 +1,60 @@
+// The update of a worker's embedding rows after a backward pass, in the slots of its cache.
+//
+// The backward pass gives a gradient to every sample and field; those of a row are added up in the samples' order, so
+// that the sum does not depend on anything else. What becomes of the sum is decided by who trains the row.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "common/hot.h"
+
+namespace esd::training {
+
+// The distinct rows of a micro-batch, and the gradients that its samples give them.
+struct Trained {
+  const std::uint32_t* slots;         // [u], of each distinct row
+  const std::uint64_t* contributors;  // [u], the workers that train it, as bits
+  std::size_t rows;                   // u
+  const std::uint32_t* inverse;       // [lookups], which of the rows a sample's field uses
+  const float* gradients;             // [lookups, D]
+  std::size_t lookups;                // m F
+  std::size_t dimension;              // D
+};
+
+inline bool within(const std::uint32_t* values, std::size_t n, std::size_t limit) {
+  return std::all_of(values, values + n, [limit](std::uint32_t value) { return value < limit; });
+}
+
+// Adds up the gradients of each row: `sums` [u, D], which holds zeros.
+ESD_HOT static void add_up(const Trained& trained, float* sums) {
+  const std::size_t d = trained.dimension;
+  for (std::size_t i = 0; i < trained.lookups; ++i) {
+    float* sum = sums + trained.inverse[i] * d;
+    const float* gradient = trained.gradients + i * d;
+    for (std::size_t c = 0; c < d; ++c) sum[c] += gradient[c];
+  }
+}
+
+// Trains the rows that nobody else trains with `update(row, gradient)`. Of a row that others train, too, the slot keeps
+// the partial gradient, in its first D floats.
+template <typename Update>
+void train_cached(float* cache, std::size_t width, const Trained& trained, const Update& update) {
+  const std::size_t d = trained.dimension;
+  std::vector<float> sums(trained.rows * d, 0.0F);
+  add_up(trained, sums.data());
+  for (std::size_t i = 0; i < trained.rows; ++i) {
+    float* row = cache + trained.slots[i] * width;
+    const float* sum = sums.data() + i * d;
+    const std::uint64_t workers = trained.contributors[i];
+    if ((workers & (workers - 1)) == 0) {
+      update(row, sum);
+    } else {
+      std::copy_n(sum, d, row);
+    }
+  }
+}
+
+}  // namespace esd::training

@@ -1,0 +1,111 @@
+"""The rows of a cache after a backward pass, against the same in steps of torch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from esd_native import rows as native_rows
+from esd_native import training
+from services.domain.tables import OptimizerKind, OptimizerSpec
+from tests.unit.worker.conftest import HandMadePlans
+from worker.training.rows import RowCache, train_on_device
+
+SLOTS, DIMENSION, FIELDS, SAMPLES, DISTINCT = 40, 9, 5, 12, 17
+ALONE, SHARED = 0b100, 0b110
+
+
+@pytest.fixture
+def step():
+    """A plan whose odd rows are shared, a cache, and gradients by sample and field."""
+
+    def make(optimizer: OptimizerSpec):
+        rng = np.random.default_rng(11)
+        slots = rng.permutation(SLOTS)[:DISTINCT]
+        rows = [(100 + i, int(slot), 6, SHARED if i % 2 else ALONE) for i, slot in enumerate(slots)]
+        inverse = rng.integers(0, DISTINCT, (SAMPLES, FIELDS), np.uint32)
+        inverse.flat[:DISTINCT] = np.arange(DISTINCT)
+        plan = replace(HandMadePlans.plan(6, train=rows), inverse=inverse)
+        cache = rng.random((SLOTS, DIMENSION + optimizer.state_width(DIMENSION)), np.float32)
+        return plan, cache, rng.normal(size=(SAMPLES, FIELDS, DIMENSION)).astype(np.float32)
+
+    return make
+
+
+def trained(optimizer, plan, cache, gradients):
+    """The cache after a step."""
+    rows = RowCache(*cache.shape, torch.device("cpu"))
+    rows.rows.copy_(torch.from_numpy(cache))
+    rows.train(plan, torch.from_numpy(gradients), optimizer)
+    return rows.rows.numpy()
+
+
+@pytest.mark.parametrize("kind", OptimizerKind, ids=lambda kind: kind.value)
+def test_does_what_steps_of_torch_do(step, kind):
+    optimizer = OptimizerSpec(kind, learning_rate=0.1)
+    plan, cache, gradients = step(optimizer)
+    expected = torch.from_numpy(cache.copy())
+    train_on_device(expected, plan, torch.from_numpy(gradients), optimizer)
+    found = trained(optimizer, plan, cache, gradients)
+    np.testing.assert_allclose(found, expected.numpy(), rtol=1e-6, atol=1e-7)
+    shared = plan.unique_slots[1::2]
+    np.testing.assert_array_equal(found[shared], expected.numpy()[shared])
+    if kind is OptimizerKind.SGD:
+        np.testing.assert_array_equal(found, expected.numpy())
+
+
+@pytest.mark.parametrize("kind", OptimizerKind, ids=lambda kind: kind.value)
+def test_rows_are_trained_as_the_parameter_server_trains_split_ones(step, kind):
+    optimizer = OptimizerSpec(kind, learning_rate=0.1)
+    plan, cache, gradients = step(optimizer)
+    sums = np.zeros((DISTINCT, DIMENSION), np.float32)
+    for row, gradient in zip(plan.inverse.ravel(), gradients.reshape(-1, DIMENSION), strict=True):
+        sums[row] += gradient
+    owned, split = plan.unique_slots[::2], plan.unique_slots[1::2]
+    block, expected = cache[owned], cache.copy()
+    match kind:
+        case OptimizerKind.SGD:
+            native_rows.sgd(block, sums[::2], 0.1)
+        case OptimizerKind.ROWWISE_ADAGRAD:
+            native_rows.rowwise_adagrad(block, sums[::2], 0.1, optimizer.epsilon)
+        case OptimizerKind.ADAM:
+            steps = np.full(len(block), 7, np.int64)
+            native_rows.adam(block, sums[::2], steps, 0.1, optimizer.epsilon, optimizer.beta1, optimizer.beta2)
+    expected[owned] = block
+    expected[split, :DIMENSION] = sums[1::2]
+    np.testing.assert_array_equal(trained(optimizer, plan, cache, gradients), expected)
+
+
+def test_a_worker_without_samples_trains_nothing(step):
+    optimizer = OptimizerSpec()
+    _, cache, gradients = step(optimizer)
+    plan = replace(HandMadePlans.plan(0), inverse=np.zeros((0, FIELDS), np.uint32))
+    np.testing.assert_array_equal(trained(optimizer, plan, cache, gradients[:0]), cache)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"slots": np.full(DISTINCT, SLOTS, np.uint32)}, "beyond the cache"),
+        ({"inverse": np.full((SAMPLES, FIELDS), DISTINCT, np.uint32)}, "not among the distinct"),
+        ({"inverse": np.zeros((SAMPLES, FIELDS + 1), np.uint32)}, "one gradient per sample and field"),
+        ({"contributors": np.zeros(1, np.uint64)}, "differ in length"),
+        ({"cache": np.zeros((SLOTS, DIMENSION + 1), np.float32)}, "this optimizer's width"),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_anything_changes(step, changes, message):
+    plan, cache, gradients = step(OptimizerSpec())
+    given = {
+        "cache": cache,
+        "slots": plan.unique_slots,
+        "contributors": plan.unique_contributors,
+        "inverse": plan.inverse,
+        "gradients": gradients,
+    } | changes
+    before = given["cache"].copy()
+    with pytest.raises(ValueError, match=message):
+        training.sgd(**given, learning_rate=0.1)
+    np.testing.assert_array_equal(given["cache"], before)
