@@ -571,8 +571,20 @@ class Recovery(_message.Message):
     seconds: float
     def __init__(self, cause: _Optional[str] = ..., epoch: _Optional[int] = ..., iterations_redone: _Optional[int] = ..., seconds: _Optional[float] = ...) -> None: ...
 
+class Quality(_message.Message):
+    __slots__ = ("loss", "auc", "normalised_entropy", "calibration")
+    LOSS_FIELD_NUMBER: _ClassVar[int]
+    AUC_FIELD_NUMBER: _ClassVar[int]
+    NORMALISED_ENTROPY_FIELD_NUMBER: _ClassVar[int]
+    CALIBRATION_FIELD_NUMBER: _ClassVar[int]
+    loss: float
+    auc: float
+    normalised_entropy: float
+    calibration: float
+    def __init__(self, loss: _Optional[float] = ..., auc: _Optional[float] = ..., normalised_entropy: _Optional[float] = ..., calibration: _Optional[float] = ...) -> None: ...
+
 class JobState(_message.Message):
-    __slots__ = ("job", "phase", "failure", "samples_submitted", "iterations_planned", "iterations_confirmed", "training_seconds", "workers", "loss", "auc", "cost_seconds", "makespan_seconds", "expected_cost_seconds", "lookups", "hits", "forgotten_rows", "decision_median_seconds", "decision_p99_seconds", "shadow_costs", "epoch", "resumed_from", "checkpoint", "recoveries")
+    __slots__ = ("job", "phase", "failure", "samples_submitted", "iterations_planned", "iterations_confirmed", "training_seconds", "workers", "quality", "recent", "cost_seconds", "makespan_seconds", "expected_cost_seconds", "lookups", "hits", "forgotten_rows", "decision_median_seconds", "decision_p99_seconds", "shadow_costs", "epoch", "resumed_from", "checkpoint", "recoveries")
     class Phase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         PHASE_UNSPECIFIED: _ClassVar[JobState.Phase]
@@ -597,8 +609,8 @@ class JobState(_message.Message):
     ITERATIONS_CONFIRMED_FIELD_NUMBER: _ClassVar[int]
     TRAINING_SECONDS_FIELD_NUMBER: _ClassVar[int]
     WORKERS_FIELD_NUMBER: _ClassVar[int]
-    LOSS_FIELD_NUMBER: _ClassVar[int]
-    AUC_FIELD_NUMBER: _ClassVar[int]
+    QUALITY_FIELD_NUMBER: _ClassVar[int]
+    RECENT_FIELD_NUMBER: _ClassVar[int]
     COST_SECONDS_FIELD_NUMBER: _ClassVar[int]
     MAKESPAN_SECONDS_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_COST_SECONDS_FIELD_NUMBER: _ClassVar[int]
@@ -620,8 +632,8 @@ class JobState(_message.Message):
     iterations_confirmed: int
     training_seconds: float
     workers: _containers.RepeatedCompositeFieldContainer[WorkerState]
-    loss: float
-    auc: float
+    quality: Quality
+    recent: Quality
     cost_seconds: float
     makespan_seconds: float
     expected_cost_seconds: float
@@ -635,4 +647,4 @@ class JobState(_message.Message):
     resumed_from: int
     checkpoint: int
     recoveries: _containers.RepeatedCompositeFieldContainer[Recovery]
-    def __init__(self, job: _Optional[_Union[JobSpec, _Mapping]] = ..., phase: _Optional[_Union[JobState.Phase, str]] = ..., failure: _Optional[str] = ..., samples_submitted: _Optional[int] = ..., iterations_planned: _Optional[int] = ..., iterations_confirmed: _Optional[int] = ..., training_seconds: _Optional[float] = ..., workers: _Optional[_Iterable[_Union[WorkerState, _Mapping]]] = ..., loss: _Optional[float] = ..., auc: _Optional[float] = ..., cost_seconds: _Optional[float] = ..., makespan_seconds: _Optional[float] = ..., expected_cost_seconds: _Optional[float] = ..., lookups: _Optional[int] = ..., hits: _Optional[int] = ..., forgotten_rows: _Optional[int] = ..., decision_median_seconds: _Optional[float] = ..., decision_p99_seconds: _Optional[float] = ..., shadow_costs: _Optional[_Iterable[_Union[ShadowCost, _Mapping]]] = ..., epoch: _Optional[int] = ..., resumed_from: _Optional[int] = ..., checkpoint: _Optional[int] = ..., recoveries: _Optional[_Iterable[_Union[Recovery, _Mapping]]] = ...) -> None: ...
+    def __init__(self, job: _Optional[_Union[JobSpec, _Mapping]] = ..., phase: _Optional[_Union[JobState.Phase, str]] = ..., failure: _Optional[str] = ..., samples_submitted: _Optional[int] = ..., iterations_planned: _Optional[int] = ..., iterations_confirmed: _Optional[int] = ..., training_seconds: _Optional[float] = ..., workers: _Optional[_Iterable[_Union[WorkerState, _Mapping]]] = ..., quality: _Optional[_Union[Quality, _Mapping]] = ..., recent: _Optional[_Union[Quality, _Mapping]] = ..., cost_seconds: _Optional[float] = ..., makespan_seconds: _Optional[float] = ..., expected_cost_seconds: _Optional[float] = ..., lookups: _Optional[int] = ..., hits: _Optional[int] = ..., forgotten_rows: _Optional[int] = ..., decision_median_seconds: _Optional[float] = ..., decision_p99_seconds: _Optional[float] = ..., shadow_costs: _Optional[_Iterable[_Union[ShadowCost, _Mapping]]] = ..., epoch: _Optional[int] = ..., resumed_from: _Optional[int] = ..., checkpoint: _Optional[int] = ..., recoveries: _Optional[_Iterable[_Union[Recovery, _Mapping]]] = ...) -> None: ...

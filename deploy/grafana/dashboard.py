@@ -41,11 +41,25 @@ def _p99(histogram: str, by: str) -> str:
     return f"histogram_quantile(0.99, {_rate(f'{histogram}_bucket', f'{by}, le')})"
 
 
+_SCORED = "Of each sample before it is trained; the latest are 32,768."
+
 ROWS: dict[str, Sequence[Panel]] = {
     "Training": (
         Panel("Iterations per second", "iops", [("esd:iterations:rate1m", "iterations")]),
-        Panel("Loss", "none", [("esd_loss", "loss")], "Mean over all samples, each scored before it is trained."),
-        Panel("AUC", "none", [("esd_auc", "AUC")], "Over all samples, each scored before it is trained."),
+        Panel("Loss", "none", [("esd_loss", "all samples"), ("esd_recent_loss", "the latest")], _SCORED),
+        Panel("AUC", "none", [("esd_auc", "all samples"), ("esd_recent_auc", "the latest")], _SCORED),
+        Panel(
+            "Normalised entropy",
+            "none",
+            [("esd_normalised_entropy", "all samples"), ("esd_recent_normalised_entropy", "the latest")],
+            "The loss, divided by that of always predicting the mean label.",
+        ),
+        Panel(
+            "Calibration",
+            "none",
+            [("esd_calibration", "all samples"), ("esd_recent_calibration", "the latest")],
+            "Mean prediction, divided by the mean label; 1 is right.",
+        ),
         Panel("Time of an iteration", "s", [(_mean("esd_iteration_seconds", "phase"), "{{phase}}")], stacked=True),
         Panel("Phase of the job", "none", [("esd_job_phase == 1", "{{phase}}")]),
         Panel(
@@ -101,6 +115,9 @@ ROWS: dict[str, Sequence[Panel]] = {
         Panel("Partial gradients that wait", "none", [("esd_pending_gradients", "{{table}} {{instance}}")]),
         Panel("Their memory", "bytes", [("esd_pending_gradient_bytes", "{{table}} {{instance}}")]),
         Panel("Pulls that wait", "none", [("esd_waiting_pulls", "{{table}} {{instance}}")]),
+        Panel("Frames of exchanges", "ops", [(_rate("esd_exchange_frames_total", "code"), "{{code}}")]),
+        Panel("Bytes of exchanges", "Bps", [(_rate("esd_exchange_bytes_total", "op"), "{{op}}")]),
+        Panel("Time of a frame, mean", "s", [(_mean("esd_exchange_seconds", "instance"), "{{instance}}")]),
         Panel("Store, 99th percentile", "s", [("esd:store_seconds:p99_5m", "{{op}} {{instance}}")]),
         Panel("Calls at the store", "none", [("esd_store_calls", "{{instance}}")]),
         Panel("Store answers", "none", [("esd_store_up", "{{instance}}")]),

@@ -1,22 +1,27 @@
-"""Progressive validation: every sample is scored before it is trained, and the scores make loss and AUC.
+"""Progressive validation: every sample is scored before it is trained, and the scores tell how good the model is.
 
-Both are functions of the stream alone: counts are integers, and losses are summed in the order (iteration,
-worker slot), whichever worker reports first.
+All figures are functions of the stream alone: counts are integers, and losses are summed in the order (iteration,
+worker slot), whichever worker reports first. Each is given over all samples, and over the latest ones.
 """
 
 from __future__ import annotations
 
 import io
 import math
+from collections import deque
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from services.domain.reports import SCORE_BINS, IterationReport
+from services.domain.state import Quality
+
+RECENT_SAMPLES = 1 << 15  # the latest iterations that hold this many samples are the recent ones
 
 
 class ScoreHistogram:
-    """The area under the ROC curve of a stream, exact up to the width of a score bin.
+    """What the scores of a stream say of a model, exact up to the width of a score bin.
 
     AUC is the share of (positive, negative) pairs in which the positive has the higher score, ties counting
     half (the Mann-Whitney statistic). Two histograms of scores are all it needs.
@@ -34,6 +39,27 @@ class ScoreHistogram:
         """Samples by score bin, int64 [2 x 65536]: first the negatives, then the positives."""
         return self._counts
 
+    def quality(self, loss_sum: float) -> Quality:
+        """Returns the figures of the samples that were counted, whose logistic losses have this sum."""
+        negatives, positives = (int(each.sum()) for each in self._counts.reshape(2, SCORE_BINS))
+        samples = negatives + positives
+        loss = loss_sum / samples if samples else math.nan
+        entropy = math.nan
+        if negatives and positives:
+            share = positives / samples
+            entropy = -share * math.log(share) - (1 - share) * math.log(1 - share)
+        return Quality(
+            loss=loss,
+            auc=self.auc(),
+            normalised_entropy=loss / entropy,
+            calibration=self._predicted() / positives if positives else math.nan,
+        )
+
+    def _predicted(self) -> float:
+        """The sum of the predicted probabilities, each taken for the middle of its bin."""
+        middles = (np.arange(SCORE_BINS) + 0.5) / SCORE_BINS
+        return float(np.sum(self._counts.reshape(2, SCORE_BINS).sum(axis=0) * middles))
+
     def auc(self) -> float:
         """Returns the area under the ROC curve, 0..1; NaN until both labels were seen."""
         negatives, positives = self._counts.reshape(2, SCORE_BINS)
@@ -46,15 +72,32 @@ class ScoreHistogram:
         return won / pairs
 
 
+class _Iteration(NamedTuple):
+    """The scores of one iteration: bins, uint16 [m], labels, uint8 [m], and the sum of the losses."""
+
+    bins: NDArray[np.uint16]
+    labels: NDArray[np.uint8]
+    loss_sum: float
+
+
 class Progress:
-    """Loss and AUC over the iterations that all workers have reported."""
+    """How good the model was over the iterations that all workers have reported.
+
+    Attributes:
+        samples: how many samples these iterations hold.
+    """
 
     def __init__(self, workers: int) -> None:
         self._workers = workers
         self._open: dict[int, dict[int, IterationReport]] = {}  # by iteration and slot
+        self._begin()
+
+    def _begin(self) -> None:
         self._histogram = ScoreHistogram()
         self._loss_sum = 0.0
         self.samples = 0
+        self._recent: deque[_Iteration] = deque()
+        self._recent_samples = 0
 
     def add(self, slot: int, report: IterationReport) -> bool:
         """Takes one worker's report. Returns whether it was the last one of its iteration.
@@ -65,11 +108,25 @@ class Progress:
         reports[slot] = report
         if len(reports) < self._workers:
             return False
-        for _, part in sorted(self._open.pop(report.iteration).items()):
+        parts = [part for _, part in sorted(self._open.pop(report.iteration).items())]
+        for part in parts:
             self._loss_sum += part.loss_sum
             self.samples += len(part.labels)
             self._histogram.add(part.score_bins, part.labels)
+        self._remember(
+            _Iteration(
+                np.concatenate([part.score_bins for part in parts]),
+                np.concatenate([part.labels for part in parts]),
+                sum(part.loss_sum for part in parts),
+            )
+        )
         return True
+
+    def _remember(self, iteration: _Iteration) -> None:
+        self._recent.append(iteration)
+        self._recent_samples += len(iteration.labels)
+        while self._recent_samples - len(self._recent[0].labels) >= RECENT_SAMPLES:
+            self._recent_samples -= len(self._recent.popleft().labels)
 
     def save(self) -> bytes:
         """Returns the progress over all complete iterations, for `load`."""
@@ -81,6 +138,10 @@ class Progress:
             counts=self._histogram.counts[used],
             loss_sum=np.float64(self._loss_sum),
             samples=np.int64(self.samples),
+            recent_bins=np.concatenate([np.zeros(0, np.uint16), *(each.bins for each in self._recent)]),
+            recent_labels=np.concatenate([np.zeros(0, np.uint8), *(each.labels for each in self._recent)]),
+            recent_sizes=np.array([len(each.labels) for each in self._recent], np.int64),
+            recent_losses=np.array([each.loss_sum for each in self._recent], np.float64),
         )
         return buffer.getvalue()
 
@@ -88,12 +149,16 @@ class Progress:
         """Goes back to what `save` returned, or to the beginning for None; from there on `workers` workers report."""
         self._workers = workers
         self._open.clear()
-        self._histogram, self._loss_sum, self.samples = ScoreHistogram(), 0.0, 0
+        self._begin()
         if saved is not None:
             with np.load(io.BytesIO(saved), allow_pickle=False) as arrays:
                 self._histogram.counts[arrays["bins"]] = arrays["counts"]
                 self._loss_sum = float(arrays["loss_sum"])
                 self.samples = int(arrays["samples"])
+                ends = np.cumsum(arrays["recent_sizes"])[:-1]
+                bins, labels = (np.split(arrays[name], ends) for name in ("recent_bins", "recent_labels"))
+                for loss_sum, some_bins, some_labels in zip(arrays["recent_losses"], bins, labels, strict=False):
+                    self._remember(_Iteration(some_bins, some_labels, float(loss_sum)))
 
     @property
     def loss(self) -> float:
@@ -104,3 +169,19 @@ class Progress:
     def auc(self) -> float:
         """Area under the ROC curve over all samples; NaN until both labels were seen."""
         return self._histogram.auc()
+
+    @property
+    def lifetime(self) -> Quality:
+        """The figures over all samples."""
+        return self._histogram.quality(self._loss_sum)
+
+    @property
+    def recent(self) -> Quality:
+        """The figures over the latest iterations, those that hold the last 32,768 samples."""
+        histogram = ScoreHistogram()
+        recent = tuple(self._recent)
+        if recent:
+            histogram.add(
+                np.concatenate([each.bins for each in recent]), np.concatenate([each.labels for each in recent])
+            )
+        return histogram.quality(sum(each.loss_sum for each in recent))

@@ -128,7 +128,9 @@ class Bar:
             self._task,
             description=f"{self._title}: {state.phase.value}",
             completed=state.iterations_confirmed,
-            figures="" if state.iterations_confirmed == 0 else f"loss {state.loss:.4f}, AUC {state.auc:.4f}",
+            figures=""
+            if state.iterations_confirmed == 0
+            else f"loss {state.quality.loss:.4f}, AUC {state.quality.auc:.4f}",
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
@@ -30,8 +31,8 @@ def training_result(state: JobState) -> Result:
         "samples": state.samples_submitted,
         "seconds": state.training_seconds,
         "iterations_per_second": state.iterations_confirmed / state.training_seconds if state.training_seconds else 0.0,
-        "loss": state.loss,
-        "auc": state.auc,
+        **asdict(state.quality),
+        "recent": asdict(state.recent),
         "operations": {
             "miss_pull": [worker.transfers.miss_pull for worker in workers],
             "update_push": [worker.transfers.update_push for worker in workers],
@@ -130,6 +131,8 @@ _ROWS: tuple[tuple[str, Callable[[Mapping[str, Any]], str]], ...] = (
     ("decision, ms (median / p99)", lambda r: f"{r['decision_ms']['median']:.2f} / {r['decision_ms']['p99']:.2f}"),
     ("loss", lambda r: f"{r['loss']:.4f}"),
     ("AUC", lambda r: f"{r['auc']:.4f}"),
+    ("normalised entropy", lambda r: f"{r['normalised_entropy']:.4f}"),
+    ("calibration", lambda r: f"{r['calibration']:.4f}"),
 )
 
 

@@ -72,6 +72,24 @@ class Recovery:
 
 
 @dataclass(frozen=True, slots=True)
+class Quality:
+    """How good a model is on samples that it had not been trained with yet. NaN until there are such samples.
+
+    Attributes:
+        loss: mean logistic loss.
+        auc: area under the ROC curve; NaN until both labels were seen.
+        normalised_entropy: the loss, divided by that of who always predicts the mean of the labels; below 1 the model
+            has learnt something (He et al., 2014). NaN until both labels were seen.
+        calibration: the mean of the predictions, divided by that of the labels; 1 is right. NaN without a positive.
+    """
+
+    loss: float
+    auc: float
+    normalised_entropy: float
+    calibration: float
+
+
+@dataclass(frozen=True, slots=True)
 class JobState:
     """The job's figures so far.
 
@@ -80,8 +98,8 @@ class JobState:
         samples_submitted: samples of the stream that were taken in.
         iterations_planned: iterations whose plans exist.
         iterations_confirmed: iterations that every worker has confirmed.
-        loss: mean progressive logistic loss over all confirmed samples, NaN before the first.
-        auc: progressive area under the ROC curve, NaN until both labels were seen.
+        quality: of the model over all confirmed samples, each scored before it is trained.
+        recent: the same over the latest iterations, those that hold the last 32,768 samples.
         cost_seconds: sum of T_j over all operations (ESD paper, eq. 4).
         makespan_seconds: sum over iterations of the slowest worker's T_j x operations.
         expected_cost_seconds: the mechanism's own estimate, per sample.
@@ -104,8 +122,8 @@ class JobState:
     samples_submitted: int
     iterations_planned: int
     iterations_confirmed: int
-    loss: float
-    auc: float
+    quality: Quality
+    recent: Quality
     workers: tuple[WorkerState, ...]
     cost_seconds: float
     makespan_seconds: float

@@ -211,6 +211,41 @@ AUC = Gauge(
     registry=REGISTRY,
 )
 
+NORMALISED_ENTROPY = Gauge(
+    "esd_normalised_entropy",
+    "Loss of the job's samples, divided by that of always predicting the mean label. 1 or above: the model has learnt "
+    "nothing; check features, labels and learning rate.",
+    registry=REGISTRY,
+)
+CALIBRATION = Gauge(
+    "esd_calibration",
+    "Mean prediction of the job's samples, divided by their mean label; 1 is right.",
+    registry=REGISTRY,
+)
+RECENT_LOSS = Gauge(
+    "esd_recent_loss",
+    "As esd_loss, over the latest iterations, those that hold the last 32,768 samples. Rising while esd_loss does not: "
+    "the stream has changed.",
+    registry=REGISTRY,
+)
+RECENT_AUC = Gauge(
+    "esd_recent_auc",
+    "As esd_auc, over the latest iterations. Falling: the stream has changed, or training diverges.",
+    registry=REGISTRY,
+)
+RECENT_NORMALISED_ENTROPY = Gauge(
+    "esd_recent_normalised_entropy",
+    "As esd_normalised_entropy, over the latest iterations. Unlike the loss it can be compared where the share of "
+    "positive labels changes.",
+    registry=REGISTRY,
+)
+RECENT_CALIBRATION = Gauge(
+    "esd_recent_calibration",
+    "As esd_calibration, over the latest iterations. Far from 1: predictions are too high or too low for what comes "
+    "now; the stream has changed, or the learning rate is too high.",
+    registry=REGISTRY,
+)
+
 # --- parameter server ------------------------------------------------------------------------------------------
 
 TABLE_ROWS = Gauge(
@@ -311,6 +346,12 @@ BY_SERVICE = {
         WORKER_BANDWIDTH,
         LOSS,
         AUC,
+        NORMALISED_ENTROPY,
+        CALIBRATION,
+        RECENT_LOSS,
+        RECENT_AUC,
+        RECENT_NORMALISED_ENTROPY,
+        RECENT_CALIBRATION,
     ),
     "ps": (
         TABLE_ROWS,

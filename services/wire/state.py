@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from protos import dispatcher_pb2 as pb
-from services.domain.state import JobPhase, JobState, Recovery, ShadowCost, WorkerState
+from services.domain.state import JobPhase, JobState, Quality, Recovery, ShadowCost, WorkerState
 from services.wire.enums import EnumCodec
 from services.wire.jobs import decode_job, encode_job
 from services.wire.reports import decode_phases, decode_transfers, encode_phases, encode_transfers
@@ -15,8 +15,6 @@ _FIGURES = (  # same name and unit on both sides
     "samples_submitted",
     "iterations_planned",
     "iterations_confirmed",
-    "loss",
-    "auc",
     "cost_seconds",
     "makespan_seconds",
     "expected_cost_seconds",
@@ -30,6 +28,7 @@ _FIGURES = (  # same name and unit on both sides
     "checkpoint",
     "forgotten_rows",
 )
+_QUALITY = ("loss", "auc", "normalised_entropy", "calibration")
 _RECOVERY = ("cause", "epoch", "iterations_redone", "seconds")
 
 
@@ -43,6 +42,8 @@ def encode_state(state: JobState) -> pb.JobState:
             pb.ShadowCost(mechanism=each.mechanism, iterations=each.iterations, cost_seconds=each.cost_seconds)
             for each in state.shadow_costs
         ],
+        quality=_encode_quality(state.quality),
+        recent=_encode_quality(state.recent),
         recoveries=[pb.Recovery(**{name: getattr(each, name) for name in _RECOVERY}) for each in state.recoveries],
         **{name: getattr(state, name) for name in _FIGURES},
     )
@@ -57,9 +58,19 @@ def decode_state(message: pb.JobState) -> JobState:
         shadow_costs=tuple(
             ShadowCost(each.mechanism, each.iterations, each.cost_seconds) for each in message.shadow_costs
         ),
+        quality=_decode_quality(message.quality),
+        recent=_decode_quality(message.recent),
         recoveries=tuple(Recovery(*(getattr(each, name) for name in _RECOVERY)) for each in message.recoveries),
         **{name: getattr(message, name) for name in _FIGURES},
     )
+
+
+def _encode_quality(quality: Quality) -> pb.Quality:
+    return pb.Quality(**{name: getattr(quality, name) for name in _QUALITY})
+
+
+def _decode_quality(message: pb.Quality) -> Quality:
+    return Quality(*(getattr(message, name) for name in _QUALITY))
 
 
 def _encode_worker(worker: WorkerState) -> pb.WorkerState:

@@ -25,6 +25,7 @@ from tests.support.redis_server import redis_server
 
 OPTIONS = RunOptions(
     workers=2,
+    mechanism="esd",  # its solver has metrics of its own
     links="1g,100m",
     batch=32,
     dim=8,
@@ -119,7 +120,7 @@ def test_counters_equal_what_the_job_says(monitored: Monitored) -> None:
         assert counted == sum(getattr(worker.transfers, operation) for worker in workers)
     assert monitored.total("esd_transfer_cost_seconds_total") == pytest.approx(monitored.state.cost_seconds)
     assert monitored.total('esd_cache_lookups_total{result="hit"}') == monitored.state.hits
-    assert monitored.total("esd_auc") == pytest.approx(monitored.state.auc)
+    assert monitored.total("esd_auc") == pytest.approx(monitored.state.quality.auc)
     assert monitored.total('esd_job_phase{phase="finished"}') == 1
 
 

@@ -25,7 +25,7 @@ def show_job(
 
     Args:
         lifecycle: the phase of the job.
-        totals: the loss and the AUC of the job.
+        totals: the figures of the job's model.
         samples: the samples of the job that wait to be planned.
         logged: tells how many of its samples are in the sample log, because no checkpoint covers them.
         lease_seconds: how long a worker may be silent.
@@ -36,6 +36,12 @@ def show_job(
     metrics.LEASE.set(lease_seconds)
     metrics.LOSS.set_function(lambda: totals.progress.loss)
     metrics.AUC.set_function(lambda: totals.progress.auc)
+    metrics.NORMALISED_ENTROPY.set_function(lambda: totals.progress.lifetime.normalised_entropy)
+    metrics.CALIBRATION.set_function(lambda: totals.progress.lifetime.calibration)
+    metrics.RECENT_LOSS.set_function(lambda: totals.progress.recent.loss)
+    metrics.RECENT_AUC.set_function(lambda: totals.progress.recent.auc)
+    metrics.RECENT_NORMALISED_ENTROPY.set_function(lambda: totals.progress.recent.normalised_entropy)
+    metrics.RECENT_CALIBRATION.set_function(lambda: totals.progress.recent.calibration)
     metrics.QUEUED_SAMPLES.set_function(lambda: samples.pending)
     metrics.LOGGED_SAMPLES.set_function(logged)
 

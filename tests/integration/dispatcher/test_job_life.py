@@ -46,8 +46,8 @@ async def test_all_samples_are_trained_in_stream_order(dispatcher: Dispatcher) -
     state = await dispatcher.client.describe()
     assert state.phase is JobPhase.FINISHED
     assert (state.samples_submitted, state.iterations_planned, state.iterations_confirmed) == (35, 5, 5)
-    assert state.loss == pytest.approx(math.log(2))
-    assert state.auc == 0.5
+    assert state.quality.loss == pytest.approx(math.log(2))
+    assert state.quality.auc == 0.5
     moved = [worker.transfers for worker in state.workers]
     assert [t.miss_pull for t in moved] == [sum(len(p.pulls) for p in w.plans) for w in workers]
     assert [t.flush_push for t in moved] == [len(w.flush.rows) + len(w.flush.gradients) for w in workers]
@@ -78,7 +78,7 @@ async def test_empty_stream_ends_with_an_empty_flush(dispatcher: Dispatcher) -> 
         assert worker.end == EndOfStream(0)
     state = await dispatcher.client.describe()
     assert state.phase is JobPhase.FINISHED
-    assert math.isnan(state.loss)
+    assert math.isnan(state.quality.loss)
 
 
 async def test_one_job_at_a_time(dispatcher: Dispatcher) -> None:

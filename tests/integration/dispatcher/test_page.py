@@ -73,15 +73,15 @@ async def test_the_document_of_a_job(dispatcher: Any) -> None:
     waiting = await document(dispatcher)
     assert waiting["job"]["phase"] == "waiting for workers"
     assert [worker["name"] for worker in waiting["workers"]] == ["edge-0"]
-    assert (waiting["loss"], waiting["auc"], waiting["hit_ratio"]) == (None, None, None)
+    assert (waiting["quality"]["loss"], waiting["recent"]["auc"], waiting["hit_ratio"]) == (None, None, None)
 
     await run_to_the_end(dispatcher, JOB, [samples(20)])
     state = await state_when(dispatcher.client, lambda state: state.phase is JobPhase.FINISHED)
     shown = await document(dispatcher)
     assert (shown["job"]["name"], shown["job"]["phase"], shown["job"]["failure"]) == ("flights", "finished", "")
     assert (shown["iterations_confirmed"], shown["samples"]) == (3, 20)
-    assert shown["loss"] == pytest.approx(state.loss, rel=1e-5)
-    assert shown["auc"] == 0.5
+    assert shown["quality"]["loss"] == pytest.approx(state.quality.loss, rel=1e-5)
+    assert shown["quality"]["auc"] == 0.5
     assert shown["hit_ratio"] == pytest.approx(state.hits / state.lookups, rel=1e-5)
     assert shown["costs"][0] == {
         "mechanism": "random", "shadow": False, "iterations": 3,
@@ -108,7 +108,7 @@ async def test_the_history_of_a_job(dispatcher: Any) -> None:
     assert history["samples"] == [8, 16, 20, 20]
     assert all(column == sorted(column) for name, column in history.items() if name.endswith(("seconds", "lookups")))
     assert history["cost_seconds"][-1] == shown["costs"][0]["seconds"]
-    assert history["loss"][-1] == shown["loss"]
+    assert history["loss"][-1] == shown["quality"]["loss"]
 
 
 @pytest.mark.parametrize(

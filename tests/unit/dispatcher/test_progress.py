@@ -70,6 +70,50 @@ def test_loss_is_the_same_whoever_reports_first() -> None:
     assert results == {((((0.1 + 1e16) + 1e16) + 0.3) / 4, 0.75, 4)}
 
 
+def test_normalised_entropy_and_calibration_by_hand() -> None:
+    """Four predictions of 1/4 (the middle of bin 16383 is half a bin below), of which one comes true: as good as
+    always predicting the mean. Of 3/4 for the same samples, three times as much is predicted as comes true."""
+    quarter, right = 1 << 14, [1, 0, 0, 0]
+    entropy = -(math.log(1 / 4) + 3 * math.log(3 / 4)) / 4
+    guessing = histogram([quarter] * 4, right).quality(4 * entropy)
+    assert guessing.normalised_entropy == pytest.approx(1)
+    assert guessing.calibration == pytest.approx(1, abs=1e-4)
+    assert guessing.loss == pytest.approx(entropy)
+    assert histogram([3 * quarter] * 4, right).quality(8 * entropy).calibration == pytest.approx(3, abs=1e-4)
+    assert histogram([3 * quarter] * 4, right).quality(8 * entropy).normalised_entropy == pytest.approx(2)
+
+
+@pytest.mark.parametrize("labels", [[], [0, 0]])
+def test_what_needs_a_positive_label_waits_for_one(labels: list[int]) -> None:
+    quality = histogram([3] * len(labels), labels).quality(1.0)
+    assert math.isnan(quality.normalised_entropy)
+    assert math.isnan(quality.calibration)
+
+
+def test_recent_figures_are_those_of_the_latest_iterations() -> None:
+    """Of iterations of 12,000 samples the latest three hold 32,768; the first of four is not among them."""
+    random = np.random.default_rng(0)
+    progress, parts = Progress(workers=1), []
+    for iteration in range(4):
+        bins = random.integers(0, 65536, 12_000).astype(np.uint16)
+        labels = (random.random(12_000) < (0.9 if iteration == 0 else 0.2)).astype(np.uint8)
+        progress.add(0, report(iteration, 1000.0 * (iteration + 1), bins.tolist(), labels.tolist()))
+        parts.append((bins, labels))
+    latest = ScoreHistogram()
+    for bins, labels in parts[1:]:
+        latest.add(bins, labels)
+    assert progress.recent == latest.quality(2000.0 + 3000.0 + 4000.0)
+    assert progress.lifetime.loss == pytest.approx(10_000 / 48_000)
+    assert progress.lifetime.calibration < progress.recent.calibration
+
+    again = Progress(workers=1)
+    again.load(progress.save(), workers=1)
+    for each in (progress, again):
+        each.add(0, report(4, 5.0, [1] * 20_000, [0, 1] * 10_000))
+    assert again.recent == progress.recent
+    assert again.lifetime == progress.lifetime
+
+
 def test_only_complete_iterations_count() -> None:
     progress = Progress(workers=2)
     assert math.isnan(progress.loss)

@@ -85,6 +85,8 @@ function between(history) {
 }
 
 function showTiles(state, course) {
+  const fixed = (value) => value === null ? NOTHING : value.toFixed(4);
+  const lately = (value) => value === null ? "" : `${value.toFixed(4)} lately`;
   const recent = course.slice(-5);
   const mean = (name) => recent.reduce((sum, each) => sum + each[name], 0) / recent.length;
   const iterationSeconds = recent.length ? mean("iterationSeconds") : null;
@@ -92,8 +94,10 @@ function showTiles(state, course) {
   const tiles = [
     ["Iterations", [number(state.iterations_confirmed), ""], `${number(state.iterations_planned - state.iterations_confirmed)} planned ahead`],
     ["Throughput", [number(recent.length ? mean("samplesPerSecond") : null), "samples/s"], state.training_seconds ? `${number(state.samples)} in ${duration(state.training_seconds)}` : ""],
-    ["AUC", [state.auc === null ? NOTHING : state.auc.toFixed(4), ""], "0.5 is guessing"],
-    ["Loss", [state.loss === null ? NOTHING : state.loss.toFixed(4), ""], recent.length ? `${mean("loss").toFixed(4)} lately` : ""],
+    ["AUC", [fixed(state.quality.auc), ""], lately(state.recent.auc)],
+    ["Loss", [fixed(state.quality.loss), ""], lately(state.recent.loss)],
+    ["Normalised entropy", [fixed(state.quality.normalised_entropy), ""], lately(state.recent.normalised_entropy) || "1 is guessing"],
+    ["Calibration", [fixed(state.quality.calibration), ""], lately(state.recent.calibration) || "1 is right"],
     ["Cache hit ratio", [percent(state.hit_ratio), ""], "rows found up to date"],
     ["Decision", seconds(state.decision_median_seconds || null), Number.isFinite(share) && share > 0 ? `${percent(share)} of an iteration` : ""],
   ];
