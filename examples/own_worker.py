@@ -12,9 +12,6 @@ import argparse
 import asyncio
 import math
 import os
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import numpy as np
 
@@ -37,12 +34,11 @@ def work(dispatcher: esd.DispatcherClient, name: str) -> int:
     here = f"{name}:{os.getpid()}"
     me = esd.Registration(name, bandwidth=1e6, cache_rows=100, address=here)
     lease = dispatcher.register(me, wait_for_job=60.0)
-    with heartbeats(dispatcher, lease):
-        while True:
-            try:
-                return follow_plans(dispatcher, lease)
-            except esd.errors.StaleEpoch:
-                continue  # the next epoch begins at the last checkpoint
+    while True:
+        try:
+            return follow_plans(dispatcher, lease)
+        except esd.errors.StaleEpoch:
+            continue  # the next epoch begins at the last checkpoint
 
 
 def follow_plans(dispatcher: esd.DispatcherClient, lease: esd.Lease) -> int:
@@ -52,21 +48,22 @@ def follow_plans(dispatcher: esd.DispatcherClient, lease: esd.Lease) -> int:
         StaleEpoch: another epoch follows, since a worker was lost or has joined.
     """
     iterations = 0
-    for message in dispatcher.watch_plans(lease):
-        match message:
-            case esd.Membership():
-                membership = message
-            case esd.Reload():
-                pass  # the epoch begins at a checkpoint: a worker with a cache and a model takes them back to it
-            case esd.IterationPlan():
-                dispatcher.report(lease, carried_out(message))
-            case esd.FlushPlan():
-                if membership.job.takes_checkpoints and message.iteration:
-                    asyncio.run(cut(membership, message))
-                pushed = esd.TransferCounts(flush_push=len(message.rows) + len(message.gradients))
-                dispatcher.report(lease, esd.FlushReport(message.iteration, pushed, message.epoch))
-            case esd.EndOfStream():
-                iterations = message.iterations
+    with dispatcher.attend(lease) as attendance:  # which keeps the lease alive
+        for message in attendance:
+            match message:
+                case esd.Membership():
+                    membership = message
+                case esd.Reload():
+                    pass  # the epoch begins at a checkpoint: a worker with a cache and a model takes them back to it
+                case esd.IterationPlan():
+                    attendance.report(carried_out(message))
+                case esd.FlushPlan():
+                    if membership.job.takes_checkpoints and message.iteration:
+                        asyncio.run(cut(membership, message))
+                    pushed = esd.TransferCounts(flush_push=len(message.rows) + len(message.gradients))
+                    attendance.report(esd.FlushReport(message.iteration, pushed, message.epoch))
+                case esd.EndOfStream():
+                    iterations = message.iterations
     return iterations
 
 
@@ -96,27 +93,6 @@ def carried_out(plan: esd.IterationPlan) -> esd.IterationReport:
         seconds=0.0,
         epoch=plan.epoch,
     )
-
-
-@contextmanager
-def heartbeats(dispatcher: esd.DispatcherClient, lease: esd.Lease) -> Iterator[None]:
-    """Keeps a lease alive meanwhile. What ends it also ends the plans, so its errors are theirs."""
-    over = threading.Event()
-
-    def beat() -> None:
-        try:
-            while not over.wait(lease.heartbeat_seconds):
-                dispatcher.heartbeat(lease)
-        except esd.errors.EsdError:
-            return
-
-    thread = threading.Thread(target=beat)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 if __name__ == "__main__":

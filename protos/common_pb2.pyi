@@ -59,3 +59,15 @@ class TableSpec(_message.Message):
     seed: int
     init_scale: float
     def __init__(self, name: _Optional[str] = ..., dimension: _Optional[int] = ..., optimizer: _Optional[_Union[Optimizer, _Mapping]] = ..., seed: _Optional[int] = ..., init_scale: _Optional[float] = ...) -> None: ...
+
+class Refusal(_message.Message):
+    __slots__ = ("code", "reason", "message", "sequence")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    code: int
+    reason: str
+    message: str
+    sequence: int
+    def __init__(self, code: _Optional[int] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ..., sequence: _Optional[int] = ...) -> None: ...

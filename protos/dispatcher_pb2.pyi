@@ -217,33 +217,59 @@ class RegisterWorkerResponse(_message.Message):
     heartbeat_seconds: float
     def __init__(self, lease_id: _Optional[str] = ..., heartbeat_seconds: _Optional[float] = ...) -> None: ...
 
-class HeartbeatRequest(_message.Message):
-    __slots__ = ("lease_id", "phase")
+class AttendRequest(_message.Message):
+    __slots__ = ("sequence", "attendance", "heartbeat", "iteration", "flush", "failure")
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    ATTENDANCE_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    ITERATION_FIELD_NUMBER: _ClassVar[int]
+    FLUSH_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    attendance: Attendance
+    heartbeat: WorkerPhase
+    iteration: IterationReport
+    flush: FlushReport
+    failure: FailureReport
+    def __init__(self, sequence: _Optional[int] = ..., attendance: _Optional[_Union[Attendance, _Mapping]] = ..., heartbeat: _Optional[_Union[WorkerPhase, str]] = ..., iteration: _Optional[_Union[IterationReport, _Mapping]] = ..., flush: _Optional[_Union[FlushReport, _Mapping]] = ..., failure: _Optional[_Union[FailureReport, _Mapping]] = ...) -> None: ...
+
+class Attendance(_message.Message):
+    __slots__ = ("lease_id", "from_iteration", "epoch")
     LEASE_ID_FIELD_NUMBER: _ClassVar[int]
-    PHASE_FIELD_NUMBER: _ClassVar[int]
+    FROM_ITERATION_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
     lease_id: str
-    phase: WorkerPhase
-    def __init__(self, lease_id: _Optional[str] = ..., phase: _Optional[_Union[WorkerPhase, str]] = ...) -> None: ...
+    from_iteration: int
+    epoch: int
+    def __init__(self, lease_id: _Optional[str] = ..., from_iteration: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
 
-class HeartbeatResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+class AttendResponse(_message.Message):
+    __slots__ = ("received", "refusals", "membership", "plan", "flush", "end", "reload")
+    RECEIVED_FIELD_NUMBER: _ClassVar[int]
+    REFUSALS_FIELD_NUMBER: _ClassVar[int]
+    MEMBERSHIP_FIELD_NUMBER: _ClassVar[int]
+    PLAN_FIELD_NUMBER: _ClassVar[int]
+    FLUSH_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    RELOAD_FIELD_NUMBER: _ClassVar[int]
+    received: int
+    refusals: _containers.RepeatedCompositeFieldContainer[_common_pb2.Refusal]
+    membership: Membership
+    plan: IterationPlan
+    flush: FlushPlan
+    end: EndOfStream
+    reload: Reload
+    def __init__(self, received: _Optional[int] = ..., refusals: _Optional[_Iterable[_Union[_common_pb2.Refusal, _Mapping]]] = ..., membership: _Optional[_Union[Membership, _Mapping]] = ..., plan: _Optional[_Union[IterationPlan, _Mapping]] = ..., flush: _Optional[_Union[FlushPlan, _Mapping]] = ..., end: _Optional[_Union[EndOfStream, _Mapping]] = ..., reload: _Optional[_Union[Reload, _Mapping]] = ...) -> None: ...
 
-class ReportFailureRequest(_message.Message):
-    __slots__ = ("lease_id", "epoch", "cause", "fatal")
-    LEASE_ID_FIELD_NUMBER: _ClassVar[int]
+class FailureReport(_message.Message):
+    __slots__ = ("epoch", "cause", "fatal")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     CAUSE_FIELD_NUMBER: _ClassVar[int]
     FATAL_FIELD_NUMBER: _ClassVar[int]
-    lease_id: str
     epoch: int
     cause: str
     fatal: bool
-    def __init__(self, lease_id: _Optional[str] = ..., epoch: _Optional[int] = ..., cause: _Optional[str] = ..., fatal: _Optional[bool] = ...) -> None: ...
-
-class ReportFailureResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    def __init__(self, epoch: _Optional[int] = ..., cause: _Optional[str] = ..., fatal: _Optional[bool] = ...) -> None: ...
 
 class TransferCounts(_message.Message):
     __slots__ = ("miss_pull", "update_push", "evict_push", "flush_push", "bytes_pulled", "bytes_pushed")
@@ -277,9 +303,8 @@ class PhaseTimes(_message.Message):
     update: float
     def __init__(self, plan_wait: _Optional[float] = ..., push: _Optional[float] = ..., pull: _Optional[float] = ..., compute: _Optional[float] = ..., all_reduce: _Optional[float] = ..., update: _Optional[float] = ...) -> None: ...
 
-class ReportIterationRequest(_message.Message):
-    __slots__ = ("lease_id", "epoch", "iteration", "loss_sum", "score_bins", "labels", "transfers", "phases", "seconds", "measured_bandwidth_bytes_per_second")
-    LEASE_ID_FIELD_NUMBER: _ClassVar[int]
+class IterationReport(_message.Message):
+    __slots__ = ("epoch", "iteration", "loss_sum", "score_bins", "labels", "transfers", "phases", "seconds", "measured_bandwidth_bytes_per_second")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     ITERATION_FIELD_NUMBER: _ClassVar[int]
     LOSS_SUM_FIELD_NUMBER: _ClassVar[int]
@@ -289,7 +314,6 @@ class ReportIterationRequest(_message.Message):
     PHASES_FIELD_NUMBER: _ClassVar[int]
     SECONDS_FIELD_NUMBER: _ClassVar[int]
     MEASURED_BANDWIDTH_BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
-    lease_id: str
     epoch: int
     iteration: int
     loss_sum: float
@@ -299,31 +323,21 @@ class ReportIterationRequest(_message.Message):
     phases: PhaseTimes
     seconds: float
     measured_bandwidth_bytes_per_second: float
-    def __init__(self, lease_id: _Optional[str] = ..., epoch: _Optional[int] = ..., iteration: _Optional[int] = ..., loss_sum: _Optional[float] = ..., score_bins: _Optional[bytes] = ..., labels: _Optional[bytes] = ..., transfers: _Optional[_Union[TransferCounts, _Mapping]] = ..., phases: _Optional[_Union[PhaseTimes, _Mapping]] = ..., seconds: _Optional[float] = ..., measured_bandwidth_bytes_per_second: _Optional[float] = ...) -> None: ...
+    def __init__(self, epoch: _Optional[int] = ..., iteration: _Optional[int] = ..., loss_sum: _Optional[float] = ..., score_bins: _Optional[bytes] = ..., labels: _Optional[bytes] = ..., transfers: _Optional[_Union[TransferCounts, _Mapping]] = ..., phases: _Optional[_Union[PhaseTimes, _Mapping]] = ..., seconds: _Optional[float] = ..., measured_bandwidth_bytes_per_second: _Optional[float] = ...) -> None: ...
 
-class ReportIterationResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
-
-class ReportFlushRequest(_message.Message):
-    __slots__ = ("lease_id", "epoch", "iteration", "transfers", "dense_checksum", "failure")
-    LEASE_ID_FIELD_NUMBER: _ClassVar[int]
+class FlushReport(_message.Message):
+    __slots__ = ("epoch", "iteration", "transfers", "dense_checksum", "failure")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     ITERATION_FIELD_NUMBER: _ClassVar[int]
     TRANSFERS_FIELD_NUMBER: _ClassVar[int]
     DENSE_CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
-    lease_id: str
     epoch: int
     iteration: int
     transfers: TransferCounts
     dense_checksum: str
     failure: str
-    def __init__(self, lease_id: _Optional[str] = ..., epoch: _Optional[int] = ..., iteration: _Optional[int] = ..., transfers: _Optional[_Union[TransferCounts, _Mapping]] = ..., dense_checksum: _Optional[str] = ..., failure: _Optional[str] = ...) -> None: ...
-
-class ReportFlushResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    def __init__(self, epoch: _Optional[int] = ..., iteration: _Optional[int] = ..., transfers: _Optional[_Union[TransferCounts, _Mapping]] = ..., dense_checksum: _Optional[str] = ..., failure: _Optional[str] = ...) -> None: ...
 
 class PutGroupKeyRequest(_message.Message):
     __slots__ = ("lease_id", "epoch", "key", "value")
@@ -376,30 +390,6 @@ class SubmitResponse(_message.Message):
     samples: int
     durable: bool
     def __init__(self, samples: _Optional[int] = ..., durable: _Optional[bool] = ...) -> None: ...
-
-class WatchPlansRequest(_message.Message):
-    __slots__ = ("lease_id", "from_iteration", "epoch")
-    LEASE_ID_FIELD_NUMBER: _ClassVar[int]
-    FROM_ITERATION_FIELD_NUMBER: _ClassVar[int]
-    EPOCH_FIELD_NUMBER: _ClassVar[int]
-    lease_id: str
-    from_iteration: int
-    epoch: int
-    def __init__(self, lease_id: _Optional[str] = ..., from_iteration: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
-
-class WatchPlansResponse(_message.Message):
-    __slots__ = ("membership", "plan", "flush", "end", "reload")
-    MEMBERSHIP_FIELD_NUMBER: _ClassVar[int]
-    PLAN_FIELD_NUMBER: _ClassVar[int]
-    FLUSH_FIELD_NUMBER: _ClassVar[int]
-    END_FIELD_NUMBER: _ClassVar[int]
-    RELOAD_FIELD_NUMBER: _ClassVar[int]
-    membership: Membership
-    plan: IterationPlan
-    flush: FlushPlan
-    end: EndOfStream
-    reload: Reload
-    def __init__(self, membership: _Optional[_Union[Membership, _Mapping]] = ..., plan: _Optional[_Union[IterationPlan, _Mapping]] = ..., flush: _Optional[_Union[FlushPlan, _Mapping]] = ..., end: _Optional[_Union[EndOfStream, _Mapping]] = ..., reload: _Optional[_Union[Reload, _Mapping]] = ...) -> None: ...
 
 class Membership(_message.Message):
     __slots__ = ("epoch", "slot", "workers", "job", "members", "iteration")

@@ -54,25 +54,10 @@ class DispatcherStub:
                 request_serializer=protos_dot_dispatcher__pb2.RegisterWorkerRequest.SerializeToString,
                 response_deserializer=protos_dot_dispatcher__pb2.RegisterWorkerResponse.FromString,
                 _registered_method=True)
-        self.Heartbeat = channel.unary_unary(
-                '/esd.v1.Dispatcher/Heartbeat',
-                request_serializer=protos_dot_dispatcher__pb2.HeartbeatRequest.SerializeToString,
-                response_deserializer=protos_dot_dispatcher__pb2.HeartbeatResponse.FromString,
-                _registered_method=True)
-        self.ReportFailure = channel.unary_unary(
-                '/esd.v1.Dispatcher/ReportFailure',
-                request_serializer=protos_dot_dispatcher__pb2.ReportFailureRequest.SerializeToString,
-                response_deserializer=protos_dot_dispatcher__pb2.ReportFailureResponse.FromString,
-                _registered_method=True)
-        self.ReportIteration = channel.unary_unary(
-                '/esd.v1.Dispatcher/ReportIteration',
-                request_serializer=protos_dot_dispatcher__pb2.ReportIterationRequest.SerializeToString,
-                response_deserializer=protos_dot_dispatcher__pb2.ReportIterationResponse.FromString,
-                _registered_method=True)
-        self.ReportFlush = channel.unary_unary(
-                '/esd.v1.Dispatcher/ReportFlush',
-                request_serializer=protos_dot_dispatcher__pb2.ReportFlushRequest.SerializeToString,
-                response_deserializer=protos_dot_dispatcher__pb2.ReportFlushResponse.FromString,
+        self.Attend = channel.stream_stream(
+                '/esd.v1.Dispatcher/Attend',
+                request_serializer=protos_dot_dispatcher__pb2.AttendRequest.SerializeToString,
+                response_deserializer=protos_dot_dispatcher__pb2.AttendResponse.FromString,
                 _registered_method=True)
         self.PutGroupKey = channel.unary_unary(
                 '/esd.v1.Dispatcher/PutGroupKey',
@@ -88,11 +73,6 @@ class DispatcherStub:
                 '/esd.v1.Dispatcher/Submit',
                 request_serializer=protos_dot_dispatcher__pb2.SubmitRequest.SerializeToString,
                 response_deserializer=protos_dot_dispatcher__pb2.SubmitResponse.FromString,
-                _registered_method=True)
-        self.WatchPlans = channel.unary_stream(
-                '/esd.v1.Dispatcher/WatchPlans',
-                request_serializer=protos_dot_dispatcher__pb2.WatchPlansRequest.SerializeToString,
-                response_deserializer=protos_dot_dispatcher__pb2.WatchPlansResponse.FromString,
                 _registered_method=True)
         self.DescribeJob = channel.unary_unary(
                 '/esd.v1.Dispatcher/DescribeJob',
@@ -136,35 +116,28 @@ class DispatcherServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Heartbeat(self, request, context):
-        """Keeps a lease alive. NOT_FOUND: the lease has expired. FAILED_PRECONDITION: the job has failed.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
+    def Attend(self, request_iterator, context):
+        """A worker's part in one epoch, over one stream that stands until the epoch is over, or the job.
 
-    def ReportFailure(self, request, context):
-        """Says that a worker cannot go on in its epoch: the job goes back to its last checkpoint, or fails where another
-        epoch would not help. A report on an epoch that is over is ignored, so it may be repeated.
-        NOT_FOUND: the lease has expired. FAILED_PRECONDITION: the job has failed.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
+        Downwards: first the membership, as soon as the epoch has begun; then, in an epoch that begins at a checkpoint, what
+        the cache must hold (Reload); then one plan per iteration, from any that the worker has not confirmed, with a flush
+        plan wherever a checkpoint is due and one at the end; then an explicit end of the stream.
 
-    def ReportIteration(self, request, context):
-        """Confirms one trained iteration of one worker and brings its measurements. What was confirmed before is ignored, so
-        a report may be repeated. NOT_FOUND: the lease has expired.
-        FAILED_PRECONDITION: it is not the worker's next iteration, or not planned yet; the epoch is over.
-        INVALID_ARGUMENT: the number of samples is not that of the plan.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
+        Upwards: first an Attendance, which says whose stream it is and from where on; then heartbeats, which keep the lease
+        alive as everything else does that comes, and reports. The dispatcher says which of them it has taken in
+        (AttendResponse.received) and which it has refused. A refusal ends its message and nothing else. When a stream
+        breaks, its worker opens another and sends everything again that was not answered, in order: what was taken in
+        before is ignored. A stream may be opened while an earlier one of the same lease still stands.
 
-    def ReportFlush(self, request, context):
-        """Confirms a flush plan: everything it lists is pushed and acknowledged. May be repeated.
-        NOT_FOUND: the lease has expired. FAILED_PRECONDITION: there is no such flush plan; the epoch is over.
+        Refusals of a message (Refusal.code):
+        FAILED_PRECONDITION: an iteration that is not the worker's next one or is not planned yet; a flush that is not
+        planned; the epoch is over.
+        INVALID_ARGUMENT: no message, or one with a value out of range; a sequence that does not rise; a report whose number
+        of samples is not that of the plan.
+
+        What ends the stream. NOT_FOUND: the lease has expired. FAILED_PRECONDITION: the epoch is over, or the job has
+        failed; the iteration asked for is confirmed, or beyond the next plan. INVALID_ARGUMENT: the first message is no
+        Attendance.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -200,16 +173,6 @@ class DispatcherServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def WatchPlans(self, request, context):
-        """The published plans of one worker: first the membership; then, in an epoch that begins at a checkpoint, what the
-        cache must hold (Reload); then one plan per iteration from `from_iteration` on (any iteration that the worker has
-        not confirmed), with a flush plan wherever a checkpoint is due and one at the end; then an explicit end of the
-        stream. NOT_FOUND: the lease has expired. FAILED_PRECONDITION: the epoch is over, or the job has failed.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
     def DescribeJob(self, request, context):
         """State, figures and costs of the running job.
         """
@@ -240,25 +203,10 @@ def add_DispatcherServicer_to_server(servicer, server):
                     request_deserializer=protos_dot_dispatcher__pb2.RegisterWorkerRequest.FromString,
                     response_serializer=protos_dot_dispatcher__pb2.RegisterWorkerResponse.SerializeToString,
             ),
-            'Heartbeat': grpc.unary_unary_rpc_method_handler(
-                    servicer.Heartbeat,
-                    request_deserializer=protos_dot_dispatcher__pb2.HeartbeatRequest.FromString,
-                    response_serializer=protos_dot_dispatcher__pb2.HeartbeatResponse.SerializeToString,
-            ),
-            'ReportFailure': grpc.unary_unary_rpc_method_handler(
-                    servicer.ReportFailure,
-                    request_deserializer=protos_dot_dispatcher__pb2.ReportFailureRequest.FromString,
-                    response_serializer=protos_dot_dispatcher__pb2.ReportFailureResponse.SerializeToString,
-            ),
-            'ReportIteration': grpc.unary_unary_rpc_method_handler(
-                    servicer.ReportIteration,
-                    request_deserializer=protos_dot_dispatcher__pb2.ReportIterationRequest.FromString,
-                    response_serializer=protos_dot_dispatcher__pb2.ReportIterationResponse.SerializeToString,
-            ),
-            'ReportFlush': grpc.unary_unary_rpc_method_handler(
-                    servicer.ReportFlush,
-                    request_deserializer=protos_dot_dispatcher__pb2.ReportFlushRequest.FromString,
-                    response_serializer=protos_dot_dispatcher__pb2.ReportFlushResponse.SerializeToString,
+            'Attend': grpc.stream_stream_rpc_method_handler(
+                    servicer.Attend,
+                    request_deserializer=protos_dot_dispatcher__pb2.AttendRequest.FromString,
+                    response_serializer=protos_dot_dispatcher__pb2.AttendResponse.SerializeToString,
             ),
             'PutGroupKey': grpc.unary_unary_rpc_method_handler(
                     servicer.PutGroupKey,
@@ -274,11 +222,6 @@ def add_DispatcherServicer_to_server(servicer, server):
                     servicer.Submit,
                     request_deserializer=protos_dot_dispatcher__pb2.SubmitRequest.FromString,
                     response_serializer=protos_dot_dispatcher__pb2.SubmitResponse.SerializeToString,
-            ),
-            'WatchPlans': grpc.unary_stream_rpc_method_handler(
-                    servicer.WatchPlans,
-                    request_deserializer=protos_dot_dispatcher__pb2.WatchPlansRequest.FromString,
-                    response_serializer=protos_dot_dispatcher__pb2.WatchPlansResponse.SerializeToString,
             ),
             'DescribeJob': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeJob,
@@ -405,7 +348,7 @@ class Dispatcher:
             _registered_method=True)
 
     @staticmethod
-    def Heartbeat(request,
+    def Attend(request_iterator,
             target,
             options=(),
             channel_credentials=None,
@@ -415,93 +358,12 @@ class Dispatcher:
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
+        return grpc.experimental.stream_stream(
+            request_iterator,
             target,
-            '/esd.v1.Dispatcher/Heartbeat',
-            protos_dot_dispatcher__pb2.HeartbeatRequest.SerializeToString,
-            protos_dot_dispatcher__pb2.HeartbeatResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def ReportFailure(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/esd.v1.Dispatcher/ReportFailure',
-            protos_dot_dispatcher__pb2.ReportFailureRequest.SerializeToString,
-            protos_dot_dispatcher__pb2.ReportFailureResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def ReportIteration(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/esd.v1.Dispatcher/ReportIteration',
-            protos_dot_dispatcher__pb2.ReportIterationRequest.SerializeToString,
-            protos_dot_dispatcher__pb2.ReportIterationResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def ReportFlush(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/esd.v1.Dispatcher/ReportFlush',
-            protos_dot_dispatcher__pb2.ReportFlushRequest.SerializeToString,
-            protos_dot_dispatcher__pb2.ReportFlushResponse.FromString,
+            '/esd.v1.Dispatcher/Attend',
+            protos_dot_dispatcher__pb2.AttendRequest.SerializeToString,
+            protos_dot_dispatcher__pb2.AttendResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -583,33 +445,6 @@ class Dispatcher:
             '/esd.v1.Dispatcher/Submit',
             protos_dot_dispatcher__pb2.SubmitRequest.SerializeToString,
             protos_dot_dispatcher__pb2.SubmitResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def WatchPlans(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_stream(
-            request,
-            target,
-            '/esd.v1.Dispatcher/WatchPlans',
-            protos_dot_dispatcher__pb2.WatchPlansRequest.SerializeToString,
-            protos_dot_dispatcher__pb2.WatchPlansResponse.FromString,
             options,
             channel_credentials,
             insecure,

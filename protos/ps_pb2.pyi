@@ -122,20 +122,10 @@ class ExchangeResponse(_message.Message):
     already_known: int
     positions: bytes
     rows: bytes
-    refusal: Refusal
+    refusal: _common_pb2.Refusal
     done: bool
     credit: Credit
-    def __init__(self, sequence: _Optional[int] = ..., stored: _Optional[bool] = ..., newly_stored: _Optional[int] = ..., already_known: _Optional[int] = ..., positions: _Optional[bytes] = ..., rows: _Optional[bytes] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., done: _Optional[bool] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ...) -> None: ...
-
-class Refusal(_message.Message):
-    __slots__ = ("code", "reason", "message")
-    CODE_FIELD_NUMBER: _ClassVar[int]
-    REASON_FIELD_NUMBER: _ClassVar[int]
-    MESSAGE_FIELD_NUMBER: _ClassVar[int]
-    code: int
-    reason: str
-    message: str
-    def __init__(self, code: _Optional[int] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
+    def __init__(self, sequence: _Optional[int] = ..., stored: _Optional[bool] = ..., newly_stored: _Optional[int] = ..., already_known: _Optional[int] = ..., positions: _Optional[bytes] = ..., rows: _Optional[bytes] = ..., refusal: _Optional[_Union[_common_pb2.Refusal, _Mapping]] = ..., done: _Optional[bool] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ...) -> None: ...
 
 class Credit(_message.Message):
     __slots__ = ("frames", "bytes")

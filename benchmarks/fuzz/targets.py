@@ -46,7 +46,7 @@ _JOB = JobSpec(
     parameter_servers=("127.0.0.1:1",),
 )
 _LEASES = ("lease-of-first--", "lease-of-second-")
-_WAITING = {"Pull", "WatchPlans", "Submit"}
+_WAITING = {"Pull", "Attend", "Submit"}
 _ASKING = {"CreateJob"}
 
 
@@ -162,8 +162,7 @@ def dispatcher(address: str, client: AsyncDispatcherClient) -> Target:
         Registration(f"w-{slot}", 1e6, 100, f"h:{slot}", f"process-{slot}") for slot in range(_JOB.workers)
     ]
     costs = np.arange(8, dtype=np.float32)
-    report = dispatcher_pb2.ReportIterationRequest(
-        lease_id=_LEASES[0],
+    report = dispatcher_pb2.IterationReport(
         score_bins=np.full(2, 3, np.uint16).tobytes(),
         labels=b"\1\0",
         transfers=dispatcher_pb2.TransferCounts(miss_pull=2),
@@ -181,15 +180,17 @@ def dispatcher(address: str, client: AsyncDispatcherClient) -> Target:
         ],
         "CreateJob": [dispatcher_pb2.CreateJobRequest(job=encode_job(_JOB))],
         "RegisterWorker": [encode_registration(each) for each in registrations],
-        "Heartbeat": [dispatcher_pb2.HeartbeatRequest(lease_id=_LEASES[0])],
-        "ReportIteration": [report],
-        "ReportFlush": [dispatcher_pb2.ReportFlushRequest(lease_id=_LEASES[0])],
+        "Attend": [
+            dispatcher_pb2.AttendRequest(attendance=dispatcher_pb2.Attendance(lease_id=_LEASES[0])),
+            dispatcher_pb2.AttendRequest(sequence=1, heartbeat=dispatcher_pb2.WORKER_PHASE_COMPUTE),
+            dispatcher_pb2.AttendRequest(sequence=2, iteration=report),
+            dispatcher_pb2.AttendRequest(sequence=3, flush=dispatcher_pb2.FlushReport()),
+            dispatcher_pb2.AttendRequest(sequence=4, failure=dispatcher_pb2.FailureReport(cause="fuzzed")),
+        ],
         "CancelJob": [dispatcher_pb2.CancelJobRequest(job="another", reason="fuzzed")],
         "PutGroupKey": [dispatcher_pb2.PutGroupKeyRequest(lease_id=_LEASES[0], key="0/0", value=bytes(8))],
         "GetGroupKey": [dispatcher_pb2.GetGroupKeyRequest(lease_id=_LEASES[0], key="0/0")],
-        "ReportFailure": [dispatcher_pb2.ReportFailureRequest(lease_id=_LEASES[0], cause="fuzzed")],
         "Submit": [dispatcher_pb2.SubmitRequest(job="job", batch=batch)],
-        "WatchPlans": [dispatcher_pb2.WatchPlansRequest(lease_id=_LEASES[0])],
         "DescribeJob": [dispatcher_pb2.DescribeJobRequest()],
     }
 

@@ -123,7 +123,14 @@ ROWS: dict[str, Sequence[Panel]] = {
         Panel("Store answers", "none", [("esd_store_up", "{{instance}}")]),
     ),
     "Services": (
-        Panel("Calls per second", "ops", [(_rate("grpc_server_handled_total", "job, code"), "{{job}} {{code}}")]),
+        Panel(
+            "Calls per second",
+            "ops",
+            [
+                (_rate("grpc_server_handled_total", "job, code"), "{{job}} {{code}}"),
+                (_rate("esd_refused_messages_total", "job, code"), "{{job}} message {{code}}"),
+            ],
+        ),
         Panel("Time of a call, mean", "s", [(_mean("grpc_server_handling_seconds", "method"), "{{method}}")]),
         Panel("Targets that answer", "none", [("sum by (job) (up)", "{{job}}")]),
         Panel("Memory", "bytes", [("process_resident_memory_bytes", "{{job}} {{instance}}")]),

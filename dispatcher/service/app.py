@@ -9,15 +9,12 @@ from dataclasses import dataclass
 
 from dispatcher.service.page.serving import serve_page
 from dispatcher.service.run.current_job import CurrentJob
-from dispatcher.service.servicer import DispatcherServicer
+from dispatcher.service.servicer import SERVICE, DispatcherServicer, add_to_server
 from dispatcher.service.settings import DispatcherSettings
-from protos import dispatcher_pb2, dispatcher_pb2_grpc
 from services.runtime import logs
 from services.runtime.process import announce
 from services.runtime.server import serve
 from services.runtime.threads import named_threads
-
-_FULL_NAME = dispatcher_pb2.DESCRIPTOR.services_by_name["Dispatcher"].full_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +32,9 @@ async def serve_dispatcher(settings: DispatcherSettings) -> AsyncIterator[Served
     current_job = CurrentJob(settings)
     solvers = named_threads("esd-solver", settings.solver_threads)
     servicer = DispatcherServicer(current_job, solvers)
-    register = dispatcher_pb2_grpc.add_DispatcherServicer_to_server
     try:
         async with (
-            serve("dispatcher", [(register, servicer, _FULL_NAME)], settings) as server,
+            serve("dispatcher", [(add_to_server, servicer, SERVICE)], settings) as server,
             serve_page(current_job, settings) as page,
         ):
             await server.set_serving(True)

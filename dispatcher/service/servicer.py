@@ -13,10 +13,9 @@ import grpc
 
 from dispatcher.core.hybrid import hybrid_dis
 from dispatcher.service.describe import job_state
-from dispatcher.service.run import reports
+from dispatcher.service.run.attend import attend
 from dispatcher.service.run.current_job import CurrentJob
 from dispatcher.service.run.group_keys import get_group_key, put_group_key
-from dispatcher.service.run.watch import watch_plans
 from dispatcher.service.state import job_metrics
 from dispatcher.solvers import get_solver
 from protos import dispatcher_pb2 as pb
@@ -25,17 +24,19 @@ from services.domain.errors import InvalidArgument
 from services.runtime import metrics
 from services.wire.hybrid import decode_problem, encode_result
 from services.wire.jobs import decode_job
-from services.wire.reports import (
-    decode_failure_report,
-    decode_flush_report,
-    decode_heartbeat,
-    decode_iteration_report,
-    decode_registration,
-    encode_lease,
-)
+from services.wire.reports import decode_registration, encode_lease
 from services.wire.state import encode_state
 
 _Context = grpc.aio.ServicerContext[Any, Any]
+
+
+SERVICE = pb.DESCRIPTOR.services_by_name["Dispatcher"].full_name
+
+
+def add_to_server(servicer: dispatcher_pb2_grpc.DispatcherServicer, server: Any) -> None:
+    """Lets a server of grpc.aio serve the rpcs; messages of workers' streams are bytes, nothing else."""
+    dispatcher_pb2_grpc.add_DispatcherServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]
+    server.add_registered_method_handlers(SERVICE, {"Attend": grpc.stream_stream_rpc_method_handler(servicer.Attend)})
 
 
 class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
@@ -76,27 +77,11 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         """Takes a worker in."""
         return encode_lease(self._current_job.get().register(decode_registration(request)))
 
-    async def Heartbeat(self, request: pb.HeartbeatRequest, context: _Context) -> pb.HeartbeatResponse:
-        """Keeps a lease alive."""
-        reports.heartbeat(self._current_job.get(), request.lease_id, decode_heartbeat(request))
-        return pb.HeartbeatResponse()
-
-    async def ReportFailure(self, request: pb.ReportFailureRequest, context: _Context) -> pb.ReportFailureResponse:
-        """Takes in that a worker cannot go on."""
-        reports.report_failure(self._current_job.get(), request.lease_id, decode_failure_report(request))
-        return pb.ReportFailureResponse()
-
-    async def ReportIteration(
-        self, request: pb.ReportIterationRequest, context: _Context
-    ) -> pb.ReportIterationResponse:
-        """Confirms an iteration."""
-        reports.report_iteration(self._current_job.get(), request.lease_id, decode_iteration_report(request))
-        return pb.ReportIterationResponse()
-
-    async def ReportFlush(self, request: pb.ReportFlushRequest, context: _Context) -> pb.ReportFlushResponse:
-        """Confirms a flush."""
-        reports.report_flush(self._current_job.get(), request.lease_id, decode_flush_report(request))
-        return pb.ReportFlushResponse()
+    async def Attend(self, request_iterator: AsyncIterator[bytes], context: _Context) -> AsyncIterator[bytes]:
+        """Serves the stream of one worker."""
+        async with aclosing(attend(self._current_job.get(), aiter(request_iterator))) as messages:
+            async for message in messages:
+                yield message
 
     async def PutGroupKey(self, request: pb.PutGroupKeyRequest, context: _Context) -> pb.PutGroupKeyResponse:
         """Keeps what one member of the epoch tells the others."""
@@ -127,16 +112,6 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
                     await job.submission.end()
                 yield pb.SubmitResponse(samples=await job.submission.taken(), durable=job.submission.durable)
                 request = None if request.end else await anext(requests, None)
-
-    async def WatchPlans(
-        self, request: pb.WatchPlansRequest, context: _Context
-    ) -> AsyncIterator[pb.WatchPlansResponse]:
-        """Sends one worker its plans as they are published."""
-        job = self._current_job.get()
-        plans = watch_plans(job, request.lease_id, request.from_iteration, request.epoch)
-        async with aclosing(plans):
-            async for message in plans:
-                yield message
 
     async def DescribeJob(self, request: pb.DescribeJobRequest, context: _Context) -> pb.DescribeJobResponse:
         """Tells the job's state, which is absent while there was no job. Whoever asks may be the job's driver."""

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Generator, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from services.clients.attendance import Attendance, idle
 from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.batches import SampleBatch
 from services.domain.hybrid import HybridResult
 from services.domain.jobs import Criterion, JobSpec
 from services.domain.plans import PlanMessage
-from services.domain.reports import FailureReport, Lease, Registration, Report, WorkerPhase
+from services.domain.reports import Lease, Registration, Report, WorkerPhase
 from services.domain.state import JobState
 from services.runtime.security import PLAINTEXT, Credentials
 from services.runtime.settings import DEFAULT_MAX_MESSAGE_BYTES
 
 T = TypeVar("T")
+
+Run = Callable[[Coroutine[Any, Any, Any]], Any]  # runs something in the client's event loop, and waits for it
 
 
 class DispatcherClient:
@@ -36,8 +39,8 @@ class DispatcherClient:
     Args:
         address: `host:port`.
         timeout: deadline of every call but the streams, in seconds.
-        patience: seconds for which the calls of a worker (register, heartbeat, report, report_failure, watch_plans)
-            are made again while the dispatcher is away. All of these may safely be repeated.
+        patience: seconds for which the calls of a worker are made again, and its stream is opened again, while the
+            dispatcher is away. All of it may safely be repeated.
         max_message_bytes: longest message sent or taken; give the dispatcher the same.
         credentials: for a dispatcher that uses TLS or asks for a token, such as
             `Credentials.load()`.
@@ -179,39 +182,6 @@ class DispatcherClient:
         """
         return self._run(self._client.register(registration, wait_for_job=wait_for_job))
 
-    def heartbeat(self, lease: Lease, phase: WorkerPhase = WorkerPhase.IDLE) -> None:
-        """Keeps a lease alive: call it at least every `lease.heartbeat_seconds`.
-
-        Args:
-            lease: of the worker.
-            phase: what the worker is doing.
-
-        Raises:
-            NotFound: the lease has expired.
-            FailedPrecondition: the job failed; the message names the cause.
-        """
-        self._run(self._client.heartbeat(lease, phase))
-
-    def report(self, lease: Lease, report: Report) -> None:
-        """Confirms a plan that was carried out, an iteration or a flush. A report may be repeated.
-
-        Raises:
-            NotFound: the lease has expired.
-            StaleEpoch: the report's epoch, which is that of its plan, is over.
-            FailedPrecondition: the plan is not the worker's next one; the job failed.
-            InvalidArgument: the report has not as many samples as the plan.
-        """
-        self._run(self._client.report(lease, report))
-
-    def report_failure(self, lease: Lease, failure: FailureReport) -> None:
-        """Tells why the worker cannot go on in an epoch, which is over then.
-
-        Raises:
-            NotFound: the lease has expired.
-            FailedPrecondition: the job failed.
-        """
-        self._run(self._client.report_failure(lease, failure))
-
     def put_group_key(self, lease: Lease, epoch: int, key: str, value: bytes) -> None:
         """Tells the other members of an epoch something that their all-reduce group needs, such as an address.
 
@@ -244,35 +214,27 @@ class DispatcherClient:
         """
         return self._run(self._client.get_group_key(lease, epoch, key, within=within))
 
-    def watch_plans(self, lease: Lease, from_iteration: int = 0) -> Generator[PlanMessage]:
-        """Yields what a worker has to do in one epoch, each message once.
+    def attend(
+        self, lease: Lease, from_iteration: int = 0, *, phase: Callable[[], WorkerPhase] = idle
+    ) -> BlockingAttendance:
+        """Takes part in one epoch, inside a `with` block.
 
         First comes the epoch's Membership, then a Reload if the epoch begins at a checkpoint, then one IterationPlan
-        per iteration with the FlushPlans of checkpoints between them, the last FlushPlan, and EndOfStream. A stream
-        whose connection breaks is opened again, and goes on where it broke.
+        per iteration with the FlushPlans of checkpoints between them, the last FlushPlan, and EndOfStream. Inside the
+        block heartbeats keep the lease alive; a stream whose connection breaks is opened again, and goes on where it
+        broke.
 
         Args:
             lease: of the worker.
             from_iteration: the first plan that is wanted, none that the worker has confirmed; the epoch's first
                 iteration if that is later.
-
-        Raises:
-            StaleEpoch: the epoch is over. Watch again: the next epoch begins at the last checkpoint.
-            NotFound: the lease has expired.
-            Unavailable: the dispatcher was away for longer than the client's patience.
-            FailedPrecondition: `from_iteration` is confirmed already, or is not planned yet and not the next to be;
-                the job failed, and the message names the cause.
+            phase: tells what the worker is doing, for each heartbeat; it must not block.
         """
-        messages = self._client.watch_plans(lease, from_iteration)
 
-        async def following() -> PlanMessage | None:
-            return await anext(messages, None)
+        async def begin() -> Attendance:
+            return await self._client.attend(lease, from_iteration, phase=phase).__aenter__()
 
-        try:
-            while (message := self._run(following())) is not None:
-                yield message
-        finally:
-            self._run(messages.aclose())
+        return BlockingAttendance(self._run(begin()), self._run)
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
@@ -281,3 +243,54 @@ class DispatcherClient:
         except BaseException:  # such as Ctrl-C: the call must not go on alone
             future.cancel()
             raise
+
+
+class BlockingAttendance:
+    """A worker's part in one epoch, `services.clients.attendance.Attendance` for programs without an event loop.
+
+        with dispatcher.attend(lease) as attendance:
+            for message in attendance:
+                ...
+                attendance.report(report)
+
+    Iteration yields what the dispatcher tells the worker, each message once. It raises
+
+    - StaleEpoch: the epoch is over. Attend again: the next epoch begins at the last checkpoint.
+    - NotFound: the lease has expired.
+    - Unavailable: the dispatcher was away for longer than the client's patience.
+    - FailedPrecondition: the first plan that is wanted is confirmed already, or is not planned yet and not the next to
+      be; the job failed, and the message names the cause.
+    """
+
+    def __init__(self, attendance: Attendance, run: Run) -> None:
+        self._attendance = attendance
+        self._run = run
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._run(self._attendance.aclose())
+
+    def __iter__(self) -> Iterator[PlanMessage]:
+        async def following() -> PlanMessage | None:
+            return await anext(self._attendance, None)
+
+        while (message := self._run(following())) is not None:
+            yield message
+
+    def report(self, report: Report) -> None:
+        """Confirms a plan that was carried out, or says that the worker cannot go on; returns when it is taken in.
+
+        A report may be repeated. It raises what iteration raises, and besides
+
+        Raises:
+            StaleEpoch: the report's epoch, which is that of its plan, is over; of a failure this is no error.
+            FailedPrecondition: the plan is not the worker's next one.
+            InvalidArgument: the report has not as many samples as the plan.
+        """
+
+        async def reported() -> None:
+            await self._attendance.report(report)
+
+        self._run(reported())

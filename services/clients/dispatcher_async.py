@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable
-from contextlib import aclosing
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
 from functools import partial
 from typing import Any, Self
 
@@ -15,32 +13,28 @@ from numpy.typing import NDArray
 
 from protos import dispatcher_pb2 as pb
 from protos import dispatcher_pb2_grpc
+from services.clients.attendance import Attendance, idle
 from services.domain.batches import SampleBatch
-from services.domain.errors import NotFound, StaleEpoch, Unavailable
+from services.domain.errors import NotFound, Unavailable
 from services.domain.hybrid import HybridProblem, HybridResult
 from services.domain.jobs import Criterion, JobSpec
-from services.domain.plans import EndOfStream, FlushPlan, IterationPlan, Membership, PlanMessage, Reload
-from services.domain.reports import FailureReport, FlushReport, Lease, Registration, Report, WorkerPhase
+from services.domain.reports import Lease, Registration, WorkerPhase
 from services.domain.state import JobState
 from services.runtime.channel import channel
-from services.runtime.retry import AWAY, Backoff, repeated
+from services.runtime.retry import AWAY, repeated
 from services.runtime.security import PLAINTEXT, Credentials
 from services.runtime.settings import DEFAULT_MAX_MESSAGE_BYTES
 from services.runtime.status import domain_errors
 from services.wire.batches import encode_batch
 from services.wire.hybrid import decode_result, encode_problem
 from services.wire.jobs import encode_job
-from services.wire.plans import decode_plan_message
 from services.wire.reports import (
     decode_lease,
-    encode_failure_report,
-    encode_flush_report,
-    encode_heartbeat,
-    encode_iteration_report,
     encode_registration,
 )
 from services.wire.state import decode_state
 
+_ATTEND = f"/{pb.DESCRIPTOR.services_by_name['Dispatcher'].full_name}/Attend"
 _OPENING_SECONDS = 3.0  # for which a sample stream is opened again, as gRPC does with calls that are no streams
 _NO_STATUS_YET = "Internal error from Core"  # grpc.aio's text when a write fails
 _STATUS_LOOKS = 100
@@ -72,6 +66,7 @@ class AsyncDispatcherClient:
         self._patience = patience
         self._channel = channel(address, max_message_bytes, timeout, credentials, caller)
         self._stub = dispatcher_pb2_grpc.DispatcherStub(self._channel)  # type: ignore[no-untyped-call]
+        self._attend: Any = self._channel.stream_stream(_ATTEND, None, None)  # without codecs: bytes travel as they are
 
     async def __aenter__(self) -> Self:
         return self
@@ -152,21 +147,6 @@ class AsyncDispatcherClient:
             return decode_lease(await call)
         return decode_lease(await self._repeated(self._stub.RegisterWorker, request))
 
-    async def heartbeat(self, lease: Lease, phase: WorkerPhase = WorkerPhase.IDLE) -> None:
-        """Keeps a lease alive."""
-        await self._repeated(self._stub.Heartbeat, encode_heartbeat(lease, phase))
-
-    async def report(self, lease: Lease, report: Report) -> None:
-        """Confirms an iteration or a flush."""
-        if isinstance(report, FlushReport):
-            await self._repeated(self._stub.ReportFlush, encode_flush_report(lease, report))
-        else:
-            await self._repeated(self._stub.ReportIteration, encode_iteration_report(lease, report))
-
-    async def report_failure(self, lease: Lease, failure: FailureReport) -> None:
-        """Tells why the worker cannot go on in an epoch."""
-        await self._repeated(self._stub.ReportFailure, encode_failure_report(lease, failure))
-
     async def put_group_key(self, lease: Lease, epoch: int, key: str, value: bytes) -> None:
         """Tells the other members of an epoch something that their all-reduce group needs."""
         request = pb.PutGroupKeyRequest(lease_id=lease.lease_id, epoch=epoch, key=key, value=value)
@@ -179,100 +159,12 @@ class AsyncDispatcherClient:
         answer = await repeated(lambda: _answer(call, request), within, on=AWAY)
         return bytes(answer.value)
 
-    async def watch_plans(self, lease: Lease, from_iteration: int = 0) -> AsyncGenerator[PlanMessage]:
-        """Yields what an epoch's plan stream brings, each message once, over broken connections."""
-        position = _PlanPosition(from_iteration)
-        backoff = Backoff(self._patience)
-        while True:
-            opened = time.monotonic()
-            try:
-                async with aclosing(self._plan_stream(position.request(lease))) as messages:
-                    async for message in messages:
-                        backoff.reset()
-                        if position.is_new(message):
-                            yield message
-                        if isinstance(message, EndOfStream):
-                            return
-                        if position.must_reopen():
-                            break
-                    else:
-                        raise Unavailable("the dispatcher closed the plan stream before its end")
-            except AWAY as error:
-                if time.monotonic() - opened > self._timeout:  # it was there meanwhile, and had no news
-                    backoff.reset()
-                await backoff.pause(error)
-
-    async def _plan_stream(self, request: pb.WatchPlansRequest) -> AsyncGenerator[PlanMessage]:
-        call = self._stub.WatchPlans(request)
-        try:
-            with domain_errors():
-                async for message in call:
-                    yield decode_plan_message(message)
-        finally:
-            call.cancel()
+    def attend(self, lease: Lease, from_iteration: int = 0, *, phase: Callable[[], WorkerPhase] = idle) -> Attendance:
+        """Takes part in one epoch."""
+        return Attendance(self._attend, lease, from_iteration, phase, timeout=self._timeout, patience=self._patience)
 
     async def _repeated(self, method: Any, request: Any) -> Any:
         return await repeated(lambda: _answer(method, request), self._patience, on=AWAY)
-
-
-class _PlanPosition:
-    """How far the plan stream of one epoch has come, so that it can go on where its connection broke.
-
-    A stream begins with the epoch's membership. The dispatcher takes `from_iteration` at its word only when it comes
-    with the epoch that it is meant for; otherwise it sends the epoch's plans from the first one on. So what the
-    membership says is remembered and sent with every further request.
-
-    Args:
-        from_iteration: first plan that is wanted; the epoch's first if that is later.
-    """
-
-    def __init__(self, from_iteration: int) -> None:
-        self._next = from_iteration
-        self._epoch: int | None = None
-        self._elsewhere = False
-        self._reloaded = False
-        self._last_flush = -1
-
-    def request(self, lease: Lease) -> pb.WatchPlansRequest:
-        """Returns what to ask for to get everything that has not come yet."""
-        return pb.WatchPlansRequest(lease_id=lease.lease_id, from_iteration=self._next, epoch=self._epoch or 0)
-
-    def is_new(self, message: PlanMessage) -> bool:
-        """Notes a message, and tells whether it comes for the first time.
-
-        Raises:
-            StaleEpoch: it opens another epoch.
-        """
-        match message:
-            case Membership():
-                return self._is_new_membership(message)
-            case Reload():
-                new, self._reloaded = not self._reloaded, True
-                return new
-            case IterationPlan():
-                new = message.iteration >= self._next
-                self._next = max(self._next, message.iteration + 1)
-                return new
-            case FlushPlan():
-                new = message.iteration > self._last_flush
-                self._last_flush = max(self._last_flush, message.iteration)
-                return new
-        return True
-
-    def must_reopen(self) -> bool:
-        """Tells, once, that the stream begins before the plan that is wanted: it was opened without the epoch."""
-        elsewhere, self._elsewhere = self._elsewhere, False
-        return elsewhere
-
-    def _is_new_membership(self, message: Membership) -> bool:
-        if self._epoch is None:
-            self._elsewhere = message.epoch > 0 and self._next > message.iteration
-            self._epoch = message.epoch
-            self._next = max(self._next, message.iteration)
-            return True
-        if message.epoch != self._epoch:
-            raise StaleEpoch(f"epoch {self._epoch} is over, epoch {message.epoch} has begun")
-        return False
 
 
 async def _answer(method: Any, request: Any) -> Any:

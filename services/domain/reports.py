@@ -90,7 +90,7 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A place in the job, held as long as heartbeats come at least every `heartbeat_seconds`."""
+    """A place in the job, held as long as a sign of life comes at least every `heartbeat_seconds`."""
 
     lease_id: str
     heartbeat_seconds: float
@@ -182,4 +182,4 @@ class FailureReport:
     fatal: bool = False
 
 
-Report = IterationReport | FlushReport
+Report = IterationReport | FlushReport | FailureReport

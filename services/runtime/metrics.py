@@ -40,7 +40,7 @@ RPCS_HANDLED = Counter(
 RPC_SECONDS = Histogram(
     "grpc_server_handling_seconds",
     "Time from a call's arrival to the end of its handler, whole streams included. Pull waits for versions and "
-    "WatchPlans lasts as long as a worker, so long is not wrong there; elsewhere look at CPU and the store.",
+    "Attend lasts as long as an epoch, so long is not wrong there; elsewhere look at CPU and the store.",
     ("method",),
     buckets=_SECONDS,
     registry=REGISTRY,
@@ -158,6 +158,14 @@ HEARTBEAT_AGE = Gauge(
     "Time since each worker was last heard of; 0 once it has nothing left to lose. Beyond half of esd_lease_seconds "
     "the worker or its network is in trouble; beyond all of it the worker is given up.",
     ("worker",),
+    registry=REGISTRY,
+)
+REFUSED_MESSAGES = Counter(
+    "esd_refused_messages_total",
+    "Messages of workers that the dispatcher refused without ending their streams, by status code. "
+    "FAILED_PRECONDITION when an epoch ends is normal; any other means a worker of another version, or a defect: the "
+    "dispatcher's log names each cause.",
+    ("code",),
     registry=REGISTRY,
 )
 LATE_ITERATIONS = Counter(

@@ -46,31 +46,32 @@ _COLUMNS: dict[str, tuple[DTypeLike, str]] = {
 _INDEXES = {"positions": ("k", "batch_size"), "inverse": ("u", "the number of unique_ids")}
 
 
-def encode_plan_message(message: PlanMessage) -> dispatcher_pb2.WatchPlansResponse:
-    """Returns the message of anything that a plan stream carries."""
+def encode_plan_message(message: PlanMessage) -> bytes:
+    """Encodes what a worker is told, as an AttendResponse that says nothing else."""
     match message:
         case IterationPlan():
-            return dispatcher_pb2.WatchPlansResponse(plan=_encode_plan(message))
+            response = dispatcher_pb2.AttendResponse(plan=_encode_plan(message))
         case FlushPlan():
-            return dispatcher_pb2.WatchPlansResponse(flush=_encode_flush(message))
+            response = dispatcher_pb2.AttendResponse(flush=_encode_flush(message))
         case Membership():
-            return dispatcher_pb2.WatchPlansResponse(membership=_encode_membership(message))
+            response = dispatcher_pb2.AttendResponse(membership=_encode_membership(message))
         case Reload():
-            return dispatcher_pb2.WatchPlansResponse(reload=_encode_reload(message))
+            response = dispatcher_pb2.AttendResponse(reload=_encode_reload(message))
         case EndOfStream():
-            return dispatcher_pb2.WatchPlansResponse(end=dispatcher_pb2.EndOfStream(iterations=message.iterations))
+            response = dispatcher_pb2.AttendResponse(end=dispatcher_pb2.EndOfStream(iterations=message.iterations))
+    return response.SerializeToString(deterministic=True)
 
 
-def digest_of(messages: Iterable[dispatcher_pb2.WatchPlansResponse]) -> str:
+def digest_of(messages: Iterable[bytes]) -> str:
     """Returns a hash of plan messages, byte for byte: BLAKE2b of 128 bits, in hexadecimal digits."""
     hashed = hashlib.blake2b(digest_size=16)
     for message in messages:
-        hashed.update(message.SerializeToString(deterministic=True))
+        hashed.update(message)
     return hashed.hexdigest()
 
 
-def decode_plan_message(message: dispatcher_pb2.WatchPlansResponse) -> PlanMessage:
-    """Returns what a plan stream's message carries, checked: columns agree in length and point into each other's range.
+def decode_plan_message(message: dispatcher_pb2.AttendResponse) -> PlanMessage:
+    """Returns what a message tells a worker to do, checked: columns agree in length, indexes are in range.
 
     Raises:
         InvalidArgument: a column has another length, a number is out of range, or the kind of message is unknown.

@@ -57,20 +57,20 @@ def decode_lease(message: pb.RegisterWorkerResponse) -> Lease:
     return Lease(message.lease_id, message.heartbeat_seconds)
 
 
-def encode_heartbeat(lease: Lease, phase: WorkerPhase) -> pb.HeartbeatRequest:
-    """Encodes a sign of life that says what the worker is doing."""
-    return pb.HeartbeatRequest(lease_id=lease.lease_id, phase=_PHASES.encode(phase))
+def encode_phase(phase: WorkerPhase) -> pb.WorkerPhase:
+    """Encodes what a worker is doing."""
+    number: pb.WorkerPhase = _PHASES.encode(phase)
+    return number
 
 
-def decode_heartbeat(message: pb.HeartbeatRequest) -> WorkerPhase:
-    """Reads what the worker is doing. Raises InvalidArgument for a number that has no name."""
-    return _PHASES.decode(message.phase)
+def decode_phase(number: int) -> WorkerPhase:
+    """Reads what a worker is doing. Raises InvalidArgument for a number that has no name."""
+    return _PHASES.decode(number)
 
 
-def encode_iteration_report(lease: Lease, report: IterationReport) -> pb.ReportIterationRequest:
-    """Encodes what one iteration of the lease's worker brought."""
-    return pb.ReportIterationRequest(
-        lease_id=lease.lease_id,
+def encode_iteration_report(report: IterationReport) -> pb.IterationReport:
+    """Encodes what one iteration of a worker brought."""
+    return pb.IterationReport(
         epoch=report.epoch,
         iteration=report.iteration,
         loss_sum=report.loss_sum,
@@ -83,7 +83,7 @@ def encode_iteration_report(lease: Lease, report: IterationReport) -> pb.ReportI
     )
 
 
-def decode_iteration_report(message: pb.ReportIterationRequest) -> IterationReport:
+def decode_iteration_report(message: pb.IterationReport) -> IterationReport:
     """Reads what one iteration of a worker brought.
 
     Raises:
@@ -103,10 +103,9 @@ def decode_iteration_report(message: pb.ReportIterationRequest) -> IterationRepo
     )
 
 
-def encode_flush_report(lease: Lease, report: FlushReport) -> pb.ReportFlushRequest:
-    """Encodes what one flush of the lease's worker brought."""
-    return pb.ReportFlushRequest(
-        lease_id=lease.lease_id,
+def encode_flush_report(report: FlushReport) -> pb.FlushReport:
+    """Encodes what one flush of a worker brought."""
+    return pb.FlushReport(
         epoch=report.epoch,
         iteration=report.iteration,
         transfers=encode_transfers(report.transfers),
@@ -115,7 +114,7 @@ def encode_flush_report(lease: Lease, report: FlushReport) -> pb.ReportFlushRequ
     )
 
 
-def decode_flush_report(message: pb.ReportFlushRequest) -> FlushReport:
+def decode_flush_report(message: pb.FlushReport) -> FlushReport:
     """Reads what one flush of a worker brought."""
     return FlushReport(
         iteration=message.iteration,
@@ -126,14 +125,12 @@ def decode_flush_report(message: pb.ReportFlushRequest) -> FlushReport:
     )
 
 
-def encode_failure_report(lease: Lease, failure: FailureReport) -> pb.ReportFailureRequest:
-    """Encodes why the lease's worker cannot go on."""
-    return pb.ReportFailureRequest(
-        lease_id=lease.lease_id, epoch=failure.epoch, cause=failure.cause, fatal=failure.fatal
-    )
+def encode_failure_report(failure: FailureReport) -> pb.FailureReport:
+    """Encodes why a worker cannot go on."""
+    return pb.FailureReport(epoch=failure.epoch, cause=failure.cause, fatal=failure.fatal)
 
 
-def decode_failure_report(message: pb.ReportFailureRequest) -> FailureReport:
+def decode_failure_report(message: pb.FailureReport) -> FailureReport:
     """Reads why a worker cannot go on."""
     return FailureReport(message.cause, message.epoch, message.fatal)
 

@@ -57,7 +57,7 @@ async def test_the_job_ends_and_names_the_last_checkpoint(own_redis):
         (epoch, _) = await asyncio.gather(*(epoch_of(worker) for worker in workers))
 
         own_redis.kill()
-        await client.report_failure(workers[0].lease, FailureReport("Redis does not answer", epoch))
+        await workers[0].send(FailureReport("Redis does not answer", epoch))
         asking = [asyncio.create_task(epoch_of(worker)) for worker in workers]
         state = await state_when(client, lambda state: state.phase is JobPhase.FAILED)
         assert f"Redis at {own_redis.address} is out of reach" in state.failure

@@ -10,13 +10,23 @@ from typing import Any
 
 import numpy as np
 
+from services.clients.attendance import Attendance
 from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.clients.parameter_server import AsyncParameterServerClient
 from services.domain.batches import SampleBatch
 from services.domain.errors import StaleEpoch
 from services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
 from services.domain.plans import EndOfStream, FlushPlan, IterationPlan, Membership, PlanMessage
-from services.domain.reports import FlushReport, IterationReport, Lease, PhaseTimes, Registration, TransferCounts
+from services.domain.reports import (
+    FlushReport,
+    IterationReport,
+    Lease,
+    PhaseTimes,
+    Registration,
+    Report,
+    TransferCounts,
+    WorkerPhase,
+)
 from services.domain.state import JobState
 from services.domain.tables import OptimizerSpec, TableSpec
 
@@ -104,7 +114,10 @@ async def cut(membership: Membership, plan: FlushPlan) -> None:
 
 @dataclass
 class Worker:
-    """Registers, and confirms its plans one by one."""
+    """Registers, and confirms its plans one by one.
+
+    Its stream, with the heartbeats on it, stays open until it watches anew or leaves.
+    """
 
     client: AsyncDispatcherClient
     name: str
@@ -113,6 +126,8 @@ class Worker:
     plans: list[IterationPlan] = field(default_factory=list)
     flush: FlushPlan | None = None
     end: EndOfStream | None = None
+    phase: WorkerPhase = WorkerPhase.IDLE
+    attendance: Attendance | None = None
 
     @property
     def held(self) -> Lease:
@@ -123,16 +138,31 @@ class Worker:
         self.lease = await self.client.register(registration(self.name, **changes))
         return self.lease
 
-    def watch(self, from_iteration: int = 0) -> AsyncIterator[PlanMessage]:
-        return self.client.watch_plans(self.held, from_iteration)
+    async def attend(self, from_iteration: int = 0) -> Attendance:
+        await self.leave()
+        self.attendance = self.client.attend(self.held, from_iteration, phase=lambda: self.phase)
+        return await self.attendance.__aenter__()
+
+    async def leave(self) -> None:
+        if self.attendance is not None:
+            await self.attendance.aclose()
+
+    async def watch(self, from_iteration: int = 0) -> AsyncIterator[PlanMessage]:
+        async for message in await self.attend(from_iteration):
+            yield message
+
+    async def send(self, report: Report) -> None:
+        """Sends a report on the stream that is open."""
+        assert self.attendance is not None, f"{self.name} has no stream"
+        await self.attendance.report(report)
 
     async def report(self, plan: IterationPlan, **changes: Any) -> None:
-        await self.client.report(self.held, report_of(plan, **changes))
+        await self.send(report_of(plan, **changes))
 
     async def flushed(self, plan: FlushPlan) -> None:
         if self.membership is not None:
             await cut(self.membership, plan)
-        await self.client.report(self.held, flush_report_of(plan))
+        await self.send(flush_report_of(plan))
 
     async def train(self) -> None:
         """The whole life of a worker, epoch by epoch."""
@@ -178,9 +208,16 @@ class Dispatcher:
     client: AsyncDispatcherClient
     stop: Callable[[], Awaitable[None]]
     page_address: str | None = None
+    workers: list[Worker] = field(default_factory=list)
 
     def worker(self, name: str) -> Worker:
-        return Worker(self.client, name)
+        self.workers.append(Worker(self.client, name))
+        return self.workers[-1]
+
+    async def dismiss(self) -> None:
+        """Closes the streams of all workers."""
+        for worker in self.workers:
+            await worker.leave()
 
 
 async def run_to_the_end(dispatcher: Dispatcher, job: JobSpec, batches: Iterable[SampleBatch]) -> list[Worker]:

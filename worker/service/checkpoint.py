@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from hashlib import sha256
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -44,7 +44,7 @@ class WorkerCheckpoints:
         mover: RowMover,
         trainer: Trainer,
         training_thread: Executor,
-        report: Callable[[FlushReport], Coroutine[Any, Any, None]],
+        report: Callable[[FlushReport], Awaitable[None]],
         storage_timeout: float,
     ) -> None:
         self._membership = membership

@@ -6,11 +6,11 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from functools import partial
 from typing import TypeVar
 
+from services.clients.attendance import Attendance
 from services.clients.dispatcher_async import AsyncDispatcherClient
-from services.domain.errors import EsdError, FailedPrecondition, StaleEpoch
+from services.domain.errors import FailedPrecondition
 from services.domain.plans import EndOfStream, Membership, PlanMessage, Reload
 from services.domain.reports import Lease, WorkerPhase
 from services.runtime.threads import named_threads
@@ -28,8 +28,6 @@ from worker.training.device import prepare_device
 from worker.training.rows import RowCache
 from worker.training.trainer import Trainer
 
-_READ_AHEAD = 256  # messages
-
 _log = logging.getLogger(__name__)
 
 M = TypeVar("M", Membership, EndOfStream, Reload)
@@ -40,7 +38,8 @@ class WorkerEpoch:
 
     Args:
         settings: of this worker.
-        dispatcher: gives the plans.
+        attendance: gives the plans and takes the reports.
+        dispatcher: lets the members of the epoch tell each other something.
         lease: of this worker.
         host: at which the other workers reach this one.
         service: describes the worker to operators.
@@ -52,6 +51,7 @@ class WorkerEpoch:
     def __init__(
         self,
         settings: WorkerSettings,
+        attendance: Attendance,
         dispatcher: AsyncDispatcherClient,
         lease: Lease,
         host: str,
@@ -59,6 +59,7 @@ class WorkerEpoch:
     ) -> None:
         self.membership: Membership | None = None
         self._settings = settings
+        self._attendance = attendance
         self._dispatcher = dispatcher
         self._lease = lease
         self._host = host
@@ -71,7 +72,7 @@ class WorkerEpoch:
         self._training_thread = named_threads("esd-train")
         self._reading_thread = named_threads("esd-rows")
 
-    async def run(self, tasks: asyncio.TaskGroup) -> None:
+    async def run(self) -> None:
         """Trains what is planned, to the end of the stream.
 
         Raises:
@@ -80,7 +81,7 @@ class WorkerEpoch:
         """
         settings = self._settings
         device = await run_in(self._training_thread, prepare_device, settings.device, settings.threads)
-        messages = self._read_ahead(tasks)
+        messages = self._attendance
         self.membership = membership = await _expect(Membership, messages)
         job = membership.job
         book = CacheBook(settings.cache_rows, membership.slot, membership.epoch, membership.iteration)
@@ -99,7 +100,7 @@ class WorkerEpoch:
             cache = await run_in(self._training_thread, RowCache, settings.cache_rows, job.table.row_width, device)
             trainer = await run_in(self._training_thread, Trainer, job, cache, self._reducer, device)
             mover = RowMover(cache, servers, self._reading_thread, moves, membership)
-            report = partial(self._dispatcher.report, self._lease)
+            report = self._attendance.report
             checkpoints = WorkerCheckpoints(
                 membership, mover, trainer, self._training_thread, report, settings.storage_timeout
             )
@@ -139,33 +140,6 @@ class WorkerEpoch:
             return asyncio.run_coroutine_threadsafe(call, loop).result()
 
         return GroupStore(put, get)
-
-    def _read_ahead(self, tasks: asyncio.TaskGroup) -> AsyncIterator[PlanMessage]:
-        """Reads the plan stream as it comes, so that the end of an epoch is noticed whatever the worker waits for.
-
-        The dispatcher's window bounds what is read and not yet used; of a very long one only a part is read ahead.
-        """
-        queue: asyncio.Queue[PlanMessage | EsdError] = asyncio.Queue(_READ_AHEAD)
-
-        async def read() -> None:
-            try:
-                async with aclosing(self._dispatcher.watch_plans(self._lease)) as messages:
-                    async for message in messages:
-                        await queue.put(message)
-            except StaleEpoch:
-                raise
-            except EsdError as error:  # takes its place behind the plans that came before it
-                await queue.put(error)
-
-        async def give() -> AsyncIterator[PlanMessage]:
-            while True:
-                message = await queue.get()
-                if isinstance(message, EsdError):
-                    raise message
-                yield message
-
-        tasks.create_task(read())
-        return give()
 
 
 async def _expect(kind: type[M], messages: AsyncIterator[PlanMessage]) -> M:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from services.clients.attendance import Attendance
 from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.errors import EsdError, NotFound, StaleEpoch, StaleVersion
-from services.domain.reports import FailureReport, Lease, Registration
+from services.domain.reports import FailureReport, Lease, Registration, WorkerPhase
 from services.runtime.retry import AWAY
 from services.runtime.security import Credentials
 from worker.service.epoch import WorkerEpoch
@@ -40,6 +41,7 @@ class WorkerJob:
         )
         self._settings = settings
         self._service = service
+        self._epoch: WorkerEpoch | None = None
         self._dispatcher = AsyncDispatcherClient(
             settings.dispatcher,
             timeout=_CALL_SECONDS,
@@ -59,37 +61,30 @@ class WorkerJob:
             lease = await self._register(self._settings.job_timeout)
             _log.info("registered")
             while True:
-                epoch = WorkerEpoch(self._settings, self._dispatcher, lease, self._host, self._service)
-                try:
-                    await self._take_part(epoch, lease)
-                except EsdError as error:
-                    lease = await self._recover_from(error, epoch, lease)
-                else:
+                next_lease = await self._attend(lease)
+                if next_lease is None:
                     return
+                lease = next_lease
         finally:
             await self._dispatcher.close()
 
     async def _register(self, patience: float) -> Lease:
         return await self._dispatcher.register(self._registration, wait_for_job=patience)
 
-    async def _take_part(self, epoch: WorkerEpoch, lease: Lease) -> None:
-        """Sees one epoch through, and sends heartbeats meanwhile."""
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                heartbeats = tasks.create_task(self._keep_alive(epoch, lease))
-                await epoch.run(tasks)
-                heartbeats.cancel()
-        except BaseExceptionGroup as failures:
-            raise first_failure(failures) from None
-        finally:
-            epoch.close()
+    async def _attend(self, lease: Lease) -> Lease | None:
+        """Takes part in one epoch. Returns the lease for the next one, or None at the end of the stream."""
+        async with self._dispatcher.attend(lease, phase=self._phase) as attendance:
+            self._epoch = WorkerEpoch(self._settings, attendance, self._dispatcher, lease, self._host, self._service)
+            try:
+                await _see_through(self._epoch, attendance)
+            except EsdError as error:
+                return await self._recover_from(error, self._epoch, attendance, lease)
+        return None
 
-    async def _keep_alive(self, epoch: WorkerEpoch, lease: Lease) -> None:
-        while True:
-            await self._dispatcher.heartbeat(lease, epoch.phase())
-            await asyncio.sleep(lease.heartbeat_seconds / 2)
+    def _phase(self) -> WorkerPhase:
+        return self._epoch.phase() if self._epoch is not None else WorkerPhase.IDLE
 
-    async def _recover_from(self, error: EsdError, epoch: WorkerEpoch, lease: Lease) -> Lease:
+    async def _recover_from(self, error: EsdError, epoch: WorkerEpoch, attendance: Attendance, lease: Lease) -> Lease:
         """Returns the lease for the next epoch when another one makes sense, and raises the error otherwise.
 
         A lease that is gone is replaced: this worker was given up, or the dispatcher has been restarted.
@@ -106,7 +101,7 @@ class WorkerJob:
             raise error
         _log.warning("epoch %d is over for this worker: %s", membership.epoch, error)
         try:
-            await self._dispatcher.report_failure(lease, FailureReport(str(error), membership.epoch, fatal=not passing))
+            await attendance.report(FailureReport(str(error), membership.epoch, fatal=not passing))
         except NotFound:
             lease = await self._register(self._settings.retry_timeout)
         except EsdError as failure:
@@ -115,3 +110,16 @@ class WorkerJob:
         if not passing:
             raise error
         return lease
+
+
+async def _see_through(epoch: WorkerEpoch, attendance: Attendance) -> None:
+    """Sees one epoch through, or to where there is no going on, whatever it waits for then."""
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            watching = tasks.create_task(attendance.broken())
+            await epoch.run()
+            watching.cancel()
+    except BaseExceptionGroup as failures:
+        raise first_failure(failures) from None
+    finally:
+        epoch.close()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from concurrent.futures import Executor
 from typing import Any
 
@@ -19,7 +18,7 @@ from worker.service.tasks import run_in
 from worker.service.transfers import IterationTransfers, RowMover
 from worker.training.trainer import StepResult, Trainer
 
-SendReport = Callable[[IterationReport], Coroutine[Any, Any, None]]
+SendReport = Callable[[IterationReport], Awaitable[None]]
 TakeCheckpoint = Callable[[FlushPlan], Coroutine[Any, Any, None]]
 
 
@@ -68,7 +67,7 @@ class TrainingLoop:
         """Trains until the plan stream asks for the last flush, and returns its plan."""
         tasks = self._mover.tasks
         following = tasks.create_task(self._next())
-        reporting: asyncio.Task[None] | None = None
+        reporting: Awaitable[None] | None = None
         while True:
             clock = _Laps()
             self.phase = WorkerPhase.IDLE
@@ -103,7 +102,7 @@ class TrainingLoop:
             push += clock.lap()
             phases = PhaseTimes(plan_wait, push, pull, step.compute, step.all_reduce, step.update)
             report = self._report(current.plan, step, transfers, phases, clock.total())
-            reporting = tasks.create_task(self._send(report))
+            reporting = self._send(report)
         if reporting is not None:
             await reporting
         return current

@@ -16,7 +16,6 @@ from dispatcher.service.checkpoint.checkpoints import Checkpoints, RestoredCheck
 from dispatcher.service.run.job import Job
 from dispatcher.service.state.epoch import Epoch, PlanLog
 from dispatcher.service.state.manifest import DENSE, Manifest
-from protos import dispatcher_pb2
 from services.domain.errors import FailedPrecondition, StaleEpoch
 from services.domain.jobs import JobSpec, equal_workloads, scale_workloads
 from services.domain.reports import Registration
@@ -153,7 +152,7 @@ def _planner_from(
     )
 
 
-def _reloads(planner: Planner, manifest: Manifest) -> list[dispatcher_pb2.WatchPlansResponse]:
+def _reloads(planner: Planner, manifest: Manifest) -> list[bytes]:
     """Returns what the workers have to load, by slot; nothing when nothing is trained."""
     if not manifest.iteration:
         return []

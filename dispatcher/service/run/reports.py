@@ -1,7 +1,6 @@
 """What workers report to their job: that they live, that they cannot go on, what they have trained and flushed.
 
-Each function belongs to one call of a worker, and the call is also a sign of its life. All of them raise NotFound for a
-lease that has expired, and FailedPrecondition when the job has failed.
+Every message of a worker is also a sign of its life, whatever becomes of it (attend.py).
 """
 
 from __future__ import annotations
@@ -14,22 +13,35 @@ from dispatcher.service.state import job_metrics
 from dispatcher.service.state.epoch import Epoch
 from dispatcher.service.state.worker_record import WorkerRecord
 from services.domain.errors import FailedPrecondition, InvalidArgument
-from services.domain.reports import FailureReport, FlushReport, IterationReport, WorkerPhase
+from services.domain.reports import FailureReport, FlushReport, IterationReport, Report, WorkerPhase
 from services.domain.state import JobPhase
 
 
-def heartbeat(job: Job, lease_id: str, phase: WorkerPhase) -> None:
-    """Keeps a lease alive, and takes the occasion to look for workers that hold the others up."""
-    job.caller(lease_id).phase = phase
-    job.stragglers.report(job.training_workers, asyncio.get_running_loop().time())
+def take_in(job: Job, worker: WorkerRecord, report: WorkerPhase | Report) -> None:
+    """Takes in what a worker says: what it is doing, that it cannot go on, or what it has done.
+
+    Raises:
+        StaleEpoch: the report belongs to an epoch that is over.
+        FailedPrecondition: the report is not due.
+        InvalidArgument: the report does not fit its plan.
+    """
+    match report:
+        case IterationReport():
+            _iteration(job, worker, report)
+        case FlushReport():
+            _flush(job, worker, report)
+        case FailureReport():
+            _failure(job, worker, report)
+        case WorkerPhase():
+            worker.phase = report
+            job.stragglers.report(job.training_workers, asyncio.get_running_loop().time())
 
 
-def report_failure(job: Job, lease_id: str, failure: FailureReport) -> None:
+def _failure(job: Job, worker: WorkerRecord, failure: FailureReport) -> None:
     """Ends the epoch in which a worker cannot go on, or the whole job if another epoch would not help either.
 
     A report about an epoch that is over already is ignored.
     """
-    worker = job.caller(lease_id)
     if job.epoch is None or failure.epoch != job.epoch.number:
         return
     cause = f"{worker} cannot go on: {failure.cause}"
@@ -39,7 +51,7 @@ def report_failure(job: Job, lease_id: str, failure: FailureReport) -> None:
         job.end_epoch(cause)
 
 
-def report_iteration(job: Job, lease_id: str, report: IterationReport) -> None:
+def _iteration(job: Job, worker: WorkerRecord, report: IterationReport) -> None:
     """Confirms an iteration. What was confirmed before is ignored, so that a report may be repeated.
 
     Raises:
@@ -47,7 +59,7 @@ def report_iteration(job: Job, lease_id: str, report: IterationReport) -> None:
         FailedPrecondition: the iteration is not the worker's next one, or is not planned yet.
         InvalidArgument: the number of samples is not that of the plan.
     """
-    worker, epoch = _caller_in(job, lease_id, report.epoch)
+    epoch = _epoch_of(job, report.epoch)
     plans = epoch.plans
     if report.iteration < worker.confirmed:
         return
@@ -72,14 +84,14 @@ def report_iteration(job: Job, lease_id: str, report: IterationReport) -> None:
         job.lifecycle.notify()  # nobody waits for a single worker's confirmation
 
 
-def report_flush(job: Job, lease_id: str, report: FlushReport) -> None:
+def _flush(job: Job, worker: WorkerRecord, report: FlushReport) -> None:
     """Confirms a flush, for a checkpoint or at the end of the stream. A report may be repeated.
 
     Raises:
         StaleEpoch: the report belongs to an epoch that is over.
         FailedPrecondition: no such flush is planned.
     """
-    worker, epoch = _caller_in(job, lease_id, report.epoch)
+    epoch = _epoch_of(job, report.epoch)
     if report.iteration in epoch.plans.checkpoint_flushes:
         _confirm_checkpoint_flush(job, epoch, worker, report)
     elif report.iteration > worker.flushed_checkpoint or job.lifecycle.phase is JobPhase.FLUSHING:
@@ -107,9 +119,8 @@ def _confirm_final_flush(job: Job, epoch: Epoch, worker: WorkerRecord, report: F
     job.lifecycle.notify()
 
 
-def _caller_in(job: Job, lease_id: str, epoch_number: int) -> tuple[WorkerRecord, Epoch]:
-    """Returns the worker behind a call, and the present epoch, which must be the one that the worker means."""
-    worker = job.caller(lease_id)
+def _epoch_of(job: Job, number: int) -> Epoch:
+    """Returns the present epoch, which must be the one that the worker means."""
     epoch = job.current_epoch()
-    epoch.raise_unless_current(epoch_number)
-    return worker, epoch
+    epoch.raise_unless_current(number)
+    return epoch

@@ -6,7 +6,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from protos import dispatcher_pb2 as pb
 from services.domain.errors import StaleEpoch
 from services.domain.worker_set import WorkerSet
 
@@ -15,7 +14,7 @@ from services.domain.worker_set import WorkerSet
 class PublishedPlan:
     """One worker's plan of one iteration, ready to be sent, and its number of samples m."""
 
-    message: pb.WatchPlansResponse
+    message: bytes
     samples: int
 
 
@@ -36,8 +35,8 @@ class PlanLog:
     def __init__(self, workers: int, first: int = 0) -> None:
         self._plans: list[dict[int, PublishedPlan]] = [{} for _ in range(workers)]
         self.planned = first
-        self.checkpoint_flushes: dict[int, Sequence[pb.WatchPlansResponse]] = {}
-        self.final_flush: Sequence[pb.WatchPlansResponse] = ()
+        self.checkpoint_flushes: dict[int, Sequence[bytes]] = {}
+        self.final_flush: Sequence[bytes] = ()
 
     def publish(self, plans: Sequence[PublishedPlan]) -> None:
         """Adds the next iteration: one plan per slot, in slot order. Raises ValueError for another number of plans."""
@@ -79,7 +78,7 @@ class Epoch:
     first: int
     members: WorkerSet
     plans: PlanLog
-    reloads: Sequence[pb.WatchPlansResponse] = ()
+    reloads: Sequence[bytes] = ()
     group_keys: dict[str, bytes] = field(default_factory=dict)
     trained: int = field(init=False)
     cause: str = field(init=False, default="")

@@ -82,6 +82,11 @@ def shadowed(mechanism: str, seconds: float) -> None:
     metrics.SHADOW_TRANSFER_COST.labels(mechanism).inc(seconds)
 
 
+def refused(code: str) -> None:
+    """Counts a message of a worker that was refused."""
+    metrics.REFUSED_MESSAGES.labels(code).inc()
+
+
 def reported(slot: int, report: IterationReport) -> None:
     """Counts what a worker reports of an iteration that it has trained."""
     moved(slot, report.transfers)

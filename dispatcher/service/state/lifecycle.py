@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from dispatcher.service.state.epoch import Epoch
 from services.domain.errors import FailedPrecondition, Unavailable
@@ -34,6 +35,7 @@ class Lifecycle:
         self._name = name
         self._stopping = False
         self._changed = asyncio.Event()
+        self._listeners: set[Callable[[], None]] = set()
 
     def __str__(self) -> str:
         return f"job {self._name} " + (f"failed: {self.failure}" if self.failure else f"is {self.phase.value}")
@@ -77,6 +79,17 @@ class Lifecycle:
         """Lets everyone who waits look at the job's state again."""
         self._changed.set()
         self._changed = asyncio.Event()
+        for listener in self._listeners:
+            listener()
+
+    @contextmanager
+    def told_by(self, listener: Callable[[], None]) -> Iterator[None]:
+        """Calls `listener` at every change inside the block, for those who wait for more than the job's state."""
+        self._listeners.add(listener)
+        try:
+            yield
+        finally:
+            self._listeners.remove(listener)
 
     def raise_if_failed(self) -> None:
         """Raises FailedPrecondition with the cause if the job has failed, and Unavailable if the dispatcher stops."""

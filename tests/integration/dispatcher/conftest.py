@@ -24,7 +24,9 @@ async def start_dispatcher() -> AsyncIterator[Callable[..., Awaitable[Dispatcher
             tests_end.push_async_callback(running.aclose)
             server = await running.enter_async_context(serve_dispatcher(DispatcherSettings(**(defaults | settings))))
             client = await tests_end.enter_async_context(AsyncDispatcherClient(server.address))
-            return Dispatcher(server.address, client, running.aclose, server.page_address)
+            started = Dispatcher(server.address, client, running.aclose, server.page_address)
+            tests_end.push_async_callback(started.dismiss)
+            return started
 
         yield start
 

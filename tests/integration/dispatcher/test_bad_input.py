@@ -136,15 +136,12 @@ async def test_register(stub: dispatcher_pb2_grpc.DispatcherStub, field: str, va
 
 
 async def test_unknown_lease_everywhere(stub: dispatcher_pb2_grpc.DispatcherStub) -> None:
-    watch = stub.WatchPlans(dispatcher_pb2.WatchPlansRequest(lease_id="gone"))
+    attendance = dispatcher_pb2.AttendRequest(attendance=dispatcher_pb2.Attendance(lease_id="gone"))
+    attending = stub.Attend(iter([attendance]))
     for error in (
-        await refusal(stub.Heartbeat(dispatcher_pb2.HeartbeatRequest(lease_id="gone"))),
-        await refusal(stub.ReportIteration(dispatcher_pb2.ReportIterationRequest(lease_id="gone"))),
-        await refusal(stub.ReportFlush(dispatcher_pb2.ReportFlushRequest(lease_id="gone"))),
-        await refusal(stub.ReportFailure(dispatcher_pb2.ReportFailureRequest(lease_id="gone"))),
         await refusal(stub.PutGroupKey(dispatcher_pb2.PutGroupKeyRequest(lease_id="gone"))),
         await refusal(stub.GetGroupKey(dispatcher_pb2.GetGroupKeyRequest(lease_id="gone"))),
-        await refusal(watch.read()),
+        await refusal(attending.read()),
     ):
         assert error.code() is NOT_FOUND
         assert error.details() == "no lease 'gone': it has expired or was never given; register again"

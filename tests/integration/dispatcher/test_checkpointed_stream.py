@@ -97,18 +97,18 @@ async def test_so_does_that_of_the_blocking_client(dispatcher: Dispatcher, serve
 
     def program(address: str, break_connections: Callable[[], Any]) -> list[str | int]:
         came, membership = [], None
-        with DispatcherClient(address) as flaky:
-            for message in flaky.watch_plans(worker.lease):
+        with DispatcherClient(address) as flaky, flaky.attend(worker.held) as attendance:
+            for message in attendance:
                 came.append(name_of(message))
                 break_connections()
                 match message:
                     case Membership():
                         membership = message
                     case IterationPlan():
-                        flaky.report(worker.lease, report_of(message))
+                        attendance.report(report_of(message))
                     case FlushPlan():
                         asyncio.run(cut(membership, message))
-                        flaky.report(worker.lease, flush_report_of(message))
+                        attendance.report(flush_report_of(message))
         return came
 
     loop = asyncio.get_running_loop()
@@ -124,7 +124,8 @@ async def test_what_is_not_confirmed_when_a_stream_breaks_comes_once(dispatcher:
     others_end = asyncio.create_task(other.train())
     submission = submit(dispatcher, job, 4)
     async with cuttable_proxy(dispatcher.address) as proxy, AsyncDispatcherClient(proxy.address) as flaky:
-        messages = flaky.watch_plans(worker.lease)
+        worker.client = flaky
+        messages = worker.watch()
         came = [await after_a_cut(proxy, messages) for _ in range(6)]
         assert [name_of(message) for message in came] == ["membership", 0, 1, "flush 2", 2, 3]
         worker.membership = came[0]
@@ -190,8 +191,8 @@ async def test_another_epoch_is_told_and_begins_at_the_last_checkpoint(dispatche
     async def fails_in_iteration_2(plan: IterationPlan) -> None:
         if plan.iteration == 2:
             await state_when(dispatcher.client, lambda state: state.checkpoint == 2)
-            await dispatcher.client.report_failure(worker.lease, FailureReport("no space left", plan.epoch))
-        await dispatcher.client.report(worker.lease, report_of(plan))
+            await worker.send(FailureReport("no space left", plan.epoch))
+        await worker.send(report_of(plan))
 
     submission = asyncio.create_task(dispatcher.client.submit(job.name, source()))
     worker.report = fails_in_iteration_2
@@ -200,8 +201,10 @@ async def test_another_epoch_is_told_and_begins_at_the_last_checkpoint(dispatche
     first_epoch = [plan.iteration for plan in worker.plans]
     del worker.report
     async with cuttable_proxy(dispatcher.address) as proxy, AsyncDispatcherClient(proxy.address) as flaky:
-        messages = flaky.watch_plans(worker.lease)
+        worker.client = flaky
+        messages = worker.watch()
         assert [name_of(await after_a_cut(proxy, messages)) for _ in range(3)] == ["membership", "reload", 2]
+    worker.client = dispatcher.client
     ends.append(asyncio.create_task(worker.train()))
     await state_when(dispatcher.client, lambda state: state.iterations_confirmed == 3)
     may_go_on.set()
@@ -223,15 +226,18 @@ async def test_an_epoch_that_begins_while_a_stream_is_broken_is_told(dispatcher:
     others_end = asyncio.create_task(other.train())
     submission = submit(dispatcher, job, 1)
     async with cuttable_proxy(dispatcher.address) as proxy, AsyncDispatcherClient(proxy.address) as flaky:
-        messages = flaky.watch_plans(worker.lease)
+        worker.client = flaky
+        messages = worker.watch()
         membership = await anext(messages)
         assert isinstance(membership, Membership)
         away = asyncio.create_task(proxy.cut_for(0.5))
-        await dispatcher.client.report_failure(worker.lease, FailureReport("a cable was cut", membership.epoch))
+        async with dispatcher.client.attend(worker.held) as beside:
+            await beside.report(FailureReport("a cable was cut", membership.epoch))
         with pytest.raises(StaleEpoch, match=f"epoch {membership.epoch} is over, epoch {membership.epoch + 1} has beg"):
             async for _ in messages:
                 pass
         await away
+    worker.client = dispatcher.client
     await worker.train()
     assert [plan.epoch for plan in worker.plans] == [membership.epoch + 1]
     await others_end

@@ -58,7 +58,7 @@ class TellingWorker(Worker):
             await repeated(lambda: cut(membership, plan), 0 if plan.checkpoint else 20, on=StorageUnwritable)
         except StorageUnwritable as error:
             failure = str(error)
-        await self.client.report(self.held, replace(flush_report_of(plan), failure=failure))
+        await self.send(replace(flush_report_of(plan), failure=failure))
 
 
 @pytest.fixture

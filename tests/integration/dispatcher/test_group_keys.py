@@ -19,7 +19,7 @@ async def members(dispatcher: Dispatcher) -> tuple[Worker, Worker, int]:
     first, second = dispatcher.worker("edge-0"), dispatcher.worker("edge-1")
     for worker in (first, second):
         await worker.register()
-    membership = await anext(dispatcher.client.watch_plans(first.lease))
+    membership = await anext(first.watch())
     assert isinstance(membership, Membership)
     return first, second, membership.epoch
 

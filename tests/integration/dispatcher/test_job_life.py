@@ -21,7 +21,6 @@ from tests.support.simple_clients import (
     Dispatcher,
     Worker,
     job_with,
-    registration,
     run_to_the_end,
     samples,
     state_when,
@@ -121,14 +120,14 @@ async def test_places(dispatcher: Dispatcher) -> None:
     assert repeated == first.lease
     assert await dispatcher.worker("b").register(instance="another") != repeated
     with pytest.raises(NotFound, match="no lease"):
-        await dispatcher.client.heartbeat(first.lease)
+        await anext(first.watch())
     await third.register()
     with pytest.raises(ResourceExhausted, match="all 3 worker slots of the job are taken, by a, b, c"):
         await fourth.register()
     assert (await dispatcher.worker("a").register()) == second.lease
     with pytest.raises(FailedPrecondition, match=r"worker a \(slot 0\) is training already, registered from a:7000"):
         await dispatcher.worker("a").register(instance="another")
-    await dispatcher.client.heartbeat(second.lease)
+    assert await slot_of(second) == 0
 
 
 async def started(dispatcher: Dispatcher, *, batches: int = 1) -> tuple[Worker, Worker, asyncio.Task[int]]:
@@ -173,7 +172,7 @@ async def test_reports_confirm_in_order_and_once(dispatcher: Dispatcher) -> None
     with pytest.raises(InvalidArgument, match="reports 3 samples of iteration 0, its plan has 4"):
         await other.report(plan, labels=np.zeros(3, np.uint8), score_bins=np.zeros(3, np.uint16))
     with pytest.raises(FailedPrecondition, match="reports the flush of iteration 2; job flights is running"):
-        await dispatcher.client.report(other.lease, FlushReport(2, TransferCounts(), 0))
+        await other.send(FlushReport(2, TransferCounts(), 0))
     assert await submit == 24
 
 
@@ -185,11 +184,11 @@ async def test_flush_report_may_be_repeated(dispatcher: Dispatcher) -> None:
             case IterationPlan():
                 await worker.report(message)
             case FlushPlan():
-                await worker.flushed(message)
-                await worker.flushed(message)
+                for _ in range(2):
+                    await worker.flushed(message)
                 flush = message
     await finished
-    await worker.flushed(flush)  # even after the end
+    assert [type(message) async for message in worker.watch(1)] == [Membership, EndOfStream]  # nothing to flush again
     state = await dispatcher.client.describe()
     assert state.workers[0].transfers.flush_push == len(flush.rows) + len(flush.gradients)
 
@@ -264,19 +263,26 @@ async def test_a_parameter_server_that_does_not_answer_holds_up_nobody(dispatche
 async def test_a_loss_that_is_not_finite_fails_the_job_and_names_the_worker(dispatcher: Dispatcher) -> None:
     """Another epoch would not help, so there is none, though the job could recover."""
     await dispatcher.client.create_job(JOB)
-    leases = [await dispatcher.client.register(registration(name)) for name in ("a", "b")]
+    workers = [dispatcher.worker(name) for name in ("a", "b")]
+    for worker in workers:
+        await worker.register()
     failure = FailureReport("the loss of iteration 3 is nan: training diverged, lower the learning rate", 0, fatal=True)
-    await dispatcher.client.report_failure(leases[1], failure)
+    first, second = [await worker.attend() for worker in workers]
+    assert isinstance(await anext(second), Membership)
+    await second.report(failure)
     state = await dispatcher.client.describe()
     assert state.phase is JobPhase.FAILED
     assert state.failure == f"worker b (slot 1) cannot go on: {failure.cause}"
     with pytest.raises(FailedPrecondition, match="the loss of iteration 3 is nan"):
-        await dispatcher.client.heartbeat(leases[0])
+        [message async for message in first]
 
 
 async def test_a_worker_that_holds_an_iteration_up_is_named_once(start_dispatcher, caplog) -> None:
     dispatcher = await start_dispatcher(straggler_factor=2.0)
     worker, other, submit = await started(dispatcher, batches=9)
+    for each, phase in ((worker, WorkerPhase.ALL_REDUCE), (other, WorkerPhase.COMPUTE)):
+        each.lease = replace(each.held, heartbeat_seconds=0.02)
+        each.phase = phase
     plans, others = worker.watch(), other.watch()
     client = dispatcher.client
     for _ in range(6):
@@ -286,8 +292,6 @@ async def test_a_worker_that_holds_an_iteration_up_is_named_once(start_dispatche
             await each.report(plan)
 
     async def late() -> list[int]:
-        await client.heartbeat(worker.lease, phase=WorkerPhase.ALL_REDUCE)
-        await client.heartbeat(other.lease, phase=WorkerPhase.COMPUTE)
         return [each.late_iterations for each in (await client.describe()).workers]
 
     async with asyncio.timeout(20):
@@ -298,5 +302,4 @@ async def test_a_worker_that_holds_an_iteration_up_is_named_once(start_dispatche
     assert len(named) == 1
     assert "worker edge-1 (slot 1) holds up iteration 6 in phase compute: it takes longer than 1.0 s" in named[0]
     assert (await client.describe()).phase is JobPhase.RUNNING
-    await asyncio.gather(plans.aclose(), others.aclose())
     submit.cancel()

@@ -1,6 +1,7 @@
 """Plan streams: resumable, told the cause when the job fails, never a hang."""
 
 import asyncio
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -40,7 +41,8 @@ async def test_broken_stream_goes_on_where_it_broke(dispatcher: Dispatcher) -> N
     others_end = asyncio.create_task(other.train())
     kinds = []
     async with cuttable_proxy(dispatcher.address) as proxy, AsyncDispatcherClient(proxy.address) as flaky:
-        async for message in flaky.watch_plans(worker.lease):
+        worker.client = flaky
+        async for message in worker.watch():
             kinds.append(message.iteration if isinstance(message, IterationPlan) else type(message))
             proxy.cut()  # after every single message
             match message:
@@ -82,10 +84,8 @@ async def take(worker: Worker, start: int, count: int) -> list[IterationPlan]:
 async def test_unknown_lease(dispatcher: Dispatcher) -> None:
     await start_job(dispatcher)
     with pytest.raises(NotFound, match="no lease 'nobody'"):
-        async for _ in dispatcher.client.watch_plans(Lease("nobody", 1.0)):
-            pass
-    with pytest.raises(NotFound, match="no lease ''"):
-        await dispatcher.client.heartbeat(Lease("", 1.0))
+        async with dispatcher.client.attend(Lease("nobody", 1.0)) as attendance:
+            await anext(attendance)
 
 
 async def test_lost_worker_fails_the_job_with_its_name(start_dispatcher) -> None:
@@ -95,17 +95,12 @@ async def test_lost_worker_fails_the_job_with_its_name(start_dispatcher) -> None
     loop = asyncio.get_running_loop()
     lost_since = loop.time()  # the other one registers, and is never heard of again
 
-    async def heartbeats() -> None:
-        while True:
-            await dispatcher.client.heartbeat(worker.lease)
-
     async def endless():
         while True:
             yield samples(8)
 
     cause = r"job flights failed: worker edge-1 \(slot 1\) sent no heartbeat for 0.5 s .*ESD_DISPATCHER_LEASE_SECONDS"
     told = await asyncio.gather(
-        heartbeats(),
         take(worker, 0, 100),
         dispatcher.client.submit(JOB.name, endless()),
         return_exceptions=True,
@@ -126,7 +121,7 @@ async def test_worker_lost_before_the_start_frees_its_slot(start_dispatcher) -> 
     dispatcher = await start_dispatcher(lease_seconds=0.3)
     await dispatcher.client.create_job(JOB)
     lost = dispatcher.worker("lost")
-    await lost.register()
+    lost.lease = replace(await lost.register(), heartbeat_seconds=3600.0)
     with pytest.raises(NotFound, match="has expired"):
         await take(lost, 0, 1)
     await dispatcher.worker("edge-0").register()
@@ -139,10 +134,10 @@ async def test_restarted_worker_outlives_its_old_lease(start_dispatcher) -> None
     worker = dispatcher.worker("edge-0")
     await worker.register()
     await worker.register(instance="another")
+    await worker.attend()
     clock = asyncio.get_running_loop().time
     old_lease_is_over = clock() + 0.5
-    while clock() < old_lease_is_over:
-        await dispatcher.client.heartbeat(worker.lease)
+    await state_when(dispatcher.client, lambda _: clock() > old_lease_is_over)
     assert [w.worker for w in (await dispatcher.client.describe()).workers] == ["edge-0"]
 
 
@@ -258,7 +253,8 @@ async def test_stopping_dispatcher_lets_everyone_go(dispatcher: Dispatcher) -> N
 
     async def watch() -> None:
         async with AsyncDispatcherClient(dispatcher.address, patience=0.0) as impatient:
-            async for _ in impatient.watch_plans(worker.lease):
+            worker.client = impatient
+            async for _ in worker.watch():
                 watching.set()
 
     watch_task = asyncio.create_task(watch())
@@ -274,21 +270,16 @@ async def test_worker_done_with_its_flush_may_go(start_dispatcher) -> None:
     worker, other = await start_job(dispatcher)
     submit = submit_batches(dispatcher, 0)
 
-    async def keep_alive() -> None:
-        while True:
-            await dispatcher.client.heartbeat(other.lease)
-
-    others_heart = asyncio.create_task(keep_alive())
+    await other.attend()
     async for message in worker.watch():
         if isinstance(message, FlushPlan):
             await worker.flushed(message)
-            await dispatcher.client.heartbeat(worker.lease)  # its last one
             break
+    await worker.leave()
     longer_than_its_lease = asyncio.get_running_loop().time() + 0.7
     await state_when(dispatcher.client, lambda _: asyncio.get_running_loop().time() > longer_than_its_lease)
     assert (await dispatcher.client.describe()).phase is JobPhase.FLUSHING
     await other.train()
-    others_heart.cancel()
     assert (await dispatcher.client.describe()).phase is JobPhase.FINISHED
     assert await submit == 0
     assert [type(message) async for message in worker.watch()] == [Membership, EndOfStream]  # no second flush

@@ -10,8 +10,8 @@ import pytest
 from dispatcher.service.state.leases import Workers
 from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.errors import EsdError, NotFound, PermissionDenied
-from services.domain.plans import Membership
-from services.domain.reports import FailureReport, FlushReport, TransferCounts
+from services.domain.plans import Membership, PlanMessage
+from services.domain.reports import FailureReport, FlushReport, Lease, Report, TransferCounts
 from services.domain.state import JobPhase
 from services.runtime.caller import Caller, bind_caller
 from services.runtime.roles import Role
@@ -27,6 +27,14 @@ def shown(certificates: Certificates, name: str) -> Credentials:
     return Credentials.read(ClientSettings(**certificates.of(name)))
 
 
+async def attended(client: AsyncDispatcherClient, lease: Lease, report: Report | None = None) -> PlanMessage:
+    """What a lease's stream brings first, after a report."""
+    async with client.attend(lease) as attendance:
+        if report is not None:
+            await attendance.report(report)
+        return await anext(attendance)
+
+
 async def test_nobody_else_calls_with_a_workers_lease(start_dispatcher: Start, certificates: Certificates) -> None:
     address = (await start_dispatcher(**certificates.of("service"), tls_clients="*")).address
     async with (
@@ -37,16 +45,15 @@ async def test_nobody_else_calls_with_a_workers_lease(start_dispatcher: Start, c
         await driver.create_job(JOB)
         lease = await first.register(registration("edge-1"))
         await second.register(registration("edge-2"))
-        membership = await anext(first.watch_plans(lease))
+        membership = await attended(first, lease)
         assert isinstance(membership, Membership)
         epoch = membership.epoch
         calls: list[Awaitable[object]] = [
-            second.heartbeat(lease),
-            second.report(lease, FlushReport(0, TransferCounts(), epoch)),
-            second.report_failure(lease, FailureReport("bored", epoch, fatal=True)),
+            attended(second, lease, FlushReport(0, TransferCounts(), epoch)),
+            attended(second, lease, FailureReport("bored", epoch, fatal=True)),
             second.put_group_key(lease, epoch, "0/0", b"elsewhere"),
             second.get_group_key(lease, epoch, "0/0", within=20),
-            anext(second.watch_plans(lease)),
+            attended(second, lease),
             second.register(registration("edge-1")),
             second.register(registration("edge-1", instance="another-process")),
         ]
@@ -57,7 +64,7 @@ async def test_nobody_else_calls_with_a_workers_lease(start_dispatcher: Start, c
                 r"certificate edge-2",
             ):
                 await call
-        await first.heartbeat(lease)
+        assert await attended(first, lease) == membership
         state = await driver.describe()
     assert state is not None
     assert state.phase is JobPhase.RUNNING, "the job goes on"
@@ -77,9 +84,8 @@ async def test_a_lease_belongs_to_a_token(start_dispatcher: Start, certificates:
     ):
         await driver.create_job(JOB)
         lease = await first.register(registration("edge-1"))
-        await first.heartbeat(lease)
         with pytest.raises(PermissionDenied, match="belongs to the token of role worker in line 2") as caught:
-            await second.heartbeat(lease)
+            await attended(second, lease)
     assert "one" not in str(caught.value).replace("token", "").replace("one.", "")
 
 

@@ -65,7 +65,7 @@ async def test_errors_are_those_of_the_domain(dispatcher: Any) -> None:
     with pytest.raises(InvalidArgument, match="capacities"):
         await blocking(dispatcher, lambda client: client.hybrid_dis(COSTS, 2 * ONE_EACH))
     with pytest.raises(NotFound):
-        await blocking(dispatcher, lambda client: client.heartbeat(Lease("nobody", 1.0)))
+        await blocking(dispatcher, lambda client: list(client.attend(Lease("nobody", 1.0))))
     assert await blocking(dispatcher, lambda client: client.describe()) is None
 
 
@@ -84,13 +84,14 @@ async def test_a_whole_job_without_an_event_loop(dispatcher: Any) -> None:
         submission = threading.Thread(target=client.submit, args=(job.name, batches))
         submission.start()
         seen = []
-        for message in client.watch_plans(lease):
-            seen.append(type(message))
-            match message:
-                case IterationPlan():
-                    client.report(lease, report_of(message))
-                case FlushPlan():
-                    client.report(lease, flush_report_of(message))
+        with client.attend(lease) as attendance:
+            for message in attendance:
+                seen.append(type(message))
+                match message:
+                    case IterationPlan():
+                        attendance.report(report_of(message))
+                    case FlushPlan():
+                        attendance.report(flush_report_of(message))
         submission.join()
         assert client.describe().phase is JobPhase.FINISHED
         return seen
@@ -102,10 +103,8 @@ async def test_a_stream_that_is_not_read_to_its_end(dispatcher: Any) -> None:
     def glance(client: DispatcherClient) -> type:
         client.create_job(job_with(workers=1))
         lease = client.register(registration("edge-0"))
-        plans = client.watch_plans(lease)
-        first = type(next(plans))
-        plans.close()
-        return first
+        with client.attend(lease) as attendance:
+            return type(next(iter(attendance)))
 
     assert await blocking(dispatcher, glance) is Membership
     assert "esd-dispatcher-client" not in {thread.name for thread in threading.enumerate()}

@@ -13,19 +13,22 @@ from typing import Any
 
 import pytest
 
+from dispatcher.service.servicer import SERVICE, add_to_server
 from protos import dispatcher_pb2 as pb
 from protos import dispatcher_pb2_grpc
 from ps_server.service.app import parameter_server
 from ps_server.service.settings import ParameterServerSettings
 from services.domain.errors import EsdError, NotFound
 from services.domain.jobs import JobSpec
-from services.domain.plans import EndOfStream, Membership, PlanMessage
+from services.domain.plans import FlushPlan, Membership, PlanMessage
 from services.domain.reports import FlushReport, IterationReport, Lease, Registration, Report
 from services.domain.worker_set import WorkerSet
 from services.runtime.server import serve
 from services.runtime.settings import ServerSettings
+from services.wire.attend import Attendance, decode_request, encode_answer
+from services.wire.exchange import sequence_of
 from services.wire.plans import encode_plan_message
-from services.wire.reports import decode_flush_report, decode_iteration_report, decode_registration, encode_lease
+from services.wire.reports import decode_registration, encode_lease
 from worker.service.job import WorkerJob
 from worker.service.servicer import WorkerService
 from worker.service.settings import WorkerSettings
@@ -116,7 +119,7 @@ class ScriptedDispatcher(dispatcher_pb2_grpc.DispatcherServicer):
     """Gives slots in order of registration, and to each slot its script.
 
     A script is a list of plan messages, behind which the stream stays open; an error in it is raised in its place.
-    EndOfStream is sent when all workers have confirmed their flush, as the real dispatcher does.
+    What comes behind a flush comes when all workers have confirmed it, as the real dispatcher does.
     """
 
     job: JobSpec
@@ -150,12 +153,6 @@ class ScriptedDispatcher(dispatcher_pb2_grpc.DispatcherServicer):
         slot = self.registrations.index(registration)
         return encode_lease(Lease(str(slot), heartbeat_seconds=1.0))
 
-    async def Heartbeat(self, request: pb.HeartbeatRequest, context: Any) -> pb.HeartbeatResponse:  # noqa: N802
-        return pb.HeartbeatResponse()
-
-    async def ReportFailure(self, request: pb.ReportFailureRequest, context: Any) -> pb.ReportFailureResponse:  # noqa: N802
-        return pb.ReportFailureResponse()
-
     async def PutGroupKey(self, request: pb.PutGroupKeyRequest, context: Any) -> pb.PutGroupKeyResponse:  # noqa: N802
         async with self.changed:
             self.group_keys[request.key] = request.value
@@ -166,34 +163,45 @@ class ScriptedDispatcher(dispatcher_pb2_grpc.DispatcherServicer):
         await self.until(lambda: request.key in self.group_keys)
         return pb.GetGroupKeyResponse(value=self.group_keys[request.key])
 
-    async def ReportIteration(  # noqa: N802
-        self, request: pb.ReportIterationRequest, context: Any
-    ) -> pb.ReportIterationResponse:
-        await self._reported(request.lease_id, decode_iteration_report(request))
-        return pb.ReportIterationResponse()
+    async def Attend(self, request_iterator: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:  # noqa: N802
+        requests = aiter(request_iterator)
+        attendance = decode_request(await anext(requests))
+        assert isinstance(attendance, Attendance)
+        outbox: asyncio.Queue[bytes | EsdError] = asyncio.Queue()
+        slot = int(attendance.lease_id)
+        sides = [
+            asyncio.create_task(self._take_in(slot, requests, outbox)),
+            asyncio.create_task(self._tell(slot, attendance.from_iteration, outbox)),
+        ]
+        try:
+            while not isinstance(message := await outbox.get(), EsdError):
+                yield message
+            raise message
+        finally:
+            for side in sides:
+                side.cancel()
 
-    async def ReportFlush(self, request: pb.ReportFlushRequest, context: Any) -> pb.ReportFlushResponse:  # noqa: N802
-        await self._reported(request.lease_id, decode_flush_report(request))
-        return pb.ReportFlushResponse()
+    async def _take_in(
+        self, slot: int, requests: AsyncIterator[bytes], outbox: asyncio.Queue[bytes | EsdError]
+    ) -> None:
+        async for data in requests:
+            report = decode_request(data)
+            outbox.put_nowait(encode_answer(sequence_of(data), []))
+            if isinstance(report, IterationReport | FlushReport):
+                async with self.changed:
+                    self.reports[slot].append(report)
+                    self.changed.notify_all()
 
-    async def _reported(self, lease_id: str, report: Report) -> None:
-        async with self.changed:
-            self.reports[int(lease_id)].append(report)
-            self.changed.notify_all()
-
-    async def WatchPlans(  # noqa: N802
-        self, request: pb.WatchPlansRequest, context: Any
-    ) -> AsyncIterator[pb.WatchPlansResponse]:
-        slot = int(request.lease_id)
+    async def _tell(self, slot: int, start: int, outbox: asyncio.Queue[bytes | EsdError]) -> None:
         await self.until(lambda: len(self.registrations) == len(self.scripts))
-        yield encode_plan_message(Membership(0, slot, self.job, WorkerSet.all_of(self.job.workers)))
-        for message in self.scripts[slot][request.from_iteration :]:
-            if isinstance(message, EsdError):
-                raise message
-            if isinstance(message, EndOfStream):
+        everyone = WorkerSet.all_of(self.job.workers)
+        outbox.put_nowait(encode_plan_message(Membership(0, slot, self.job, everyone)))
+        flushing = False
+        for message in self.scripts[slot][start:]:
+            if flushing:
                 await self.until(self.flushed)
-            yield encode_plan_message(message)
-        await asyncio.Event().wait()
+            flushing = isinstance(message, FlushPlan)
+            outbox.put_nowait(message if isinstance(message, EsdError) else encode_plan_message(message))
 
 
 class DispatcherSettings(ServerSettings, env_prefix="ESD_SCRIPTED_"):
@@ -209,7 +217,7 @@ async def serve_scripts() -> AsyncIterator[Callable[..., Awaitable[tuple[Scripte
             job: JobSpec, scripts: Sequence[Sequence[PlanMessage | EsdError]]
         ) -> tuple[ScriptedDispatcher, str]:
             dispatcher = ScriptedDispatcher(job, scripts)
-            services = [(dispatcher_pb2_grpc.add_DispatcherServicer_to_server, dispatcher, "esd.v1.Dispatcher")]
+            services = [(add_to_server, dispatcher, SERVICE)]
             settings = DispatcherSettings(metrics_port=None, grace_seconds=0)
             server = await stack.enter_async_context(serve("dispatcher", services, settings))
             return dispatcher, server.address

@@ -3,11 +3,10 @@
 import pytest
 
 from dispatcher.service.state.epoch import PlanLog, PublishedPlan
-from protos import dispatcher_pb2
 
 
 def plan(samples: int) -> PublishedPlan:
-    return PublishedPlan(dispatcher_pb2.WatchPlansResponse(), samples)
+    return PublishedPlan(b"", samples)
 
 
 def test_a_plan_lives_until_it_is_confirmed() -> None:

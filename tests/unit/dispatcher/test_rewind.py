@@ -15,7 +15,7 @@ from dispatcher.service.settings import DispatcherSettings
 from dispatcher.service.state.epoch import Epoch, PlanLog, PublishedPlan
 from dispatcher.service.state.manifest import Manifest
 from services.domain.errors import FailedPrecondition, StaleEpoch
-from services.domain.reports import FailureReport
+from services.domain.reports import FailureReport, Report
 from services.domain.state import JobPhase
 from services.domain.worker_set import WorkerSet
 from services.wire.plans import encode_plan_message
@@ -48,7 +48,10 @@ class Running:
             decision, [PublishedPlan(encode_plan_message(plan), len(plan.labels)) for plan in decision.plans]
         )
         for lease, plan in zip(self.leases, decision.plans, strict=True):
-            reports.report_iteration(self.job, lease, report_of(plan, epoch=epoch.number))
+            self.take_in(lease, report_of(plan, epoch=epoch.number))
+
+    def take_in(self, lease: str, report: Report) -> None:
+        reports.take_in(self.job, self.job.caller(lease), report)
 
     def checkpoint(self) -> Manifest:
         """What a checkpoint would keep of the job now."""
@@ -89,7 +92,7 @@ async def test_everything_is_what_it_was_at_the_checkpoint(running: Running) -> 
     running.iteration()
     assert figures(job) != before
 
-    reports.report_failure(job, running.leases[0], FailureReport("a link broke", epoch=1))
+    running.take_in(running.leases[0], FailureReport("a link broke", epoch=1))
     assert job.lifecycle.phase is JobPhase.RECOVERING
     with pytest.raises(StaleEpoch, match=r"epoch 1 is over: worker a \(slot 0\) cannot go on: a link broke"):
         job.current_epoch().raise_if_over()
@@ -108,7 +111,7 @@ async def test_everything_is_what_it_was_at_the_checkpoint(running: Running) -> 
 async def test_a_report_about_an_epoch_that_is_over_ends_nothing(running: Running) -> None:
     running.job.end_epoch("a worker was lost")
     running.rewind_to(Manifest({}), None)
-    reports.report_failure(running.job, running.leases[1], FailureReport("late news", epoch=1))
+    running.take_in(running.leases[1], FailureReport("late news", epoch=1))
     assert not running.job.current_epoch().over
 
 

@@ -127,10 +127,12 @@ def assert_same(before: Any, after: Any, path: str) -> None:
 
 @given(MESSAGES)
 def test_round_trip(message: PlanMessage) -> None:
-    wire = encode_plan_message(message).SerializeToString()
-    assert_same(
-        message, decode_plan_message(dispatcher_pb2.WatchPlansResponse.FromString(wire)), type(message).__name__
-    )
+    wire = encode_plan_message(message)
+    assert_same(message, decode_plan_message(dispatcher_pb2.AttendResponse.FromString(wire)), type(message).__name__)
+
+
+def message_of(plan: PlanMessage) -> dispatcher_pb2.AttendResponse:
+    return dispatcher_pb2.AttendResponse.FromString(encode_plan_message(plan))
 
 
 def some_transfers() -> Transfers:
@@ -141,10 +143,10 @@ def some_gradients() -> GradientTransfers:
     return GradientTransfers(some_transfers(), np.array([3, 3], np.uint64), np.array([1, 1], np.int64))
 
 
-def good_plan() -> dispatcher_pb2.WatchPlansResponse:
+def good_plan() -> dispatcher_pb2.AttendResponse:
     """2 of 4 samples, 2 fields, 3 distinct rows, 1 dense feature."""
     rows, partial = some_transfers(), some_gradients()
-    return encode_plan_message(
+    return message_of(
         IterationPlan(
             epoch=0,
             iteration=3,
@@ -219,7 +221,7 @@ def test_malformed_plans_are_refused_by_field(spoil: Spoil, text: str) -> None:
 
 def test_a_message_without_body_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="body is not set"):
-        decode_plan_message(dispatcher_pb2.WatchPlansResponse())
+        decode_plan_message(dispatcher_pb2.AttendResponse())
 
 
 @pytest.mark.parametrize(
@@ -232,7 +234,7 @@ def test_a_message_without_body_is_refused() -> None:
     ],
 )
 def test_a_contradictory_membership_is_refused(changes: dict[str, int], text: str) -> None:
-    message = encode_plan_message(Membership(1, 0, JOB, WorkerSet.all_of(2)))
+    message = message_of(Membership(1, 0, JOB, WorkerSet.all_of(2)))
     for name, value in changes.items():
         setattr(message.membership, name, value)
     with pytest.raises(InvalidArgument, match=text):
@@ -240,7 +242,7 @@ def test_a_contradictory_membership_is_refused(changes: dict[str, int], text: st
 
 
 def test_members_that_are_not_named_are_all_slots() -> None:
-    message = encode_plan_message(Membership(1, 0, JOB, WorkerSet(0b1)))
+    message = message_of(Membership(1, 0, JOB, WorkerSet(0b1)))
     assert decode_plan_message(message).members == WorkerSet(0b1)
     message.membership.members = 0
     assert decode_plan_message(message).members == WorkerSet(0b11)

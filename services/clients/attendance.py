@@ -1,0 +1,211 @@
+"""A worker's part in one epoch: plans come and reports go over a stream that outlives its connections."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any, Self
+
+import grpc
+
+from services.clients.plan_position import PlanPosition
+from services.clients.unanswered import Unanswered
+from services.domain.errors import EsdError, StaleEpoch, Unavailable
+from services.domain.plans import PlanMessage
+from services.domain.reports import Lease, Report, WorkerPhase
+from services.runtime.retry import AWAY, Backoff
+from services.runtime.status import domain_errors, error_of
+from services.wire.attend import Response, decode_response, encode_attendance
+
+OpenStream = Callable[[], Any]  # begins a call of Attend that takes and gives bytes
+
+
+def idle() -> WorkerPhase:
+    """Says of a worker what is true of one that tells no more."""
+    return WorkerPhase.IDLE
+
+
+class Attendance:
+    """A worker's part in one epoch. Iteration yields what the dispatcher tells it, each message once.
+
+        async with dispatcher.attend(lease) as attendance:
+            async for message in attendance:
+                ...
+                await attendance.report(report)
+
+    Inside the block the stream is read, whether anybody iterates or not, and heartbeats keep the lease alive. A stream
+    that breaks, or on which nothing is answered, is opened again and goes on where it broke: what is not answered is
+    sent again, and what has come before is not yielded again.
+
+    Args:
+        open_stream: begins a call of Attend.
+        lease: of the worker.
+        from_iteration: the first plan that is wanted; the epoch's first if that is later.
+        phase: what the worker is doing, asked for each heartbeat.
+        timeout: seconds within which the dispatcher answers; after that the stream counts as broken.
+        patience: seconds for which a stream is opened again while the dispatcher is away.
+    """
+
+    def __init__(
+        self,
+        open_stream: OpenStream,
+        lease: Lease,
+        from_iteration: int,
+        phase: Callable[[], WorkerPhase],
+        *,
+        timeout: float,
+        patience: float,
+    ) -> None:
+        self._open_stream = open_stream
+        self._lease = lease
+        self._phase = phase
+        self._timeout = timeout
+        self._patience = patience
+        self._position = PlanPosition(from_iteration)
+        self._unanswered = Unanswered()
+        # The dispatcher bounds it: it sends a worker few plans beyond those that the worker has confirmed.
+        self._messages: asyncio.Queue[PlanMessage | Exception] = asyncio.Queue()
+        self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._over = False
+        self._error: EsdError | None = None  # with which it ended, if not in order
+        self._call: Any = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._attending: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._attending = asyncio.create_task(self._attend(), name="attend")
+        self._keep_alive()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Closes the stream. What is not answered is given up."""
+        if self._attending is not None:
+            self._attending.cancel()
+            await asyncio.gather(self._attending, return_exceptions=True)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> PlanMessage:
+        """Returns the next message; the last one is the end of the sample stream.
+
+        Raises:
+            StaleEpoch: the epoch is over.
+            NotFound: the lease has expired.
+            Unavailable: the dispatcher was away for longer than the client's patience.
+            FailedPrecondition: the first plan that is wanted is confirmed already, or is not planned yet and not the
+                next to be; the job failed, and the message names the cause.
+        """
+        message = await self._messages.get()
+        if isinstance(message, Exception):
+            self._messages.put_nowait(message)  # for whoever asks again
+            raise message
+        return message
+
+    def report(self, report: Report) -> asyncio.Future[None]:
+        """Sends a report: of an iteration, of a flush, or that the worker cannot go on. It may be repeated.
+
+        Returns:
+            The dispatcher's answer, to be awaited or not. It raises what `__anext__` raises, and besides
+
+            StaleEpoch: the report's epoch, which is that of its plan, is over; of a failure this is no error.
+            FailedPrecondition: the plan is not the worker's next one.
+            InvalidArgument: the report has not as many samples as the plan.
+        """
+        answer = self._unanswered.add(report)
+        if self._over:
+            self._unanswered.give_up(self._error)
+        return answer
+
+    async def broken(self) -> None:
+        """Waits until the epoch is over or a report was refused, whatever has come before and is not read yet.
+
+        Raises:
+            StaleEpoch: the epoch is over.
+            EsdError: why the report was refused.
+        """
+        await asyncio.shield(self._broken)
+
+    # --- the stream ----------------------------------------------------------------------------------------------
+
+    async def _attend(self) -> None:
+        """Keeps a stream open until the last one has ended in order, or there is no going on."""
+        backoff = Backoff(self._patience)
+        try:
+            while not self._position.ended:
+                try:
+                    await self._stream(backoff)
+                except AWAY as error:
+                    await backoff.pause(error)
+        except EsdError as error:
+            self._end(error)
+            if isinstance(error, StaleEpoch):
+                self._break(error)
+        except asyncio.CancelledError:
+            self._end(Unavailable("the worker has closed its stream"))
+            raise
+        else:
+            self._end(None)
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+
+    async def _stream(self, backoff: Backoff) -> None:
+        """Opens a stream and reads it to its end, while another task writes."""
+        self._call = call = self._open_stream()
+        writing = asyncio.create_task(self._write(call), name="attend_write")
+        try:
+            with domain_errors():
+                async for data in call:
+                    backoff.reset()
+                    self._take(decode_response(data))
+                    if self._position.must_reopen():
+                        return
+            if not self._position.ended:
+                raise Unavailable("the dispatcher closed the stream before its end")
+        finally:
+            self._call = None
+            writing.cancel()
+            call.cancel()
+
+    async def _write(self, call: Any) -> None:
+        """Sends what opens the stream, then everything that is not answered, then what comes."""
+        position = self._position
+        try:
+            await call.write(encode_attendance(self._lease, position.next_iteration, position.epoch))
+            self._unanswered.send_again()
+            while True:
+                await call.write(await self._unanswered.next_to_send())
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            return  # whoever reads learns why
+
+    def _take(self, response: Response) -> None:
+        for refusal in response.refusals:
+            error = error_of(refusal.code, refusal.reason, refusal.details)
+            self._unanswered.refuse(refusal.sequence, error)
+            self._break(error)
+        self._unanswered.confirm(response.received)
+        if response.message is not None and self._position.is_new(response.message):
+            self._messages.put_nowait(response.message)
+
+    def _break(self, error: EsdError) -> None:
+        if not self._broken.done():
+            self._broken.set_exception(error)
+            self._broken.exception()  # nobody need have asked for it
+
+    def _end(self, error: EsdError | None) -> None:
+        self._over, self._error = True, error
+        self._messages.put_nowait(error or StopAsyncIteration())
+        self._unanswered.give_up(error)
+
+    def _keep_alive(self) -> None:
+        """Sends a heartbeat now and then, and gives a stream up on which nothing is answered."""
+        if self._call is not None and self._unanswered.waits_since(time.monotonic()) > self._timeout:
+            self._call.cancel()  # whoever reads it opens another one
+        self._unanswered.beat(self._phase())
+        pause = min(self._lease.heartbeat_seconds / 2, self._timeout)
+        self._timer = asyncio.get_running_loop().call_later(pause, self._keep_alive)

@@ -1,0 +1,143 @@
+"""Messages of the stream between a worker and the dispatcher (protos/dispatcher.proto, Attend), both ways.
+
+They travel as bytes, so that a message that is none can be refused without ending the stream, and a plan is encoded
+only once, in the planner's thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from google.protobuf.message import DecodeError
+
+from protos import common_pb2
+from protos import dispatcher_pb2 as pb
+from services.domain.errors import InvalidArgument
+from services.domain.plans import PlanMessage
+from services.domain.reports import FailureReport, FlushReport, IterationReport, Lease, Report, WorkerPhase
+from services.wire.plans import decode_plan_message
+from services.wire.reports import (
+    decode_failure_report,
+    decode_flush_report,
+    decode_iteration_report,
+    decode_phase,
+    encode_failure_report,
+    encode_flush_report,
+    encode_iteration_report,
+    encode_phase,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Attendance:
+    """How a worker opens its stream.
+
+    Attributes:
+        lease_id: its lease.
+        from_iteration: the first plan that it wants; it counts only while `epoch` is the job's.
+        epoch: that the worker is in.
+    """
+
+    lease_id: str
+    from_iteration: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a message was refused.
+
+    Attributes:
+        sequence: of the message; 0 if it could not be read.
+        code: number of gRPC's status code.
+        reason: name of the error's class.
+        details: the text.
+    """
+
+    sequence: int
+    code: int
+    reason: str
+    details: str
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A message of the dispatcher.
+
+    Attributes:
+        received: every message of the worker up to this sequence is taken in or refused.
+        refusals: those that were refused.
+        message: what the worker is told to do; None when the message only answers.
+    """
+
+    received: int
+    refusals: Sequence[Refusal]
+    message: PlanMessage | None
+
+
+def encode_attendance(lease: Lease, from_iteration: int, epoch: int) -> bytes:
+    """Encodes the first message of a worker."""
+    attendance = pb.Attendance(lease_id=lease.lease_id, from_iteration=from_iteration, epoch=epoch)
+    return pb.AttendRequest(attendance=attendance).SerializeToString()
+
+
+def encode_request(sequence: int, body: WorkerPhase | Report) -> bytes:
+    """Encodes a heartbeat, which says what the worker is doing, or a report."""
+    match body:
+        case WorkerPhase():
+            request = pb.AttendRequest(sequence=sequence, heartbeat=encode_phase(body))
+        case IterationReport():
+            request = pb.AttendRequest(sequence=sequence, iteration=encode_iteration_report(body))
+        case FlushReport():
+            request = pb.AttendRequest(sequence=sequence, flush=encode_flush_report(body))
+        case FailureReport():
+            request = pb.AttendRequest(sequence=sequence, failure=encode_failure_report(body))
+    return request.SerializeToString()
+
+
+def decode_request(data: bytes) -> Attendance | WorkerPhase | Report:
+    """Reads a message of a worker.
+
+    Raises:
+        InvalidArgument: these bytes are no message, it is of a kind that this version does not know, or a value in it
+            is out of range.
+    """
+    try:
+        message = pb.AttendRequest.FromString(data)
+    except DecodeError:
+        raise InvalidArgument(f"these {len(data)} bytes are no AttendRequest") from None
+    match message.WhichOneof("body"):
+        case "iteration":
+            return decode_iteration_report(message.iteration)
+        case "heartbeat":
+            return decode_phase(message.heartbeat)
+        case "flush":
+            return decode_flush_report(message.flush)
+        case "failure":
+            return decode_failure_report(message.failure)
+        case "attendance":
+            attendance = message.attendance
+            return Attendance(attendance.lease_id, attendance.from_iteration, attendance.epoch)
+        case _:
+            raise InvalidArgument("body is not set, or of a kind that this version does not know")
+
+
+def encode_answer(received: int, refusals: Sequence[Refusal]) -> bytes:
+    """Encodes what the dispatcher has taken in and refused. Followed by a plan message, it is one message with it."""
+    encoded = [
+        common_pb2.Refusal(sequence=each.sequence, code=each.code, reason=each.reason, message=each.details)
+        for each in refusals
+    ]
+    return pb.AttendResponse(received=received, refusals=encoded).SerializeToString()
+
+
+def decode_response(data: bytes) -> Response:
+    """Reads a message of the dispatcher. Raises InvalidArgument if it is malformed."""
+    try:
+        message = pb.AttendResponse.FromString(data)
+    except DecodeError:
+        raise InvalidArgument(f"these {len(data)} bytes are no AttendResponse") from None
+    refusals = [Refusal(each.sequence, each.code, each.reason, each.message) for each in message.refusals]
+    plan = decode_plan_message(message) if message.WhichOneof("body") else None
+    return Response(message.received, refusals, plan)
