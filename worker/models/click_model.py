@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from itertools import pairwise
@@ -31,7 +33,8 @@ class ClickModel(nn.Module, ABC):
     """Makes one logit per sample of its embedding rows and dense features.
 
     The rows come from the worker's cache, so a model has no embedding table of its own; `parameters()` are the dense
-    parameters, which are the same on every worker.
+    parameters, which are the same on every worker. A model initialises itself; what it draws comes from torch's default
+    generator (`build_model`). Its buffers are constants, saved and exported with the parameters.
 
     Args:
         shape: of the input.
@@ -85,3 +88,24 @@ def mlp(inputs: int, hidden: tuple[int, ...], outputs: int) -> nn.Sequential:
     for before, after in pairwise(widths):
         layers += [nn.Linear(before, after), nn.ReLU()]
     return nn.Sequential(*layers, nn.Linear(widths[-1], outputs))
+
+
+def draw_parameters(model: nn.Module) -> None:
+    """Fills every parameter from a generator of its own, seeded by (seed of the default generator, parameter name).
+
+    So the values do not depend on the order in which layers are created. Weights are uniform in +-1/sqrt(inputs),
+    PyTorch's own rule for linear layers; biases, which have one axis only, start at 0.
+    """
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.ndim < 2:
+                parameter.zero_()
+                continue
+            generator = torch.Generator().manual_seed(_parameter_seed(torch.initial_seed(), name))
+            bound = 1 / math.sqrt(max(1, parameter.shape[1]))
+            parameter.uniform_(-bound, bound, generator=generator)
+
+
+def _parameter_seed(seed: int, name: str) -> int:
+    digest = hashlib.blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1  # a signed 64-bit seed, not negative

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from worker.models.click_model import ClickModel, InputShape, join, mlp
+from worker.models.click_model import ClickModel, InputShape, draw_parameters, join, mlp
 
 CROSS_LAYERS = 3
 
@@ -20,6 +20,7 @@ class DeepCross(ClickModel):
         # The MLP's last hidden layer goes to the output layer together with the crosses.
         self.deep = mlp(width, hidden[:-1], hidden[-1]) if hidden else None
         self.output = nn.Linear(width + sum(hidden[-1:]), 1)
+        draw_parameters(self)
 
     def forward(self, rows: Tensor, dense: Tensor) -> Tensor:
         """See ClickModel.forward."""

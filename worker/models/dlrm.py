@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from worker.models.click_model import ClickModel, InputShape, mlp
+from worker.models.click_model import ClickModel, InputShape, draw_parameters, mlp
 
 
 class DLRM(ClickModel):
@@ -22,6 +22,7 @@ class DLRM(ClickModel):
         vectors = shape.fields + has_dense
         pairs = vectors * (vectors - 1) // 2
         self.top = mlp(pairs + has_dense * shape.dimension, hidden, 1)
+        draw_parameters(self)
 
     def forward(self, rows: Tensor, dense: Tensor) -> Tensor:
         """See ClickModel.forward."""

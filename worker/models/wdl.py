@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from worker.models.click_model import ClickModel, InputShape, join, mlp, require_wide, split_wide
+from worker.models.click_model import ClickModel, InputShape, draw_parameters, join, mlp, require_wide, split_wide
 
 
 class WideDeep(ClickModel):
@@ -16,6 +16,7 @@ class WideDeep(ClickModel):
         width = require_wide(shape, "wdl")
         self.wide = nn.Parameter(torch.empty(1, shape.dense_features))  # the MLP has the bias
         self.deep = mlp(shape.fields * width + shape.dense_features, hidden, 1)
+        draw_parameters(self)
 
     def forward(self, rows: Tensor, dense: Tensor) -> Tensor:
         """See ClickModel.forward."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,12 +27,12 @@ _MOMENTS = {
 
 
 class DenseParameters:
-    """The parameters of a model, and their gradients, each in one flat vector of P floats.
+    """The parameters of a model that it trains, and their gradients, each in one flat vector of P floats.
 
     So few calls sum all gradients, and one step trains all parameters.
 
     Args:
-        model: must already be on its device; its parameters become views of the vector.
+        model: must already be on its device; the parameters become views of the vector.
         optimizer: of the dense parameters.
         reducer: sums the gradients of backward passes over the workers of the epoch.
 
@@ -41,11 +42,12 @@ class DenseParameters:
 
     def __init__(self, model: nn.Module, optimizer: OptimizerSpec, reducer: DenseReducer) -> None:
         self._named = dict(model.named_parameters())
-        parameters = list(self._named.values())
+        self._buffers = {name: values for name, values in model.named_buffers() if name in model.state_dict()}
+        parameters = [each for each in self._named.values() if each.requires_grad]
         self._buckets = GradientBuckets(parameters, reducer)
         self.gradients = self._buckets.flat
         flat = torch.empty_like(self.gradients)
-        for parameter, place in zip(parameters, flat.split([each.numel() for each in parameters]), strict=True):
+        for parameter, place in zip(parameters, torch.split(flat, [each.numel() for each in parameters]), strict=True):
             parameter.data = place.view_as(parameter).copy_(parameter.detach())
         self._optimizer = DenseOptimizer(optimizer, flat)
 
@@ -62,14 +64,12 @@ class DenseParameters:
         self._optimizer.step(self.gradients)
 
     def to_npz(self) -> bytes:
-        """Returns all parameters by name, in numpy's .npz format."""
-        return _npz(self._parameters())
+        """Returns all parameters and buffers by name, in numpy's .npz format."""
+        return _npz(_on_host(self._named | self._buffers))
 
     def save(self) -> bytes:
-        """Returns parameters and optimizer state for `load`, as .npz with `parameter/NAME` and `state/KEY`."""
-        arrays = {f"parameter/{name}": values for name, values in self._parameters().items()}
-        arrays |= {f"state/{key}": value.cpu().numpy() for key, value in self._optimizer.state.items()}
-        return _npz(arrays)
+        """Returns all that `load` needs, as .npz with `parameter/NAME`, `buffer/NAME` and `state/KEY`."""
+        return _npz(_on_host(self._saved()))
 
     def load(self, data: bytes) -> None:
         """Goes back to what `save` returned for the same model and optimizer.
@@ -78,13 +78,16 @@ class DenseParameters:
             FailedPrecondition: something is missing or has another shape.
         """
         with np.load(io.BytesIO(data), allow_pickle=False) as arrays, torch.no_grad():
-            for name, parameter in self._named.items():
-                parameter.copy_(_of_shape(arrays, f"parameter/{name}", parameter))
-            for key, value in self._optimizer.state.items():
-                value.copy_(_of_shape(arrays, f"state/{key}", value))
+            for name, values in self._saved().items():
+                values.copy_(_of_shape(arrays, name, values))
 
-    def _parameters(self) -> dict[str, NDArray[np.float32]]:
-        return {name: parameter.detach().cpu().numpy() for name, parameter in self._named.items()}
+    def _saved(self) -> dict[str, Tensor]:
+        kinds: dict[str, Mapping[str, Tensor]] = {
+            "parameter": self._named,
+            "buffer": self._buffers,
+            "state": self._optimizer.state,
+        }
+        return {f"{kind}/{name}": values for kind, named in kinds.items() for name, values in named.items()}
 
 
 class DenseOptimizer:
@@ -161,13 +164,17 @@ class DenseOptimizer:
                 )
 
 
-def _npz(arrays: Mapping[str, NDArray[np.float32]]) -> bytes:
+def _on_host(tensors: Mapping[str, Tensor]) -> dict[str, NDArray[Any]]:
+    return {name: values.detach().cpu().numpy() for name, values in tensors.items()}
+
+
+def _npz(arrays: Mapping[str, NDArray[Any]]) -> bytes:
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)  # type: ignore[arg-type]
     return buffer.getvalue()
 
 
-def _of_shape(arrays: Mapping[str, NDArray[np.float32]], name: str, like: Tensor) -> Tensor:
+def _of_shape(arrays: Mapping[str, NDArray[Any]], name: str, like: Tensor) -> Tensor:
     saved = arrays.get(name)
     if saved is None or saved.shape != tuple(like.shape):
         raise FailedPrecondition(f"the checkpoint does not hold {name} of this model, {tuple(like.shape)} values")

@@ -36,7 +36,7 @@ class GradientBuckets:
         device = parameters[0].device if parameters else None
         self.flat = torch.zeros(sum(sizes), device=device)
         self._places = [
-            place.view_as(parameter) for place, parameter in zip(self.flat.split(sizes), parameters, strict=True)
+            place.view_as(parameter) for place, parameter in zip(torch.split(self.flat, sizes), parameters, strict=True)
         ]
         self._buckets = _runs_from_the_end(sizes)
         self._sums = [self.flat[sum(sizes[: run.start]) : sum(sizes[: run.stop])] for run in self._buckets]
@@ -44,7 +44,8 @@ class GradientBuckets:
         self._started = 0
         for bucket, run in enumerate(self._buckets):
             for at in run:
-                parameters[at].register_post_accumulate_grad_hook(partial(self._arrived, bucket, at))
+                hook = partial(self._arrived, bucket, at)
+                parameters[at].register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
 
     def wait(self) -> None:
         """Ends the sums. A parameter without a gradient, or a worker without samples, contributes zeros.

@@ -1,0 +1,149 @@
+"""Models of one's own start as they initialise themselves, keep their buffers, and are refused before they harm."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from services.domain.errors import FailedPrecondition, InvalidArgument
+from services.domain.tables import OptimizerKind, OptimizerSpec
+from worker import models
+from worker.models import build_model
+from worker.models.click_model import ClickModel, mlp
+from worker.training.all_reduce import DenseReducer
+from worker.training.dense import DenseParameters
+
+
+class Own(ClickModel):
+    """Layer norm, a scale, a constant table and a frozen parameter before an MLP."""
+
+    def __init__(self, shape, hidden):
+        super().__init__(shape, hidden)
+        width = shape.fields * shape.dimension + shape.dense_features
+        self.norm = nn.LayerNorm(width)
+        self.scale = nn.Parameter(torch.full((3,), 2.0))
+        self.drawn = nn.Parameter(torch.randn(width))
+        self.fixed = nn.Parameter(torch.ones(1), requires_grad=False)
+        self.register_buffer("weights", torch.randn(width))
+        self.register_buffer("scratch", torch.zeros(1), persistent=False)
+        self.deep = mlp(width, hidden, 1)
+
+    def forward(self, rows, dense):
+        inputs = self.norm(torch.cat((rows.flatten(1), dense), dim=1)) * self.drawn + self.weights
+        return self.deep(inputs).squeeze(1) * self.scale.sum() * self.fixed
+
+
+@pytest.fixture
+def build(make_job, monkeypatch):
+    """Builds a model class for a small job."""
+
+    def build(model, seed=7, **changes):
+        monkeypatch.setitem(models.MODELS, "own", model)
+        return build_model(replace(make_job(model="own", **changes), seed=seed))
+
+    return build
+
+
+def test_the_initialisation_is_the_models_own_drawn_from_the_jobs_seed(build):
+    before = torch.get_rng_state()
+    model = build(Own)
+    assert torch.equal(torch.get_rng_state(), before), "the global random state has moved"
+    assert torch.equal(model.norm.weight, torch.ones(23))
+    assert torch.equal(model.scale, torch.full((3,), 2.0))
+    assert model.deep[0].bias.any()  # torch's own rule
+    torch.rand(5)
+    again, other = build(Own).state_dict(), build(Own, seed=8).state_dict()
+    for name, values in model.state_dict().items():
+        assert torch.equal(values, again[name]), name
+    assert {name for name in again if not torch.equal(again[name], other[name])} >= {"drawn", "weights", "deep.0.bias"}
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def dense_of(model):
+    return DenseParameters(model, OptimizerSpec(OptimizerKind.ADAM, 0.01), DenseReducer(None))
+
+
+def test_buffers_are_saved_loaded_and_exported(build):
+    model = build(Own)
+    saved = dense_of(model).save()
+    exported = np.load(io.BytesIO(dense_of(model).to_npz()))
+    assert set(exported) == set(model.state_dict())
+    np.testing.assert_array_equal(exported["weights"], model.weights.numpy())
+
+    other = build(Own, seed=8)
+    dense = dense_of(other)
+    dense.load(saved)
+    for name, values in model.state_dict().items():
+        assert torch.equal(values, other.state_dict()[name]), name
+    with pytest.raises(FailedPrecondition, match="does not hold buffer/weights"):
+        dense_of(build(Own, dense_features=2)).load(_without_parameters(saved))
+
+
+def _without_parameters(saved):
+    """A checkpoint that fits a smaller model but for its buffers."""
+    small = {"norm.weight": 22, "norm.bias": 22, "drawn": 22}
+    arrays = dict(np.load(io.BytesIO(saved)))
+    arrays |= {f"parameter/{name}": np.zeros(size, np.float32) for name, size in small.items()}
+    arrays["parameter/deep.0.weight"] = np.zeros((8, 22), np.float32)
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def test_a_frozen_parameter_is_kept_and_not_trained(build):
+    model = build(Own)
+    dense = dense_of(model)
+    model(torch.randn(2, 4, 5), torch.randn(2, 3)).sum().backward()
+    dense.wait()
+    dense.step()
+    assert model.fixed.item() == 1.0
+    assert len(dense.gradients) == sum(each.numel() for each in model.parameters()) - 1
+
+
+def test_a_model_without_dense_parameters_trains_its_rows(build):
+    class Sum(ClickModel):
+        def forward(self, rows, dense):
+            return rows.sum(dim=(1, 2))
+
+    dense = dense_of(build(Sum))
+    dense.wait()
+    dense.step()
+    assert dense.to_npz()
+
+
+def with_layer(layer, apply=lambda layer, inputs: layer(inputs)):
+    class Changed(ClickModel):
+        def __init__(self, shape, hidden):
+            super().__init__(shape, hidden)
+            self.layer = layer(shape.fields * shape.dimension)
+            self.deep = nn.Linear(shape.fields * shape.dimension, 1)
+
+        def forward(self, rows, dense):
+            return self.deep(apply(self.layer, rows.flatten(1))).squeeze(1)
+
+    return Changed
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (with_layer(lambda _: nn.Linear(7, 3)), r"fails on samples of 4 fields, 5 values per row and 3 dense .*7x3"),
+        (with_layer(nn.BatchNorm1d), "buffer layer.running_mean of model 'own' changes in a forward pass"),
+        (with_layer(lambda n: nn.BatchNorm1d(n, track_running_stats=False)), "fails .*more than 1 value per channel"),
+        (with_layer(lambda _: nn.Dropout()), "draws random numbers"),
+        (with_layer(lambda n: nn.Linear(n, n).double()), "parameter layer.weight of model 'own' is torch.float64"),
+        (with_layer(nn.Identity, lambda _, x: x - x.mean(dim=0)), "depends on the other samples of its batch"),
+        (with_layer(nn.Identity, lambda _, x: x * float("nan")), r"makes the logits \[nan, nan\]"),
+        (with_layer(nn.Identity, lambda _, x: x.detach()), "does not use its embedding rows"),
+        (with_layer(nn.Identity, lambda _, x: x.repeat(2, 1)), r"makes torch.float32 \[4\] of two samples"),
+    ],
+    ids=["shape", "batch norm", "batch statistics", "dropout", "double", "batch mean", "nan", "no rows", "output"],
+)
+def test_what_cannot_train_exactly_is_refused_by_name(build, model, message):
+    with pytest.raises(InvalidArgument, match=message):
+        build(model)
