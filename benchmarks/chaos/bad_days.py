@@ -37,7 +37,7 @@ COLUMNS = ("run", "what happened @iteration", "store", "optimizer", "how it ende
 _NEXT_SECONDS = 10.0  # within which the next thing happens, if it does not wait for an iteration of its own
 _LONGEST_RUN = 600.0  # seconds; a command that takes longer hangs
 _NO_CAUSE = ("internal error", "Traceback")  # in an error's text: nobody can act on it
-_WITHOUT_IT = "the others go on without it"  # in the dispatcher's log, of a worker that was away for too long
+_ALONE = "the others go on without"  # in the dispatcher's log, of a worker that was away for too long
 
 
 @dataclass
@@ -140,7 +140,7 @@ class BadDay:
 
     async def _judged(self, final: JobState, folder: Path, undisturbed: Undisturbed) -> str:
         logs = (log.read_text() for log in folder.parent.glob("*/dispatcher.log"))
-        alone = any(_WITHOUT_IT in log for log in logs)
+        alone = any(_ALONE in log for log in logs)
         good, verdict = await undisturbed.judge(self.options, final, folder, alone=alone)
         if not good:
             self._wrong.append(f"model of {folder.name}: {verdict}")
@@ -155,7 +155,7 @@ class BadDay:
 
     def _refused(self, error: EsdError, what: str = "") -> None:
         text = str(error)
-        self._ends.append(f"{what}refused: {text.splitlines()[0] if text else 'nothing said'}")
+        self._ends.append(f"{what}refused: {' '.join(text.split()) or 'nothing said'}")
         if not text or any(each in text for each in _NO_CAUSE):
             self._wrong.append("no cause is named")
 

@@ -12,7 +12,7 @@ from esd.cli.report import messages
 from esd.cli.stream import without_first
 from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.batches import SampleBatch
-from services.domain.errors import EsdError, FailedPrecondition, NotFound
+from services.domain.errors import EsdError, FailedPrecondition, NotFound, StorageUnwritable
 from services.domain.jobs import JobSpec
 from services.domain.state import JobPhase, JobState
 from services.runtime.retry import AWAY, Backoff
@@ -41,15 +41,25 @@ async def drive(
         DeadlineExceeded, Unavailable: the dispatcher is silent or away, for too long if the job takes checkpoints.
     """
     backoff = Backoff(PATIENCE_SECONDS)
+    trained = False
 
     def seen(state: JobState) -> None:
+        nonlocal trained
+        trained |= state.phase in (JobPhase.RUNNING, JobPhase.FLUSHING)
         backoff.reset()
         progress(state)
 
     while True:
         try:
-            return await _drive_once(client, job, batches, seen)
-        except (NotFound, *AWAY) as error:
+            final = await _drive_once(client, job, batches, seen)
+            # A dispatcher that was started again at the very end found the job finished, too: by what was trained here.
+            if not trained and final.resumed_from == final.iterations_planned:
+                messages.print(
+                    f"table {job.table.name} holds this job already, finished at iteration {final.resumed_from}: "
+                    "nothing was trained now; to train anew, give another --table or an empty store"
+                )
+            return final
+        except (NotFound, StorageUnwritable, *AWAY) as error:
             if not job.takes_checkpoints:
                 raise
             await backoff.pause(error)
@@ -69,7 +79,7 @@ async def _drive_once(
     except asyncio.CancelledError:
         await _cancel(client, job, "its driver was stopped")
         raise
-    except (FailedPrecondition, NotFound, *AWAY):
+    except (FailedPrecondition, NotFound, StorageUnwritable, *AWAY):
         raise  # it is over, goes on without this driver, or cannot be reached
     except Exception as error:
         await _cancel(client, job, f"its driver cannot go on: {error}")
@@ -91,11 +101,6 @@ async def _until_over(
                 raise FailedPrecondition(state.failure)
             if state.phase is JobPhase.FINISHED:
                 await submission
-                if state.resumed_from == state.iterations_planned:
-                    messages.print(
-                        f"table {job.table.name} holds this job already, finished at iteration {state.resumed_from}: "
-                        "nothing was trained now; to train anew, give another --table or an empty store"
-                    )
                 return state
             if submission.done():
                 submission.result()  # an unreadable sample ends the run

@@ -17,16 +17,21 @@ same function in C++ (native/text/hash.h).
 from __future__ import annotations
 
 import hashlib
-from functools import lru_cache
+import time
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from services.data.memory import recall, remember
 from services.domain.ids import mix64
 
 # Part of every data set's fingerprint. Raise it when any reader makes other ids, labels or features of the same input.
 READER_VERSION = 1
+
+_CONTENT = "content"  # the kind of what is remembered here
+# A file that was changed within one step of its file system's clock may be changed once more and look the same.
+_CLOCK_STEP_NS = 2_000_000_000
 
 _GOLDEN = 0x9E3779B97F4A7C15
 _MASK = 2**64 - 1
@@ -35,17 +40,19 @@ _MASK = 2**64 - 1
 def file_fingerprint(path: Path) -> str:
     """Names a file's whole content: its size and a hash of it. The first call reads the file, at about 1 GB/s.
 
-    Neither its name nor its time count, so a file that was copied or moved is the same.
+    Neither its name nor its time count, so a file that was copied or moved is the same. The hash is remembered as long
+    as the file stays as it is, in other processes, too.
     """
     stat = path.stat()
-    return f"{stat.st_size} bytes, {_content_hash(path.resolve(), stat.st_size, stat.st_mtime_ns)}"
-
-
-@lru_cache(maxsize=64)
-def _content_hash(path: Path, _size: int, _time: int) -> str:
-    """The hash is remembered as long as the file has this size and time: a run opens its data more than once."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=8)).hexdigest()
+    # Whoever changes a file's content changes ctime, which no program can set back.
+    state = f"{path.resolve()} {stat.st_dev} {stat.st_ino} {stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns}"
+    known = recall(_CONTENT, state)
+    if not isinstance(known, str):
+        with path.open("rb") as file:
+            known = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=8)).hexdigest()
+        if time.time_ns() - stat.st_ctime_ns > _CLOCK_STEP_NS:
+            remember(_CONTENT, state, known)
+    return f"{stat.st_size} bytes, {known}"
 
 
 def hash_bytes(key: int, value: bytes) -> int:

@@ -19,7 +19,7 @@ from services.domain.state import JobPhase
 from services.runtime.channel import channel
 from services.wire.batches import encode_batch
 from tests.support.redis_server import RedisServer
-from tests.support.simple_clients import Worker, job_with, samples, state_when
+from tests.support.simple_clients import POLL_SECONDS, Worker, job_with, samples, state_when
 
 
 async def epoch_of(worker: Worker) -> int:
@@ -63,6 +63,23 @@ async def test_the_job_ends_and_names_the_last_checkpoint(own_redis):
         assert f"Redis at {own_redis.address} is out of reach" in state.failure
         assert state.failure.endswith("; the last checkpoint is 0")
         await asyncio.gather(*asking, return_exceptions=True)
+
+
+async def test_a_full_redis_is_waited_for_on_the_way_back(own_redis, caplog):
+    async with running(own_redis) as (client, _):
+        workers = [Worker(client, f"edge-{slot}") for slot in range(2)]
+        for worker in workers:
+            await worker.register()
+        (epoch, _) = await asyncio.gather(*(epoch_of(worker) for worker in workers))
+
+        own_redis.cli("config", "set", "maxmemory", "1mb")
+        await client.report_failure(workers[0].lease, FailureReport("something passing", epoch))
+        asking = [asyncio.create_task(epoch_of(worker)) for worker in workers]
+        async with asyncio.timeout(30):
+            while "the job waits up to 300 s for room: Redis at" not in caplog.text:  # noqa: ASYNC110
+                await asyncio.sleep(POLL_SECONDS)
+        own_redis.cli("config", "set", "maxmemory", "0")
+        assert all(each > epoch for each in await asyncio.gather(*asking))
 
 
 async def test_so_does_a_sample_log_that_cannot_be_written(own_redis):

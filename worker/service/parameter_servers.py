@@ -63,7 +63,7 @@ class ParameterServers:
 
     async def create_table(self) -> None:
         """Makes sure that every shard has the job's table."""
-        await all_of(self._repeated(shard.create_table) for shard in self._shards)
+        await all_of(self._with_room(shard.create_table) for shard in self._shards)
 
     async def pull(self, ids: NDArray[np.uint64], versions: NDArray[np.int64], rows: NDArray[np.float32]) -> int:
         """Fills `rows`, float32 [r, W], with the rows of `ids` at exactly `versions`; returns the bytes received.
@@ -123,7 +123,7 @@ class ParameterServers:
         return await self._repeated(lambda: self._shards[0].get_part(checkpoint, name))
 
     async def _with_room(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Makes a call that training cannot do without, and waits for room where a disk is full."""
+        """Makes a call that training cannot do without, and waits for room where a store is full."""
         return await repeated(lambda: self._repeated(call), self._storage_patience, on=StorageUnwritable)
 
     async def _repeated(self, call: Callable[[], Awaitable[T]]) -> T:

@@ -53,6 +53,7 @@ class CheckpointStore:
 
         Raises:
             Unavailable: a server is away.
+            StorageUnwritable: a store is full or read-only.
             FailedPrecondition: the table exists with another specification.
         """
 
@@ -73,9 +74,10 @@ class CheckpointStore:
 
         Raises:
             FailedPrecondition: there is none any more.
+            StorageUnwritable: a store has been full or read-only for too long.
             Unavailable: a server is away for too long.
         """
-        stored = await repeated(self.find, self._patience, on=AWAY)
+        stored = await self.with_room(lambda: self._repeated(self.find))
         if not stored.manifest:
             raise FailedPrecondition(
                 f"the parameter server has lost table {self._table!r}: it was restarted and its store is memory, "
@@ -139,7 +141,7 @@ class CheckpointStore:
         await self._repeated(lambda: self._shards[0].trim_samples(position, epoch=epoch))
 
     async def with_room(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Makes calls again while a disk is full or read-only, for as long as that may last."""
+        """Makes calls again while a store is full or read-only, for as long as that may last."""
         told = False
 
         async def attempt() -> T:
@@ -148,7 +150,7 @@ class CheckpointStore:
                 return await call()
             except StorageUnwritable as error:
                 if not told:
-                    _log.warning("the job waits up to %g s for room on a disk: %s", self._storage_patience, error)
+                    _log.warning("the job waits up to %g s for room: %s", self._storage_patience, error)
                 told = True
                 raise
 

@@ -100,8 +100,14 @@ async def _assemble_workers(job: Job) -> None:
         )
     for worker in list(workers):
         if not worker.waiting:
-            _log.warning("%s did not come back in time; the others go on without it", worker)
             workers.remove(worker)
+    absent = [str(slot) for slot in everyone if slot not in workers.waiting]
+    _log.warning(
+        "the others go on without the workers of slots %s, which did not come back within %g s (the limit is %s)",
+        ", ".join(absent),
+        rejoin_seconds,
+        settings.variable("rejoin_seconds"),
+    )
 
 
 async def _wait_for_all(job: Job, condition: Callable[[], bool]) -> None:

@@ -118,7 +118,7 @@ async def test_samples_wait_for_room(
     waiting = asyncio.create_task(dispatcher.client.submit(job.name, [samples(20)]))
     with caplog.at_level(logging.WARNING):
         async with asyncio.timeout(20):
-            while "the job waits up to 300 s for room on a disk" not in caplog.text:  # noqa: ASYNC110 - a log line
+            while "the job waits up to 300 s for room" not in caplog.text:  # noqa: ASYNC110 - a log line
                 await asyncio.sleep(0.01)
     assert (await dispatcher.client.describe()).samples_submitted == 0
     disk.full = False

@@ -52,13 +52,13 @@ def test_another_content_is_counted_anew_and_a_moved_file_is_not(ratings, counte
     assert len(counted) == 2
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{", '{"fingerprint": "other", "distinct": 1}'])
+@pytest.mark.parametrize("content", ["", "[]", "{", '{"question": "other", "answer": 1}'])
 def test_a_damaged_memory_is_not_believed(ratings, cache, content):
     count_distinct(f"movielens:{ratings}")
     (entry,) = cache.iterdir()
     entry.write_text(content)
     assert count_distinct(f"movielens:{ratings}") == 4
-    assert json.loads(entry.read_text())["distinct"] == 4
+    assert json.loads(entry.read_text())["answer"] == 4
 
 
 def test_a_read_only_home_is_no_obstacle(ratings, monkeypatch, caplog):

@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from services.data import hashing
 from services.data.dataset import open_data
 from services.data.hashing import file_fingerprint
 
@@ -31,6 +32,26 @@ def test_another_beginning_middle_or_end_is_another_file(file, at):
         changed.seek(at)
         changed.write(b"\xaa")
     assert file_fingerprint(file) != before
+
+
+def test_a_file_that_stays_as_it_is_is_read_once_by_all_processes(file, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(hashing, "_CLOCK_STEP_NS", 0)
+    first = file_fingerprint(file)
+    monkeypatch.setattr(hashing.hashlib, "file_digest", lambda *_: pytest.fail("it is read again"))
+    assert file_fingerprint(file) == first
+    time = file.stat().st_mtime_ns
+    file.write_bytes(bytes(8 * MEBIBYTE))
+    os.utime(file, ns=(time, time))  # which changes ctime
+    with pytest.raises(pytest.fail.Exception, match="read again"):
+        file_fingerprint(file)
+
+
+def test_a_file_that_was_just_written_is_not_remembered(file, tmp_path, monkeypatch):
+    """It may be changed once more within the same step of the file system's clock."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    file_fingerprint(file)
+    assert not (tmp_path / "cache").exists()
 
 
 def test_a_longer_file_and_every_byte_of_a_small_one_count(tmp_path):

@@ -1,0 +1,1 @@
+"""What peers without credentials can do to a job and to the memory of its services."""

@@ -1,0 +1,57 @@
+"""What a driver says of a job that the dispatcher calls finished."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from esd.cli import driver
+from services.domain.errors import EsdError, Unavailable
+from services.domain.state import JobPhase, JobState
+from tests.support.simple_clients import job_with
+
+JOB = job_with(checkpoint_every=5)
+NOTHING = JobState(
+    JOB, JobPhase.WAITING_FOR_WORKERS, "", samples_submitted=0, iterations_planned=0, iterations_confirmed=0,
+    loss=0.5, auc=0.5, workers=(), cost_seconds=0.0, makespan_seconds=0.0, expected_cost_seconds=0.0, lookups=0, hits=0,
+    decision_median_seconds=0.0, decision_p99_seconds=0.0, training_seconds=0.0,
+)  # fmt: skip
+RUNNING = replace(NOTHING, phase=JobPhase.RUNNING)
+FINISHED = replace(NOTHING, phase=JobPhase.FINISHED, iterations_planned=20, iterations_confirmed=20, resumed_from=20)
+
+
+class Dispatcher:
+    """Says one thing after the other of its job, and takes all samples."""
+
+    def __init__(self, *says: JobState | EsdError) -> None:
+        self._says = list(says)
+
+    async def create_job(self, _job: Any) -> None:
+        pass
+
+    async def feed(self, _job: str, _batches: Any) -> None:
+        pass
+
+    async def describe(self) -> JobState:
+        said = self._says.pop(0)
+        if isinstance(said, EsdError):
+            raise said
+        return said
+
+
+@pytest.mark.parametrize(
+    ("says", "trained"),
+    [
+        ([NOTHING, FINISHED], False),
+        ([NOTHING, RUNNING, replace(FINISHED, resumed_from=0)], True),
+        ([RUNNING, Unavailable("started again"), FINISHED], True),
+    ],
+    ids=["finished before", "trained", "trained, and the dispatcher was started again at the end"],
+)
+async def test_nothing_was_trained_now_is_said_only_if_it_is_so(says, trained, capsys, monkeypatch):
+    monkeypatch.setattr(driver, "POLL_SECONDS", 0.0)
+    final = await driver.drive(Dispatcher(*says), JOB, [], lambda _: None)
+    assert final.iterations_confirmed == 20
+    assert ("nothing was trained now" not in " ".join(capsys.readouterr().err.split())) == trained
