@@ -111,3 +111,165 @@ class PartialGradients:
 
     def __len__(self) -> int:
         """The number of pending gradients, over all ids."""
+
+# The exchange (protos/ps.proto): a frame applied to a table in memory in one call, and its answers.
+
+class Frame:
+    """A frame, ExchangeRequest, of which nothing is copied before it is applied.
+
+    Bytes that are no frame raise ValueError; so do frames that no client of ours writes (a field twice, an unknown
+    field), which protobuf may still read.
+
+    Attributes:
+        sequence: its number in the stream.
+        table: name of the table.
+        epoch: of the plan.
+        wait_ms: how long its pulls may wait, in milliseconds.
+        pushes: whether it stores rows or gradients.
+        pulled_rows: how many rows it pulls.
+    """
+
+    sequence: int
+    table: str
+    epoch: int
+    wait_ms: int
+    pushes: bool
+    pulled_rows: int
+
+    def __init__(self, message: bytes) -> None: ...
+
+class ExactPulls:
+    """The pulls of a frame until all of them are answered: rows at exactly the versions that they want.
+
+    A pull is due until it is read. If the row is not there yet, it lags until `retry`.
+
+    Attributes:
+        due: how many are to be read.
+        lagging: how many were read and are not there yet.
+        done: whether there are neither.
+        stale: id, version and wanted version of a row that is newer than wanted; nothing is answered from then on.
+    """
+
+    due: int
+    lagging: int
+    done: bool
+    stale: tuple[int, int, int] | None
+
+    def __init__(self, ids: Ids, wanted: Versions) -> None: ...
+    def retry(self) -> None:
+        """Makes the lagging ones due again."""
+
+    def due_rows(self, limit: int) -> tuple[Ids, Versions]:
+        """Ids and wanted versions of the first `limit` ones that are due, [r] each."""
+
+    def answer(self, sequence: int, stored: tuple[int, int] | None, versions: Versions, rows: Rows) -> bytes | None:
+        """The answer, ExchangeResponse, with those of the first r due rows that are as wanted; the others lag.
+
+        Args:
+            sequence: of the frame.
+            stored: what it has stored, new and already known, if this is the first answer and it pushes.
+            versions: int64 [r], as they were read.
+            rows: float32 [r, W].
+
+        Returns:
+            The message; None if there is nothing to tell.
+        """
+
+class WaitingRows:
+    """The rows that pulls wait for. A ticket names a pull. One thread uses it."""
+
+    def __init__(self) -> None: ...
+    def expect_due(self, ticket: int, pulls: ExactPulls, limit: int) -> None:
+        """From now on the pull waits for the first `limit` rows that are due."""
+
+    def expect_behind(self, ticket: int, pulls: ExactPulls) -> None:
+        """From now on the pull waits for the rows that its last answer found to be behind."""
+
+    def found(self, ticket: int, pulls: ExactPulls) -> None:
+        """The pull waits no more for the rows of its last answer."""
+
+    def announce(self, ids: Ids, versions: Versions) -> list[int]:
+        """Says that rows can be read at these versions; the pulls that wait for nothing more by that."""
+
+    def missing(self, ticket: int) -> int:
+        """How many rows the pull waits for."""
+
+    def first_missing(self, ticket: int) -> tuple[int, int]:
+        """Id and version of a row that the pull waits for; (0, -1) if it waits for none."""
+
+    def forget(self, ticket: int) -> None:
+        """The pull waits for nothing more."""
+
+    def __len__(self) -> int: ...
+
+class Applied:
+    """What has become of a frame.
+
+    Attributes:
+        good: whether all of it was done. Otherwise something is wrong with the frame, or does not fit what is stored;
+            then a part of it may have been stored, as by a push that ends in the middle, and `woken` alone counts.
+        stored: how many rows and gradients were new, and how many already known; None if it pushes nothing.
+        woken: the pulls that wait for nothing more, by their tickets.
+        pulls: those that are not answered yet; None if all are.
+        answer: the message, ExchangeResponse; None if there is nothing to tell yet.
+    """
+
+    good: bool
+    stored: tuple[int, int] | None
+    woken: list[int]
+    pulls: ExactPulls | None
+    answer: bytes | None
+
+class FrameTable:
+    """What frames need to know of a table.
+
+    Args:
+        dimension: D.
+        width: W.
+        seed: of the initial values.
+        scale: of the initial values.
+        optimizer: 0 for SGD, 1 for row-wise Adagrad, 2 for Adam.
+        learning_rate: of the optimizer, as are the next three.
+        epsilon: for Adagrad and Adam.
+        beta1: for Adam.
+        beta2: for Adam.
+        shard: of the ids that the table has here.
+        shards: how many there are.
+    """
+
+    def __init__(
+        self,
+        dimension: int,
+        width: int,
+        seed: int,
+        scale: float,
+        optimizer: int,
+        learning_rate: float,
+        epsilon: float,
+        beta1: float,
+        beta2: float,
+        shard: int,
+        shards: int,
+    ) -> None: ...
+    def apply(
+        self,
+        frame: Frame,
+        rows: RowTable,
+        partials: PartialGradients,
+        pre_images: RowTable | None,
+        waiting: WaitingRows,
+        limit: int,
+    ) -> Applied:
+        """Stores what the frame pushes, tells it those who wait, and reads what it pulls.
+
+        Args:
+            frame: for this table, in its epoch.
+            rows: where the rows are; nobody else changes them meanwhile.
+            partials: where the partial gradients are.
+            pre_images: where rows are kept before they change first, at their version + 1; None: nowhere.
+            waiting: is told of every row that can be read at the version that the frame makes.
+            limit: the most rows of the answer.
+        """
+
+    def answer(self, pulls: ExactPulls, sequence: int, rows: RowTable, limit: int) -> bytes | None:
+        """The next answer of at most `limit` rows, read from the table; None if there is nothing to tell."""

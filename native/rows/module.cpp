@@ -1,48 +1,22 @@
 // The Python module esd_native.rows, whose interface is documented in esd_native/rows.pyi: what the parameter server
 // does to rows, on whole blocks and without the GIL.
 #include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
-#include <stdexcept>
 
 #include "common/hot.h"
+#include "rows/arrays.h"
 #include "rows/checksum.h"
+#include "rows/exchange.h"
 #include "rows/initial_rows.h"
 #include "rows/optimizers.h"
 #include "rows/partial_gradients.h"
 #include "rows/row_table.h"
 
-namespace nb = nanobind;
-using namespace nb::literals;
-
 namespace esd::rows {
 namespace {
-
-template <typename T>
-using In1 = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <typename T>
-using In2 = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-template <typename T>
-using Out = nb::ndarray<nb::numpy, T, nb::c_contig, nb::device::cpu>;
-using InOut2 = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-
-// The buffer of a numpy array, which the array owns. It is not initialised.
-template <typename T>
-struct Buffer {
-  T* data;
-  nb::capsule owner;
-
-  explicit Buffer(std::size_t n) : data(new T[n]), owner(data, [](void* p) noexcept { delete[] static_cast<T*>(p); }) {}
-  nb::object array(std::size_t n) const { return nb::cast(Out<T>(data, {n}, owner)); }
-  nb::object array(std::size_t n, std::size_t m) const { return nb::cast(Out<T>(data, {n, m}, owner)); }
-};
-
-void require(bool condition, const char* what) {
-  if (!condition) throw std::invalid_argument(what);
-}
 
 ESD_HOT void fill_untrained(const InitialRows& initial, const std::uint64_t* ids, const std::int64_t* versions,
                             std::size_t n, float* rows) {
@@ -289,6 +263,8 @@ NB_MODULE(rows, m) {
       .def("splits", &partials_splits, "ids"_a)
       .def("__len__", locked(&PartialGradients::gradients))
       .def_prop_ro("memory_bytes", locked(&PartialGradients::memory_bytes));
+
+  bind_exchange(m);
 }
 
 }  // namespace esd::rows

@@ -71,6 +71,32 @@ class RowTable {
     }
   }
 
+  // Calls take(version, floats) with the version of one row, 0 if there is none, and its floats [W], which nobody
+  // changes meanwhile.
+  template <typename Take>
+  void look_up(std::uint64_t id, const Take& take) const {
+    const std::uint64_t hash = mix64(id);
+    const Segment& segment = segments_[hash >> kSegmentShift];
+    const std::lock_guard lock(segment.mutex);
+    const std::byte* record = find(segment, hash, id);
+    take(record ? header(record).version : 0, record ? record + sizeof(Header) : nullptr);
+  }
+
+  // Stores one row, whose floats [W] may lie at any address, if its version is above the stored one. What was there
+  // before is kept in `pre_images`, if there are any and they do not have the row yet, one version above its own.
+  bool write_newer(std::uint64_t id, std::int64_t version, const void* row, RowTable* pre_images) {
+    const std::uint64_t hash = mix64(id);
+    Segment& segment = segments_[hash >> kSegmentShift];
+    const std::lock_guard lock(segment.mutex);
+    std::byte* record = find(segment, hash, id);
+    const std::int64_t before = record ? header(record).version : 0;
+    if (version <= before) return false;
+    if (pre_images) pre_images->keep(id, before + 1, record ? record + sizeof(Header) : nullptr);
+    if (!record) record = insert(segment, hash, id);
+    put(segment, record, version, row);
+    return true;
+  }
+
   // Stores each row whatever is there; version 0 forgets the row.
   void overwrite(const std::uint64_t* ids, std::size_t n, const std::int64_t* versions, const float* rows) {
     for (std::size_t i = 0; i < n; ++i) {
@@ -203,10 +229,24 @@ class RowTable {
     }
   }
 
-  void put(Segment& segment, std::byte* record, std::int64_t version, const float* row) {
+  // Stores a row unless there is one; null: a row of zeros.
+  void keep(std::uint64_t id, std::int64_t version, const void* row) {
+    const std::uint64_t hash = mix64(id);
+    Segment& segment = segments_[hash >> kSegmentShift];
+    const std::lock_guard lock(segment.mutex);
+    if (find(segment, hash, id)) return;
+    put(segment, insert(segment, hash, id), version, row);
+  }
+
+  // Null stands for a row of zeros.
+  void put(Segment& segment, std::byte* record, std::int64_t version, const void* row) {
     segment.trainings += trainings_of(version) - trainings_of(header(record).version);
     header(record).version = version;
-    std::memcpy(record + sizeof(Header), row, width_ * sizeof(float));
+    if (row) {
+      std::memcpy(record + sizeof(Header), row, width_ * sizeof(float));
+    } else {
+      std::memset(record + sizeof(Header), 0, width_ * sizeof(float));
+    }
   }
 
   std::byte* insert(Segment& segment, std::uint64_t hash, std::uint64_t id) {

@@ -235,6 +235,17 @@ class History:
             self.check_epoch(epoch)
             yield
 
+    @contextmanager
+    def writing_at_once(self, epoch: int) -> Iterator[bool]:
+        """Surrounds a change of rows that waits for nothing; yields whether it may be made now, and in this epoch."""
+        if not self._lock.try_share():
+            yield False
+            return
+        try:
+            yield epoch == self._record.epoch
+        finally:
+            self._lock.unshare()
+
     def cut(self, epoch: int, checkpoint: int, worker: int, contributors: int) -> bool:
         """Counts one worker's report for a cut; True when the cut is complete.
 

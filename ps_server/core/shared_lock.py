@@ -24,8 +24,19 @@ class SharedLock:
         try:
             yield
         finally:
-            with self._changed:
-                self._sharing -= 1
+            self.unshare()
+
+    def try_share(self) -> bool:
+        """Shares the lock if that takes no waiting; whoever gets True calls `unshare`."""
+        with self._changed:
+            self._sharing += not self._exclusive
+            return not self._exclusive
+
+    def unshare(self) -> None:
+        """Shares the lock no more."""
+        with self._changed:
+            self._sharing -= 1
+            if self._exclusive:
                 self._changed.notify_all()
 
     @contextmanager

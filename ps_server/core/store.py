@@ -18,13 +18,15 @@ out of reach; any of them may be repeated.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from esd_native import rows as native
+from ps_server.core.shard import Shard
 from services.domain.batches import LogEntry
 from services.domain.errors import FailedPrecondition
 from services.domain.rows import GradientBlock, RowBlock
@@ -204,6 +206,25 @@ class BlobStore(Protocol):
         """Returns the dense parameters that were stored last; None if there are none."""
 
 
+class FrameStore(Protocol):
+    """Does whole frames of the exchange, in one native call each that waits for nothing."""
+
+    def apply(self, frame: native.Frame, waiting: native.WaitingRows, limit: int) -> native.Applied | None:
+        """Stores what a frame pushes, tells it those who wait, and answers as many of its pulls as there can be.
+
+        Args:
+            frame: for this table.
+            waiting: the rows that pulls wait for.
+            limit: the most rows of an answer.
+
+        Returns:
+            What has become of it; None if something has to be waited for.
+        """
+
+    def answer(self, pulls: native.ExactPulls, sequence: int, limit: int) -> bytes | None:
+        """Returns the next answer to pulls of a frame; None if there is nothing to tell yet."""
+
+
 class LogStore(Protocol):
     """The entries of a sample log, in order. Only one thread calls at a time."""
 
@@ -229,7 +250,11 @@ class LogStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TableStore:
-    """Where one table is kept on one shard; the module's documentation says what is kept where."""
+    """Where one table is kept on one shard; the module's documentation says what is kept where.
+
+    A store whose rows are in this process may also have `frames`, made for a shard: a short way to its rows and partial
+    gradients.
+    """
 
     rows: RowStore
     partials: PartialStore
@@ -237,6 +262,7 @@ class TableStore:
     history: HistoryStore
     blobs: BlobStore
     log: LogStore
+    frames: Callable[[Shard], FrameStore] | None = None
 
 
 class Store(Protocol):

@@ -46,6 +46,7 @@ class Table:
         history: its epochs and checkpoints.
         blobs: parts of its checkpoints, and the dense parameters of its model.
         samples: the log of the sample stream that trains it.
+        frames: does whole frames at once; None if the store cannot.
     """
 
     def __init__(self, spec: TableSpec, store: TableStore, shard: Shard) -> None:
@@ -59,6 +60,7 @@ class Table:
         self._shard = shard
         self.history = History(store, spec.name)
         self.blobs: BlobStore = store.blobs
+        self.frames = store.frames(shard) if store.frames else None
         self.samples = SampleLog(store.log, self.history, spec.name)
         store.partials.load()
         # What is pending must not change between looking at a gradient and keeping it.
@@ -93,6 +95,30 @@ class Table:
         check_versions(ids, wanted, lowest=0)
         self._shard.check(ids)
         self.history.check_epoch(epoch)
+
+    def apply_at_once(self, frame: native.Frame, waiting: native.WaitingRows, limit: int) -> native.Applied | None:
+        """Does what a frame asks for, in one native call that waits for nothing.
+
+        It is what `push_rows`, `push_gradients` and `check_pull` do, and the first answer.
+
+        Args:
+            frame: for this table.
+            waiting: the rows that pulls wait for, which are told of what is stored.
+            limit: the most rows of an answer.
+
+        Returns:
+            What has become of the frame. If it is not good, or None, the frame must go the other way, which says what
+            is wrong with it, and waits for locks that are taken now.
+        """
+        if self.frames is None:
+            return None
+        with self.history.writing_at_once(frame.epoch) as may_write:
+            if not may_write or not self._gradients.acquire(blocking=False):
+                return None
+            try:
+                return self.frames.apply(frame, waiting, limit)
+            finally:
+                self._gradients.release()
 
     def push_rows(self, block: RowBlock, epoch: int = 0) -> Pushed:
         """Stores rows that are newer than the stored ones.

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import grpc
-import numpy as np
 
+from esd_native.rows import ExactPulls, Frame
 from protos import ps_pb2
-from ps_server.core.table import Pushed
+from ps_server.core.table import Pushed, Table
 from ps_server.core.tables import Tables
 from ps_server.service.budget import BYTES_PER_PULLED_ID, ByteBudget, Share
 from ps_server.service.frame_pulls import FramePulls
@@ -29,17 +29,17 @@ from ps_server.service.settings import ParameterServerSettings
 from ps_server.service.store_access import StoreThreads
 from ps_server.service.waiting import WaitingPulls
 from services.domain.errors import InvalidArgument, Overloaded
-from services.domain.rows import RowBlock
 from services.runtime import metrics
 from services.runtime.status import status_of
 from services.wire.exchange import (
     MAX_FRAME_BYTES,
     Credit,
     Stored,
-    encode_answer,
     encode_credit,
     encode_refusal,
+    encode_stored,
     parse_frame,
+    rows_per_answer,
     sequence_of,
 )
 
@@ -47,7 +47,10 @@ _log = logging.getLogger(__name__)
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
-_NO_ROWS = np.empty(0, np.int64), np.empty((0, 0), np.float32)
+Content = Frame | ps_pb2.ExchangeRequest
+"""A frame as it was read: natively, or, if there is something unusual about it, by protobuf."""
+
+_RECEIVED, _SENT = (metrics.EXCHANGE_BYTES.labels(operation) for operation in ("received", "sent"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,17 +82,16 @@ class _Frame:
         self.size = len(data)
         self.share = share
         self.arrived = time.perf_counter()
-        self.cursor = 0  # the position behind the last row that was answered
         self.pulls: FramePulls | None = None
         self.queued = False  # whether it is in the writer's queue to go on with its pulls
 
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """A message for the peer about a frame, the last one or not."""
+    """What the peer is told about a frame, nothing or a message, the last one or not."""
 
     frame: _Frame
-    message: bytes
+    message: bytes | None
     last: bool
     code: grpc.StatusCode = grpc.StatusCode.OK
 
@@ -112,7 +114,7 @@ class _Stream:
     async def read_frames(self) -> None:
         """Takes frames until the peer closes its side."""
         while (data := await self._context.read()) is not grpc.aio.EOF:  # type: ignore[attr-defined]
-            metrics.EXCHANGE_BYTES.labels("received").inc(len(data))
+            _RECEIVED.inc(len(data))
             await self._take(data)
             if len(self._queue) > self._credit.frames:  # refusals, which the peer does not read
                 self._room.clear()
@@ -131,8 +133,6 @@ class _Stream:
                     answer = item if isinstance(item, _Answer) else await self._go_on(item)
                     if answer is not None:
                         await self._write(answer)
-                    elif isinstance(item, _Frame):
-                        self._wake(item)
                 if self._unanswered or not self._closing:
                     self._work.clear()
                     await self._work.wait()
@@ -151,13 +151,14 @@ class _Stream:
         self._unanswered.add(frame)
         self._unanswered_bytes += frame.size
         try:
-            request = parse_frame(data)
-            frame.sequence = request.sequence
+            content = _read(data)
+            frame.sequence = content.sequence
             self._admit(frame)
-            answer = await self._apply(frame, request)
+            table = self._exchange.tables.get(content.table)
+            answer = self._apply_at_once(frame, content, table) or await self._apply(frame, data, table)
         except Exception as error:  # noqa: BLE001 - the edge of a frame: everything becomes a refusal
             answer = self._refusal(frame, error)
-        if answer is not None:
+        if answer.message is not None:
             self._queue.append(answer)
             self._work.set()
         else:
@@ -185,19 +186,38 @@ class _Stream:
                 f"{settings.variable('exchange_bytes')}={self._credit.bytes}"
             )
 
-    async def _apply(self, frame: _Frame, request: ps_pb2.ExchangeRequest) -> _Answer | None:
-        """Stores what a frame pushes, reads what it pulls as far as that fits one answer, and returns the answer."""
+    def _apply_at_once(self, frame: _Frame, content: Content, table: Table) -> _Answer | None:
+        """Applies a frame without leaving the event loop; None if it must go the other way."""
+        if not isinstance(content, Frame) or self._exchange.threads.refuses:
+            return None
+        waiting = self._exchange.waiting[table.spec.name]
+        started = time.perf_counter()
+        applied = table.apply_at_once(content, waiting.rows, rows_per_answer(table.spec))
+        if applied is None:
+            return None
+        waiting.wake(applied.woken)
+        if not applied.good:
+            return None
+        operation = "write" if applied.stored else "read"
+        metrics.STORE_SECONDS.labels(operation).observe(time.perf_counter() - started)
+        if applied.pulls is not None:
+            stored = None if applied.stored is None else Stored(*applied.stored)
+            try:
+                self._begin_pulls(frame, content, table, applied.pulls).lag()
+            except Exception as error:  # noqa: BLE001 - the edge of a frame
+                return self._refusal(frame, error, stored)
+        return _Answer(frame, applied.answer, last=applied.pulls is None)
+
+    async def _apply(self, frame: _Frame, data: bytes, table: Table) -> _Answer:
+        """Applies a frame in a thread of the store."""
         exchange = self._exchange
-        table = exchange.tables.get(request.table)
-        waiting = exchange.waiting[table.spec.name]
+        request = parse_frame(data)
         content = decode_frame(request, table.spec)
-        pulls = content.pulls
-        if pulls is not None:
-            frame.share.take(BYTES_PER_PULLED_ID * len(pulls))
-            wait = min(request.wait_ms / 1000, exchange.settings.pull_wait_seconds)
-            deadline = asyncio.get_running_loop().time() + wait
-            frame.pulls = FramePulls(table, waiting, pulls, deadline, lambda: self._wake(frame))
-        read = frame.pulls.begin() if frame.pulls is not None and frame.pulls.ready else None
+        waiting = exchange.waiting[table.spec.name]
+        read = None
+        if content.pulls is not None:
+            pulls = ExactPulls(content.pulls.ids, content.pulls.versions)
+            read = self._begin_pulls(frame, request, table, pulls).begin()
         loop = asyncio.get_running_loop()
 
         def announce(pushed: Pushed) -> None:
@@ -206,35 +226,35 @@ class _Stream:
 
         run = exchange.threads.write if content.pushes else exchange.threads.read
         stored, outcome = await run(apply_frame, content, table, announce, read)
-        return self._settle(frame, stored, outcome)
+        try:
+            if isinstance(outcome, Exception):
+                raise outcome
+            if outcome is None or frame.pulls is None:
+                return _Answer(frame, encode_stored(frame.sequence, stored), last=True)
+            message = frame.pulls.settle(outcome, stored)
+        except Exception as error:  # noqa: BLE001 - the edge of a frame
+            return self._refusal(frame, error, stored)
+        return _Answer(frame, message, last=frame.pulls.done)
+
+    def _begin_pulls(self, frame: _Frame, content: Content, table: Table, pulls: ExactPulls) -> FramePulls:
+        """Makes room for the pulls of a frame. Raises Overloaded if there is none."""
+        frame.share.take(BYTES_PER_PULLED_ID * (pulls.due + pulls.lagging))
+        wait = min(content.wait_ms / 1000, self._exchange.settings.pull_wait_seconds)
+        deadline = asyncio.get_running_loop().time() + wait
+        waiting = self._exchange.waiting[table.spec.name]
+        frame.pulls = FramePulls(table, waiting, pulls, frame.sequence, deadline, lambda: self._wake(frame))
+        return frame.pulls
 
     async def _go_on(self, frame: _Frame) -> _Answer | None:
-        """Reads what can be read of a frame's pulls; its answer, or None if there is nothing to tell."""
+        """Reads what can be read of a frame's pulls; its answer, or None if the frame is answered."""
         frame.queued = False
         if frame.pulls is None or not frame.pulls.ready:
             return None
         try:
-            block = await self._exchange.threads.read(frame.pulls.begin())
+            message = await frame.pulls.go_on(self._exchange.threads)
         except Exception as error:  # noqa: BLE001 - the edge of a frame
             return self._refusal(frame, error)
-        return self._settle(frame, None, block)
-
-    def _settle(self, frame: _Frame, stored: Stored | None, outcome: RowBlock | Exception | None) -> _Answer | None:
-        """Returns the answer that tells what was stored, and the rows that were read; None if there is neither."""
-        positions, rows = _NO_ROWS
-        try:
-            if isinstance(outcome, Exception):
-                raise outcome
-            if outcome is not None and frame.pulls is not None:
-                positions, rows = frame.pulls.settle(outcome)
-        except Exception as error:  # noqa: BLE001 - the edge of a frame
-            return self._refusal(frame, error, stored)
-        last = frame.pulls is None or frame.pulls.done
-        if stored is None and not len(positions) and not last:
-            return None
-        message = encode_answer(frame.sequence, stored, frame.cursor, positions, rows, done=last)
-        frame.cursor = int(positions[-1]) + 1 if len(positions) else frame.cursor
-        return _Answer(frame, message, last)
+        return _Answer(frame, message, last=frame.pulls.done)
 
     def _refusal(self, frame: _Frame, error: Exception, stored: Stored | None = None) -> _Answer:
         """Returns the answer that ends a frame with an error."""
@@ -244,9 +264,10 @@ class _Stream:
         return _Answer(frame, message, last=True, code=status.code)
 
     async def _write(self, answer: _Answer) -> None:
-        await self._context.write(answer.message)
-        metrics.EXCHANGE_BYTES.labels("sent").inc(len(answer.message))
         frame = answer.frame
+        if answer.message is not None:
+            await self._context.write(answer.message)
+            _SENT.inc(len(answer.message))
         if answer.last:
             metrics.EXCHANGE_FRAMES.labels(answer.code.name).inc()
             metrics.EXCHANGE_SECONDS.observe(time.perf_counter() - frame.arrived)
@@ -268,3 +289,12 @@ class _Stream:
             frame.share.close()
             if frame.pulls is not None:
                 frame.pulls.close()
+                frame.pulls = None
+
+
+def _read(data: bytes) -> Content:
+    """Reads a frame. Raises InvalidArgument if these bytes are none."""
+    try:
+        return Frame(data)
+    except ValueError:
+        return parse_frame(data)

@@ -6,18 +6,19 @@ A row that is not there yet is waited for (ps_server/service/waiting.py), then r
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 import numpy as np
 from numpy.typing import NDArray
 
+from esd_native.rows import ExactPulls
+from protos import ps_pb2
 from ps_server.core.table import Table
+from ps_server.service.frame_pulls import FramePulls
 from ps_server.service.store_access import StoreThreads
-from ps_server.service.waiting import WaitingPull, WaitingPulls, behind
+from ps_server.service.waiting import WaitingPulls
 from services.domain.rows import RowBlock
-from services.runtime import metrics
-
-Read = Callable[[NDArray[np.uint64], NDArray[np.int64]], RowBlock]
+from services.wire.exchange import answered_positions
 
 
 async def pull_blocks(
@@ -49,18 +50,10 @@ async def pull_blocks(
         StaleVersion: a row is newer than wanted.
         DeadlineExceeded: a row has not reached the wanted version in time.
     """
-
-    def check_and_read(first_ids: NDArray[np.uint64], first_wanted: NDArray[np.int64]) -> RowBlock:
-        table.check_pull(ids, wanted, epoch)
-        return table.read(first_ids, first_wanted)
-
-    if not len(ids):
-        await threads.read(table.check_pull, ids, wanted, epoch)
-    read: Read = check_and_read  # in one go: every trip to the store's threads and back takes its time
+    await threads.read(table.check_pull, ids, wanted, epoch)
     for start in range(0, len(ids), rows_per_block):
         part = slice(start, start + rows_per_block)
-        yield await _block_at(table, waiting, threads, ids[part], wanted[part], deadline, read)
-        read = table.read
+        yield await _block_at(table, waiting, threads, ids[part], wanted[part], deadline)
 
 
 async def _block_at(
@@ -70,30 +63,24 @@ async def _block_at(
     ids: NDArray[np.uint64],
     wanted: NDArray[np.int64],
     deadline: float,
-    read: Read,
 ) -> RowBlock:
     """Returns one block of a pull, read again as often as rows are behind."""
     woken = asyncio.Event()
-    pull = WaitingPull(ids, wanted, woken.set)
-    waiting.join(pull)
+    pulls = FramePulls(table, waiting, ExactPulls(ids, wanted), 1, deadline, woken.set)
+    rows = np.empty((len(ids), table.spec.row_width), np.float32)
+    cursor = 0
     try:
-        lagging = np.ones(len(ids), np.bool_)
-        pull.expect(lagging)
-        block = await threads.read(read, ids, wanted)
-        while (lagging := behind(ids, block.versions, wanted)).any():
-            pull.found(~lagging)
-            with metrics.WAITING_PULLS.labels(table.spec.name).track_inprogress():
-                waiting.wait(pull, deadline)
-                while pull.refusal is None and not pull.complete:
-                    woken.clear()
-                    await woken.wait()
-                pull.deadline = None
-            if pull.refusal is not None:
-                raise type(pull.refusal)(str(pull.refusal))
-            pull.expect(lagging)
-            fresh = await threads.read(table.read, ids[lagging], wanted[lagging])
-            block.versions[lagging] = fresh.versions
-            block.rows[lagging] = fresh.rows
-        return block
+        while not pulls.done:
+            woken.clear()
+            if not pulls.ready:
+                await woken.wait()
+                continue
+            message = await pulls.go_on(threads)
+            if message is not None:
+                answer = ps_pb2.ExchangeResponse.FromString(message)
+                at = answered_positions(answer, table.spec, cursor, len(ids))
+                rows[at] = np.frombuffer(answer.rows, np.float32).reshape(-1, table.spec.row_width)
+                cursor = int(at[-1]) + 1 if len(at) else cursor
+        return RowBlock(ids, wanted, rows)
     finally:
-        waiting.leave(pull)
+        pulls.close()

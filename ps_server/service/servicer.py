@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections import defaultdict
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -67,7 +66,7 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
         self._threads = threads
         self._settings = settings
         self._budget = ByteBudget(settings.max_waiting_bytes, settings.variable("max_waiting_bytes"))
-        self._waiting: defaultdict[str, WaitingPulls] = defaultdict(WaitingPulls)
+        self._waiting = _WaitingPulls()
         self._exchange = Exchange(tables, self._waiting, threads, self._budget, settings)
 
     def refuse_waiting(self, reason: FailedPrecondition) -> None:
@@ -305,3 +304,10 @@ def _check_part(name: str) -> None:
 
 def _part_of(chunk: ps_pb2.PutPartRequest) -> str:
     return f"part {chunk.name!r} of checkpoint {chunk.checkpoint} of table {chunk.table!r}"
+
+
+class _WaitingPulls(dict[str, WaitingPulls]):
+    """The waiting pulls by table."""
+
+    def __missing__(self, table: str) -> WaitingPulls:
+        return self.setdefault(table, WaitingPulls(table))

@@ -47,6 +47,11 @@ class StoreThreads:
         """From now on reads and writes raise this; None: they run again."""
         self._refusal = reason
 
+    @property
+    def refuses(self) -> bool:
+        """Whether reads and writes raise now."""
+        return self._refusal is not None
+
     async def ask(self, work: Callable[[], None]) -> None:
         """Runs `work` in a thread, whatever is refused."""
         await self._run("read", work)

@@ -1,70 +1,108 @@
-"""The rows that pulls wait for, and who tells them that they are there.
+"""The pulls that wait for rows, and who tells them that these are there.
 
 A pull that waits holds no thread and no task: it is an entry here, which is woken when pushes have announced all rows
-that it lacks, when its time is over, or when nothing will come any more. The store's threads hand announcements to the
-event loop, so there are no locks.
+that it lacks, when its time is over, or when nothing will come any more. All of it happens on the event loop, to which
+the store's threads hand what they have stored; so nothing is announced between a look at the rows and an entry here.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import count
 
 import numpy as np
 from numpy.typing import NDArray
 
-from services.domain.errors import DeadlineExceeded, EsdError, FailedPrecondition, StaleVersion
+from esd_native.rows import WaitingRows
+from services.domain.errors import DeadlineExceeded, EsdError, FailedPrecondition
+from services.runtime import metrics
 
 
-def behind(ids: NDArray[np.uint64], have: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Tells which rows have not reached the wanted version yet, bool [r].
+class WaitingPull:
+    """An entry of WaitingPulls.
 
-    Raises:
-        StaleVersion: a row is newer than wanted, so whoever asks follows an outdated plan.
+    Attributes:
+        ticket: names it in `WaitingPulls.rows`.
+        deadline: until when it waits, by the event loop's clock; None while it does not wait.
+        refusal: why it can wait no more; None while it can.
     """
-    ahead = have > wanted
-    if ahead.any():
-        at = int(np.argmax(ahead))
-        raise StaleVersion(f"row {ids[at]} is at version {have[at]}, the pull wants the older version {wanted[at]}")
-    return have < wanted
+
+    def __init__(self, ticket: int, wake: Callable[[], None]) -> None:
+        self.ticket = ticket
+        self.deadline: float | None = None
+        self.refusal: EsdError | None = None
+        self.wake = wake
 
 
 class WaitingPulls:
-    """The pulls of one table that may have to wait, which every push to the table tells of what it has stored."""
+    """The pulls of one table that may have to wait, which every push to the table tells of what it has stored.
 
-    def __init__(self) -> None:
-        self._pulls: set[WaitingPull] = set()
+    Args:
+        table: its name.
+
+    Attributes:
+        rows: which rows they wait for.
+    """
+
+    def __init__(self, table: str) -> None:
+        self.rows = WaitingRows()
+        self._pulls: dict[int, WaitingPull] = {}
+        self._tickets = count(1)
         self._timer: asyncio.TimerHandle | None = None
+        self._gauge = metrics.WAITING_PULLS.labels(table)
+        self._waiting = 0
 
     @property
     def count(self) -> int:
         """How many pulls wait now."""
-        return sum(pull.deadline is not None for pull in self._pulls)
+        return self._waiting
 
-    def join(self, pull: WaitingPull) -> None:
-        """Lets a pull hear of every announcement from now on."""
-        self._pulls.add(pull)
+    def join(self, wake: Callable[[], None]) -> WaitingPull:
+        """Returns an entry; `wake` is called when all rows that it expects are announced, or it is refused."""
+        pull = WaitingPull(next(self._tickets), wake)
+        self._pulls[pull.ticket] = pull
+        return pull
 
     def leave(self, pull: WaitingPull) -> None:
-        """Tells a pull nothing more. May be repeated."""
-        pull.deadline = None
-        self._pulls.discard(pull)
+        """Removes an entry. May be repeated."""
+        self.go_on(pull)
+        if self._pulls.pop(pull.ticket, None) is not None:
+            self.rows.forget(pull.ticket)
 
     def wait(self, pull: WaitingPull, deadline: float) -> None:
         """Lets a pull wait until this time of the event loop's clock, when it is refused with DeadlineExceeded."""
+        if pull.deadline is None:
+            self._waiting += 1
+            self._gauge.inc()
         pull.deadline = deadline
         if self._timer is None or deadline < self._timer.when():
             self._set_timer(deadline)
 
+    def go_on(self, pull: WaitingPull) -> None:
+        """Says that a pull waits no more. May be repeated."""
+        if pull.deadline is not None:
+            pull.deadline = None
+            self._waiting -= 1
+            self._gauge.dec()
+
     def announce(self, ids: NDArray[np.uint64], versions: NDArray[np.int64]) -> None:
         """Wakes the pulls that can go on now that rows `ids`, uint64 [r], can be read at `versions`, int64 [r]."""
-        for pull in tuple(self._pulls):
-            pull.announce(ids, versions)
+        self.wake(self.rows.announce(ids, versions))
+
+    def wake(self, tickets: Iterable[int]) -> None:
+        """Wakes pulls for which the last row was announced."""
+        for ticket in tickets:
+            self._pulls[ticket].wake()
 
     def refuse(self, reason: FailedPrecondition) -> None:
         """Ends the pulls that wait with this error."""
-        for pull in tuple(self._pulls):
-            pull.refuse(reason)
+        for pull in tuple(self._pulls.values()):
+            self._end(pull, reason)
+
+    def _end(self, pull: WaitingPull, reason: EsdError) -> None:
+        pull.refusal = reason
+        pull.wake()
 
     def _set_timer(self, when: float) -> None:
         if self._timer is not None:
@@ -74,73 +112,12 @@ class WaitingPulls:
     def _expire(self) -> None:
         self._timer = None
         now = asyncio.get_running_loop().time()
-        waiting = [(pull, pull.deadline) for pull in self._pulls if pull.deadline is not None]
+        waiting = [(pull, pull.deadline) for pull in self._pulls.values() if pull.deadline is not None]
         for pull, deadline in waiting:
             if deadline <= now:
-                pull.refuse(pull.lateness())
+                row, version = self.rows.first_missing(pull.ticket)
+                late = f"row {row} has not reached version {version} in time: its owner has not pushed it"
+                self._end(pull, DeadlineExceeded(late))
         later = [deadline for _, deadline in waiting if deadline > now]
         if later:
             self._set_timer(min(later))
-
-
-class WaitingPull:
-    """The rows that one pull waits for, and which of them have been announced since it began to read them.
-
-    Args:
-        ids: uint64 [r], distinct.
-        wanted: int64 [r], the version that each row must have.
-        wake: called when every expected row was found or announced, or the pull is refused.
-
-    Attributes:
-        deadline: until when it waits, by the event loop's clock; None while it does not wait.
-        refusal: why it can wait no more; None while it can.
-    """
-
-    def __init__(self, ids: NDArray[np.uint64], wanted: NDArray[np.int64], wake: Callable[[], None]) -> None:
-        self.deadline: float | None = None
-        self.refusal: EsdError | None = None
-        self._ids = ids
-        self._wanted = wanted
-        self._wake = wake
-        self._order = np.argsort(ids)
-        self._sorted_ids = ids[self._order]
-        self._missing = np.zeros(len(ids), np.bool_)
-
-    @property
-    def complete(self) -> bool:
-        """Whether every expected row was found or announced, so that reading again makes sense."""
-        return not self._missing.any()
-
-    def expect(self, rows: NDArray[np.bool_]) -> None:
-        """Says that these rows, bool [r], are read now; announcements count from here on, so none is missed."""
-        self._missing = rows.copy()
-
-    def found(self, rows: NDArray[np.bool_]) -> None:
-        """Says that these rows, bool [r], were read at the wanted version."""
-        self._missing &= ~rows
-
-    def announce(self, ids: NDArray[np.uint64], versions: NDArray[np.int64]) -> None:
-        """Says that rows `ids` can be read at `versions` or newer."""
-        at = np.searchsorted(self._sorted_ids, ids)
-        at[at == len(self._sorted_ids)] = 0
-        known = self._sorted_ids[at] == ids
-        rows = self._order[at[known]]
-        self._missing[rows[versions[known] >= self._wanted[rows]]] = False
-        if self.complete:
-            self._wake()
-
-    def refuse(self, reason: EsdError) -> None:
-        """Ends the waiting with this error."""
-        self.refusal = reason
-        self._wake()
-
-    def first_missing(self) -> int | None:
-        """Returns the position of a row that is still waited for; None if there is none."""
-        return None if self.complete else int(np.argmax(self._missing))
-
-    def lateness(self) -> DeadlineExceeded:
-        """Returns the error that names a row which has not come in time."""
-        at = self.first_missing() or 0
-        return DeadlineExceeded(
-            f"row {self._ids[at]} has not reached version {self._wanted[at]} in time: its owner has not pushed it"
-        )

@@ -11,14 +11,16 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from esd_native.rows import PartialGradients, RowTable
+from esd_native.rows import Applied, ExactPulls, Frame, FrameTable, PartialGradients, RowTable, WaitingRows
+from ps_server.core.shard import Shard
 from ps_server.core.store import Splits, TableStore
 from ps_server.stores.row_streams import first_of_each, scan
 from services.domain.batches import LogEntry
 from services.domain.rows import GradientBlock, RowBlock
-from services.domain.tables import TableSpec
+from services.domain.tables import OptimizerKind, TableSpec
 
 _SCAN_BYTES = 1 << 20
+_OPTIMIZERS = (OptimizerKind.SGD, OptimizerKind.ROWWISE_ADAGRAD, OptimizerKind.ADAM)  # as FrameTable numbers them
 
 
 class MemoryRows:
@@ -79,11 +81,16 @@ class MemoryRows:
                 self.pre_images.setdefault(cut, RowTable(self.width))
             self._cut = cut
 
+    @property
+    def kept_now(self) -> RowTable | None:
+        """Where pre-images go now; None: none are kept."""
+        return None if self._cut is None else self.pre_images[self._cut]
+
     def _keep_pre_images(self, ids: NDArray[np.uint64], versions: NDArray[np.int64]) -> None:
         """Keeps the rows that are below these versions, which change now, and that are not kept yet."""
-        if self._cut is None:
+        kept = self.kept_now
+        if kept is None:
             return
-        kept = self.pre_images[self._cut]
         new = kept.versions(ids) == 0
         new &= self.rows.versions(ids) < versions
         ids = ids[new]
@@ -130,39 +137,78 @@ class MemoryCuts:
 
 
 class MemoryPartials:
-    """A PartialStore over the native table of partial gradients."""
+    """A PartialStore over the native table of partial gradients.
+
+    Attributes:
+        pending: the table.
+    """
 
     def __init__(self, dimension: int) -> None:
         self._dimension = dimension
-        self._pending = PartialGradients(dimension)
+        self.pending = PartialGradients(dimension)
 
     @property
     def memory_bytes(self) -> int:
-        return self._pending.memory_bytes
+        return self.pending.memory_bytes
 
     def load(self) -> None:
         """Does nothing: nothing outlives a process."""
 
     def inspect(self, block: GradientBlock) -> NDArray[np.uint8]:
-        return self._pending.inspect(block.ids, block.targets, block.contributors, block.steps, block.worker)
+        return self.pending.inspect(block.ids, block.targets, block.contributors, block.steps, block.worker)
 
     def add(self, block: GradientBlock) -> None:
-        self._pending.add(block.ids, block.targets, block.contributors, block.steps, block.gradients, block.worker)
+        self.pending.add(block.ids, block.targets, block.contributors, block.steps, block.gradients, block.worker)
 
     def sum(self, block: GradientBlock) -> NDArray[np.float32]:
-        return self._pending.sum(block.ids, block.gradients, block.worker)
+        return self.pending.sum(block.ids, block.gradients, block.worker)
 
     def splits(self, ids: NDArray[np.uint64]) -> Splits:
-        return Splits(*self._pending.splits(ids))
+        return Splits(*self.pending.splits(ids))
 
     def discard(self, ids: NDArray[np.uint64]) -> None:
-        self._pending.discard(ids)
+        self.pending.discard(ids)
 
     def clear(self) -> None:
-        self._pending = PartialGradients(self._dimension)
+        self.pending = PartialGradients(self._dimension)
 
     def __len__(self) -> int:
-        return len(self._pending)
+        return len(self.pending)
+
+
+class MemoryFrames:
+    """A FrameStore over the rows and partial gradients in memory."""
+
+    def __init__(self, spec: TableSpec, shard: Shard, rows: MemoryRows, partials: MemoryPartials) -> None:
+        optimizer = spec.optimizer
+        self._rows = rows
+        self._partials = partials
+        self._table = FrameTable(
+            spec.dimension,
+            spec.row_width,
+            spec.seed,
+            spec.init_scale,
+            _OPTIMIZERS.index(optimizer.kind),
+            optimizer.learning_rate,
+            optimizer.epsilon,
+            optimizer.beta1,
+            optimizer.beta2,
+            shard.index,
+            shard.count,
+        )
+
+    def apply(self, frame: Frame, waiting: WaitingRows, limit: int) -> Applied | None:
+        if not self._rows.changing.acquire(blocking=False):
+            return None
+        try:
+            return self._table.apply(
+                frame, self._rows.rows, self._partials.pending, self._rows.kept_now, waiting, limit
+            )
+        finally:
+            self._rows.changing.release()
+
+    def answer(self, pulls: ExactPulls, sequence: int, limit: int) -> bytes | None:
+        return self._table.answer(pulls, sequence, self._rows.rows, limit)
 
 
 class MemoryHistory:
@@ -231,14 +277,15 @@ class MemoryLog:
 
 def memory_table(spec: TableSpec) -> TableStore:
     """Returns an empty table in memory."""
-    rows = MemoryRows(spec)
+    rows, partials = MemoryRows(spec), MemoryPartials(spec.dimension)
     return TableStore(
         rows=rows,
-        partials=MemoryPartials(spec.dimension),
+        partials=partials,
         cuts=MemoryCuts(rows),
         history=MemoryHistory(),
         blobs=MemoryBlobs(),
         log=MemoryLog(),
+        frames=lambda shard: MemoryFrames(spec, shard, rows, partials),
     )
 
 

@@ -144,36 +144,15 @@ def decode_credit(message: ps_pb2.ExchangeResponse) -> Credit:
     return Credit(message.credit.frames, message.credit.bytes)
 
 
-def encode_answer(
-    sequence: int,
-    stored: Stored | None,
-    cursor: int,
-    positions: NDArray[np.int64],
-    rows: NDArray[np.float32],
-    *,
-    done: bool,
-) -> bytes:
-    """Encodes an answer that is no refusal.
-
-    Args:
-        sequence: of the frame.
-        stored: what the frame has stored, if this is the first answer and it has; otherwise None.
-        cursor: the position behind the last row of the frame's answer before; 0 at first.
-        positions: int64 [c], ascending: which of the frame's pulls the rows are for.
-        rows: float32 [c, W].
-        done: whether it is the last answer.
-    """
+def encode_stored(sequence: int, stored: Stored | None) -> bytes:
+    """Encodes the only answer to a frame that pulls nothing; `stored` is None if it pushes nothing, either."""
     answer = _answer(sequence, stored)
-    answer.done = done
-    if len(positions):
-        answer.rows = encode_array(rows, np.float32, "rows")
-        if positions[0] != cursor or positions[-1] != cursor + len(positions) - 1:
-            answer.positions = encode_array(positions.astype(np.uint32), np.uint32, "positions")
+    answer.done = True
     return answer.SerializeToString()
 
 
 def encode_refusal(sequence: int, stored: Stored | None, code: int, reason: str, message: str) -> bytes:
-    """Encodes the answer that ends a frame with an error; `stored` as for `encode_answer`."""
+    """Encodes the answer that ends a frame with an error; `stored` is what it has stored, if nobody was told yet."""
     answer = _answer(sequence, stored)
     answer.refusal.code = code
     answer.refusal.reason = reason

@@ -30,7 +30,7 @@ from ps_server.core.store import StoreLost, TableStore
 from ps_server.stores.directory.cuts import DirectoryCuts
 from ps_server.stores.directory.row_files import disk_errors, read_bytes, remove, write_bytes
 from ps_server.stores.directory.shard_folders import HISTORY, ShardFolders
-from ps_server.stores.memory import MemoryPartials, MemoryRows, MemoryStore
+from ps_server.stores.memory import MemoryFrames, MemoryPartials, MemoryRows, MemoryStore
 from services.domain.batches import LogEntry
 from services.domain.errors import FailedPrecondition, InvalidArgument
 from services.domain.tables import TableSpec
@@ -196,14 +196,15 @@ class DirectoryStore(MemoryStore):
     def _open(self, spec: TableSpec) -> TableStore:
         folder = self._directory / spec.name
         folders = ShardFolders(folder, self._shard)
-        rows = MemoryRows(spec)
+        rows, partials = MemoryRows(spec), MemoryPartials(spec.dimension)
         return TableStore(
             rows=rows,
-            partials=MemoryPartials(spec.dimension),
+            partials=partials,
             cuts=DirectoryCuts(rows, folders),
             history=DirectoryHistory(spec, folder, folders),
             blobs=DirectoryBlobs(folders.own),
             log=DirectoryLog(folder / "samples"),
+            frames=lambda shard: MemoryFrames(spec, shard, rows, partials),
         )
 
 

@@ -1,17 +1,19 @@
-"""Pulls over the memory store, without a network, and which announcements end their wait."""
+"""The pulls of a frame, without a network: over rows in memory, and over a store whose reads take their time."""
 
 import asyncio
 
 import numpy as np
 import pytest
 
+from esd_native.rows import ExactPulls
+from protos import ps_pb2
 from ps_server.core.shard import Shard
 from ps_server.core.tables import Tables
-from ps_server.service.pulls import pull_blocks
+from ps_server.service.frame_pulls import FramePulls
 from ps_server.service.store_access import StoreThreads
-from ps_server.service.waiting import WaitingPull, WaitingPulls
+from ps_server.service.waiting import WaitingPulls
 from ps_server.stores.memory import MemoryStore
-from services.domain.errors import DeadlineExceeded
+from services.domain.errors import DeadlineExceeded, FailedPrecondition, StaleVersion
 from services.domain.rows import RowBlock
 from services.domain.tables import OptimizerSpec, TableSpec
 
@@ -20,11 +22,14 @@ IDS = np.array([5, 6], np.uint64)
 ONES = np.ones(2, np.int64)
 
 
-@pytest.fixture
-def table():
+@pytest.fixture(params=["at once", "in threads"])
+def table(request):
     tables = Tables(MemoryStore(), Shard())
     tables.create(SPEC)
-    return tables.get("t")
+    table = tables.get("t")
+    if request.param == "in threads":
+        table.frames = None
+    return table
 
 
 @pytest.fixture
@@ -34,90 +39,118 @@ def threads():
     threads.close()
 
 
-async def pull(table, waiting, threads, seconds):
-    deadline = asyncio.get_running_loop().time() + seconds
-    blocks = pull_blocks(table, waiting, threads, IDS, ONES, epoch=0, rows_per_block=10, deadline=deadline)
-    return [block async for block in blocks]
+class Puller:
+    """The pulls of a frame, and whoever takes their answers."""
 
+    def __init__(self, table, threads, ids=IDS, wanted=ONES, seconds=10):
+        self.table = table
+        self.waiting = WaitingPulls("t")
+        self.rows = {}
+        self._woken = asyncio.Event()
+        deadline = asyncio.get_running_loop().time() + seconds
+        self._pulls = FramePulls(table, self.waiting, ExactPulls(ids, wanted), 1, deadline, self._woken.set)
+        self._threads = threads
+        self._ids = ids
 
-async def until_waits(pulling, waiting):
-    while not waiting.count:  # nothing tells when it starts to; this lets it run
-        assert not pulling.done(), await pulling
-        await asyncio.sleep(0)
+    async def pull(self):
+        """Takes answers until all rows are there: id -> values."""
+        cursor = 0
+        try:
+            while not self._pulls.done:
+                self._woken.clear()
+                if not self._pulls.ready:
+                    await self._woken.wait()
+                    continue
+                message = ps_pb2.ExchangeResponse.FromString(await self._pulls.go_on(self._threads) or b"")
+                block = np.frombuffer(message.rows, np.float32).reshape(-1, 2)
+                at = np.frombuffer(message.positions, np.uint32)
+                at = at if len(at) else range(cursor, cursor + len(block))
+                cursor = at[-1] + 1 if len(at) else cursor
+                self.rows |= dict(zip(self._ids[list(at)].tolist(), block.tolist(), strict=True))
+        finally:
+            self._pulls.close()
+        return self.rows
 
+    def push(self, ids, version, value):
+        ids = np.array(ids, np.uint64)
+        self.table.push_rows(RowBlock(ids, np.full(len(ids), version), np.full((len(ids), 2), value, np.float32)))
 
-async def test_an_announcement_that_the_store_does_not_confirm_is_waited_out(table, threads):
-    waiting = WaitingPulls()
-    pulling = asyncio.create_task(pull(table, waiting, threads, 0.2))
-    await until_waits(pulling, waiting)
-    waiting.announce(IDS, ONES)  # as from a Redis that lost the write in a failover
-    with pytest.raises(DeadlineExceeded, match="row 5 has not reached version 1"):
-        await pulling
-    assert waiting.count == 0
+    def announce(self, ids, version):
+        self.waiting.announce(np.array(ids, np.uint64), np.full(len(ids), version))
+
+    async def until_waits(self):
+        while not self.waiting.count:  # noqa: ASYNC110 - nothing tells when it starts to; this lets it run
+            await asyncio.sleep(0)
 
 
 async def test_announcements_in_pieces_end_the_wait(table, threads):
-    waiting = WaitingPulls()
-    pulling = asyncio.create_task(pull(table, waiting, threads, 10))
-    await until_waits(pulling, waiting)
-    for row in (0, 1):
-        part = slice(row, row + 1)
-        table.push_rows(RowBlock(IDS[part], ONES[part], np.full((1, 2), row, np.float32)))
-        waiting.announce(IDS[part], ONES[part])
-    (block,) = await pulling
-    assert block.rows[:, 0].tolist() == [0, 1]
+    puller = Puller(table, threads)
+    pulling = asyncio.create_task(puller.pull())
+    await puller.until_waits()
+    for row in (5, 6):
+        assert puller.waiting.count == 1
+        puller.push([row], 1, row)
+        puller.announce([row], 1)
+    assert await pulling == {5: [5, 5], 6: [6, 6]}
+    assert puller.waiting.count == len(puller.waiting.rows) == 0
 
 
-def u64(*values):
-    return np.array(values, np.uint64)
+async def test_an_announcement_that_the_store_does_not_confirm_is_waited_out(table, threads):
+    puller = Puller(table, threads, seconds=0.2)
+    pulling = asyncio.create_task(puller.pull())
+    await puller.until_waits()
+    puller.announce(IDS, 1)  # as from a Redis that lost the write in a failover
+    with pytest.raises(DeadlineExceeded, match="row 5 has not reached version 1"):
+        await pulling
+    assert puller.waiting.count == len(puller.waiting.rows) == 0
 
 
-def i64(*values):
-    return np.array(values, np.int64)
+async def test_what_is_announced_while_it_is_read_is_not_missed(table, threads):
+    read = table.read
+
+    def read_then_store(ids, wanted=None):
+        block = read(ids, wanted)
+        table.read = read
+        puller.push(IDS, 1, 3)
+        loop.call_soon_threadsafe(puller.announce, IDS, 1)
+        return block
+
+    loop = asyncio.get_running_loop()
+    puller = Puller(table, threads, seconds=60)
+    if table.frames is None:
+        table.read = read_then_store
+    else:
+        loop.call_soon(lambda: (puller.push(IDS, 1, 3), puller.announce(IDS, 1)))
+    async with asyncio.timeout(20):
+        assert await puller.pull() == {5: [3, 3], 6: [3, 3]}
 
 
-def waiting_pull(ids, wanted):
-    pull = WaitingPull(ids, wanted, lambda: None)
-    pull.expect(np.ones(len(ids), np.bool_))
-    return pull
+async def test_older_versions_and_other_rows_wake_nobody(table, threads):
+    puller = Puller(table, threads, wanted=4 * ONES)
+    pulling = asyncio.create_task(puller.pull())
+    await puller.until_waits()
+    puller.announce(IDS, 3)
+    puller.announce([0, 7, 2**64 - 1], 9)
+    assert puller.waiting.count == 1
+    puller.push(IDS, 4, 1)
+    puller.announce(IDS, 4)
+    await pulling
 
 
-def test_the_wait_ends_when_every_expected_row_was_found_or_announced():
-    pull = waiting_pull(u64(30, 10, 20), i64(3, 1, 2))
-    pull.found(np.array([False, True, False]))
-    pull.announce(u64(20, 99), i64(2, 1))
-    assert not pull.complete
-    assert pull.first_missing() == 0
-    pull.announce(u64(1, 30), i64(7, 3))
-    assert pull.complete
-    assert pull.first_missing() is None
+async def test_a_row_that_is_overtaken_is_stale(table, threads):
+    puller = Puller(table, threads)
+    pulling = asyncio.create_task(puller.pull())
+    await puller.until_waits()
+    puller.push(IDS, 2, 1)
+    puller.announce(IDS, 2)
+    with pytest.raises(StaleVersion, match="row 5 is at version 2, the pull wants the older version 1"):
+        await pulling
 
 
-def test_older_versions_and_other_rows_do_not_count():
-    pull = waiting_pull(u64(5, 2**64 - 1), i64(4, 4))
-    pull.announce(u64(5), i64(3))
-    pull.announce(u64(6, 0), i64(4, 4))
-    pull.announce(u64(2**64 - 1), i64(4))
-    assert pull.first_missing() == 0
-
-
-def test_a_newer_version_ends_the_wait_too():
-    pull = waiting_pull(u64(5), i64(4))
-    pull.announce(u64(5), i64(9))
-    assert pull.complete
-
-
-def test_an_announcement_during_the_read_is_remembered():
-    pull = waiting_pull(u64(1, 2), i64(1, 1))
-    pull.announce(u64(1), i64(1))
-    pull.found(np.array([False, True]))
-    assert pull.complete
-
-
-def test_a_row_that_is_read_again_must_be_announced_again():
-    pull = waiting_pull(u64(1, 2), i64(1, 1))
-    pull.announce(u64(1, 2), i64(1, 1))
-    pull.expect(np.array([True, False]))
-    assert pull.first_missing() == 0
-    pull.announce(u64(1), i64(1))
-    assert pull.complete
+async def test_waiting_pulls_are_told_that_nothing_will_come(table, threads):
+    puller = Puller(table, threads)
+    pulling = asyncio.create_task(puller.pull())
+    await puller.until_waits()
+    puller.waiting.refuse(FailedPrecondition("taken over"))
+    with pytest.raises(FailedPrecondition, match="taken over"):
+        await pulling

@@ -7,9 +7,8 @@ import pytest
 
 from ps_server.core.shard import Shard
 from ps_server.core.tables import Tables
-from ps_server.service.pulls import behind
 from ps_server.stores.memory import MemoryStore
-from services.domain.errors import FailedPrecondition, InvalidArgument, NotFound, StaleEpoch, StaleVersion
+from services.domain.errors import FailedPrecondition, InvalidArgument, NotFound, StaleEpoch
 from services.domain.ids import shard_of
 from services.domain.rows import GradientBlock, RowBlock
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
@@ -192,13 +191,6 @@ def test_ids_of_other_shards_are_refused():
         Shard(3, 3)
 
 
-def test_a_version_is_ready_behind_or_ahead():
-    ids, have = np.arange(3, dtype=np.uint64), np.array([2, 2, 0])
-    assert behind(ids, have, np.array([2, 3, 1])).tolist() == [False, True, True]
-    with pytest.raises(StaleVersion, match="row 1 is at version 2, the pull wants the older version 1"):
-        behind(ids, have, np.array([2, 1, 0]))
-
-
 def test_tables_are_made_once_with_one_specification():
     tables = Tables(MemoryStore(), Shard())
     assert tables.create(SPEC)
@@ -222,7 +214,6 @@ def test_a_row_of_the_next_life_is_born_whatever_is_stored():
         read = table.read(ids, np.array([LIFE, LIFE]))
         assert read.versions.tolist() == [LIFE, LIFE]
         np.testing.assert_array_equal(read.rows, born.rows)
-        assert behind(ids, read.versions, np.array([LIFE, LIFE + 1])).tolist() == [False, True]
         table.forget(ids, LIFE, epoch=0)
     assert table.stored_rows() == 0
 

@@ -1,0 +1,174 @@
+// The pulls of one frame until all of them are answered, and the messages that answer them.
+//
+// A pull is due until it is looked at, and lags from then until it is due again: whoever waits for it says when. The
+// message of an answer, ExchangeResponse in protos/ps.proto, is written where it will be sent from; each row is copied
+// into it once.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <iterator>
+#include <numeric>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "common/hot.h"
+#include "common/wire.h"
+#include "rows/initial_rows.h"
+#include "rows/row_table.h"
+
+namespace esd::rows {
+
+inline std::int64_t at_birth(std::int64_t version) { return version - trainings_of(version); }
+
+ESD_HOT static void fill_initial(const InitialRows& initial, std::uint64_t id, float* row) { initial.fill(id, row); }
+
+// What the first answer to a frame says of its push.
+struct Stored {
+  bool any = false;  // the frame pushes something
+  std::uint64_t newly_stored = 0;
+  std::uint64_t already_known = 0;
+};
+
+// A row that is newer than a pull wants it, so whoever asks follows an outdated plan.
+struct Stale {
+  std::uint64_t id;
+  std::int64_t version;
+  std::int64_t wanted;
+};
+
+class ExactPulls {
+ public:
+  ExactPulls(std::vector<std::uint64_t> ids, std::vector<std::int64_t> wanted)
+      : ids_(std::move(ids)), wanted_(std::move(wanted)), due_(ids_.size()) {
+    std::iota(due_.begin(), due_.end(), 0u);
+  }
+
+  // Positions of the pulls, ascending.
+  const std::vector<std::uint32_t>& due() const { return due_; }
+  const std::vector<std::uint32_t>& lagging() const { return lagging_; }
+
+  // Those of the last answer, and those that it found to be behind.
+  const std::vector<std::uint32_t>& last_found() const { return last_found_; }
+  const std::vector<std::uint32_t>& last_behind() const { return last_behind_; }
+
+  std::uint64_t id(std::uint32_t position) const { return ids_[position]; }
+  std::int64_t wanted(std::uint32_t position) const { return wanted_[position]; }
+  bool done() const { return due_.empty() && lagging_.empty(); }
+  const std::optional<Stale>& stale() const { return stale_; }
+
+  // What lags is due again.
+  void retry() {
+    std::vector<std::uint32_t> due;
+    due.reserve(due_.size() + lagging_.size());
+    std::merge(due_.begin(), due_.end(), lagging_.begin(), lagging_.end(), std::back_inserter(due));
+    due_ = std::move(due);
+    lagging_.clear();
+  }
+
+  // The longest answer with up to `limit` of the due rows.
+  std::size_t longest_answer(std::size_t limit, std::size_t row_bytes) const {
+    const std::size_t rows = std::min(limit, due_.size());
+    return kBesideRows + rows * (sizeof(std::uint32_t) + row_bytes);
+  }
+
+  // Writes the answer with those of the first `limit` due rows that are as they are wanted; the others lag from now on.
+  // For each row, `read(id, wanted, out)` copies it to `out` if its version is `wanted`, and returns its version.
+  //
+  // Returns the size of the message; 0 if there is nothing to tell. If a row is stale, that is all that changes.
+  template <typename Read>
+  std::size_t answer(std::uint64_t sequence, const Stored& stored, std::size_t limit, std::size_t row_bytes,
+                     const Read& read, std::uint8_t* message) {
+    const std::size_t n = std::min(limit, due_.size());
+    wire::Writer writer(message);
+    write_stored(writer, sequence, stored);
+    std::uint8_t* const head_end = writer.at();
+    const std::size_t all_rows_head = n > 0 ? wire::bytes_field_size(n * row_bytes) - n * row_bytes : 0;
+    std::uint8_t* const rows = head_end + all_rows_head;
+    std::vector<std::uint32_t>& found = last_found_;
+    std::vector<std::uint32_t>& behind = last_behind_;
+    found.clear();
+    behind.clear();
+    for (std::size_t i = 0; i < n; ++i) {
+      const std::uint32_t position = due_[i];
+      const std::int64_t version = read(ids_[position], wanted_[position], rows + found.size() * row_bytes);
+      if (version > wanted_[position]) {
+        stale_ = Stale{ids_[position], version, wanted_[position]};
+        return 0;
+      }
+      (version == wanted_[position] ? found : behind).push_back(position);
+    }
+    due_.erase(due_.begin(), due_.begin() + static_cast<std::ptrdiff_t>(n));
+    const auto middle = static_cast<std::ptrdiff_t>(lagging_.size());
+    lagging_.insert(lagging_.end(), behind.begin(), behind.end());
+    std::inplace_merge(lagging_.begin(), lagging_.begin() + middle, lagging_.end());
+    if (found.empty() && !stored.any && !done()) return 0;
+    if (!found.empty()) {
+      const std::size_t size = found.size() * row_bytes;
+      writer.bytes_field(6, size);
+      if (writer.at() != rows) std::memmove(writer.at(), rows, size);  // the head of fewer rows may be shorter
+      writer = wire::Writer(writer.at() + size);
+      if (found.front() != cursor_ || found.back() != cursor_ + found.size() - 1) {
+        writer.bytes_field(5, found.size() * sizeof(std::uint32_t));
+        writer.bytes(found.data(), found.size() * sizeof(std::uint32_t));
+      }
+      cursor_ = found.back() + 1;
+    }
+    if (done()) writer.varint_field(8, 1);
+    return static_cast<std::size_t>(writer.at() - message);
+  }
+
+  // The fields that every answer begins with. They take less than `kBesideRows`.
+  static void write_stored(wire::Writer& writer, std::uint64_t sequence, const Stored& stored) {
+    writer.varint_field(1, sequence);
+    if (!stored.any) return;
+    writer.varint_field(2, 1);
+    if (stored.newly_stored) writer.varint_field(3, stored.newly_stored);
+    if (stored.already_known) writer.varint_field(4, stored.already_known);
+  }
+
+  static constexpr std::size_t kBesideRows = 64;
+
+ private:
+  std::vector<std::uint64_t> ids_;
+  std::vector<std::int64_t> wanted_;
+  std::vector<std::uint32_t> due_;
+  std::vector<std::uint32_t> lagging_;
+  std::vector<std::uint32_t> last_found_;
+  std::vector<std::uint32_t> last_behind_;
+  std::optional<Stale> stale_;
+  std::uint64_t cursor_ = 0;  // the position behind the last one that was answered
+};
+
+// Reads rows of a table in memory, with their initial values where they were not trained in the wanted life.
+class ExactReader {
+ public:
+  ExactReader(const RowTable& table, const InitialRows& initial)
+      : table_(table), initial_(initial), row_(initial.width) {}
+
+  std::int64_t operator()(std::uint64_t id, std::int64_t wanted, std::uint8_t* out) const {
+    const std::int64_t birth = at_birth(wanted);
+    const std::size_t row_bytes = initial_.width * sizeof(float);
+    std::int64_t version = 0;
+    table_.look_up(id, [&](std::int64_t stored, const std::byte* floats) {
+      version = stored;
+      if (stored > birth && stored == wanted) std::memcpy(out, floats, row_bytes);
+    });
+    if (version > birth) return version;
+    if (birth == wanted) {
+      fill_initial(initial_, id, row_.data());
+      std::memcpy(out, row_.data(), row_bytes);
+    }
+    return birth;
+  }
+
+ private:
+  const RowTable& table_;
+  const InitialRows& initial_;
+  mutable std::vector<float> row_;
+};
+
+}  // namespace esd::rows

@@ -1,0 +1,295 @@
+"""Frames in one native call against the table's own way: the same frames are taken, and do the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from google.protobuf.message import DecodeError
+
+from esd_native.rows import ExactPulls, Frame, WaitingRows
+from protos import ps_pb2
+from ps_server.core.shard import Shard
+from ps_server.core.table import Table
+from ps_server.core.tables import Tables
+from ps_server.stores.memory import MemoryStore
+from services.domain.errors import EsdError, FailedPrecondition, InvalidArgument
+from services.domain.ids import shard_of
+from services.domain.rows import GradientBlock, RowBlock
+from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
+from services.wire.exchange import answered_positions
+from services.wire.rows import decode_gradients, decode_rows, encode_gradients, encode_rows
+from tests.support.stores import as_dict, blocks_as_dict
+
+LIFE = 2**30
+SHARD = Shard(1, 2)
+IDS = np.flatnonzero(shard_of(np.arange(40, dtype=np.uint64), 2) == 1).astype(np.uint64)
+LIMIT = 7  # rows of an answer
+
+
+def new_table(spec: TableSpec) -> Table:
+    tables = Tables(MemoryStore(), SHARD)
+    tables.create(spec)
+    return tables.get(spec.name)
+
+
+def random_frame(rng: np.random.Generator, spec: TableSpec, have: dict[int, int]) -> ps_pb2.ExchangeRequest:
+    """A frame that makes sense more often than not, for rows that are at these versions."""
+    frame = ps_pb2.ExchangeRequest(sequence=int(rng.integers(1, 99)), table="t", epoch=0, wait_ms=5)
+
+    def some() -> tuple[np.ndarray, np.ndarray]:
+        ids = rng.choice(IDS, rng.integers(0, 9), replace=False)
+        if rng.random() < 0.05:
+            ids = rng.choice(np.arange(40, dtype=np.uint64), 3)  # perhaps foreign, perhaps twice
+        return ids, np.array([have.get(int(i), 0) for i in ids], np.int64)
+
+    if rng.random() < 0.7:
+        ids, versions = some()
+        values = rng.standard_normal((len(ids), spec.row_width)).astype(np.float32)
+        if rng.random() < 0.03 and values.size:
+            values.flat[rng.integers(values.size)] = rng.choice([np.nan, np.inf, -np.inf])
+        if rng.random() < 0.1:
+            versions += LIFE
+        encode_rows(RowBlock(ids, versions + rng.integers(0, 3, len(ids)), values), frame.rows)
+    if rng.random() < 0.7:
+        ids, versions = some()
+        worker, contributors = int(rng.integers(3)), np.full(len(ids), rng.choice([0b11, 0b111, 0b111, 1]), np.uint64)
+        if rng.random() < 0.1:
+            versions += LIFE
+        block = GradientBlock(
+            ids,
+            versions + rng.choice([0, 1, 1, 1, 1, 2], len(ids)),
+            contributors | np.uint64(1 << worker) if rng.random() < 0.95 else contributors,
+            np.full(len(ids), rng.choice([4, 4, 4, 4, 0])),
+            rng.standard_normal((len(ids), spec.dimension)).astype(np.float32),
+            worker if rng.random() < 0.97 else 64,
+        )
+        encode_gradients(block, frame.gradients)
+    if rng.random() < 0.7:
+        ids, versions = some()
+        frame.pulls.ids = ids.tobytes()
+        frame.pulls.versions = (versions + rng.choice([0, 0, 0, 1], len(ids))).tobytes()
+    if rng.random() < 0.03:
+        frame.rows.ids += b"1"
+    return frame
+
+
+class Reference:
+    """A table that frames are applied to piece by piece."""
+
+    def __init__(self, spec: TableSpec) -> None:
+        self.table = new_table(spec)
+        self.announced: list[tuple[int, int]] = []
+
+    def apply(self, frame: ps_pb2.ExchangeRequest) -> tuple[int, int] | None:
+        spec, pushed = self.table.spec, []
+        rows = decode_rows(frame.rows, spec)
+        gradients = decode_gradients(frame.gradients, spec)
+        ids, versions = pulls_of(frame)
+        if not any(frame.HasField(part) for part in ("rows", "gradients", "pulls")):
+            raise InvalidArgument("nothing")
+        rows.validate(spec)
+        gradients.validate(spec)
+        SHARD.check(np.concatenate([rows.ids, gradients.ids]))
+        self.table.check_pull(ids, versions)
+        if frame.HasField("rows"):
+            pushed.append(self.table.push_rows(rows))
+        if frame.HasField("gradients"):
+            pushed.append(self.table.push_gradients(gradients))
+        self.announced = [
+            pair for each in pushed for pair in zip(each.ids.tolist(), each.versions.tolist(), strict=True)
+        ]
+        return (sum(each.stored for each in pushed), sum(each.already_known for each in pushed)) if pushed else None
+
+    def answers(self, frame: ps_pb2.ExchangeRequest) -> dict[int, bytes]:
+        """The rows that a frame gets at once, by position. Raises FailedPrecondition if one is too new."""
+        ids, versions = pulls_of(frame)
+        block = self.table.read(ids, versions)
+        if (block.versions > versions).any():
+            raise FailedPrecondition("stale")
+        return {int(at): block.rows[at].tobytes() for at in np.flatnonzero(block.versions == versions)}
+
+
+def pulls_of(frame: ps_pb2.ExchangeRequest) -> tuple[np.ndarray, np.ndarray]:
+    return np.frombuffer(frame.pulls.ids, np.uint64), np.frombuffer(frame.pulls.versions, np.int64)
+
+
+def answered(spec: TableSpec, messages: list[bytes], pulls: int) -> dict[int, bytes]:
+    """The rows in answers to a frame, by position."""
+    rows, cursor = {}, 0
+    for message in map(ps_pb2.ExchangeResponse.FromString, messages):
+        at = answered_positions(message, spec, cursor, pulls)
+        assert len(at) <= LIMIT
+        assert not rows.keys() & set(at.tolist())
+        for i, position in enumerate(at.tolist()):
+            rows[position] = message.rows[i * spec.row_bytes : (i + 1) * spec.row_bytes]
+        cursor = int(at[-1]) + 1 if len(at) else cursor
+    return rows
+
+
+@pytest.mark.parametrize("kind", list(OptimizerKind))
+def test_a_frame_does_what_its_parts_do_one_by_one(kind: OptimizerKind) -> None:
+    rng = np.random.default_rng([8, list(OptimizerKind).index(kind)])
+    spec = TableSpec("t", 3, OptimizerSpec(kind, 0.1, 1e-6), seed=9, init_scale=0.5)
+    table, reference = new_table(spec), Reference(spec)
+    taken = refused = stale = 0
+    for step in range(2000):
+        if step in (700, 1500):
+            for each in (table, reference.table):
+                each.history.cut(0, step, 0, 1)
+        have = {row: version for row, (version, _) in as_dict(table._store.rows).items()}
+        request = random_frame(rng, spec, have)
+        try:
+            expected = reference.apply(request)
+        except EsdError:
+            expected, good = None, False
+            refused += 1
+        else:
+            good = True
+            taken += 1
+        waiting = WaitingRows()
+        tickets = expect_everything(waiting, reference.announced if good else [])
+        applied = table.apply_at_once(Frame(request.SerializeToString()), waiting, LIMIT)
+        assert applied is not None
+        assert applied.good == good, request
+        assert as_dict(table._store.rows) == as_dict(reference.table._store.rows)
+        assert table.pending_gradients() == reference.table.pending_gradients()
+        if not good:
+            continue
+        assert applied.stored == expected
+        assert sorted(applied.woken) == tickets
+        stale += check_answer(reference, table, request, applied)
+    for cut in (700, 1500):
+        kept, expected_rows = (t._store.cuts._pre_images(cut) for t in (table, reference.table))
+        assert blocks_as_dict(kept) == blocks_as_dict(expected_rows)
+    assert min(taken, refused, stale) > 30
+
+
+def expect_everything(waiting: WaitingRows, announced: list[tuple[int, int]]) -> list[int]:
+    """Lets somebody wait for each announced row, and for one version more; the tickets of those who are served."""
+    tickets = []
+    for row, version in set(announced):
+        for more in (0, 1):
+            ticket = 2 * (row * 2**50 + version) + more
+            waiting.expect_due(ticket, ExactPulls(np.array([row], np.uint64), np.array([version + more])), 1)
+        served = max(other for each, other in announced if each == row)
+        tickets += [2 * (row * 2**50 + version)] + [2 * (row * 2**50 + version) + 1] * (served > version)
+    return sorted(tickets)
+
+
+def check_answer(reference: Reference, table: Table, request: ps_pb2.ExchangeRequest, applied: Any) -> bool:
+    """Compares what a frame is answered; whether one of its pulls is stale."""
+    spec, pulls = table.spec, len(pulls_of(request)[0])
+    messages = [applied.answer]
+    while applied.pulls is not None and applied.pulls.due and applied.pulls.stale is None:
+        assert table.frames is not None
+        messages.append(table.frames.answer(applied.pulls, request.sequence, LIMIT))
+    told = [message for message in messages if message is not None]
+    try:
+        expected = reference.answers(request)
+    except FailedPrecondition:
+        assert applied.pulls.stale is not None
+        return True
+    assert answered(spec, told, pulls) == expected
+    done = [ps_pb2.ExchangeResponse.FromString(message).done for message in told]
+    assert done[:-1] == [False] * (len(done) - 1)
+    assert (applied.pulls is None or applied.pulls.done) == (len(expected) == pulls)
+    assert not done or done[-1] == (len(expected) == pulls)
+    first = ps_pb2.ExchangeResponse.FromString(told[0]) if told else ps_pb2.ExchangeResponse()
+    assert first.stored == (applied.stored is not None)
+    assert (first.newly_stored, first.already_known) == (applied.stored or (0, 0))
+    assert {ps_pb2.ExchangeResponse.FromString(message).sequence for message in told} <= {request.sequence}
+    return False
+
+
+def test_what_is_decoded_is_what_protobuf_decodes() -> None:
+    rng = np.random.default_rng(3)
+    spec = TableSpec("t", 2, OptimizerSpec(), seed=0, init_scale=1)
+    good = [random_frame(rng, spec, {}).SerializeToString() for _ in range(50)]
+    decoded = 0
+    for _ in range(60_000):
+        data = bytearray(good[rng.integers(len(good))])
+        for _ in range(rng.integers(1, 4)):
+            at = int(rng.integers(len(data) + 1))
+            kind = rng.integers(3)
+            if kind == 0 and at < len(data):
+                data[at] = int(rng.choice([0, 1, 0x7F, 0x80, 0xFF, rng.integers(256)]))
+            elif kind == 1:
+                del data[at : at + int(rng.integers(1, 12))]
+            else:
+                data[at:at] = rng.bytes(int(rng.integers(1, 12)))
+        try:
+            frame = Frame(bytes(data))
+        except ValueError:
+            continue
+        decoded += 1
+        message = ps_pb2.ExchangeRequest.FromString(bytes(data))  # which takes it as well
+        assert (frame.sequence, frame.table, frame.epoch) == (message.sequence, message.table, message.epoch)
+        assert (frame.wait_ms, frame.pulled_rows) == (message.wait_ms, len(message.pulls.ids) // 8)
+        assert frame.pushes == (message.HasField("rows") or message.HasField("gradients"))
+    assert decoded > 5000
+
+
+def test_only_bytes_that_a_client_writes_are_decoded() -> None:
+    frame = ps_pb2.ExchangeRequest(sequence=1, table="t").SerializeToString()
+    assert Frame(frame).table == "t"
+    for data in (frame + frame, frame + b"\x78\x01", frame + b"\x12\x02\xc3\xa9", frame[:-1], b"\x08"):
+        with pytest.raises(ValueError, match=r"these bytes are no (frame|message)"):
+            Frame(data)
+    with pytest.raises(DecodeError):
+        ps_pb2.ExchangeRequest.FromString(frame[:-1])
+
+
+def test_waiting_rows_against_a_dictionary() -> None:
+    rng = np.random.default_rng(7)
+    waiting = WaitingRows()
+    missing: dict[int, dict[int, int]] = {}  # ticket -> row -> version
+    for ticket in range(4000):
+        if rng.random() < 0.4:
+            ids = rng.choice(30, rng.integers(1, 6), replace=False).astype(np.uint64)
+            wanted = rng.integers(0, 4, len(ids))
+            waiting.expect_due(ticket, ExactPulls(ids, wanted), 9)
+            missing[ticket] = dict(zip(ids.tolist(), wanted.tolist(), strict=True))
+        elif rng.random() < 0.3 and missing:
+            gone = int(rng.choice(list(missing)))
+            waiting.forget(gone)
+            del missing[gone]
+        else:
+            ids = rng.integers(0, 30, rng.integers(1, 5)).astype(np.uint64)
+            versions = rng.integers(0, 4, len(ids))
+            woken = []
+            for row, version in zip(ids.tolist(), versions.tolist(), strict=True):
+                for other, rows in missing.items():
+                    if row in rows and rows[row] <= version:
+                        del rows[row]
+                        woken += [other] * (not rows)
+            missing = {other: rows for other, rows in missing.items() if rows}
+            assert sorted(waiting.announce(ids, versions)) == sorted(woken)
+        assert len(waiting) == len({row for rows in missing.values() for row in rows})
+        for other, rows in missing.items():
+            assert waiting.missing(other) == len(rows)
+            assert waiting.first_missing(other) in rows.items()
+    assert waiting.first_missing(10**6) == (0, -1)
+
+
+def test_answers_follow_the_rows_that_come() -> None:
+    rng = np.random.default_rng(2)
+    spec = TableSpec("t", 3, OptimizerSpec(), seed=0, init_scale=1)
+    for _ in range(300):
+        count = int(rng.integers(0, 20))
+        pulls = ExactPulls(np.arange(count, dtype=np.uint64), np.full(count, 5))
+        rows = rng.standard_normal((count, spec.row_width)).astype(np.float32)
+        messages: list[bytes] = []
+        first: tuple[int, int] | None = (3, 1)
+        while not pulls.done or first:
+            ids, wanted = pulls.due_rows(LIMIT)
+            versions = wanted - rng.integers(0, 2, len(ids))
+            message = pulls.answer(4, first, versions, rows[ids.astype(int)])
+            messages += [message] if message else []
+            first = None
+            if not pulls.due and rng.random() < 0.7:
+                pulls.retry()
+        assert answered(spec, messages, count) == {at: rows[at].tobytes() for at in range(count)}
+        assert ps_pb2.ExchangeResponse.FromString(messages[0]).newly_stored == 3
+        assert ps_pb2.ExchangeResponse.FromString(messages[-1]).done
