@@ -155,6 +155,22 @@ class PushResponse(_message.Message):
     already_known: int
     def __init__(self, stored: _Optional[int] = ..., already_known: _Optional[int] = ...) -> None: ...
 
+class LookupRequest(_message.Message):
+    __slots__ = ("table", "ids")
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    table: str
+    ids: bytes
+    def __init__(self, table: _Optional[str] = ..., ids: _Optional[bytes] = ...) -> None: ...
+
+class LookupResponse(_message.Message):
+    __slots__ = ("versions", "values")
+    VERSIONS_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    versions: bytes
+    values: bytes
+    def __init__(self, versions: _Optional[bytes] = ..., values: _Optional[bytes] = ...) -> None: ...
+
 class ForgetRequest(_message.Message):
     __slots__ = ("table", "epoch", "ids", "below")
     TABLE_FIELD_NUMBER: _ClassVar[int]

@@ -54,6 +54,11 @@ class ParameterServerStub:
                 request_serializer=protos_dot_ps__pb2.PushRequest.SerializeToString,
                 response_deserializer=protos_dot_ps__pb2.PushResponse.FromString,
                 _registered_method=True)
+        self.Lookup = channel.unary_stream(
+                '/esd.v1.ParameterServer/Lookup',
+                request_serializer=protos_dot_ps__pb2.LookupRequest.SerializeToString,
+                response_deserializer=protos_dot_ps__pb2.LookupResponse.FromString,
+                _registered_method=True)
         self.Forget = channel.unary_unary(
                 '/esd.v1.ParameterServer/Forget',
                 request_serializer=protos_dot_ps__pb2.ForgetRequest.SerializeToString,
@@ -179,6 +184,16 @@ class ParameterServerServicer:
         """Stores rows or partial gradients; one acknowledgement for the whole stream.
         FAILED_PRECONDITION: a gradient skips a version, or names other contributors than an earlier one of the same sum.
         INVALID_ARGUMENT: wrong sizes, NaN or infinite values.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Lookup(self, request, context):
+        """Streams the latest values of rows, in request order: for whoever uses the model while it is trained, or afterwards.
+        Each row is whole, but rows of one call may be of different iterations. A row that was never trained has its initial
+        values, and version 0.
+        INVALID_ARGUMENT: foreign ids.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -328,6 +343,11 @@ def add_ParameterServerServicer_to_server(servicer, server):
                     servicer.Push,
                     request_deserializer=protos_dot_ps__pb2.PushRequest.FromString,
                     response_serializer=protos_dot_ps__pb2.PushResponse.SerializeToString,
+            ),
+            'Lookup': grpc.unary_stream_rpc_method_handler(
+                    servicer.Lookup,
+                    request_deserializer=protos_dot_ps__pb2.LookupRequest.FromString,
+                    response_serializer=protos_dot_ps__pb2.LookupResponse.SerializeToString,
             ),
             'Forget': grpc.unary_unary_rpc_method_handler(
                     servicer.Forget,
@@ -513,6 +533,33 @@ class ParameterServer:
             '/esd.v1.ParameterServer/Push',
             protos_dot_ps__pb2.PushRequest.SerializeToString,
             protos_dot_ps__pb2.PushResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Lookup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/esd.v1.ParameterServer/Lookup',
+            protos_dot_ps__pb2.LookupRequest.SerializeToString,
+            protos_dot_ps__pb2.LookupResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -83,6 +83,11 @@ class Table:
         block.versions[unborn] = births[unborn]
         return block
 
+    def look_up(self, ids: NDArray[np.uint64]) -> RowBlock:
+        """Returns the rows of these ids, uint64 [r], as they are now. Raises InvalidArgument if one is foreign."""
+        self._shard.check(ids)
+        return self.read(ids)
+
     def check_pull(self, ids: NDArray[np.uint64], wanted: NDArray[np.int64], epoch: int = 0) -> None:
         """Checks what a pull asks for.
 

@@ -27,11 +27,14 @@ from services.runtime.roles import PARTS_OF_WORKERS, Role
 from services.wire.batches import decode_log_entry, encode_log_entry
 from services.wire.rows import (
     decode_forget,
+    decode_lookup,
     decode_pull,
     decode_push,
     encode_rows,
+    encode_values,
     pieces,
     rows_per_chunk,
+    values_per_chunk,
 )
 from services.wire.tables import decode_table, encode_table
 
@@ -130,6 +133,16 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
                 total.stored += pushed.stored
                 total.already_known += pushed.already_known
         return total
+
+    async def Lookup(self, request: ps_pb2.LookupRequest, context: Context) -> AsyncIterator[ps_pb2.LookupResponse]:
+        table = self._tables.get(request.table)
+        ids = decode_lookup(request)
+        with self._budget.share() as share:
+            share.take(BYTES_PER_PULLED_ID * len(ids))
+            size = values_per_chunk(table.spec)
+            for start in range(0, len(ids), size):
+                block = await self._threads.read(table.look_up, ids[start : start + size])
+                yield encode_values(block, table.spec)
 
     async def Forget(self, request: ps_pb2.ForgetRequest, context: Context) -> ps_pb2.ForgetResponse:
         table = self._tables.get(request.table)

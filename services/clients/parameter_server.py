@@ -24,8 +24,10 @@ from services.wire.batches import decode_log_entry, encode_log_entry
 from services.wire.rows import (
     CHUNK_BYTES,
     decode_rows,
+    decode_values,
     dense_chunks,
     encode_forget,
+    encode_lookup,
     encode_pull,
     part_chunks,
     payload_bytes,
@@ -242,6 +244,28 @@ class AsyncParameterServerClient:
         with self._traffic.pushing(), domain_errors(requests):
             answer = await self._stub.Push(requests, timeout=self._moving(len(push)))
         return PushAnswer(answer.stored, answer.already_known, sent)
+
+    async def look_up(self, ids: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Returns the latest values of rows, whoever trains them meanwhile; initial ones where they were not trained.
+
+        Args:
+            ids: uint64 [r].
+
+        Returns:
+            Versions, int64 [r], 0 for rows that were not trained; and values, float32 [r, D].
+        """
+        versions = np.empty(len(ids), np.int64)
+        values = np.empty((len(ids), self._table.dimension), np.float32)
+        done = 0
+        with domain_errors():
+            async for chunk in self._stub.Lookup(encode_lookup(self._table.name, ids), timeout=self._moving(len(ids))):
+                part_versions, part_values = decode_values(chunk, self._table)
+                part = slice(done, done + len(part_versions))
+                versions[part], values[part] = part_versions, part_values
+                done = part.stop
+        if done != len(ids):
+            raise Internal(f"a look-up of {len(ids)} rows ended after {done}")
+        return versions, values
 
     async def forget(self, ids: NDArray[np.uint64], below: int, *, epoch: int = 0) -> int:
         """Takes the rows whose version is below `below` out of the table, and returns how many were stored.

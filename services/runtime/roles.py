@@ -47,6 +47,7 @@ ROLES_BY_RPC: Mapping[str, frozenset[Role]] = MappingProxyType(
         "/esd.v1.ParameterServer/Exchange": _WORKER,
         "/esd.v1.ParameterServer/Pull": _WORKER,
         "/esd.v1.ParameterServer/Push": _WORKER,
+        "/esd.v1.ParameterServer/Lookup": _OWNERS,
         "/esd.v1.ParameterServer/Forget": _WORKER,
         "/esd.v1.ParameterServer/Scan": _OWNERS,
         "/esd.v1.ParameterServer/PutDense": _WORKER,

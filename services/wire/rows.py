@@ -51,6 +51,36 @@ def decode_pull(message: ps_pb2.PullRequest) -> tuple[NDArray[np.uint64], NDArra
     return ids, decode_array(message.versions, np.int64, (len(ids),), "versions")
 
 
+def values_per_chunk(spec: TableSpec) -> int:
+    """Returns how many rows fit a chunk with their versions and without their optimizer state; at least one."""
+    return max(1, CHUNK_BYTES // (4 * spec.dimension + 8))
+
+
+def encode_lookup(table: str, ids: NDArray[np.uint64]) -> ps_pb2.LookupRequest:
+    """Asks for the latest values of the rows `ids`, uint64 [r]."""
+    return ps_pb2.LookupRequest(table=table, ids=encode_array(ids, np.uint64, "ids"))
+
+
+def decode_lookup(message: ps_pb2.LookupRequest) -> NDArray[np.uint64]:
+    """Reads the ids, uint64 [r]."""
+    return decode_column(message.ids, np.uint64, "ids")
+
+
+def encode_values(block: RowBlock, spec: TableSpec) -> ps_pb2.LookupResponse:
+    """Encodes rows without their optimizer state."""
+    values = np.ascontiguousarray(block.rows[:, : spec.dimension])
+    return ps_pb2.LookupResponse(
+        versions=encode_array(block.versions, np.int64, "versions"),
+        values=encode_array(values, np.float32, "values"),
+    )
+
+
+def decode_values(message: ps_pb2.LookupResponse, spec: TableSpec) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Reads versions, int64 [c], and values, float32 [c, D]."""
+    versions = decode_column(message.versions, np.int64, "versions")
+    return versions, decode_array(message.values, np.float32, (len(versions), spec.dimension), "values")
+
+
 def encode_rows(block: RowBlock, message: ps_pb2.RowBlock) -> None:
     """Writes rows into the message of which they are a part, where they need not be copied once more."""
     message.ids = encode_array(block.ids, np.uint64, "rows.ids")

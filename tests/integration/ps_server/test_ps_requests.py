@@ -111,6 +111,19 @@ async def test_an_empty_pull_and_an_empty_push_are_answered(client):
     assert await client.send() == (0, 0)
 
 
+async def test_a_look_up_returns_the_latest_values(client):
+    await client.send(row_push([1, 2], 1, 0.5))
+    await client.send(row_push([2], 4, 0.25))
+    versions, values = await client.look_up(np.array([2, 9, 1, 2], np.uint64))
+    assert versions.tolist() == [4, 0, 1, 4]
+    assert values.shape == (4, SPEC.dimension)
+    assert values[[0, 2, 3]].tolist() == [[v] * SPEC.dimension for v in (0.25, 0.5, 0.25)]
+    np.testing.assert_array_equal(values[1], (await client.fetch([9], 0))[2][0, : SPEC.dimension])
+    versions, values = await client.look_up(np.arange(40_000, dtype=np.uint64))  # more than a message
+    assert np.flatnonzero(versions).tolist() == [1, 2]
+    assert len(values) == 40_000
+
+
 async def test_a_table_is_created_once_with_one_specification(client):
     assert not await client.create_table()
     with refused(FAILED, "table 't' exists with dimension 16 instead of 8"):
@@ -134,6 +147,8 @@ async def test_two_servers_share_a_table_by_shard(start):
             await client.send(gradient_push(0, foreign, 1, 0b11, 1.0))
         with refused(INVALID, text):
             await client.fetch(foreign, 0)
+        with refused(INVALID, text):
+            await client.look_up(foreign)
         described = await client.describe()
         assert (described.shard, described.shards, described.tables[0].rows) == (shard, 2, len(mine))
         scanned, _, rows = await client.everything()

@@ -37,7 +37,7 @@ def test_every_call_has_its_roles_and_no_other_is_named() -> None:
 def test_what_a_worker_may_not_do() -> None:
     assert not of(Role.WORKER) & {
         "Restore", "Commit", "Save", "GetCheckpoint", "AppendSamples", "ReadSamples", "TrimSamples", "Scan", "GetDense",
-        "CreateJob", "CancelJob", "Submit", "DescribeJob", "DescribeServer",
+        "Lookup", "CreateJob", "CancelJob", "Submit", "DescribeJob", "DescribeServer",
     }  # fmt: skip
     assert {"dense"} == PARTS_OF_WORKERS
 
