@@ -22,6 +22,14 @@ async def start():
         yield started
 
 
+@pytest.fixture(params=["memory", "directory", "redis"])
+def any_store(request):
+    """Settings of a server, for each kind of store."""
+    if request.param == "redis":
+        return {"store": request.getfixturevalue("redis_url")}
+    return {"checkpoint_dir": request.getfixturevalue("tmp_path")} if request.param == "directory" else {}
+
+
 @pytest.fixture
 async def client(start):
     """A client of a server with an empty table over the memory store."""

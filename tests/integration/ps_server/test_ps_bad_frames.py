@@ -60,8 +60,8 @@ BAD = {
 
 
 @pytest.fixture
-async def client(start):
-    client = await start(shards=2)
+async def client(start, any_store):
+    client = await start(shards=2, **any_store)
     await client.create_table()
     await client.restore(0, epoch=EPOCH)
     return client

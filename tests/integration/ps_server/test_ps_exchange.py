@@ -12,6 +12,13 @@ from tests.support.ps_client import SPEC, gradient_push, row_push
 
 
 @pytest.fixture
+async def client(start, any_store):
+    client = await start(**any_store)
+    await client.create_table()
+    return client
+
+
+@pytest.fixture
 async def stream(client):
     async with exchange(client.channel) as stream:
         yield stream
