@@ -46,7 +46,7 @@ _JOB = JobSpec(
     parameter_servers=("127.0.0.1:1",),
 )
 _LEASES = ("lease-of-first--", "lease-of-second-")
-_WAITING = {"Pull", "Attend", "Submit"}
+_WAITING = {"Exchange", "Attend", "Submit"}
 _ASKING = {"CreateJob"}
 
 
@@ -103,15 +103,17 @@ def parameter_server(name: str, address: str, channel: grpc.aio.Channel) -> Targ
         steps=versions,
         gradients=np.ones((3, _TABLE.dimension), np.float32).tobytes(),
     )
-    pushes = [
-        ps_pb2.PushRequest(table=_TABLE.name, rows=ps_pb2.RowBlock(ids=ids, versions=versions, rows=rows)),
-        ps_pb2.PushRequest(table=_TABLE.name, gradients=gradients),
+    block = ps_pb2.RowBlock(ids=ids, versions=versions, rows=rows)
+    pulls = ps_pb2.PullBlock(ids=ids, versions=bytes(24))
+    frames = [
+        ps_pb2.ExchangeRequest(sequence=1, table=_TABLE.name, rows=block, wait_ms=100),
+        ps_pb2.ExchangeRequest(sequence=2, table=_TABLE.name, gradients=gradients, pulls=pulls, wait_ms=100),
     ]
     entry = ps_pb2.SampleLogEntry(samples=2, batch=b"samples")
     examples: dict[str, Sequence[Message]] = {
         "CreateTable": [ps_pb2.CreateTableRequest(table=encode_table(_TABLE))],
-        "Pull": [ps_pb2.PullRequest(table=_TABLE.name, ids=ids, versions=bytes(24))],
-        "Push": pushes,
+        "Exchange": frames,
+        "Lookup": [ps_pb2.LookupRequest(table=_TABLE.name, ids=ids)],
         "Forget": [ps_pb2.ForgetRequest(table=_TABLE.name, ids=ids, below=2**30)],
         "Scan": [ps_pb2.ScanRequest(table=_TABLE.name)],
         "PutDense": [ps_pb2.PutDenseRequest(table=_TABLE.name, data=b"dense", last=True)],
@@ -128,7 +130,7 @@ def parameter_server(name: str, address: str, channel: grpc.aio.Channel) -> Targ
         "TrimSamples": [ps_pb2.TrimSamplesRequest(table=_TABLE.name, position=2)],
         "DescribeServer": [ps_pb2.DescribeServerRequest()],
     }
-    kept = ps_pb2.PushRequest(table="kept", rows=ps_pb2.RowBlock(ids=ids, versions=versions, rows=rows))
+    kept = ps_pb2.ExchangeRequest(sequence=1, table="kept", rows=block)
 
     numbers = itertools.count()
 
@@ -136,13 +138,15 @@ def parameter_server(name: str, address: str, channel: grpc.aio.Channel) -> Targ
         fresh = f"t{next(numbers):0{len(_TABLE.name) - 1}}"  # in epoch 0, where good requests belong
         for spec in (replace(_TABLE, name=fresh), _KEPT):
             await stub.CreateTable(ps_pb2.CreateTableRequest(table=encode_table(spec)))
-        await stub.Push(iter([kept]))
+        async for _ in stub.Exchange(iter([kept])):
+            pass
         return {_TABLE.name.encode(): fresh.encode()}
 
     async def check() -> None:
-        request = ps_pb2.PullRequest(table="kept", ids=ids, versions=versions)
-        chunks = [response.rows async for response in stub.Pull(request, timeout=10)]
-        _expect(b"".join(chunk.rows for chunk in chunks) == rows, f"{name} has lost rows that no request named")
+        request = ps_pb2.LookupRequest(table="kept", ids=ids)
+        found = [(chunk.versions, chunk.values) async for chunk in stub.Lookup(request, timeout=10)]
+        values = np.full((3, _KEPT.dimension), 0.25, np.float32).tobytes()
+        _expect(found == [(versions, values)], f"{name} has lost rows that no request named")
 
     pools = {"table": [_TABLE.name], "name": [_TABLE.name, "dense", "engine"]}
     return Target(name, address, ps_pb2, examples, pools, refresh, check)

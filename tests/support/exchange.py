@@ -8,12 +8,12 @@ from typing import Any
 
 import grpc
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from protos import ps_pb2
 from services.runtime.status import error_of
 from services.wire.exchange import Credit, decode_credit
-from tests.support.ps_client import SPEC
+from tests.support.frames import SPEC
 
 METHOD = "/esd.v1.ParameterServer/Exchange"
 
@@ -48,14 +48,19 @@ class RawExchange:
             (mine if message.sequence == sequence else self._kept).append(message)
         return mine
 
+    async def checked(self, sequence: int) -> list[ps_pb2.ExchangeResponse]:
+        """All answers to one frame; raises what refused it."""
+        answers = await self.answer(sequence)
+        refusal = answers[-1].refusal
+        if answers[-1].HasField("refusal"):
+            raise error_of(refusal.code, refusal.reason, refusal.message)
+        return answers
+
     async def rows(self, sequence: int, count: int) -> NDArray[np.float32]:
         """The rows that a frame has pulled, float32 [count, W]; raises what refused it."""
         rows = np.full((count, SPEC.row_width), np.nan, np.float32)
         cursor = 0
-        for message in await self.answer(sequence):
-            if message.HasField("refusal"):
-                refusal = message.refusal
-                raise error_of(refusal.code, refusal.reason, refusal.message)
+        for message in await self.checked(sequence):
             block = np.frombuffer(message.rows, np.float32).reshape(-1, SPEC.row_width)
             at = np.frombuffer(message.positions, np.uint32).astype(int)
             at = at if len(at) else np.arange(cursor, cursor + len(block))
@@ -84,20 +89,3 @@ async def exchange(channel: grpc.aio.Channel) -> AsyncIterator[RawExchange]:
         yield RawExchange(call, decode_credit(first))
     finally:
         call.cancel()
-
-
-def frame(
-    sequence: int, *pushes: ps_pb2.PushRequest, pull: tuple[ArrayLike, ArrayLike] | None = None, **fields: Any
-) -> ps_pb2.ExchangeRequest:
-    """A frame of the rows and gradients of these pushes, and a pull of (ids, version); `wait_ms` is 10 s."""
-    request = ps_pb2.ExchangeRequest(**{"sequence": sequence, "table": "t", "wait_ms": 10_000, **fields})
-    for push in pushes:
-        if push.HasField("rows"):
-            request.rows.CopyFrom(push.rows)
-        if push.HasField("gradients"):
-            request.gradients.CopyFrom(push.gradients)
-    if pull is not None:
-        ids = np.asarray(pull[0], np.uint64)
-        request.pulls.ids = ids.tobytes()
-        request.pulls.versions = np.broadcast_to(np.asarray(pull[1], np.int64), len(ids)).tobytes()
-    return request

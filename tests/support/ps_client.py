@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,39 +15,11 @@ from numpy.typing import ArrayLike, NDArray
 from protos import ps_pb2, ps_pb2_grpc
 from services.clients.parameter_server import AsyncParameterServerClient
 from services.domain.errors import EsdError
-from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 from services.runtime.status import CODES, domain_errors
-from services.wire.rows import encode_pull
+from tests.support.exchange import exchange
+from tests.support.frames import SPEC, frame
 
 Rows = tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.float32]]  # ids, versions, rows
-
-SPEC = TableSpec("t", 16, OptimizerSpec(OptimizerKind.ADAM, 0.1), seed=11, init_scale=0.5)
-
-
-def row_push(ids: ArrayLike, version: ArrayLike, rows: ArrayLike) -> ps_pb2.PushRequest:
-    """A push chunk; `version` may be one for all rows."""
-    ids = np.asarray(ids, np.uint64)
-    versions = np.broadcast_to(np.asarray(version, np.int64), len(ids))
-    rows = np.ascontiguousarray(np.broadcast_to(rows, (len(ids), SPEC.row_width)), np.float32)
-    body = ps_pb2.RowBlock(ids=ids.tobytes(), versions=versions.tobytes(), rows=rows.tobytes())
-    return ps_pb2.PushRequest(table="t", rows=body)
-
-
-def gradient_push(
-    worker: int, ids: ArrayLike, target: int, contributors: int, gradients: ArrayLike, step: int = 1
-) -> ps_pb2.PushRequest:
-    """A push chunk of one worker's partial gradients."""
-    ids = np.asarray(ids, np.uint64)
-    gradients = np.ascontiguousarray(np.broadcast_to(gradients, (len(ids), SPEC.dimension)), np.float32)
-    body = ps_pb2.GradientBlock(
-        ids=ids.tobytes(),
-        target_versions=np.full(len(ids), target, np.int64).tobytes(),
-        contributors=np.full(len(ids), contributors, np.uint64).tobytes(),
-        steps=np.full(len(ids), step, np.int64).tobytes(),
-        gradients=gradients.tobytes(),
-        worker=worker,
-    )
-    return ps_pb2.PushRequest(table="t", gradients=body)
 
 
 class Client(AsyncParameterServerClient):
@@ -63,17 +35,28 @@ class Client(AsyncParameterServerClient):
         self.stub = self._stub = ps_pb2_grpc.ParameterServerStub(self.channel)  # type: ignore[no-untyped-call]
 
     async def fetch(self, ids: ArrayLike, version: ArrayLike, within: float = 10) -> Rows:
-        """Ids, versions and rows as a pull brings them; `version` may be one for all rows."""
+        """Ids, versions and rows as an exchange brings them; `version` may be one for all rows."""
         ids = np.asarray(ids, np.uint64)
-        request = encode_pull("t", ids, np.broadcast_to(np.asarray(version, np.int64), len(ids)))
+        versions = np.broadcast_to(np.asarray(version, np.int64), len(ids))
         with domain_errors():
-            return joined([response.rows async for response in self.stub.Pull(request, timeout=within)])
+            async with exchange(self.channel) as stream:
+                await stream.write(frame(1, pull=(ids, versions), wait_ms=round(within * 1000)))
+                return ids, versions, await stream.rows(1, len(ids))
 
-    async def send(self, *chunks: ps_pb2.PushRequest, within: float = 10) -> tuple[int, int]:
-        """How many rows and gradients of a push of these chunks were stored, and how many were known already."""
+    async def send(self, *frames: ps_pb2.ExchangeRequest) -> tuple[int, int]:
+        """How many rows and gradients of these frames were stored, and how many were known already."""
+        stored = known = 0
         with domain_errors():
-            response = await self.stub.Push(iter(chunks), timeout=within)
-        return response.stored, response.already_known
+            async with exchange(self.channel) as stream:
+                for number, each in enumerate(frames, 1):
+                    request = ps_pb2.ExchangeRequest()
+                    request.CopyFrom(each)
+                    request.sequence = number
+                    await stream.write(request)
+                    answer = (await stream.checked(number))[0]
+                    stored += answer.newly_stored
+                    known += answer.already_known
+        return stored, known
 
     async def everything(self) -> Rows:
         """Ids, versions and rows of all that is stored, ascending by id."""
@@ -83,15 +66,6 @@ class Client(AsyncParameterServerClient):
         )
         order = np.argsort(ids)
         return ids[order], versions[order], rows[order]
-
-
-def joined(chunks: Sequence[ps_pb2.RowBlock]) -> Rows:
-    """Columns of the rows of many chunks."""
-    return (
-        np.frombuffer(b"".join(chunk.ids for chunk in chunks), np.uint64),
-        np.frombuffer(b"".join(chunk.versions for chunk in chunks), np.int64),
-        np.frombuffer(b"".join(chunk.rows for chunk in chunks), np.float32).reshape(-1, SPEC.row_width),
-    )
 
 
 @contextmanager

@@ -7,8 +7,8 @@ import pytest
 
 from protos import ps_pb2
 from services.domain.ids import shard_of
-from tests.support.exchange import RawExchange, exchange, frame
-from tests.support.ps_client import SPEC, gradient_push, row_push
+from tests.support.exchange import RawExchange, exchange
+from tests.support.frames import SPEC, frame, gradient_push, row_push
 
 EPOCH = 3
 MINE, FOREIGN = (np.flatnonzero(shard_of(np.arange(64, dtype=np.uint64), 2) == shard) for shard in (0, 1))
@@ -18,7 +18,7 @@ GOOD = row_push([A], 1, 0.5)
 
 def rows(**fields):
     """A frame with other bytes in some fields of its rows."""
-    bad = ps_pb2.PushRequest()
+    bad = ps_pb2.ExchangeRequest()
     bad.CopyFrom(GOOD)
     for name, value in fields.items():
         setattr(bad.rows, name, value)

@@ -13,7 +13,8 @@ from protos import ps_pb2
 from ps_server.service.app import parameter_server
 from ps_server.service.settings import ParameterServerSettings
 from services.runtime.logs import JsonFormatter
-from tests.support.ps_client import Client, gradient_push, refused, row_push
+from tests.support.frames import gradient_push, row_push
+from tests.support.ps_client import Client, refused
 
 NAME = "rogue worker"
 SHOWN = "rogue%20worker"  # in a header, which takes no blanks
@@ -30,7 +31,7 @@ async def rogue() -> AsyncIterator[Client]:
         yield client
 
 
-def of_epoch(chunk: ps_pb2.PushRequest, epoch: int) -> ps_pb2.PushRequest:
+def of_epoch(chunk: ps_pb2.ExchangeRequest, epoch: int) -> ps_pb2.ExchangeRequest:
     chunk.epoch = epoch
     return chunk
 
@@ -41,7 +42,7 @@ def of_epoch(chunk: ps_pb2.PushRequest, epoch: int) -> ps_pb2.PushRequest:
         (of_epoch(row_push([1], 1, np.nan), 3), grpc.StatusCode.INVALID_ARGUMENT, "row 1 holds NaN"),
         (of_epoch(gradient_push(0, [1], 1, 1, np.inf), 3), grpc.StatusCode.INVALID_ARGUMENT, "row 1 holds NaN or inf"),
         (
-            ps_pb2.PushRequest(
+            ps_pb2.ExchangeRequest(
                 table="t", epoch=3, rows=ps_pb2.RowBlock(ids=bytes(8), versions=bytes(8), rows=bytes(4))
             ),
             grpc.StatusCode.INVALID_ARGUMENT,
@@ -54,7 +55,7 @@ def of_epoch(chunk: ps_pb2.PushRequest, epoch: int) -> ps_pb2.PushRequest:
 async def test_a_bad_push_is_refused_and_its_sender_named(rogue, caplog, chunk, code, text):
     with caplog.at_level(logging.INFO), refused(code, text):
         await rogue.send(chunk)
-    (line,) = [record for record in caplog.records if record.message.startswith("call refused")]
+    (line,) = [record for record in caplog.records if record.message.startswith("frame 1 refused")]
     assert line.code == code.name
     assert (await rogue.describe()).tables[0].rows == 0
 

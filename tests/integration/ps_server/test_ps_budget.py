@@ -14,7 +14,8 @@ from ps_server.service.budget import BYTES_PER_PULLED_ID, ByteBudget
 from ps_server.service.settings import ParameterServerSettings
 from ps_server.service.uploads import receive_upload
 from services.domain.errors import Overloaded
-from tests.support.ps_client import Client, row_push
+from tests.support.frames import row_push
+from tests.support.ps_client import Client
 
 ROWS = 10
 
@@ -38,14 +39,21 @@ async def test_pulls_beyond_the_budget_come_again(client: Client) -> None:
     waiting = asyncio.create_task(client.fetch(np.arange(ROWS), 1))
     await until_waiting(client, 1)
     with pytest.raises(Overloaded, match=r"waiting calls hold 640 bytes, and this one needs 64 more; .*WAITING_BYTES"):
-        await client.fetch([50], 0)
+        await client.fetch([50], 1)
+    assert len((await client.fetch([50], 0))[0]) == 1  # what need not wait takes no room
     await client.send(row_push(np.arange(ROWS), 1, 0.5))
     assert len((await waiting)[0]) == ROWS
-    assert len((await client.fetch([50], 0))[0]) == 1
+    waiting = asyncio.create_task(client.fetch([50], 1))
+    await until_waiting(client, 1)
+    await client.send(row_push([50], 1, 0.5))
+    await waiting
 
 
 async def test_one_call_alone_may_hold_more(client: Client) -> None:
-    assert len((await client.fetch(np.arange(5 * ROWS), 0))[0]) == 5 * ROWS
+    waiting = asyncio.create_task(client.fetch(np.arange(5 * ROWS), 1))
+    await until_waiting(client, 1)
+    await client.send(row_push(np.arange(5 * ROWS), 1, 0.5))
+    assert len((await waiting)[0]) == 5 * ROWS
     assert await client.put_dense(bytes(10_000)) == 10_000
 
 

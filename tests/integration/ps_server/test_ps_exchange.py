@@ -7,8 +7,8 @@ import pytest
 
 from services.domain.errors import DeadlineExceeded, Overloaded, StaleVersion
 from services.wire.exchange import MAX_FRAME_BYTES, Credit
-from tests.support.exchange import exchange, frame
-from tests.support.ps_client import SPEC, gradient_push, row_push
+from tests.support.exchange import exchange
+from tests.support.frames import SPEC, frame, gradient_push, row_push
 
 
 @pytest.fixture

@@ -22,7 +22,8 @@ from ps_server.service.settings import ParameterServerSettings
 from services.domain.errors import FailedPrecondition, InvalidArgument, StorageUnwritable, Unavailable
 from services.domain.worker_set import WorkerSet
 from services.runtime.retry import repeated
-from tests.support.ps_client import SPEC, Client, gradient_push, refused, row_push
+from tests.support.frames import SPEC, gradient_push, row_push
+from tests.support.ps_client import Client, refused
 from tests.support.redis_server import await_cluster, await_takeover, free_port, redis_cluster, redis_server
 from tests.support.stores import SPEC as STORED
 from tests.support.stores import open_url, rows_of
@@ -396,7 +397,7 @@ async def test_a_primary_that_was_replaced_while_it_hung_acknowledges_nothing(tm
 
         nodes[0].process.send_signal(signal.SIGSTOP)
         try:
-            pushing = asyncio.create_task(repeated(lambda: client.send(row_push(ids, 2, 2.0), within=30), 20))
+            pushing = asyncio.create_task(repeated(lambda: client.send(row_push(ids, 2, 2.0)), 20))
             await asyncio.to_thread(await_takeover, nodes[0], nodes[1:])
         finally:
             nodes[0].process.send_signal(signal.SIGCONT)

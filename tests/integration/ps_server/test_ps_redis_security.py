@@ -15,7 +15,8 @@ from services.domain.errors import FailedPrecondition, Unavailable
 from services.runtime.security import Credentials
 from services.runtime.settings import ClientSettings
 from tests.support.certificates import Certificates
-from tests.support.ps_client import Client, row_push
+from tests.support.frames import row_push
+from tests.support.ps_client import Client
 from tests.support.redis_server import RedisServer, encrypted_redis_server
 
 PASSWORD = "sesame-0815"

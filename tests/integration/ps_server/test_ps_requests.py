@@ -11,7 +11,8 @@ from grpc import StatusCode
 from protos import ps_pb2
 from services.clients.parameter_server import AsyncParameterServerClient
 from services.domain.ids import shard_of
-from tests.support.ps_client import SPEC, gradient_push, refused, row_push
+from tests.support.frames import SPEC, gradient_push, row_push
+from tests.support.ps_client import refused
 
 INVALID = StatusCode.INVALID_ARGUMENT
 FAILED = StatusCode.FAILED_PRECONDITION
@@ -22,7 +23,7 @@ GOOD_GRADIENTS = gradient_push(0, [1], 1, 0b11, 1.0)
 
 def altered(good, **fields):
     """A copy of a good push with other bytes in some fields."""
-    push = ps_pb2.PushRequest()
+    push = ps_pb2.ExchangeRequest()
     push.CopyFrom(good)
     body = push.rows if push.HasField("rows") else push.gradients
     for name, value in fields.items():
@@ -49,8 +50,8 @@ def altered(good, **fields):
         (altered(GOOD_GRADIENTS, gradients=bytes(4 * SPEC.row_width)), INVALID, "gradients.gradients has 192 bytes"),
         (altered(GOOD_GRADIENTS, contributors=b"\3"), INVALID, "gradients.contributors has 1 bytes"),
         (gradient_push(0, [4], 2, 0b11, 1.0), FAILED, "version 2 of row 4, which is only at 0"),
-        (ps_pb2.PushRequest(table="t"), INVALID, "neither rows nor gradients"),
-        (ps_pb2.PushRequest(table="u", rows=GOOD_ROWS.rows), StatusCode.NOT_FOUND, "no table 'u'"),
+        (ps_pb2.ExchangeRequest(table="t"), INVALID, "neither stores nor pulls anything"),
+        (ps_pb2.ExchangeRequest(table="u", rows=GOOD_ROWS.rows), StatusCode.NOT_FOUND, "no table 'u'"),
     ],
 )
 async def test_a_wrong_push_is_refused(client, push, code, text):
@@ -75,9 +76,9 @@ async def test_a_push_that_disagrees_with_pending_gradients_is_refused(client, o
     assert (await client.describe()).tables[0].pending_gradients == 1
 
 
-async def test_a_chunk_may_hold_rows_and_gradients(client):
+async def test_a_frame_may_hold_rows_and_gradients(client):
     waiting = [asyncio.create_task(client.fetch([id_], 1)) for id_ in (1, 2)]
-    both = ps_pb2.PushRequest(table="t", rows=row_push([2], 1, 1.0).rows, gradients=GOOD_GRADIENTS.gradients)
+    both = ps_pb2.ExchangeRequest(table="t", rows=row_push([2], 1, 1.0).rows, gradients=GOOD_GRADIENTS.gradients)
     assert await client.send(both) == (2, 0)
     await waiting[1]
     assert await client.send(gradient_push(1, [1], 1, 0b11, 1.0)) == (1, 0)
@@ -85,30 +86,26 @@ async def test_a_chunk_may_hold_rows_and_gradients(client):
     assert await client.send(both) == (0, 2)
 
 
-async def test_a_push_stays_with_one_table(client):
-    with refused(INVALID, "began for table 't' and goes on for 'u'"):
-        await client.send(GOOD_ROWS, ps_pb2.PushRequest(table="u", rows=GOOD_ROWS.rows))
-
-
 @pytest.mark.parametrize(
     ("fields", "code", "text"),
     [
         ({"table": "u"}, StatusCode.NOT_FOUND, "no table 'u'"),
-        ({"ids": b"123"}, INVALID, "ids has 3 bytes"),
-        ({"versions": bytes(16)}, INVALID, "versions has 16 bytes"),
+        ({"ids": b"123"}, INVALID, "pulls.ids has 3 bytes"),
+        ({"versions": bytes(16)}, INVALID, "pulls.versions has 16 bytes"),
         ({"ids": bytes(16), "versions": bytes(16)}, INVALID, "row 0 is named twice"),
         ({"versions": struct.pack("<q", -1)}, INVALID, "version of row 0 is -1"),
     ],
 )
 async def test_a_wrong_pull_is_refused(client, fields, code, text):
-    request = ps_pb2.PullRequest(**{"table": "t", "ids": bytes(8), "versions": bytes(8), **fields})
+    fields = {"table": "t", "ids": bytes(8), "versions": bytes(8), **fields}
+    pulls = ps_pb2.PullBlock(ids=fields["ids"], versions=fields["versions"])
     with refused(code, text):
-        await client.stub.Pull(request, timeout=10).read()
+        await client.send(ps_pb2.ExchangeRequest(table=fields["table"], pulls=pulls))
 
 
 async def test_an_empty_pull_and_an_empty_push_are_answered(client):
     assert len((await client.fetch([], 0))[0]) == 0
-    assert await client.send() == (0, 0)
+    assert await client.send(row_push([], 1, 1.0)) == (0, 0)
 
 
 async def test_a_look_up_returns_the_latest_values(client):

@@ -4,11 +4,11 @@ import asyncio
 import itertools
 
 import numpy as np
-import pytest
 from grpc import StatusCode
 
-from protos import ps_pb2
-from tests.support.ps_client import SPEC, gradient_push, joined, refused, row_push
+from tests.support.exchange import exchange
+from tests.support.frames import SPEC, frame, gradient_push, row_push
+from tests.support.ps_client import refused
 
 
 async def until_waiting(client, pulls):
@@ -69,9 +69,9 @@ async def test_waiting_pulls_hold_no_threads(start):
         assert versions.tolist() == [1]
 
 
-async def test_a_wait_ends_with_the_calls_deadline(client):
+async def test_a_wait_ends_when_the_frame_says(client):
     with refused(StatusCode.DEADLINE_EXCEEDED, "row 9 has not reached version 4 in time"):
-        await client.fetch([8, 9], [0, 4], within=2)
+        await client.fetch([8, 9], [0, 4], within=0.2)
     assert (await client.describe()).tables[0].waiting_pulls == 0
 
 
@@ -123,27 +123,6 @@ async def test_the_last_contribution_releases_a_pull(client):
 async def test_a_push_of_a_client_that_hangs_up_still_releases_pulls(client):
     pull = asyncio.create_task(client.fetch([1], 1))
     await until_waiting(client, 1)
-    sent = asyncio.Event()
-
-    async def chunks():
-        yield row_push([1], 1, 1.0)
-        sent.set()
-        await asyncio.Event().wait()
-
-    push = client.stub.Push(chunks(), timeout=10)
-    await sent.wait()
+    async with exchange(client.channel) as stream:
+        await stream.write(frame(1, row_push([1], 1, 1.0)))
     assert (await pull)[1].tolist() == [1]
-    push.cancel()
-
-
-@pytest.mark.parametrize("count", [1, 6000])
-async def test_rows_come_in_the_order_asked_in_chunks_of_at_most_a_mebibyte(client, count):
-    ids = np.random.default_rng(1).permutation(count).astype(np.uint64)
-    await client.send(*(row_push(part, 1, part[:, None]) for part in np.array_split(ids, 10)))
-    request = ps_pb2.PullRequest(table="t", ids=ids.tobytes(), versions=np.ones(count, np.int64).tobytes())
-    chunks = [response.rows async for response in client.stub.Pull(request, timeout=10)]
-    got, _, rows = joined(chunks)
-    np.testing.assert_array_equal(got, ids)
-    np.testing.assert_array_equal(rows[:, 0], ids)
-    assert max(len(chunk.ids) + len(chunk.versions) + len(chunk.rows) for chunk in chunks) <= 2**20
-    assert len(chunks) == 1 + count * (SPEC.row_bytes + 16) // 2**20

@@ -57,21 +57,21 @@ class ToyServicer(ps_pb2_grpc.ParameterServerServicer, dispatcher_pb2_grpc.Dispa
         await self.behave(request.table.name)
         return ps_pb2.CreateTableResponse(created=True)
 
-    async def Pull(  # noqa: N802
-        self, request: ps_pb2.PullRequest, context: Any
-    ) -> AsyncIterator[ps_pb2.PullResponse]:
-        yield ps_pb2.PullResponse(rows={"rows": bytes(100_000 if request.table == "big" else 4)})
+    async def Scan(  # noqa: N802
+        self, request: ps_pb2.ScanRequest, context: Any
+    ) -> AsyncIterator[ps_pb2.ScanResponse]:
+        yield ps_pb2.ScanResponse(rows={"rows": bytes(100_000 if request.table == "big" else 4)})
         await self.behave(request.table)
-        yield ps_pb2.PullResponse(rows={"rows": bytes(8)})
+        yield ps_pb2.ScanResponse(rows={"rows": bytes(8)})
 
-    async def Push(  # noqa: N802
-        self, requests: AsyncIterator[ps_pb2.PushRequest], context: Any
-    ) -> ps_pb2.PushResponse:
+    async def PutDense(  # noqa: N802
+        self, requests: AsyncIterator[ps_pb2.PutDenseRequest], context: Any
+    ) -> ps_pb2.PutDenseResponse:
         stored = 0
         async for chunk in requests:
             await self.behave(chunk.table)
             stored += 1
-        return ps_pb2.PushResponse(stored=stored)
+        return ps_pb2.PutDenseResponse(bytes=stored)
 
     async def Submit(  # noqa: N802
         self, requests: AsyncIterator[dispatcher_pb2.SubmitRequest], context: Any
@@ -104,13 +104,13 @@ class Toy:
     async def pull(self, name: str, seconds: float = 20) -> list[int]:
         """Bytes of the received rows, message by message."""
         with status.domain_errors():
-            responses = self.stub.Pull(ps_pb2.PullRequest(table=name), timeout=seconds)
+            responses = self.stub.Scan(ps_pb2.ScanRequest(table=name), timeout=seconds)
             return [len(response.rows.rows) async for response in responses]
 
     async def push(self, *names: str, seconds: float = 20) -> int:
         with status.domain_errors():
-            answer = await self.stub.Push((ps_pb2.PushRequest(table=name) for name in names), timeout=seconds)
-        return int(answer.stored)
+            answer = await self.stub.PutDense((ps_pb2.PutDenseRequest(table=name) for name in names), timeout=seconds)
+        return int(answer.bytes)
 
     async def submit(self, *names: str, seconds: float = 20) -> int:
         """Submits messages with these names, and returns the number of answers."""

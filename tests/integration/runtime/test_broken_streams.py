@@ -16,9 +16,9 @@ from services.runtime.status import Requests, domain_errors
 from tests.support.cuttable_proxy import cuttable_proxy
 
 
-async def chunks(pieces: int) -> AsyncIterator[ps_pb2.PushRequest]:
+async def chunks(pieces: int) -> AsyncIterator[ps_pb2.PutDenseRequest]:
     for _ in range(pieces):
-        yield ps_pb2.PushRequest(table="fine", rows={"rows": bytes(50_000)})
+        yield ps_pb2.PutDenseRequest(table="fine", data=bytes(50_000))
 
 
 async def test_a_reset_is_unavailable_and_never_a_cancellation_that_nobody_has_asked_for(toy: Any) -> None:
@@ -34,7 +34,7 @@ async def test_a_reset_is_unavailable_and_never_a_cancellation_that_nobody_has_a
         async def push() -> str:
             try:
                 with domain_errors():
-                    await stub.Push(chunks(2), timeout=20)
+                    await stub.PutDense(chunks(2), timeout=20)
             except Unavailable as error:
                 return "cancelled by gRPC" if "was written" in str(error) else "unavailable"
             return "stored"
@@ -60,10 +60,10 @@ async def test_a_task_that_is_cancelled_stays_so(toy: Any) -> None:
 
 
 async def test_a_source_that_fails_is_the_error_of_its_call(toy: Any) -> None:
-    async def failing() -> AsyncIterator[ps_pb2.PushRequest]:
-        yield ps_pb2.PushRequest(table="fine")
+    async def failing() -> AsyncIterator[ps_pb2.PutDenseRequest]:
+        yield ps_pb2.PutDenseRequest(table="fine")
         raise InvalidArgument("no more of these")
 
     requests = Requests(failing())
     with pytest.raises(InvalidArgument, match="no more of these"), domain_errors(requests):
-        await toy.stub.Push(requests, timeout=20)
+        await toy.stub.PutDense(requests, timeout=20)

@@ -53,7 +53,7 @@ async def test_unary_calls_have_a_deadline_of_their_own(toy: Any) -> None:
 async def test_streams_have_none(toy: Any) -> None:
     async with channel(toy.server.address, deadline_seconds=0.1) as impatient:
         stub = ps_pb2_grpc.ParameterServerStub(impatient)
-        stream = stub.Pull(ps_pb2.PullRequest(table="wait"))
+        stream = stub.Scan(ps_pb2.ScanRequest(table="wait"))
         await stream.read()
         with pytest.raises(DeadlineExceeded), domain_errors():  # waits out the deadline that the stream must not have
             await stub.CreateTable(ps_pb2.CreateTableRequest(table={"name": "wait"}))

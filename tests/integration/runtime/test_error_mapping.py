@@ -41,7 +41,7 @@ async def test_defects_cross_the_wire_without_their_text(toy: Any, call: Call, n
 
 
 async def test_what_a_stream_sent_before_its_error_arrives(toy: Any) -> None:
-    stream = toy.stub.Pull(ps_pb2.PullRequest(table="NotFound"), timeout=20)
+    stream = toy.stub.Scan(ps_pb2.ScanRequest(table="NotFound"), timeout=20)
     assert len((await stream.read()).rows.rows) == 4
     with pytest.raises(NotFound), domain_errors():
         await stream.read()
@@ -55,7 +55,9 @@ async def test_the_raw_status_names_code_text_and_reason(toy: Any) -> None:
     assert caught.value.trailing_metadata()[REASON_KEY] == "StaleVersion"
 
 
-@pytest.mark.parametrize(("method", "stream"), [("CreateTable", False), ("Pull", False), ("Push", True)], ids=KINDS[:3])
+@pytest.mark.parametrize(
+    ("method", "stream"), [("CreateTable", False), ("Scan", False), ("PutDense", True)], ids=KINDS[:3]
+)
 async def test_bytes_that_are_no_message_are_the_callers_fault(toy: Any, method: str, stream: bool) -> None:
     """And not an internal error with a text of the decoder, as gRPC has it."""
     path = f"/esd.v1.ParameterServer/{method}"
@@ -77,7 +79,7 @@ async def test_a_cancelled_call_cancels_its_handler(toy: Any) -> None:
     reading = asyncio.Event()
 
     async def pull() -> None:
-        async for _ in toy.stub.Pull(ps_pb2.PullRequest(table="wait"), timeout=20):
+        async for _ in toy.stub.Scan(ps_pb2.ScanRequest(table="wait"), timeout=20):
             reading.set()
 
     call = asyncio.create_task(pull())

@@ -98,8 +98,8 @@ async def test_a_token_goes_with_every_kind_of_call(serve_toy: Any, certificates
         parameter_server = ps_pb2_grpc.ParameterServerStub(to_server)
         dispatcher = dispatcher_pb2_grpc.DispatcherStub(to_server)
         assert (await parameter_server.CreateTable(ps_pb2.CreateTableRequest(table={"name": "fine"}))).created
-        assert len([chunk async for chunk in parameter_server.Pull(ps_pb2.PullRequest(table="fine"))]) == 2
-        assert (await parameter_server.Push(iter([ps_pb2.PushRequest(table="fine")]))).stored == 1
+        assert len([chunk async for chunk in parameter_server.Scan(ps_pb2.ScanRequest(table="fine"))]) == 2
+        assert (await parameter_server.PutDense(iter([ps_pb2.PutDenseRequest(table="fine")]))).bytes == 1
         requests = iter([dispatcher_pb2.SubmitRequest(job="fine")])
         assert len([answer async for answer in dispatcher.Submit(requests)]) == 1
 

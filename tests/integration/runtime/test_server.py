@@ -86,8 +86,8 @@ async def until_handled(method: str, code: str, count: float) -> None:
             await asyncio.sleep(POLL_SECONDS)
 
 
-def pull_seconds() -> float:
-    labels = {"method": f"/{SERVICE}/Pull"}
+def scan_seconds() -> float:
+    labels = {"method": f"/{SERVICE}/Scan"}
     return REGISTRY.get_sample_value("grpc_server_handling_seconds_sum", labels) or 0.0
 
 
@@ -95,8 +95,8 @@ def pull_seconds() -> float:
     ("method", "call"),
     [
         ("ParameterServer/CreateTable", lambda toy, name: toy.create(name)),
-        ("ParameterServer/Pull", lambda toy, name: toy.pull(name)),
-        ("ParameterServer/Push", lambda toy, name: toy.push("fine", name)),
+        ("ParameterServer/Scan", lambda toy, name: toy.pull(name)),
+        ("ParameterServer/PutDense", lambda toy, name: toy.push("fine", name)),
         ("Dispatcher/Submit", lambda toy, name: toy.submit("fine", name)),
     ],
 )
@@ -110,16 +110,16 @@ async def test_every_kind_of_call_is_counted_by_its_final_code(toy: Any, method:
 
 
 async def test_the_time_of_a_stream_ends_with_its_last_message(toy: Any) -> None:
-    before = pull_seconds()
+    before = scan_seconds()
     running = asyncio.create_task(toy.pull("wait"))
     await toy.servicer.waiting.wait()
-    assert pull_seconds() == before
+    assert scan_seconds() == before
     started = asyncio.get_running_loop().time()
     await asyncio.sleep(0.05)  # the duration to be measured
     waited = asyncio.get_running_loop().time() - started
     toy.servicer.released.set()
     await running
-    assert pull_seconds() - before >= waited
+    assert scan_seconds() - before >= waited
 
 
 @pytest.mark.parametrize(("seconds", "code"), [(0.2, "DEADLINE_EXCEEDED"), (20, "CANCELLED")])

@@ -37,8 +37,8 @@ async def for_ever() -> AsyncIterator[Any]:
     "call",
     [
         lambda stub: stub.CreateTable(ps_pb2.CreateTableRequest(table={"name": LONG}), timeout=20),
-        lambda stub: stub.Push(iter([ps_pb2.PushRequest(table=LONG)]), timeout=20),
-        lambda stub: anext(aiter(stub.Pull(ps_pb2.PullRequest(table=LONG), timeout=20))),
+        lambda stub: stub.PutDense(iter([ps_pb2.PutDenseRequest(table=LONG)]), timeout=20),
+        lambda stub: anext(aiter(stub.Scan(ps_pb2.ScanRequest(table=LONG), timeout=20))),
     ],
     ids=["request", "request stream", "answer stream"],
 )
@@ -65,7 +65,7 @@ async def test_a_call_without_a_token_takes_no_place(serve_toy: Any, certificate
     ):
         for _ in range(3):
             with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await ps_pb2_grpc.ParameterServerStub(outside).Push(for_ever(), timeout=20)
+                await ps_pb2_grpc.ParameterServerStub(outside).PutDense(for_ever(), timeout=20)
             assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
         request = ps_pb2.CreateTableRequest(table={"name": "fine"})
         assert (await ps_pb2_grpc.ParameterServerStub(inside).CreateTable(request, timeout=20)).created
