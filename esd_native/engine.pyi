@@ -77,9 +77,9 @@ class IterationColumns:
 
     Attributes:
         forgotten: the number of rows that leave the table.
-        counts: int64 [5, n], by worker the rows of its pulls, of its update pushes (rows and gradients), of its evict
-            pushes (likewise) and of its drops, and the rows it trains.
-        sizes: int64 [3, n], by worker the size of the rows of its pulls, update pushes and evict pushes.
+        counts: int64 [7, n], by worker the rows of its pulls, of its update pushes of rows, of those of gradients, of
+            its evict pushes of rows, of those of gradients, of its drops, and the rows it trains.
+        sizes: int64 [5, n], the size of the rows of the first five.
     """
 
     forgotten: int
@@ -161,13 +161,20 @@ class Engine:
             rows that it does not train are forgotten, as few as will do: those trained longest ago, ties to the lowest
             id. Their copies leave all caches without a push. A forgotten id that comes back is new, and its versions
             (services/domain/versions.py) are of a later life.
+        gradient_shares: how large a partial gradient is by its row, above 0 and at most 16: one number, or [F] with
+            field sizes (the same for fields of the same size); if there are none, 1.
 
     Raises:
-        ValueError: no or more than 64 workers, a cache without room, an unknown policy, a size out of range.
+        ValueError: no or more than 64 workers, a cache without room, an unknown policy, a size or share out of range.
     """
 
     def __init__(
-        self, cache_sizes: Sequence[int], policy: str, field_sizes: Sequence[int] = (), max_rows: int = 0
+        self,
+        cache_sizes: Sequence[int],
+        policy: str,
+        field_sizes: Sequence[int] = (),
+        max_rows: int = 0,
+        gradient_shares: Sequence[float] = (),
     ) -> None: ...
     def prepare(self, ids: NDArray[np.uint64]) -> None:
         """Looks a batch up; unseen ids are born clean, at version 0, cached nowhere.
@@ -248,14 +255,15 @@ class Engine:
         """Places all samples of the prepared batch together, so that the iteration's operations cost least.
 
         The objective counts a row once per worker that trains it, whatever the number of samples there. For a row
-        trained by the set M, owned by h or nobody, and used again with probability p:
+        trained by the set M, owned by h or nobody, and used again with probability p, whose partial gradient is g
+        times as large as the row:
 
         - M = {j}: T_j if j lacks the latest, plus T_h if h exists and is not j;
-        - |M| >= 2: T_h if h exists, plus for each j in M: T_j if j lacks the latest, plus p T_j (the push of its
-          partial gradient).
+        - |M| >= 2: T_h if h exists, plus for each j in M: T_j if j lacks the latest, plus p g T_j (the push of
+          its partial gradient).
 
         Each is times the size of the row. p is learned from the stream: the share of the rows trained as often as this
-        one that were trained again. Evictions are not foreseen. p T_j is rounded to 1/64 (less finely where link
+        one that were trained again. Evictions are not foreseen. p g T_j is rounded to 1/64 (less finely where link
         costs are large).
 
         With a lookahead, its batches and the one to place are placed first, as one large batch, with capacities in

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from services.domain.errors import InvalidArgument
-from services.domain.tables import TableSpec
+from services.domain.tables import GRADIENT_KEY_BYTES, ROW_KEY_BYTES, TableSpec
+
+if TYPE_CHECKING:  # in its stub only
+    from esd_native.engine import IterationColumns
 
 _TOLERANCE = 0.005
 _FINEST_SCALE = math.ceil(0.5 / _TOLERANCE)  # rounding to 1/scale errs by at most 0.5/scale
@@ -22,7 +25,7 @@ _RISK_SMOOTHING = 0.1  # weight of the newest iteration
 
 @dataclass(frozen=True, slots=True)
 class Operations:
-    """Rows that each worker moves over its link, by kind of operation; or their size, in bytes or in units.
+    """Rows that each worker moves over its link, by kind of operation; or the bytes that move with them.
 
     Attributes:
         miss_pull: int64 [n], missing or outdated rows that are fetched.
@@ -46,9 +49,6 @@ class Operations:
             self.evict_push + other.evict_push,
         )
 
-    def __mul__(self, factor: int) -> Self:
-        return type(self)(self.miss_pull * factor, self.update_push * factor, self.evict_push * factor)
-
     @property
     def total(self) -> NDArray[np.int64]:
         """What each worker moves in all kinds of operations together, int64 [n]."""
@@ -56,14 +56,18 @@ class Operations:
 
 
 class RowSizes:
-    """The size of a row on the wire, D_tran(x), where every field may have a dimension of its own (ESD §8.2).
+    """What a row and a partial gradient take on the wire, where every field may have a dimension of its own (ESD §8.2).
 
-    Sizes are whole numbers of a unit, so that the engine and the solvers count in integers.
+    A row, D_tran(x), moves with its optimizer state, a partial gradient without it, and each with its id, its version
+    and the like. Sizes are those of rows, whole numbers of a unit, so that the engine and the solvers count in
+    integers.
 
     Attributes:
         unit_bytes: bytes of one unit: the greatest common divisor of the rows' sizes on the wire.
         of_fields: size of each field's rows in units, [F]; empty when all rows have the table's size, one unit.
         of_sample: units of the rows of a whole sample.
+        gradient_shares: how large a partial gradient is by its row, of each field [F]; one number when all have the
+            table's size.
     """
 
     def __init__(self, table: TableSpec, fields: int, dimensions: Sequence[int] = ()) -> None:
@@ -79,8 +83,15 @@ class RowSizes:
         """
         if dimensions and len(dimensions) != fields:
             raise InvalidArgument(f"{len(dimensions)} row dimensions given for {fields} fields")
-        row_bytes = [replace(table, dimension=dimension).row_bytes for dimension in dimensions]
-        self.unit_bytes = math.gcd(*row_bytes) if row_bytes else table.row_bytes
+        tables = [replace(table, dimension=dimension) for dimension in dimensions]
+        row_bytes = [each.row_transfer_bytes for each in tables]
+        self.unit_bytes = math.gcd(*row_bytes) if row_bytes else table.row_transfer_bytes
+        self.gradient_shares = tuple(
+            each.gradient_transfer_bytes / each.row_transfer_bytes for each in tables or [table]
+        )
+        # A row of D values has `widening` D + `constant` floats, whatever the optimizer.
+        self._constant = table.optimizer.state_width(0)
+        self._widening = 1 + table.optimizer.state_width(1) - self._constant
         self.of_fields = tuple(size // self.unit_bytes for size in row_bytes)
         self.of_sample = sum(self.of_fields) if row_bytes else fields
         if max(self.of_fields, default=1) > _LARGEST_ROW:
@@ -91,11 +102,27 @@ class RowSizes:
 
     def cache_room(self, rows: int, table: TableSpec) -> int:
         """Returns the units that fit a cache which holds `rows` rows of the table's own dimension."""
-        return rows * table.row_bytes // self.unit_bytes
+        return rows * table.row_transfer_bytes // self.unit_bytes
+
+    def moved_bytes(self, columns: IterationColumns) -> Operations:
+        """Returns the bytes that the operations of an iteration move."""
+        _, update_rows, update_gradients, evict_rows, evict_gradients = self.unit_bytes * columns.sizes
+        return Operations(
+            self.unit_bytes * columns.sizes[0],
+            update_rows + self._gradient_bytes(update_gradients, columns.counts[2]),
+            evict_rows + self._gradient_bytes(evict_gradients, columns.counts[4]),
+        )
+
+    def _gradient_bytes(self, row_bytes: NDArray[np.int64], count: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Returns the bytes of `count` partial gradients whose rows would have `row_bytes` on the wire, int64 [n]."""
+        values = (row_bytes - (ROW_KEY_BYTES + 4 * self._constant) * count) // self._widening
+        return values + GRADIENT_KEY_BYTES * count
 
 
 class CostModel:
     """Link costs of n workers (ESD Table 1: T_j = D_tran / B_j), in seconds and as small integers for the solvers.
+
+    What an operation costs is what it moves by the speed of its link: T_j for a row, less for a partial gradient.
 
     Attributes:
         transfer_seconds: float64 [n], T_j: seconds to move one row over worker j's link; where rows differ in size
@@ -110,7 +137,7 @@ class CostModel:
         """Derives T_j and the integer link costs.
 
         Args:
-            row_bytes: bytes of one row on the wire, optimizer state included; or of one unit of row size.
+            row_bytes: bytes that move with one row, optimizer state, id and version included; or of one unit of size.
             bandwidths: bytes per second of each worker's link.
             sample_rows: rows of one sample, or their units; times T_j + T_h, this is the largest possible cost of a
                 sample.
@@ -121,7 +148,8 @@ class CostModel:
         for worker, bandwidth in enumerate(bandwidths):
             if not (math.isfinite(bandwidth) and bandwidth > 0):
                 raise InvalidArgument(f"bandwidth of worker {worker} is {bandwidth}, it must be positive and finite")
-        self.transfer_seconds: NDArray[np.float64] = row_bytes / np.asarray(bandwidths, np.float64)
+        self._bandwidths = np.asarray(bandwidths, np.float64)
+        self.transfer_seconds: NDArray[np.float64] = row_bytes / self._bandwidths
         fastest = float(self.transfer_seconds.min())
         ratios = self.transfer_seconds / fastest
         scale = _smallest_scale(ratios)
@@ -134,9 +162,10 @@ class CostModel:
         self.link_costs: NDArray[np.int32] = np.rint(ratios * scale).astype(np.int32)
         self.unit_seconds: float = fastest / scale
 
-    def link_seconds(self, volume: Operations) -> NDArray[np.float64]:
-        """Returns time on each link, float64 [n]: T_j times what j's operations move, in rows or units of row size."""
-        return self.transfer_seconds * volume.total
+    def link_seconds(self, moved_bytes: Operations) -> NDArray[np.float64]:
+        """Returns time on each link, float64 [n], for the bytes that its operations move."""
+        seconds: NDArray[np.float64] = moved_bytes.total / self._bandwidths
+        return seconds
 
 
 def _smallest_scale(ratios: NDArray[np.float64]) -> int:
@@ -150,20 +179,24 @@ def _smallest_scale(ratios: NDArray[np.float64]) -> int:
 class EvictionRisk:
     """How likely it is that a row which enters a cache pushes another one out (ESD §8.1, future work).
 
-    It learns, worker by worker, the share of taken slots that cost an evict push. A cache that is not full has evicted
-    nothing yet and costs nothing; a full one evicts a row for each slot that is taken, and some of these rows owe a
-    push.
+    It learns, worker by worker, the share of taken slots that cost an evict push, and what such a push moves. A cache
+    that is not full has evicted nothing yet and costs nothing; a full one evicts a row for each slot that is taken, and
+    some of these rows owe a push.
     """
 
     def __init__(self, workers: int) -> None:
         """Starts without any risk, for n workers."""
         self._risks = np.zeros(workers)
 
-    def update(self, pushed: NDArray[np.int64], dropped: NDArray[np.int64]) -> None:
-        """Takes in how many rows left each cache in one iteration with an evict push and without, int64 [n] each."""
+    def update(self, columns: IterationColumns, sizes: RowSizes) -> None:
+        """Takes in which rows left each cache in one iteration, with an evict push and without."""
+        pushed, dropped = columns.counts[3] + columns.counts[4], columns.counts[5]
         evicted = pushed + dropped
+        # A push counts as what it moves by its row, and a partial gradient is smaller than that.
+        row_bytes = sizes.unit_bytes * (columns.sizes[3] + columns.sizes[4])
+        share = sizes.moved_bytes(columns).evict_push / np.maximum(row_bytes, 1)
         some = evicted > 0
-        self._risks[some] += _RISK_SMOOTHING * (pushed[some] / evicted[some] - self._risks[some])
+        self._risks[some] += _RISK_SMOOTHING * (share[some] * pushed[some] / evicted[some] - self._risks[some])
 
     def costs(self, link_costs: NDArray[np.int32]) -> NDArray[np.float64]:
         """Expected cost of taking a slot of each worker's cache, float64 [n], in the unit of the link costs.

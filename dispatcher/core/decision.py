@@ -35,8 +35,8 @@ class Decision:
         epoch: the membership that the plans are for.
         columns: what each worker does, in slot order.
         operations: rows moved, per worker and kind.
-        volume: the same in units of row size.
-        unit_bytes: bytes of one unit.
+        moved_bytes: what moves with them: rows with their optimizer state, partial gradients without it, and the ids,
+            versions and the like beside each.
         cost_model: what these operations cost.
         expected_cost_seconds: the mechanism's own estimate, the sum over samples of ESD Alg. 1's cost, which
             counts an id once per sample; 0 for a mechanism that makes no estimate.
@@ -54,8 +54,7 @@ class Decision:
     epoch: int
     columns: IterationColumns
     operations: Operations
-    volume: Operations
-    unit_bytes: int
+    moved_bytes: Operations
     cost_model: CostModel
     expected_cost_seconds: float
     worker_lookups: NDArray[np.int64]
@@ -69,11 +68,6 @@ class Decision:
         """One plan per worker, in slot order, put together from the columns when first asked for."""
         return tuple(_iteration_plan(worker, self.batch, self.epoch) for worker in self.columns)
 
-    @property
-    def moved_bytes(self) -> Operations:
-        """Bytes moved, per worker and kind."""
-        return self.volume * self.unit_bytes
-
     @cached_property
     def workloads(self) -> NDArray[np.int32]:
         """Samples of each worker, int32 [n]."""
@@ -82,11 +76,11 @@ class Decision:
     @cached_property
     def link_seconds(self) -> NDArray[np.float64]:
         """Realised time on each link, float64 [n]."""
-        return self.cost_model.link_seconds(self.volume)
+        return self.cost_model.link_seconds(self.moved_bytes)
 
     @property
     def cost_seconds(self) -> float:
-        """Realised cost: the sum of T_j over all operations (ESD eq. 4)."""
+        """Realised cost: the time of all operations on their links (ESD eq. 4)."""
         return float(self.link_seconds.sum())
 
     @property

@@ -78,7 +78,7 @@ class Planner:
         self._epoch = epoch
         self._mechanism = mechanism or get_mechanism(job)
         try:
-            self._engine = Engine(caches, job.policy, self._sizes.of_fields, job.rows_kept)
+            self._engine = Engine(caches, job.policy, self._sizes.of_fields, job.rows_kept, self._sizes.gradient_shares)
             if snapshot is not None:
                 self._engine.restore(snapshot, warm)
         except ValueError as error:
@@ -131,6 +131,7 @@ class Planner:
             capacities=capacities,
             iteration=iteration,
             link_costs=self.cost_model.link_costs,
+            sizes=self._sizes,
             eviction_costs=self._evictions.costs(self.cost_model.link_costs) if self._evictions else None,
             lookahead_ids=tuple(later.ids for later in lookahead_batches[: self.lookahead]),
             deadline=indexed + (self.job.budget_seconds or math.inf),
@@ -142,11 +143,9 @@ class Planner:
             columns = self._engine.commit(assigned.workers)
         except CacheTooSmall as error:
             raise ResourceExhausted(str(error)) from None
-        pulls, updates, evictions, drops, lookups = columns.counts
-        operations = Operations(pulls, updates, evictions)
-        volume = Operations(*columns.sizes) if self._sizes.of_fields else operations
+        counts = columns.counts
         if self._evictions:
-            self._evictions.update(evictions, drops)
+            self._evictions.update(columns, self._sizes)
         planned = time.perf_counter()
         decision = Decision(
             iteration=iteration,
@@ -154,12 +153,11 @@ class Planner:
             batch=batch,
             epoch=self._epoch,
             columns=columns,
-            operations=operations,
-            volume=volume,
-            unit_bytes=self._sizes.unit_bytes,
+            operations=Operations(counts[0], counts[1] + counts[2], counts[3] + counts[4]),
+            moved_bytes=self._sizes.moved_bytes(columns),
             cost_model=self.cost_model,
             expected_cost_seconds=assigned.expected_cost * self.cost_model.unit_seconds,
-            worker_lookups=lookups,
+            worker_lookups=counts[6],
             forgotten_rows=columns.forgotten,
             solver=assigned.solver,
             gap=assigned.gap,

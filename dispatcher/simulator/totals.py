@@ -23,7 +23,7 @@ class Totals:
         operations: rows moved, per worker and kind.
         moved_bytes: bytes moved, per worker and kind.
         flush_push: int64 [n], rows pushed for checkpoints and at the end of the stream.
-        cost_seconds: sum of T_j over all operations (ESD eq. 4).
+        cost_seconds: time of all operations on their links, T_j for a row (ESD eq. 4).
         makespan_seconds: sum over iterations of the slowest worker's link time and computation.
         workloads: float64 [n], mean samples of each worker per iteration.
         expected_cost_seconds: sum of the mechanism's own estimates, 0 when it makes none.

@@ -83,7 +83,7 @@ def simulation_result(totals: Totals) -> Result:
             "evict_push": totals.operations.evict_push.tolist(),
             "flush_push": totals.flush_push.tolist(),
         },
-        "row_bytes": {  # without flushes, and without what messages add
+        "bytes": {  # without flushes, and without what messages add
             "pulled": totals.moved_bytes.miss_pull.tolist(),
             "pushed": (totals.moved_bytes.update_push + totals.moved_bytes.evict_push).tolist(),
         },
@@ -126,6 +126,7 @@ _ROWS: tuple[tuple[str, Callable[[Mapping[str, Any]], str]], ...] = (
     ("miss pulls", lambda r: f"{sum(r['operations']['miss_pull']):,}"),
     ("update pushes", lambda r: f"{sum(r['operations']['update_push']):,}"),
     ("evict pushes", lambda r: f"{sum(r['operations']['evict_push']):,}"),
+    ("flush pushes, beside the cost", lambda r: f"{sum(r['operations']['flush_push']):,}"),
     ("worker-to-worker rows", lambda r: f"{sum(r['operations']['peer']):,.0f}"),
     ("hit ratio", lambda r: f"{r['hit_ratio']:.3f}"),
     ("decision, ms (median / p99)", lambda r: f"{r['decision_ms']['median']:.2f} / {r['decision_ms']['p99']:.2f}"),

@@ -14,10 +14,10 @@
 namespace esd {
 
 Engine::Engine(std::vector<std::uint32_t> cache_sizes, std::string policy, std::vector<std::uint32_t> field_sizes,
-               std::uint64_t max_rows)
+               std::uint64_t max_rows, const std::vector<double>& gradient_shares)
     : cache_sizes_(std::move(cache_sizes)),
       policy_(std::move(policy)),
-      sizes_(std::move(field_sizes)),
+      sizes_(std::move(field_sizes), gradient_shares),
       row_limit_(max_rows),
       caches_(make_caches()),
       directory_(workers()),
@@ -120,7 +120,7 @@ JointResult Engine::joint(const JointRequest& request) const {
                                 " of them in batches that follow");
   }
   if (request.limits) check_limits(request);
-  return joint_search(batch(), reuse_, request);
+  return joint_search(batch(), sizes_, reuse_, request);
 }
 
 IterationPlans Engine::commit(const std::int32_t* assignment, Arena&& arena) {

@@ -36,10 +36,10 @@ struct CacheTooSmall : std::runtime_error {
 
 class Engine {
  public:
-  // `cache_sizes` is the room of each cache, in units of row size; see RowSizes for `field_sizes`, RowLimit for
-  // `max_rows`.
+  // `cache_sizes` is the room of each cache, in units of row size; see RowSizes for `field_sizes` and
+  // `gradient_shares`, RowLimit for `max_rows`.
   Engine(std::vector<std::uint32_t> cache_sizes, std::string policy, std::vector<std::uint32_t> field_sizes = {},
-         std::uint64_t max_rows = 0);
+         std::uint64_t max_rows = 0, const std::vector<double>& gradient_shares = {});
   Engine(const Engine&) = delete;  // `replacement_` refers to members
   Engine& operator=(const Engine&) = delete;
 

@@ -100,8 +100,8 @@ class JobState:
         iterations_confirmed: iterations that every worker has confirmed.
         quality: of the model over all confirmed samples, each scored before it is trained.
         recent: the same over the latest iterations, those that hold the last 32,768 samples.
-        cost_seconds: sum of T_j over all operations (ESD paper, eq. 4).
-        makespan_seconds: sum over iterations of the slowest worker's T_j x operations.
+        cost_seconds: time of all operations on their links, T_j for a row (ESD paper, eq. 4).
+        makespan_seconds: sum over iterations of the slowest worker's operations on its link.
         expected_cost_seconds: the mechanism's own estimate, per sample.
         lookups: (row, worker) pairs that training needed.
         hits: how many of the lookups found the latest version in the worker's cache.

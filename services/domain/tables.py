@@ -10,6 +10,8 @@ from enum import Enum
 from services.domain.errors import InvalidArgument
 
 MAX_DIMENSION = 4096
+ROW_KEY_BYTES = 16  # what moves with a row: its id and its version, eight bytes each
+GRADIENT_KEY_BYTES = 32  # with a partial gradient: the contributors and the step, too
 _NAME = re.compile(r"[a-z0-9_-]{1,64}")
 
 
@@ -92,5 +94,15 @@ class TableSpec:
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of one row on the wire, state included: D_tran of the ESD paper (Table 1)."""
+        """Bytes of one row, state included."""
         return 4 * self.row_width
+
+    @property
+    def row_transfer_bytes(self) -> int:
+        """Bytes that move with one row, its id and version included: D_tran of the ESD paper (Table 1)."""
+        return self.row_bytes + ROW_KEY_BYTES
+
+    @property
+    def gradient_transfer_bytes(self) -> int:
+        """Bytes that move with one partial gradient: D floats without optimizer state, and what names them."""
+        return 4 * self.dimension + GRADIENT_KEY_BYTES

@@ -14,23 +14,20 @@ from numpy.typing import NDArray
 from protos import ps_pb2
 from services.domain.errors import InvalidArgument
 from services.domain.rows import GradientBlock, Push, RowBlock
-from services.domain.tables import TableSpec
+from services.domain.tables import GRADIENT_KEY_BYTES, TableSpec
 from services.wire.arrays import decode_array, decode_column, encode_array
 
 CHUNK_BYTES = 1 << 20  # payload of one message: streams of this size move fastest, far below any message limit
 
-_BYTES_BESIDE_A_ROW = 16  # id and version
-_BYTES_BESIDE_A_GRADIENT = 32  # id, version, contributors and step
-
 
 def rows_per_chunk(spec: TableSpec) -> int:
     """Returns how many rows fit a chunk with their ids and versions; at least one."""
-    return max(1, CHUNK_BYTES // (spec.row_bytes + _BYTES_BESIDE_A_ROW))
+    return max(1, CHUNK_BYTES // spec.row_transfer_bytes)
 
 
 def payload_bytes(spec: TableSpec, rows: int) -> int:
     """Returns the most bytes that `rows` rows or gradients of a table take on the wire."""
-    return rows * (spec.row_bytes + _BYTES_BESIDE_A_GRADIENT)
+    return rows * (spec.row_bytes + GRADIENT_KEY_BYTES)
 
 
 def encode_pull(

@@ -54,7 +54,8 @@ def _realised_cost(problem: DispatchInput, assignment: NDArray[np.int32]) -> flo
         plans = problem.engine.commit(assignment)
     except CacheTooSmall:
         return math.inf
-    return float((problem.link_costs * plans.sizes).sum())
+    moved = problem.sizes.moved_bytes(plans).total
+    return float((problem.link_costs * moved).sum() / problem.sizes.unit_bytes)
 
 
 def _count(capacities: NDArray[np.int32]) -> int:

@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dispatcher.core.cost_model import RowSizes
 from esd_native.engine import Engine
 
 
@@ -38,6 +39,7 @@ class DispatchInput:
         capacities: int32 [n], samples of each worker; they sum to k.
         iteration: t, part of the seed of whatever is drawn at random.
         link_costs: int32 [n], the present T_j in the cost model's unit.
+        sizes: what a row and a partial gradient take on the wire.
         lookahead_ids: ids of the batches that follow, in order, each uint64 [k', F]; as many as the mechanism's
             `lookahead` asks for, fewer at the end of a stream.
         deadline: `time.perf_counter()` by which the decision is wanted; infinite without a budget.
@@ -51,6 +53,7 @@ class DispatchInput:
     capacities: NDArray[np.int32]
     iteration: int
     link_costs: NDArray[np.int32]
+    sizes: RowSizes
     lookahead_ids: tuple[NDArray[np.uint64], ...] = ()
     deadline: float = math.inf
     eviction_costs: NDArray[np.float64] | None = None

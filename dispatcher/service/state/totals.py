@@ -30,7 +30,7 @@ class Point:
         auc: progressive area under the ROC curve over them; NaN until both labels were seen.
         planned: how many iterations are planned, confirmed or not.
         decision_seconds: the time that it took to plan them.
-        cost_seconds: the sum of T_j over their operations.
+        cost_seconds: the time of their operations on the links.
         lookups: how many (row, worker) pairs they need.
         hits: how many of these find the latest version in the cache.
     """
@@ -81,7 +81,7 @@ class JobTotals:
     """Totals of one job.
 
     Attributes:
-        cost_seconds: the sum of T_j over all planned operations (ESD eq. 4).
+        cost_seconds: the time of all planned operations on their links (ESD eq. 4).
         makespan_seconds: the sum over iterations of the busiest link's time.
         expected_cost_seconds: the mechanism's own estimate of the cost.
         lookups: how many (row, worker) pairs training needed.

@@ -1,5 +1,5 @@
 // Rows of unequal size (ESD paper, section 8.2): each field of a sample has a size, and a row has that of the field in
-// which it is first trained.
+// which it is first trained. A partial gradient is not as large as its row, which carries the optimizer's state.
 #pragma once
 
 #include <algorithm>
@@ -19,12 +19,29 @@ namespace esd {
 class RowSizes {
  public:
   static constexpr std::uint32_t kMaxSize = 0xffff;
+  static constexpr double kMostShare = 16;  // what moves beside a gradient of one value is more than a row of it
 
   // `of_fields` are the sizes of the fields' rows, 1..kMaxSize. If there are none, all rows have size 1.
-  explicit RowSizes(std::vector<std::uint32_t> of_fields) : of_fields_(std::move(of_fields)), distinct_(of_fields_) {
+  // `gradient_shares` say how large a partial gradient is by its row: one number, or one of each field that has a size;
+  // 1 if there are none.
+  explicit RowSizes(std::vector<std::uint32_t> of_fields, const std::vector<double>& gradient_shares = {})
+      : of_fields_(std::move(of_fields)), distinct_(of_fields_) {
     if (uniform()) distinct_.push_back(1);
     std::sort(distinct_.begin(), distinct_.end());
     distinct_.erase(std::unique(distinct_.begin(), distinct_.end()), distinct_.end());
+    gradient_shares_.resize(distinct_.size(), 1.0);
+    if (gradient_shares.empty()) return;
+    if (gradient_shares.size() != std::max<std::size_t>(1, of_fields_.size())) {
+      throw std::invalid_argument(std::to_string(gradient_shares.size()) + " gradient shares for " +
+                                  std::to_string(of_fields_.size()) + " field sizes");
+    }
+    for (std::size_t f = 0; f < gradient_shares.size(); ++f) {
+      if (!(gradient_shares[f] > 0 && gradient_shares[f] <= kMostShare)) {
+        throw std::invalid_argument("gradient share " + std::to_string(gradient_shares[f]) +
+                                    " must be above 0, at most " + std::to_string(kMostShare));
+      }
+      gradient_shares_[uniform() ? 0 : rank(of_fields_[f])] = gradient_shares[f];
+    }
   }
 
   bool uniform() const { return of_fields_.empty(); }
@@ -38,6 +55,10 @@ class RowSizes {
   std::size_t rank(std::uint32_t size) const {
     return static_cast<std::size_t>(std::lower_bound(distinct_.begin(), distinct_.end(), size) - distinct_.begin());
   }
+
+  // How large a partial gradient is by its row, by rank of the row's size.
+  const std::vector<double>& gradient_shares() const { return gradient_shares_; }
+  double gradient_share(std::uint32_t size) const { return gradient_shares_[uniform() ? 0 : rank(size)]; }
 
   // Throws std::invalid_argument when a batch has another number of fields.
   void check(std::size_t fields) const {
@@ -82,7 +103,8 @@ class RowSizes {
  private:
   std::vector<std::uint32_t> of_fields_;
   std::vector<std::uint32_t> distinct_;
-  std::vector<std::uint16_t> of_rows_;  // by row number; 0 where the row was not trained yet
+  std::vector<double> gradient_shares_;  // by rank
+  std::vector<std::uint16_t> of_rows_;   // by row number; 0 where the row was not trained yet
 };
 
 }  // namespace esd

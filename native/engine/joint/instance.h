@@ -12,6 +12,7 @@
 #include "common/mix64.h"
 #include "common/workers.h"
 #include "engine/batch/prepared_batch.h"
+#include "engine/batch/row_sizes.h"
 #include "engine/joint/reuse.h"
 #include "engine/joint/shared_row.h"
 #include "engine/rows/index_types.h"
@@ -49,12 +50,14 @@ struct JointInstance {
   // Of the samples `order` of a batch: sample i here is order[i] there. `next` [distinct] are the workers that will
   // train each row next, none where that is not planned; if `next` is empty, it is planned for no row.
   JointInstance(const PreparedBatch& batch, const std::vector<SampleIndex>& order, const std::vector<WorkerSet>& next,
-                const std::int32_t* link_costs, unsigned workers, const ReuseStatistics& reuse);
+                const std::int32_t* link_costs, unsigned workers, const RowSizes& sizes, const ReuseStatistics& reuse);
 
   std::int32_t* own(std::size_t sample) { return &own_costs[sample * Width]; }
 };
 
-inline SharedRow describe(const RowState& state, std::uint32_t size, WorkerSet next, const std::int32_t* pull) {
+inline SharedRow describe(const RowState& state, std::uint32_t size, std::uint32_t rank, WorkerSet next,
+                          const std::int32_t* pull) {
+  const std::uint32_t reuse = next.empty() ? ReuseStatistics::class_of(state.version + 1) : ReuseStatistics::kCertain;
   const bool owned = state.kind == kOwned;
   const std::uint32_t owner = owned ? static_cast<std::uint32_t>(state.holders.first()) : SharedRow::kNobody;
   return {state.latest(),
@@ -62,7 +65,7 @@ inline SharedRow describe(const RowState& state, std::uint32_t size, WorkerSet n
           WorkerSet::all(),
           owned ? pull[owner] : 0,
           owner,
-          next.empty() ? ReuseStatistics::class_of(state.version + 1) : ReuseStatistics::kCertain,
+          rank * ReuseStatistics::kClasses + reuse,
           static_cast<std::int32_t>(size),
           next};
 }
@@ -123,8 +126,8 @@ ESD_HOT SharedIndex* split_rows(const PreparedBatch& batch, const std::vector<Sa
 template <unsigned Width>
 JointInstance<Width>::JointInstance(const PreparedBatch& batch, const std::vector<SampleIndex>& order,
                                     const std::vector<WorkerSet>& next, const std::int32_t* link_costs,
-                                    unsigned workers, const ReuseStatistics& reuse)
-    : links(link_costs, workers, batch.sample_size, reuse),
+                                    unsigned workers, const RowSizes& sizes, const ReuseStatistics& reuse)
+    : links(link_costs, workers, batch.sample_size, sizes, reuse),
       samples(order.size()),
       own_costs(samples * Width),
       shared(samples * batch.fields + 1),
@@ -139,7 +142,8 @@ JointInstance<Width>::JointInstance(const PreparedBatch& batch, const std::vecto
     const bool is_shared = users[x] >= 2;
     shared_index[x] = is_shared ? static_cast<SharedIndex>(rows.size()) : joint::kNotShared;
     if (!is_shared) continue;
-    rows.push_back(describe(batch.states[x], batch.size(x), next.empty() ? WorkerSet{} : next[x], links.pull));
+    const auto rank = static_cast<std::uint32_t>(sizes.rank(batch.size(x)));
+    rows.push_back(describe(batch.states[x], batch.size(x), rank, next.empty() ? WorkerSet{} : next[x], links.pull));
   }
   const SharedIndex* end = joint::split_rows(batch, order, next, shared_index.data(), links, own_costs.data(),
                                              shared.data(), shared_begins.data());

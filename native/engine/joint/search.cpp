@@ -11,6 +11,7 @@
 
 #include "common/mix64.h"
 #include "common/workers.h"
+#include "engine/batch/row_sizes.h"
 #include "engine/joint/instance.h"
 #include "engine/joint/lookahead.h"
 #include "engine/joint/placement.h"
@@ -47,11 +48,12 @@ template <unsigned Width>
 class JointSearch {
  public:
   JointSearch(const PreparedBatch& batch, std::size_t samples, const std::vector<WorkerSet>& next,
-              const ReuseStatistics& reuse, const JointRequest& request)
+              const RowSizes& sizes, const ReuseStatistics& reuse, const JointRequest& request)
       : batch_(batch),
+        sizes_(sizes),
         request_(request),
         order_(content_order(batch, samples)),
-        instance_(batch, order_, next, request.link_costs, request.workers, reuse),
+        instance_(batch, order_, next, request.link_costs, request.workers, sizes, reuse),
         placement_(instance_),
         draws_(request.seed),
         regrets_(instance_.samples) {
@@ -149,7 +151,7 @@ class JointSearch {
   }
 
   std::vector<double> placed_times() const {
-    return expected_times(batch_, in_batch_order(placement_.assignment()), request_.link_costs,
+    return expected_times(batch_, sizes_, in_batch_order(placement_.assignment()), request_.link_costs,
                           request_.limits->sample_costs, request_.workers);
   }
 
@@ -196,6 +198,7 @@ class JointSearch {
   }
 
   const PreparedBatch& batch_;
+  const RowSizes& sizes_;
   const JointRequest& request_;
   const std::vector<SampleIndex> order_;  // of content: sample i here is sample order_[i] of the batch
   JointInstance<Width> instance_;
@@ -223,26 +226,29 @@ Clock::time_point halfway(Clock::time_point deadline) {
 }
 
 template <unsigned Width>
-JointResult search(const PreparedBatch& batch, const ReuseStatistics& reuse, const JointRequest& request) {
-  if (request.lookahead.empty()) return JointSearch<Width>(batch, batch.samples, {}, reuse, request).run();
+JointResult search(const PreparedBatch& batch, const RowSizes& sizes, const ReuseStatistics& reuse,
+                   const JointRequest& request) {
+  if (request.lookahead.empty()) return JointSearch<Width>(batch, batch.samples, {}, sizes, reuse, request).run();
   const Lookahead lookahead(batch, request.lookahead);
   const std::vector<std::int32_t> capacities = lookahead.capacities(request.capacities, request.workers);
   JointRequest whole = request;
   whole.capacities = capacities.data();
   whole.deadline = halfway(request.deadline);
   whole.limits = nullptr;
-  const JointResult plan = JointSearch<Width>(batch, batch.samples, {}, reuse, whole).run();
-  return JointSearch<Width>(batch, lookahead.samples(), lookahead.next_trainers(plan.assignment), reuse, request).run();
+  const JointResult plan = JointSearch<Width>(batch, batch.samples, {}, sizes, reuse, whole).run();
+  return JointSearch<Width>(batch, lookahead.samples(), lookahead.next_trainers(plan.assignment), sizes, reuse, request)
+      .run();
 }
 
 }  // namespace
 
-JointResult joint_search(const PreparedBatch& batch, const ReuseStatistics& reuse, const JointRequest& request) {
-  if (request.workers <= 4) return search<4>(batch, reuse, request);
-  if (request.workers <= 8) return search<8>(batch, reuse, request);
-  if (request.workers <= 16) return search<16>(batch, reuse, request);
-  if (request.workers <= 32) return search<32>(batch, reuse, request);
-  return search<64>(batch, reuse, request);
+JointResult joint_search(const PreparedBatch& batch, const RowSizes& sizes, const ReuseStatistics& reuse,
+                         const JointRequest& request) {
+  if (request.workers <= 4) return search<4>(batch, sizes, reuse, request);
+  if (request.workers <= 8) return search<8>(batch, sizes, reuse, request);
+  if (request.workers <= 16) return search<16>(batch, sizes, reuse, request);
+  if (request.workers <= 32) return search<32>(batch, sizes, reuse, request);
+  return search<64>(batch, sizes, reuse, request);
 }
 
 }  // namespace esd

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "engine/batch/prepared_batch.h"
+#include "engine/batch/row_sizes.h"
 #include "engine/joint/reuse.h"
 #include "engine/joint/workload_shift.h"
 
@@ -45,6 +46,7 @@ struct JointResult {
 };
 
 // Places samples of a prepared batch. A pure function of its arguments as long as the deadline is not reached.
-JointResult joint_search(const PreparedBatch& batch, const ReuseStatistics& reuse, const JointRequest& request);
+JointResult joint_search(const PreparedBatch& batch, const RowSizes& sizes, const ReuseStatistics& reuse,
+                         const JointRequest& request);
 
 }  // namespace esd

@@ -1,10 +1,10 @@
 // What a row that several samples use costs, as a function of the workers that train it.
 //
-// Let M be these workers, h the owner if there is one, p how likely the row is used again. For a row of size 1 the cost
-// is
+// Let M be these workers, h the owner if there is one, p how likely the row is used again, g how large a partial
+// gradient is by its row. For a row of size 1 the cost is
 //
 //   M = {j}:    [j lacks the latest] T_j + [h exists and is not j] T_h
-//   |M| >= 2:   [h exists] T_h + sum over j in M of [j lacks the latest] T_j + p T_j
+//   |M| >= 2:   [h exists] T_h + sum over j in M of [j lacks the latest] T_j + p g T_j
 //
 // and it is in proportion to the size. With two or more trainers the row is split: each of them pushes a partial
 // gradient if it is used again.
@@ -19,9 +19,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "common/workers.h"
+#include "engine/batch/row_sizes.h"
 #include "engine/joint/reuse.h"
 
 namespace esd {
@@ -30,23 +33,33 @@ namespace esd {
 // sums are exact. Lanes without a worker cost nothing and have no capacity.
 template <unsigned Width>
 struct JointLinks {
-  double scale = 64;                                          // what a link cost of 1 is here, a power of two
-  std::int32_t pull[Width] = {};                              // T_j
-  std::int32_t again[ReuseStatistics::kClasses][Width] = {};  // p T_j by class of reuse: a gradient will be pushed
+  double scale = 64;                // what a link cost of 1 is here, a power of two
+  std::int32_t pull[Width] = {};    // T_j
+  std::vector<std::int32_t> again;  // [sizes, classes of reuse, Width], p g T_j: a gradient will be pushed
   std::int32_t nothing[Width] = {};
 
-  JointLinks(const std::int32_t* link_costs, unsigned workers, std::uint64_t sample_size,
-             const ReuseStatistics& reuse) {
-    // A row of size 1 adds at most T_j + p T_j + p T_q + T_h + T_q to the cost of a sample, and the solver takes costs
-    // below 2^28.
+  JointLinks(const std::int32_t* link_costs, unsigned workers, std::uint64_t sample_size, const RowSizes& sizes,
+             const ReuseStatistics& reuse)
+      : again(sizes.distinct().size() * ReuseStatistics::kClasses * Width) {
+    const std::vector<double>& shares = sizes.gradient_shares();
+    // A row of size 1 adds at most T_j + p g T_j + p g T_q + T_h + T_q to the cost of a sample, and the solver takes
+    // costs below 2^28.
+    const double most = 3 + 2 * *std::max_element(shares.begin(), shares.end());
     const double highest = *std::max_element(link_costs, link_costs + workers);
-    while (5 * highest * static_cast<double>(sample_size) * scale >= 0x1p28) scale /= 2;
-    for (unsigned j = 0; j < workers; ++j) {
-      pull[j] = again[ReuseStatistics::kCertain][j] = static_cast<std::int32_t>(std::lround(link_costs[j] * scale));
-      for (std::uint32_t c = 1; c < ReuseStatistics::kClasses; ++c) {
-        again[c][j] = static_cast<std::int32_t>(std::lround(reuse.probability(c) * pull[j]));
+    while (most * highest * static_cast<double>(sample_size) * scale >= 0x1p28) scale /= 2;
+    for (unsigned j = 0; j < workers; ++j) pull[j] = static_cast<std::int32_t>(std::lround(link_costs[j] * scale));
+    std::int32_t* costs = again.data();
+    for (const double share : shares) {
+      for (std::uint32_t c = 0; c < ReuseStatistics::kClasses; ++c, costs += Width) {
+        const double expected = share * (c == ReuseStatistics::kCertain ? 1.0 : reuse.probability(c));
+        for (unsigned j = 0; j < workers; ++j) costs[j] = static_cast<std::int32_t>(std::lround(expected * pull[j]));
       }
     }
+  }
+
+  // p g T_j of every worker, [Width], for rows of a rank of size and a class of reuse.
+  const std::int32_t* pushed_again(std::uint32_t rank_and_reuse) const {
+    return &again[rank_and_reuse * std::size_t{Width}];
   }
 };
 
@@ -56,7 +69,7 @@ struct SharedRow {
   WorkerSet priced_for;     // M for which the row's added costs were last computed
   std::int32_t owner_cost;  // T_h for a row of size 1, 0 without an owner
   std::uint32_t owner;      // h, or kNobody
-  std::uint32_t reuse;      // class of reuse, with this iteration's training counted
+  std::uint32_t again;      // rank of its size and class of reuse, with this iteration's training counted
   std::int32_t size;
   WorkerSet next;  // N, empty if it is not planned
 
@@ -79,7 +92,7 @@ std::int32_t common_cost(const SharedRow& row, const JointLinks<Width>& links, W
   if (trainers.several()) return 0;
   const auto alone = static_cast<std::uint32_t>(trainers.first());
   const std::int32_t push = alone == row.owner ? row.owner_cost : 0;
-  return links.again[row.reuse][alone] + push - next_cost(row.next, links, alone);
+  return links.pushed_again(row.again)[alone] + push - next_cost(row.next, links, alone);
 }
 
 // What it adds to the row's cost that `worker` joins `trainers`.
@@ -88,7 +101,8 @@ std::int32_t added_cost(const SharedRow& row, const JointLinks<Width>& links, Wo
   if (trainers.contains(worker)) return 0;
   if (trainers.empty() && worker == row.owner) return row.size * next_cost(row.next, links, worker);
   const std::int32_t pull = row.latest.contains(worker) ? 0 : links.pull[worker];
-  const std::int32_t later = trainers.empty() ? next_cost(row.next, links, worker) : links.again[row.reuse][worker];
+  const std::int32_t later =
+      trainers.empty() ? next_cost(row.next, links, worker) : links.pushed_again(row.again)[worker];
   return row.size * (pull + later + common_cost(row, links, trainers));
 }
 
@@ -117,7 +131,7 @@ template <unsigned Width>
 template <unsigned Width>
 [[gnu::always_inline]] inline void added_costs(const SharedRow& row, const JointLinks<Width>& links,
                                                std::int32_t* costs) {
-  const std::int32_t* again = row.trainers.empty() ? links.nothing : links.again[row.reuse];
+  const std::int32_t* again = row.trainers.empty() ? links.nothing : links.pushed_again(row.again);
   for (unsigned j = 0; j < Width; ++j) costs[j] = again[j];
   add_pulls(row.latest, links, common_cost(row, links, row.trainers), costs);
   if (row.trainers.empty()) {

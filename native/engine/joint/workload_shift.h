@@ -11,6 +11,7 @@
 
 #include "common/workers.h"
 #include "engine/batch/prepared_batch.h"
+#include "engine/batch/row_sizes.h"
 #include "engine/rows/index_types.h"
 #include "engine/rows/row_state.h"
 
@@ -24,9 +25,9 @@ struct WorkloadLimits {
 
 // How long each worker is expected to take, [workers]: this iteration's operations on its link, but for evictions, and
 // computation.
-inline std::vector<double> expected_times(const PreparedBatch& batch, const std::vector<std::int32_t>& assignment,
-                                          const std::int32_t* link_costs, const double* sample_costs,
-                                          unsigned workers) {
+inline std::vector<double> expected_times(const PreparedBatch& batch, const RowSizes& sizes,
+                                          const std::vector<std::int32_t>& assignment, const std::int32_t* link_costs,
+                                          const double* sample_costs, unsigned workers) {
   std::vector<WorkerSet> trainers(batch.distinct());
   std::vector<double> times(workers);
   const BatchIndex* indices = batch.indices.data();
@@ -34,16 +35,19 @@ inline std::vector<double> expected_times(const PreparedBatch& batch, const std:
     for (std::size_t f = 0; f < batch.fields; ++f) trainers[*indices++].add(worker);
     times[static_cast<std::size_t>(worker)] += sample_costs[worker];
   }
-  std::vector<std::int64_t> moved(workers);  // in units of row size
+  std::vector<double> moved(workers);  // in units of row size
   for (std::size_t x = 0; x < batch.distinct(); ++x) {
     if (trainers[x].empty()) continue;  // only a later batch needs the row
     const RowState& row = batch.states[x];
-    const auto move = [&](unsigned j) { moved[j] += batch.size(x); };
-    const bool others_train = !(trainers[x] - row.holders).empty();
-    if (row.kind == kSplit || (row.kind == kOwned && others_train)) row.holders.for_each(move);
-    (trainers[x] - row.latest()).for_each(move);
+    const std::uint32_t size = batch.size(x);
+    const bool split = row.kind == kSplit, others_train = !(trainers[x] - row.holders).empty();
+    if (split || (row.kind == kOwned && others_train)) {
+      const double pushed = split ? sizes.gradient_share(size) * size : size;
+      row.holders.for_each([&](unsigned j) { moved[j] += pushed; });
+    }
+    (trainers[x] - row.latest()).for_each([&](unsigned j) { moved[j] += size; });
   }
-  for (unsigned j = 0; j < workers; ++j) times[j] += static_cast<double>(moved[j]) * link_costs[j];
+  for (unsigned j = 0; j < workers; ++j) times[j] += moved[j] * link_costs[j];
   return times;
 }
 

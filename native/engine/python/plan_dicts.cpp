@@ -82,28 +82,32 @@ nb::list IterationColumns::all() const {
 
 IterationColumns::PerWorker IterationColumns::counts() const {
   const std::size_t n = workers_.size();
-  std::vector<std::int64_t> counts(5 * n);
+  std::vector<std::int64_t> counts(7 * n);
   for (std::size_t j = 0; j < n; ++j) {
     const WorkerPlan& plan = workers_[j];
     counts[j] = static_cast<std::int64_t>(plan.pulls.ids.size);
-    counts[n + j] = static_cast<std::int64_t>(plan.update_rows.ids.size + plan.update_gradients.ids.size);
-    counts[2 * n + j] = static_cast<std::int64_t>(plan.evict_rows.ids.size + plan.evict_gradients.ids.size);
-    counts[3 * n + j] = static_cast<std::int64_t>(plan.drops.ids.size);
-    counts[4 * n + j] = static_cast<std::int64_t>(plan.unique_ids.size);
+    counts[n + j] = static_cast<std::int64_t>(plan.update_rows.ids.size);
+    counts[2 * n + j] = static_cast<std::int64_t>(plan.update_gradients.ids.size);
+    counts[3 * n + j] = static_cast<std::int64_t>(plan.evict_rows.ids.size);
+    counts[4 * n + j] = static_cast<std::int64_t>(plan.evict_gradients.ids.size);
+    counts[5 * n + j] = static_cast<std::int64_t>(plan.drops.ids.size);
+    counts[6 * n + j] = static_cast<std::int64_t>(plan.unique_ids.size);
   }
-  return to_numpy(std::move(counts), 5, n);
+  return to_numpy(std::move(counts), 7, n);
 }
 
 IterationColumns::PerWorker IterationColumns::sizes() const {
   const std::size_t n = workers_.size();
-  std::vector<std::int64_t> sizes(3 * n);
+  std::vector<std::int64_t> sizes(5 * n);
   for (std::size_t j = 0; j < n; ++j) {
     const WorkerPlan& plan = workers_[j];
     sizes[j] = static_cast<std::int64_t>(plan.pulls.size);
-    sizes[n + j] = static_cast<std::int64_t>(plan.update_rows.size + plan.update_gradients.size);
-    sizes[2 * n + j] = static_cast<std::int64_t>(plan.evict_rows.size + plan.evict_gradients.size);
+    sizes[n + j] = static_cast<std::int64_t>(plan.update_rows.size);
+    sizes[2 * n + j] = static_cast<std::int64_t>(plan.update_gradients.size);
+    sizes[3 * n + j] = static_cast<std::int64_t>(plan.evict_rows.size);
+    sizes[4 * n + j] = static_cast<std::int64_t>(plan.evict_gradients.size);
   }
-  return to_numpy(std::move(sizes), 3, n);
+  return to_numpy(std::move(sizes), 5, n);
 }
 
 nb::list to_python(FlushPlans&& plans, const std::shared_ptr<ArenaPool>& pool) {

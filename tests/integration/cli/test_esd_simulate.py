@@ -39,9 +39,10 @@ def test_counts_of_a_hand_worked_trace(trace: list[str]) -> None:
     assert counted["operations"]["update_push"] == [0 + 1 + 0 + 2, 0 + 1 + 1 + 1]
     assert counted["operations"]["evict_push"] == [0, 0]
     assert counted["operations"]["flush_push"] == [2, 2]
-    slow, fast = 16 / (1e6 / 8), 16 / (2e6 / 8)  # seconds a row: 4 float32 over 1 and 2 Mbit/s
-    assert counted["cost_seconds"] == pytest.approx(slow * (5 + 3) + fast * (4 + 3))
-    assert counted["makespan_seconds"] == pytest.approx(slow * (2 + 2 + 1 + 3))
+    slow, fast = 32 / (1e6 / 8), 32 / (2e6 / 8)  # seconds a row: 4 float32, id and version over 1 and 2 Mbit/s
+    slow_part, fast_part = 1.5 * slow, 1.5 * fast  # seconds a partial gradient, with its contributors and step
+    assert counted["cost_seconds"] == pytest.approx(slow * (5 + 2) + slow_part + fast * (4 + 2) + fast_part)
+    assert counted["makespan_seconds"] == pytest.approx(slow * (2 + 2 + 1 + 2) + slow_part)
     assert counted["hit_ratio"] == pytest.approx(1 - 9 / 16)
     assert counted["iterations"] == 4
     assert counted["samples"] == 8
@@ -51,9 +52,9 @@ def test_rows_of_unequal_size_are_charged_by_their_bytes(trace: list[str]) -> No
     """The trace above; 7 and 8, in the first field, have 8 values, 1 and 2 have 4."""
     counted = result(*trace, "--cache-rows", "9", "--dim", "4", "--dims", "0=8", "--links", "1m", "--optimizer", "sgd")
     assert counted["operations"]["miss_pull"] == [5, 4]
-    assert counted["row_bytes"]["pulled"] == [48 + 32 + 32 + 32, 48 + 32 + 0 + 32]
-    assert counted["row_bytes"]["pushed"] == [0 + 32 + 0 + 64, 0 + 32 + 32 + 32]
-    assert counted["cost_seconds"] == pytest.approx((144 + 96 + 112 + 96) / (1e6 / 8))
+    assert counted["bytes"]["pulled"] == [80 + 48 + 48 + 48, 80 + 48 + 0 + 48]
+    assert counted["bytes"]["pushed"] == [0 + 48 + 0 + 64 + 48, 0 + 48 + 48 + 64]
+    assert counted["cost_seconds"] == pytest.approx((224 + 160 + 176 + 160) / (1e6 / 8))
 
 
 def test_alternatives_run_on_the_same_assignments(trace: list[str]) -> None:

@@ -50,9 +50,12 @@ async def test_all_samples_are_trained_in_stream_order(dispatcher: Dispatcher) -
     moved = [worker.transfers for worker in state.workers]
     assert [t.miss_pull for t in moved] == [sum(len(p.pulls) for p in w.plans) for w in workers]
     assert [t.flush_push for t in moved] == [len(w.flush.rows) + len(w.flush.gradients) for w in workers]
-    row_seconds = JOB.table.row_bytes / 1e6
-    operations = sum(t.miss_pull + t.update_push + t.evict_push for t in moved)
-    assert state.cost_seconds == pytest.approx(operations * row_seconds)
+    plans = [plan for worker in workers for plan in worker.plans]
+    rows = sum(len(p.pulls) + len(p.update_rows) + len(p.evict_rows) for p in plans)
+    gradients = sum(len(p.update_gradients) + len(p.evict_gradients) for p in plans)
+    assert sum(t.miss_pull + t.update_push + t.evict_push for t in moved) == rows + gradients
+    moved_bytes = rows * JOB.table.row_transfer_bytes + gradients * JOB.table.gradient_transfer_bytes
+    assert state.cost_seconds == pytest.approx(moved_bytes / 1e6)
     assert state.lookups - state.hits == sum(t.miss_pull for t in moved)
     assert 0 < state.decision_median_seconds <= state.decision_p99_seconds
     assert state.training_seconds > 0

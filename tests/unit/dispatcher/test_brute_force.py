@@ -6,12 +6,15 @@ import itertools
 import numpy as np
 import pytest
 
+from dispatcher.core.cost_model import RowSizes
 from dispatcher.core.mechanisms import MECHANISMS, DispatchInput, Replay
 from dispatcher.core.mechanisms.brute_force import BruteForce
 from dispatcher.core.planner import Planner
 from esd_native.engine import Engine
 from services.domain.errors import InvalidArgument
+from services.domain.tables import OptimizerSpec, TableSpec
 
+SIZES = RowSizes(TableSpec("t", 8, OptimizerSpec(), seed=0, init_scale=0.1), fields=1)
 BANDWIDTHS = [4e6, 2e6, 1e6]
 
 
@@ -66,7 +69,7 @@ def test_an_assignment_that_no_cache_has_room_for_is_not_chosen():
     engine = Engine([2, 2], "lru")
     ids = np.array([[1, 2], [3, 4], [3, 4], [1, 2]], np.uint64)
     engine.prepare(ids)
-    problem = DispatchInput(engine, ids, np.array([2, 2], np.int32), 0, np.ones(2, np.int32))
+    problem = DispatchInput(engine, ids, np.array([2, 2], np.int32), 0, np.ones(2, np.int32), SIZES)
     assert BruteForce().decide(problem).workers.tolist() == [0, 1, 1, 0]
 
 
@@ -75,4 +78,4 @@ def test_too_many_assignments_are_refused():
     ids = np.arange(16, dtype=np.uint64)[:, None]
     engine.prepare(ids)
     with pytest.raises(InvalidArgument, match=r"6\.31e\+07 assignments of 16 samples to 4 workers"):
-        BruteForce().decide(DispatchInput(engine, ids, np.full(4, 4, np.int32), 0, np.ones(4, np.int32)))
+        BruteForce().decide(DispatchInput(engine, ids, np.full(4, 4, np.int32), 0, np.ones(4, np.int32), SIZES))

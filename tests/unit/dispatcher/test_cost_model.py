@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
-from dispatcher.core.cost_model import CostModel, Operations
+from dispatcher.core.cost_model import CostModel, Operations, RowSizes
 from services.domain.errors import InvalidArgument
+from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 
 
 def operations(miss_pull, update_push, evict_push):
@@ -41,9 +42,29 @@ def test_link_costs_are_within_half_a_percent_for_any_links():
 
 def test_a_link_takes_the_time_of_all_its_operations():
     model = CostModel(10, [10, 1], sample_rows=1)
-    counts = operations([3, 1], [2, 0], [1, 0])
-    assert counts.total.tolist() == [6, 1]
-    assert model.link_seconds(counts).tolist() == pytest.approx([6 * 1, 1 * 10])
+    moved_bytes = operations([30, 10], [20, 0], [6, 0])
+    assert moved_bytes.total.tolist() == [56, 10]
+    assert model.link_seconds(moved_bytes).tolist() == pytest.approx([5.6, 10])
+
+
+class Columns:
+    """Of two workers: 5 and 1 pulls, update pushes of 2 rows and 3 gradients, evict pushes of 1 row and 4 gradients."""
+
+    counts = np.array([[5, 1], [2, 0], [3, 0], [1, 0], [4, 1], [9, 9], [9, 9]])
+    sizes = counts[:5]
+
+
+@pytest.mark.parametrize(
+    ("kind", "row"), [(OptimizerKind.SGD, 64), (OptimizerKind.ROWWISE_ADAGRAD, 68), (OptimizerKind.ADAM, 192)]
+)
+def test_a_row_moves_with_its_state_and_a_partial_gradient_without_it(kind, row):
+    """16 values of 4 bytes; a row's id and version have 16 bytes, a gradient's name 32."""
+    sizes = RowSizes(TableSpec("t", 16, OptimizerSpec(kind), seed=0, init_scale=0.1), fields=3)
+    moved = sizes.moved_bytes(Columns)
+    assert moved.miss_pull.tolist() == [5 * (row + 16), row + 16]
+    assert moved.update_push.tolist() == [2 * (row + 16) + 3 * (64 + 32), 0]
+    assert moved.evict_push.tolist() == [row + 16 + 4 * (64 + 32), 64 + 32]
+    assert sizes.gradient_shares == ((64 + 32) / (row + 16),)
 
 
 def test_operations_add_kind_by_kind():

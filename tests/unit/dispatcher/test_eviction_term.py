@@ -1,28 +1,41 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from dispatcher.core.cost_model import EvictionRisk
+from dispatcher.core.cost_model import EvictionRisk, RowSizes
 from dispatcher.core.mechanisms import DispatchInput
 from dispatcher.core.mechanisms.esd import Esd
 from dispatcher.core.planner import Planner
 from dispatcher.simulator.simulate import simulate
 from esd_native.engine import Engine
+from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 
 LINKS = np.array([1, 1, 10], np.int32)
+SIZES = RowSizes(TableSpec("t", 8, OptimizerSpec(), seed=0, init_scale=0.1), fields=1)
 
 
 def test_risk_is_the_share_of_evictions_that_push(make_job, make_batches):
-    planner = Planner(make_job(mechanism="esd"), [1e6] * 4, [30] * 4)
-    risk, shares = EvictionRisk(4), np.zeros(4)
+    """A partial gradient counts as what it moves by a row: 64 bytes of 112."""
+    adam = TableSpec("t", 8, OptimizerSpec(OptimizerKind.ADAM), seed=0, init_scale=0.1)
+    job = replace(make_job(mechanism="esd"), table=adam)
+    planner, sizes = Planner(job, [1e6] * 4, [30] * 4), RowSizes(job.table, job.fields)
+    table = job.table
+    gradient = table.gradient_transfer_bytes / table.row_transfer_bytes
+    risk, shares, gradients = EvictionRisk(4), np.zeros(4), 0
     assert not risk.costs(np.full(4, 10, np.int32)).any()
     for batch in make_batches(60, samples=16, fields=3, rows=300, seed=3):
         decision = planner.plan(batch)
-        dropped = np.array([len(plan.drops) for plan in decision.plans])
-        risk.update(decision.operations.evict_push, dropped)
-        for j, pushed in enumerate(decision.operations.evict_push):
-            if pushed + dropped[j]:
-                shares[j] = 0.9 * shares[j] + 0.1 * pushed / (pushed + dropped[j])
-    assert (shares > 0.1).all()
+        risk.update(decision.columns, sizes)
+        for j, plan in enumerate(decision.plans):
+            evicted = len(plan.evict_rows) + len(plan.evict_gradients) + len(plan.drops)
+            gradients += len(plan.evict_gradients)
+            if evicted:
+                share = (len(plan.evict_rows) + gradient * len(plan.evict_gradients)) / evicted
+                shares[j] = 0.9 * shares[j] + 0.1 * share
+    assert gradient < 0.6
+    assert gradients > 10
+    assert (shares > 0.05).all()
     assert risk.costs(np.full(4, 10, np.int32)) == pytest.approx(10 * shares)
 
 
@@ -37,7 +50,7 @@ def test_a_sample_stays_away_from_a_cache_that_it_would_overflow(make_job):
     assert engine.room_needed().tolist() == [[2, 0, 0], [2, 2, 2]]
 
     def assign(evictions):
-        problem = DispatchInput(engine, ids, np.array([1, 1, 0], np.int32), 0, LINKS, eviction_costs=evictions)
+        problem = DispatchInput(engine, ids, np.array([1, 1, 0], np.int32), 0, LINKS, SIZES, eviction_costs=evictions)
         return Esd(make_job()).decide(problem)
 
     assert assign(np.array([0.0, 0.3, 0.0])).workers.tolist() == [1, 0]
@@ -52,7 +65,7 @@ def test_very_unequal_links_leave_no_room_for_finer_costs(make_job):
     ids = np.array([[1], [2]], np.uint64)
     engine.prepare(ids)
     links = np.array([1, 2**28], np.int32)
-    problem = DispatchInput(engine, ids, np.array([1, 1], np.int32), 0, links, eviction_costs=links * 1.0)
+    problem = DispatchInput(engine, ids, np.array([1, 1], np.int32), 0, links, SIZES, eviction_costs=links * 1.0)
     assert Esd(make_job()).decide(problem).expected_cost == 2 * (1 + 2**28)
 
 

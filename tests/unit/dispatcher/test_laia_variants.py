@@ -4,6 +4,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from dispatcher.core.cost_model import RowSizes
 from dispatcher.core.mechanisms import DispatchInput
 from dispatcher.core.mechanisms.laia import Laia, LaiaTwoChoices, allocate
 from dispatcher.core.mechanisms.laia_adaptive import LaiaAdaptive, TableProfiler
@@ -11,9 +12,11 @@ from dispatcher.core.mechanisms.random import Random
 from dispatcher.core.planner import Planner
 from dispatcher.simulator.simulate import simulate
 from esd_native.engine import Engine
+from services.domain.tables import OptimizerSpec, TableSpec
 
 CAPACITIES = np.full(3, 8, np.int32)
 LINKS = np.ones(3, np.int32)
+SIZES = RowSizes(TableSpec("t", 8, OptimizerSpec(), seed=0, init_scale=0.1), fields=1)
 
 
 def problems(engine, batches):
@@ -21,7 +24,7 @@ def problems(engine, batches):
     for t, batch in enumerate(batches):
         engine.prepare(batch.ids)
         lookahead_ids = tuple(later.ids for later in batches[t + 1 : t + 2])
-        yield DispatchInput(engine, batch.ids, CAPACITIES, t, LINKS, lookahead_ids)
+        yield DispatchInput(engine, batch.ids, CAPACITIES, t, LINKS, SIZES, lookahead_ids)
 
 
 def degree_of_infrequency(ids, workers):
@@ -83,7 +86,8 @@ def test_adaptive_laia_scores_fewer_tables_the_less_time_it_has(make_job, make_b
 
     adaptive = LaiaAdaptive(make_job(seed=5, fields=4, workers=3))
     for t, budget in enumerate([10.0, 10.0, 0.0]):
-        adaptive.decide(DispatchInput(Spy(), batch.ids, CAPACITIES, t, LINKS, deadline=time.perf_counter() + budget))
+        deadline = time.perf_counter() + budget
+        adaptive.decide(DispatchInput(Spy(), batch.ids, CAPACITIES, t, LINKS, SIZES, deadline=deadline))
     assert asked == [4, 4, 1]
 
 

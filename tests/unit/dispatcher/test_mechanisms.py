@@ -3,6 +3,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from dispatcher.core.cost_model import RowSizes
 from dispatcher.core.mechanisms import DispatchInput, Replay
 from dispatcher.core.mechanisms.draws import draws
 from dispatcher.core.mechanisms.hash import Hash
@@ -12,6 +13,9 @@ from dispatcher.core.mechanisms.random import Random
 from esd_native import solver
 from esd_native.engine import Engine
 from services.domain.errors import InvalidArgument
+from services.domain.tables import OptimizerSpec, TableSpec
+
+SIZES = RowSizes(TableSpec("t", 8, OptimizerSpec(), seed=0, init_scale=0.1), fields=1)
 
 
 def int32(values):
@@ -22,7 +26,7 @@ def decide(mechanism, engine, capacities, iteration, ids=None, **more):
     """Asks for an assignment; without ids the batch is as large as the capacities and says nothing."""
     ids = np.zeros((sum(capacities), 1), np.uint64) if ids is None else ids
     link_costs = np.ones(len(capacities), np.int32)
-    return mechanism.decide(DispatchInput(engine, ids, int32(capacities), iteration, link_costs, **more))
+    return mechanism.decide(DispatchInput(engine, ids, int32(capacities), iteration, link_costs, SIZES, **more))
 
 
 def test_draws_are_pinned_and_depend_on_seed_iteration_and_position_alone():

@@ -33,7 +33,11 @@ def run(planner, cluster, batches):
         demanded = cluster.run(batch, decision.assignment, decision.plans)
         for field in dataclasses.fields(demanded):
             assert (getattr(decision.operations, field.name) == getattr(demanded, field.name)).all(), field.name
-        link_seconds = planner.cost_model.link_seconds(demanded)
+        table = planner.job.table
+        rows = [len(p.pulls) + len(p.update_rows) + len(p.evict_rows) for p in decision.plans]
+        gradients = [len(p.update_gradients) + len(p.evict_gradients) for p in decision.plans]
+        moved = np.array(rows) * table.row_transfer_bytes + np.array(gradients) * table.gradient_transfer_bytes
+        link_seconds = moved / planner.bandwidths
         assert decision.cost_seconds == pytest.approx(link_seconds.sum())
         assert decision.makespan_seconds == pytest.approx(link_seconds.max())
         assert decision.lookups - decision.hits == demanded.miss_pull.sum()

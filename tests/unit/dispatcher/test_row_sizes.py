@@ -1,5 +1,7 @@
 """Rows of unequal size (ESD §8.2): what a planner decides and charges when every field has its own dimension."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -19,15 +21,16 @@ def table(kind=OptimizerKind.SGD):
 
 def test_units_are_the_common_measure_of_the_rows():
     sizes = RowSizes(table(), 3, [16, 64, 24])
-    assert (sizes.unit_bytes, sizes.of_fields, sizes.of_sample) == (32, (2, 8, 3), 13)
-    assert sizes.cache_room(10, table()) == 10  # rows of 8 values have 32 bytes
+    assert (sizes.unit_bytes, sizes.of_fields, sizes.of_sample) == (16, (5, 17, 7), 29)
+    assert sizes.cache_room(10, table()) == 30  # a row of 8 values moves as 32 bytes and 16 beside them
     with_state = RowSizes(table(OptimizerKind.ADAM), 2, [16, 8])
-    assert (with_state.unit_bytes, with_state.of_fields) == (4 * 24, (2, 1))
+    assert (with_state.unit_bytes, with_state.of_fields) == (16, (13, 7))
+    assert with_state.gradient_shares == ((64 + 32) / 208, (32 + 32) / 112)
 
 
 def test_without_dimensions_a_row_is_the_unit():
     sizes = RowSizes(table(), 3)
-    assert (sizes.unit_bytes, sizes.of_fields, sizes.of_sample, sizes.cache_room(10, table())) == (32, (), 3, 10)
+    assert (sizes.unit_bytes, sizes.of_fields, sizes.of_sample, sizes.cache_room(10, table())) == (48, (), 3, 10)
 
 
 @pytest.mark.parametrize(("dimensions", "message"), [([8, 8], "2 row dimensions given for 3"), ([8, 0, 8], "is 0")])
@@ -46,25 +49,29 @@ def test_equal_dimensions_change_nothing(make_job, make_batches, mechanism):
         assert plain.assignment.tolist() == sized.assignment.tolist()
         assert plain.cost_seconds == sized.cost_seconds
         assert plain.moved_bytes.total.tolist() == sized.moved_bytes.total.tolist()
-        assert (plain.moved_bytes.miss_pull == 32 * plain.operations.miss_pull).all()
+        assert (plain.moved_bytes.miss_pull == 48 * plain.operations.miss_pull).all()
 
 
-def test_every_row_is_charged_by_its_own_bytes(make_job):
+@pytest.mark.parametrize(
+    ("kind", "rows"),
+    [(OptimizerKind.SGD, (64, 256)), (OptimizerKind.ROWWISE_ADAGRAD, (68, 260)), (OptimizerKind.ADAM, (192, 768))],
+)
+def test_every_row_and_gradient_is_charged_by_its_own_bytes(make_job, kind, rows):
     """Ids below 1000 are of the first field, whose rows have 16 values of 4 bytes; the others have 64."""
     rng = np.random.default_rng(3)
     trace = np.stack([rng.integers(0, 100, 800), rng.integers(1000, 1100, 800)], axis=1).astype(np.uint64)
-    job = make_job(mechanism="esd", fields=2, batch_size=40)
+    job = replace(make_job(mechanism="esd", fields=2, batch_size=40), table=table(kind))
     planner = Planner(job, BANDWIDTHS, [200] * 4, field_dimensions=(16, 64))
-    bytes_of = {True: 64, False: 256}
+    row, gradient = {True: rows[0] + 16, False: rows[1] + 16}, {True: 64 + 32, False: 256 + 32}
     for batch in trace_batches(trace, 40):
         decision = planner.plan(batch)
         for worker, plan in enumerate(decision.plans):
             for kind, moves in (
-                ("miss_pull", [plan.pulls]),
-                ("update_push", [plan.update_rows, plan.update_gradients.rows]),
-                ("evict_push", [plan.evict_rows, plan.evict_gradients.rows]),
+                ("miss_pull", [(row, plan.pulls)]),
+                ("update_push", [(row, plan.update_rows), (gradient, plan.update_gradients.rows)]),
+                ("evict_push", [(row, plan.evict_rows), (gradient, plan.evict_gradients.rows)]),
             ):
-                expected = sum(bytes_of[x < 1000] for rows in moves for x in rows.ids.tolist())
+                expected = sum(bytes_of[x < 1000] for bytes_of, moved in moves for x in moved.ids.tolist())
                 assert getattr(decision.moved_bytes, kind)[worker] == expected
         assert decision.link_seconds == pytest.approx(decision.moved_bytes.total / np.array(BANDWIDTHS))
         assert decision.cost_seconds == pytest.approx(decision.link_seconds.sum())
@@ -86,7 +93,7 @@ def test_knowing_the_sizes_saves_bytes(make_job, mechanism):
         for worker, plan in enumerate(blind.plan(batch).plans):
             moves = [plan.pulls, plan.update_rows, plan.update_gradients.rows]
             ids = np.concatenate([rows.ids for rows in moves])
-            cost += float(np.where(ids >= 3000, 1024, 32).sum()) / BANDWIDTHS[worker]
+            cost += float(np.where(ids >= 3000, 1040, 48).sum()) / BANDWIDTHS[worker]
     assert sized.operations.evict_push.sum() == 0  # the caches hold everything, so they are the same
     assert sized.cost_seconds < 0.95 * cost
 

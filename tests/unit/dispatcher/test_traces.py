@@ -9,8 +9,7 @@ from dispatcher.core.mechanisms import Replay
 from dispatcher.core.planner import Planner
 from dispatcher.simulator.simulate import simulate, trace_batches
 
-ROW_BYTES = 32  # 8 values, SGD
-FAST, SLOW = 320.0, 32.0  # bytes per second: a row takes 0.1 s and 1 s
+FAST, SLOW = 480.0, 48.0  # bytes per second: a row of 8 values with its id and version takes 0.1 s and 1 s under SGD
 
 
 def trace(*iterations):

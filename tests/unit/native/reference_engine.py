@@ -97,18 +97,29 @@ class ReferenceEngine:
     """Same calls as `esd_native.engine.Engine`, on lists of lists; plans hold lists of tuples."""
 
     def __init__(
-        self, cache_sizes: Iterable[int], policy: str, field_sizes: Sequence[int] = (), max_rows: int = 0
+        self,
+        cache_sizes: Iterable[int],
+        policy: str,
+        field_sizes: Sequence[int] = (),
+        max_rows: int = 0,
+        gradient_shares: Sequence[float] = (),
     ) -> None:
         self.max_rows = max_rows
         self.life = 0  # of rows that are born now
         self.caches = [Cache(capacity, policy) for capacity in cache_sizes]
         self.field_sizes = field_sizes
+        sizes = field_sizes or [1]
+        self.gradient_shares = dict(zip(sizes, gradient_shares or [1.0] * len(sizes), strict=True))
         self.n = len(self.caches)
         self.rows: dict[int, Row] = {}
         self.hot: set[int] = set()
         self.iteration = 0
         self.lookups = self.hits = 0
         self.batch: list[list[int]] = []
+
+    def gradient_share(self, x: int) -> float:
+        """How large a partial gradient of a row of the batch is by the row."""
+        return self.gradient_shares[self.sizes[x]]
 
     def prepare(self, ids: list[list[int]]) -> None:
         self.batch = ids

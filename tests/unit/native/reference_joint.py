@@ -56,22 +56,24 @@ def row_cost(
     if row.kind == "owned" and trainers - row.workers:
         cost += link_costs[min(row.workers)]
     if next_trainers is not None:
-        cost += next_cost(trainers, next_trainers, link_costs)
+        cost += next_cost(engine, x, trainers, next_trainers, link_costs)
     elif len(trainers) > 1:
-        cost += sum(partial_cost(engine, x, link_costs[j]) for j in trainers)
+        reused = reuse_probability(engine.rows.values(), row.version + 1)
+        cost += sum(partial_cost(engine, x, link_costs[j], reused) for j in trainers)
     return engine.sizes[x] * cost
 
 
-def next_cost(trainers: set[int], next_trainers: set[int], link_costs: Sequence[int]) -> int:
+def next_cost(
+    engine: ReferenceEngine, x: int, trainers: set[int], next_trainers: set[int], link_costs: Sequence[int]
+) -> float:
     """Operations of the row's next training, less the pulls of a row that nobody has."""
     if len(trainers) > 1:
-        return sum(link_costs[j] for j in trainers)
+        return sum(partial_cost(engine, x, link_costs[j], 1.0) for j in trainers)
     (owner,) = trainers
     pushes = link_costs[owner] if next_trainers != trainers else 0
     return pushes - (link_costs[owner] if owner in next_trainers else 0)
 
 
-def partial_cost(engine: ReferenceEngine, x: int, link_cost: int) -> float:
-    """What a worker with this link cost is expected to owe for its partial gradient of a split row."""
-    reused = reuse_probability(engine.rows.values(), engine.rows[x].version + 1)
-    return math.floor(reused * link_cost / STEP + 0.5) * STEP
+def partial_cost(engine: ReferenceEngine, x: int, link_cost: int, reused: float) -> float:
+    """What a worker with this link cost is expected to owe for its partial gradient of a split row of size 1."""
+    return math.floor(reused * engine.gradient_share(x) * link_cost / STEP + 0.5) * STEP

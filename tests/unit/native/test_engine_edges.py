@@ -258,3 +258,20 @@ def test_a_big_row_makes_room_for_small_ones() -> None:
     assert (plan["evict_rows"]["ids"].tolist(), plan["evict_rows"]["size"]) == ([1], 4)  # as old as row 2, and enough
     assert (plan["pulls"]["ids"].tolist(), plan["pulls"]["size"]) == ([3, 4], 5)
     assert engine.contents()[0]["ids"].tolist() == [4, 2, 3]  # one slot is new, the other was row 1's
+
+
+@pytest.mark.parametrize(
+    ("field_sizes", "shares", "message"),
+    [
+        ((), [0.5, 0.5], "2 gradient shares for 0 field sizes"),
+        ((1, 2), [0.5], "1 gradient shares for 2 field sizes"),
+        ((), [0.0], "must be above 0"),
+        ((), [float("nan")], "must be above 0"),
+        ((), [16.5], "at most 16"),
+    ],
+)
+def test_refuses_gradient_shares_that_cannot_be(
+    field_sizes: tuple[int, ...], shares: list[float], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        Engine([4, 4], "lru", field_sizes, 0, shares)

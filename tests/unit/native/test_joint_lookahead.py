@@ -22,21 +22,25 @@ def next_trainers(window, assignment, samples, lookahead):
     return known
 
 
-def with_lookahead(rng, workers, samples, lookahead, sizes=()):
+def with_lookahead(rng, workers, samples, lookahead, sizes=(), shares=()):
     """Both engines with a batch and its lookahead prepared; capacities of its first batch, links and a seed."""
     whole = samples + sum(lookahead)
-    engine, reference = with_history(rng, workers, 30, 40, 4, 12, last_samples=whole, sizes=sizes)
+    engine, reference = with_history(rng, workers, 30, 40, 4, 12, last_samples=whole, sizes=sizes, shares=shares)
     links = [rng.choice(LINKS) for _ in range(workers)]
     return engine, reference, draw_capacities(rng, samples, workers), links, rng.getrandbits(64)
 
 
-@pytest.mark.parametrize("sizes", [(), (1, 5, 2, 9)], ids=["equal", "unequal"])
+@pytest.mark.parametrize(
+    ("sizes", "shares"),
+    [((), ()), ((), [0.35]), ((1, 5, 2, 9), [1.5, 0.4, 0.7, 0.35])],
+    ids=["equal", "gradients", "unequal"],
+)
 @pytest.mark.parametrize(("workers", "lookahead"), [(1, [5]), (2, [6, 6]), (4, [9, 1]), (8, [20, 20, 7]), (40, [12])])
-def test_the_objective_knows_who_trains_a_row_next(workers, lookahead, sizes):
+def test_the_objective_knows_who_trains_a_row_next(workers, lookahead, sizes, shares):
     rng = random.Random(workers)
     for _ in range(6):
         samples = rng.choice((1, 6, 20))
-        engine, reference, capacities, links, seed = with_lookahead(rng, workers, samples, lookahead, sizes)
+        engine, reference, capacities, links, seed = with_lookahead(rng, workers, samples, lookahead, sizes, shares)
         window = int32(scale_workloads(tuple(capacities), samples + sum(lookahead)))
         plan = engine.joint(int32(links), window, seed)[0].tolist()
         known = next_trainers(reference.batch, plan, samples, lookahead)

@@ -33,10 +33,10 @@ def draw_capacities(rng, samples, workers):
     return [chosen.count(j) for j in range(workers)]
 
 
-def with_history(rng, workers, universe, samples, fields, iterations, last_samples=None, sizes=()):
+def with_history(rng, workers, universe, samples, fields, iterations, last_samples=None, sizes=(), shares=()):
     """Both engines after the same random iterations, with the same batch prepared."""
     caches = [samples * fields * max(sizes, default=1) + rng.choice((0, 5, 100)) for _ in range(workers)]
-    engine, reference = Engine(caches, "emark", sizes), ReferenceEngine(caches, "emark", sizes)
+    engine, reference = (kind(caches, "emark", sizes, 0, shares) for kind in (Engine, ReferenceEngine))
     for t in range(iterations + 1):
         batch = draw_batch(rng, universe, samples if t < iterations else last_samples or samples, fields)
         engine.prepare(batch)
@@ -62,11 +62,14 @@ def test_capacities_are_met_and_the_cost_is_the_objective(workers):
         assert rounds == 35
 
 
+@pytest.mark.parametrize(
+    ("sizes", "shares"), [((), [0.35]), ((1, 5, 2, 9), []), ((1, 5, 2, 9), [1.5, 0.4, 0.7, 0.35])], ids=str
+)
 @pytest.mark.parametrize("workers", [2, 5, 33])
-def test_the_cost_is_the_objective_where_rows_differ_in_size(workers):
+def test_the_cost_is_the_objective_where_rows_and_gradients_differ_in_size(workers, sizes, shares):
     rng = random.Random(workers)
     for _ in range(8):
-        engine, reference = with_history(rng, workers, rng.choice((20, 200)), 40, 4, 20, sizes=(1, 5, 2, 9))
+        engine, reference = with_history(rng, workers, rng.choice((20, 200)), 40, 4, 20, sizes=sizes, shares=shares)
         capacities = draw_capacities(rng, 40, workers)
         links = [rng.choice(LINKS) for _ in range(workers)]
         assignment, cost, start, _ = engine.joint(int32(links), int32(capacities), rng.getrandbits(64))
