@@ -24,10 +24,12 @@ class DescribeServerResponse(_message.Message):
     def __init__(self, store: _Optional[str] = ..., shard: _Optional[int] = ..., shards: _Optional[int] = ..., tables: _Optional[_Iterable[_Union[TableState, _Mapping]]] = ...) -> None: ...
 
 class CreateTableRequest(_message.Message):
-    __slots__ = ("table",)
+    __slots__ = ("table", "to_train")
     TABLE_FIELD_NUMBER: _ClassVar[int]
+    TO_TRAIN_FIELD_NUMBER: _ClassVar[int]
     table: _common_pb2.TableSpec
-    def __init__(self, table: _Optional[_Union[_common_pb2.TableSpec, _Mapping]] = ...) -> None: ...
+    to_train: bool
+    def __init__(self, table: _Optional[_Union[_common_pb2.TableSpec, _Mapping]] = ..., to_train: _Optional[bool] = ...) -> None: ...
 
 class CreateTableResponse(_message.Message):
     __slots__ = ("created",)
@@ -242,18 +244,20 @@ class TableState(_message.Message):
     def __init__(self, spec: _Optional[_Union[_common_pb2.TableSpec, _Mapping]] = ..., rows: _Optional[int] = ..., pending_gradients: _Optional[int] = ..., waiting_pulls: _Optional[int] = ...) -> None: ...
 
 class CutRequest(_message.Message):
-    __slots__ = ("table", "epoch", "checkpoint", "worker", "contributors")
+    __slots__ = ("table", "epoch", "checkpoint", "worker", "contributors", "last")
     TABLE_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     WORKER_FIELD_NUMBER: _ClassVar[int]
     CONTRIBUTORS_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
     table: str
     epoch: int
     checkpoint: int
     worker: int
     contributors: int
-    def __init__(self, table: _Optional[str] = ..., epoch: _Optional[int] = ..., checkpoint: _Optional[int] = ..., worker: _Optional[int] = ..., contributors: _Optional[int] = ...) -> None: ...
+    last: bool
+    def __init__(self, table: _Optional[str] = ..., epoch: _Optional[int] = ..., checkpoint: _Optional[int] = ..., worker: _Optional[int] = ..., contributors: _Optional[int] = ..., last: _Optional[bool] = ...) -> None: ...
 
 class CutResponse(_message.Message):
     __slots__ = ("complete",)
@@ -316,18 +320,20 @@ class SaveResponse(_message.Message):
     def __init__(self, rows: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
 
 class CommitRequest(_message.Message):
-    __slots__ = ("table", "epoch", "checkpoint", "manifest", "keep")
+    __slots__ = ("table", "epoch", "checkpoint", "manifest", "keep", "finished")
     TABLE_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     MANIFEST_FIELD_NUMBER: _ClassVar[int]
     KEEP_FIELD_NUMBER: _ClassVar[int]
+    FINISHED_FIELD_NUMBER: _ClassVar[int]
     table: str
     epoch: int
     checkpoint: int
     manifest: bytes
     keep: int
-    def __init__(self, table: _Optional[str] = ..., epoch: _Optional[int] = ..., checkpoint: _Optional[int] = ..., manifest: _Optional[bytes] = ..., keep: _Optional[int] = ...) -> None: ...
+    finished: bool
+    def __init__(self, table: _Optional[str] = ..., epoch: _Optional[int] = ..., checkpoint: _Optional[int] = ..., manifest: _Optional[bytes] = ..., keep: _Optional[int] = ..., finished: _Optional[bool] = ...) -> None: ...
 
 class CommitResponse(_message.Message):
     __slots__ = ()
@@ -356,7 +362,7 @@ class GetCheckpointRequest(_message.Message):
     def __init__(self, table: _Optional[str] = ...) -> None: ...
 
 class GetCheckpointResponse(_message.Message):
-    __slots__ = ("epoch", "checkpoint", "manifest", "checkpoint_rows", "checkpoint_trainings", "rows", "durable")
+    __slots__ = ("epoch", "checkpoint", "manifest", "checkpoint_rows", "checkpoint_trainings", "rows", "durable", "finished")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     MANIFEST_FIELD_NUMBER: _ClassVar[int]
@@ -364,6 +370,7 @@ class GetCheckpointResponse(_message.Message):
     CHECKPOINT_TRAININGS_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     DURABLE_FIELD_NUMBER: _ClassVar[int]
+    FINISHED_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     checkpoint: int
     manifest: bytes
@@ -371,7 +378,8 @@ class GetCheckpointResponse(_message.Message):
     checkpoint_trainings: int
     rows: int
     durable: bool
-    def __init__(self, epoch: _Optional[int] = ..., checkpoint: _Optional[int] = ..., manifest: _Optional[bytes] = ..., checkpoint_rows: _Optional[int] = ..., checkpoint_trainings: _Optional[int] = ..., rows: _Optional[int] = ..., durable: _Optional[bool] = ...) -> None: ...
+    finished: bool
+    def __init__(self, epoch: _Optional[int] = ..., checkpoint: _Optional[int] = ..., manifest: _Optional[bytes] = ..., checkpoint_rows: _Optional[int] = ..., checkpoint_trainings: _Optional[int] = ..., rows: _Optional[int] = ..., durable: _Optional[bool] = ..., finished: _Optional[bool] = ...) -> None: ...
 
 class SampleLogEntry(_message.Message):
     __slots__ = ("position", "samples", "batch")

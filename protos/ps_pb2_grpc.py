@@ -141,7 +141,7 @@ class ParameterServerServicer:
 
     def CreateTable(self, request, context):
         """Creates a table, or confirms one with the identical specification.
-        FAILED_PRECONDITION: the table exists with another dimension, optimizer or seed.
+        FAILED_PRECONDITION: the table exists with another dimension, optimizer or seed; it is finished, and to be trained.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -68,6 +68,7 @@ class HistoryRecord:
         arriving: the cut that workers are reporting for; 0: none.
         arrived: mask of the worker slots that have reported.
         outdated_cuts: cuts of the past, of which something may still have to be dropped.
+        finished: whether the job that trains the table has ended. Nothing is written then until a way back is taken.
     """
 
     epoch: int = 0
@@ -76,6 +77,7 @@ class HistoryRecord:
     arriving: int = 0
     arrived: int = 0
     outdated_cuts: tuple[int, ...] = ()
+    finished: bool = False
 
     @property
     def iterations(self) -> tuple[int, ...]:
@@ -138,6 +140,7 @@ class HistoryRecord:
                     arriving=fields["arriving"],
                     arrived=fields["arrived"],
                     outdated_cuts=tuple(fields["outdated_cuts"]),
+                    finished=fields["finished"],
                 )
         except (ValueError, TypeError, KeyError):
             pass
@@ -165,6 +168,7 @@ def resharded(records: Sequence[HistoryRecord], shard: int) -> HistoryRecord:
         cuts=tuple(totals[name] if first else Cut(name, 0, 0) for name in sorted(totals)),
         committed=tuple(each if first else Checkpoint(each.iteration, b"") for each in records[0].committed),
         outdated_cuts=tuple(sorted({cut for record in records for cut in record.outdated_cuts} - set(totals))),
+        finished=all(record.finished for record in records),
     )
 
 
@@ -188,7 +192,7 @@ def go_back(store: TableStore, record: HistoryRecord, checkpoint: int, epoch: in
     if not checkpoint:
         store.rows.clear()
     store.partials.clear()
-    back = replace(record.going_back_to(checkpoint), epoch=epoch)
+    back = replace(record.going_back_to(checkpoint), epoch=epoch, finished=False)
     store.history.save(back.encode())
     return back, changed
 
@@ -228,25 +232,47 @@ class History:
                 f"epoch {epoch} is not that of table {self._table!r}, which is in epoch {self._record.epoch}"
             )
 
+    def check_unfinished(self) -> None:
+        """Raises FailedPrecondition if the job that trains the table has ended."""
+        if self._record.finished:
+            raise FailedPrecondition(
+                f"table {self._table!r} is finished: its job has ended, and it stays as it is; train another table "
+                "(--table), or go back to a checkpoint and train on from there (esd checkpoint restore)"
+            )
+
     @contextmanager
-    def writing(self, epoch: int) -> Iterator[None]:
-        """Surrounds every change of rows. Raises StaleEpoch unless `epoch` is the table's."""
+    def in_epoch(self, epoch: int) -> Iterator[None]:
+        """Surrounds what an epoch may do whether or not the table is finished. Raises StaleEpoch in another one."""
         with self._lock.shared():
             self.check_epoch(epoch)
             yield
 
     @contextmanager
+    def writing(self, epoch: int | None = None) -> Iterator[None]:
+        """Surrounds every change of rows, and of the dense parameters, which belong to no epoch (None).
+
+        Raises:
+            StaleEpoch: the epoch is not the table's.
+            FailedPrecondition: the table is finished.
+        """
+        with self._lock.shared():
+            if epoch is not None:
+                self.check_epoch(epoch)
+            self.check_unfinished()
+            yield
+
+    @contextmanager
     def writing_at_once(self, epoch: int) -> Iterator[bool]:
-        """Surrounds a change of rows that waits for nothing; yields whether it may be made now, and in this epoch."""
+        """Surrounds a change of rows that waits for nothing; yields whether it may be made now: see `writing`."""
         if not self._lock.try_share():
             yield False
             return
         try:
-            yield epoch == self._record.epoch
+            yield epoch == self._record.epoch and not self._record.finished
         finally:
             self._lock.unshare()
 
-    def cut(self, epoch: int, checkpoint: int, worker: int, contributors: int) -> bool:
+    def cut(self, epoch: int, checkpoint: int, worker: int, contributors: int, *, last: bool = False) -> bool:
         """Counts one worker's report for a cut; True when the cut is complete.
 
         Args:
@@ -254,10 +280,11 @@ class History:
             checkpoint: names the cut, > 0.
             worker: slot of the worker.
             contributors: mask of the worker slots whose reports make the cut complete.
+            last: whether the job ends here without a checkpoint: the table is finished then, and no way back is kept.
 
         Raises:
             InvalidArgument: the worker is no contributor, or checkpoint 0 is cut, which is the empty table.
-            FailedPrecondition: a later cut is there already.
+            FailedPrecondition: a later cut is there already, or the table is finished.
             StaleEpoch: the epoch is not the table's.
         """
         if checkpoint < 1:
@@ -267,13 +294,16 @@ class History:
         with self._lock.exclusive():
             self.check_epoch(epoch)
             record = self._record
-            if record.has(checkpoint):
+            if record.has(checkpoint) or (last and record.finished):
                 return True
+            self.check_unfinished()
             if checkpoint < max(record.arriving, record.last_iteration):
                 raise FailedPrecondition(f"cut {checkpoint} comes too late, cut {record.last_iteration} is there")
             arrived = (record.arrived if record.arriving == checkpoint else 0) | 1 << worker
             complete = arrived & contributors == contributors
-            if complete:
+            if complete and last:
+                self._write(replace(record, arriving=0, arrived=0, finished=True))
+            elif complete:
                 cut = Cut(checkpoint, *self._store.rows.totals())
                 self._write(replace(record, cuts=(*record.cuts, cut), arriving=0, arrived=0))
                 self._store.cuts.keep_pre_images(checkpoint)
@@ -292,10 +322,10 @@ class History:
         earlier = max((cut for cut in self._record.iterations if cut < checkpoint), default=0)
         return self._store.cuts.save(checkpoint, earlier, self._base_of(checkpoint))
 
-    def commit(self, epoch: int, checkpoint: int, manifest: bytes, keep: int) -> None:
+    def commit(self, epoch: int, checkpoint: int, manifest: bytes, keep: int, *, finished: bool = False) -> None:
         """Makes a checkpoint the valid one; of the committed ones, the last `keep` stay, the others are dropped.
 
-        Checkpoint 0 is the table as it was created.
+        Checkpoint 0 is the table as it was created. With `finished` it is the last one: the job has ended.
 
         Raises:
             InvalidArgument: none is to be kept.
@@ -309,7 +339,8 @@ class History:
         with self._lock.exclusive():
             self.check_epoch(epoch)
             self._keep = keep
-            self._write(self._record.committing(Checkpoint(checkpoint, manifest), keep))
+            record = self._record.committing(Checkpoint(checkpoint, manifest), keep)
+            self._write(replace(record, finished=finished))
             self._sweep()
 
     def restore(self, checkpoint: int, epoch: int) -> int:
@@ -350,7 +381,7 @@ class History:
         """Keeps a named part of a checkpoint that is being made.
 
         Raises:
-            FailedPrecondition: that checkpoint is committed, or a later one is.
+            FailedPrecondition: that checkpoint is committed, or a later one is; the table is finished.
             ResourceExhausted: too many others, or too many parts of this one, wait to be committed.
         """
         with self._lock.shared(), self._parts:
@@ -359,6 +390,7 @@ class History:
                     f"checkpoint {checkpoint} of table {self._table!r} is not being made: checkpoint "
                     f"{self._record.last.iteration} is committed, its parts and those of earlier ones stay as they are"
                 )
+            self.check_unfinished()
             pending = self._store.blobs.checkpoints() - {each.iteration for each in self._record.committed}
             if checkpoint not in pending and len(pending) >= _MOST_PENDING:
                 raise ResourceExhausted(
@@ -402,7 +434,8 @@ class History:
     def _begin_after_last_checkpoint(self) -> None:
         """Begins a new epoch at the last checkpoint: what came after it was lost with the process."""
         record = self._record
-        self._write(replace(record.going_back_to(record.last.iteration), epoch=record.epoch + 1))
+        back = replace(record.going_back_to(record.last.iteration), epoch=record.epoch + 1)
+        self._write(replace(back, finished=record.finished and bool(record.committed)))
 
     def _sweep(self, *, uncommitted_parts: bool = False) -> None:
         """Drops what is left of cuts of the past; if asked, also the parts of checkpoints that were never committed.

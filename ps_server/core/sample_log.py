@@ -39,7 +39,7 @@ class SampleLog:
             FailedPrecondition: it does not begin where the log ends, or the stream has ended.
             StaleEpoch: the epoch is not the table's.
         """
-        with self._history.writing(epoch):
+        with self._history.in_epoch(epoch):
             if entry.closes != (not entry.batch):
                 raise InvalidArgument(f"an entry of {entry.samples} samples has a batch of {len(entry.batch)} bytes")
             if entry.end > _LONGEST_STREAM:
@@ -62,12 +62,12 @@ class SampleLog:
 
     def trim(self, position: int, epoch: int) -> None:
         """Drops the entries whose samples all lie before `position`. The mark of the stream's end stays."""
-        with self._history.writing(epoch), self._changing():
+        with self._history.in_epoch(epoch), self._changing():
             self._store.trim(position)
 
     def clear(self, epoch: int) -> None:
         """Drops all entries; the next one may begin anywhere."""
-        with self._history.writing(epoch), self._changing():
+        with self._history.in_epoch(epoch), self._changing():
             self._store.clear()
             self._last = None
 

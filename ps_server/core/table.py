@@ -182,6 +182,11 @@ class Table:
             self._discard_of_earlier_lives(ids, np.full(len(ids), below))
             return self._store.rows.forget_older(ids, below)
 
+    def put_dense(self, data: bytes) -> None:
+        """Keeps the dense parameters of the table's model. Raises FailedPrecondition if the table is finished."""
+        with self.history.writing():
+            self.blobs.put_dense(data)
+
     def scan(self) -> Iterator[RowBlock]:
         """Yields every stored row, in unspecified order; rows pushed meanwhile may be missing."""
         return self._store.rows.scan()

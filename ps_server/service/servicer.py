@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import grpc
@@ -97,7 +98,10 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
 
     async def CreateTable(self, request: ps_pb2.CreateTableRequest, context: Context) -> ps_pb2.CreateTableResponse:
         spec = decode_table(request.table)
-        return ps_pb2.CreateTableResponse(created=await self._threads.write(self._tables.create, spec))
+        created = await self._threads.write(self._tables.create, spec)
+        if request.to_train:
+            self._tables.get(spec.name).history.check_unfinished()
+        return ps_pb2.CreateTableResponse(created=created)
 
     async def Exchange(self, request_iterator: AsyncIterator[bytes], context: Context) -> None:
         await self._exchange.serve(context)
@@ -164,7 +168,7 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
         limit, knob = self._settings.max_dense_bytes, self._settings.variable("max_dense_bytes")
         with self._budget.share() as share:
             last, data = await receive_upload(request_iterator, _dense_of, limit, knob, share)
-            await self._threads.write(self._tables.get(last.table).blobs.put_dense, data)
+            await self._threads.write(self._tables.get(last.table).put_dense, data)
         return ps_pb2.PutDenseResponse(bytes=len(data))
 
     async def GetDense(
@@ -181,7 +185,11 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
     async def Cut(self, request: ps_pb2.CutRequest, context: Context) -> ps_pb2.CutResponse:
         history = self._tables.get(request.table).history
         complete = await self._threads.write(
-            history.cut, request.epoch, request.checkpoint, request.worker, request.contributors
+            partial(history.cut, last=request.last),
+            request.epoch,
+            request.checkpoint,
+            request.worker,
+            request.contributors,
         )
         return ps_pb2.CutResponse(complete=complete)
 
@@ -211,7 +219,8 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
 
     async def Commit(self, request: ps_pb2.CommitRequest, context: Context) -> ps_pb2.CommitResponse:
         history = self._tables.get(request.table).history
-        await self._threads.write(history.commit, request.epoch, request.checkpoint, request.manifest, request.keep)
+        commit = partial(history.commit, finished=request.finished)
+        await self._threads.write(commit, request.epoch, request.checkpoint, request.manifest, request.keep)
         return ps_pb2.CommitResponse()
 
     async def Restore(self, request: ps_pb2.RestoreRequest, context: Context) -> ps_pb2.RestoreResponse:
@@ -236,6 +245,7 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
             checkpoint_trainings=record.last_cut.trainings,
             rows=await self._threads.read(table.stored_rows),
             durable=table.samples.durable,
+            finished=record.finished,
         )
 
     # The sample log (docs/recovery.md).

@@ -79,6 +79,7 @@ class StoredState:
         checkpoint_trainings: how often they had been trained in their present lives, summed over rows.
         rows: how many are stored.
         durable: whether checkpoints and logged samples outlive the server that holds them.
+        finished: whether the job that trains it has ended. Nothing is written then, until a way back is taken.
     """
 
     epoch: int
@@ -88,6 +89,7 @@ class StoredState:
     checkpoint: int = 0
     checkpoint_rows: int = 0
     checkpoint_trainings: int = 0
+    finished: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,13 +163,13 @@ class AsyncParameterServerClient:
         """Closes the channel."""
         await self._channel.close(None)
 
-    async def create_table(self) -> bool:
+    async def create_table(self, *, to_train: bool = False) -> bool:
         """Makes sure that the table is there, and returns whether this call has created it.
 
         Raises:
-            FailedPrecondition: it is there with another specification.
+            FailedPrecondition: it is there with another specification; it is to be trained, and its job has ended.
         """
-        request = ps_pb2.CreateTableRequest(table=encode_table(self._table))
+        request = ps_pb2.CreateTableRequest(table=encode_table(self._table), to_train=to_train)
         with domain_errors():
             return bool((await self._stub.CreateTable(request, timeout=self._timeout)).created)
 
@@ -299,7 +301,9 @@ class AsyncParameterServerClient:
 
     # --- epochs and checkpoints
 
-    async def cut(self, checkpoint: int, worker: int, contributors: WorkerSet, *, epoch: int) -> None:
+    async def cut(
+        self, checkpoint: int, worker: int, contributors: WorkerSet, *, epoch: int, last: bool = False
+    ) -> None:
         """Tells that the worker in slot `worker` has pushed everything of the iterations before the checkpoint.
 
         Args:
@@ -307,9 +311,16 @@ class AsyncParameterServerClient:
             worker: slot of the sender.
             contributors: the workers that take part in the cut.
             epoch: in which the worker trains.
+            last: whether the job ends here and takes no checkpoint. The table is finished when all contributors have
+                told so.
         """
         request = ps_pb2.CutRequest(
-            table=self._table.name, epoch=epoch, checkpoint=checkpoint, worker=worker, contributors=contributors.mask
+            table=self._table.name,
+            epoch=epoch,
+            checkpoint=checkpoint,
+            worker=worker,
+            contributors=contributors.mask,
+            last=last,
         )
         with domain_errors():
             await self._stub.Cut(request, timeout=self._timeout)
@@ -342,10 +353,18 @@ class AsyncParameterServerClient:
             saved = await self._stub.Save(request, timeout=_SAVE_SECONDS)
         return saved.rows, saved.bytes
 
-    async def commit(self, checkpoint: int, manifest: bytes, keep: int, *, epoch: int) -> None:
-        """Makes a checkpoint valid; the last `keep` valid ones stay. Only the first shard gets the manifest."""
+    async def commit(self, checkpoint: int, manifest: bytes, keep: int, *, epoch: int, finished: bool = False) -> None:
+        """Makes a checkpoint valid; the last `keep` valid ones stay. Only the first shard gets the manifest.
+
+        With `finished` the job has ended, and so nothing is written to the table any more.
+        """
         request = ps_pb2.CommitRequest(
-            table=self._table.name, epoch=epoch, checkpoint=checkpoint, manifest=manifest, keep=keep
+            table=self._table.name,
+            epoch=epoch,
+            checkpoint=checkpoint,
+            manifest=manifest,
+            keep=keep,
+            finished=finished,
         )
         with domain_errors():
             await self._stub.Commit(request, timeout=self._timeout)
@@ -381,6 +400,7 @@ class AsyncParameterServerClient:
             checkpoint=found.checkpoint,
             checkpoint_rows=found.checkpoint_rows,
             checkpoint_trainings=found.checkpoint_trainings,
+            finished=found.finished,
         )
 
     # --- the log of the sample stream

@@ -339,18 +339,32 @@ class Shards:
             table.push_rows(mine, table.history.record.epoch)
         return blocks_as_dict([block])
 
-    def checkpoint(self, cut):
+    def checkpoint(self, cut, *, finished=False):
         for index, table in enumerate(self.tables):
             epoch = table.history.record.epoch
             assert table.history.cut(epoch, cut, 0, 1)
             table.history.save(epoch, cut)
-            table.history.commit(epoch, cut, b"" if index else b"%d" % cut, 2)
+            table.history.commit(epoch, cut, b"" if index else b"%d" % cut, 2, finished=finished)
 
     def restore(self, cut):
         epoch = max(table.history.record.epoch for table in self.tables) + 1
         for table in self.tables:
             table.history.restore(cut, epoch)
         return {key: value for table in self.tables for key, value in as_dict(table).items()}
+
+
+@pytest.mark.parametrize("url", ["directory", "redis", "redis+cluster"], indirect=True)
+def test_a_finished_table_is_read_only_after_a_restart_until_it_goes_back(url, rng):
+    shards = Shards(url, 2)
+    expected = shards.train(rng, 10)
+    shards.checkpoint(10, finished=True)
+    shards.close()
+    shards = Shards(url, 2)
+    with pytest.raises(FailedPrecondition, match="is finished"):
+        shards.train(rng, 11)
+    assert shards.restore(10) == expected
+    shards.train(rng, 11)
+    shards.close()
 
 
 @pytest.mark.parametrize("url", ["directory", "redis", "redis+cluster"], indirect=True)

@@ -97,6 +97,8 @@ class WorkerCheckpoints:
         transfers = await self._mover.flush(flush)
         if membership.job.takes_checkpoints and flush.iteration:
             checksum = await self._with_room(lambda: self._store(flush))
+        elif flush.iteration:
+            await self._with_room(lambda: self._mover.servers.cut(flush.iteration, membership.members, last=True))
         await self._report(FlushReport(flush.iteration, transfers, membership.epoch, checksum))
 
     async def _store(self, plan: FlushPlan) -> str:

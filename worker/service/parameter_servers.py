@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -62,8 +63,8 @@ class ParameterServers:
             await shard.close()
 
     async def create_table(self) -> None:
-        """Makes sure that every shard has the job's table."""
-        await all_of(self._with_room(shard.create_table) for shard in self._shards)
+        """Makes sure that every shard has the job's table. Raises FailedPrecondition if its training has ended."""
+        await all_of(self._with_room(partial(shard.create_table, to_train=True)) for shard in self._shards)
 
     async def pull(self, ids: NDArray[np.uint64], versions: NDArray[np.int64], rows: NDArray[np.float32]) -> int:
         """Fills `rows`, float32 [r, W], with the rows of `ids` at exactly `versions`; returns the bytes received.
@@ -106,11 +107,16 @@ class ParameterServers:
         """Stores the dense parameters, a whole .npz file, at the first shard."""
         await self._repeated(lambda: self._shards[0].put_dense(data))
 
-    async def cut(self, checkpoint: int, contributors: WorkerSet) -> None:
-        """Tells every shard that this worker has pushed everything of the iterations before the checkpoint."""
+    async def cut(self, checkpoint: int, contributors: WorkerSet, *, last: bool = False) -> None:
+        """Tells every shard that this worker has pushed everything of the iterations before the checkpoint.
+
+        With `last` there is none: the job ends there, and its table is finished when all contributors have told so.
+        """
 
         async def cut(shard: AsyncParameterServerClient) -> None:
-            await self._repeated(lambda: shard.cut(checkpoint, self._worker, contributors, epoch=self._epoch))
+            await self._repeated(
+                lambda: shard.cut(checkpoint, self._worker, contributors, epoch=self._epoch, last=last)
+            )
 
         await all_of(cut(shard) for shard in self._shards)
 

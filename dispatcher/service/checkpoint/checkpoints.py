@@ -140,6 +140,22 @@ class Checkpoints:
         await self.store.with_room(lambda: self._write(pending, epoch))
         await self._trim_samples(epoch)
 
+    async def complete_end(self) -> None:
+        """Makes the last checkpoint of a finished job valid on the shards where an earlier dispatcher was too late.
+
+        Raises:
+            FailedPrecondition: a shard cannot go back there.
+            Unavailable: a parameter server is away for too long.
+        """
+        stored = await self.store.committed()
+        if stored.finished:
+            return
+        self.epoch = max(self.epoch, stored.epoch) + 1
+        await self.store.restore(self.latest.iteration, self.epoch)
+        await self.store.commit(
+            self.latest.iteration, self.epoch, stored.manifest, self._job.checkpoints_kept, finished=True
+        )
+
     async def abandon(self) -> None:
         """Gives up the checkpoint in the making, because its epoch is over."""
         if self._commit is not None:
@@ -229,6 +245,8 @@ class Checkpoints:
             size=size + sum(map(len, parts.values())),
             cuts=(*(cut for cut in self.latest.cuts if cut < pending.iteration), pending.iteration),
         )
-        await self.store.commit(pending.iteration, epoch, manifest.encode(), self._job.checkpoints_kept)
+        await self.store.commit(
+            pending.iteration, epoch, manifest.encode(), self._job.checkpoints_kept, finished=pending.finished
+        )
         self.latest = manifest
         _log.info("checkpoint %d is committed", pending.iteration)

@@ -67,6 +67,7 @@ class CheckpointStore:
             manifest=found[0].manifest,
             rows=sum(each.rows for each in found),
             durable=found[0].durable,
+            finished=all(each.finished for each in found),
         )
 
     async def committed(self) -> StoredState:
@@ -107,13 +108,20 @@ class CheckpointStore:
         saved = await self._on_all(lambda shard: shard.save(checkpoint, epoch=epoch))
         return sum(rows for rows, _ in saved), sum(size for _, size in saved)
 
-    async def commit(self, checkpoint: int, epoch: int, manifest: bytes, keep: int) -> None:
-        """Makes a checkpoint valid at the first shard, then at the others; the last `keep` of them stay."""
+    async def commit(self, checkpoint: int, epoch: int, manifest: bytes, keep: int, *, finished: bool = False) -> None:
+        """Makes a checkpoint valid at the first shard, then at the others; the last `keep` of them stay.
+
+        With `finished` the job has ended, and nothing is written to the table any more.
+        """
+
+        async def commit(shard: AsyncParameterServerClient, manifest: bytes) -> None:
+            await self._repeated(
+                lambda: shard.commit(checkpoint, manifest, keep, epoch=epoch, finished=finished),
+            )
+
         first, *others = self._shards
-        await self._repeated(lambda: first.commit(checkpoint, manifest, keep, epoch=epoch))
-        await asyncio.gather(
-            *(self._repeated(partial(shard.commit, checkpoint, b"", keep, epoch=epoch)) for shard in others)
-        )
+        await commit(first, manifest)
+        await asyncio.gather(*(commit(shard, b"") for shard in others))
 
     async def append_samples(self, entry: LogEntry, epoch: Callable[[], int]) -> None:
         """Adds to the sample log, at the first shard. `epoch` tells the present one.

@@ -57,12 +57,13 @@ async def next_epoch(job: Job, thread: Executor) -> tuple[Epoch, Planner]:
 
 
 async def resume_finished(job: Job, checkpoints: Checkpoints) -> None:
-    """Shows a job that was brought to its end before; nothing is left to do.
+    """Shows a job that was brought to its end before; at most its last commit is left to do.
 
     Raises:
         FailedPrecondition: the last checkpoint is damaged.
-        Unavailable: the first parameter server is away for too long.
+        Unavailable: a parameter server is away for too long.
     """
+    await checkpoints.complete_end()
     job.resume_finished(checkpoints.latest, await checkpoints.read_part("progress"))
 
 

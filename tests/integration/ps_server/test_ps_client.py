@@ -106,6 +106,37 @@ async def test_a_checkpoint_is_made_and_gone_back_to(client: Client) -> None:
     assert await client.forget(IDS[:7], 2**30, epoch=2) == 7
 
 
+async def test_a_finished_table_is_read_and_not_written(client: Client) -> None:
+    await client.push(push_of(trained(1, 1.0)))
+    await client.cut(CHECKPOINT, 0, ALONE, epoch=0)
+    await client.commit(CHECKPOINT, b"manifest", 1, epoch=0, finished=True)
+    assert (await client.get_checkpoint()).finished
+    for write in (
+        client.push(push_of(trained(2, 2.0))),
+        client.forget(IDS, 2**30),
+        client.put_dense(b"other"),
+        client.put_part(CHECKPOINT + 1, "dense", b"other"),
+        client.cut(CHECKPOINT + 1, 0, ALONE, epoch=0),
+        client.create_table(to_train=True),
+    ):
+        with pytest.raises(FailedPrecondition, match="is finished: its job has ended"):
+            await write
+    np.testing.assert_array_equal(await pulled(client, 1), trained(1, 1.0).rows)
+    assert not await client.create_table()
+    await client.restore(CHECKPOINT, epoch=1)
+    assert not (await client.get_checkpoint()).finished
+    await client.push(push_of(trained(2, 2.0)), epoch=1)
+
+
+async def test_the_end_of_a_job_without_checkpoints_finishes_its_table(client: Client) -> None:
+    await client.push(push_of(trained(1, 1.0)))
+    await client.cut(CHECKPOINT, 0, ALONE, epoch=0, last=True)
+    stored = await client.get_checkpoint()
+    assert (stored.finished, stored.checkpoint) == (True, 0)
+    with pytest.raises(FailedPrecondition, match="is finished"):
+        await client.push(push_of(trained(2, 2.0)))
+
+
 async def test_the_sample_log_is_appended_read_and_trimmed(client: Client) -> None:
     first, second, end = LogEntry(10, 3, b"abc"), LogEntry(13, 2, b"de"), LogEntry(15, 0)
     assert await client.read_samples(epoch=1) == []

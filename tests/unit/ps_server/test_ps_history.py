@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from ps_server.core.history import Checkpoint, Cut, HistoryRecord
+from ps_server.core.history import Checkpoint, Cut, HistoryRecord, resharded
 from ps_server.core.shard import Shard
 from ps_server.core.shared_lock import SharedLock
 from ps_server.core.table import Table
@@ -220,3 +220,65 @@ def test_a_damaged_record_is_refused(damage):
     assert HistoryRecord.decode(data) == HistoryRecord(3, (Cut(10, 5, 7),), (Checkpoint(10, b"m"),))
     with pytest.raises(FailedPrecondition, match="damaged"):
         HistoryRecord.decode(damage(data))
+
+
+def refused_when_finished(table, epoch=0):
+    """Every write to the table, each of which must be refused."""
+    for write in (
+        lambda: table.push_rows(rows(2, 5), epoch),
+        lambda: table.push_gradients(gradient(0), epoch),
+        lambda: table.forget(np.array([5], np.uint64), 2**30, epoch),
+        lambda: table.put_dense(b"other"),
+        lambda: table.history.put_part(40, "dense", b"other"),
+        lambda: table.history.cut(epoch, 40, 0, ALL),
+    ):
+        with pytest.raises(
+            FailedPrecondition, match=r"table 't' is finished: .* \(--table\), .*esd checkpoint restore"
+        ):
+            write()
+
+
+def test_the_last_commit_makes_a_table_read_only(table, store):
+    table.push_rows(rows(1, 5))
+    table.put_dense(b"model")
+    cut(table, 20)
+    table.history.commit(0, 20, b"m", 1, finished=True)
+    refused_when_finished(table)
+    again = Table(SPEC, store, Shard())
+    refused_when_finished(again)
+    assert again.history.cut(0, 20, 0, ALL), "the repetition of what is done is no write"
+    again.history.commit(0, 20, b"m", 1, finished=True)
+    again.samples.trim(100, 0)
+    again.samples.read(3)
+    refused_when_finished(again, epoch=3)
+    assert versions(again, 5) == [1]
+    assert again.blobs.get_dense() == b"model"
+
+
+@pytest.mark.parametrize("checkpoint", [20, 10, 0])
+def test_going_back_lets_training_go_on(table, checkpoint):
+    for each in (10, 20):
+        table.push_rows(rows(each, 5))
+        cut(table, each)
+        table.history.commit(0, each, b"m", 2, finished=each == 20)
+    table.history.restore(checkpoint, 1)
+    assert versions(table, 5) == [checkpoint]
+    table.push_rows(rows(checkpoint + 1, 5), 1)
+    table.put_dense(b"other")
+    assert versions(table, 5) == [checkpoint + 1]
+
+
+def test_a_job_without_checkpoints_ends_when_all_its_workers_say_so(table, store):
+    table.push_rows(rows(1, 5))
+    assert not table.history.cut(0, 20, 0, ALL, last=True)
+    table.push_rows(rows(1, 6))
+    assert table.history.cut(0, 20, 1, ALL, last=True)
+    assert table.history.cut(0, 20, 1, ALL, last=True)  # repeated
+    refused_when_finished(Table(SPEC, store, Shard()))
+    assert table.history.record.cuts == (), "nobody goes back there"
+
+
+def test_a_finished_table_of_another_number_of_shards_is_finished():
+    done, open_ = HistoryRecord(3, finished=True), HistoryRecord(3)
+    assert resharded([done, done], 0).finished
+    assert not resharded([done, open_], 0).finished

@@ -27,16 +27,18 @@ class Servers:
         self.refusals = refusals
         self.stored: list[object] = []
 
-    async def _store(self, *what: object) -> None:
+    async def _store(self, *what: object, last: bool = False) -> None:
         if self.refusals:
             self.refusals -= 1
             raise FULL
-        self.stored.append(what)
+        self.stored.append((*what, "last") if last else what)
 
     put_part = put_dense = cut = _store
 
 
-def checkpoints(servers: Servers, reports: list[FlushReport], storage_timeout: float = 20.0) -> WorkerCheckpoints:
+def checkpoints(
+    servers: Servers, reports: list[FlushReport], storage_timeout: float = 20.0, *, taken: bool = True
+) -> WorkerCheckpoints:
     async def flush(_: object) -> TransferCounts:
         return MOVED
 
@@ -44,7 +46,7 @@ def checkpoints(servers: Servers, reports: list[FlushReport], storage_timeout: f
         reports.append(flushed)
 
     membership: Any = SimpleNamespace(
-        leads=True, members="both", epoch=2, job=SimpleNamespace(takes_checkpoints=True), slot=0
+        leads=True, members="both", epoch=2, job=SimpleNamespace(takes_checkpoints=taken), slot=0
     )
     mover: Any = SimpleNamespace(flush=flush, servers=servers)
     trainer: Any = SimpleNamespace(dense=SimpleNamespace(save=lambda: b"dense", to_npz=lambda: b"model"))
@@ -71,6 +73,14 @@ async def test_the_end_waits_for_room() -> None:
     await checkpoints(servers, reports).finish(PLAN)
     assert reports == [FlushReport(5, MOVED, 2, CHECKSUM)]
     assert servers.stored == [(b"model",), (5, "dense", b"dense"), (5, "both")]
+
+
+async def test_the_end_without_checkpoints_finishes_the_table() -> None:
+    reports: list[FlushReport] = []
+    servers = Servers(refusals=2)
+    await checkpoints(servers, reports, taken=False).finish(PLAN)
+    assert reports == [FlushReport(5, MOVED, 2, "")]
+    assert servers.stored == [(b"model",), (5, "both", "last")]
 
 
 async def test_the_end_waits_no_longer_than_it_may() -> None:
