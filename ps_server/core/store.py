@@ -49,6 +49,9 @@ class RowStore(Protocol):
     def write_newer(self, block: RowBlock) -> NDArray[np.bool_]:
         """Stores each row whose version is above the stored one, atomically per row. True where it was stored, [r]."""
 
+    def write_newer_and_read(self, block: RowBlock, ids: NDArray[np.uint64]) -> tuple[NDArray[np.bool_], RowBlock]:
+        """Does `write_newer`, then `read` of these ids, in one trip where the rows are in another process."""
+
     def forget_older(self, ids: NDArray[np.uint64], below: int) -> int:
         """Takes each row whose version is below `below` out of the table, atomically per row; how many there were.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -74,14 +74,7 @@ class Table:
             wanted: int64 [r], versions whose lives the rows must be in, or in later ones; None: any life will do. A
                 row that was not trained in that life has its initial values, whatever is stored of an earlier one.
         """
-        block = self._store.rows.read(ids)
-        births = np.zeros_like(block.versions) if wanted is None else at_birth(wanted)
-        unborn = block.versions < np.maximum(births, 1)
-        block.versions[unborn] = 0
-        spec = self.spec
-        native.initialise(block.ids, block.versions, block.rows, spec.dimension, spec.seed, spec.init_scale)
-        block.versions[unborn] = births[unborn]
-        return block
+        return self._born(self._store.rows.read(ids), wanted)
 
     def look_up(self, ids: NDArray[np.uint64]) -> RowBlock:
         """Returns the rows of these ids, uint64 [r], as they are now. Raises InvalidArgument if one is foreign."""
@@ -133,13 +126,21 @@ class Table:
             FailedPrecondition: partial gradients of a row are pending, and the push would make them void.
             StaleEpoch: the epoch is not the table's.
         """
-        block.validate(self.spec)
-        self._shard.check(block.ids)
-        with self.history.writing(epoch):
-            self._discard_of_earlier_lives(block.ids, block.versions)
-            self._refuse_voiding(block)
-            stored = int(self._store.rows.write_newer(block).sum())
-        return Pushed(stored, len(block) - stored, block.ids, block.versions)
+        return self._push_rows(block, epoch, self._store.rows.write_newer)
+
+    def push_rows_and_read(
+        self, block: RowBlock, ids: NDArray[np.uint64], wanted: NDArray[np.int64], epoch: int = 0
+    ) -> tuple[Pushed, RowBlock]:
+        """Does `push_rows`, then `read`, in one trip to a store that is another process."""
+        read: list[RowBlock] = []
+
+        def write(block: RowBlock) -> NDArray[np.bool_]:
+            stored, rows = self._store.rows.write_newer_and_read(block, ids)
+            read.append(rows)
+            return stored
+
+        pushed = self._push_rows(block, epoch, write)
+        return pushed, self._born(read[0], wanted)
 
     def push_gradients(self, block: GradientBlock, epoch: int = 0) -> Pushed:
         """Keeps partial gradients, and trains the rows whose last contributor this is.
@@ -202,6 +203,26 @@ class Table:
     def pending_bytes(self) -> int:
         """Returns how much memory of this process the pending gradients take."""
         return self._store.partials.memory_bytes
+
+    def _born(self, block: RowBlock, wanted: NDArray[np.int64] | None) -> RowBlock:
+        """Gives rows that were not trained in the life that is wanted their initial values; returns the block."""
+        births = np.zeros_like(block.versions) if wanted is None else at_birth(wanted)
+        unborn = block.versions < np.maximum(births, 1)
+        block.versions[unborn] = 0
+        spec = self.spec
+        native.initialise(block.ids, block.versions, block.rows, spec.dimension, spec.seed, spec.init_scale)
+        block.versions[unborn] = births[unborn]
+        return block
+
+    def _push_rows(self, block: RowBlock, epoch: int, write: Callable[[RowBlock], NDArray[np.bool_]]) -> Pushed:
+        """Checks a push of rows, and lets `write` store what is newer."""
+        block.validate(self.spec)
+        self._shard.check(block.ids)
+        with self.history.writing(epoch):
+            self._discard_of_earlier_lives(block.ids, block.versions)
+            self._refuse_voiding(block)
+            stored = int(write(block).sum())
+        return Pushed(stored, len(block) - stored, block.ids, block.versions)
 
     def _discard_of_earlier_lives(self, ids: NDArray[np.uint64], versions: NDArray[np.int64]) -> None:
         births = at_birth(versions)

@@ -214,10 +214,10 @@ class _Stream:
         request = parse_frame(data)
         content = decode_frame(request, table.spec)
         waiting = exchange.waiting[table.spec.name]
-        read = None
+        due = None
         if content.pulls is not None:
             pulls = ExactPulls(content.pulls.ids, content.pulls.versions)
-            read = self._begin_pulls(frame, request, table, pulls).begin()
+            due = self._begin_pulls(frame, request, table, pulls).begin()
         loop = asyncio.get_running_loop()
 
         def announce(pushed: Pushed) -> None:
@@ -225,7 +225,7 @@ class _Stream:
             loop.call_soon_threadsafe(waiting.announce, pushed.ids, pushed.versions)
 
         run = exchange.threads.write if content.pushes else exchange.threads.read
-        stored, outcome = await run(apply_frame, content, table, announce, read)
+        stored, outcome = await run(apply_frame, content, table, announce, due)
         try:
             if isinstance(outcome, Exception):
                 raise outcome

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+from numpy.typing import NDArray
+
 from esd_native.rows import ExactPulls
 from ps_server.core.table import Table
 from ps_server.service.store_access import StoreThreads
@@ -58,8 +61,8 @@ class FramePulls:
         """Whether there is something to read now, or an error to tell."""
         return not self._reading and (self._pulls.due > 0 or self._entry.refusal is not None)
 
-    def begin(self) -> Callable[[], RowBlock]:
-        """Begins to read a part, and returns what reads its rows, in any thread; `settle` takes them.
+    def begin(self) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+        """Begins to read a part: the ids and wanted versions of its rows. `settle` takes them.
 
         Raises:
             EsdError: the waiting was refused, or took too long.
@@ -68,8 +71,7 @@ class FramePulls:
         self._reading = True
         # What is announced while it is read counts, so that nothing is missed.
         self._waiting.rows.expect_due(self._entry.ticket, self._pulls, self._limit)
-        ids, wanted = self._pulls.due_rows(self._limit)
-        return lambda: self._table.read(ids, wanted)
+        return self._pulls.due_rows(self._limit)
 
     def settle(self, block: RowBlock, stored: Stored | None = None) -> bytes | None:
         """Takes the rows that were read; the answer with those that are as asked for, None if there is nothing to tell.
@@ -88,7 +90,7 @@ class FramePulls:
         """Reads the next part; the answer, or None if there is nothing to tell. Raises as `begin` and `settle` do."""
         self._check()
         if self._table.frames is None:
-            return self.settle(await threads.read(self.begin()))
+            return self.settle(await threads.read(self._table.read, *self.begin()))
         message = self._table.frames.answer(self._pulls, self._sequence, self._limit)
         self.lag()
         return message

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from protos import ps_pb2
 from ps_server.core.table import Pushed, Table
-from services.domain.errors import InvalidArgument
+from services.domain.errors import FailedPrecondition, InvalidArgument
 from services.domain.rows import GradientBlock, RowBlock
 from services.domain.tables import TableSpec
 from services.wire.exchange import Pulls, Stored, decode_pulls
 from services.wire.rows import decode_gradients, decode_rows
+
+Due = tuple[NDArray[np.uint64], NDArray[np.int64]]  # ids and wanted versions, [r] each
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +56,15 @@ def decode_frame(message: ps_pb2.ExchangeRequest, spec: TableSpec) -> Frame:
 
 
 def apply_frame(
-    frame: Frame, table: Table, announce: Callable[[Pushed], None], read: Callable[[], RowBlock] | None
+    frame: Frame, table: Table, announce: Callable[[Pushed], None], due: Due | None
 ) -> tuple[Stored | None, RowBlock | Exception | None]:
-    """Stores what a frame pushes, then reads the first rows that it pulls: one trip to a thread of the store.
+    """Stores what a frame pushes, then reads the first rows that it pulls.
 
     Args:
         frame: what to do.
         table: of the frame.
         announce: is told of everything that is stored, as soon as it is.
-        read: reads rows; None: there are none to read.
+        due: ids and wanted versions of the rows to read; None: there are none.
 
     Returns:
         What was stored, None if nothing was to be; and the rows, or why they could not be read.
@@ -68,6 +74,11 @@ def apply_frame(
     """
     if frame.pulls is not None:
         table.check_pull(frame.pulls.ids, frame.pulls.versions, frame.epoch)
+    if frame.rows is not None and frame.gradients is None and due is not None:
+        with suppress(FailedPrecondition):  # one after the other says which of both is refused
+            pushed, block = table.push_rows_and_read(frame.rows, *due, frame.epoch)
+            announce(pushed)
+            return Stored(pushed.stored, pushed.already_known), block
     new = known = 0
     for pushed in _push(frame, table):
         announce(pushed)
@@ -75,7 +86,7 @@ def apply_frame(
         known += pushed.already_known
     stored = Stored(new, known) if frame.pushes else None
     try:
-        return stored, None if read is None else read()
+        return stored, None if due is None else table.read(*due)
     except Exception as error:  # noqa: BLE001 - what is stored is acknowledged, whatever becomes of the pulls
         return stored, error
 

@@ -56,6 +56,9 @@ class MemoryRows:
             self._keep_pre_images(block.ids, block.versions)
             return self.rows.write_newer(block.ids, block.versions, block.rows)
 
+    def write_newer_and_read(self, block: RowBlock, ids: NDArray[np.uint64]) -> tuple[NDArray[np.bool_], RowBlock]:
+        return self.write_newer(block), self.read(ids)
+
     def forget_older(self, ids: NDArray[np.uint64], below: int) -> int:
         with self.changing:
             stored = ids[self.rows.versions(ids) > 0]

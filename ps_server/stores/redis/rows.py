@@ -6,9 +6,10 @@ Pre-images lie in hashes, a generation of them per cut. The scripts that change 
 # ruff: noqa: D102 - the methods are documented in ps_server/core/store.py
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
-from typing import cast
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,26 @@ from services.domain.ids import partition_of, shard_of
 from services.domain.rows import RowBlock
 from services.domain.tables import TableSpec
 
+T = TypeVar("T")
+
 _SCAN_KEYS = 1000  # that Redis looks at per step
+
+
+@dataclass(frozen=True, slots=True)
+class _Step(Generic[T]):
+    """Commands that belong together.
+
+    Attributes:
+        groups: how the rows are shared out over them.
+        keys: of the rows, in the order of the groups.
+        commands: one for each part of the groups.
+        result: makes of their replies what the caller wants.
+    """
+
+    groups: layout.Groups
+    keys: Sequence[bytes]
+    commands: Sequence[Command]
+    result: Callable[[Sequence[Reply]], T]
 
 
 class RedisRows:
@@ -53,19 +73,16 @@ class RedisRows:
         return groups.restore(np.frombuffer(b"".join(replies), np.int64))
 
     def read(self, ids: NDArray[np.uint64]) -> RowBlock:
-        groups, keys = self._grouped(ids)
-        replies = self._execute(groups, keys, [(b"MGET", *keys[part]) for part in groups.parts])
-        values = [value for reply in replies for value in reply]
-        versions, rows = layout.decode_rows(groups.arrange(ids), values, self._width)
-        return RowBlock(ids, groups.restore(versions), groups.restore(rows))
+        (rows,) = self._run(self._reading(ids))
+        return cast("RowBlock", rows)
 
     def write_newer(self, block: RowBlock) -> NDArray[np.bool_]:
-        groups, keys = self._grouped(block.ids)
-        columns = (groups.arrange(block.ids), groups.arrange(block.versions), groups.arrange(block.rows))
-        values, prefix = layout.encode_rows(*columns), self.pre_image_prefix
-        commands = [self._claim.script(scripts.WRITE_NEWER, keys[part], prefix, *values[part]) for part in groups.parts]
-        replies = self._execute(groups, keys, commands)
-        return groups.restore(np.frombuffer(b"".join(replies), np.uint8) != ord("0"))
+        (stored,) = self._run(self._writing(block))
+        return cast("NDArray[np.bool_]", stored)
+
+    def write_newer_and_read(self, block: RowBlock, ids: NDArray[np.uint64]) -> tuple[NDArray[np.bool_], RowBlock]:
+        stored, rows = self._run(self._writing(block), self._reading(ids))
+        return stored, rows
 
     def forget_older(self, ids: NDArray[np.uint64], below: int) -> int:
         groups, keys = self._grouped(ids)
@@ -113,6 +130,40 @@ class RedisRows:
         else:
             groups = layout.by_partition(partitions, self.rows_per_command)
         return groups, self.keys.encode(groups.arrange(ids), groups.arrange(partitions))
+
+    def _reading(self, ids: NDArray[np.uint64]) -> _Step[RowBlock]:
+        """Returns the step that reads rows."""
+        groups, keys = self._grouped(ids)
+
+        def rows(replies: Sequence[Reply]) -> RowBlock:
+            values = [value for reply in replies for value in reply]
+            versions, stored = layout.decode_rows(groups.arrange(ids), values, self._width)
+            return RowBlock(ids, groups.restore(versions), groups.restore(stored))
+
+        return _Step(groups, keys, [(b"MGET", *keys[part]) for part in groups.parts], rows)
+
+    def _writing(self, block: RowBlock) -> _Step[NDArray[np.bool_]]:
+        """Returns the step that stores rows which are newer."""
+        groups, keys = self._grouped(block.ids)
+        columns = (groups.arrange(block.ids), groups.arrange(block.versions), groups.arrange(block.rows))
+        values, prefix = layout.encode_rows(*columns), self.pre_image_prefix
+        commands = [self._claim.script(scripts.WRITE_NEWER, keys[part], prefix, *values[part]) for part in groups.parts]
+
+        def stored(replies: Sequence[Reply]) -> NDArray[np.bool_]:
+            return groups.restore(np.frombuffer(b"".join(replies), np.uint8) != ord("0"))
+
+        return _Step(groups, keys, commands, stored)
+
+    def _run(self, *steps: _Step[Any]) -> list[Any]:
+        """Runs steps one after the other, in one trip to each server, and returns what each of them makes."""
+        keys = [step.keys[part.start] for step in steps for part in step.groups.parts]
+        replies = self._redis.execute(keys, [command for step in steps for command in step.commands])
+        answers, start = [], 0
+        for step in steps:
+            end = start + len(step.commands)
+            answers.append(step.result(replies[start:end]))
+            start = end
+        return answers
 
     def _execute(self, groups: layout.Groups, keys: Sequence[bytes], commands: Sequence[Command]) -> list[Reply]:
         return self._redis.execute([keys[part.start] for part in groups.parts], commands)
