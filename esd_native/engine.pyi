@@ -89,6 +89,18 @@ class IterationColumns:
     def __len__(self) -> int:
         """The number of workers."""
 
+    def messages(self, epoch: int, dense: NDArray[np.float32], labels: NDArray[np.float32]) -> list[bytes]:
+        """Encodes every worker's plan, in slot order, as an `AttendResponse` of protos/dispatcher.proto.
+
+        Args:
+            epoch: the membership that the plans are for.
+            dense: float32 [k, d], C-contiguous, the dense features of the batch.
+            labels: float32 [k], its labels.
+
+        Raises:
+            ValueError: the batch has another number of samples.
+        """
+
     def __getitem__(self, worker: int) -> PlanColumns:
         """One worker's columns. Raises IndexError unless 0 <= worker < n."""
 

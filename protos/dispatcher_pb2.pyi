@@ -420,16 +420,18 @@ class Reload(_message.Message):
     def __init__(self, checkpoint: _Optional[int] = ..., rows: _Optional[_Union[Transfers, _Mapping]] = ..., outdated: _Optional[_Union[Transfers, _Mapping]] = ..., dense_checksum: _Optional[str] = ...) -> None: ...
 
 class Transfers(_message.Message):
-    __slots__ = ("ids", "slots", "versions", "early")
+    __slots__ = ("trained", "ids", "slots", "versions", "early")
+    TRAINED_FIELD_NUMBER: _ClassVar[int]
     IDS_FIELD_NUMBER: _ClassVar[int]
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     VERSIONS_FIELD_NUMBER: _ClassVar[int]
     EARLY_FIELD_NUMBER: _ClassVar[int]
+    trained: bytes
     ids: bytes
     slots: bytes
     versions: bytes
     early: int
-    def __init__(self, ids: _Optional[bytes] = ..., slots: _Optional[bytes] = ..., versions: _Optional[bytes] = ..., early: _Optional[int] = ...) -> None: ...
+    def __init__(self, trained: _Optional[bytes] = ..., ids: _Optional[bytes] = ..., slots: _Optional[bytes] = ..., versions: _Optional[bytes] = ..., early: _Optional[int] = ...) -> None: ...
 
 class GradientTransfers(_message.Message):
     __slots__ = ("transfers", "contributors", "steps")
@@ -442,7 +444,7 @@ class GradientTransfers(_message.Message):
     def __init__(self, transfers: _Optional[_Union[Transfers, _Mapping]] = ..., contributors: _Optional[bytes] = ..., steps: _Optional[bytes] = ...) -> None: ...
 
 class IterationPlan(_message.Message):
-    __slots__ = ("epoch", "iteration", "batch_size", "update_rows", "update_gradients", "evict_rows", "evict_gradients", "drops", "pulls", "samples", "fields", "dense_features", "positions", "unique_ids", "unique_slots", "unique_versions", "unique_contributors", "inverse", "dense", "labels", "forgotten", "forgotten_below", "discards")
+    __slots__ = ("epoch", "iteration", "batch_size", "update_rows", "update_gradients", "evict_rows", "evict_gradients", "drops", "pulls", "samples", "fields", "dense_features", "positions", "first_id", "unique_ids", "unique_slots", "unique_versions", "unique_contributors", "inverse", "dense", "labels", "forgotten", "forgotten_below", "discards")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     ITERATION_FIELD_NUMBER: _ClassVar[int]
     BATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
@@ -456,6 +458,7 @@ class IterationPlan(_message.Message):
     FIELDS_FIELD_NUMBER: _ClassVar[int]
     DENSE_FEATURES_FIELD_NUMBER: _ClassVar[int]
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    FIRST_ID_FIELD_NUMBER: _ClassVar[int]
     UNIQUE_IDS_FIELD_NUMBER: _ClassVar[int]
     UNIQUE_SLOTS_FIELD_NUMBER: _ClassVar[int]
     UNIQUE_VERSIONS_FIELD_NUMBER: _ClassVar[int]
@@ -479,6 +482,7 @@ class IterationPlan(_message.Message):
     fields: int
     dense_features: int
     positions: bytes
+    first_id: int
     unique_ids: bytes
     unique_slots: bytes
     unique_versions: bytes
@@ -489,7 +493,7 @@ class IterationPlan(_message.Message):
     forgotten: bytes
     forgotten_below: int
     discards: Transfers
-    def __init__(self, epoch: _Optional[int] = ..., iteration: _Optional[int] = ..., batch_size: _Optional[int] = ..., update_rows: _Optional[_Union[Transfers, _Mapping]] = ..., update_gradients: _Optional[_Union[GradientTransfers, _Mapping]] = ..., evict_rows: _Optional[_Union[Transfers, _Mapping]] = ..., evict_gradients: _Optional[_Union[GradientTransfers, _Mapping]] = ..., drops: _Optional[_Union[Transfers, _Mapping]] = ..., pulls: _Optional[_Union[Transfers, _Mapping]] = ..., samples: _Optional[int] = ..., fields: _Optional[int] = ..., dense_features: _Optional[int] = ..., positions: _Optional[bytes] = ..., unique_ids: _Optional[bytes] = ..., unique_slots: _Optional[bytes] = ..., unique_versions: _Optional[bytes] = ..., unique_contributors: _Optional[bytes] = ..., inverse: _Optional[bytes] = ..., dense: _Optional[bytes] = ..., labels: _Optional[bytes] = ..., forgotten: _Optional[bytes] = ..., forgotten_below: _Optional[int] = ..., discards: _Optional[_Union[Transfers, _Mapping]] = ...) -> None: ...
+    def __init__(self, epoch: _Optional[int] = ..., iteration: _Optional[int] = ..., batch_size: _Optional[int] = ..., update_rows: _Optional[_Union[Transfers, _Mapping]] = ..., update_gradients: _Optional[_Union[GradientTransfers, _Mapping]] = ..., evict_rows: _Optional[_Union[Transfers, _Mapping]] = ..., evict_gradients: _Optional[_Union[GradientTransfers, _Mapping]] = ..., drops: _Optional[_Union[Transfers, _Mapping]] = ..., pulls: _Optional[_Union[Transfers, _Mapping]] = ..., samples: _Optional[int] = ..., fields: _Optional[int] = ..., dense_features: _Optional[int] = ..., positions: _Optional[bytes] = ..., first_id: _Optional[int] = ..., unique_ids: _Optional[bytes] = ..., unique_slots: _Optional[bytes] = ..., unique_versions: _Optional[bytes] = ..., unique_contributors: _Optional[bytes] = ..., inverse: _Optional[bytes] = ..., dense: _Optional[bytes] = ..., labels: _Optional[bytes] = ..., forgotten: _Optional[bytes] = ..., forgotten_below: _Optional[int] = ..., discards: _Optional[_Union[Transfers, _Mapping]] = ...) -> None: ...
 
 class FlushPlan(_message.Message):
     __slots__ = ("epoch", "iteration", "rows", "gradients", "checkpoint")

@@ -106,7 +106,14 @@ ROWS: dict[str, Sequence[Panel]] = {
     "Links": (
         Panel("Operations per second", "ops", [(_rate("esd_embedding_transfers_total", "op"), "{{op}}")], stacked=True),
         Panel("By worker", "ops", [(_rate("esd_embedding_transfers_total", "worker"), "worker {{worker}}")]),
-        Panel("Bytes", "Bps", [(_rate("esd_transfer_bytes_total", "worker, op"), "worker {{worker}} {{op}}")]),
+        Panel(
+            "Bytes",
+            "Bps",
+            [
+                (_rate("esd_transfer_bytes_total", "worker, op"), "worker {{worker}} {{op}}"),
+                (_rate("esd_dispatcher_plan_bytes_total", "job"), "plans of all workers"),
+            ],
+        ),
         Panel("Held up", "ops", [(_rate("esd_late_iterations_total", "worker"), "worker {{worker}}")]),
         Panel("Bandwidth", "Bps", [("esd_worker_bandwidth_bytes_per_second", "worker {{worker}}")]),
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -45,7 +46,8 @@ class Decision:
         solver: the solver that ran, "" for a mechanism without one.
         gap: the solver's certificate: cost less dual bound, 0 proves optimality; None when there is none.
         seconds: wall time of this decision by phase: `index` (looking the batch up), `score` (costs or
-            affinities), `assign` (the assignment), `plan` (advancing the state, building the plans).
+            affinities), `assign` (the assignment), `plan` (advancing the state, the columns of the plans), and `encode`
+            once the messages are made.
     """
 
     iteration: int
@@ -67,6 +69,20 @@ class Decision:
     def plans(self) -> tuple[IterationPlan, ...]:
         """One plan per worker, in slot order, put together from the columns when first asked for."""
         return tuple(_iteration_plan(worker, self.batch, self.epoch) for worker in self.columns)
+
+    @cached_property
+    def messages(self) -> tuple[bytes, ...]:
+        """The plan of each worker as it is sent, in slot order, encoded from the columns when first asked for."""
+        started = time.perf_counter()
+        dense, labels = np.ascontiguousarray(self.batch.dense), np.ascontiguousarray(self.batch.labels)
+        messages = tuple(self.columns.messages(self.epoch, dense, labels))
+        self.seconds["encode"] = time.perf_counter() - started
+        return messages
+
+    @property
+    def plan_bytes(self) -> int:
+        """Bytes of all workers' plans as they are sent."""
+        return sum(map(len, self.messages))
 
     @cached_property
     def workloads(self) -> NDArray[np.int32]:
@@ -100,7 +116,7 @@ class Decision:
 
     @property
     def decision_seconds(self) -> float:
-        """Wall time from the batch to the columns of its plans; messages are made of them when they are encoded."""
+        """Wall time from the batch to what is made of it so far: the columns of its plans, or the messages, too."""
         return sum(self.seconds.values())
 
 

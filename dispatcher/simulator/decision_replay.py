@@ -25,11 +25,10 @@ from dispatcher.simulator.totals import Tally, Totals
 from services.domain.batches import SampleBatch
 from services.domain.errors import FailedPrecondition, InvalidArgument
 from services.domain.jobs import JobSpec
-from services.domain.plans import IterationPlan
 
 _KEPT = 2  # checkpoints: an epoch goes back to the latest, or to the one before if that was not committed
 
-Digest = Callable[[Sequence[IterationPlan]], str]
+Digest = Callable[[Sequence[bytes]], str]
 
 
 def replay_decisions(
@@ -41,7 +40,7 @@ def replay_decisions(
         records: the records of the decision log, the job's included.
         job: the job that they begin with.
         batches: reads the run's global batches, from the start.
-        digest: hashes one iteration's plans as it was done for the log.
+        digest: hashes the messages of one iteration's plans as it was done for the log.
 
     Raises:
         FailedPrecondition: a plan differs from the recorded one: the samples are others, or the job had a time budget.
@@ -114,7 +113,7 @@ class _Replay:
             raise InvalidArgument(f"the stream ends before iteration {record.iteration}, which the decision log has")
         batch, lookahead_batches = planned
         decision = planner.plan(batch, lookahead_batches)
-        if self._digest(decision.plans) != record.digest:
+        if self._digest(decision.messages) != record.digest:
             budget = ", or the time budget decided" if self._job.budget_seconds else ""
             raise FailedPrecondition(
                 f"the plans of iteration {record.iteration} are not those of the decision log: the samples are others"

@@ -30,7 +30,8 @@ class Totals:
         lookups: (row, worker) pairs trained.
         hits: how many of the lookups found the latest version in the worker's cache.
         forgotten_rows: how many rows left the table to keep it within its limit.
-        decision_median_seconds: median time of one decision, from the batch to its plans.
+        plan_bytes: of all workers' plans, as they would be sent; in no cost.
+        decision_median_seconds: median time of one decision, from the batch to its plans, ready to be sent.
         decision_p99_seconds: the 99th percentile of that time.
     """
 
@@ -46,6 +47,7 @@ class Totals:
     lookups: int
     hits: int
     forgotten_rows: int
+    plan_bytes: int
     decision_median_seconds: float
     decision_p99_seconds: float
 
@@ -60,7 +62,7 @@ class Tally:
 
     def __init__(self, workers: int) -> None:
         """Starts at nothing, for n workers."""
-        self._samples = self._lookups = self._hits = self._forgotten_rows = 0
+        self._samples = self._lookups = self._hits = self._forgotten_rows = self._plan_bytes = 0
         self._operations = self._moved_bytes = Operations.none(workers)
         self._workloads = np.zeros(workers)
         self._flushed = np.zeros(workers, np.int64)
@@ -84,6 +86,7 @@ class Tally:
         self._lookups += decision.lookups
         self._hits += decision.hits
         self._forgotten_rows += decision.forgotten_rows
+        self._plan_bytes += decision.plan_bytes  # before the time is taken, which encoding is a part of
         self._decision_seconds.append(decision.decision_seconds)
 
     def flush(self, plans: tuple[FlushPlan, ...]) -> None:
@@ -107,6 +110,7 @@ class Tally:
             lookups=self._lookups,
             hits=self._hits,
             forgotten_rows=self._forgotten_rows,
+            plan_bytes=self._plan_bytes,
             decision_median_seconds=float(median),
             decision_p99_seconds=float(p99),
         )

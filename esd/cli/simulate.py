@@ -26,9 +26,8 @@ from esd.cli.stream import READ_SAMPLES, global_batches, simulated_stream
 from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument
 from services.domain.jobs import equal_workloads
-from services.domain.plans import IterationPlan
 from services.wire.jobs import job_of_json
-from services.wire.plans import digest_of, encode_plan_message
+from services.wire.plans import digest_of
 
 ON_DEMAND = "on-demand"
 
@@ -155,7 +154,7 @@ def replay_result(chosen: opt.RunOptions, log: Path) -> Result:
     def batches() -> Iterator[SampleBatch]:
         return global_batches(chosen.open(READ_SAMPLES), job.batch_size)
 
-    return simulation_result(replay_decisions(chain([opened], records), job, batches, _digest))
+    return simulation_result(replay_decisions(chain([opened], records), job, batches, digest_of))
 
 
 def _fit(chosen: opt.RunOptions, assignments: NDArray[np.int32]) -> opt.RunOptions:
@@ -193,7 +192,3 @@ def _load(path: Path, dtype: type[np.generic], option: str) -> NDArray[Any]:
             f"{option} {path} is {array.dtype} {list(array.shape)}, it must be {np.dtype(dtype)} [., .]"
         )
     return array
-
-
-def _digest(plans: Sequence[IterationPlan]) -> str:
-    return digest_of(encode_plan_message(plan) for plan in plans)

@@ -92,6 +92,13 @@ DISPATCH_SECONDS = Histogram(
     buckets=_SECONDS,
     registry=REGISTRY,
 )
+PLAN_BYTES = Counter(
+    "esd_dispatcher_plan_bytes_total",
+    "Bytes of the plans of all workers, as they are sent. Over the rate of esd_iterations_total: bytes per iteration, "
+    "which cross the links of the workers and are in no cost. Much beside esd_transfer_bytes_total: rows are narrow; "
+    "fewer, larger batches share more.",
+    registry=REGISTRY,
+)
 SOLVER_SECONDS = Histogram(
     "esd_solver_seconds",
     "Time of one exact assignment (Opt). Grows with batch size x alpha: lower alpha when it is too long.",
@@ -337,6 +344,7 @@ BY_SERVICE = {
         SHADOW_TRANSFER_COST,
         CACHE_LOOKUPS,
         DISPATCH_SECONDS,
+        PLAN_BYTES,
         SOLVER_SECONDS,
         SOLVER_GAP,
         KNOWN_ROWS,
@@ -347,6 +355,7 @@ BY_SERVICE = {
         LOGGED_SAMPLES,
         JOB_PHASE,
         HEARTBEAT_AGE,
+        REFUSED_MESSAGES,
         LATE_ITERATIONS,
         LEASE,
         ITERATIONS,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
+from esd_native.plans import pack, unpack_int64, unpack_uint32, unpack_uint64
 from protos import dispatcher_pb2
 from services.domain.errors import InvalidArgument
 from services.domain.plans import (
@@ -22,35 +23,29 @@ from services.domain.plans import (
     Transfers,
 )
 from services.domain.worker_set import WorkerSet
-from services.wire.arrays import decode_array, decode_column, encode_array
+from services.wire.arrays import decode_array
 from services.wire.jobs import decode_job, encode_job
 
 # The fields of an IterationPlan by form; each has the same name in its message.
 _NUMBERS = ("epoch", "iteration", "batch_size", "forgotten_below")
 _TRANSFERS = ("update_rows", "evict_rows", "drops", "pulls", "discards")
 _GRADIENTS = ("update_gradients", "evict_gradients")
-# The arrays, with dtype and shape in the letters of the contract: m samples, F fields, d dense features, u distinct
-# rows, f forgotten rows. The message tells m, F and d; u and f are the lengths of the first columns that have them.
-_COLUMNS: dict[str, tuple[DTypeLike, str]] = {
-    "positions": (np.uint32, "m"),
-    "unique_ids": (np.uint64, "u"),
-    "inverse": (np.uint32, "mF"),
-    "unique_slots": (np.uint32, "u"),
-    "unique_versions": (np.int64, "u"),
-    "unique_contributors": (np.uint64, "u"),
-    "dense": (np.float32, "md"),
-    "labels": (np.float32, "m"),
-    "forgotten": (np.uint64, "f"),
+
+_NONE = Transfers(np.empty(0, np.uint64), np.empty(0, np.uint32), np.empty(0, np.int64), 0)
+
+_UNPACK: dict[type[np.generic], Callable[..., NDArray[Any]]] = {
+    np.uint64: unpack_uint64,
+    np.uint32: unpack_uint32,
+    np.int64: unpack_int64,
 }
-# The columns that point into something, and its size.
-_INDEXES = {"positions": ("k", "batch_size"), "inverse": ("u", "the number of unique_ids")}
 
 
-def encode_plan_message(message: PlanMessage) -> bytes:
-    """Encodes what a worker is told, as an AttendResponse that says nothing else."""
+def encode_plan_message(message: FlushPlan | Membership | Reload | EndOfStream) -> bytes:
+    """Encodes what a worker is told, as an AttendResponse that says nothing else.
+
+    The plan of an iteration is encoded by the engine that makes it (`IterationColumns.messages`).
+    """
     match message:
-        case IterationPlan():
-            response = dispatcher_pb2.AttendResponse(plan=_encode_plan(message))
         case FlushPlan():
             response = dispatcher_pb2.AttendResponse(flush=_encode_flush(message))
         case Membership():
@@ -91,77 +86,114 @@ def decode_plan_message(message: dispatcher_pb2.AttendResponse) -> PlanMessage:
             raise InvalidArgument("body is not set, or of a kind that this version does not know")
 
 
+def _pack(column: NDArray[Any], dtype: type[np.generic], field: str) -> bytes:
+    """Packs a column that must have `dtype` already: a silent conversion could change ids or versions."""
+    if column.dtype != dtype:
+        raise TypeError(f"{field} is {column.dtype}, the contract says {np.dtype(dtype)}")
+    return pack(np.ascontiguousarray(column))
+
+
+def _unpack(data: bytes, dtype: type[np.generic], field: str, count: int | None = None) -> NDArray[Any]:
+    """Reads a packed column, of `count` values if that is given."""
+    try:
+        return _UNPACK[dtype](data, count)
+    except ValueError as error:
+        raise InvalidArgument(f"{field} {error}") from None
+
+
 def _encode_transfers(rows: Transfers, field: str) -> dispatcher_pb2.Transfers:
     return dispatcher_pb2.Transfers(
-        ids=encode_array(rows.ids, np.uint64, f"{field}.ids"),
-        slots=encode_array(rows.slots, np.uint32, f"{field}.slots"),
-        versions=encode_array(rows.versions, np.int64, f"{field}.versions"),
+        ids=_pack(rows.ids, np.uint64, f"{field}.ids"),
+        slots=_pack(rows.slots, np.uint32, f"{field}.slots"),
+        versions=_pack(rows.versions, np.int64, f"{field}.versions"),
         early=rows.early,
     )
 
 
-def _decode_transfers(message: dispatcher_pb2.Transfers, field: str) -> Transfers:
-    ids = decode_column(message.ids, np.uint64, f"{field}.ids")
-    r = len(ids)
-    if message.early > r:
-        raise InvalidArgument(f"{field}.early is {message.early}, there are only {r} entries")
-    return Transfers(
-        ids=ids,
-        slots=decode_array(message.slots, np.uint32, (r,), f"{field}.slots"),
-        versions=decode_array(message.versions, np.int64, (r,), f"{field}.versions"),
-        early=message.early,
-    )
+def _decode_transfers(message: dispatcher_pb2.Transfers, field: str, trained: Transfers | None = None) -> Transfers:
+    """Reads rows to move; those that their plan trains, too, are named by their places among `trained`."""
+    ids = _unpack(message.ids, np.uint64, f"{field}.ids")
+    slots = _unpack(message.slots, np.uint32, f"{field}.slots", len(ids))
+    versions = _unpack(message.versions, np.int64, f"{field}.versions", len(ids))
+    if message.trained:
+        places = _unpack(message.trained, np.uint32, f"{field}.trained")
+        ids, slots, versions = _put_together(places, trained or _NONE, Transfers(ids, slots, versions, 0), field)
+    if message.early > len(ids):
+        raise InvalidArgument(f"{field}.early is {message.early}, there are only {len(ids)} entries")
+    return Transfers(ids, slots, versions, message.early)
+
+
+def _put_together(
+    places: NDArray[np.uint32], trained: Transfers, others: Transfers, field: str
+) -> tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.int64]]:
+    u = len(trained)
+    _check_below(places, u + 1, f"{field}.trained", "the number of unique_ids and one")
+    elsewhere = places == u
+    if int(np.count_nonzero(elsewhere)) != len(others):
+        raise InvalidArgument(
+            f"{field}.trained leaves {int(np.count_nonzero(elsewhere))} rows to {field}.ids, which has {len(others)}"
+        )
+    if not u:
+        return others.ids, others.slots, others.versions
+    here = np.where(elsewhere, np.uint32(0), places)
+    ids, slots, versions = trained.ids[here], trained.slots[here], trained.versions[here]
+    ids[elsewhere], slots[elsewhere], versions[elsewhere] = others.ids, others.slots, others.versions
+    return ids, slots, versions
 
 
 def _encode_gradients(gradients: GradientTransfers, field: str) -> dispatcher_pb2.GradientTransfers:
     return dispatcher_pb2.GradientTransfers(
         transfers=_encode_transfers(gradients.rows, f"{field}.transfers"),
-        contributors=encode_array(gradients.contributors, np.uint64, f"{field}.contributors"),
-        steps=encode_array(gradients.steps, np.int64, f"{field}.steps"),
+        contributors=_pack(gradients.contributors, np.uint64, f"{field}.contributors"),
+        steps=_pack(gradients.steps, np.int64, f"{field}.steps"),
     )
 
 
-def _decode_gradients(message: dispatcher_pb2.GradientTransfers, field: str) -> GradientTransfers:
-    rows = _decode_transfers(message.transfers, f"{field}.transfers")
-    contributors = decode_array(message.contributors, np.uint64, (len(rows),), f"{field}.contributors")
-    if not contributors.all():
-        raise InvalidArgument(f"{field}.contributors of entry {int(np.argmin(contributors))} names no worker")
-    return GradientTransfers(
-        rows=rows,
-        contributors=contributors,
-        steps=decode_array(message.steps, np.int64, (len(rows),), f"{field}.steps"),
-    )
-
-
-def _encode_plan(plan: IterationPlan) -> dispatcher_pb2.IterationPlan:
-    samples, fields = plan.inverse.shape
-    columns: dict[str, Any] = {name: getattr(plan, name) for name in _NUMBERS}
-    columns |= {name: _encode_transfers(getattr(plan, name), name) for name in _TRANSFERS}
-    columns |= {name: _encode_gradients(getattr(plan, name), name) for name in _GRADIENTS}
-    columns |= {name: encode_array(getattr(plan, name), dtype, name) for name, (dtype, _) in _COLUMNS.items()}
-    return dispatcher_pb2.IterationPlan(samples=samples, fields=fields, dense_features=plan.dense.shape[1], **columns)
+def _decode_gradients(
+    message: dispatcher_pb2.GradientTransfers, field: str, trained: Transfers | None = None
+) -> GradientTransfers:
+    rows = _decode_transfers(message.transfers, f"{field}.transfers", trained)
+    contributors = _unpack(message.contributors, np.uint64, f"{field}.contributors", len(rows))
+    _check_contributors(contributors, f"{field}.contributors")
+    return GradientTransfers(rows, contributors, _unpack(message.steps, np.int64, f"{field}.steps", len(rows)))
 
 
 def _decode_plan(message: dispatcher_pb2.IterationPlan) -> IterationPlan:
-    sizes = {"k": message.batch_size, "m": message.samples, "F": message.fields, "d": message.dense_features}
-    columns: dict[str, Any] = {}
-    for name, (dtype, shape) in _COLUMNS.items():
-        data = getattr(message, name)
-        if shape in sizes or len(shape) > 1:
-            columns[name] = decode_array(data, dtype, tuple(sizes[letter] for letter in shape), name)
-        else:
-            columns[name] = decode_column(data, dtype, name)
-            sizes[shape] = len(columns[name])
-        if name in _INDEXES:
-            size, what = _INDEXES[name]
-            _check_below(columns[name], sizes[size], name, what)
-    if not columns["unique_contributors"].all():
-        nobody = int(np.argmin(columns["unique_contributors"]))
-        raise InvalidArgument(f"unique_contributors of entry {nobody} names no worker")
-    columns |= {name: getattr(message, name) for name in _NUMBERS}
-    columns |= {name: _decode_transfers(getattr(message, name), name) for name in _TRANSFERS}
-    columns |= {name: _decode_gradients(getattr(message, name), name) for name in _GRADIENTS}
-    return IterationPlan(**columns)
+    m, fields, features = message.samples, message.fields, message.dense_features
+    differences = _unpack(message.unique_ids, np.uint64, "unique_ids")
+    u = len(differences)
+    trained = Transfers(
+        ids=np.cumsum(differences, dtype=np.uint64) + np.uint64(message.first_id),
+        slots=_unpack(message.unique_slots, np.uint32, "unique_slots", u),
+        versions=_unpack(message.unique_versions, np.int64, "unique_versions", u),
+        early=0,
+    )
+    contributors = _unpack(message.unique_contributors, np.uint64, "unique_contributors", u)
+    _check_contributors(contributors, "unique_contributors")
+    positions = _unpack(message.positions, np.uint32, "positions", m)
+    _check_below(positions, message.batch_size, "positions", "batch_size")
+    inverse = _unpack(message.inverse, np.uint32, "inverse", m * fields)
+    _check_below(inverse, u, "inverse", "the number of unique_ids")
+    transfers: dict[str, Any] = {name: _decode_transfers(getattr(message, name), name, trained) for name in _TRANSFERS}
+    transfers |= {name: _decode_gradients(getattr(message, name), name, trained) for name in _GRADIENTS}
+    return IterationPlan(
+        **{name: getattr(message, name) for name in _NUMBERS},
+        **transfers,
+        positions=positions,
+        unique_ids=trained.ids,
+        unique_slots=trained.slots,
+        unique_versions=trained.versions,
+        unique_contributors=contributors,
+        inverse=inverse.reshape(m, fields),
+        dense=decode_array(message.dense, np.float32, (m, features), "dense"),
+        labels=decode_array(message.labels, np.float32, (m,), "labels"),
+        forgotten=_unpack(message.forgotten, np.uint64, "forgotten"),
+    )
+
+
+def _check_contributors(contributors: NDArray[np.uint64], field: str) -> None:
+    if not contributors.all():
+        raise InvalidArgument(f"{field} of entry {int(np.argmin(contributors))} names no worker")
 
 
 def _check_below(values: NDArray[np.uint32], limit: int, field: str, what: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -143,11 +142,9 @@ class _EpochPlanning:
         job, plans = self._job, self._epoch.plans
         batch = self._batches.popleft()
         job.shadows.follow(plans.planned, batch)
-        decision, published, encode_seconds = await self._in_thread(
-            _decide, self._planner, batch, list(self._batches), self._log
-        )
+        decision, published = await self._in_thread(_decide, self._planner, batch, list(self._batches), self._log)
         job.publish(decision, published)
-        job_metrics.planned(job.spec, decision, encode_seconds, plans.planned - job.confirmed, self._planner.rows)
+        job_metrics.planned(job.spec, decision, plans.planned - job.confirmed, self._planner.rows)
 
     async def _flush(self) -> None:
         """Lets the workers flush at the end of the stream, and ends the job when all have done so."""
@@ -191,16 +188,11 @@ def _epoch_record(epoch: Epoch, planner: Planner) -> EpochBegan:
 
 def _decide(
     planner: Planner, batch: SampleBatch, lookahead_batches: Sequence[SampleBatch], log: DecisionLog | None
-) -> tuple[Decision, list[PublishedPlan], float]:
-    """Plans one iteration and makes its plans ready to be sent; runs in the planner's thread.
-
-    Returns:
-        The decision, the plans by slot, and the seconds that it took to encode them.
-    """
+) -> tuple[Decision, list[PublishedPlan]]:
+    """Plans one iteration and makes its plans ready to be sent, by slot; runs in the planner's thread."""
     decision = planner.plan(batch, lookahead_batches)
-    started = time.perf_counter()
-    published = [PublishedPlan(encode_plan_message(plan), len(plan.labels)) for plan in decision.plans]
-    seconds = time.perf_counter() - started
+    samples = decision.workloads.tolist()
+    published = [PublishedPlan(message, m) for message, m in zip(decision.messages, samples, strict=True)]
     if log is not None:
-        log.add(IterationPlanned(decision.iteration, digest_of(plan.message for plan in published)))
-    return decision, published, seconds
+        log.add(IterationPlanned(decision.iteration, digest_of(decision.messages)))
+    return decision, published

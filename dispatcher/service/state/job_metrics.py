@@ -53,7 +53,7 @@ def show_worker(lifecycle: Lifecycle, worker: WorkerRecord) -> None:
     metrics.HEARTBEAT_AGE.labels(worker.slot).set_function(lambda: _silence(lifecycle, worker))
 
 
-def planned(job: JobSpec, decision: Decision, encode_seconds: float, window: int, rows: int) -> None:
+def planned(job: JobSpec, decision: Decision, window: int, rows: int) -> None:
     """Counts a planned iteration; `window` iterations are not confirmed now, and the table has `rows` rows."""
     metrics.KNOWN_ROWS.labels(job.table.name).set(rows)
     if job.max_rows:
@@ -61,7 +61,7 @@ def planned(job: JobSpec, decision: Decision, encode_seconds: float, window: int
         metrics.FORGOTTEN_ROWS.labels(job.table.name).inc(decision.forgotten_rows)
     for phase, seconds in decision.seconds.items():
         metrics.DISPATCH_SECONDS.labels(phase).observe(seconds)
-    metrics.DISPATCH_SECONDS.labels("encode").observe(encode_seconds)
+    metrics.PLAN_BYTES.inc(decision.plan_bytes)
     if decision.solver:
         metrics.SOLVER_SECONDS.labels(decision.solver).observe(decision.seconds["assign"])
     if decision.gap is not None:

@@ -87,6 +87,7 @@ class JobTotals:
         lookups: how many (row, worker) pairs training needed.
         hits: how many of these found the latest version in the cache.
         forgotten_rows: how many rows leave the table to keep it within its limit.
+        plan_bytes: the bytes of all workers' plans, since this dispatcher took the job up.
         worker_lookups: int64 [n], the lookups by worker slot.
         worker_hits: int64 [n], the hits by worker slot.
         workloads: int32 [n], m_j: samples of each worker in the latest planned iteration.
@@ -101,6 +102,7 @@ class JobTotals:
         self.lookups = 0
         self.hits = 0
         self.forgotten_rows = 0
+        self.plan_bytes = 0
         self.worker_lookups = np.zeros(job.workers, np.int64)
         self.worker_hits = np.zeros(job.workers, np.int64)
         self.workloads = np.array(job.workloads, np.int32)
@@ -123,6 +125,7 @@ class JobTotals:
         self.lookups += decision.lookups
         self.hits += decision.hits
         self.forgotten_rows += decision.forgotten_rows
+        self.plan_bytes += decision.plan_bytes
         self.workloads = decision.workloads
         self.worker_lookups += decision.worker_lookups
         self.worker_hits += decision.worker_lookups - decision.operations.miss_pull
@@ -174,6 +177,11 @@ class JobTotals:
     def decision_seconds(self, quantile: float) -> float:
         """Returns a quantile of the latest 4096 decision times; 0 before the first."""
         return float(np.quantile(self._decision_seconds, quantile)) if self._decision_seconds else 0.0
+
+    @property
+    def plan_bytes_per_iteration(self) -> float:
+        """The mean size of an iteration's plans, all workers' together; 0 before the first."""
+        return self.plan_bytes / self._planned if self._planned else 0.0
 
     @property
     def training_seconds(self) -> float:

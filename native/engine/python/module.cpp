@@ -267,6 +267,8 @@ NB_MODULE(engine, module) {
       .def("__len__", &IterationColumns::size)
       .def("__getitem__", &IterationColumns::operator[], nb::arg("worker"))
       .def("__iter__", [](const IterationColumns& columns) { return nb::iter(columns.all()); })
+      .def("messages", &IterationColumns::messages, nb::arg("epoch"), nb::arg("dense").noconvert(),
+           nb::arg("labels").noconvert())
       .def_prop_ro("forgotten", &IterationColumns::forgotten)
       .def_prop_ro("counts", &IterationColumns::counts, nb::rv_policy::automatic)
       .def_prop_ro("sizes", &IterationColumns::sizes, nb::rv_policy::automatic);

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "engine/memory/column.h"
+#include "engine/plan/message.h"
 
 namespace esd {
 namespace {
@@ -19,10 +20,10 @@ nb::object borrow(const Lease& lease, Column<T>& values) {
 }  // namespace
 
 Columns::Columns(Arena&& arena, const std::shared_ptr<ArenaPool>& pool) {
-  const auto lease = std::make_shared<ArenaLease>(pool, std::move(arena));
-  u64_ = borrow(lease, lease->arena.u64);
-  i64_ = borrow(lease, lease->arena.i64);
-  u32_ = borrow(lease, lease->arena.u32);
+  lease_ = std::make_shared<ArenaLease>(pool, std::move(arena));
+  u64_ = borrow(lease_, lease_->arena.u64);
+  i64_ = borrow(lease_, lease_->arena.i64);
+  u32_ = borrow(lease_, lease_->arena.u32);
 }
 
 nb::dict Columns::rows(const TransferSpans& transfers) const {
@@ -50,14 +51,14 @@ nb::object Columns::slice(const nb::object& array, Span span) {
 }
 
 nb::dict IterationColumns::operator[](std::size_t worker) const {
-  if (worker >= workers_.size()) {
-    throw std::out_of_range("worker " + std::to_string(worker) + " of " + std::to_string(workers_.size()));
+  if (worker >= size()) {
+    throw std::out_of_range("worker " + std::to_string(worker) + " of " + std::to_string(size()));
   }
-  const WorkerPlan& spans = workers_[worker];
+  const WorkerPlan& spans = plans_.workers[worker];
   nb::dict plan;
-  plan["forgotten"] = columns_.u64(forgotten_);
-  plan["forgotten_below"] = forgotten_below_;
-  plan["iteration"] = iteration_;
+  plan["forgotten"] = columns_.u64(plans_.forgotten);
+  plan["forgotten_below"] = plans_.forgotten_below;
+  plan["iteration"] = plans_.iteration;
   plan["update_rows"] = columns_.rows(spans.update_rows);
   plan["update_gradients"] = columns_.gradients(spans.update_gradients);
   plan["evict_rows"] = columns_.rows(spans.evict_rows);
@@ -70,21 +71,39 @@ nb::dict IterationColumns::operator[](std::size_t worker) const {
   plan["unique_slots"] = columns_.u32(spans.unique_slots);
   plan["unique_versions"] = columns_.i64(spans.unique_versions);
   plan["unique_contributors"] = columns_.u64(spans.unique_contributors);
-  plan["inverse"] = columns_.u32(spans.inverse).attr("reshape")(spans.positions.size, fields_);
+  plan["inverse"] = columns_.u32(spans.inverse).attr("reshape")(spans.positions.size, plans_.fields);
   return plan;
+}
+
+nb::list IterationColumns::messages(std::uint64_t epoch, const Features& dense, const Labels& labels) const {
+  std::size_t samples = 0;
+  for (const WorkerPlan& plan : plans_.workers) samples += plan.positions.size;
+  if (dense.shape(0) != samples || labels.size() != samples) {
+    throw std::invalid_argument("dense has " + std::to_string(dense.shape(0)) + " rows and labels has " +
+                                std::to_string(labels.size()) + ", the batch has " + std::to_string(samples));
+  }
+  const PlanContext context{epoch, samples, dense.data(), dense.shape(1), labels.data()};
+  std::vector<std::string> encoded;
+  {
+    const nb::gil_scoped_release released;
+    for (std::size_t j = 0; j < size(); ++j) encoded.push_back(plan_message(plans_, columns_.arena(), j, context));
+  }
+  nb::list messages;
+  for (const std::string& message : encoded) messages.append(nb::bytes(message.data(), message.size()));
+  return messages;
 }
 
 nb::list IterationColumns::all() const {
   nb::list plans;
-  for (std::size_t worker = 0; worker < workers_.size(); ++worker) plans.append((*this)[worker]);
+  for (std::size_t worker = 0; worker < size(); ++worker) plans.append((*this)[worker]);
   return plans;
 }
 
 IterationColumns::PerWorker IterationColumns::counts() const {
-  const std::size_t n = workers_.size();
+  const std::size_t n = size();
   std::vector<std::int64_t> counts(7 * n);
   for (std::size_t j = 0; j < n; ++j) {
-    const WorkerPlan& plan = workers_[j];
+    const WorkerPlan& plan = plans_.workers[j];
     counts[j] = static_cast<std::int64_t>(plan.pulls.ids.size);
     counts[n + j] = static_cast<std::int64_t>(plan.update_rows.ids.size);
     counts[2 * n + j] = static_cast<std::int64_t>(plan.update_gradients.ids.size);
@@ -97,10 +116,10 @@ IterationColumns::PerWorker IterationColumns::counts() const {
 }
 
 IterationColumns::PerWorker IterationColumns::sizes() const {
-  const std::size_t n = workers_.size();
+  const std::size_t n = size();
   std::vector<std::int64_t> sizes(5 * n);
   for (std::size_t j = 0; j < n; ++j) {
-    const WorkerPlan& plan = workers_[j];
+    const WorkerPlan& plan = plans_.workers[j];
     sizes[j] = static_cast<std::int64_t>(plan.pulls.size);
     sizes[n + j] = static_cast<std::int64_t>(plan.update_rows.size);
     sizes[2 * n + j] = static_cast<std::int64_t>(plan.update_gradients.size);

@@ -40,6 +40,7 @@ class Columns {
  public:
   Columns(Arena&& arena, const std::shared_ptr<ArenaPool>& pool);
 
+  const Arena& arena() const { return lease_->arena; }
   nb::object u64(Span span) const { return slice(u64_, span); }
   nb::object i64(Span span) const { return slice(i64_, span); }
   nb::object u32(Span span) const { return slice(u32_, span); }
@@ -49,6 +50,7 @@ class Columns {
  private:
   static nb::object slice(const nb::object& array, Span span);
 
+  std::shared_ptr<ArenaLease> lease_;
   nb::object u64_, i64_, u32_;
 };
 
@@ -56,29 +58,24 @@ class Columns {
 class IterationColumns {
  public:
   IterationColumns(IterationPlans&& plans, const std::shared_ptr<ArenaPool>& pool)
-      : iteration_(plans.iteration),
-        fields_(plans.fields),
-        forgotten_(plans.forgotten),
-        forgotten_below_(plans.forgotten_below),
-        workers_(std::move(plans.workers)),
-        columns_(std::move(plans.arena), pool) {}
+      : columns_(std::move(plans.arena), pool), plans_(std::move(plans)) {}
 
-  std::size_t size() const { return workers_.size(); }
+  std::size_t size() const { return plans_.workers.size(); }
   nb::dict operator[](std::size_t worker) const;  // throws std::out_of_range
   nb::list all() const;
 
   using PerWorker = nb::ndarray<nb::numpy, std::int64_t, nb::ndim<2>>;
-  std::size_t forgotten() const { return forgotten_.size; }
+  std::size_t forgotten() const { return plans_.forgotten.size; }
   PerWorker counts() const;
   PerWorker sizes() const;
 
+  using Features = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+  using Labels = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+  nb::list messages(std::uint64_t epoch, const Features& dense, const Labels& labels) const;
+
  private:
-  std::uint32_t iteration_;
-  std::size_t fields_;
-  Span forgotten_;
-  std::int64_t forgotten_below_;
-  std::vector<WorkerPlan> workers_;
   Columns columns_;
+  IterationPlans plans_;  // but for the arena, which is in the columns
 };
 
 nb::list to_python(FlushPlans&& plans, const std::shared_ptr<ArenaPool>& pool);

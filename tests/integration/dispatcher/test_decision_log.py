@@ -12,7 +12,8 @@ from services.domain.errors import FailedPrecondition, InvalidArgument
 from services.domain.plans import FlushPlan, IterationPlan, Membership
 from services.domain.reports import PhaseTimes
 from services.wire.jobs import job_of_json
-from services.wire.plans import digest_of, encode_plan_message
+from services.wire.plans import digest_of
+from tests.support.plan_messages import message_of
 from tests.support.simple_clients import Dispatcher, Worker, job_with, registration, samples, stream
 
 JOB = job_with(workload_limits=(1, 7), window=3, mechanism="joint", measured_links=True)
@@ -49,12 +50,12 @@ async def record(dispatcher: Dispatcher) -> list[Worker]:
 
 
 def digest(plans: Any) -> str:
-    return digest_of(encode_plan_message(plan) for plan in plans)
+    return digest_of(message_of(plan) for plan in plans)
 
 
 def replay(log: Path, batches: list) -> Any:
     opened, *records = read_decisions(log)
-    return replay_decisions([opened, *records], job_of_json(opened.job), lambda: iter(batches), digest)
+    return replay_decisions([opened, *records], job_of_json(opened.job), lambda: iter(batches), digest_of)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from dispatcher.core.decision_log import read_decisions
 from dispatcher.simulator.decision_replay import replay_decisions
 from services.domain.errors import FailedPrecondition, Unavailable
 from services.wire.jobs import job_of_json
-from services.wire.plans import digest_of, encode_plan_message
+from services.wire.plans import digest_of
 from tests.support.simple_clients import Dispatcher, job_with, run_to_the_end, samples
 
 BATCHES = [samples(8, seed=seed) for seed in range(20)]
@@ -30,7 +30,7 @@ async def test_a_trained_job_costs_the_same_under_every_solver_and_replays(
             [opened, *records],
             job_of_json(opened.job),
             lambda: iter(BATCHES),
-            lambda plans: digest_of(encode_plan_message(plan) for plan in plans),
+            digest_of,
         )
         assert totals.cost_seconds == costs[solver]
     assert costs["dual"] == costs["paths"] > 0

@@ -27,8 +27,8 @@ from services.runtime.server import serve
 from services.runtime.settings import ServerSettings
 from services.wire.attend import Attendance, decode_request, encode_answer
 from services.wire.exchange import sequence_of
-from services.wire.plans import encode_plan_message
 from services.wire.reports import decode_registration, encode_lease
+from tests.support.plan_messages import message_of
 from worker.service.job import WorkerJob
 from worker.service.servicer import WorkerService
 from worker.service.settings import WorkerSettings
@@ -195,13 +195,13 @@ class ScriptedDispatcher(dispatcher_pb2_grpc.DispatcherServicer):
     async def _tell(self, slot: int, start: int, outbox: asyncio.Queue[bytes | EsdError]) -> None:
         await self.until(lambda: len(self.registrations) == len(self.scripts))
         everyone = WorkerSet.all_of(self.job.workers)
-        outbox.put_nowait(encode_plan_message(Membership(0, slot, self.job, everyone)))
+        outbox.put_nowait(message_of(Membership(0, slot, self.job, everyone)))
         flushing = False
         for message in self.scripts[slot][start:]:
             if flushing:
                 await self.until(self.flushed)
             flushing = isinstance(message, FlushPlan)
-            outbox.put_nowait(message if isinstance(message, EsdError) else encode_plan_message(message))
+            outbox.put_nowait(message if isinstance(message, EsdError) else message_of(message))
 
 
 class DispatcherSettings(ServerSettings, env_prefix="ESD_SCRIPTED_"):

@@ -9,12 +9,9 @@ from dispatcher.core.planner import Planner
 from dispatcher.simulator.decision_replay import replay_decisions
 from dispatcher.simulator.simulate import simulate
 from services.domain.errors import InvalidArgument
+from services.wire.plans import digest_of
 
 BANDWIDTHS, CACHES = [1e6, 2e6, 5e6], [40, 40, 40]
-
-
-def digest(plans):
-    return " ".join(f"{plan.epoch} {plan.pulls.ids.tolist()} {plan.unique_slots.tolist()}" for plan in plans)
 
 
 @pytest.fixture
@@ -37,7 +34,7 @@ def recorded(job, stream):
             _, snapshot = planner.checkpoint()
             records.append(CheckpointPlanned(5))
         decisions[t] = planner.plan(stream[t])
-        records.append(IterationPlanned(t, digest(decisions[t].plans)))
+        records.append(IterationPlanned(t, digest_of(decisions[t].messages)))
     two = replace(job, workloads=(0, 6, 6))
     planner = Planner(two, BANDWIDTHS, CACHES, epoch=2, snapshot=snapshot)
     records.append(EpochBegan(2, 5, [0, 6, 6], None, BANDWIDTHS, CACHES))
@@ -46,13 +43,13 @@ def recorded(job, stream):
             planner.checkpoint()
             records.append(CheckpointPlanned(10))
         decisions[t] = planner.plan(stream[t])
-        records.append(IterationPlanned(t, digest(decisions[t].plans)))
+        records.append(IterationPlanned(t, digest_of(decisions[t].messages)))
     return [*records, StreamEnded(14)], decisions
 
 
 def test_iterations_that_were_trained_twice_count_once(job, stream):
     records, decisions = recorded(job, stream)
-    totals = replay_decisions(records, job, lambda: iter(stream), digest)
+    totals = replay_decisions(records, job, lambda: iter(stream), digest_of)
     assert (totals.iterations, totals.samples) == (14, 14 * 12)
     for kind in ("miss_pull", "update_push", "evict_push"):
         expected = sum(getattr(decision.operations, kind) for decision in decisions.values())
@@ -63,7 +60,7 @@ def test_iterations_that_were_trained_twice_count_once(job, stream):
 def test_an_undisturbed_run_has_the_totals_of_the_simulator(job, stream):
     records, _ = recorded(job, stream)
     undisturbed = records[: records.index(next(r for r in records if isinstance(r, EpochBegan) and r.epoch == 2))]
-    totals = replay_decisions(undisturbed, job, lambda: iter(stream), digest)
+    totals = replay_decisions(undisturbed, job, lambda: iter(stream), digest_of)
     simulated = simulate(Planner(job, BANDWIDTHS, CACHES), stream[:9])
     assert totals.operations.total.tolist() == simulated.operations.total.tolist()
     assert totals.cost_seconds == simulated.cost_seconds
@@ -73,9 +70,9 @@ def test_a_checkpoint_that_the_log_does_not_have_is_named(job, stream):
     records, _ = recorded(job, stream)
     second = next(i for i, record in enumerate(records) if isinstance(record, EpochBegan) and record.epoch == 2)
     with pytest.raises(InvalidArgument, match="epoch 2 begins at checkpoint 5, which is not in the decision log"):
-        replay_decisions(records[second:], job, lambda: iter(stream), digest)
+        replay_decisions(records[second:], job, lambda: iter(stream), digest_of)
 
 
 def test_decisions_before_an_epoch_are_refused(job, stream):
     with pytest.raises(InvalidArgument, match="before its first epoch"):
-        replay_decisions([StreamEnded(0)], job, lambda: iter(stream), digest)
+        replay_decisions([StreamEnded(0)], job, lambda: iter(stream), digest_of)

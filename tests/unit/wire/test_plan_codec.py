@@ -25,6 +25,7 @@ from services.domain.plans import (
 from services.domain.tables import OptimizerSpec, TableSpec
 from services.domain.worker_set import WorkerSet
 from services.wire.plans import decode_plan_message, encode_plan_message
+from tests.support.plan_messages import message_of, pack
 
 JOB = JobSpec(
     name="job",
@@ -127,12 +128,12 @@ def assert_same(before: Any, after: Any, path: str) -> None:
 
 @given(MESSAGES)
 def test_round_trip(message: PlanMessage) -> None:
-    wire = encode_plan_message(message)
+    wire = message_of(message)
     assert_same(message, decode_plan_message(dispatcher_pb2.AttendResponse.FromString(wire)), type(message).__name__)
 
 
-def message_of(plan: PlanMessage) -> dispatcher_pb2.AttendResponse:
-    return dispatcher_pb2.AttendResponse.FromString(encode_plan_message(plan))
+def parsed(message: PlanMessage) -> dispatcher_pb2.AttendResponse:
+    return dispatcher_pb2.AttendResponse.FromString(message_of(message))
 
 
 def some_transfers() -> Transfers:
@@ -146,7 +147,7 @@ def some_gradients() -> GradientTransfers:
 def good_plan() -> dispatcher_pb2.AttendResponse:
     """2 of 4 samples, 2 fields, 3 distinct rows, 1 dense feature."""
     rows, partial = some_transfers(), some_gradients()
-    return message_of(
+    return parsed(
         IterationPlan(
             epoch=0,
             iteration=3,
@@ -191,22 +192,32 @@ def put(path: str, value: bytes | int) -> Spoil:
 @pytest.mark.parametrize(
     ("spoil", "text"),
     [
-        (put("update_rows.ids", bytes(9)), "update_rows.ids has 9 bytes, which is no multiple of the 8"),
-        (put("evict_rows.ids", bytes(24)), r"evict_rows.slots has 8 bytes, uint32 \[3\] needs 12"),
-        (put("drops.slots", bytes(4)), r"drops.slots has 4 bytes, uint32 \[2\] needs 8"),
-        (put("pulls.versions", bytes(15)), r"pulls.versions has 15 bytes, int64 \[2\] needs 16"),
+        (put("update_rows.ids", b"\x02\x08\x05\x00"), "update_rows.ids has 1 bytes for 2 values of 8 bits"),
+        (put("update_rows.ids", b"\x02\x41\x05" + bytes(17)), "update_rows.ids has 65 bits per value, 64 at most"),
+        (put("update_rows.ids", b"\x80"), "update_rows.ids ends in its head"),
+        (put("update_rows.ids", b"\xff" * 11), "update_rows.ids has a number of more than 64 bits"),
+        (put("update_rows.ids", b"\xff\xff\xff\x7f\x00\x05"), "update_rows.ids has 268435455 values that are all"),
+        (put("evict_rows.ids", pack(np.arange(3))), "evict_rows.slots has 2 values, there must be 3"),
+        (put("drops.slots", pack(np.arange(1))), "drops.slots has 1 values, there must be 2"),
+        (put("drops.slots", pack(np.array([0, 2**32]))), "drops.slots has a value of more than 32 bits"),
+        (put("pulls.versions", b""), "pulls.versions has 0 values, there must be 2"),
         (put("pulls.early", 3), "pulls.early is 3, there are only 2 entries"),
-        (put("update_gradients.transfers.slots", b""), "update_gradients.transfers.slots has 0 bytes"),
-        (put("update_gradients.contributors", bytes(8)), "update_gradients.contributors has 8 bytes"),
-        (put("evict_gradients.contributors", bytes(16)), "evict_gradients.contributors of entry 0 names no worker"),
-        (put("evict_gradients.steps", bytes(8)), "evict_gradients.steps has 8 bytes"),
-        (put("samples", 3), r"positions has 8 bytes, uint32 \[3\] needs 12"),
+        (put("pulls.trained", pack(np.array([4, 3]))), "pulls.trained contains 4, it must be below the number of uniq"),
+        (put("pulls.trained", pack(np.array([0, 3]))), "pulls.trained leaves 1 rows to pulls.ids, which has 2"),
+        (put("update_gradients.transfers.slots", b""), "update_gradients.transfers.slots has 0 values"),
+        (put("update_gradients.contributors", pack(np.arange(1))), "update_gradients.contributors has 1 values"),
+        (
+            put("evict_gradients.contributors", pack(np.zeros(2, int))),
+            "evict_gradients.contributors of entry 0 names n",
+        ),
+        (put("evict_gradients.steps", pack(np.arange(1))), "evict_gradients.steps has 1 values"),
+        (put("samples", 3), "positions has 2 values, there must be 3"),
         (put("batch_size", 3), r"positions contains 3, it must be below batch_size \(3\)"),
-        (put("fields", 3), r"inverse has 16 bytes, uint32 \[2, 3\] needs 24"),
-        (put("unique_ids", bytes(16)), r"inverse contains 2, it must be below the number of unique_ids \(2\)"),
-        (put("unique_slots", bytes(8)), r"unique_slots has 8 bytes, uint32 \[3\] needs 12"),
-        (put("unique_versions", bytes(8)), "unique_versions has 8 bytes"),
-        (put("unique_contributors", bytes(24)), "unique_contributors of entry 0 names no worker"),
+        (put("fields", 3), "inverse has 4 values, there must be 6"),
+        (put("unique_slots", pack(np.arange(2))), "unique_slots has 2 values, there must be 3"),
+        (put("unique_versions", pack(np.arange(2))), "unique_versions has 2 values"),
+        (put("unique_contributors", pack(np.zeros(3, int))), "unique_contributors of entry 0 names no worker"),
+        (put("inverse", pack(np.array([0, 1, 3, 1]))), r"inverse contains 3, .* the number of unique_ids \(3\)"),
         (put("dense_features", 2), r"dense has 8 bytes, float32 \[2, 2\] needs 16"),
         (put("labels", bytes(9)), "labels has 9 bytes"),
     ],
@@ -234,7 +245,7 @@ def test_a_message_without_body_is_refused() -> None:
     ],
 )
 def test_a_contradictory_membership_is_refused(changes: dict[str, int], text: str) -> None:
-    message = message_of(Membership(1, 0, JOB, WorkerSet.all_of(2)))
+    message = parsed(Membership(1, 0, JOB, WorkerSet.all_of(2)))
     for name, value in changes.items():
         setattr(message.membership, name, value)
     with pytest.raises(InvalidArgument, match=text):
@@ -242,7 +253,7 @@ def test_a_contradictory_membership_is_refused(changes: dict[str, int], text: st
 
 
 def test_members_that_are_not_named_are_all_slots() -> None:
-    message = message_of(Membership(1, 0, JOB, WorkerSet(0b1)))
+    message = parsed(Membership(1, 0, JOB, WorkerSet(0b1)))
     assert decode_plan_message(message).members == WorkerSet(0b1)
     message.membership.members = 0
     assert decode_plan_message(message).members == WorkerSet(0b11)

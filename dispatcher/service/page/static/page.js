@@ -122,7 +122,8 @@ function showCosts(state) {
   const own = costs.find((cost) => !cost.shadow);
   const verdicts = costs.filter((cost) => cost.shadow && own?.each > 0).map((cost) => `${(cost.each / own.each).toFixed(2)}× under ${cost.mechanism}`);
   $("costs").replaceChildren(element("div", { class: "cost" }, ...rows,
-    verdicts.length ? element("p", { class: "verdict" }, `The same stream costs ${verdicts.join(" and ")}.`) : null));
+    verdicts.length ? element("p", { class: "verdict" }, `The same stream costs ${verdicts.join(" and ")}.`) : null,
+    element("p", { class: "verdict" }, `Plans take ${joined(bytes(state.plan_bytes_per_iteration))} per iteration besides.`)));
 }
 
 function showCharts(course) {

@@ -1,0 +1,173 @@
+#include "engine/plan/message.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "common/packed_column.h"
+
+namespace esd {
+namespace {
+
+constexpr unsigned kVarint = 0, kBytes = 2;  // wire types of protobuf
+
+// Writes the fields of one message.
+class Message {
+ public:
+  void number(unsigned field, std::uint64_t value) {
+    if (value == 0) return;
+    head(field, kVarint);
+    varint(value);
+  }
+
+  template <typename T>
+  void column(unsigned field, const T* values, std::size_t count) {
+    if (count == 0) return;
+    const PackedColumn<T> packed(values, count);
+    head(field, kBytes);
+    varint(packed.bytes());
+    packed.append_to(bytes_);
+  }
+
+  void message(unsigned field, const Message& part) {
+    head(field, kBytes);
+    varint(part.bytes_.size());
+    bytes_ += part.bytes_;
+  }
+
+  // Float32 values as they are, in rows of `width` picked out of a table by `rows`.
+  void floats(unsigned field, const float* table, std::size_t width, const std::uint32_t* rows, std::size_t count) {
+    const std::size_t row_bytes = width * sizeof(float);
+    if (count * row_bytes == 0) return;
+    head(field, kBytes);
+    varint(count * row_bytes);
+    for (std::size_t i = 0; i < count; ++i) {
+      bytes_.append(reinterpret_cast<const char*>(table + rows[i] * width), row_bytes);
+    }
+  }
+
+  std::string take() { return std::move(bytes_); }
+
+ private:
+  void head(unsigned field, unsigned type) { varint(field << 3 | type); }
+
+  void varint(std::uint64_t value) {
+    std::uint8_t buffer[10];
+    const std::uint8_t* end = write_varint(buffer, value);
+    bytes_.append(reinterpret_cast<const char*>(buffer), static_cast<std::size_t>(end - buffer));
+  }
+
+  std::string bytes_;
+};
+
+// Encodes the plan of one worker.
+class Encoder {
+ public:
+  Encoder(const Arena& arena, const WorkerPlan& plan)
+      : arena_(arena),
+        trained_(u64(plan.unique_ids)),
+        slots_(u32(plan.unique_slots)),
+        versions_(i64(plan.unique_versions)),
+        count_(plan.unique_ids.size) {}
+
+  // A row that the worker trains, too, is named by its place among these; id, slot and version are there.
+  Message rows(const TransferSpans& transfers) {
+    const std::size_t count = transfers.ids.size;
+    const std::uint64_t* ids = u64(transfers.ids);
+    const std::uint32_t* slots = u32(transfers.slots);
+    const std::int64_t* versions = i64(transfers.versions);
+    places_.resize(count);
+    other_ids_.clear(), other_slots_.clear(), other_versions_.clear();
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto at = static_cast<std::size_t>(std::lower_bound(trained_, trained_ + count_, ids[i]) - trained_);
+      if (at < count_ && trained_[at] == ids[i] && slots_[at] == slots[i] && versions_[at] == versions[i]) {
+        places_[i] = static_cast<std::uint32_t>(at);
+        continue;
+      }
+      places_[i] = static_cast<std::uint32_t>(count_);
+      other_ids_.push_back(ids[i]);
+      other_slots_.push_back(slots[i]);
+      other_versions_.push_back(versions[i]);
+    }
+    Message message;
+    if (other_ids_.size() < count) message.column(1, places_.data(), count);
+    message.column(2, other_ids_.data(), other_ids_.size());
+    message.column(3, other_slots_.data(), other_slots_.size());
+    message.column(4, other_versions_.data(), other_versions_.size());
+    message.number(5, transfers.early);
+    return message;
+  }
+
+  Message gradients(const TransferSpans& transfers) {
+    Message message;
+    message.message(1, rows(transfers));
+    message.column(2, u64(transfers.contributors), transfers.contributors.size);
+    message.column(3, i64(transfers.steps), transfers.steps.size);
+    return message;
+  }
+
+  // Ascending ids as the first one and differences.
+  void ids(Message& message, unsigned first_field, unsigned differences_field) {
+    if (count_ == 0) return;
+    message.number(first_field, trained_[0]);
+    other_ids_.resize(count_);
+    other_ids_[0] = 0;
+    for (std::size_t i = 1; i < count_; ++i) other_ids_[i] = trained_[i] - trained_[i - 1];
+    message.column(differences_field, other_ids_.data(), count_);
+  }
+
+  const std::uint64_t* u64(Span span) const { return arena_.u64.data() + span.begin; }
+  const std::int64_t* i64(Span span) const { return arena_.i64.data() + span.begin; }
+  const std::uint32_t* u32(Span span) const { return arena_.u32.data() + span.begin; }
+
+ private:
+  const Arena& arena_;
+  const std::uint64_t* trained_;
+  const std::uint32_t* slots_;
+  const std::int64_t* versions_;
+  std::size_t count_;
+
+  // Scratch space: where each row is among those that are trained, and the rows that are not.
+  std::vector<std::uint32_t> places_, other_slots_;
+  std::vector<std::uint64_t> other_ids_;
+  std::vector<std::int64_t> other_versions_;
+};
+
+}  // namespace
+
+std::string plan_message(const IterationPlans& plans, const Arena& arena, std::size_t worker,
+                         const PlanContext& context) {
+  const WorkerPlan& plan = plans.workers[worker];
+  Encoder encoder(arena, plan);
+  const std::size_t samples = plan.positions.size;
+  const std::uint32_t* positions = encoder.u32(plan.positions);
+  Message message;
+  message.number(1, context.epoch);
+  message.number(2, plans.iteration);
+  message.number(3, context.batch_size);
+  message.message(4, encoder.rows(plan.update_rows));
+  message.message(5, encoder.gradients(plan.update_gradients));
+  message.message(6, encoder.rows(plan.evict_rows));
+  message.message(7, encoder.gradients(plan.evict_gradients));
+  message.message(8, encoder.rows(plan.drops));
+  message.message(9, encoder.rows(plan.pulls));
+  message.number(10, samples);
+  message.number(11, plans.fields);
+  message.number(12, context.dense_features);
+  message.column(13, positions, samples);
+  encoder.ids(message, 14, 15);
+  message.column(16, encoder.u32(plan.unique_slots), plan.unique_slots.size);
+  message.column(17, encoder.i64(plan.unique_versions), plan.unique_versions.size);
+  message.column(18, encoder.u64(plan.unique_contributors), plan.unique_contributors.size);
+  message.column(19, encoder.u32(plan.inverse), plan.inverse.size);
+  message.floats(20, context.dense, context.dense_features, positions, samples);
+  message.floats(21, context.labels, 1, positions, samples);
+  message.column(22, encoder.u64(plans.forgotten), plans.forgotten.size);
+  message.number(23, static_cast<std::uint64_t>(plans.forgotten_below));
+  message.message(24, encoder.rows(plan.discards));
+  Message response;
+  response.message(4, message);  // AttendResponse.plan
+  return response.take();
+}
+
+}  // namespace esd

@@ -1,0 +1,26 @@
+// A worker's plan as it travels: the message AttendResponse of protos/dispatcher.proto with an IterationPlan in it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "engine/plan/plan.h"
+
+namespace esd {
+
+// What a plan says besides the engine's columns.
+struct PlanContext {
+  std::uint64_t epoch;
+  std::size_t batch_size;      // k
+  const float* dense;          // [k, dense_features]
+  std::size_t dense_features;  // d
+  const float* labels;         // [k]
+};
+
+// Returns the plan of one worker as protobuf writes it: fields ascend, and those at their default are left out. `arena`
+// has the columns: that of the plans, wherever it has moved to.
+std::string plan_message(const IterationPlans& plans, const Arena& arena, std::size_t worker,
+                         const PlanContext& context);
+
+}  // namespace esd

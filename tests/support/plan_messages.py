@@ -1,0 +1,100 @@
+"""Plans as they travel, in plain Python: the specification of what the engine encodes, and good plans for tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protos import dispatcher_pb2 as pb
+from services.domain.plans import GradientTransfers, IterationPlan, PlanMessage, Transfers
+from services.wire.plans import encode_plan_message
+
+
+def varint(value: int) -> bytes:
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def pack(values: NDArray[Any]) -> bytes:
+    """A column: how many, how wide, the least, and each less the least, from the lowest bit on."""
+    numbers = [int(value) for value in values]
+    if not numbers:
+        return b""
+    least = min(numbers)
+    bits = (max(numbers) - least).bit_length()
+    stream = sum((number - least) << i * bits for i, number in enumerate(numbers))
+    head = varint(len(numbers)) + bytes([bits]) + varint(least % 2**64)
+    return head + stream.to_bytes((len(numbers) * bits + 7) // 8, "little")
+
+
+def message_of(message: PlanMessage) -> bytes:
+    """Encodes anything that a worker is told."""
+    if isinstance(message, IterationPlan):
+        return pb.AttendResponse(plan=_plan(message)).SerializeToString(deterministic=True)
+    return encode_plan_message(message)
+
+
+def _plan(plan: IterationPlan) -> pb.IterationPlan:
+    m, fields = plan.inverse.shape
+    u = len(plan.unique_ids)
+    differences = np.zeros(u, np.uint64)
+    differences[1:] = np.diff(plan.unique_ids)
+    return pb.IterationPlan(
+        epoch=plan.epoch,
+        iteration=plan.iteration,
+        batch_size=plan.batch_size,
+        update_rows=_rows(plan.update_rows, plan),
+        update_gradients=_gradients(plan.update_gradients, plan),
+        evict_rows=_rows(plan.evict_rows, plan),
+        evict_gradients=_gradients(plan.evict_gradients, plan),
+        drops=_rows(plan.drops, plan),
+        pulls=_rows(plan.pulls, plan),
+        samples=m,
+        fields=fields,
+        dense_features=plan.dense.shape[1],
+        positions=pack(plan.positions),
+        first_id=int(plan.unique_ids[0]) if u else 0,
+        unique_ids=pack(differences),
+        unique_slots=pack(plan.unique_slots),
+        unique_versions=pack(plan.unique_versions),
+        unique_contributors=pack(plan.unique_contributors),
+        inverse=pack(plan.inverse.ravel()),
+        dense=plan.dense.tobytes(),
+        labels=plan.labels.tobytes(),
+        forgotten=pack(plan.forgotten),
+        forgotten_below=plan.forgotten_below,
+        discards=_rows(plan.discards, plan),
+    )
+
+
+def _rows(rows: Transfers, plan: IterationPlan) -> pb.Transfers:
+    trained = {
+        row: place
+        for place, row in enumerate(
+            zip(plan.unique_ids.tolist(), plan.unique_slots.tolist(), plan.unique_versions.tolist(), strict=True)
+        )
+    }
+    u = len(plan.unique_ids)
+    moved = list(zip(rows.ids.tolist(), rows.slots.tolist(), rows.versions.tolist(), strict=True))
+    places = np.array([trained.get(row, u) for row in moved], np.uint32)
+    others = places == u
+    return pb.Transfers(
+        trained=b"" if others.all() else pack(places),
+        ids=pack(rows.ids[others]),
+        slots=pack(rows.slots[others]),
+        versions=pack(rows.versions[others]),
+        early=rows.early,
+    )
+
+
+def _gradients(gradients: GradientTransfers, plan: IterationPlan) -> pb.GradientTransfers:
+    return pb.GradientTransfers(
+        transfers=_rows(gradients.rows, plan),
+        contributors=pack(gradients.contributors),
+        steps=pack(gradients.steps),
+    )
