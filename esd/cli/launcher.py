@@ -9,13 +9,16 @@ import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from esd.cli.worker_host import Process, WorkerHost
 from services.domain.errors import EsdError, Unavailable
+from services.domain.jobs import JobSpec
 from services.runtime.process import STOP_WITH_STDIN
 
-START_SECONDS = 120.0  # importing torch on a busy small machine takes a while
+START_SECONDS = 120.0  # for one service, or the import of torch on a busy small machine
 STOP_SECONDS = 15.0
 REJOIN_SECONDS = 60.0  # a dead worker is started again here, and worth waiting for
 _FIRST_PAUSE_SECONDS = 1.0  # before a second start in a row, and twice as long before each further one
@@ -46,9 +49,9 @@ class ServiceProcess:
     """
 
     name: str
-    process: asyncio.subprocess.Process
+    process: Process
     log: Path
-    start: Callable[[Mapping[str, str]], Coroutine[Any, Any, asyncio.subprocess.Process]]
+    start: Callable[[Mapping[str, str]], Coroutine[Any, Any, Process]]
     listen: str
     address: str = ""
     metrics: str | None = None
@@ -105,21 +108,33 @@ class ServiceProcess:
                 await self.process.wait()
 
 
-async def _start(name: str, module: str, prefix: str, environment: Mapping[str, str], logs: Path) -> ServiceProcess:
+Spawn = Callable[[Mapping[str, str], int], Coroutine[Any, Any, Process]]  # environment, standard error
+
+
+def _spawn(module: str) -> Spawn:
+    """Returns what starts `python -m MODULE`."""
+
+    async def spawn(environment: Mapping[str, str], log: int) -> Process:
+        return await asyncio.create_subprocess_exec(
+            sys.executable, "-m", module, STOP_WITH_STDIN,
+            env=environment,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,  # Ctrl-C reaches the command alone, which then stops the services in order
+        )  # fmt: skip
+
+    return spawn
+
+
+async def _start(name: str, spawn: Spawn, prefix: str, environment: Mapping[str, str], logs: Path) -> ServiceProcess:
     log = logs / f"{name}.log"
     log.unlink(missing_ok=True)
     inherited = {key: value for key, value in os.environ.items() if not key.startswith("ESD_")}
 
-    async def start(more: Mapping[str, str]) -> asyncio.subprocess.Process:
+    async def start(more: Mapping[str, str]) -> Process:
         with log.open("ab") as stderr:
-            return await asyncio.create_subprocess_exec(
-                sys.executable, "-m", module, STOP_WITH_STDIN,
-                env={**inherited, **environment, **more},
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=stderr,
-                start_new_session=True,  # Ctrl-C reaches the command alone, which then stops the services in order
-            )  # fmt: skip
+            return await spawn({**inherited, **environment, **more}, stderr.fileno())
 
     return ServiceProcess(name, await start({}), log, start, f"{prefix}LISTEN")
 
@@ -243,6 +258,7 @@ async def local_cluster(
     checkpoint_dir: Path | None = None,
     decision_log: Path | None = None,
     reach_dispatcher: Callable[[str, str], Awaitable[str]] = _directly,
+    job: JobSpec | None = None,
 ) -> AsyncIterator[LocalCluster]:
     """Starts parameter servers, a dispatcher and one worker per link; stops them all on leaving.
 
@@ -257,23 +273,29 @@ async def local_cluster(
         checkpoint_dir: where parameter servers with the memory store keep checkpoints.
         decision_log: file of the dispatcher's decision log.
         reach_dispatcher: where a worker of this name reaches the dispatcher of this address.
+        job: whose model is tried before any service is started.
+
+    Raises:
+        InvalidArgument: the model cannot be trained, or not exactly.
     """
     async with contextlib.AsyncExitStack() as stack:
+        host = WorkerHost(logs / "worker-host.log", START_SECONDS)
+        stack.push_async_callback(host.close)
+        if job is not None:
+            await host.try_model(job)
 
-        async def start(name: str, module: str, prefix: str, environment: Mapping[str, str]) -> ServiceProcess:
-            service = await _start(name, module, prefix, environment, logs)
+        async def start(name: str, spawn: Spawn, prefix: str, environment: Mapping[str, str]) -> ServiceProcess:
+            service = await _start(name, spawn, prefix, environment, logs)
             stack.push_async_callback(service.stop)
             return service
 
         # What reaches Redis besides its URL, the file of its password first: a URL stands on a command line.
         store_access = {name: value for name, value in os.environ.items() if name.startswith("ESD_PS_STORE_")}
-        # torch takes seconds to import, so the workers start at once and find the dispatcher by its address
-        # as soon as it is known; the parameter servers and the dispatcher are quick.
         kept = {} if checkpoint_dir is None else {"ESD_PS_CHECKPOINT_DIR": str(checkpoint_dir)}
         servers = [
             await start(
                 f"ps-{shard}",
-                "ps_server",
+                _spawn("ps_server"),
                 "ESD_PS_",
                 store_access | {"ESD_PS_STORE": store, "ESD_PS_SHARD": str(shard), "ESD_PS_SHARDS": str(shards)} | kept,
             )
@@ -281,12 +303,13 @@ async def local_cluster(
         ]
         dispatcher = await start(
             "dispatcher",
-            "dispatcher",
+            _spawn("dispatcher"),
             "ESD_DISPATCHER_",
             {"ESD_DISPATCHER_PAGE_PORT": "0", "ESD_DISPATCHER_REJOIN_SECONDS": str(rejoin_seconds)}
             | ({} if decision_log is None else {"ESD_DISPATCHER_DECISION_LOG": str(decision_log)}),
         )
         await asyncio.gather(dispatcher.wait_ready(), *(server.wait_ready() for server in servers))
+        spawn_worker = partial(host.start_worker, [STOP_WITH_STDIN])
         workers = []
         for slot, (link, rows) in enumerate(zip(worker_links, cache_rows, strict=True)):
             name = f"worker-{slot}"
@@ -296,5 +319,5 @@ async def local_cluster(
                 "ESD_WORKER_LINK": repr(link),
                 "ESD_WORKER_CACHE_ROWS": str(rows),
             }
-            workers.append(await start(name, "worker", "ESD_WORKER_", settings))
+            workers.append(await start(name, spawn_worker, "ESD_WORKER_", settings))
         yield LocalCluster(servers, dispatcher, workers)

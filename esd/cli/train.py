@@ -106,6 +106,7 @@ def run(
                 logs=logs,
                 checkpoint_dir=checkpoint_dir,
                 decision_log=decision_log,
+                job=asked,
             ) as cluster,
             AsyncDispatcherClient(cluster.dispatcher.address) as client,
         ):

@@ -85,14 +85,20 @@ def test_a_command_that_is_ended_leaves_no_service_behind(tmp_path: Path, number
         while not (log.exists() and "registered" in log.read_text()):
             assert running.poll() is None
             time.sleep(POLL_SECONDS)
-        services = Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split()
-        assert len(services) == 3
+        services = children_of(str(running.pid))
+        assert len(services) == 3  # of which one is the host, whose child is the worker
+        workers = [worker for service in services for worker in children_of(service)]
+        assert len(workers) == 1
         running.send_signal(number)
         assert running.wait(60) == code
     deadline = time.monotonic() + 30
-    while any(is_running(service) for service in services):
+    while any(is_running(service) for service in [*services, *workers]):
         assert time.monotonic() < deadline
         time.sleep(POLL_SECONDS)
+
+
+def children_of(pid: str) -> list[str]:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
 
 def is_running(pid: str) -> bool:
@@ -104,11 +110,27 @@ def is_running(pid: str) -> bool:
 
 
 @pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--model", "ncf"], "'ncf' is unknown, choose one of wdl"),
+        (["--dim", "1"], "dimension is 1, wdl needs at least 2"),
+    ],
+    ids=["unknown", "shape"],
+)
+def test_a_model_that_cannot_train_is_refused_before_a_service_starts(
+    tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    refused = esd("train", "--workers", "1", "--iterations", "3", "--dim", "4", "--out", str(tmp_path), *arguments)
+    assert refused.returncode == 2
+    assert message in refused.stderr
+    assert [log.name for log in (tmp_path / "logs").iterdir()] == ["worker-host.log"]
+
+
+@pytest.mark.parametrize(
     ("arguments", "messages"),
     [
         (["--store", "redis://127.0.0.1:1/0"], ["ps-0", "127.0.0.1:1"]),
         (["--store", "postgres://127.0.0.1"], ["ps-0", "store 'postgres'"]),
-        (["--model", "transformer"], ["'transformer' is unknown", "wdl"]),
         (["--mechanism", "nearest"], ["'nearest' is unknown"]),
         (["--cache-rows", "10"], ["worker 0 caches 10 rows", "--cache-rows"]),
         (["--data", "criteo:/nowhere/train.txt"], ["/nowhere/train.txt"]),

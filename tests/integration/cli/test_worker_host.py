@@ -1,0 +1,98 @@
+"""Workers that are forked from one process, which has imported torch."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from esd.cli.worker_host import ForkedProcess, WorkerHost
+from services.domain.errors import InvalidArgument
+from services.domain.jobs import JobSpec, ModelSpec
+from services.domain.tables import OptimizerSpec, TableSpec
+
+SECONDS = 120
+
+JOB = JobSpec(
+    name="job", workers=1, fields=4, dense_features=3, batch_size=8, workloads=(8,), mechanism="random", alpha=0.0,
+    policy="lru", seed=7, window=2, table=TableSpec("rows", 5, OptimizerSpec(), seed=7, init_scale=0.1),
+    model=ModelSpec("wdl", (8,), OptimizerSpec()), parameter_servers=("127.0.0.1:1",),
+)  # fmt: skip
+
+
+class Workers:
+    """Starts workers that find no dispatcher."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.host = WorkerHost(folder / "host.log", SECONDS)
+
+    async def start(self, name: str) -> ForkedProcess:
+        """A worker that is ready."""
+        environment = {
+            **os.environ,
+            "ESD_WORKER_NAME": name,
+            "ESD_WORKER_DISPATCHER": "127.0.0.1:1",
+            "ESD_WORKER_LINK": "1e9",
+            "ESD_WORKER_CACHE_ROWS": "64",
+            "ESD_WORKER_RETRY_TIMEOUT": str(SECONDS),
+        }
+        with (self.folder / f"{name}.log").open("ab") as log:
+            worker = await self.host.start_worker(["--stop-with-stdin"], environment, log.fileno())
+        ready = json.loads(await worker.stdout.readline())
+        assert ready["service"] == "worker"
+        return worker
+
+
+@pytest.fixture
+async def workers(tmp_path: Path) -> AsyncIterator[Workers]:
+    workers = Workers(tmp_path)
+    async with asyncio.timeout(SECONDS):
+        yield workers
+    await workers.host.close()
+
+
+def parent_of(worker: ForkedProcess) -> int:
+    return int(Path(f"/proc/{worker.pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+async def test_they_have_one_parent_and_an_end_of_their_own(workers: Workers) -> None:
+    one, two, three = await asyncio.gather(*(workers.start(name) for name in ("one", "two", "three")))
+    assert parent_of(one) == parent_of(two) == parent_of(three) != os.getpid()
+    one.kill()
+    two.terminate()
+    assert await one.wait() == -signal.SIGKILL
+    assert await two.wait() == 0
+    assert "stopping on SIGTERM" in (workers.folder / "two.log").read_text()
+    assert three.returncode is None
+    assert (workers.folder / "host.log").read_text() == ""
+    with pytest.raises(ProcessLookupError):
+        one.kill()
+
+    again = await workers.start("one")
+    assert parent_of(again) == parent_of(three)
+
+
+async def test_they_die_with_their_host_which_is_started_again(workers: Workers) -> None:
+    one, two = await asyncio.gather(workers.start("one"), workers.start("two"))
+    os.kill(parent_of(one), signal.SIGKILL)
+    assert [await one.wait(), await two.wait()] == [-signal.SIGKILL] * 2
+    again = await workers.start("one")
+    again.terminate()
+    assert await again.wait() == 0
+
+
+async def test_a_model_is_tried_before_there_is_a_worker(workers: Workers) -> None:
+    await workers.host.try_model(JOB)
+    with pytest.raises(InvalidArgument, match="model 'ncf' is unknown, choose one of wdl, dfm, dcn, dlrm"):
+        await workers.host.try_model(replace(JOB, model=replace(JOB.model, name="ncf")))
+    with pytest.raises(InvalidArgument, match="dimension is 1, wdl needs at least 2"):
+        await workers.host.try_model(replace(JOB, table=replace(JOB.table, dimension=1)))
+    worker = await workers.start("one")  # after a trial that has used torch, too
+    assert worker.returncode is None

@@ -1,0 +1,46 @@
+"""`python -m worker.host FD`: forks a machine's workers, as it is asked over the socket FD (esd/cli/worker_host.py).
+
+torch takes a second or two of processor time to import. The host has done so once when it forks, so the start of four
+workers costs little more than that of one.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+
+from protos.dispatcher_pb2 import JobSpec
+from services.domain.errors import InvalidArgument
+from services.runtime.forks import serve_forks
+from services.runtime.process import run
+from services.wire.jobs import decode_job
+from worker.models import build_model
+from worker.service.app import serve_worker
+from worker.training.device import prepare_device
+
+WORKER = "worker"
+TRIAL = "trial"
+
+
+def try_model() -> None:
+    """Builds and tries the model of the job on standard input. Prints why it is refused, and nothing otherwise."""
+    prepare_device("cpu", threads=1)
+    try:
+        build_model(decode_job(JobSpec.FromString(sys.stdin.buffer.read())))
+    except InvalidArgument as error:
+        sys.stdout.write(str(error))
+
+
+def main() -> None:
+    """Forks until nobody asks any more; in a child, does what was asked for."""
+    request = serve_forks(socket.socket(fileno=int(sys.argv[1])))
+    if request is None:
+        return
+    if request.role == TRIAL:
+        try_model()
+    else:
+        run(serve_worker)
+
+
+if __name__ == "__main__":
+    main()
