@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from collections.abc import Iterable
 from dataclasses import asdict
+from itertools import product
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +15,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import ps as rows
 from benchmarks import solver as solvers
 from benchmarks.alpha import run as run_alphas
 from benchmarks.cost_families import FAMILIES
@@ -129,6 +132,38 @@ def e2e(
         return
     for table in tables(runs):
         Console().print(table)
+
+
+@app.command()
+def ps(
+    stores: Annotated[
+        str, typer.Option("--stores", help="memory, directory, redis or URLs, comma-separated.")
+    ] = _joined(rows.STORES),
+    dimensions: Annotated[str, typer.Option("--dims", help="Values per row, comma-separated.")] = _joined(
+        rows.DIMENSIONS
+    ),
+    megabytes: Annotated[float, typer.Option(min=0.1, help="Of rows that a large push or pull moves.")] = 32,
+    repetitions: Annotated[int, typer.Option(min=1, help="Of which the medians are shown.")] = 5,
+    as_json: opt.Json = False,
+) -> None:
+    """Rows to and from a parameter server: rates, and processor time at both ends, per store and row width."""
+    results = []
+    for store, dimension in product(stores.split(","), _numbers(dimensions)):
+        _tell(f"{store}, {dimension} values")
+        results.append(asyncio.run(rows.measure(store, dimension, megabytes, repetitions)))
+    if as_json:
+        typer.echo(json.dumps({"results": [asdict(result) for result in results]}))
+        return
+    table = Table(
+        "store", "values", "", "per second", "per processor-second", "server, ms", "client, ms",
+        title="MB pushed, MB pulled, pairs of a push and a pull of 32 rows",
+    )  # fmt: skip
+    for r in results:
+        for name, moved in (("MB pushed", r.pushes), ("MB pulled", r.pulls), ("pairs", r.pairs)):
+            rates = f"{moved.per_second:.0f}", f"{moved.per_processor_second:.0f}"
+            costs = f"{1e3 * moved.server_seconds:.3f}", f"{1e3 * moved.client_seconds:.3f}"
+            table.add_row(r.store, str(r.dimension), name, *rates, *costs)
+    Console().print(table)
 
 
 def _tell(step: str) -> None:

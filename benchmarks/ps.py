@@ -1,116 +1,164 @@
-"""Throughput of the parameter server over gRPC: rows pulled and pushed by one client, per store and row width.
-
-    python -m benchmarks.ps [--store memory --store redis --store redis://...] [--dimension 16 --dimension 512]
-
-`redis` starts a redis-server of its own that keeps every acknowledged write (appendfsync always).
-"""
+"""Rows between clients and a parameter server, per store and row width: rates, and processor time at each end."""
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
-import dataclasses
 import json
 import os
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from protos import ps_pb2, ps_pb2_grpc
+from benchmarks.e2e.processors import ProcessorTime
+from services.clients.parameter_server import AsyncParameterServerClient
 from services.domain.rows import GradientBlock, Push, RowBlock
 from services.domain.tables import OptimizerSpec, TableSpec
-from services.runtime.channel import channel
-from services.wire.rows import encode_pull, push_chunks
-from services.wire.tables import encode_table
 from tests.support.redis_server import redis_server
 
+STORES = ("memory", "directory", "redis")
+DIMENSIONS = (16, 128, 512)
 
-@dataclasses.dataclass(frozen=True, slots=True)
+_CLIENTS = 4
+_PAIR_ROWS = 32  # of a push, and of the pull beside it
+_PAIRS = 100  # of each client
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """One way of moving rows: medians over the repetitions.
+
+    Attributes:
+        per_second: megabytes (10^6 bytes of rows), or pairs.
+        server_seconds: processor time of the parameter server's process for one of them.
+        client_seconds: of all clients, which are one process.
+    """
+
+    per_second: float
+    server_seconds: float
+    client_seconds: float
+
+    @property
+    def per_processor_second(self) -> float:
+        """How much of it a second of processor time moves, both ends counted."""
+        return 1 / (self.server_seconds + self.client_seconds)
+
+    @classmethod
+    def median(cls, repetitions: Sequence[Moved]) -> Moved:
+        """Returns the medians, figure by figure."""
+        return cls(*(statistics.median(getattr(each, figure.name) for each in repetitions) for figure in fields(cls)))
+
+
+@dataclass(frozen=True, slots=True)
 class Throughput:
-    """What one client gets from one server: medians over the repetitions. MB are 10^6 bytes of rows."""
+    """What one store and row width give.
+
+    Attributes:
+        store: `memory`, `directory` (memory with a checkpoint directory), or a kind of URL.
+        dimension: values per row; rows are trained with SGD, so they have no more.
+        pushes: of many rows at once, by one client, in MB.
+        pulls: likewise.
+        pairs: a push and a pull of 32 rows each, together, by each of four clients one pair after the other.
+    """
 
     store: str
     dimension: int
-    rows: int
-    pull_mb_per_second: float
-    pull_rows_per_second: float
-    push_mb_per_second: float
-    push_rows_per_second: float
+    pushes: Moved
+    pulls: Moved
+    pairs: Moved
 
 
-async def measure(store: str, dimension: int, megabytes: float = 32, repetitions: int = 5) -> Throughput:
-    """Moves `megabytes` of rows to and from a new server over `store` (`memory`, `redis` or a URL), repeatedly."""
+async def measure(store: str, dimension: int, megabytes: float, repetitions: int) -> Throughput:
+    """Moves rows to and from a new server over `store`, which is one of STORES or a URL, repeatedly.
+
+    Redis keeps every acknowledged write (appendfsync always); its own processor time is not counted.
+    """
     spec = TableSpec(f"bench-{os.getpid()}-{dimension}", dimension, OptimizerSpec(), seed=0, init_scale=0.01)
-    count = max(1, int(megabytes * 1e6 / spec.row_bytes))
+    count = max(_CLIENTS * _PAIR_ROWS, int(megabytes * 1e6 / spec.row_bytes))
     ids = np.unique(np.random.default_rng(0).integers(0, 2**64, count, dtype=np.uint64))
-    pulls, pushes = [], []
-    with _store_url(store) as url:
-        async with _server(url) as address, channel(address) as opened:
-            stub = ps_pb2_grpc.ParameterServerStub(opened)  # type: ignore[no-untyped-call]
-            await stub.CreateTable(ps_pb2.CreateTableRequest(table=encode_table(spec)), timeout=10)
-            for version in range(1, repetitions + 1):
-                pushes.append(await _seconds(_push(stub, spec, ids, version)))
-                pulls.append(await _seconds(_pull(stub, spec, ids, version)))
-    pull, push = statistics.median(pulls), statistics.median(pushes)
-    megabytes = len(ids) * spec.row_bytes / 1e6
-    return Throughput(
-        store=store.partition(":")[0],
-        dimension=dimension,
-        rows=len(ids),
-        pull_mb_per_second=megabytes / pull,
-        pull_rows_per_second=len(ids) / pull,
-        push_mb_per_second=megabytes / push,
-        push_rows_per_second=len(ids) / push,
-    )
+    pushes, pulls, pairs = [], [], []
+    with _settings(store) as settings:
+        async with _server(settings) as (address, pid), contextlib.AsyncExitStack() as stack:
+            clients = [
+                await stack.enter_async_context(AsyncParameterServerClient(address, spec)) for _ in range(_CLIENTS)
+            ]
+            await clients[0].create_table()
+            whole = len(ids) * spec.row_bytes / 1e6
+            version = 0
+            for _ in range(repetitions):
+                version += 1
+                pushes.append(await _measured(clients[0].push(_push(spec, ids, version)), whole, pid))
+                pulls.append(await _measured(_pull(clients[0], spec, ids, version), whole, pid))
+                pairs.append(await _measured(_all_pairs(clients, spec, ids, version), _CLIENTS * _PAIRS, pid))
+                version += _PAIRS
+    return Throughput(store.partition(":")[0], dimension, *map(Moved.median, (pushes, pulls, pairs)))
 
 
-async def _push(stub: ps_pb2_grpc.ParameterServerStub, spec: TableSpec, ids: NDArray[np.uint64], version: int) -> None:
+def _push(spec: TableSpec, ids: NDArray[np.uint64], version: int) -> Push:
     none, numbers = ids[:0], np.empty(0, np.int64)
-    rows = np.broadcast_to(np.float32(0.5), (len(ids), spec.row_width))
-    push = Push(
+    rows = np.full((len(ids), spec.row_width), 0.5, np.float32)
+    return Push(
         RowBlock(ids, np.full(len(ids), version), rows),
         GradientBlock(none, numbers, none, numbers, np.empty((0, spec.dimension), np.float32), worker=0),
     )
-    answer = await stub.Push(push_chunks(push, spec), timeout=120)
-    assert answer.stored == len(ids), answer  # noqa: S101 - a benchmark of something else would be worthless
 
 
-async def _pull(stub: ps_pb2_grpc.ParameterServerStub, spec: TableSpec, ids: NDArray[np.uint64], version: int) -> None:
-    request = encode_pull(spec.name, ids, np.full(len(ids), version))
-    received = 0
-    async for response in stub.Pull(request, timeout=120):
-        received += len(np.frombuffer(response.rows.rows, np.float32))
-    assert received == len(ids) * spec.row_width, received  # noqa: S101
+async def _pull(client: AsyncParameterServerClient, spec: TableSpec, ids: NDArray[np.uint64], version: int) -> None:
+    rows = np.zeros((len(ids), spec.row_width), np.float32)
+    await client.pull(ids, np.full(len(ids), version), rows, np.arange(len(ids)))
+    assert (rows == 0.5).all()  # noqa: S101 - a benchmark of something else would be worthless
 
 
-async def _seconds(work: Awaitable[None]) -> float:
-    started = time.perf_counter()
+async def _all_pairs(
+    clients: Sequence[AsyncParameterServerClient], spec: TableSpec, ids: NDArray[np.uint64], version: int
+) -> None:
+    """Each client pushes rows of its own to ever higher versions, and pulls what it has pushed before."""
+
+    async def pairs(client: AsyncParameterServerClient, own: NDArray[np.uint64]) -> None:
+        for step in range(_PAIRS):
+            half, other = (own[each * _PAIR_ROWS :][:_PAIR_ROWS] for each in (step % 2, 1 - step % 2))
+            await asyncio.gather(
+                client.push(_push(spec, half, version + step + 1)), _pull(client, spec, other, version + step)
+            )
+
+    await asyncio.gather(
+        *(pairs(client, ids[2 * i * _PAIR_ROWS :][: 2 * _PAIR_ROWS]) for i, client in enumerate(clients))
+    )
+
+
+async def _measured(work: Awaitable[object], amount: float, pid: int) -> Moved:
+    server, client, started = ProcessorTime.of(pid).total, time.process_time(), time.perf_counter()
     await work
-    return time.perf_counter() - started
+    seconds = time.perf_counter() - started
+    used = ProcessorTime.of(pid).total - server, time.process_time() - client
+    return Moved(amount / seconds, *(each / amount for each in used))
 
 
 @contextlib.contextmanager
-def _store_url(store: str) -> Iterator[str]:
-    if store != "redis":
-        yield store
-        return
-    with tempfile.TemporaryDirectory() as directory, redis_server(Path(directory)) as server:
-        yield server.url
+def _settings(store: str) -> Iterator[Mapping[str, str]]:
+    """Yields what tells a server of its store."""
+    with tempfile.TemporaryDirectory(prefix="esd-bench-") as directory, contextlib.ExitStack() as stack:
+        if store == "directory":
+            yield {"ESD_PS_STORE": "memory", "ESD_PS_CHECKPOINT_DIR": directory}
+        elif store == "redis":
+            yield {"ESD_PS_STORE": stack.enter_context(redis_server(Path(directory))).url}
+        else:
+            yield {"ESD_PS_STORE": store}
 
 
 @contextlib.asynccontextmanager
-async def _server(store: str) -> AsyncIterator[str]:
-    """Runs a parameter server in a process of its own, and yields its address."""
+async def _server(settings: Mapping[str, str]) -> AsyncIterator[tuple[str, int]]:
+    """Runs a parameter server in a process of its own, and yields its address and its process."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "ps_server",
-        env={**os.environ, "ESD_PS_STORE": store, "ESD_PS_METRICS_PORT": "none", "ESD_PS_LOG_LEVEL": "error"},
+        env={**os.environ, **settings, "ESD_PS_METRICS_PORT": "none", "ESD_PS_LOG_LEVEL": "error"},
         stdout=asyncio.subprocess.PIPE,
     )  # fmt: skip
     try:
@@ -118,26 +166,8 @@ async def _server(store: str) -> AsyncIterator[str]:
         line = await process.stdout.readline()
         if not line:
             raise SystemExit("the parameter server did not start")
-        yield json.loads(line)["address"]
+        yield json.loads(line)["address"], process.pid
     finally:
         if process.returncode is None:
             process.terminate()
         await process.wait()
-
-
-def main() -> None:
-    """Prints one JSON object per store and dimension."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--store", action="append", help="memory, redis or a URL; default memory and redis")
-    parser.add_argument("--dimension", action="append", type=int, help="default 16, 128 and 512")
-    parser.add_argument("--megabytes", type=float, default=32, help="of rows, moved each way per repetition")
-    arguments = parser.parse_args()
-    for store in arguments.store or ["memory", "redis"]:
-        for dimension in arguments.dimension or [16, 128, 512]:
-            result = asyncio.run(measure(store, dimension, arguments.megabytes))
-            numbers = {k: round(v) if isinstance(v, float) else v for k, v in dataclasses.asdict(result).items()}
-            print(json.dumps(numbers), flush=True)
-
-
-if __name__ == "__main__":
-    main()
