@@ -83,7 +83,8 @@ class _Frame:
         self.share = share
         self.arrived = time.perf_counter()
         self.pulls: FramePulls | None = None
-        self.queued = False  # whether it is in the writer's queue to go on with its pulls
+        # Whether it is in the writer's queue to go on with its pulls, or must wait until its first answer is.
+        self.queued = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +162,8 @@ class _Stream:
         if answer.message is not None:
             self._queue.append(answer)
             self._work.set()
-        else:
-            self._wake(frame)
+        frame.queued = False
+        self._wake(frame)  # pulls that were completed meanwhile
 
     def _admit(self, frame: _Frame) -> None:
         """Raises unless the frame is one that may come now."""

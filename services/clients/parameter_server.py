@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
-from contextlib import AbstractContextManager, nullcontext
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, Self, TypeVar
 
@@ -11,8 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protos import ps_pb2, ps_pb2_grpc
+from services.clients.exchange import Exchange
+from services.clients.frames import Frame
+from services.clients.traffic import Traffic
 from services.domain.batches import LogEntry
-from services.domain.errors import Internal
+from services.domain.errors import EsdError, Internal, Unavailable
+from services.domain.frames import Parcel, Pulls
 from services.domain.rows import Push, RowBlock
 from services.domain.tables import TableSpec
 from services.domain.worker_set import WorkerSet
@@ -21,50 +25,20 @@ from services.runtime.security import PLAINTEXT, Credentials
 from services.runtime.settings import DEFAULT_MAX_MESSAGE_BYTES
 from services.runtime.status import Requests, domain_errors
 from services.wire.batches import decode_log_entry, encode_log_entry
+from services.wire.frames import Arrivals, encode_parcel
 from services.wire.rows import (
-    CHUNK_BYTES,
     decode_rows,
     decode_values,
     dense_chunks,
     encode_forget,
     encode_lookup,
-    encode_pull,
     part_chunks,
     payload_bytes,
-    push_chunks,
 )
 from services.wire.tables import encode_table
 
+_EXCHANGE = "/esd.v1.ParameterServer/Exchange"
 _SAVE_SECONDS = 3600.0  # a server may write gigabytes to a disk
-
-
-class Traffic:
-    """What a client's messages pass on their way to a server and back; this one lets them pass at once.
-
-    A worker holds its traffic to the speed of its link and measures its pushes: its link is another `Traffic`.
-
-    Attributes:
-        chunk_bytes: payload to put into one message.
-    """
-
-    chunk_bytes: int = CHUNK_BYTES
-
-    async def send(self, size: int) -> None:
-        """Returns when a message of `size` bytes may be sent."""
-
-    async def receive(self, size: int) -> None:
-        """Returns when a message of `size` bytes may have arrived."""
-
-    def pushing(self) -> AbstractContextManager[None]:
-        """A push is under way inside the block; blocks may overlap."""
-        return nullcontext()
-
-    def pushed(self, size: int) -> None:
-        """Counts a message of `size` bytes of a push that is under way."""
-
-    def deadline(self, size: int, timeout: float) -> float:  # noqa: ARG002 - bytes take no time here
-        """Tells the seconds to allow for a call that moves `size` bytes and may wait for `timeout` seconds besides."""
-        return timeout
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +73,7 @@ class PushAnswer:
     Attributes:
         stored: rows and gradients that were new to the server.
         already_known: repeated ones, which the server has ignored.
-        bytes_sent: by this attempt.
+        bytes_sent: that it took.
     """
 
     stored: int
@@ -134,6 +108,7 @@ class AsyncParameterServerClient:
         max_message_bytes: longest message sent or taken; give the server the same.
         credentials: for a server that uses TLS or asks for a token.
         caller: a name for the server's log.
+        patience: for how many seconds pulls and pushes are repeated that fail with an error of this class; None: never.
     """
 
     def __init__(
@@ -146,12 +121,15 @@ class AsyncParameterServerClient:
         max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
         credentials: Credentials = PLAINTEXT,
         caller: str = "",
+        patience: Mapping[type[EsdError], float] | None = None,
     ) -> None:
         self._table = table
         self._timeout = timeout
         self._traffic = traffic or Traffic()
         self._channel = channel(address, max_message_bytes, credentials=credentials, caller=caller)
         self._stub: Any = ps_pb2_grpc.ParameterServerStub(self._channel)  # type: ignore[no-untyped-call]
+        stream: Any = self._channel.stream_stream(_EXCHANGE, None, None)  # messages are bytes
+        self._exchange = Exchange(stream, self._traffic, timeout, patience or {Unavailable: 0.0})
 
     async def __aenter__(self) -> Self:
         return self
@@ -160,7 +138,8 @@ class AsyncParameterServerClient:
         await self.close()
 
     async def close(self) -> None:
-        """Closes the channel."""
+        """Closes the stream and the channel."""
+        await self._exchange.close()
         await self._channel.close(None)
 
     async def create_table(self, *, to_train: bool = False) -> bool:
@@ -208,22 +187,8 @@ class AsyncParameterServerClient:
             StaleVersion: a row is already newer.
             DeadlineExceeded: a version did not appear in time.
         """
-        request = encode_pull(self._table.name, ids, versions, epoch=epoch)
-        await self._traffic.send(request.ByteSize())
-        received = done = 0
-        with domain_errors():
-            async for chunk in self._stub.Pull(request, timeout=self._moving(len(ids))):
-                received += chunk.ByteSize()
-                await self._traffic.receive(chunk.ByteSize())
-                block = decode_rows(chunk.rows, self._table)
-                part = slice(done, done + len(block))
-                if not (np.array_equal(block.ids, ids[part]) and np.array_equal(block.versions, versions[part])):
-                    raise Internal(f"rows {done} to {part.stop} of a pull are not those that were asked for")
-                rows[positions[part]] = block.rows
-                done = part.stop
-        if done != len(ids):
-            raise Internal(f"a pull of {len(ids)} rows ended after {done}")
-        return received
+        frames = await self.carry(Parcel.of(pulls=Pulls(ids, versions, positions)), rows, epoch=epoch)
+        return sum(frame.bytes_received for frame in frames)
 
     async def push(self, push: Push, *, epoch: int = 0) -> PushAnswer:
         """Stores rows and gradients durably.
@@ -231,21 +196,63 @@ class AsyncParameterServerClient:
         Raises:
             FailedPrecondition: a gradient skips a version, or contributors disagree.
         """
-        sent = 0
+        frames = await self.carry(Parcel.of(push), epoch=epoch)
+        stored = [frame.stored.result() for frame in frames]
+        return PushAnswer(
+            sum(each.new for each in stored),
+            sum(each.already_known for each in stored),
+            sum(frame.push_bytes for frame in frames),
+        )
 
-        async def chunks() -> AsyncIterator[ps_pb2.PushRequest]:
-            nonlocal sent
-            for chunk in push_chunks(push, self._table, epoch=epoch, chunk_bytes=self._traffic.chunk_bytes):
-                size = chunk.ByteSize()
-                await self._traffic.send(size)
-                self._traffic.pushed(size)
-                sent += size
-                yield chunk
+    def exchange(
+        self, parcel: Parcel, rows: NDArray[np.float32] | None = None, *, epoch: int = 0, urgent: bool = False
+    ) -> list[Frame]:
+        """Sends a parcel as soon as it may be sent, and returns at once: what it carries has been read.
 
-        requests = Requests(chunks())
-        with self._traffic.pushing(), domain_errors(requests):
-            answer = await self._stub.Push(requests, timeout=self._moving(len(push)))
-        return PushAnswer(answer.stored, answer.already_known, sent)
+        Args:
+            parcel: for this server.
+            rows: float32 [.., W], where the pulled rows go.
+            epoch: of the plan.
+            urgent: it goes before what is not, and was not sent yet.
+
+        Returns:
+            The frames that carry it, whose futures tell what becomes of it.
+        """
+        frames = []
+        for piece in parcel.pieces(self._table, self._traffic.chunk_bytes):
+            frame = self._frame(piece, rows, epoch)
+            self._exchange.submit(frame, urgent=urgent)
+            frames.append(frame)
+        return frames
+
+    async def carry(self, parcel: Parcel, rows: NDArray[np.float32] | None = None, *, epoch: int = 0) -> list[Frame]:
+        """Exchanges a parcel of any size, of which only what is under way takes memory.
+
+        Args:
+            parcel: for this server.
+            rows: float32 [.., W], where the pulled rows go.
+            epoch: of the plan.
+
+        Returns:
+            The frames that have carried it, all answered.
+        """
+        frames: list[Frame] = []
+        try:
+            for piece in parcel.pieces(self._table, self._traffic.chunk_bytes):
+                frame = self._frame(piece, rows, epoch)
+                self._exchange.submit(frame)
+                frames.append(frame)
+                await self._exchange.room()
+            await asyncio.gather(*(future for frame in frames for future in (frame.stored, frame.pulled)))
+        finally:
+            for frame in frames:
+                frame.give_up()
+        return frames
+
+    def _frame(self, parcel: Parcel, rows: NDArray[np.float32] | None, epoch: int) -> Frame:
+        message = encode_parcel(parcel, self._table, self._exchange.number(), epoch=epoch, wait_seconds=self._timeout)
+        arrivals = Arrivals(rows, parcel.pulls.places) if len(parcel.pulls) and rows is not None else None
+        return Frame(message, arrivals)
 
     async def look_up(self, ids: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Returns the latest values of rows, whoever trains them meanwhile; initial ones where they were not trained.
@@ -260,7 +267,8 @@ class AsyncParameterServerClient:
         values = np.empty((len(ids), self._table.dimension), np.float32)
         done = 0
         with domain_errors():
-            async for chunk in self._stub.Lookup(encode_lookup(self._table.name, ids), timeout=self._moving(len(ids))):
+            timeout = self._traffic.deadline(payload_bytes(self._table, len(ids)), self._timeout)
+            async for chunk in self._stub.Lookup(encode_lookup(self._table.name, ids), timeout=timeout):
                 part_versions, part_values = decode_values(chunk, self._table)
                 part = slice(done, done + len(part_versions))
                 versions[part], values[part] = part_versions, part_values
@@ -425,10 +433,6 @@ class AsyncParameterServerClient:
         )
         with domain_errors():
             await self._stub.TrimSamples(request, timeout=self._timeout)
-
-    def _moving(self, rows: int) -> float:
-        """Returns the deadline of a call that moves `rows` rows or gradients."""
-        return self._traffic.deadline(payload_bytes(self._table, rows), self._timeout)
 
     async def _upload(self, rpc: Any, chunks: Iterable[C], size: int) -> int:
         async def paced() -> AsyncIterator[C]:

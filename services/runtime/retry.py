@@ -47,10 +47,15 @@ class Backoff:
 
     async def pause(self, error: Exception) -> None:
         """Waits before the next attempt. Raises `error`, the failure of the last one, when patience is at its end."""
+        await asyncio.sleep(self.next(error))
+
+    def next(self, error: Exception) -> float:
+        """Returns the seconds to wait before the next attempt, for who does not wait by `pause`. Raises as it does."""
         if time.monotonic() + self._longest >= self._give_up:
             raise error
-        await asyncio.sleep(random.uniform(self._longest / 2, self._longest))  # noqa: S311 - no secret
+        seconds = random.uniform(self._longest / 2, self._longest)  # noqa: S311 - no secret
         self._longest = min(2 * self._longest, LONGEST_PAUSE_SECONDS)
+        return seconds
 
 
 async def repeated(

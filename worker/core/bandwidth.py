@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 
 class LinkMeter:
@@ -22,22 +21,18 @@ class LinkMeter:
         self._busy_seconds = 0.0
         self._bytes = 0
 
-    @contextmanager
-    def transfer(self) -> Iterator[None]:
-        """Notes that a transfer is under way inside the block. Blocks may overlap."""
+    def begin(self) -> None:
+        """Notes that a transfer is under way from now on. Transfers may overlap."""
         if self._transfers == 0:
             self._busy_since = self._clock()
         self._transfers += 1
-        try:
-            yield
-        finally:
-            self._transfers -= 1
-            if self._transfers == 0:
-                self._busy_seconds += self._clock() - self._busy_since
 
-    def count(self, size: int) -> None:
-        """Counts `size` bytes that have moved."""
+    def end(self, size: int) -> None:
+        """Notes that a transfer of `size` bytes is over."""
         self._bytes += size
+        self._transfers -= 1
+        if self._transfers == 0:
+            self._busy_seconds += self._clock() - self._busy_since
 
     def take(self) -> float:
         """Returns bytes per second of the transfers that ended since the last call; 0 after too little traffic."""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from contextlib import AbstractContextManager
 
-from services.clients.parameter_server import Traffic
+from services.clients.traffic import Traffic
 from services.wire.rows import CHUNK_BYTES
 from worker.core.bandwidth import LinkMeter, TokenBucket
 
@@ -36,30 +34,23 @@ class Link(Traffic):
         self._up = TokenBucket(speed, _BURST_SECONDS, time.monotonic) if shape else None
         self._down = TokenBucket(speed, _BURST_SECONDS, time.monotonic) if shape else None
 
-    async def send(self, size: int) -> None:
-        """Returns when `size` bytes may have been sent."""
-        await _passing(self._up, size)
+    def up(self, size: int) -> float:
+        """Takes `size` bytes on their way to a server; returns the seconds until they may have been sent."""
+        return self._up.reserve(size) if self._up is not None else 0.0
 
-    async def receive(self, size: int) -> None:
-        """Returns when `size` bytes may have arrived."""
-        await _passing(self._down, size)
+    def down(self, size: int) -> float:
+        """Takes `size` bytes on their way from a server; returns the seconds until they may have arrived."""
+        return self._down.reserve(size) if self._down is not None else 0.0
 
-    def pushing(self) -> AbstractContextManager[None]:
-        """A push is under way inside the block, and the time is measured."""
-        return self.uplink.transfer()
+    def push_begins(self) -> None:
+        """A push is under way from now on, and its time is measured."""
+        self.uplink.begin()
 
-    def pushed(self, size: int) -> None:
-        """Counts a message of `size` bytes of a push that is under way."""
-        self.uplink.count(size)
+    def push_ends(self, size: int) -> None:
+        """A push of `size` bytes is over."""
+        self.uplink.end(size)
 
     def deadline(self, size: int, timeout: float) -> float:
-        """Tells the seconds to allow for a call that moves `size` bytes and may wait for `timeout` seconds besides."""
-        # Other calls may share the link meanwhile, so its full speed is too much to expect.
+        """Returns the seconds to allow for what moves `size` bytes and may wait for `timeout` seconds besides."""
+        # Others may share the link meanwhile, so its full speed is too much to expect.
         return timeout + 4 * size / self._speed
-
-
-async def _passing(bucket: TokenBucket | None, size: int) -> None:
-    if bucket is not None:
-        wait = bucket.reserve(size)
-        if wait > 0:
-            await asyncio.sleep(wait)

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from services.clients.frames import Frame
 from services.clients.parameter_server import AsyncParameterServerClient
-from services.domain.errors import StorageUnwritable
+from services.domain.errors import StorageUnwritable, Unavailable
+from services.domain.frames import Parcel, Pulls
 from services.domain.ids import shard_of
 from services.domain.jobs import JobSpec
-from services.domain.rows import Push
 from services.domain.worker_set import WorkerSet
 from services.runtime.retry import repeated
 from services.runtime.security import Credentials
 from worker.service.link import Link
 from worker.service.settings import WorkerSettings
 from worker.service.tasks import all_of
-
-_NONE = np.empty(0, np.int64)
 
 T = TypeVar("T")
 
@@ -53,6 +52,7 @@ class ParameterServers:
                 max_message_bytes=settings.max_message_bytes,
                 credentials=credentials,
                 caller=settings.name,
+                patience={Unavailable: settings.retry_timeout, StorageUnwritable: settings.storage_timeout},
             )
             for address in job.parameter_servers
         ]
@@ -73,35 +73,50 @@ class ParameterServers:
             StaleVersion: a row is already newer.
             DeadlineExceeded: a version did not appear in time.
         """
+        parcel = Parcel.of(pulls=Pulls(ids, versions, np.arange(len(ids))))
+        return sum(frame.bytes_received for frame in await self._carry(parcel, rows))
 
-        async def pull(index: int, part: NDArray[np.int64]) -> int:
-            shard = self._shards[index]
-            return await self._repeated(lambda: shard.pull(ids[part], versions[part], rows, part, epoch=self._epoch))
-
-        return sum(await all_of(pull(index, part) for index, part in self._parts(ids)))
-
-    async def push(self, push: Push) -> int:
-        """Stores rows and gradients durably; returns the bytes sent.
+    async def push(self, parcel: Parcel) -> int:
+        """Stores what a parcel of any size pushes durably; returns the bytes sent.
 
         Raises:
             FailedPrecondition: a gradient skips a version, or contributors disagree.
         """
-        rows, gradients = dict(self._parts(push.rows.ids)), dict(self._parts(push.gradients.ids))
+        return sum(frame.push_bytes for frame in await self._carry(parcel))
 
-        async def push_to(index: int) -> int:
-            part = Push(push.rows[rows.get(index, _NONE)], push.gradients[gradients.get(index, _NONE)])
-            answer = await self._with_room(lambda: self._shards[index].push(part, epoch=self._epoch))
-            return answer.bytes_sent
+    def exchange(self, parcel: Parcel, rows: NDArray[np.float32], *, urgent: bool) -> list[Frame]:
+        """Sends a parcel as soon as it may be sent, and returns at once: what is pushed has been read.
 
-        return sum(await all_of(push_to(index) for index in rows.keys() | gradients.keys()))
+        Args:
+            parcel: what to push, and what to pull.
+            rows: float32 [.., W], where the pulled rows go.
+            urgent: it goes before what is not, and was not sent yet.
+
+        Returns:
+            The frames that carry it, whose futures tell what becomes of it.
+        """
+        return [
+            frame
+            for index, part in parcel.by_shard(len(self._shards))
+            for frame in self._shards[index].exchange(part, rows, epoch=self._epoch, urgent=urgent)
+        ]
+
+    async def _carry(self, parcel: Parcel, rows: NDArray[np.float32] | None = None) -> list[Frame]:
+        each = await all_of(
+            self._shards[index].carry(part, rows, epoch=self._epoch)
+            for index, part in parcel.by_shard(len(self._shards))
+        )
+        return [frame for frames in each for frame in frames]
 
     async def forget(self, ids: NDArray[np.uint64], below: int) -> None:
         """Takes the rows whose version is below `below` out of the table."""
 
-        async def forget(index: int, part: NDArray[np.int64]) -> None:
-            await self._with_room(lambda: self._shards[index].forget(ids[part], below, epoch=self._epoch))
+        async def forget(shard: AsyncParameterServerClient, part: NDArray[np.uint64]) -> None:
+            if len(part):
+                await self._with_room(lambda: shard.forget(part, below, epoch=self._epoch))
 
-        await all_of(forget(index, part) for index, part in self._parts(ids))
+        owners = shard_of(ids, len(self._shards))
+        await all_of(forget(shard, ids[owners == index]) for index, shard in enumerate(self._shards))
 
     async def put_dense(self, data: bytes) -> None:
         """Stores the dense parameters, a whole .npz file, at the first shard."""
@@ -134,11 +149,3 @@ class ParameterServers:
 
     async def _repeated(self, call: Callable[[], Awaitable[T]]) -> T:
         return await repeated(call, self._patience)
-
-    def _parts(self, ids: NDArray[np.uint64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
-        """Yields each shard's index and the positions in `ids` of its rows; shards without any are left out."""
-        owners = shard_of(ids, len(self._shards))
-        for index in range(len(self._shards)):
-            part = np.flatnonzero(owners == index)
-            if len(part):
-                yield index, part

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from concurrent.futures import Executor
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from services.domain.errors import FailedPrecondition
 from services.domain.plans import FlushPlan, IterationPlan, PlanMessage
@@ -67,7 +69,8 @@ class TrainingLoop:
         """Trains until the plan stream asks for the last flush, and returns its plan."""
         tasks = self._mover.tasks
         following = tasks.create_task(self._next())
-        reporting: Awaitable[None] | None = None
+        before: IterationTransfers | None = None
+        confirming: asyncio.Task[None] | None = None
         while True:
             clock = _Laps()
             self.phase = WorkerPhase.IDLE
@@ -75,10 +78,10 @@ class TrainingLoop:
             plan_wait = clock.lap()
             if isinstance(current, FlushPlan):
                 self.phase = WorkerPhase.FLUSH
+                if confirming is not None:
+                    await confirming
                 if not current.checkpoint:
-                    break
-                if reporting is not None:
-                    await reporting
+                    return current
                 await self._take_checkpoint(current)
                 following = tasks.create_task(self._next())
                 continue
@@ -88,24 +91,31 @@ class TrainingLoop:
             push = clock.lap()
             self.phase = WorkerPhase.PULL
             rows = await current.pulled()
-            await run_in(self._training_thread, self._mover.cache.write, current.plan.pulls.slots, rows)
             pull = clock.lap()
+            self.phase = WorkerPhase.PUSH
+            if before is not None:  # see RowMover.forget
+                await before.stored()
+            push += clock.lap()
 
             following = tasks.create_task(self._next())
             self.phase = WorkerPhase.COMPUTE
-            step = await run_in(self._training_thread, self._trainer.step, current.plan)
+            step = await run_in(self._training_thread, self._train, current.plan, rows)
+            if confirming is not None:  # reports go out in order, at most one at a time
+                await confirming
             clock.lap()
-            self.phase = WorkerPhase.PUSH
-            transfers = await current.finished()
-            if reporting is not None:  # reports go out in order, at most one at a time
-                await reporting
-            push += clock.lap()
             phases = PhaseTimes(plan_wait, push, pull, step.compute, step.all_reduce, step.update)
-            report = self._report(current.plan, step, transfers, phases, clock.total())
-            reporting = self._send(report)
-        if reporting is not None:
-            await reporting
-        return current
+            confirming = tasks.create_task(self._confirm(current, step, phases, clock.total()))
+            before = current
+
+    def _train(self, plan: IterationPlan, pulled: NDArray[np.float32]) -> StepResult:
+        """Puts the rows that were pulled, float32 [r, W], into their slots, and trains. Runs in the training thread."""
+        self._mover.cache.write(plan.pulls.slots, pulled)
+        return self._trainer.step(plan)
+
+    async def _confirm(self, trained: IterationTransfers, step: StepResult, phases: PhaseTimes, seconds: float) -> None:
+        """Reports an iteration when all that it has pushed is durable, while the next one begins."""
+        transfers = await trained.finished()
+        await self._send(self._report(trained.plan, step, transfers, phases, seconds))
 
     async def _next(self) -> IterationTransfers | FlushPlan:
         """Waits for the next plan, refuses it if it does not fit, and moves what may move early."""

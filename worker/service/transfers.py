@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import Executor
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from services.clients.frames import Frame
+from services.domain.frames import NO_PULLS, Floats, GradientPush, Parcel, Pulls, RowPush
 from services.domain.plans import FlushPlan, GradientTransfers, IterationPlan, Membership, Transfers
 from services.domain.reports import TransferCounts
-from services.domain.rows import GradientBlock, Push, RowBlock
 from worker.service.parameter_servers import ParameterServers
 from worker.service.tasks import run_in
 from worker.training.rows import RowCache
@@ -22,8 +24,8 @@ class RowMover:
     Args:
         cache: the worker's embedding rows.
         servers: the shards of the job's table.
-        reading_thread: copies rows out of the cache while another thread trains.
-        tasks: owns the transfers; a transfer that fails ends the group.
+        reading_thread: copies rows from the training device to the host, while another thread trains.
+        tasks: a transfer that fails ends this group, whoever waits for it or not.
         membership: what this worker is in the job; the first member also has the servers forget rows.
     """
 
@@ -43,7 +45,7 @@ class RowMover:
 
     async def flush(self, plan: FlushPlan) -> TransferCounts:
         """Pushes everything that the parameter servers lack."""
-        size = await self.servers.push(await self.read(plan.rows, plan.gradients))
+        size = await self.servers.push(await self._parcel(plan.rows, plan.gradients, NO_PULLS))
         return TransferCounts(flush_push=len(plan.rows) + len(plan.gradients), bytes_pushed=size)
 
     async def forget(self, plan: IterationPlan) -> None:
@@ -52,74 +54,114 @@ class RowMover:
         To be called after the plan's training. All pushes of these rows are of earlier plans, and every worker waits
         for those of a plan before it takes part in the next all-reduce, so none is on its way any more.
         """
-        if self._membership.leads:
+        if self._membership.leads and len(plan.forgotten):
             await self.servers.forget(plan.forgotten, plan.forgotten_below)
 
-    async def read(self, rows: Transfers, gradients: GradientTransfers) -> Push:
-        """Copies rows and partial gradients out of the cache."""
-        return await run_in(self._reading_thread, self._read, rows, gradients)
+    async def exchange(
+        self, rows: Transfers, gradients: GradientTransfers, pulls: Pulls, staging: NDArray[np.float32], *, urgent: bool
+    ) -> list[Frame]:
+        """Sends what is to be pushed and pulled at once; on return everything that is pushed has been read.
 
-    def _read(self, rows: Transfers, gradients: GradientTransfers) -> Push:
-        split, dimension = gradients.rows, self._membership.job.table.dimension
-        return Push(
-            RowBlock(rows.ids, rows.versions, self.cache.read(rows.slots, self.cache.width)),
-            GradientBlock(
+        Args:
+            rows: to push.
+            gradients: to push.
+            pulls: whose rows go to `staging`.
+            staging: float32 [r, W].
+            urgent: it goes before what is not.
+        """
+        frames = self.servers.exchange(await self._parcel(rows, gradients, pulls), staging, urgent=urgent)
+        for frame in frames:
+            for future in (frame.stored, frame.pulled):
+                future.add_done_callback(self._end_if_failed)
+        return frames
+
+    async def _parcel(self, rows: Transfers, gradients: GradientTransfers, pulls: Pulls) -> Parcel:
+        split = gradients.rows
+        dimension = self._membership.job.table.dimension
+        return Parcel(
+            RowPush(rows.ids, rows.versions, await self._values(rows.slots, self.cache.width)),
+            GradientPush(
                 split.ids,
                 split.versions,
                 gradients.contributors,
                 gradients.steps,
-                self.cache.read(split.slots, dimension),
+                await self._values(split.slots, dimension),
                 self._membership.slot,
             ),
+            pulls,
         )
+
+    async def _values(self, slots: NDArray[np.uint32], columns: int) -> Floats:
+        """Returns where the first floats of these slots lie in the memory of the host."""
+        if self.cache.host_rows is not None:
+            return Floats(self.cache.host_rows, slots)
+        if not len(slots):
+            return Floats(np.empty((0, columns), np.float32))
+        return Floats(await run_in(self._reading_thread, self.cache.read, slots, columns))
+
+    def _end_if_failed(self, transfer: asyncio.Future[Any]) -> None:
+        if not transfer.cancelled() and (error := transfer.exception()) is not None:
+            failing = _fail(error)
+            try:
+                self.tasks.create_task(failing)
+            except RuntimeError:  # the group has ended
+                failing.close()
 
 
 class IterationTransfers:
     """Carries out the transfers of one iteration: start the early half, start the late half, wait for both.
 
-    The early half may move while the iteration before trains. Workers cannot wait for each other in a circle: what a
-    pull waits for is pushed in the same half of the same iteration or before, and no push waits for a pull of its own
-    half.
+    The early half may move while the iteration before trains; the late one overtakes what of it was not sent yet.
+    Workers cannot wait for each other in a circle: what a pull waits for is pushed in the same half of the same
+    iteration or before, and no push waits for a pull.
     """
 
     def __init__(self, plan: IterationPlan, mover: RowMover) -> None:
         self.plan = plan
         self._mover = mover
-        self._staging = np.empty((len(plan.pulls), mover.cache.width), np.float32)
-        self._pushes: list[asyncio.Task[int]] = []
-        self._pulls: list[asyncio.Task[int]] = []
+        self._staging = mover.cache.staging(len(plan.pulls))
+        self._frames: list[Frame] = []
 
     async def start(self, *, early: bool) -> None:
-        """Starts the pushes of one half, then its pulls.
+        """Starts the pushes and pulls of one half.
 
         On return everything that is pushed has been read from the cache, and its slots may be overwritten.
         """
-        plan, mover = self.plan, self._mover
+        plan = self.plan
         rows = _half(early, plan.update_rows, plan.evict_rows)
         gradients = _gradient_half(early, plan.update_gradients, plan.evict_gradients)
-        if len(rows) or len(gradients):
-            push = await mover.read(rows, gradients)
-            self._pushes.append(mover.tasks.create_task(mover.servers.push(push)))
-        pulls = _half(early, plan.pulls)
-        staging = self._staging[: plan.pulls.early] if early else self._staging[plan.pulls.early :]
-        self._pulls.append(mover.tasks.create_task(mover.servers.pull(pulls.ids, pulls.versions, staging)))
+        part = _part(plan.pulls, early)
+        pulls = Pulls(plan.pulls.ids[part], plan.pulls.versions[part], np.arange(part.start, part.stop))
+        if len(rows) or len(gradients) or len(pulls):
+            self._frames += await self._mover.exchange(rows, gradients, pulls, self._staging, urgent=not early)
 
     async def pulled(self) -> NDArray[np.float32]:
         """Waits for the pulls, and returns their rows in the plan's order, float32 [r, W]."""
-        await asyncio.gather(*self._pulls)
+        for frame in self._frames:
+            await frame.pulled
         return self._staging
+
+    async def stored(self) -> None:
+        """Waits until everything that the plan pushes is durable."""
+        for frame in self._frames:
+            await frame.stored
 
     async def finished(self) -> TransferCounts:
         """Ends the plan after its training: waits until all it pushed is durable, and tells what it has moved."""
         plan = self.plan
         await self._mover.forget(plan)
+        await self.stored()
         return TransferCounts(
             miss_pull=len(plan.pulls),
             update_push=len(plan.update_rows) + len(plan.update_gradients),
             evict_push=len(plan.evict_rows) + len(plan.evict_gradients),
-            bytes_pulled=sum(await asyncio.gather(*self._pulls)),
-            bytes_pushed=sum(await asyncio.gather(*self._pushes)),
+            bytes_pulled=sum(frame.bytes_received for frame in self._frames),
+            bytes_pushed=sum(frame.push_bytes for frame in self._frames),
         )
+
+
+async def _fail(error: BaseException) -> None:
+    raise error
 
 
 def _half(early: bool, *transfers: Transfers) -> Transfers:

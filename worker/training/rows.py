@@ -35,6 +35,10 @@ class RowCache:
         width: W, floats per row.
         device: where training runs.
 
+    Attributes:
+        rows: float32 [C, W] on the device.
+        host_rows: the same memory, where the device is the host; None where it is not.
+
     Raises:
         ResourceExhausted: the device has not enough memory.
     """
@@ -53,11 +57,16 @@ class RowCache:
         if device.type == "cuda":
             self._read_stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
             self.mark_written()
+        self.host_rows = self.rows.numpy() if device.type == "cpu" else None
 
     @property
     def width(self) -> int:
         """The floats of a slot, W."""
         return self.rows.shape[1]
+
+    def staging(self, count: int) -> NDArray[np.float32]:
+        """Returns room for rows on their way to `write`, float32 [count, W], from which the device copies fastest."""
+        return torch.empty(count, self.width, pin_memory=self._device.type == "cuda").numpy()
 
     def index(self, slots: NDArray[np.uint32]) -> Tensor:
         """Returns slots as an index tensor, int64 of the same shape, on the device."""

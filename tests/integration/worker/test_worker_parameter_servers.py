@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from services.domain.frames import Parcel
 from services.domain.jobs import JobSpec
 from services.domain.rows import GradientBlock, Push, RowBlock
 from services.domain.tables import OptimizerSpec
@@ -46,13 +47,13 @@ async def test_rows_come_in_the_order_they_were_asked_for(job, servers):
     rows = np.empty((len(IDS), 5), np.float32)
     size = await servers.pull(IDS, NEVER_TRAINED, rows)
     np.testing.assert_array_equal(rows, initial_rows(IDS, job.table))
-    assert len(IDS) * 36 <= size < len(IDS) * 37  # id, version, row
+    assert len(IDS) * 20 <= size < len(IDS) * 21
 
 
 async def test_pushed_rows_come_back(servers):
     rows = np.random.default_rng(2).normal(size=(len(IDS), 5)).astype(np.float32)
-    await servers.push(Push(RowBlock(IDS[:3000], NEVER_TRAINED[:3000] + 1, rows[:3000]), NO_GRADIENTS))
-    await servers.push(Push(RowBlock(IDS, NEVER_TRAINED + 1, rows), NO_GRADIENTS))  # a repetition, in part
+    await servers.push(Parcel.of(Push(RowBlock(IDS[:3000], NEVER_TRAINED[:3000] + 1, rows[:3000]), NO_GRADIENTS)))
+    await servers.push(Parcel.of(Push(RowBlock(IDS, NEVER_TRAINED + 1, rows), NO_GRADIENTS)))  # a repetition, in part
     pulled = np.empty_like(rows)
     await servers.pull(IDS, NEVER_TRAINED + 1, pulled)
     np.testing.assert_array_equal(pulled, rows)
@@ -72,7 +73,7 @@ async def test_a_push_in_many_pieces_arrives_whole(job):
         gradients=rows[split],
         worker=0,
     )
-    await servers.push(Push(RowBlock(IDS[trained], NEVER_TRAINED[trained] + 1, rows[trained]), gradients))
+    await servers.push(Parcel.of(Push(RowBlock(IDS[trained], NEVER_TRAINED[trained] + 1, rows[trained]), gradients)))
     pulled = np.empty_like(rows)
     await servers.pull(IDS, NEVER_TRAINED + 1, pulled)
     np.testing.assert_array_equal(pulled[trained], rows[trained])
@@ -93,10 +94,10 @@ async def test_a_pull_waits_for_the_gradients_of_all_contributors(job, servers):
     )
     rows = np.empty((100, 5), np.float32)
     pulling = asyncio.create_task(servers.pull(ids, np.ones(100, np.int64), rows))
-    await servers.push(Push(NO_ROWS, block))
+    await servers.push(Parcel.of(Push(NO_ROWS, block)))
     assert not pulling.done()
     other = connect(job, worker=1)
-    await other.push(Push(NO_ROWS, replace(block, worker=1)))
+    await other.push(Parcel.of(Push(NO_ROWS, replace(block, worker=1))))
     await other.aclose()
     await pulling
     np.testing.assert_allclose(rows, initial_rows(ids, job.table) - 0.5 * 2 * gradients, rtol=1e-6)
@@ -112,7 +113,7 @@ async def test_traffic_is_never_faster_than_the_link_in_either_direction(job, se
     assert (time.perf_counter() - started) * 400_000 >= 0.9 * size
 
     started = time.perf_counter()
-    size = await slow.push(Push(RowBlock(IDS, NEVER_TRAINED + 1, rows), NO_GRADIENTS))
+    size = await slow.push(Parcel.of(Push(RowBlock(IDS, NEVER_TRAINED + 1, rows), NO_GRADIENTS)))
     assert (time.perf_counter() - started) * 400_000 >= 0.8 * size
     assert 0 < link.uplink.take() < 1.3 * 400_000
     await slow.aclose()

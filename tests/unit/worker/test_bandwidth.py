@@ -46,12 +46,12 @@ def test_late_wake_ups_do_not_slow_the_link():
 def test_overlapping_transfers_share_the_time():
     clock = Clock()
     meter = LinkMeter(minimum_bytes=1000, clock=clock)
-    with meter.transfer():
-        clock.now += 1
-        with meter.transfer():
-            clock.now += 1
-            meter.count(1000)
-        meter.count(3000)
+    meter.begin()
+    clock.now += 1
+    meter.begin()
+    clock.now += 1
+    meter.end(1000)
+    meter.end(3000)
     clock.now += 60
     assert meter.take() == pytest.approx(2000)
 
@@ -59,8 +59,8 @@ def test_overlapping_transfers_share_the_time():
 def test_little_traffic_tells_nothing():
     clock = Clock()
     meter = LinkMeter(minimum_bytes=1000, clock=clock)
-    with meter.transfer():
-        clock.now += 1
-        meter.count(999)
+    meter.begin()
+    clock.now += 1
+    meter.end(999)
     assert meter.take() == 0
     assert meter.take() == 0

@@ -1,0 +1,93 @@
+// An answer to a frame, ExchangeResponse in protos/ps.proto: where its parts are, and its rows put where they belong.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <stdexcept>
+
+#include "common/wire.h"
+
+namespace esd::frames {
+
+using wire::Reader;
+using wire::WireType;
+
+// A part of a message.
+struct Span {
+  std::size_t offset = 0;
+  std::size_t size = 0;
+};
+
+struct Answer {
+  std::uint64_t sequence = 0;
+  bool stored = false;
+  std::uint64_t newly_stored = 0;
+  std::uint64_t already_known = 0;
+  Span positions;
+  Span rows;
+  bool refused = false;
+  bool done = false;
+  bool credit = false;
+
+  static Answer read(const std::uint8_t* message, std::size_t size) {
+    Answer answer;
+    for (Reader reader(message, size); !reader.done();) {
+      const Reader::Field field = reader.next();
+      const bool is_bytes = field.type == WireType::kBytes;
+      if (is_bytes != (field.number >= 5 && field.number != 8) && field.number <= 9) {
+        throw std::invalid_argument("a field has the wrong type");
+      }
+      switch (field.number) {
+        case 1: answer.sequence = field.value; break;
+        case 2: answer.stored = field.value != 0; break;
+        case 3: answer.newly_stored = field.value; break;
+        case 4: answer.already_known = field.value; break;
+        case 5: answer.positions = {field.offset, field.size}; break;
+        case 6: answer.rows = {field.offset, field.size}; break;
+        case 7: answer.refused = true; break;
+        case 8: answer.done = field.value != 0; break;
+        case 9: answer.credit = true; break;
+        default: break;  // of a newer server
+      }
+    }
+    return answer;
+  }
+};
+
+// The rows that one frame asks for, on their way to their places.
+struct Arrivals {
+  float* rows;  // [.., width]
+  std::size_t width;
+  const std::int64_t* places;  // [n]: the row of `rows` for each row that is asked for
+  bool* arrived;               // [n]
+  std::size_t n;
+  std::size_t cursor;  // behind the row that came last
+
+  // Puts the rows of a message in their places and returns how many they are. A message whose rows are not whole ones,
+  // or not those that are asked for, or come a second time raises std::invalid_argument.
+  std::size_t take(const std::uint8_t* message, const Answer& answer) {
+    const std::size_t row_bytes = width * sizeof(float), count = answer.rows.size / row_bytes;
+    const bool listed = answer.positions.size > 0;
+    if (answer.rows.size % row_bytes != 0 || (listed && answer.positions.size != count * sizeof(std::uint32_t))) {
+      throw std::invalid_argument("the answer does not hold whole rows, with a position each");
+    }
+    const std::uint8_t* positions = message + answer.positions.offset;
+    const std::uint8_t* row = message + answer.rows.offset;
+    for (std::size_t i = 0; i < count; ++i, row += row_bytes) {
+      std::size_t at = cursor;
+      if (listed) {
+        std::uint32_t position;
+        std::memcpy(&position, positions + i * sizeof position, sizeof position);
+        at = position;
+      }
+      if (at >= n || arrived[at]) throw std::invalid_argument("the answer has rows that are not asked for");
+      std::memcpy(rows + static_cast<std::size_t>(places[at]) * width, row, row_bytes);
+      arrived[at] = true;
+      cursor = at + 1;
+    }
+    return count;
+  }
+};
+
+}  // namespace esd::frames

@@ -1,0 +1,132 @@
+// A frame of the exchange, ExchangeRequest in protos/ps.proto, whose rows are gathered where they lie.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "common/wire.h"
+
+namespace esd::frames {
+
+using wire::bytes_field_size;
+using wire::varint_field_size;
+using wire::Writer;
+
+// The first `width` floats of rows of a table: row i of the frame is row slots[i] of the table, or row i.
+struct Values {
+  const float* table;
+  std::size_t stride;  // floats from row to row
+  std::size_t width;
+  const std::uint32_t* slots;  // may be null
+
+  void write(Writer& writer, std::size_t n) const {
+    if (slots == nullptr && stride == width) {
+      writer.bytes(table, n * width * sizeof(float));
+      return;
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+      writer.bytes(table + (slots != nullptr ? slots[i] : i) * stride, width * sizeof(float));
+    }
+  }
+};
+
+struct Rows {
+  std::size_t n;
+  const std::uint64_t* ids;
+  const std::int64_t* versions;
+  Values values;
+
+  std::size_t size() const { return 2 * bytes_field_size(8 * n) + bytes_field_size(n * values.width * sizeof(float)); }
+
+  void write(Writer& writer) const {
+    writer.bytes_field(1, 8 * n);
+    writer.bytes(ids, 8 * n);
+    writer.bytes_field(2, 8 * n);
+    writer.bytes(versions, 8 * n);
+    writer.bytes_field(3, n * values.width * sizeof(float));
+    values.write(writer, n);
+  }
+};
+
+struct Gradients {
+  std::size_t n;
+  const std::uint64_t* ids;
+  const std::int64_t* targets;
+  const std::uint64_t* contributors;
+  const std::int64_t* steps;
+  Values values;
+  unsigned worker;
+
+  std::size_t size() const {
+    return 4 * bytes_field_size(8 * n) + bytes_field_size(n * values.width * sizeof(float)) + varint_field_size(worker);
+  }
+
+  void write(Writer& writer) const {
+    const void* const columns[] = {ids, targets, contributors, steps};
+    for (std::uint32_t i = 0; i < 4; ++i) {
+      writer.bytes_field(1 + i, 8 * n);
+      writer.bytes(columns[i], 8 * n);
+    }
+    writer.bytes_field(5, n * values.width * sizeof(float));
+    values.write(writer, n);
+    writer.varint_field(6, worker);
+  }
+};
+
+struct Pulls {
+  std::size_t n;
+  const std::uint64_t* ids;
+  const std::int64_t* versions;
+
+  std::size_t size() const { return 2 * bytes_field_size(8 * n); }
+
+  void write(Writer& writer) const {
+    writer.bytes_field(1, 8 * n);
+    writer.bytes(ids, 8 * n);
+    writer.bytes_field(2, 8 * n);
+    writer.bytes(versions, 8 * n);
+  }
+};
+
+// The parts follow each other: head, what is pushed, what is pulled. A part that is empty is left out.
+struct Frame {
+  std::uint64_t sequence;
+  std::string_view table;
+  std::uint64_t epoch;
+  std::uint32_t wait_ms;
+  Rows rows;
+  Gradients gradients;
+  Pulls pulls;
+
+  std::size_t head_size() const {
+    return varint_field_size(sequence) + bytes_field_size(table.size()) + varint_field_size(epoch);
+  }
+  std::size_t push_size() const {
+    return (rows.n ? bytes_field_size(rows.size()) : 0) + (gradients.n ? bytes_field_size(gradients.size()) : 0);
+  }
+  std::size_t pull_size() const { return pulls.n ? bytes_field_size(pulls.size()) + varint_field_size(wait_ms) : 0; }
+
+  void write(std::uint8_t* message) const {
+    Writer writer(message);
+    writer.varint_field(1, sequence);
+    writer.bytes_field(2, table.size());
+    writer.bytes(table.data(), table.size());
+    writer.varint_field(3, epoch);
+    if (rows.n) {
+      writer.bytes_field(4, rows.size());
+      rows.write(writer);
+    }
+    if (gradients.n) {
+      writer.bytes_field(5, gradients.size());
+      gradients.write(writer);
+    }
+    if (pulls.n) {
+      writer.bytes_field(6, pulls.size());
+      pulls.write(writer);
+      writer.varint_field(7, wait_ms);
+    }
+  }
+};
+
+}  // namespace esd::frames

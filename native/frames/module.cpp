@@ -1,0 +1,128 @@
+// The Python module esd_native.frames, whose interface is documented in esd_native/frames.pyi: a client's end of the
+// exchange with a parameter server.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string_view.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string_view>
+
+#include "frames/answer.h"
+#include "frames/frame.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace esd::frames {
+namespace {
+
+template <typename T>
+using In1 = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using In2 = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Slots = std::optional<In1<std::uint32_t>>;
+
+void require(bool condition, const char* what) {
+  if (!condition) throw std::invalid_argument(what);
+}
+
+Values values_of(const In2& table, const Slots& slots, std::size_t n, std::size_t width) {
+  require(width <= table.shape(1), "a row of the frame is wider than a row of its table");
+  if (!slots) {
+    require(table.shape(0) == n, "ids and rows differ in length");
+    return {table.data(), table.shape(1), width, nullptr};
+  }
+  require(slots->size() == n, "ids and slots differ in length");
+  const std::uint32_t* const end = slots->data() + n;
+  require(n == 0 || *std::max_element(slots->data(), end) < table.shape(0), "a slot is not in the table");
+  return {table.data(), table.shape(1), width, slots->data()};
+}
+
+nb::tuple encode(std::uint64_t sequence, std::string_view table, std::uint64_t epoch, std::uint32_t wait_ms,
+                 In1<std::uint64_t> row_ids, In1<std::int64_t> row_versions, In2 rows, Slots row_slots,
+                 In1<std::uint64_t> gradient_ids, In1<std::int64_t> targets, In1<std::uint64_t> contributors,
+                 In1<std::int64_t> steps, In2 gradients, Slots gradient_slots, std::size_t dimension, unsigned worker,
+                 In1<std::uint64_t> pull_ids, In1<std::int64_t> pull_versions) {
+  const std::size_t n = gradient_ids.size();
+  require(row_versions.size() == row_ids.size(), "row_ids and row_versions differ in length");
+  require(targets.size() == n && contributors.size() == n && steps.size() == n,
+          "gradient_ids, targets, contributors and steps differ in length");
+  require(pull_versions.size() == pull_ids.size(), "pull_ids and pull_versions differ in length");
+  const Frame frame{
+      sequence,
+      table,
+      epoch,
+      wait_ms,
+      {row_ids.size(), row_ids.data(), row_versions.data(), values_of(rows, row_slots, row_ids.size(), rows.shape(1))},
+      {n, gradient_ids.data(), targets.data(), contributors.data(), steps.data(),
+       values_of(gradients, gradient_slots, n, dimension), worker},
+      {pull_ids.size(), pull_ids.data(), pull_versions.data()},
+  };
+  const std::size_t pushes_at = frame.head_size(), pulls_at = pushes_at + frame.push_size();
+  const nb::object message =
+      nb::steal(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(pulls_at + frame.pull_size())));
+  if (!message.is_valid()) throw std::bad_alloc();
+  auto* const data = reinterpret_cast<std::uint8_t*>(PyBytes_AS_STRING(message.ptr()));
+  {
+    const nb::gil_scoped_release release;
+    frame.write(data);
+  }
+  return nb::make_tuple(message, pushes_at, pulls_at);
+}
+
+const std::uint8_t* data_of(const nb::bytes& message) { return static_cast<const std::uint8_t*>(message.data()); }
+
+}  // namespace
+
+NB_MODULE(frames, m) {
+  m.def("encode", &encode, "sequence"_a, "table"_a, "epoch"_a, "wait_ms"_a, "row_ids"_a.noconvert(),
+        "row_versions"_a.noconvert(), "rows"_a.noconvert(), "row_slots"_a.noconvert().none(),
+        "gradient_ids"_a.noconvert(), "targets"_a.noconvert(), "contributors"_a.noconvert(), "steps"_a.noconvert(),
+        "gradients"_a.noconvert(), "gradient_slots"_a.noconvert().none(), "dimension"_a, "worker"_a,
+        "pull_ids"_a.noconvert(), "pull_versions"_a.noconvert());
+
+  nb::class_<Answer>(m, "Answer")
+      .def(
+          "__init__",
+          [](Answer* self, const nb::bytes& message) {
+            new (self) Answer(Answer::read(data_of(message), message.size()));
+          },
+          "message"_a)
+      .def_ro("sequence", &Answer::sequence)
+      .def_ro("stored", &Answer::stored)
+      .def_ro("newly_stored", &Answer::newly_stored)
+      .def_ro("already_known", &Answer::already_known)
+      .def_ro("refused", &Answer::refused)
+      .def_ro("done", &Answer::done)
+      .def_ro("credit", &Answer::credit)
+      .def_prop_ro("row_bytes", [](const Answer& answer) { return answer.rows.size; })
+      .def(
+          "place",
+          [](const Answer& answer, const nb::bytes& message,
+             nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu> rows, In1<std::int64_t> places,
+             nb::ndarray<bool, nb::ndim<1>, nb::c_contig, nb::device::cpu> arrived, std::size_t cursor) {
+            const std::size_t n = places.size();
+            require(arrived.size() == n, "places and arrived differ in length");
+            require(answer.rows.offset + answer.rows.size <= message.size() &&
+                        answer.positions.offset + answer.positions.size <= message.size(),
+                    "the answer is not one of this message");
+            for (std::size_t i = 0; i < n; ++i) {
+              require(places.data()[i] >= 0 && static_cast<std::size_t>(places.data()[i]) < rows.shape(0),
+                      "a place is not in rows");
+            }
+            Arrivals arrivals{rows.data(), rows.shape(1), places.data(), arrived.data(), n, cursor};
+            std::size_t count;
+            {
+              const nb::gil_scoped_release release;
+              count = arrivals.take(data_of(message), answer);
+            }
+            return nb::make_tuple(count, arrivals.cursor);
+          },
+          "message"_a, "rows"_a.noconvert(), "places"_a.noconvert(), "arrived"_a.noconvert(), "cursor"_a);
+}
+
+}  // namespace esd::frames

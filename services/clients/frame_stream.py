@@ -1,0 +1,202 @@
+"""One stream of an exchange with a parameter server, from its opening until it breaks or is closed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+
+from services.clients.frames import Frame
+from services.clients.outbox import Outbox
+from services.clients.traffic import Traffic
+from services.domain.errors import EsdError, Internal, Unavailable
+from services.runtime.status import domain_errors, error_of
+from services.wire.exchange import Credit
+from services.wire.frames import Answer
+
+# The server says by itself that a row did not come in time. It gets this much of the timeout to do so.
+_SILENCE = 1.25
+
+
+class FrameStream:
+    """Writes frames within the credit of the server, and gives each the answers that are its own.
+
+    What arrives passes `traffic` in the order in which it comes, apart from acknowledgements: they are a few bytes, and
+    what they tell has happened, whatever else is on its way.
+
+    Args:
+        call: of the stream; its messages are bytes.
+        outbox: has the frames.
+        traffic: what the messages pass.
+        timeout: seconds that the server may be silent, beside the time in which `traffic` moves the bytes.
+        refused: is told of a frame that the server has refused, and why.
+
+    Attributes:
+        useful: whether some frame was answered to the end.
+    """
+
+    def __init__(
+        self,
+        call: Any,
+        outbox: Outbox,
+        traffic: Traffic,
+        timeout: float,
+        refused: Callable[[Frame, EsdError], None],
+    ) -> None:
+        self.useful = False
+        self._call = call
+        self._outbox = outbox
+        self._traffic = traffic
+        self._timeout = timeout
+        self._refused = refused
+        self._loop = asyncio.get_running_loop()
+        self._credit: Credit | None = None
+        self._unanswered: dict[int, Frame] = {}  # by number, ascending
+        self._bytes_unanswered = 0
+        self._pushing: set[Frame] = set()  # not acknowledged
+        self._last_number = 0
+        self._arriving: deque[tuple[float, Answer]] = deque()  # by the time when they have passed `traffic`
+        self._arrival: asyncio.TimerHandle | None = None
+        self._last_sign = time.monotonic()  # of life: something was sent, or has come
+        self._silence: Unavailable | None = None
+        self._watch: asyncio.TimerHandle | None = None
+
+    async def run(self) -> EsdError:
+        """Carries frames until the stream ends, and returns why it did. The unanswered ones go back to the outbox."""
+        self._watch = self._loop.call_later(self._timeout, self._notice_silence)
+        writing = self._loop.create_task(self._write())
+        error: EsdError = Unavailable("the parameter server has ended the exchange")
+        try:
+            with domain_errors():
+                while (message := await self._call.read()) is not grpc.aio.EOF:  # type: ignore[attr-defined]  # missing in the stubs only
+                    self._take(message)
+        except EsdError as broken:
+            error = self._silence or broken
+        finally:
+            self._call.cancel()  # it has ended, or must
+            writing.cancel()
+            for timer in (self._watch, self._arrival):
+                if timer is not None:
+                    timer.cancel()
+            for frame in list(self._pushing):
+                self._push_ends(frame)
+            self._outbox.put_again(list(self._unanswered.values()))
+        await asyncio.wait([writing])
+        return error
+
+    # --- writing
+
+    async def _write(self) -> None:
+        try:
+            while not self._outbox.closed:
+                frame = self._outbox.first()
+                if frame is not None and self._may_send(frame):
+                    self._outbox.take()
+                    await self._send(frame)
+                else:
+                    self._outbox.changed.clear()
+                    await self._outbox.changed.wait()
+            await self._call.done_writing()
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            self._call.cancel()  # it is broken, and who reads finds out why
+
+    def _may_send(self, frame: Frame) -> bool:
+        """Whether the server's credit is enough; a frame beyond all of it is sent, and refused by name."""
+        if self._credit is None:
+            return False
+        return not self._unanswered or (
+            len(self._unanswered) < self._credit.frames and self._bytes_unanswered + frame.size <= self._credit.bytes
+        )
+
+    async def _send(self, frame: Frame) -> None:
+        number = frame.sequence if frame.sequence > self._last_number else self._outbox.number()
+        message = frame.begin(number)
+        self._last_number = number
+        self._unanswered[number] = frame
+        self._bytes_unanswered += len(message)
+        if not frame.stored.done():
+            self._pushing.add(frame)
+            self._traffic.push_begins()
+        await self._traffic.send(len(message))
+        await self._call.write(message)
+        self._last_sign = time.monotonic()
+
+    # --- reading
+
+    def _take(self, message: bytes) -> None:
+        """Takes a message of the server.
+
+        Raises:
+            Internal: it is none, or answers a frame that is not unanswered.
+        """
+        self._last_sign = time.monotonic()
+        answer = Answer(message)
+        said, credit = answer.said, answer.credit()
+        if credit is not None:
+            self._credit = credit
+            self._outbox.changed.set()
+            return
+        frame = self._unanswered.get(said.sequence)
+        if frame is None:
+            raise Internal(f"the parameter server answers frame {said.sequence}, which waits for no answer")
+        wait = self._traffic.down(len(message))
+        if said.stored:
+            frame.acknowledge(said.newly_stored, said.already_known)
+            self._push_ends(frame)
+        if wait <= 0 and not self._arriving:
+            self._deliver(frame, answer)
+        elif said.row_bytes or said.refused or said.done:
+            self._arriving.append((self._last_sign + wait, answer))
+            if self._arrival is None:
+                self._arrival = self._loop.call_later(wait, self._arrive)
+
+    def _arrive(self) -> None:
+        """Delivers what has passed the traffic by now."""
+        self._arrival = None
+        while self._arriving:
+            wait = self._arriving[0][0] - time.monotonic()
+            if wait > 0:
+                self._arrival = self._loop.call_later(wait, self._arrive)
+                return
+            _, answer = self._arriving.popleft()
+            self._deliver(self._unanswered[answer.said.sequence], answer)
+
+    def _deliver(self, frame: Frame, answer: Answer) -> None:
+        try:
+            frame.take_rows(answer)
+        except Internal as error:
+            frame.fail(error)
+        refusal = answer.refusal()
+        if refusal is None and not answer.said.done:
+            return
+        self._push_ends(frame)
+        del self._unanswered[answer.said.sequence]
+        self._bytes_unanswered -= frame.size
+        self._outbox.changed.set()
+        if refusal is not None:
+            self._refused(frame, error_of(refusal.code, refusal.reason, refusal.message))
+        else:
+            self.useful = True
+            frame.end()
+
+    def _push_ends(self, frame: Frame) -> None:
+        if frame in self._pushing:
+            self._pushing.remove(frame)
+            self._traffic.push_ends(frame.push_bytes)
+
+    def _notice_silence(self) -> None:
+        """Ends the stream if something has been waited for, for too long; or looks again later."""
+        size = self._bytes_unanswered + sum(frame.bytes_missing for frame in self._unanswered.values())
+        allowed = self._traffic.deadline(size, _SILENCE * self._timeout)
+        waits = self._credit is None or self._unanswered
+        left = self._last_sign + allowed - time.monotonic() if waits else allowed
+        if left > 0:
+            self._watch = self._loop.call_later(left, self._notice_silence)
+            return
+        what = f"{len(self._unanswered)} frames" if self._unanswered else "the opening of the exchange"
+        self._silence = Unavailable(f"the parameter server has not answered {what} within {allowed:.3g} s")
+        self._call.cancel()

@@ -1,0 +1,121 @@
+"""One frame of an exchange: its message, and what has come of it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from services.domain.errors import EsdError, Internal
+from services.runtime.retry import Backoff
+from services.wire.exchange import Stored
+from services.wire.frames import Answer, Arrivals, Message
+
+
+class Frame:
+    """A frame on its way to one parameter server.
+
+    A frame that is sent again says only what is still unanswered: rows that have come may be in use by then, and are
+    not written to a second time.
+
+    Args:
+        message: of the frame.
+        arrivals: the rows that it asks for; None if it asks for none.
+
+    Attributes:
+        stored: done when everything that the frame pushes is durable; at once if that is nothing.
+        pulled: done when every row is in its place; at once if it asks for none.
+        bytes_received: of the answers that brought rows.
+    """
+
+    def __init__(self, message: Message, arrivals: Arrivals | None = None) -> None:
+        loop = asyncio.get_running_loop()
+        self.stored: asyncio.Future[Stored] = loop.create_future()
+        self.pulled: asyncio.Future[None] = loop.create_future()
+        self.bytes_received = 0
+        self.push_bytes = message.pulls_at if message.pushes else 0
+        self._message = message
+        self._arrivals = arrivals
+        self._backoffs: dict[type[EsdError], Backoff] = {}
+        if not message.pushes:
+            self.stored.set_result(Stored(0, 0))
+        if arrivals is None:
+            self.pulled.set_result(None)
+
+    @property
+    def sequence(self) -> int:
+        """The number of the frame."""
+        return self._message.sequence
+
+    @property
+    def size(self) -> int:
+        """The bytes of the message."""
+        return len(self._message.data)
+
+    @property
+    def bytes_missing(self) -> int:
+        """The bytes of the rows that are still to come."""
+        return 0 if self._arrivals is None else self._arrivals.bytes_missing
+
+    @property
+    def over(self) -> bool:
+        """Whether nobody waits for the frame any more: it is answered, has failed, or was given up."""
+        return self.stored.done() and self.pulled.done()
+
+    def begin(self, sequence: int) -> bytes:
+        """Returns what is still to be said, as the frame of this number, which is sent now."""
+        message = self._message
+        if self.stored.done():
+            message = message.without_pushes()
+        if self.pulled.done():
+            message = message.without_pulls()
+        elif self._arrivals is not None:
+            self._arrivals.start()
+        self._message = message.numbered(sequence)
+        return self._message.data
+
+    def acknowledge(self, new: int, already_known: int) -> None:
+        """Says that what the frame pushes is durable."""
+        if not self.stored.done():
+            self.stored.set_result(Stored(new, already_known))
+
+    def take_rows(self, answer: Answer) -> None:
+        """Puts the rows of an answer in their places.
+
+        Raises:
+            Internal: these are not rows that the frame asks for.
+        """
+        if not answer.said.row_bytes or self.pulled.done():
+            return  # given up, maybe
+        if self._arrivals is None:
+            raise Internal(f"frame {self.sequence} pulls nothing and was answered with rows")
+        self._arrivals.take(answer)
+        self.bytes_received += len(answer.message)
+        if not self._arrivals.missing:
+            self.pulled.set_result(None)
+
+    def end(self) -> None:
+        """Says that the last answer has come."""
+        if not self.stored.done():
+            self.fail(Internal("the parameter server has ended a frame without storing what it pushes"))
+        if not self.pulled.done() and self._arrivals is not None:
+            wanted, missing = self._arrivals.wanted, self._arrivals.missing
+            self.fail(Internal(f"a pull of {wanted} rows ended after {wanted - missing}"))
+
+    def fail(self, error: EsdError) -> None:
+        """Ends the frame with an error."""
+        for future in (self.stored, self.pulled):
+            if not future.done():
+                future.set_exception(error)
+                future.exception()  # whoever waits for the other one alone is told by that
+
+    def give_up(self) -> None:
+        """Says that nobody waits for the frame any more."""
+        self.stored.cancel()
+        self.pulled.cancel()
+
+    def pause(self, kind: type[EsdError], error: EsdError, patience: float) -> float:
+        """Returns the seconds to wait before the frame, which was refused, is sent again.
+
+        Raises:
+            EsdError: `error`, after `patience` seconds of refusals of this kind.
+        """
+        return self._backoffs.setdefault(kind, Backoff(patience)).next(error)

@@ -1,0 +1,176 @@
+"""What a frame of the exchange with a parameter server carries, as columns: rows and gradients, and wishes for rows.
+
+Rows and gradients stay where they lie, such as in a worker's cache, until the message is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.domain.ids import shard_of
+from services.domain.rows import GradientBlock, Push, RowBlock
+from services.domain.tables import TableSpec
+
+Part = slice | NDArray[np.int64]
+
+_ID_BYTES = 16  # of an id and its version, beside a row and in a pull
+_SPLIT_BYTES = 32  # beside a gradient: contributors and step as well
+
+
+@dataclass(frozen=True, slots=True)
+class Floats:
+    """Where r rows of floats lie.
+
+    Attributes:
+        table: float32 [.., W].
+        slots: uint32 [r], rows of the table; None: all of them, in order.
+    """
+
+    table: NDArray[np.float32]
+    slots: NDArray[np.uint32] | None = None
+
+    def __getitem__(self, part: Part) -> Self:
+        if self.slots is not None:
+            return type(self)(self.table, self.slots[part])
+        return type(self)(self.table[part])
+
+
+@dataclass(frozen=True, slots=True)
+class RowPush:
+    """r rows to store.
+
+    Attributes:
+        ids: uint64 [r], distinct.
+        versions: int64 [r].
+        values: the rows, W floats each.
+    """
+
+    ids: NDArray[np.uint64]
+    versions: NDArray[np.int64]
+    values: Floats
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, part: Part) -> Self:
+        return type(self)(self.ids[part], self.versions[part], self.values[part])
+
+
+@dataclass(frozen=True, slots=True)
+class GradientPush:
+    """r partial gradients; the columns are those of services/domain/rows.py `GradientBlock`.
+
+    Attributes:
+        values: the gradients, which are the first D floats of each row.
+        worker: slot of the sender.
+    """
+
+    ids: NDArray[np.uint64]
+    targets: NDArray[np.int64]
+    contributors: NDArray[np.uint64]
+    steps: NDArray[np.int64]
+    values: Floats
+    worker: int
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, part: Part) -> Self:
+        return type(self)(
+            self.ids[part],
+            self.targets[part],
+            self.contributors[part],
+            self.steps[part],
+            self.values[part],
+            self.worker,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Pulls:
+    """r rows to read.
+
+    Attributes:
+        ids: uint64 [r], distinct.
+        versions: int64 [r], exactly which they must have.
+        places: int64 [r], where each row goes in the array that takes them.
+    """
+
+    ids: NDArray[np.uint64]
+    versions: NDArray[np.int64]
+    places: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, part: Part) -> Self:
+        return type(self)(self.ids[part], self.versions[part], self.places[part])
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """What is to be exchanged at once: rows are stored first, then gradients, and then the pulls are read."""
+
+    rows: RowPush
+    gradients: GradientPush
+    pulls: Pulls
+
+    @classmethod
+    def of(cls, push: Push | None = None, pulls: Pulls | None = None) -> Self:
+        """Returns what a push and pulls carry; either may be left out."""
+        rows, gradients = (push.rows, push.gradients) if push else (_NO_ROWS, _NO_GRADIENTS)
+        return cls(
+            RowPush(rows.ids, rows.versions, Floats(rows.rows)),
+            GradientPush(
+                gradients.ids,
+                gradients.targets,
+                gradients.contributors,
+                gradients.steps,
+                Floats(gradients.gradients),
+                gradients.worker,
+            ),
+            pulls or NO_PULLS,
+        )
+
+    def __len__(self) -> int:
+        return len(self.rows) + len(self.gradients) + len(self.pulls)
+
+    def by_shard(self, shards: int) -> Iterator[tuple[int, Self]]:
+        """Yields each shard with what is its own; shards with nothing are left out."""
+        if shards == 1:
+            if len(self):
+                yield 0, self
+            return
+        owners = [shard_of(each.ids, shards) for each in (self.rows, self.gradients, self.pulls)]
+        for shard in range(shards):
+            rows, gradients, pulls = (np.flatnonzero(owner == shard) for owner in owners)
+            parcel = type(self)(self.rows[rows], self.gradients[gradients], self.pulls[pulls])
+            if len(parcel):
+                yield shard, parcel
+
+    def pieces(self, spec: TableSpec, size: int) -> Iterator[Self]:
+        """Yields parcels, each for one frame, that take at most `size` bytes on the way there and on the way back.
+
+        A piece has at least one row. Pulls come first, so that their rows are on their way while others are pushed.
+        """
+        row, gradient = spec.row_bytes + _ID_BYTES, 4 * spec.dimension + _SPLIT_BYTES
+        r = g = p = 0
+        while r < len(self.rows) or g < len(self.gradients) or p < len(self.pulls):
+            pulls = self.pulls[p : p + max(1, size // max(spec.row_bytes, _ID_BYTES))]
+            room = size - _ID_BYTES * len(pulls)
+            rows = self.rows[r : r + max(room // row, not len(pulls))]
+            room -= row * len(rows)
+            gradients = self.gradients[g : g + max(room // gradient, not (len(pulls) or len(rows)))]
+            yield type(self)(rows, gradients, pulls)
+            r, g, p = r + len(rows), g + len(gradients), p + len(pulls)
+
+
+_IDS, _NUMBERS, _FLOATS = np.empty(0, np.uint64), np.empty(0, np.int64), np.empty((0, 1), np.float32)
+_NO_ROWS = RowBlock(_IDS, _NUMBERS, _FLOATS)
+_NO_GRADIENTS = GradientBlock(_IDS, _NUMBERS, _IDS, _NUMBERS, _FLOATS, 0)
+NO_PULLS = Pulls(_IDS, _NUMBERS, _NUMBERS)

@@ -1,0 +1,179 @@
+"""Frames as a client writes them, natively, against protobuf; and answers as it reads them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protos import common_pb2, ps_pb2
+from services.domain.errors import Internal
+from services.domain.frames import Floats, GradientPush, Parcel, Pulls, RowPush
+from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
+from services.wire.frames import Answer, Arrivals, Message, encode_parcel
+
+SPEC = TableSpec("rows", 3, OptimizerSpec(OptimizerKind.ROWWISE_ADAGRAD), 7, 0.1)
+CACHE = np.random.default_rng(5).normal(size=(50, SPEC.row_width)).astype(np.float32)
+
+
+def parcel(rows: int, gradients: int, pulls: int, *, cached: bool = True, worker: int = 3) -> Parcel:
+    rng = np.random.default_rng(rows + 100 * gradients + 10_000 * pulls)
+
+    def ids(count: int) -> np.ndarray:
+        return rng.integers(0, 2**64, count, np.uint64)
+
+    def numbers(count: int) -> np.ndarray:
+        return rng.integers(1, 2**40, count)
+
+    def floats(count: int, columns: int) -> Floats:
+        slots = rng.permutation(len(CACHE))[:count].astype(np.uint32)
+        return Floats(CACHE, slots) if cached else Floats(CACHE[slots, :columns].copy())
+
+    return Parcel(
+        RowPush(ids(rows), numbers(rows), floats(rows, SPEC.row_width)),
+        GradientPush(
+            ids(gradients), numbers(gradients), ids(gradients), numbers(gradients),
+            floats(gradients, SPEC.dimension), worker,
+        ),
+        Pulls(ids(pulls), numbers(pulls), np.arange(pulls)),
+    )  # fmt: skip
+
+
+def encoded(what: Parcel, sequence: int = 5, epoch: int = 4, wait: float = 1.5) -> Message:
+    return encode_parcel(what, SPEC, sequence, epoch=epoch, wait_seconds=wait)
+
+
+def values(floats: Floats, columns: int) -> np.ndarray:
+    table = floats.table if floats.slots is None else floats.table[floats.slots]
+    return np.ascontiguousarray(table[:, :columns])
+
+
+def reference(what: Parcel, sequence: int = 5, epoch: int = 4, wait_ms: int = 1500) -> ps_pb2.ExchangeRequest:
+    """The same frame as protobuf writes it."""
+    request = ps_pb2.ExchangeRequest(sequence=sequence, table="rows", epoch=epoch)
+    rows, gradients, pulls = what.rows, what.gradients, what.pulls
+    if len(rows):
+        request.rows.ids = rows.ids.tobytes()
+        request.rows.versions = rows.versions.tobytes()
+        request.rows.rows = values(rows.values, SPEC.row_width).tobytes()
+    if len(gradients):
+        block = request.gradients
+        block.ids, block.target_versions = gradients.ids.tobytes(), gradients.targets.tobytes()
+        block.contributors, block.steps = gradients.contributors.tobytes(), gradients.steps.tobytes()
+        block.gradients = values(gradients.values, SPEC.dimension).tobytes()
+        block.worker = gradients.worker
+    if len(pulls):
+        request.pulls.ids, request.pulls.versions = pulls.ids.tobytes(), pulls.versions.tobytes()
+        request.wait_ms = wait_ms
+    return request
+
+
+@pytest.mark.parametrize("cached", [True, False])
+@pytest.mark.parametrize("counts", [(0, 0, 1), (1, 0, 0), (0, 1, 0), (20, 0, 33), (0, 17, 2), (40, 50, 50)])
+def test_a_frame_is_the_message_that_protobuf_would_write(counts: tuple[int, int, int], cached: bool) -> None:
+    what = parcel(*counts, cached=cached)
+    message = encoded(what)
+    assert ps_pb2.ExchangeRequest.FromString(message.data) == reference(what)
+    assert message.pushes == bool(counts[0] + counts[1])
+
+
+@given(
+    sequence=st.integers(1, 2**64 - 1), other=st.integers(1, 2**64 - 1), epoch=st.integers(0, 2**64 - 1),
+    worker=st.integers(0, 63),
+)  # fmt: skip
+def test_numbers_of_any_length_and_another_number_later(sequence: int, other: int, epoch: int, worker: int) -> None:
+    what = parcel(2, 3, 4, worker=worker)
+    message = encoded(what, sequence, epoch)
+    expected = reference(what, sequence, epoch)
+    assert ps_pb2.ExchangeRequest.FromString(message.data) == expected
+    again = message.numbered(other)
+    expected.sequence = other
+    assert ps_pb2.ExchangeRequest.FromString(again.data) == expected
+    assert ps_pb2.ExchangeRequest.FromString(again.without_pushes().data) == reference(
+        Parcel(what.rows[:0], what.gradients[:0], what.pulls), other, epoch
+    )
+    assert ps_pb2.ExchangeRequest.FromString(again.without_pulls().data) == reference(
+        Parcel(what.rows, what.gradients, what.pulls[:0]), other, epoch
+    )
+
+
+@pytest.mark.parametrize("size", [1, 40, 100, 1000, 2**20])
+def test_pieces_are_all_of_it_and_none_is_too_long_either_way(size: int) -> None:
+    what = parcel(37, 45, 50)
+    pieces = list(what.pieces(SPEC, size))
+    for name in ("rows", "gradients", "pulls"):
+        ids = np.concatenate([getattr(piece, name).ids for piece in pieces])
+        np.testing.assert_array_equal(ids, getattr(what, name).ids)
+    for piece in pieces:
+        payload = sum(
+            array.nbytes
+            for array in (
+                piece.rows.ids, piece.rows.versions, values(piece.rows.values, SPEC.row_width), piece.pulls.ids,
+                piece.gradients.ids, piece.gradients.targets, piece.gradients.contributors, piece.gradients.steps,
+                values(piece.gradients.values, SPEC.dimension), piece.pulls.versions,
+            )
+        )  # fmt: skip
+        assert len(piece) == 1 or (payload <= size and len(piece.pulls) * SPEC.row_bytes <= size)
+    assert len(pieces) == {1: 132, 2**20: 1}.get(size, len(pieces))
+
+
+def test_each_shard_gets_what_is_its_own() -> None:
+    what = parcel(30, 40, 50)
+    shards = dict(what.by_shard(3))
+    assert shards.keys() == {0, 1, 2}
+    for part in shards.values():
+        at = np.searchsorted(np.sort(what.rows.ids), part.rows.ids)
+        whole = values(what.rows.values, SPEC.row_width)[np.argsort(what.rows.ids)]
+        np.testing.assert_array_equal(values(part.rows.values, SPEC.row_width), whole[at])
+        np.testing.assert_array_equal(what.pulls.ids[part.pulls.places], part.pulls.ids)
+    assert sum(len(part) for part in shards.values()) == len(what)
+    assert [shard for shard, _ in parcel(0, 0, 1).by_shard(5)] != []
+    assert list(parcel(0, 0, 0).by_shard(1)) == []
+
+
+def test_columns_that_do_not_fit_are_a_defect() -> None:
+    what = parcel(3, 0, 0)
+    wrong_slot = RowPush(what.rows.ids, what.rows.versions, Floats(CACHE, np.array([1, 2, 50], np.uint32)))
+    with pytest.raises(ValueError, match="a slot is not in the table"):
+        encoded(Parcel(wrong_slot, what.gradients, what.pulls))
+    with pytest.raises(ValueError, match="ids and slots differ in length"):
+        encoded(Parcel(RowPush(what.rows.ids, what.rows.versions, what.rows.values[:2]), what.gradients, what.pulls))
+    signed = RowPush(what.rows.ids.astype(np.int64), what.rows.versions, what.rows.values)  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        encoded(Parcel(signed, what.gradients, what.pulls))
+
+
+def test_an_answer_is_read_as_protobuf_reads_it() -> None:
+    rows = CACHE[:2]
+    message = ps_pb2.ExchangeResponse(
+        sequence=2**40, stored=True, newly_stored=300, already_known=7, rows=rows.tobytes(),
+        positions=np.array([4, 1], np.uint32).tobytes(), done=True,
+    )  # fmt: skip
+    answer = Answer(message.SerializeToString())
+    said = answer.said
+    assert (said.sequence, said.stored, said.newly_stored, said.already_known) == (2**40, True, 300, 7)
+    assert (said.done, said.row_bytes, answer.refusal(), answer.credit()) == (True, rows.nbytes, None, None)
+    into = np.zeros((9, SPEC.row_width), np.float32)
+    arrivals = Arrivals(into, np.array([8, 7, 6, 5, 4]))
+    arrivals.take(answer)
+    np.testing.assert_array_equal(into[[4, 7]], rows)
+    assert not into[[0, 1, 2, 3, 5, 6, 8]].any()
+    assert arrivals.missing == 3
+
+    refused = Answer(ps_pb2.ExchangeResponse(refusal=common_pb2.Refusal(code=3, message="no")).SerializeToString())
+    assert refused.refusal() == common_pb2.Refusal(code=3, message="no")
+    granted = Answer(ps_pb2.ExchangeResponse(credit=ps_pb2.Credit(frames=8, bytes=2**20)).SerializeToString()).credit()
+    assert granted is not None
+    assert (granted.frames, granted.bytes) == (8, 2**20)
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_an_answer_or_refused(data: bytes) -> None:
+    arrivals = Arrivals(np.zeros((4, SPEC.row_width), np.float32), np.arange(4))
+    try:
+        answer = Answer(data)
+        arrivals.take(answer)
+    except Internal:
+        return
+    assert ps_pb2.ExchangeResponse.FromString(data).sequence == answer.said.sequence
