@@ -37,18 +37,6 @@ class CreateTableResponse(_message.Message):
     created: bool
     def __init__(self, created: _Optional[bool] = ...) -> None: ...
 
-class PullRequest(_message.Message):
-    __slots__ = ("table", "epoch", "ids", "versions")
-    TABLE_FIELD_NUMBER: _ClassVar[int]
-    EPOCH_FIELD_NUMBER: _ClassVar[int]
-    IDS_FIELD_NUMBER: _ClassVar[int]
-    VERSIONS_FIELD_NUMBER: _ClassVar[int]
-    table: str
-    epoch: int
-    ids: bytes
-    versions: bytes
-    def __init__(self, table: _Optional[str] = ..., epoch: _Optional[int] = ..., ids: _Optional[bytes] = ..., versions: _Optional[bytes] = ...) -> None: ...
-
 class RowBlock(_message.Message):
     __slots__ = ("ids", "versions", "rows")
     IDS_FIELD_NUMBER: _ClassVar[int]
@@ -58,12 +46,6 @@ class RowBlock(_message.Message):
     versions: bytes
     rows: bytes
     def __init__(self, ids: _Optional[bytes] = ..., versions: _Optional[bytes] = ..., rows: _Optional[bytes] = ...) -> None: ...
-
-class PullResponse(_message.Message):
-    __slots__ = ("rows",)
-    ROWS_FIELD_NUMBER: _ClassVar[int]
-    rows: RowBlock
-    def __init__(self, rows: _Optional[_Union[RowBlock, _Mapping]] = ...) -> None: ...
 
 class GradientBlock(_message.Message):
     __slots__ = ("ids", "target_versions", "contributors", "steps", "gradients", "worker")
@@ -136,26 +118,6 @@ class Credit(_message.Message):
     frames: int
     bytes: int
     def __init__(self, frames: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
-
-class PushRequest(_message.Message):
-    __slots__ = ("table", "epoch", "rows", "gradients")
-    TABLE_FIELD_NUMBER: _ClassVar[int]
-    EPOCH_FIELD_NUMBER: _ClassVar[int]
-    ROWS_FIELD_NUMBER: _ClassVar[int]
-    GRADIENTS_FIELD_NUMBER: _ClassVar[int]
-    table: str
-    epoch: int
-    rows: RowBlock
-    gradients: GradientBlock
-    def __init__(self, table: _Optional[str] = ..., epoch: _Optional[int] = ..., rows: _Optional[_Union[RowBlock, _Mapping]] = ..., gradients: _Optional[_Union[GradientBlock, _Mapping]] = ...) -> None: ...
-
-class PushResponse(_message.Message):
-    __slots__ = ("stored", "already_known")
-    STORED_FIELD_NUMBER: _ClassVar[int]
-    ALREADY_KNOWN_FIELD_NUMBER: _ClassVar[int]
-    stored: int
-    already_known: int
-    def __init__(self, stored: _Optional[int] = ..., already_known: _Optional[int] = ...) -> None: ...
 
 class LookupRequest(_message.Message):
     __slots__ = ("table", "ids")

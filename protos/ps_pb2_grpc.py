@@ -44,16 +44,6 @@ class ParameterServerStub:
                 request_serializer=protos_dot_ps__pb2.ExchangeRequest.SerializeToString,
                 response_deserializer=protos_dot_ps__pb2.ExchangeResponse.FromString,
                 _registered_method=True)
-        self.Pull = channel.unary_stream(
-                '/esd.v1.ParameterServer/Pull',
-                request_serializer=protos_dot_ps__pb2.PullRequest.SerializeToString,
-                response_deserializer=protos_dot_ps__pb2.PullResponse.FromString,
-                _registered_method=True)
-        self.Push = channel.stream_unary(
-                '/esd.v1.ParameterServer/Push',
-                request_serializer=protos_dot_ps__pb2.PushRequest.SerializeToString,
-                response_deserializer=protos_dot_ps__pb2.PushResponse.FromString,
-                _registered_method=True)
         self.Lookup = channel.unary_stream(
                 '/esd.v1.ParameterServer/Lookup',
                 request_serializer=protos_dot_ps__pb2.LookupRequest.SerializeToString,
@@ -166,24 +156,6 @@ class ParameterServerServicer:
         that does not rise; more than 1 MiB of payload.
         DEADLINE_EXCEEDED: a row did not reach the requested version in time.
         RESOURCE_EXHAUSTED: the frame is beyond the credit; the server's waiting pulls hold all the memory that they may.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def Pull(self, request, context):
-        """Streams the requested rows, in request order, each at exactly the requested version.
-        While the server is behind, the answer waits, bounded by the call's deadline (DEADLINE_EXCEEDED).
-        FAILED_PRECONDITION: a row is already newer than requested (a stale plan).
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def Push(self, request_iterator, context):
-        """Stores rows or partial gradients; one acknowledgement for the whole stream.
-        FAILED_PRECONDITION: a gradient skips a version, or names other contributors than an earlier one of the same sum.
-        INVALID_ARGUMENT: wrong sizes, NaN or infinite values.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -334,16 +306,6 @@ def add_ParameterServerServicer_to_server(servicer, server):
                     request_deserializer=protos_dot_ps__pb2.ExchangeRequest.FromString,
                     response_serializer=protos_dot_ps__pb2.ExchangeResponse.SerializeToString,
             ),
-            'Pull': grpc.unary_stream_rpc_method_handler(
-                    servicer.Pull,
-                    request_deserializer=protos_dot_ps__pb2.PullRequest.FromString,
-                    response_serializer=protos_dot_ps__pb2.PullResponse.SerializeToString,
-            ),
-            'Push': grpc.stream_unary_rpc_method_handler(
-                    servicer.Push,
-                    request_deserializer=protos_dot_ps__pb2.PushRequest.FromString,
-                    response_serializer=protos_dot_ps__pb2.PushResponse.SerializeToString,
-            ),
             'Lookup': grpc.unary_stream_rpc_method_handler(
                     servicer.Lookup,
                     request_deserializer=protos_dot_ps__pb2.LookupRequest.FromString,
@@ -479,60 +441,6 @@ class ParameterServer:
             '/esd.v1.ParameterServer/Exchange',
             protos_dot_ps__pb2.ExchangeRequest.SerializeToString,
             protos_dot_ps__pb2.ExchangeResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def Pull(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_stream(
-            request,
-            target,
-            '/esd.v1.ParameterServer/Pull',
-            protos_dot_ps__pb2.PullRequest.SerializeToString,
-            protos_dot_ps__pb2.PullResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def Push(request_iterator,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.stream_unary(
-            request_iterator,
-            target,
-            '/esd.v1.ParameterServer/Push',
-            protos_dot_ps__pb2.PushRequest.SerializeToString,
-            protos_dot_ps__pb2.PushResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -217,7 +217,7 @@ class _Stream:
         waiting = exchange.waiting[table.spec.name]
         due = None
         if content.pulls is not None:
-            pulls = ExactPulls(content.pulls.ids, content.pulls.versions)
+            pulls = ExactPulls(*content.pulls)
             due = self._begin_pulls(frame, request, table, pulls).begin()
         loop = asyncio.get_running_loop()
 

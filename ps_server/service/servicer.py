@@ -3,7 +3,6 @@
 # ruff: noqa: N802, D102, ARG002 - names, arguments and documentation of the rpcs are the proto's
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import AsyncIterator
 from functools import partial
@@ -13,11 +12,9 @@ import grpc
 
 from protos import ps_pb2, ps_pb2_grpc
 from ps_server.core.shard import Shard
-from ps_server.core.table import Pushed, Table
 from ps_server.core.tables import Tables
 from ps_server.service.budget import BYTES_PER_PULLED_ID, ByteBudget
 from ps_server.service.exchange import Exchange
-from ps_server.service.pulls import pull_blocks
 from ps_server.service.settings import ParameterServerSettings
 from ps_server.service.store_access import StoreThreads
 from ps_server.service.uploads import receive_upload
@@ -29,22 +26,14 @@ from services.wire.batches import decode_log_entry, encode_log_entry
 from services.wire.rows import (
     decode_forget,
     decode_lookup,
-    decode_pull,
-    decode_push,
     encode_rows,
     encode_values,
     pieces,
-    rows_per_chunk,
     values_per_chunk,
 )
 from services.wire.tables import decode_table, encode_table
 
 Context = grpc.aio.ServicerContext[Any, Any]
-
-# A pull gives up this much before the call's deadline, so that the reason still reaches the caller: this share of the
-# time that is left, and at most this many seconds.
-_REPLY_SHARE = 0.25
-_REPLY_SECONDS = 1.0
 
 SERVICE = ps_pb2.DESCRIPTOR.services_by_name["ParameterServer"].full_name
 
@@ -105,38 +94,6 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
 
     async def Exchange(self, request_iterator: AsyncIterator[bytes], context: Context) -> None:
         await self._exchange.serve(context)
-
-    async def Pull(self, request: ps_pb2.PullRequest, context: Context) -> AsyncIterator[ps_pb2.PullResponse]:
-        table = self._tables.get(request.table)
-        ids, wanted = decode_pull(request)
-        blocks = pull_blocks(
-            table,
-            self._waiting[table.spec.name],
-            self._threads,
-            ids,
-            wanted,
-            epoch=request.epoch,
-            rows_per_block=rows_per_chunk(table.spec),
-            deadline=self._pull_deadline(context),
-        )
-        with self._budget.share() as share:
-            share.take(BYTES_PER_PULLED_ID * len(ids))
-            async for block in blocks:
-                response = ps_pb2.PullResponse()
-                encode_rows(block, response.rows)
-                yield response
-
-    async def Push(self, request_iterator: AsyncIterator[ps_pb2.PushRequest], context: Context) -> ps_pb2.PushResponse:
-        total = ps_pb2.PushResponse()
-        table: Table | None = None
-        async for chunk in request_iterator:
-            if table and chunk.table != table.spec.name:
-                raise InvalidArgument(f"the push began for table {table.spec.name!r} and goes on for {chunk.table!r}")
-            table = self._tables.get(chunk.table)
-            for pushed in await self._push(table, chunk):
-                total.stored += pushed.stored
-                total.already_known += pushed.already_known
-        return total
 
     async def Lookup(self, request: ps_pb2.LookupRequest, context: Context) -> AsyncIterator[ps_pb2.LookupResponse]:
         table = self._tables.get(request.table)
@@ -271,35 +228,6 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
         else:
             await self._threads.write(samples.trim, request.position, request.epoch)
         return ps_pb2.TrimSamplesResponse()
-
-    async def _push(self, table: Table, chunk: ps_pb2.PushRequest) -> list[Pushed]:
-        """Stores one chunk and announces to the waiting pulls what can be read now."""
-        loop = asyncio.get_running_loop()
-        waiting = self._waiting[table.spec.name]
-
-        def announced(pushed: Pushed) -> Pushed:
-            # From here and not after the await: a caller that hangs up must not leave others waiting.
-            loop.call_soon_threadsafe(waiting.announce, pushed.ids, pushed.versions)
-            return pushed
-
-        def apply() -> list[Pushed]:
-            push = decode_push(chunk, table.spec)
-            pushed = []
-            if chunk.HasField("rows"):
-                pushed.append(announced(table.push_rows(push.rows, chunk.epoch)))
-            if chunk.HasField("gradients"):
-                pushed.append(announced(table.push_gradients(push.gradients, chunk.epoch)))
-            return pushed
-
-        return await self._threads.write(apply)
-
-    def _pull_deadline(self, context: Context) -> float:
-        """Until when a pull may wait, by the event loop's clock."""
-        remaining = context.time_remaining()
-        allowed = self._settings.pull_wait_seconds
-        if remaining is not None:
-            allowed = min(allowed, max(0.0, remaining - min(_REPLY_SECONDS, _REPLY_SHARE * remaining)))
-        return asyncio.get_running_loop().time() + allowed
 
 
 def _dense_of(chunk: ps_pb2.PutDenseRequest) -> str:

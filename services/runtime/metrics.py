@@ -39,7 +39,7 @@ RPCS_HANDLED = Counter(
 )
 RPC_SECONDS = Histogram(
     "grpc_server_handling_seconds",
-    "Time from a call's arrival to the end of its handler, whole streams included. Pull waits for versions and "
+    "Time from a call's arrival to the end of its handler, whole streams included. Exchange and "
     "Attend lasts as long as an epoch, so long is not wrong there; elsewhere look at CPU and the store.",
     ("method",),
     buckets=_SECONDS,

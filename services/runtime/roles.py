@@ -45,8 +45,6 @@ ROLES_BY_RPC: Mapping[str, frozenset[Role]] = MappingProxyType(
         "/esd.v1.Dispatcher/DescribeJob": _PEOPLE,
         "/esd.v1.ParameterServer/CreateTable": _TRAINING,
         "/esd.v1.ParameterServer/Exchange": _WORKER,
-        "/esd.v1.ParameterServer/Pull": _WORKER,
-        "/esd.v1.ParameterServer/Push": _WORKER,
         "/esd.v1.ParameterServer/Lookup": _OWNERS,
         "/esd.v1.ParameterServer/Forget": _WORKER,
         "/esd.v1.ParameterServer/Scan": _OWNERS,

@@ -174,7 +174,7 @@ def domain_errors(requests: Requests[Any] | None = None) -> Iterator[None]:
     """Turns failed calls inside the block into domain errors, whether awaited or iterated.
 
         with domain_errors():
-            async for chunk in stub.Pull(request, timeout=30):
+            async for chunk in stub.Scan(request, timeout=30):
                 ...
 
     A connection that is reset while a client's stream is written makes grpc.aio cancel the call by itself, and whoever

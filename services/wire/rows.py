@@ -12,40 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protos import ps_pb2
-from services.domain.errors import InvalidArgument
-from services.domain.rows import GradientBlock, Push, RowBlock
+from services.domain.rows import GradientBlock, RowBlock
 from services.domain.tables import GRADIENT_KEY_BYTES, TableSpec
 from services.wire.arrays import decode_array, decode_column, encode_array
 
 CHUNK_BYTES = 1 << 20  # payload of one message: streams of this size move fastest, far below any message limit
 
 
-def rows_per_chunk(spec: TableSpec) -> int:
-    """Returns how many rows fit a chunk with their ids and versions; at least one."""
-    return max(1, CHUNK_BYTES // spec.row_transfer_bytes)
-
-
 def payload_bytes(spec: TableSpec, rows: int) -> int:
     """Returns the most bytes that `rows` rows or gradients of a table take on the wire."""
     return rows * (spec.row_bytes + GRADIENT_KEY_BYTES)
-
-
-def encode_pull(
-    table: str, ids: NDArray[np.uint64], versions: NDArray[np.int64], *, epoch: int = 0
-) -> ps_pb2.PullRequest:
-    """Encodes what asks for the rows `ids`, uint64 [r], at exactly `versions`, int64 [r]."""
-    return ps_pb2.PullRequest(
-        table=table,
-        ids=encode_array(ids, np.uint64, "ids"),
-        versions=encode_array(versions, np.int64, "versions"),
-        epoch=epoch,
-    )
-
-
-def decode_pull(message: ps_pb2.PullRequest) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """Reads the ids, uint64 [r], and the wanted versions, int64 [r]."""
-    ids = decode_column(message.ids, np.uint64, "ids")
-    return ids, decode_array(message.versions, np.int64, (len(ids),), "versions")
 
 
 def values_per_chunk(spec: TableSpec) -> int:
@@ -95,20 +71,6 @@ def decode_rows(message: ps_pb2.RowBlock, spec: TableSpec) -> RowBlock:
     )
 
 
-def push_chunks(
-    push: Push, spec: TableSpec, *, epoch: int = 0, chunk_bytes: int = CHUNK_BYTES
-) -> Iterator[ps_pb2.PushRequest]:
-    """Yields a push in chunks of at most `chunk_bytes` of payload, or of one row; a chunk leaves out what is empty."""
-    for piece in push.pieces(max(1, chunk_bytes // payload_bytes(spec, 1))):
-        chunk = ps_pb2.PushRequest(table=spec.name, epoch=epoch)
-        rows, gradients = piece.rows, piece.gradients
-        if len(rows):
-            encode_rows(rows, chunk.rows)
-        if len(gradients):
-            encode_gradients(gradients, chunk.gradients)
-        yield chunk
-
-
 def encode_gradients(block: GradientBlock, message: ps_pb2.GradientBlock) -> None:
     """Writes partial gradients into the message of which they are a part."""
     message.ids = encode_array(block.ids, np.uint64, "gradients.ids")
@@ -117,17 +79,6 @@ def encode_gradients(block: GradientBlock, message: ps_pb2.GradientBlock) -> Non
     message.steps = encode_array(block.steps, np.int64, "gradients.steps")
     message.gradients = encode_array(block.gradients, np.float32, "gradients.gradients")
     message.worker = block.worker
-
-
-def decode_push(message: ps_pb2.PushRequest, spec: TableSpec) -> Push:
-    """Reads one chunk of a push; what the chunk leaves out is empty.
-
-    Raises:
-        InvalidArgument: a column has the wrong length, or the chunk holds neither rows nor gradients.
-    """
-    if not message.HasField("rows") and not message.HasField("gradients"):
-        raise InvalidArgument("a push chunk holds neither rows nor gradients")
-    return Push(decode_rows(message.rows, spec), decode_gradients(message.gradients, spec))
 
 
 def decode_gradients(message: ps_pb2.GradientBlock, spec: TableSpec) -> GradientBlock:

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protos import ps_pb2
+from services.domain.tables import TableSpec
 from services.runtime.status import error_of
-from services.wire.exchange import Credit, decode_credit
+from services.wire.exchange import Credit
 from tests.support.frames import SPEC
 
 METHOD = "/esd.v1.ParameterServer/Exchange"
@@ -61,10 +62,8 @@ class RawExchange:
         rows = np.full((count, SPEC.row_width), np.nan, np.float32)
         cursor = 0
         for message in await self.checked(sequence):
-            block = np.frombuffer(message.rows, np.float32).reshape(-1, SPEC.row_width)
-            at = np.frombuffer(message.positions, np.uint32).astype(int)
-            at = at if len(at) else np.arange(cursor, cursor + len(block))
-            rows[at] = block
+            at = answered_positions(message, SPEC, cursor, count)
+            rows[at] = np.frombuffer(message.rows, np.float32).reshape(-1, SPEC.row_width)
             cursor = at[-1] + 1 if len(at) else cursor
         return rows
 
@@ -86,6 +85,26 @@ async def exchange(channel: grpc.aio.Channel) -> AsyncIterator[RawExchange]:
     call = opened()
     try:
         first: Any = await call.read()
-        yield RawExchange(call, decode_credit(first))
+        yield RawExchange(call, Credit(first.credit.frames, first.credit.bytes))
     finally:
         call.cancel()
+
+
+def answered_positions(message: ps_pb2.ExchangeResponse, spec: TableSpec, cursor: int, pulls: int) -> NDArray[np.int64]:
+    """Returns which pulls of a frame the rows of an answer are for, int64 [c], ascending.
+
+    Args:
+        message: the answer.
+        spec: the table.
+        cursor: the position behind the last one of the frame's answer before; 0 at first.
+        pulls: how many rows the frame asks for.
+    """
+    assert len(message.rows) % spec.row_bytes == 0
+    count = len(message.rows) // spec.row_bytes
+    positions = np.frombuffer(message.positions, np.uint32).astype(np.int64)
+    if not len(positions):
+        positions = np.arange(cursor, cursor + count)
+    assert len(positions) == count
+    assert positions.tolist() == sorted(set(positions.tolist()))
+    assert positions.max(initial=-1) < pulls
+    return positions

@@ -18,8 +18,8 @@ from services.domain.errors import EsdError, FailedPrecondition, InvalidArgument
 from services.domain.ids import shard_of
 from services.domain.rows import GradientBlock, RowBlock
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
-from services.wire.exchange import answered_positions
 from services.wire.rows import decode_gradients, decode_rows, encode_gradients, encode_rows
+from tests.support.exchange import answered_positions
 from tests.support.stores import as_dict, blocks_as_dict
 
 LIFE = 2**30

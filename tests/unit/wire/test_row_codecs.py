@@ -13,22 +13,23 @@ from hypothesis.extra.numpy import arrays
 
 from protos import ps_pb2
 from services.domain.errors import InvalidArgument
-from services.domain.rows import GradientBlock, Push, RowBlock
+from services.domain.rows import GradientBlock, RowBlock
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 from services.wire.rows import (
     CHUNK_BYTES,
     decode_forget,
-    decode_pull,
-    decode_push,
+    decode_gradients,
+    decode_lookup,
     decode_rows,
+    decode_values,
     dense_chunks,
     encode_forget,
-    encode_pull,
+    encode_gradients,
+    encode_lookup,
     encode_rows,
+    encode_values,
     part_chunks,
-    payload_bytes,
-    push_chunks,
-    rows_per_chunk,
+    values_per_chunk,
 )
 
 SPEC = TableSpec("t", 3, OptimizerSpec(OptimizerKind.ROWWISE_ADAGRAD), seed=0, init_scale=0.1)
@@ -77,46 +78,26 @@ def sent(message: Any) -> Any:
     return type(message).FromString(message.SerializeToString())
 
 
-@given(row_blocks(), st.integers(0, 2**64 - 1))
-def test_a_pull_survives(block: RowBlock, epoch: int) -> None:
-    message = sent(encode_pull("t", block.ids, block.versions, epoch=epoch))
-    ids, versions = decode_pull(message)
-    assert_same(block, RowBlock(ids, versions, block.rows))
-    assert (message.table, message.epoch) == ("t", epoch)
-
-
 @given(row_blocks())
 def test_a_chunk_of_rows_survives(block: RowBlock) -> None:
-    message = ps_pb2.PullResponse()
+    message = ps_pb2.ScanResponse()
     encode_rows(block, message.rows)
     assert_same(block, decode_rows(sent(message).rows, SPEC))
 
 
-@given(row_blocks(), gradient_blocks(), st.integers(1, 200), st.integers(0, 2**64 - 1))
-def test_a_push_survives_in_chunks_of_any_size(
-    rows: RowBlock, gradients: GradientBlock, chunk_bytes: int, epoch: int
-) -> None:
-    chunks = [sent(chunk) for chunk in push_chunks(Push(rows, gradients), SPEC, epoch=epoch, chunk_bytes=chunk_bytes)]
-    pieces = [decode_push(chunk, SPEC) for chunk in chunks]
-    assert {(chunk.table, chunk.epoch) for chunk in chunks} <= {("t", epoch)}
-    assert all(payload_bytes(SPEC, len(piece)) <= chunk_bytes or len(piece) == 1 for piece in pieces)
-    if not pieces:
-        assert len(rows) == len(gradients) == 0
-        return
-    assert_same(rows, RowBlock(**joined([piece.rows for piece in pieces], "ids", "versions", "rows")))
-    columns = joined([piece.gradients for piece in pieces], "ids", "targets", "contributors", "steps", "gradients")
-    assert_same(gradients, GradientBlock(**columns, worker=gradients.worker))
-    assert {piece.gradients.worker for piece in pieces if len(piece.gradients)} <= {gradients.worker}
+@given(gradient_blocks())
+def test_a_block_of_gradients_survives(block: GradientBlock) -> None:
+    message = ps_pb2.ExchangeRequest()
+    encode_gradients(block, message.gradients)
+    assert_same(block, decode_gradients(sent(message).gradients, SPEC))
 
 
-def test_a_chunk_leaves_out_what_is_empty_and_names_rows_before_gradients() -> None:
-    ids = np.arange(3, dtype=np.uint64)
-    numbers = np.ones(3, np.int64)
-    rows = RowBlock(ids, numbers, np.ones((3, SPEC.row_width), np.float32))
-    gradients = GradientBlock(ids, numbers, ids, numbers, np.ones((3, SPEC.dimension), np.float32), 5)
-    chunks = list(push_chunks(Push(rows, gradients), SPEC, chunk_bytes=payload_bytes(SPEC, 2)))
-    kinds = [(chunk.HasField("rows"), chunk.HasField("gradients")) for chunk in chunks]
-    assert kinds == [(True, False), (True, True), (False, True)]
+@given(row_blocks())
+def test_values_survive_without_the_state_beside_them(block: RowBlock) -> None:
+    versions, values = decode_values(sent(encode_values(block, SPEC)), SPEC)
+    expected = RowBlock(block.ids, block.versions, np.ascontiguousarray(block.rows[:, : SPEC.dimension]))
+    assert_same(expected, RowBlock(block.ids, versions, values))
+    assert decode_lookup(sent(encode_lookup("t", block.ids))).tolist() == block.ids.tolist()
 
 
 @given(row_blocks(), st.integers(-(2**63), 2**63 - 1), st.integers(0, 2**64 - 1))
@@ -144,27 +125,15 @@ def test_a_part_comes_in_chunks_of_which_the_last_is_marked(data: bytes) -> None
 
 
 @pytest.mark.parametrize("dimension", [1, 16, 512, 4096])
-def test_a_chunk_holds_as_many_rows_as_fit_a_mebibyte_and_at_least_one(dimension: int) -> None:
-    spec = dataclasses.replace(SPEC, dimension=dimension, optimizer=OptimizerSpec(OptimizerKind.ADAM))
-    rows = rows_per_chunk(spec)
-    assert rows * (spec.row_bytes + 16) <= CHUNK_BYTES < (rows + 1) * (spec.row_bytes + 16)
+def test_a_chunk_holds_as_many_values_as_fit_a_mebibyte_and_at_least_one(dimension: int) -> None:
+    spec = dataclasses.replace(SPEC, dimension=dimension)
+    rows = values_per_chunk(spec)
+    assert rows * (4 * dimension + 8) <= CHUNK_BYTES < (rows + 1) * (4 * dimension + 8)
 
 
 def test_an_array_of_another_type_is_not_sent() -> None:
     with pytest.raises(TypeError, match="ids is int64, the contract says uint64"):
-        encode_pull("t", np.arange(3), np.arange(3))
-
-
-@pytest.mark.parametrize(
-    ("fields", "text"),
-    [
-        ({"ids": b"123"}, "ids has 3 bytes, which is no multiple of the 8 of uint64"),
-        ({"versions": bytes(16)}, r"versions has 16 bytes, int64 \[1\] needs 8"),
-    ],
-)
-def test_a_malformed_pull_is_refused(fields: dict[str, bytes], text: str) -> None:
-    with pytest.raises(InvalidArgument, match=text):
-        decode_pull(ps_pb2.PullRequest(**{"ids": bytes(8), "versions": bytes(8), **fields}))
+        encode_lookup("t", np.arange(3))
 
 
 @pytest.mark.parametrize(
@@ -183,20 +152,6 @@ def test_a_malformed_chunk_of_rows_is_refused(fields: dict[str, bytes], text: st
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
-        ({"ids": bytes(7)}, "rows.ids has 7 bytes"),
-        ({"versions": b""}, r"rows.versions has 0 bytes, int64 \[1\] needs 8"),
-        ({"rows": bytes(12)}, r"rows.rows has 12 bytes, float32 \[1, 4\] needs 16"),
-    ],
-)
-def test_a_push_of_malformed_rows_is_refused(fields: dict[str, bytes], text: str) -> None:
-    body = ps_pb2.RowBlock(**{"ids": bytes(8), "versions": bytes(8), "rows": bytes(16), **fields})
-    with pytest.raises(InvalidArgument, match=f"^{text}"):
-        decode_push(ps_pb2.PushRequest(table="t", rows=body), SPEC)
-
-
-@pytest.mark.parametrize(
-    ("fields", "text"),
-    [
         ({"ids": bytes(9)}, "gradients.ids has 9 bytes"),
         ({"target_versions": b"\1"}, r"gradients.target_versions has 1 bytes, int64 \[1\] needs 8"),
         ({"contributors": b"\3"}, r"gradients.contributors has 1 bytes, uint64 \[1\] needs 8"),
@@ -208,12 +163,7 @@ def test_a_push_of_malformed_gradients_is_refused(fields: dict[str, bytes], text
     good = dict.fromkeys(("ids", "target_versions", "contributors", "steps"), bytes(8)) | {"gradients": bytes(12)}
     body = ps_pb2.GradientBlock(**good | fields)
     with pytest.raises(InvalidArgument, match=f"^{text}"):
-        decode_push(ps_pb2.PushRequest(table="t", gradients=body), SPEC)
-
-
-def test_a_push_of_nothing_is_refused() -> None:
-    with pytest.raises(InvalidArgument, match="a push chunk holds neither rows nor gradients"):
-        decode_push(ps_pb2.PushRequest(table="t"), SPEC)
+        decode_gradients(body, SPEC)
 
 
 def test_a_malformed_forget_is_refused() -> None:
