@@ -12,6 +12,7 @@ class CuttableProxy:
 
     Attributes:
         address: `host:port` to connect to.
+        cuts: how often `cut_after` has cut.
     """
 
     def __init__(self, target: str) -> None:
@@ -21,12 +22,18 @@ class CuttableProxy:
         self._open = True
         self._passing = asyncio.Event()
         self._passing.set()
+        self._left: int | None = None  # bytes that pass before the next cut
         self.address = ""
+        self.cuts = 0
 
     def cut(self) -> None:
         """Resets all connections; new ones are let through."""
         for writer in self._connections:
             writer.transport.abort()
+
+    def cut_after(self, size: int) -> None:
+        """Resets all connections when so many bytes more have passed, in both directions together."""
+        self._left = size
 
     async def cut_for(self, seconds: float) -> None:
         """Resets all connections, and new ones as soon as they are made, for so long."""
@@ -64,8 +71,15 @@ class CuttableProxy:
         try:
             while data := await reader.read(65536):
                 await self._passing.wait()
-                writer.write(data)
+                last = self._left is not None and len(data) >= self._left
+                writer.write(data[: self._left])
                 await writer.drain()
+                if last:
+                    self._left = None
+                    self.cuts += 1
+                    self.cut()
+                elif self._left is not None:
+                    self._left -= len(data)
         except ConnectionError:
             pass  # cut
         finally:
