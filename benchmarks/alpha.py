@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.cost_families import FAMILIES
-from benchmarks.dispatch.cases import WORKERS, Stream, make_planner, synthetic_criteo
+from benchmarks.dispatch.cases import WORKERS, Stream, make_planner, open_stream
 from benchmarks.solver import device
 from dispatcher.core.hybrid import hybrid_dis
 from dispatcher.simulator.simulate import simulate, trace_batches
@@ -47,7 +47,7 @@ class AlphaResult:
 
 def run(iterations: int, batches: Sequence[int] = BATCHES, alphas: Sequence[float] = ALPHAS) -> Iterator[AlphaResult]:
     """Simulates `iterations` iterations of synthetic Criteo from cold caches, over 4 links of 5 and 4 of 0.5 Gbit/s."""
-    stream = synthetic_criteo(iterations * max(batches) * WORKERS)
+    stream = open_stream("synthetic:criteo", iterations * max(batches) * WORKERS)
     for samples_per_worker in batches:
         random = _cost(stream, samples_per_worker, iterations, "random", 0.0)
         laia = _cost(stream, samples_per_worker, iterations, "laia", 0.0)

@@ -19,6 +19,7 @@ from benchmarks import ps as rows
 from benchmarks import solver as solvers
 from benchmarks.alpha import run as run_alphas
 from benchmarks.cost_families import FAMILIES
+from benchmarks.dispatch import balance as balances
 from benchmarks.dispatch.bars import Report, run
 from benchmarks.solver_plot import save_plot
 from esd.cli import options as opt
@@ -50,6 +51,28 @@ def dispatch(iterations: BenchIterations = 400, seeds: Seeds = 5, as_json: opt.J
         typer.echo(json.dumps(report.as_json()))
     else:
         _print_tables(report)
+
+
+@app.command()
+def balance(
+    iterations: BenchIterations = 120,
+    data: Annotated[str, typer.Option(help="Streams, comma-separated.")] = _joined(balances.STREAMS),
+    as_json: opt.Json = False,
+) -> None:
+    """Makespans under balanced workloads, beside equal ones and the best of many lists."""
+    results: list[balances.Balance] = []
+    for name in data.split(","):
+        messages.print(f"makespans on {name}", style="dim", highlight=False)
+        results += balances.compare_workloads(name, iterations)
+    if as_json:
+        typer.echo(json.dumps({"results": [asdict(result) for result in results]}))
+        return
+    table = Table("stream", "dim", "cache", "mechanism", "equal, s", "best list, s", "balanced, s", "/ best", "/ equal")
+    for r in results:
+        seconds = (f"{value:.4f}" for value in (r.equal_seconds, r.best_seconds, r.balanced_seconds))
+        ratios = f"{r.against_best:.3f}", f"{r.against_equal:.3f}"
+        table.add_row(r.stream, str(r.dimension), f"{r.cache_ratio:.0%}", r.mechanism, *seconds, *ratios)
+    Console().print(table)
 
 
 @app.command()

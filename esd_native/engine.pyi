@@ -313,6 +313,21 @@ class Engine:
             RuntimeError: no batch is prepared.
         """
 
+    def preview(self, assignment: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """What an assignment would train and move, in units of row size: int64 [n] and float64 [n].
+
+        The first is the distinct rows that each worker would train, and so the room that it needs in its cache. The
+        second is what it would pull and push, where a partial gradient is smaller than its row; evictions, which are
+        not known before, are left out.
+
+        Args:
+            assignment: int32 [k], worker of each sample of the prepared batch.
+
+        Raises:
+            ValueError: wrong length, or a worker outside 0..n-1.
+            RuntimeError: no batch is prepared.
+        """
+
     def commit(self, assignment: NDArray[np.int32]) -> IterationColumns:
         """Dispatches the prepared batch and advances the state by one iteration.
 

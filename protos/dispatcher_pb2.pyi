@@ -196,18 +196,22 @@ class CancelJobResponse(_message.Message):
     def __init__(self, cancelled: _Optional[bool] = ...) -> None: ...
 
 class RegisterWorkerRequest(_message.Message):
-    __slots__ = ("worker", "bandwidth_bytes_per_second", "cache_rows", "address", "instance")
+    __slots__ = ("worker", "bandwidth_bytes_per_second", "cache_rows", "address", "instance", "least_samples", "most_samples")
     WORKER_FIELD_NUMBER: _ClassVar[int]
     BANDWIDTH_BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
     CACHE_ROWS_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    LEAST_SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    MOST_SAMPLES_FIELD_NUMBER: _ClassVar[int]
     worker: str
     bandwidth_bytes_per_second: float
     cache_rows: int
     address: str
     instance: str
-    def __init__(self, worker: _Optional[str] = ..., bandwidth_bytes_per_second: _Optional[float] = ..., cache_rows: _Optional[int] = ..., address: _Optional[str] = ..., instance: _Optional[str] = ...) -> None: ...
+    least_samples: int
+    most_samples: int
+    def __init__(self, worker: _Optional[str] = ..., bandwidth_bytes_per_second: _Optional[float] = ..., cache_rows: _Optional[int] = ..., address: _Optional[str] = ..., instance: _Optional[str] = ..., least_samples: _Optional[int] = ..., most_samples: _Optional[int] = ...) -> None: ...
 
 class RegisterWorkerResponse(_message.Message):
     __slots__ = ("lease_id", "heartbeat_seconds")
@@ -516,7 +520,7 @@ class EndOfStream(_message.Message):
     def __init__(self, iterations: _Optional[int] = ...) -> None: ...
 
 class WorkerState(_message.Message):
-    __slots__ = ("worker", "slot", "bandwidth_bytes_per_second", "cache_rows", "iterations", "transfers", "phases", "seconds_since_heartbeat", "address", "measured_bandwidth_bytes_per_second", "workload", "late_iterations")
+    __slots__ = ("worker", "slot", "bandwidth_bytes_per_second", "cache_rows", "iterations", "transfers", "phases", "seconds_since_heartbeat", "address", "measured_bandwidth_bytes_per_second", "workload", "late_iterations", "held_back")
     WORKER_FIELD_NUMBER: _ClassVar[int]
     SLOT_FIELD_NUMBER: _ClassVar[int]
     BANDWIDTH_BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
@@ -529,6 +533,7 @@ class WorkerState(_message.Message):
     MEASURED_BANDWIDTH_BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
     WORKLOAD_FIELD_NUMBER: _ClassVar[int]
     LATE_ITERATIONS_FIELD_NUMBER: _ClassVar[int]
+    HELD_BACK_FIELD_NUMBER: _ClassVar[int]
     worker: str
     slot: int
     bandwidth_bytes_per_second: float
@@ -541,7 +546,8 @@ class WorkerState(_message.Message):
     measured_bandwidth_bytes_per_second: float
     workload: int
     late_iterations: int
-    def __init__(self, worker: _Optional[str] = ..., slot: _Optional[int] = ..., bandwidth_bytes_per_second: _Optional[float] = ..., cache_rows: _Optional[int] = ..., iterations: _Optional[int] = ..., transfers: _Optional[_Union[TransferCounts, _Mapping]] = ..., phases: _Optional[_Union[PhaseTimes, _Mapping]] = ..., seconds_since_heartbeat: _Optional[float] = ..., address: _Optional[str] = ..., measured_bandwidth_bytes_per_second: _Optional[float] = ..., workload: _Optional[int] = ..., late_iterations: _Optional[int] = ...) -> None: ...
+    held_back: int
+    def __init__(self, worker: _Optional[str] = ..., slot: _Optional[int] = ..., bandwidth_bytes_per_second: _Optional[float] = ..., cache_rows: _Optional[int] = ..., iterations: _Optional[int] = ..., transfers: _Optional[_Union[TransferCounts, _Mapping]] = ..., phases: _Optional[_Union[PhaseTimes, _Mapping]] = ..., seconds_since_heartbeat: _Optional[float] = ..., address: _Optional[str] = ..., measured_bandwidth_bytes_per_second: _Optional[float] = ..., workload: _Optional[int] = ..., late_iterations: _Optional[int] = ..., held_back: _Optional[int] = ...) -> None: ...
 
 class ShadowCost(_message.Message):
     __slots__ = ("mechanism", "iterations", "cost_seconds")

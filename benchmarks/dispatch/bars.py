@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from benchmarks.dispatch.cases import WORKERS, Stream, flights, shuffled, synthetic_criteo
+from benchmarks.dispatch.cases import WORKERS, Stream, flights, open_stream, shuffled
 from benchmarks.dispatch.quality import HORIZON, MECHANISMS, Quality, compare_costs, compare_makespans
 from benchmarks.dispatch.speed import Speed, curve, time_decisions
 
@@ -58,7 +58,7 @@ class Report:
 def run(iterations: int, seeds: Sequence[int], progress: Callable[[str], None]) -> Report:
     """Measures everything. 400 iterations and 5 seeds are what the bars are meant for."""
     report = Report()
-    in_order, criteo = flights(), synthetic_criteo(iterations * 128 * WORKERS)
+    in_order, criteo = flights(), open_stream("synthetic:criteo", iterations * 128 * WORKERS)
     for stream, m in ((in_order, 64), (shuffled(in_order), 64), (criteo, 128)):
         progress(f"costs on {stream.name}")
         results = list(compare_costs(stream, m, iterations, seeds))
@@ -72,7 +72,7 @@ def run(iterations: int, seeds: Sequence[int], progress: Callable[[str], None]) 
     report.speed += _speeds(in_order, criteo)
     report.bars += speed_bars(report.speed)
     progress(f"decision times for {_CURVE_WORKERS} workers")
-    many = synthetic_criteo(_CURVE_ITERATIONS * _CURVE_LARGEST)
+    many = open_stream("synthetic:criteo", _CURVE_ITERATIONS * _CURVE_LARGEST)
     for mechanism in ("esd", "joint"):
         report.speed += curve(
             many, mechanism, workers=_CURVE_WORKERS, largest=_CURVE_LARGEST, iterations=_CURVE_ITERATIONS

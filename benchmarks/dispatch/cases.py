@@ -20,7 +20,6 @@ EQUAL_LINKS = "5g"
 CACHE_RATIO = 0.08  # ESD §6.1
 POLICY = "emark"
 
-_ROW_VALUES = 64
 _READ_SAMPLES = 4096
 _SHUFFLE_SEED = 1
 _WINDOW = 4  # iterations between a decision and its workers' times; as `esd train`
@@ -53,10 +52,13 @@ def shuffled(stream: Stream) -> Stream:
     return Stream(f"{stream.name}, shuffled", stream.ids[order], stream.cache_rows)
 
 
-def synthetic_criteo(samples: int) -> Stream:
-    """Returns the beginning of `synthetic:criteo`."""
-    ids = read_ids("synthetic:criteo", samples)
-    return Stream("synthetic:criteo", ids, round(CACHE_RATIO * len(np.unique(ids))))
+def open_stream(name: str, samples: int) -> Stream:
+    """Returns the beginning of a data set."""
+    if name == "flights":
+        whole = flights()
+        return Stream(name, whole.ids[:samples], whole.cache_rows)
+    ids = read_ids(name, samples)
+    return Stream(name, ids, round(CACHE_RATIO * len(np.unique(ids))))
 
 
 def read_ids(data: str, samples: int | None = None) -> NDArray[np.uint64]:
@@ -75,11 +77,13 @@ def make_planner(
     links: str = UNEQUAL_LINKS,
     workers: int = WORKERS,
     seed: int = 0,
+    workloads: tuple[int, ...] | None = None,
     balanced: bool = False,
     alpha: float = 1.0,
     horizon: int = 1,
+    dimension: int = 64,
 ) -> Planner:
-    """Returns a planner at iteration 0. Balanced workloads stay between a quarter and twice the equal share."""
+    """Returns a planner at iteration 0. Workloads are equal unless given; balanced ones have no limits of the job's."""
     batch_size = samples_per_worker * workers
     job = JobSpec(
         name="bench",
@@ -87,17 +91,17 @@ def make_planner(
         fields=fields,
         dense_features=0,
         batch_size=batch_size,
-        workloads=equal_workloads(batch_size, workers),
+        workloads=workloads or equal_workloads(batch_size, workers),
         mechanism=mechanism,
         alpha=alpha,
         criterion=Criterion.MIN2_MIN,
         policy=POLICY,
         seed=seed,
         window=_WINDOW,
-        table=TableSpec("bench", _ROW_VALUES, _OPTIMIZER, seed=0, init_scale=0.01),
+        table=TableSpec("bench", dimension, _OPTIMIZER, seed=0, init_scale=0.01),
         model=ModelSpec("wdl", (8,), _OPTIMIZER),
         parameter_servers=("none",),
         horizon=horizon,
-        workload_limits=(samples_per_worker // 4, 2 * samples_per_worker) if balanced else None,
+        workload_limits=(1, batch_size) if balanced else None,
     )
     return Planner(job, parse_links(links, workers), [cache_rows] * workers)

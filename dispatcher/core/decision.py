@@ -43,6 +43,7 @@ class Decision:
             counts an id once per sample; 0 for a mechanism that makes no estimate.
         worker_lookups: int64 [n], rows that each worker trains.
         forgotten_rows: how many rows leave the table to keep it within its limit.
+        held_back: int32 [n], samples beyond which a worker would get more if its cache had room for them; 0: it has.
         solver: the solver that ran, "" for a mechanism without one.
         gap: the solver's certificate: cost less dual bound, 0 proves optimality; None when there is none.
         seconds: wall time of this decision by phase: `index` (looking the batch up), `score` (costs or
@@ -61,6 +62,7 @@ class Decision:
     expected_cost_seconds: float
     worker_lookups: NDArray[np.int64]
     forgotten_rows: int
+    held_back: NDArray[np.int32]
     solver: str
     gap: float | None
     seconds: dict[str, float]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ class EpochBegan:
         workload_limits: least and most samples of a worker, when workloads are balanced.
         bandwidths: bytes per second of each worker's link as registered, [n].
         cache_rows: rows of each worker's cache, [n].
+        worker_limits: the least and the most samples that each worker takes, [n]; none: any number.
     """
 
     epoch: int
@@ -41,6 +42,7 @@ class EpochBegan:
     workload_limits: list[int] | None
     bandwidths: list[float]
     cache_rows: list[int]
+    worker_limits: list[list[int]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 LINK_SMOOTHING = 0.2  # weight of the newest measurement of a link's speed
-_SMOOTHING = 0.2  # weight of the newest measurement of a computation's time
+_SMOOTHING = 0.2  # least weight of the newest measurement of a computation's time
 _DEAD_BAND = 0.1  # a link whose mean speed differs relatively less than this from the one in use is left alone
 _SLOWEST = 1e-4  # least speed of a link, relative to the fastest; integer link costs need a bound
 
@@ -33,6 +33,8 @@ class Feedback:
 class ComputeTimes:
     """What every worker computes per sample: the time it took, less what the cost model says its operations took.
 
+    Where a link is faster than the cost model has it, that is negative.
+
     Feedback comes in the order of the iterations, one for each; `plan` announces an iteration when it is planned.
     """
 
@@ -40,6 +42,7 @@ class ComputeTimes:
         self._planned: deque[tuple[NDArray[np.float64], NDArray[np.int32]]] = deque()
         self._computing = np.zeros(workers)
         self._samples = np.zeros(workers)
+        self._updates = 0
 
     def plan(self, link_seconds: NDArray[np.float64], workloads: NDArray[np.int32]) -> None:
         """Announces an iteration, with its expected time on each link, float64 [n], and its samples, int32 [n]."""
@@ -50,8 +53,15 @@ class ComputeTimes:
         if not self._planned:
             return
         link_seconds, workloads = self._planned.popleft()
-        self._computing += _SMOOTHING * (np.maximum(seconds - link_seconds, 0.0) - self._computing)
-        self._samples += _SMOOTHING * (workloads - self._samples)
+        self._updates += 1
+        weight = max(1 / self._updates, _SMOOTHING)
+        self._computing += weight * (seconds - link_seconds - self._computing)
+        self._samples += weight * (workloads - self._samples)
+
+    @property
+    def known(self) -> bool:
+        """Whether there was any feedback."""
+        return self._updates > 0
 
     @property
     def sample_seconds(self) -> NDArray[np.float64]:

@@ -7,12 +7,13 @@ import time
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
+from dispatcher.core.balancing import Balancing
 from dispatcher.core.cost_model import CostModel, EvictionRisk, Operations, RowSizes
 from dispatcher.core.decision import Decision, flush_plan, reload_plan
-from dispatcher.core.feedback import ComputeTimes, Feedback, MeasuredLinks
-from dispatcher.core.mechanisms import DispatchInput, Mechanism, WorkloadLimits, get_mechanism
-from dispatcher.core.workloads import BalancedWorkloads
+from dispatcher.core.feedback import Feedback, MeasuredLinks
+from dispatcher.core.mechanisms import DispatchInput, Mechanism, get_mechanism
 from esd_native.engine import CacheTooSmall, Engine
 from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument, ResourceExhausted
@@ -33,6 +34,7 @@ class Planner:
         bandwidths: Sequence[float],
         cache_rows: Sequence[int],
         *,
+        worker_limits: Sequence[tuple[int, int]] = (),
         field_dimensions: Sequence[int] = (),
         epoch: int = 0,
         mechanism: Mechanism | None = None,
@@ -46,6 +48,8 @@ class Planner:
             bandwidths: bytes per second of each worker's link to the parameter server, [n].
             cache_rows: rows that each worker's cache holds, [n]; where rows differ in size, its bytes are those of
                 this number of rows of the job's table.
+            worker_limits: the least and the most samples that each worker takes per iteration, [n], beside the job's
+                limits; none: any number.
             field_dimensions: values per row of each field, [F], where rows differ in size (ESD §8.2); a row has the
                 size of the field in which it is first trained. None: all have the dimension of the job's table.
             epoch: the membership that the plans are for; copied into them.
@@ -56,7 +60,8 @@ class Planner:
 
         Raises:
             InvalidArgument: unknown mechanism, solver or policy, a wrong number of links or caches, or a link
-                or cache that is not positive; a snapshot that is damaged or does not fit.
+                or cache that is not positive; workloads that workers do not take; a snapshot that is damaged or does
+                not fit.
         """
         for name, values in (("bandwidths", bandwidths), ("cache_rows", cache_rows)):
             if len(values) != job.workers:
@@ -67,14 +72,16 @@ class Planner:
         self.job = job
         self.bandwidths = tuple(bandwidths)
         self.cache_rows = tuple(cache_rows)
+        self.worker_limits = tuple(worker_limits)
         self._sizes = RowSizes(job.table, job.fields, field_dimensions)
         self._links = MeasuredLinks(bandwidths)
         self.cost_model = self._cost_model()
         self._evictions = EvictionRisk(job.workers) if job.eviction_term else None
         caches = [self._sizes.cache_room(rows, job.table) for rows in cache_rows]
-        self._balance = _balance(job, [cache // self._sizes.of_sample for cache in caches])
-        self._compute_times = ComputeTimes(job.workers)
-        self.workloads = job.workloads
+        least, most = _worker_limits(job, worker_limits)
+        self._balancing: Balancing | None = None
+        if job.workload_limits is not None:
+            self._balancing = Balancing(job, (least, most), self._sizes, caches, self.cost_model)
         self._epoch = epoch
         self._mechanism = mechanism or get_mechanism(job)
         try:
@@ -89,12 +96,15 @@ class Planner:
 
         It does nothing to a job with fixed workloads and links as registered.
         """
-        if self._balance is not None:
-            self._balance.update(feedback.seconds)
-            self._compute_times.update(feedback.seconds)
-            self.workloads = self._balance.current()
+        if self._balancing is not None:
+            self._balancing.observe(feedback.seconds)
         if self.job.measured_links and self._links.update(feedback.bandwidths):
             self.cost_model = self._cost_model()
+
+    @property
+    def workloads(self) -> tuple[int, ...]:
+        """m_j, the samples of each worker in the next batch of full size, [n]; where they follow times, at first."""
+        return self.job.workloads if self._balancing is None else self._balancing.workloads
 
     @property
     def lookahead(self) -> int:
@@ -135,9 +145,11 @@ class Planner:
             eviction_costs=self._evictions.costs(self.cost_model.link_costs) if self._evictions else None,
             lookahead_ids=tuple(later.ids for later in lookahead_batches[: self.lookahead]),
             deadline=indexed + (self.job.budget_seconds or math.inf),
-            limits=self._limits(len(batch)),
         )
-        assigned = self._mechanism.decide(problem)
+        if self._balancing is None or len(batch) < self.job.batch_size:
+            assigned = self._mechanism.decide(problem)
+        else:
+            assigned = self._balancing.assign(self._mechanism, problem, self.cost_model)
         decided = time.perf_counter()
         try:
             columns = self._engine.commit(assigned.workers)
@@ -159,6 +171,7 @@ class Planner:
             expected_cost_seconds=assigned.expected_cost * self.cost_model.unit_seconds,
             worker_lookups=counts[6],
             forgotten_rows=columns.forgotten,
+            held_back=self._balancing.held_back if self._balancing else np.zeros(self.job.workers, np.int32),
             solver=assigned.solver,
             gap=assigned.gap,
             seconds={
@@ -168,11 +181,8 @@ class Planner:
                 "plan": planned - decided,
             },
         )
-        if self._balance is not None:
-            self._compute_times.plan(decision.link_seconds, decision.workloads)
-            if len(batch) == self.job.batch_size:
-                self._balance.follow(decision.workloads - capacities)
-                self.workloads = self._balance.current()
+        if self._balancing is not None:
+            self._balancing.learn(decision)
         return decision
 
     def flush(self) -> tuple[FlushPlan, ...]:
@@ -196,13 +206,6 @@ class Planner:
 
     def _cost_model(self) -> CostModel:
         return CostModel(self._sizes.unit_bytes, self._links.in_use.tolist(), self._sizes.of_sample)
-
-    def _limits(self, samples: int) -> WorkloadLimits | None:
-        """Returns how far a mechanism may depart from balanced workloads; not at all in a short batch."""
-        if self._balance is None or samples < self.job.batch_size:
-            return None
-        sample_costs = self._compute_times.sample_seconds / self.cost_model.unit_seconds
-        return WorkloadLimits(*self._balance.limits, sample_costs)
 
     def _check_rows(self) -> None:
         limit = self.job.max_rows
@@ -238,13 +241,18 @@ def check_job(job: JobSpec) -> None:
     Planner(job, [1.0] * job.workers, [1] * job.workers)
 
 
-def _balance(job: JobSpec, fitting: Sequence[int]) -> BalancedWorkloads | None:
-    """Returns the controller of a job with balanced workloads; None where workloads are fixed.
+def _worker_limits(job: JobSpec, of_workers: Sequence[tuple[int, int]]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Returns the least and the most samples of each worker, int32 [n]: those of the job and the worker's own.
 
-    No worker gets more samples than `fitting`, [n]: what surely fits its cache.
+    Raises:
+        InvalidArgument: fixed workloads are not within them.
     """
-    if job.workload_limits is None:
-        return None
-    least, most = job.workload_limits
-    upper = [max(m, min(most, fits)) for m, fits in zip(job.workloads, fitting, strict=True)]
-    return BalancedWorkloads(job.workloads, [least] * job.workers, upper, delay=job.window - 1)
+    limits = np.array(of_workers or [(0, job.batch_size)] * job.workers, np.int32)
+    for worker, (m, (least, most)) in enumerate(zip(job.workloads, limits.tolist(), strict=True)):
+        if job.workload_limits is None and m > 0 and not least <= m <= most:
+            raise InvalidArgument(
+                f"worker {worker} would train {m} samples per iteration, and takes {least}..{most}: choose other"
+                " --workloads, or balanced ones"
+            )
+    least, most = job.workload_limits or (0, job.batch_size)
+    return np.maximum(limits[:, 0], least), np.minimum(limits[:, 1], most)

@@ -1,4 +1,4 @@
-"""Workloads that follow the workers' measured times, so that nobody waits for the slowest."""
+"""Workloads under which all workers take equally long, so that nobody waits for the slowest."""
 
 from __future__ import annotations
 
@@ -9,79 +9,99 @@ from numpy.typing import NDArray
 
 from services.domain.errors import InvalidArgument
 
-_SMOOTHING = 0.3  # weight of the newest iteration in a worker's mean time
-# Exponent of the correction: 1 would jump to the fixed point of the last measurement, and overshoot. Measurements that
-# come d iterations late allow a (d + 1)-th of it, or corrections pile up before their effect is seen.
-_DAMPING = 0.3
-_FOLLOWING = 0.1  # weight of an iteration's departure from the shares
+# A worker's time grows with about this power of its samples, since more samples share more rows.
+_ELASTICITY = 0.8
+_SMOOTHING = 0.2  # least weight of the newest iteration in a worker's pace
+_LARGEST_STEP = 2.0  # factor by which one refinement changes a workload at most
 _ALTERNATIONS = 20
-_LEAST_SHARE = 1e-3  # of the mean time; a worker that is measured as faster counts as this fast
+_LEAST_SHARE = 1e-3  # of the mean time; a worker that is faster counts as this fast
 
 
 class BalancedWorkloads:
-    """A damped controller of the workloads m_j: workers that took longer than the mean get fewer samples.
+    """Finds workloads m_j that take all workers equally long, within limits.
 
-    Every worker's time is smoothed; its fractional workload is multiplied by (mean time / its time)^(0.3 / (d + 1)) for
-    measurements that arrive d iterations late, clipped to the limits, and all are scaled to sum to k again. The fixed
-    point has equal times for all workers within their limits.
+    Worker j has a pace p_j: m samples take it p_j m^0.8. What an iteration takes is known when it is planned, and tells
+    paces; they are smoothed, over all iterations at first and then with weight 0.2 for the newest. Equal times under
+    these paces need workloads in proportion to p_j^(-1/0.8). They depend on the paces and not on the workloads before,
+    so they are right as soon as the paces are, and do not swing.
     """
 
-    def __init__(self, workloads: Sequence[int], least: Sequence[int], most: Sequence[int], *, delay: int = 0) -> None:
-        """Starts at given workloads.
+    def __init__(
+        self, batch_size: int, least: Sequence[int], most: Sequence[int], seconds: NDArray[np.float64]
+    ) -> None:
+        """Starts at expected times.
 
         Args:
-            workloads: m_j to start with, [n].
+            batch_size: k, to which workloads sum.
             least: lower limits, [n].
             most: upper limits, [n].
-            delay: how many further iterations are planned before the times of one are known.
+            seconds: what k / n samples are expected to take each worker, float64 [n].
 
         Raises:
-            InvalidArgument: workloads are not within the limits.
+            InvalidArgument: a lower limit is above its upper one, or no workloads within the limits sum to k.
         """
-        for worker, (m, low, high) in enumerate(zip(workloads, least, most, strict=True)):
-            if not 0 <= low <= m <= high:
-                raise InvalidArgument(f"workload of worker {worker} is {m}, its limits are {low}..{high}")
-        self._total = sum(workloads)
-        self._exponent = _DAMPING / (delay + 1)
-        self._least = np.asarray(least, np.float64)
-        self._most = np.asarray(most, np.float64)
-        self._shares = np.asarray(workloads, np.float64)
-        self._times: NDArray[np.float64] | None = None
+        for worker, (low, high) in enumerate(zip(least, most, strict=True)):
+            if not 0 <= low <= high:
+                raise InvalidArgument(f"the workload of worker {worker} has the limits {low}..{high}")
+        if not sum(least) <= batch_size <= sum(most):
+            raise InvalidArgument(
+                f"the limits of the workloads sum to {sum(least)}..{sum(most)}, and a batch has {batch_size} samples:"
+                " raise or lower --workload-limits, or those of the workers"
+            )
+        self._total = batch_size
+        self.least = np.asarray(least, np.float64)
+        self.most = np.asarray(most, np.float64)
+        self._paces = _log_pace(seconds, np.full(len(least), batch_size / len(least)))
+        self._iterations = 0
 
-    def update(self, seconds: NDArray[np.float64]) -> None:
-        """Takes in how long every worker took for an iteration, float64 [n], waiting for others left out."""
-        if self._times is None:
-            self._times = seconds.astype(np.float64)
-        else:
-            self._times = (1 - _SMOOTHING) * self._times + _SMOOTHING * seconds
-        mean = float(self._times.mean())
-        if mean > 0:
-            corrections = (mean / np.maximum(self._times, _LEAST_SHARE * mean)) ** self._exponent
-            self._shares = self._within_limits(self._shares * corrections)
+    def update(self, seconds: NDArray[np.float64], workloads: NDArray[np.int32]) -> None:
+        """Takes in what an iteration takes each worker, float64 [n], waiting left out, with m_j samples, int32 [n]."""
+        seen = workloads > 0
+        if seconds.max() <= 0:
+            return
+        self._iterations += 1
+        weight = max(1 / self._iterations, _SMOOTHING)
+        off = _log_pace(seconds, np.maximum(workloads, 1).astype(np.float64)) - self._paces
+        self._paces[seen] += weight * off[seen]
 
-    def follow(self, departure: NDArray[np.int32]) -> None:
-        """Takes in by how many samples an iteration departed from `current`, int32 [n], within the limits."""
-        self._shares = self._within_limits(self._shares + _FOLLOWING * departure)
+    def forget(self) -> None:
+        """Lets the next iteration count as the first."""
+        self._iterations = 0
 
-    @property
-    def limits(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Least and most samples of each worker, int32 [n]."""
-        return self._least.astype(np.int32), self._most.astype(np.int32)
+    def current(self, most: NDArray[np.float64] | None = None) -> NDArray[np.int32]:
+        """Returns the present m_j, int32 [n]; under other upper limits if given, float64 [n], of sum k or more."""
+        return self._whole(np.exp((self._paces.min() - self._paces) / _ELASTICITY), most)
 
-    def current(self) -> tuple[int, ...]:
-        """Returns the present m_j, [n]: the shares, rounded by largest remainder to whole numbers that sum to k."""
-        whole = np.floor(self._shares).astype(np.int64)
+    def refine(
+        self, workloads: NDArray[np.int32], seconds: NDArray[np.float64], most: NDArray[np.float64]
+    ) -> NDArray[np.int32]:
+        """Returns workloads, int32 [n], that would bring one iteration's times, float64 [n], nearer to each other."""
+        factors = (seconds.mean() / _positive(seconds)) ** (1 / _ELASTICITY)
+        return self._whole(np.maximum(workloads, 0.5) * np.clip(factors, 1 / _LARGEST_STEP, _LARGEST_STEP), most)
+
+    def _whole(self, shares: NDArray[np.float64], most: NDArray[np.float64] | None) -> NDArray[np.int32]:
+        """Scales shares to k within the limits and rounds them by largest remainder."""
+        shares = self._within_limits(shares, self.most if most is None else most)
+        whole = np.floor(shares + 1e-9).astype(np.int32)
         left = self._total - int(whole.sum())
-        order = np.argsort(-(self._shares - whole), kind="stable")
-        whole[order[:left]] += 1
-        return tuple(whole.tolist())
+        whole[np.argsort(whole - shares, kind="stable")[:left]] += 1
+        return whole
 
-    def _within_limits(self, shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _within_limits(self, shares: NDArray[np.float64], most: NDArray[np.float64]) -> NDArray[np.float64]:
         """Scales shares to the total and clips them, in turns; what clipping leaves over goes to those with room."""
         for _ in range(_ALTERNATIONS):
-            shares = np.clip(shares * (self._total / shares.sum()), self._least, self._most)
+            shares = np.clip(shares * (self._total / shares.sum()), self.least, most)
         missing = self._total - shares.sum()
-        room = self._most - shares if missing > 0 else shares - self._least
+        room = most - shares if missing > 0 else shares - self.least
         if room.sum() > 0:
             shares = shares + missing * room / room.sum()
-        return np.clip(shares, self._least, self._most)
+        return np.clip(shares, self.least, most)
+
+
+def _positive(seconds: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.maximum(seconds, max(_LEAST_SHARE * float(seconds.mean()), 1e-12))
+
+
+def _log_pace(seconds: NDArray[np.float64], workloads: NDArray[np.float64]) -> NDArray[np.float64]:
+    paces: NDArray[np.float64] = np.log(_positive(seconds)) - _ELASTICITY * np.log(workloads)
+    return paces

@@ -55,4 +55,5 @@ def _worker_state(worker: WorkerRecord, totals: JobTotals, now: float) -> Worker
         measured_bandwidth=worker.measured_bandwidth,
         workload=int(totals.workloads[worker.slot]),
         late_iterations=worker.late,
+        held_back=int(totals.held_back[worker.slot]),
     )

@@ -98,7 +98,14 @@ class _Replay:
             workloads=tuple(epoch.workloads),
             workload_limits=None if limits is None else (limits[0], limits[1]),
         )
-        return Planner(job, epoch.bandwidths, epoch.cache_rows, epoch=epoch.epoch, snapshot=snapshot)
+        return Planner(
+            job,
+            epoch.bandwidths,
+            epoch.cache_rows,
+            worker_limits=[(least, most) for least, most in epoch.worker_limits],
+            epoch=epoch.epoch,
+            snapshot=snapshot,
+        )
 
     def _keep(self, iteration: int, snapshot: bytes) -> None:
         self._checkpoints[iteration] = snapshot, copy.deepcopy(self._tally)

@@ -113,7 +113,7 @@ Batch = Annotated[
 Workloads = Annotated[
     str | None,
     typer.Option(
-        help="Samples of each worker per iteration: equal, balanced (they follow measured times) or 96,96,32,32.",
+        help="Samples of each worker per iteration: equal, balanced (so that all take equally long) or 96,96,32,32.",
         show_default="equal",
         rich_help_panel=CLUSTER,
     ),
@@ -122,7 +122,7 @@ WorkloadLimits = Annotated[
     str | None,
     typer.Option(
         help="balanced: least and most samples of a worker, 16,128.",
-        show_default="a quarter and twice --batch",
+        show_default="any from 1 on",
         rich_help_panel=CLUSTER,
     ),
 ]
@@ -314,8 +314,7 @@ class RunOptions:
                 raise InvalidArgument("--workload-limits needs --workloads balanced")
             return None
         if self.workload_limits is None:
-            equal = self.worker_samples()
-            return max(1, min(equal) // 4), 2 * max(equal)
+            return 1, sum(self.worker_samples())
         try:
             least, most = (int(part) for part in self.workload_limits.split(","))
         except ValueError:

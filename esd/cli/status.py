@@ -47,6 +47,6 @@ def _worker_table(state: JobState) -> Table:
 
 
 def _workers(state: JobState) -> list[dict[str, Any]]:
-    """Returns what is known of each worker now. `workload` is m_j; links are in bytes per second."""
-    names = ("worker", "slot", "workload", "bandwidth", "measured_bandwidth", "cache_rows", "iterations")
+    """Returns what is known of each worker now: `workload` is m_j, links are in bytes per second."""
+    names = ("worker", "slot", "workload", "bandwidth", "measured_bandwidth", "cache_rows", "iterations", "held_back")
     return [{name: getattr(worker, name) for name in names} for worker in state.workers]

@@ -89,6 +89,11 @@ void Engine::room_needed(std::int32_t* out) const { esd::room_needed(batch(), di
 
 void Engine::training_shares(std::int32_t* out) { history_.shares(batch(), out); }
 
+Preview Engine::preview(const std::int32_t* assignment) const {
+  check_assignment(batch(), assignment, workers());
+  return esd::preview(batch_, sizes_, assignment, batch_.samples, workers());
+}
+
 void Engine::check_limits(const JointRequest& request) const {
   for (unsigned j = 0; j < workers(); ++j) {
     const std::int32_t least = request.limits->least[j], most = request.limits->most[j];

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/batch/prepared_batch.h"
+#include "engine/batch/preview.h"
 #include "engine/batch/row_limit.h"
 #include "engine/batch/row_sizes.h"
 #include "engine/batch/trainers.h"
@@ -56,6 +57,10 @@ class Engine {
 
   // See TrainingHistory: the first call begins to count trainings.
   void training_shares(std::int32_t* out);
+
+  // What `assignment` [samples] of the prepared batch would train and move. Throws std::invalid_argument when a worker is
+  // out of range.
+  Preview preview(const std::int32_t* assignment) const;
 
   // Places the samples of the prepared batch together. Throws std::invalid_argument when the request does not fit the
   // batch.

@@ -68,6 +68,8 @@ class Registration:
         bandwidth: bytes per second of its link to the parameter server.
         cache_rows: rows its embedding cache holds.
         address: `host:port` of its own gRPC service.
+        least_samples: the fewest samples that it takes per iteration.
+        most_samples: the most samples that it takes per iteration; 0: any number.
         instance: random, of the worker's process. It tells a registration that is repeated from a worker that was
             restarted, and nobody is told of it: who knows it can get the worker's lease.
     """
@@ -77,6 +79,8 @@ class Registration:
     cache_rows: int
     address: str
     instance: str = field(default_factory=lambda: secrets.token_hex(16), repr=False)
+    least_samples: int = 0
+    most_samples: int = 0
 
     def __post_init__(self) -> None:
         for label, text in (("worker", self.name), ("address", self.address), ("instance", self.instance)):
@@ -86,6 +90,10 @@ class Registration:
             raise InvalidArgument(f"bandwidth of worker {self.name} is {self.bandwidth}, it must be positive")
         if self.cache_rows < 1:
             raise InvalidArgument(f"cache_rows of worker {self.name} is {self.cache_rows}, it must be at least 1")
+        if self.most_samples and self.least_samples > self.most_samples:
+            raise InvalidArgument(
+                f"worker {self.name} takes at least {self.least_samples} samples and at most {self.most_samples}"
+            )
 
 
 @dataclass(frozen=True, slots=True)

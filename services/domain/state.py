@@ -29,6 +29,7 @@ class WorkerState:
         measured_bandwidth: bytes per second that it measures, smoothed (weight 0.2 for the newest); 0 before the first.
         workload: m_j, its samples in the latest planned iteration.
         late_iterations: how many iterations it held up for much longer than usual, while this dispatcher had the job.
+        held_back: samples beyond which balanced workloads would give it more if its cache had room; 0: it has.
     """
 
     worker: str
@@ -43,6 +44,7 @@ class WorkerState:
     measured_bandwidth: float = 0.0
     workload: int = 0
     late_iterations: int = 0
+    held_back: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,6 +183,13 @@ LATE_ITERATIONS = Counter(
     ("worker",),
     registry=REGISTRY,
 )
+HELD_BACK = Gauge(
+    "esd_worker_held_back_samples",
+    "With balanced workloads, the samples per iteration beyond which a worker would get more if its cache had room for "
+    "their rows; 0: it has room. Give it more cache rows, or accept that others do more.",
+    ("worker",),
+    registry=REGISTRY,
+)
 LEASE = Gauge(
     "esd_lease_seconds",
     "Silence after which a worker is given up, as set. Raise it if workers are given up that live, lower it to notice "
@@ -357,6 +364,7 @@ BY_SERVICE = {
         HEARTBEAT_AGE,
         REFUSED_MESSAGES,
         LATE_ITERATIONS,
+        HELD_BACK,
         LEASE,
         ITERATIONS,
         ITERATION_SECONDS,

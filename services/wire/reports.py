@@ -33,6 +33,8 @@ def encode_registration(registration: Registration) -> pb.RegisterWorkerRequest:
         cache_rows=registration.cache_rows,
         address=registration.address,
         instance=registration.instance,
+        least_samples=registration.least_samples,
+        most_samples=registration.most_samples,
     )
 
 
@@ -44,6 +46,8 @@ def decode_registration(message: pb.RegisterWorkerRequest) -> Registration:
         cache_rows=message.cache_rows,
         address=message.address,
         instance=message.instance,
+        least_samples=message.least_samples,
+        most_samples=message.most_samples,
     )
 
 

@@ -87,6 +87,7 @@ def _encode_worker(worker: WorkerState) -> pb.WorkerState:
         measured_bandwidth_bytes_per_second=worker.measured_bandwidth,
         workload=worker.workload,
         late_iterations=worker.late_iterations,
+        held_back=worker.held_back,
     )
 
 
@@ -104,4 +105,5 @@ def _decode_worker(message: pb.WorkerState) -> WorkerState:
         measured_bandwidth=message.measured_bandwidth_bytes_per_second,
         workload=message.workload,
         late_iterations=message.late_iterations,
+        held_back=message.held_back,
     )

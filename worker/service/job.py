@@ -37,7 +37,12 @@ class WorkerJob:
         host, _, port = address.rpartition(":")
         self._host = settings.advertise_host or host
         self._registration = Registration(
-            settings.name, settings.link, settings.cache_rows, address=f"{self._host}:{port}"
+            settings.name,
+            settings.link,
+            settings.cache_rows,
+            address=f"{self._host}:{port}",
+            least_samples=settings.least_samples,
+            most_samples=settings.most_samples,
         )
         self._settings = settings
         self._service = service

@@ -22,6 +22,13 @@ class WorkerSettings(ServerSettings, env_prefix="ESD_WORKER_"):
         True, description="hold the traffic to the speed of the link; off where the network itself is that slow"
     )
     cache_rows: int = Field(ge=1, lt=2**32, description="embedding rows that the cache holds")
+    least_samples: int = Field(0, ge=0, lt=2**31, description="the fewest samples per iteration that it takes")
+    most_samples: int = Field(
+        0,
+        ge=0,
+        lt=2**31,
+        description="the most samples per iteration that it takes, as its memory allows; 0: any",
+    )
     device: str = Field("cpu", pattern=r"^(cpu|cuda(:\d+)?)$", description="where training runs: cpu, cuda or cuda:N")
     threads: int = Field(1, ge=1, description="threads of torch's CPU kernels")
     advertise_host: str = Field("", description="host at which others reach this worker; empty: that of listen")

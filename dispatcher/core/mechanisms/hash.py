@@ -28,12 +28,14 @@ class Hash:
         """Takes `job.hash_field`, the field to go by; None chooses one."""
         self._field = job.hash_field or 0
         self._profile: list[tuple[NDArray[np.uint64], NDArray[np.int32]]] | None = []
+        self._next = 0  # the iteration that is profiled next
         if job.hash_field is not None or job.fields == 1:
             self._profile = None
 
     def decide(self, problem: DispatchInput, /) -> Assignment:
         """Gives each sample to the worker with room that is nearest to its value."""
-        if self._profile is not None:
+        if self._profile is not None and problem.iteration >= self._next:  # not again under other workloads
+            self._next = problem.iteration + 1
             self._choose(problem)
         order = content_order(problem.ids)  # among samples of one value
         workers = np.empty(len(order), np.int32)

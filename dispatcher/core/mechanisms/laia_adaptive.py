@@ -32,13 +32,16 @@ class LaiaAdaptive:
         self._fields = job.fields
         self._tables = tables
         self._profiler = TableProfiler(job.fields, job.workers)
+        self._next = 0  # the iteration that is profiled next
         self._scoring_seconds = 0.0  # per sample and table
         self._other_seconds = 0.0  # per decision: profiling and allocation
 
     def decide(self, problem: DispatchInput, /) -> Assignment:
         """Profiles, scores as many tables as time allows, at least one, and allocates (Alg. 1)."""
         started = time.perf_counter()
-        self._profiler.add(problem.ids)
+        if problem.iteration >= self._next:  # not again under other workloads
+            self._next = problem.iteration + 1
+            self._profiler.add(problem.ids)
         tables = self._tables or self._affordable(problem)
         scoring = time.perf_counter()
         scores = problem.engine.affinity(self._profiler.highest(tables) if tables < self._fields else None)

@@ -99,5 +99,8 @@ class Mechanism(Protocol):
         ...
 
     def decide(self, problem: DispatchInput, /) -> Assignment:
-        """Assigns every sample of the batch to a worker."""
+        """Assigns every sample of the batch to a worker.
+
+        A batch, as `iteration` names it, may be assigned several times under other capacities before one counts.
+        """
         ...

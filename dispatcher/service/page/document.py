@@ -80,6 +80,7 @@ def _worker(worker: WorkerRecord, totals: JobTotals, lease_seconds: float, now: 
         "lease_seconds": lease_seconds,
         "iterations": worker.confirmed,
         "late_iterations": worker.late,
+        "held_back": int(totals.held_back[slot]) or None,
         "hit_ratio": _ratio(int(totals.worker_hits[slot]), int(totals.worker_lookups[slot])),
         "transfers": asdict(worker.transfers),
         "phases": asdict(worker.phases),

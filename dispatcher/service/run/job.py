@@ -22,6 +22,7 @@ from dispatcher.service.settings import DispatcherSettings
 from dispatcher.service.state import job_metrics
 from dispatcher.service.state.epoch import Epoch, PlanLog, PublishedPlan
 from dispatcher.service.state.feedback import ReportedFeedback
+from dispatcher.service.state.held_back import HeldBack
 from dispatcher.service.state.leases import Workers
 from dispatcher.service.state.lifecycle import Lifecycle
 from dispatcher.service.state.manifest import Manifest
@@ -54,6 +55,7 @@ class Job:
         submission: how clients submit samples.
         totals: what decisions and reports add up to.
         feedback: what the workers have measured, for the planner.
+        held_back: whom a small cache keeps from training more.
         stragglers: who holds iterations up.
         shadows: what other mechanisms would cost.
         epoch: the present epoch, or the last one; None before the first.
@@ -83,6 +85,7 @@ class Job:
         self.submission = Submission(spec, self.lifecycle, self.samples, checkpoints)
         self.totals = JobTotals(spec)
         self.feedback = ReportedFeedback(spec.workers)
+        self.held_back = HeldBack()
         self.stragglers = Stragglers(settings.straggler_factor, settings.variable("straggler_factor"))
         self.shadows = Shadows(settings.shadow_mechanisms)
         self.epoch: Epoch | None = None
@@ -167,6 +170,7 @@ class Job:
             self.shadows.start(self.spec, [worker.registration for worker in self.workers])
         self.epoch = epoch
         self.workers.stop_waiting()
+        self.held_back.begin_epoch()
         self.stragglers.begin_epoch(epoch.first)
         self.feedback = ReportedFeedback(self.spec.workers)
         for worker in self.training_workers:
@@ -248,6 +252,7 @@ class Job:
         """Publishes the next iteration: one plan per slot."""
         published = self.current_epoch().plans
         self.totals.add_decision(decision)
+        self.held_back.report(self.workers, decision.held_back)
         self.stragglers.planned(published.planned, asyncio.get_running_loop().time())
         published.publish(plans)
         self.lifecycle.notify()

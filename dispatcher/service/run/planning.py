@@ -183,6 +183,7 @@ def _epoch_record(epoch: Epoch, planner: Planner) -> EpochBegan:
         workload_limits=None if limits is None else list(limits),
         bandwidths=list(planner.bandwidths),
         cache_rows=list(planner.cache_rows),
+        worker_limits=[list(limits) for limits in planner.worker_limits],
     )
 
 

@@ -74,9 +74,18 @@ async def _only_epoch(job: Job, thread: Executor) -> tuple[Epoch, Planner]:
     epoch = Epoch(0, 0, WorkerSet.all_of(job.spec.workers), PlanLog(job.spec.workers))
     job.begin_epoch(epoch)
     registrations = [worker.registration for worker in job.workers]
-    bandwidths, cache_rows = [r.bandwidth for r in registrations], [r.cache_rows for r in registrations]
-    planner = await asyncio.get_running_loop().run_in_executor(thread, Planner, job.spec, bandwidths, cache_rows)
+    planner = await asyncio.get_running_loop().run_in_executor(thread, _new_planner, job.spec, registrations)
     return epoch, planner
+
+
+def _new_planner(job: JobSpec, registrations: Sequence[Registration]) -> Planner:
+    bandwidths, cache_rows = [r.bandwidth for r in registrations], [r.cache_rows for r in registrations]
+    return Planner(job, bandwidths, cache_rows, worker_limits=_limits(job, registrations))
+
+
+def _limits(job: JobSpec, registrations: Sequence[Registration]) -> list[tuple[int, int]]:
+    """Returns the least and the most samples that each worker takes."""
+    return [(r.least_samples, r.most_samples or job.batch_size) for r in registrations]
 
 
 async def _assemble_workers(job: Job) -> None:
@@ -153,6 +162,7 @@ def _planner_from(
         replace(job, workloads=workloads, workload_limits=job.workload_limits if complete else None),
         [registration.bandwidth for registration in registrations],
         cache_rows,
+        worker_limits=_limits(job, registrations) if complete else (),  # else the others train what is left over
         epoch=checkpoint.epoch,
         snapshot=checkpoint.engine,
         warm=manifest.iteration > 0 and manifest.fits(job.policy, cache_rows),

@@ -72,6 +72,11 @@ def planned(job: JobSpec, decision: Decision, window: int, rows: int) -> None:
     metrics.DISPATCH_WINDOW.set(window)
 
 
+def held_back(slot: int, samples: int) -> None:
+    """Shows up to how many samples a worker's cache has room for, if it would get more; 0: there is room."""
+    metrics.HELD_BACK.labels(slot).set(samples)
+
+
 def certified(solver: str, gap: float) -> None:
     """Shows the certificate of an exact assignment: its cost lies at most `gap` above the optimum."""
     metrics.SOLVER_GAP.labels(solver).set(gap)

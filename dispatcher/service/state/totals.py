@@ -91,6 +91,7 @@ class JobTotals:
         worker_lookups: int64 [n], the lookups by worker slot.
         worker_hits: int64 [n], the hits by worker slot.
         workloads: int32 [n], m_j: samples of each worker in the latest planned iteration.
+        held_back: int32 [n], samples beyond which a worker would get more if its cache had room; 0: it has.
         progress: loss and AUC of the iterations that all workers have confirmed.
         history: how these totals came about.
     """
@@ -106,6 +107,7 @@ class JobTotals:
         self.worker_lookups = np.zeros(job.workers, np.int64)
         self.worker_hits = np.zeros(job.workers, np.int64)
         self.workloads = np.array(job.workloads, np.int32)
+        self.held_back = np.zeros(job.workers, np.int32)
         self.progress = Progress(job.workers)
         self.history = History()
         self._planned = 0
@@ -127,6 +129,7 @@ class JobTotals:
         self.forgotten_rows += decision.forgotten_rows
         self.plan_bytes += decision.plan_bytes
         self.workloads = decision.workloads
+        self.held_back = decision.held_back
         self.worker_lookups += decision.worker_lookups
         self.worker_hits += decision.worker_lookups - decision.operations.miss_pull
         self._planned += 1

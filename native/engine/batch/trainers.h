@@ -11,9 +11,12 @@
 
 namespace esd {
 
+// Throws std::invalid_argument when the worker of a sample, `assignment` [k], is not below `workers`.
+void check_assignment(const PreparedBatch& batch, const std::int32_t* assignment, unsigned workers);
+
 class Trainers {
  public:
-  // `assignment` is the worker of each sample, [k]. Throws std::invalid_argument when one is not below `workers`.
+  // `assignment` is the worker of each sample, [k]. Throws as `check_assignment` does.
   void assign(const PreparedBatch& batch, const std::int32_t* assignment, unsigned workers);
 
   // The workers W_x that train a row.

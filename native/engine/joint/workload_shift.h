@@ -9,11 +9,9 @@
 #include <numeric>
 #include <vector>
 
-#include "common/workers.h"
 #include "engine/batch/prepared_batch.h"
+#include "engine/batch/preview.h"
 #include "engine/batch/row_sizes.h"
-#include "engine/rows/index_types.h"
-#include "engine/rows/row_state.h"
 
 namespace esd {
 
@@ -28,26 +26,10 @@ struct WorkloadLimits {
 inline std::vector<double> expected_times(const PreparedBatch& batch, const RowSizes& sizes,
                                           const std::vector<std::int32_t>& assignment, const std::int32_t* link_costs,
                                           const double* sample_costs, unsigned workers) {
-  std::vector<WorkerSet> trainers(batch.distinct());
+  const Preview expected = preview(batch, sizes, assignment.data(), assignment.size(), workers);
   std::vector<double> times(workers);
-  const BatchIndex* indices = batch.indices.data();
-  for (const std::int32_t worker : assignment) {
-    for (std::size_t f = 0; f < batch.fields; ++f) trainers[*indices++].add(worker);
-    times[static_cast<std::size_t>(worker)] += sample_costs[worker];
-  }
-  std::vector<double> moved(workers);  // in units of row size
-  for (std::size_t x = 0; x < batch.distinct(); ++x) {
-    if (trainers[x].empty()) continue;  // only a later batch needs the row
-    const RowState& row = batch.states[x];
-    const std::uint32_t size = batch.size(x);
-    const bool split = row.kind == kSplit, others_train = !(trainers[x] - row.holders).empty();
-    if (split || (row.kind == kOwned && others_train)) {
-      const double pushed = split ? sizes.gradient_share(size) * size : size;
-      row.holders.for_each([&](unsigned j) { moved[j] += pushed; });
-    }
-    (trainers[x] - row.latest()).for_each([&](unsigned j) { moved[j] += size; });
-  }
-  for (unsigned j = 0; j < workers; ++j) times[j] += moved[j] * link_costs[j];
+  for (const std::int32_t worker : assignment) times[static_cast<std::size_t>(worker)] += sample_costs[worker];
+  for (unsigned j = 0; j < workers; ++j) times[j] += expected.moved[j] * link_costs[j];
   return times;
 }
 

@@ -115,14 +115,21 @@ class SharedEngine {
     return nb::make_tuple(to_numpy(std::move(result.assignment)), result.cost, result.start_cost, result.rounds);
   }
 
+  nb::tuple preview(const Integers& assignment) {
+    Preview expected;
+    {
+      const ExclusiveCall call(*this);
+      check_samples(assignment);
+      expected = engine_.preview(assignment.data());
+    }
+    return nb::make_tuple(to_numpy(std::move(expected.trained)), to_numpy(std::move(expected.moved)));
+  }
+
   IterationColumns commit(const Integers& assignment) {
     IterationPlans plans;
     {
       const ExclusiveCall call(*this);
-      if (assignment.size() != engine_.batch().samples) {
-        throw std::invalid_argument("assignment has " + std::to_string(assignment.size()) + " elements for " +
-                                    std::to_string(engine_.batch().samples) + " samples");
-      }
+      check_samples(assignment);
       plans = engine_.commit(assignment.data(), pool_->take());
     }
     return {std::move(plans), pool_};
@@ -222,6 +229,12 @@ class SharedEngine {
     std::lock_guard<std::mutex> lock;
   };
 
+  void check_samples(const Integers& assignment) const {
+    if (assignment.size() == engine_.batch().samples) return;
+    throw std::invalid_argument("assignment has " + std::to_string(assignment.size()) + " elements for " +
+                                std::to_string(engine_.batch().samples) + " samples");
+  }
+
   template <typename Values>
   void check_length(const char* name, const Values& values) const {
     if (values.size() == engine_.workers()) return;
@@ -280,6 +293,7 @@ NB_MODULE(engine, module) {
       .def("prepare", &SharedEngine::prepare, nb::arg("ids").noconvert())
       .def("costs", &SharedEngine::costs, nb::arg("link_costs").noconvert())
       .def("training_shares", &SharedEngine::training_shares)
+      .def("preview", &SharedEngine::preview, nb::arg("assignment").noconvert())
       .def("room_needed", &SharedEngine::room_needed)
       .def("affinity", &SharedEngine::affinity, nb::arg("fields").noconvert() = nb::none())
       .def("joint", &SharedEngine::joint, nb::arg("link_costs").noconvert(), nb::arg("capacities").noconvert(),

@@ -8,7 +8,14 @@ import pytest
 from services.domain.errors import InvalidArgument
 from services.domain.reports import IterationReport, PhaseTimes, Registration, TransferCounts
 
-REGISTRATION = {"name": "edge-1", "bandwidth": 1e6, "cache_rows": 10, "address": "h:1", "instance": "4711"}
+REGISTRATION = {
+    "most_samples": 8,
+    "name": "edge-1",
+    "bandwidth": 1e6,
+    "cache_rows": 10,
+    "address": "h:1",
+    "instance": "4711",
+}
 
 
 def report(**changes: object) -> IterationReport:
@@ -41,6 +48,7 @@ def test_counts_add_field_by_field() -> None:
         ("bandwidth", 0.0, "bandwidth of worker edge-1 is 0.0"),
         ("bandwidth", math.nan, "bandwidth of worker edge-1 is nan"),
         ("cache_rows", 0, "cache_rows of worker edge-1 is 0"),
+        ("least_samples", 9, "worker edge-1 takes at least 9 samples and at most 8"),
     ],
 )
 def test_registration_is_checked(field: str, value: object, message: str) -> None:

@@ -62,7 +62,11 @@ def run_both(engine: Engine, reference: ReferenceEngine, batch: np.ndarray, rng:
     assert engine.affinity().tolist() == reference.affinity()
     assert engine.room_needed().tolist() == reference.room_needed()
     assignment = random_assignment(rng, len(batch), n)
-    assert_plans(engine.commit(assignment), reference.commit(assignment.tolist()), reference)
+    trained, moved = engine.preview(assignment)
+    plans = engine.commit(assignment)
+    assert moved.tolist() == plans.sizes[:3].sum(axis=0).tolist()
+    assert trained.tolist() == [sum(reference.sizes[x] for x in plan["unique_ids"].tolist()) for plan in plans]
+    assert_plans(plans, reference.commit(assignment.tolist()), reference)
     assert (engine.iteration, engine.lookups, engine.hits) == (
         reference.iteration,
         reference.lookups,

@@ -1,0 +1,45 @@
+// What an assignment of the prepared batch would train and move, told before it is planned.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "common/workers.h"
+#include "engine/batch/prepared_batch.h"
+#include "engine/batch/row_sizes.h"
+#include "engine/rows/row_state.h"
+
+namespace esd {
+
+// By worker, in units of row size. `moved` leaves evictions out, which are not known before.
+struct Preview {
+  std::vector<std::int64_t> trained;  // the distinct rows of its samples
+  std::vector<double> moved;          // its pulls and update pushes; a partial gradient is smaller than its row
+};
+
+// `assignment` has the worker of each of the batch's first samples; those behind them are of later batches.
+inline Preview preview(const PreparedBatch& batch, const RowSizes& sizes, const std::int32_t* assignment,
+                       std::size_t samples, unsigned workers) {
+  std::vector<WorkerSet> trainers(batch.distinct());
+  const BatchIndex* indices = batch.indices.data();
+  for (std::size_t i = 0; i < samples; ++i) {
+    for (std::size_t f = 0; f < batch.fields; ++f) trainers[*indices++].add(assignment[i]);
+  }
+  Preview result{std::vector<std::int64_t>(workers), std::vector<double>(workers)};
+  for (std::size_t x = 0; x < batch.distinct(); ++x) {
+    if (trainers[x].empty()) continue;  // only a later batch needs the row
+    const RowState& row = batch.states[x];
+    const std::uint32_t size = batch.size(static_cast<BatchIndex>(x));
+    trainers[x].for_each([&](int j) { result.trained[j] += size; });
+    const bool split = row.kind == kSplit, others_train = !(trainers[x] - row.holders).empty();
+    if (split || (row.kind == kOwned && others_train)) {
+      const double pushed = split ? sizes.gradient_share(size) * size : size;
+      row.holders.for_each([&](int j) { result.moved[j] += pushed; });
+    }
+    (trainers[x] - row.latest()).for_each([&](int j) { result.moved[j] += size; });
+  }
+  return result;
+}
+
+}  // namespace esd
