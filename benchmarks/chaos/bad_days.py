@@ -167,11 +167,12 @@ def draw_bad_days(rng: random.Random, runs: int) -> list[BadDay]:
     for number in range(runs):
         store = ("redis", "directory")[number % 2]
         optimizer = list(OptimizerKind)[number // 2 % len(OptimizerKind)]
-        first = rng.randrange(1, OPTIONS.iterations + 1)
-        misfortunes = [_misfortune(rng, store, first, rng.uniform(0, 0.5))]
+        # One day in eight begins badly: while the workers come together.
+        first = 0 if rng.random() < 0.125 else rng.randrange(OPTIONS.iterations + 1)
+        misfortunes = [_misfortune(rng, store, first, rng.uniform(0, 0.5 if first else _NEXT_SECONDS))]
         for _ in range(rng.choice((1, 2))):
             at_once = rng.random() < 0.6
-            iteration = first if at_once else rng.randrange(1, OPTIONS.iterations + 1)
+            iteration = first if at_once else rng.randrange(OPTIONS.iterations + 1)
             misfortunes.append(_misfortune(rng, store, iteration, rng.uniform(0, _NEXT_SECONDS if at_once else 0.5)))
         misfortunes.sort(key=lambda each: each.iteration)
         days.append(BadDay(replace(OPTIONS, optimizer=optimizer), store, misfortunes))

@@ -201,7 +201,7 @@ def _fill(rng: random.Random, store: str, workers: int) -> tuple[str, Strike]:
             while True:
                 file.write(bytes(4096))
         await asyncio.sleep(seconds)
-        filler.unlink()
+        filler.unlink(missing_ok=True)  # another one that is full has ended before
 
     return f"full disk, {seconds:.0f} s", fill
 

@@ -29,11 +29,14 @@ class Backoff:
             except Unavailable as error:
                 await backoff.pause(error)
 
+    Patience begins with a failure: a call may have gone on for long before it broke, and a process that was suspended
+    meanwhile deserves another attempt.
+
     Each pause is up to twice as long as the one before and at most a second. Jitter keeps a crowd of workers from
     coming back all at once.
 
     Args:
-        patience: seconds from now on, or from the last `reset`, after which the next failure is final.
+        patience: seconds from the first failure, or the first one after a `reset`, after which the next is final.
     """
 
     def __init__(self, patience: float) -> None:
@@ -43,7 +46,7 @@ class Backoff:
     def reset(self) -> None:
         """Begins anew after a success, with the shortest pause and with all the patience."""
         self._longest = FIRST_PAUSE_SECONDS
-        self._give_up = time.monotonic() + self._patience
+        self._give_up: float | None = None
 
     async def pause(self, error: Exception) -> None:
         """Waits before the next attempt. Raises `error`, the failure of the last one, when patience is at its end."""
@@ -51,7 +54,10 @@ class Backoff:
 
     def next(self, error: Exception) -> float:
         """Returns the seconds to wait before the next attempt, for who does not wait by `pause`. Raises as it does."""
-        if time.monotonic() + self._longest >= self._give_up:
+        now = time.monotonic()
+        if self._give_up is None:
+            self._give_up = now + self._patience
+        if now + self._longest >= self._give_up:
             raise error
         seconds = random.uniform(self._longest / 2, self._longest)  # noqa: S311 - no secret
         self._longest = min(2 * self._longest, LONGEST_PAUSE_SECONDS)
@@ -65,7 +71,7 @@ async def repeated(
 
     Args:
         call: what to do.
-        patience: seconds for which the call is made again while it fails; then the last error is raised.
+        patience: seconds from the first failure for which the call is made again; then the last error is raised.
         on: the errors after which it is made again; any other is raised at once.
     """
     backoff = Backoff(patience)

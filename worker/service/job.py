@@ -90,31 +90,36 @@ class WorkerJob:
         return self._epoch.phase() if self._epoch is not None else WorkerPhase.IDLE
 
     async def _recover_from(self, error: EsdError, epoch: WorkerEpoch, attendance: Attendance, lease: Lease) -> Lease:
-        """Returns the lease for the next epoch when another one makes sense, and raises the error otherwise.
-
-        A lease that is gone is replaced: this worker was given up, or the dispatcher has been restarted.
-        """
+        """Returns the lease for the next epoch when another one makes sense, and raises the error otherwise."""
         membership = epoch.membership
         if membership is None:  # it waits for an epoch to begin
-            if isinstance(error, NotFound):
-                return await self._register(self._settings.retry_timeout)
-            if not isinstance(error, StaleEpoch):
-                raise error
-            return lease
+            return await self._lease_after(error, lease)
         passing = isinstance(error, _PASSING)
         if passing and not membership.job.takes_checkpoints:
             raise error
         _log.warning("epoch %d is over for this worker: %s", membership.epoch, error)
         try:
             await attendance.report(FailureReport(str(error), membership.epoch, fatal=not passing))
-        except NotFound:
-            lease = await self._register(self._settings.retry_timeout)
         except EsdError as failure:
             if passing:
-                raise failure from error
+                return await self._lease_after(failure, lease)
         if not passing:
             raise error
         return lease
+
+    async def _lease_after(self, error: EsdError, lease: Lease) -> Lease:
+        """Returns the lease for the next epoch after what the dispatcher has answered, and raises what is final.
+
+        A lease that is gone is replaced: this worker was given up, or the dispatcher has been restarted. One that is
+        away is waited for like the first one: there is nothing else to do.
+        """
+        if isinstance(error, NotFound):
+            return await self._register(self._settings.retry_timeout)
+        if isinstance(error, AWAY):
+            return await self._register(self._settings.job_timeout)
+        if isinstance(error, StaleEpoch):
+            return lease
+        raise error
 
 
 async def _see_through(epoch: WorkerEpoch, attendance: Attendance) -> None:

@@ -13,7 +13,7 @@ from dispatcher.core.checkpoint_schedule import CheckpointSchedule
 from dispatcher.service.checkpoint.servers import CheckpointStore
 from dispatcher.service.state.manifest import DENSE, Manifest, SavedWorker, checksum, describe_job
 from dispatcher.service.state.worker_record import WorkerRecord
-from services.domain.errors import EsdError, StorageUnwritable
+from services.domain.errors import EsdError, FailedPrecondition, StorageUnwritable
 from services.domain.jobs import JobSpec
 from services.domain.reports import FlushReport
 
@@ -86,6 +86,7 @@ class Checkpoints:
         self.failures: list[tuple[float, Exception]] = []
         self._job = job
         self._schedule = CheckpointSchedule(job.checkpoint_every, job.checkpoint_seconds)
+        self._made = [latest]  # and what may have been committed since, although nobody has said so
         self._pending: PendingCheckpoint | None = None
         self._commit: asyncio.Task[None] | None = None
 
@@ -168,17 +169,28 @@ class Checkpoints:
         """Takes all parameter servers back to the committed checkpoint, and begins a new epoch there.
 
         Raises:
-            FailedPrecondition: the checkpoint is damaged or gone; a server cannot go back.
+            FailedPrecondition: the checkpoint is damaged, gone, or of another dispatcher; a server cannot go back.
             Unavailable: a parameter server is away for too long.
         """
         stored = await self.store.committed()
-        self.latest = Manifest.decode(stored.manifest)
+        found = Manifest.decode(stored.manifest)
+        self._check_made_here(found)
+        self.latest = found
         self.epoch = max(self.epoch, stored.epoch) + 1
         await self.store.with_room(lambda: self.store.restore(self.latest.iteration, self.epoch))
         if not self.latest.iteration:
             return RestoredCheckpoint(self.latest, self.epoch, None, None)
         engine, progress = await self.read_part("engine"), await self.read_part("progress")
         return RestoredCheckpoint(self.latest, self.epoch, engine, progress)
+
+    def _check_made_here(self, found: Manifest) -> None:
+        """Refuses a checkpoint behind which the samples that are kept here do not belong."""
+        if not any((found.iteration, found.time) == (made.iteration, made.time) for made in self._made):
+            raise FailedPrecondition(
+                f"table {self._job.table.name!r} holds checkpoint {found.iteration}, which this dispatcher has not "
+                f"made (its last one is {self.latest.iteration}): another one has taken the job up, or somebody has "
+                "gone back to another checkpoint; repeat the job, which goes on from that one"
+            )
 
     async def read_part(self, name: str) -> bytes:
         """Reads a part of the latest checkpoint.
@@ -245,8 +257,10 @@ class Checkpoints:
             size=size + sum(map(len, parts.values())),
             cuts=(*(cut for cut in self.latest.cuts if cut < pending.iteration), pending.iteration),
         )
+        self._made.append(manifest)
         await self.store.commit(
             pending.iteration, epoch, manifest.encode(), self._job.checkpoints_kept, finished=pending.finished
         )
         self.latest = manifest
+        self._made = [manifest]
         _log.info("checkpoint %d is committed", pending.iteration)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from services.domain.batches import SampleBatch
+from services.domain.errors import FailedPrecondition
 
 
 class SampleQueue:
@@ -89,8 +90,17 @@ class SampleQueue:
             self._given_from += len(self._given.popleft())
 
     def rewind_to(self, position: int) -> None:
-        """Goes back to a position that is not released and at which a global batch began."""
+        """Goes back to a position that is not released and at which a global batch began.
+
+        Raises:
+            FailedPrecondition: the queue has not given out what follows the position.
+        """
         self.release(position)
+        if self._given_from != position:
+            raise FailedPrecondition(
+                f"the job cannot go on at sample {position}: this dispatcher keeps those from {self._given_from} to "
+                f"{self.taken}; repeat the job, whose samples are then sent from there"
+            )
         self.pending += sum(map(len, self._given))
         self._batches.extendleft(reversed(self._given))
         self._given.clear()

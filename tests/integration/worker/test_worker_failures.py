@@ -19,6 +19,7 @@ from services.domain.plans import IterationPlan
 from services.domain.tables import OptimizerSpec
 from services.runtime.channel import channel
 from tests.integration.worker.small import small_job, small_stream
+from tests.support.cuttable_proxy import cuttable_proxy
 
 
 def plans_of(job, iterations):
@@ -100,6 +101,23 @@ async def test_a_dispatcher_that_is_away_is_waited_for_within_the_job_timeout(ru
     async with asyncio.timeout(20):
         with pytest.raises(Unavailable):
             await run_worker_job("127.0.0.1:1", job_timeout=1)
+
+
+async def test_a_dispatcher_that_goes_away_for_longer_is_waited_for_when_the_job_can_go_on(
+    start_servers, run_worker_job, serve_scripts
+):
+    job = replace(small_job(await start_servers(1), 1, OptimizerSpec()), checkpoint_every=100)
+    ((first, second),) = plans_of(job, 2)
+    dispatcher, address = await serve_scripts(job, [[first]])
+    async with cuttable_proxy(address) as link:
+        running = asyncio.create_task(run_worker_job(link.address, retry_timeout=0.5))
+        await asyncio.wait_for(dispatcher.until(lambda: all(dispatcher.reports)), 60)
+        dispatcher.scripts = [[first, second]]
+        await link.cut_for(3)
+        await asyncio.wait_for(dispatcher.until(lambda: len(dispatcher.reports[0]) == 3), 60)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert [report.iteration for report in dispatcher.reports[0]] == [0, 0, 1]
 
 
 async def test_a_job_without_its_parameter_server_is_given_up_within_the_retry_timeout(run_worker_job, serve_scripts):

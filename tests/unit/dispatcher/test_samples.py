@@ -1,11 +1,13 @@
 """However the stream is cut into batches, the same global batches come out."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.service.state.samples import SampleQueue
 from services.domain.batches import SampleBatch
+from services.domain.errors import FailedPrecondition
 
 
 def numbered(start: int, count: int) -> SampleBatch:
@@ -74,3 +76,17 @@ def test_a_stream_that_goes_back_gives_the_same_batches_again(sizes, data):
         again.append(samples.take())
     assert [batch.ids.tolist() for batch in again] == [batch.ids.tolist() for batch in given_out[back:]]
     assert samples.taken == start
+
+
+@pytest.mark.parametrize("position", [4, 10, 16, 20])
+def test_it_goes_back_to_what_it_has_given_out_only(position):
+    """Samples that stood at another place of the stream would be trained in the place of others, unseen."""
+    samples = SampleQueue(4, 1000, keep=True)
+    samples.put(numbered(0, 20))
+    for _ in range(3):
+        samples.take()
+    samples.release(8)
+    with pytest.raises(
+        FailedPrecondition, match=f"cannot go on at sample {position}: this dispatcher keeps those from"
+    ):
+        samples.rewind_to(position)

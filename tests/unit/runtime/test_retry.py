@@ -51,14 +51,33 @@ async def test_pauses_double_up_to_a_bound_and_begin_anew_after_a_success(slept)
     assert all(bound / 2 <= pause <= bound for pause, bound in zip(slept, longest, strict=True))
 
 
-async def test_a_success_gives_patience_back(slept, monkeypatch):
-    now = 0.0
-    monkeypatch.setattr(retry, "time", SimpleNamespace(monotonic=lambda: now))
+@pytest.fixture
+def clock(monkeypatch):
+    """The time, which passes as the test says."""
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr(retry, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    return clock
+
+
+async def test_a_success_gives_patience_back(slept, clock):
     backoff = Backoff(patience=10)
-    now = 9.0
-    backoff.reset()
-    now = 18.9
     await backoff.pause(Unavailable("away"))
-    assert len(slept) == 1
+    clock.now = 9.0
+    backoff.reset()
+    for clock.now in (12.0, 21.8):
+        await backoff.pause(Unavailable("away"))
+    clock.now = 22.0
     with pytest.raises(Unavailable, match="still away"):
         await backoff.pause(Unavailable("still away"))
+    assert len(slept) == 3
+
+
+async def test_what_was_before_the_first_failure_does_not_count(slept, clock):
+    """As of a stream that has lasted for long, or of a process that was suspended."""
+    backoff = Backoff(patience=10)
+    for clock.now in (1000.0, 1009.0):
+        await backoff.pause(Unavailable("away"))
+    clock.now = 1010.0
+    with pytest.raises(Unavailable, match="still away"):
+        await backoff.pause(Unavailable("still away"))
+    assert len(slept) == 2
