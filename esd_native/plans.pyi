@@ -9,6 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+# Columns of r rows: ids uint64 [r], slots uint32 [r], versions int64 [r], all C-contiguous.
+Rows = tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.int64]]
+
+# The same, and contributors uint64 [r].
+Gradients = tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.int64], NDArray[np.uint64]]
+
 def pack(values: NDArray[Any]) -> bytes:
     """Packs a column: uint64, uint32 or int64 [r], C-contiguous. Raises TypeError for any other."""
 
@@ -32,3 +38,74 @@ def unpack_uint32(data: bytes, count: int | None = None) -> NDArray[np.uint32]:
 
 def unpack_int64(data: bytes, count: int | None = None) -> NDArray[np.int64]:
     """Does the same for signed values."""
+
+def place(places: NDArray[np.uint32], trained: Rows, others: Rows) -> Rows:
+    """Puts rows together that their plan trains, too, and others.
+
+    Args:
+        places: uint32 [r], C-contiguous: the place of each row among `trained`, u rows; u for the next of `others`.
+        trained: rows by place.
+        others: the rows that are not among them, in order.
+
+    Raises:
+        ValueError: a place is above u, or `others` are more or fewer; the text goes on after the name of the column.
+    """
+
+class Misfit(ValueError):
+    """A plan does not fit the cache; the text says which row, and what is in its slot."""
+
+class SlotBook:
+    """Which row is in which slot of a worker's cache, at which version and in which state; empty at first.
+
+    States are 0 empty, 1 clean (the parameter server has the row, too), 2 owned (the only copy of the latest value),
+    3 partial (this worker's gradient of a split row), 4 spent (a gradient that is pushed: the row must be pulled).
+
+    Args:
+        rows: slots of the cache.
+        worker: slot of the worker in the job, 0..63.
+    """
+
+    def __init__(self, rows: int, worker: int) -> None: ...
+    def enter(
+        self,
+        where: str,
+        discards: Rows,
+        update_rows: Rows,
+        update_gradients: Gradients,
+        evict_rows: Rows,
+        evict_gradients: Gradients,
+        drops: Rows,
+        pulls: Rows,
+        trained: Gradients,
+    ) -> None:
+        """Enters the columns of a plan (services.domain.plans.IterationPlan) in this order, all or nothing.
+
+        Args:
+            where: begins the text of a misfit.
+            discards: forgotten rows.
+            update_rows: owned rows that are pushed and stay.
+            update_gradients: partial gradients that are pushed and leave their slots spent.
+            evict_rows: owned rows that are pushed and leave.
+            evict_gradients: partial gradients that are pushed and leave.
+            drops: rows that leave without anything unpushed.
+            pulls: rows that come, with their versions.
+            trained: the unique rows, with their versions before training.
+
+        Raises:
+            Misfit: a row is not what the plan takes for granted, a slot does not exist or is named twice in one list,
+                or this worker is none of a row's contributors.
+            ValueError: the columns of a list differ in length.
+        """
+
+    def enter_flush(self, where: str, rows: Rows, gradients: Gradients) -> None:
+        """Enters a flush. Raises Misfit as `enter` does, or if something stays behind that is not pushed."""
+
+    def enter_reload(self, rows: Rows, outdated: Rows) -> None:
+        """Fills an empty cache with clean rows, and with spent slots. Raises Misfit as `enter` does."""
+
+    @property
+    def cached(self) -> int:
+        """The number of slots in use."""
+
+    def contents(self) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.uint8]]:
+        """Returns what every slot holds: ids uint64 [C], versions int64 [C] and states uint8 [C]."""

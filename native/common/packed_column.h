@@ -103,20 +103,21 @@ class UnpackedColumn {
 
   template <typename T>
   void read(T* out) const {
-    const std::uint64_t mask = bits_ == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << bits_) - 1;
     const auto size = static_cast<std::size_t>(end_ - at_);
+    // Words are read whole as long as they lie in the column.
+    const std::size_t whole = bits_ == 0 ? 0 : size < 9 ? 0 : std::min<std::size_t>(count_, (size - 9) * 8 / bits_);
     std::uint64_t widest = 0;
-    std::size_t position = 0;
-    for (std::size_t i = 0; i < count_; ++i, position += bits_) {
-      const std::size_t byte = position / 8;
-      const unsigned shift = position % 8;
+    for (std::size_t i = 0; i < whole; ++i) {
+      const std::size_t position = i * bits_;
+      std::uint64_t word;
+      std::memcpy(&word, at_ + position / 8, 8);
+      widest |= put(out[i], word, position);
+    }
+    for (std::size_t i = whole; i < count_; ++i) {
+      const std::size_t position = i * bits_;
       std::uint64_t word = 0;
-      std::memcpy(&word, at_ + byte, std::min<std::size_t>(8, size - byte));
-      word >>= shift;
-      if (shift + bits_ > 64) word |= static_cast<std::uint64_t>(at_[byte + 8]) << (64 - shift);
-      const std::uint64_t value = (word & mask) + least_;
-      widest |= value;
-      out[i] = static_cast<T>(value);
+      if (bits_ != 0) std::memcpy(&word, at_ + position / 8, std::min<std::size_t>(8, size - position / 8));
+      widest |= put(out[i], word, position);
     }
     if (sizeof(T) < 8 && widest >> (8 * sizeof(T) % 64) != 0) {
       throw std::invalid_argument("has a value of more than " + std::to_string(8 * sizeof(T)) + " bits");
@@ -124,6 +125,18 @@ class UnpackedColumn {
   }
 
  private:
+  // Cuts a value out of the word that its first bit lies in, and returns it.
+  template <typename T>
+  std::uint64_t put(T& out, std::uint64_t word, std::size_t position) const {
+    const unsigned shift = position % 8;
+    word >>= shift;
+    if (shift + bits_ > 64) word |= static_cast<std::uint64_t>(at_[position / 8 + 8]) << (64 - shift);
+    const std::uint64_t mask = bits_ == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << bits_) - 1;
+    const std::uint64_t value = (word & mask) + least_;
+    out = static_cast<T>(value);
+    return value;
+  }
+
   [[noreturn]] static void refuse_end() { throw std::invalid_argument("ends in its head"); }
 
   std::uint64_t read_varint(const std::uint8_t*& at) const {

@@ -4,14 +4,17 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 
 #include "common/packed_column.h"
+#include "plans/cache_book.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -54,16 +57,101 @@ nb::ndarray<nb::numpy, T, nb::ndim<1>> unpack(const nb::bytes& data, std::option
   return made.array;
 }
 
+using RowArrays = std::tuple<In<std::uint64_t>, In<std::uint32_t>, In<std::int64_t>>;
+using GradientArrays = std::tuple<In<std::uint64_t>, In<std::uint32_t>, In<std::int64_t>, In<std::uint64_t>>;
+
+template <typename Arrays>
+Rows rows_of(const Arrays& arrays) {
+  const auto& [ids, slots, versions] = std::tie(std::get<0>(arrays), std::get<1>(arrays), std::get<2>(arrays));
+  if (slots.size() != ids.size() || versions.size() != ids.size()) {
+    throw std::invalid_argument("ids, slots and versions differ in length");
+  }
+  return {ids.data(), slots.data(), versions.data(), ids.size()};
+}
+
+Gradients gradients_of(const GradientArrays& arrays) {
+  const Rows rows = rows_of(arrays);
+  if (std::get<3>(arrays).size() != rows.count) throw std::invalid_argument("ids and contributors differ in length");
+  return {rows, std::get<3>(arrays).data()};
+}
+
+// Rows that are named by their places among the trained ones, or are the next of the others.
+nb::tuple place(const In<std::uint32_t>& places, const RowArrays& trained, const RowArrays& others) {
+  const Rows here = rows_of(trained), elsewhere = rows_of(others);
+  Made<std::uint64_t> ids(places.size());
+  Made<std::uint32_t> slots(places.size());
+  Made<std::int64_t> versions(places.size());
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    const bool trains = places(i) < here.count;
+    if (places(i) > here.count) {
+      throw std::invalid_argument("contains " + std::to_string(places(i)) + ", there are " +
+                                  std::to_string(here.count) + " unique_ids");
+    }
+    const Rows& rows = trains ? here : elsewhere;
+    const std::size_t at = trains ? places(i) : next++;
+    if (at >= rows.count) continue;
+    ids.values[i] = rows.ids[at];
+    slots.values[i] = rows.slots[at];
+    versions.values[i] = rows.versions[at];
+  }
+  if (next != elsewhere.count) {
+    throw std::invalid_argument("leaves " + std::to_string(next) + " rows to ids, which has " +
+                                std::to_string(elsewhere.count));
+  }
+  return nb::make_tuple(ids.array, slots.array, versions.array);
+}
+
+CacheBook make_book(std::size_t rows, unsigned worker) {
+  if (worker > 63) throw std::invalid_argument("worker is " + std::to_string(worker) + ", it must be in 0..63");
+  return {rows, worker};
+}
+
+void enter(CacheBook& book, const std::string& where, const RowArrays& discards, const RowArrays& update_rows,
+           const GradientArrays& update_gradients, const RowArrays& evict_rows, const GradientArrays& evict_gradients,
+           const RowArrays& drops, const RowArrays& pulls, const GradientArrays& trained) {
+  const PlanColumns plan{rows_of(discards),   rows_of(update_rows),          gradients_of(update_gradients),
+                         rows_of(evict_rows), gradients_of(evict_gradients), rows_of(drops),
+                         rows_of(pulls),      gradients_of(trained)};
+  book.enter(plan, where);
+}
+
+void enter_flush(CacheBook& book, const std::string& where, const RowArrays& rows, const GradientArrays& gradients) {
+  book.enter_flush(rows_of(rows), gradients_of(gradients), where);
+}
+
+void enter_reload(CacheBook& book, const RowArrays& rows, const RowArrays& outdated) {
+  book.enter_reload(rows_of(rows), rows_of(outdated));
+}
+
+nb::tuple contents(const CacheBook& book) {
+  Made<std::uint64_t> ids(book.size());
+  Made<std::int64_t> versions(book.size());
+  Made<std::uint8_t> states(book.size());
+  book.copy_to(ids.values, versions.values, states.values);
+  return nb::make_tuple(ids.array, versions.array, states.array);
+}
+
 }  // namespace
 }  // namespace esd::plans
 
 NB_MODULE(plans, module) {
   using namespace esd::plans;
   module.doc() = "Plans on the worker. See plans.pyi.";
+  nb::exception<Misfit>(module, "Misfit", PyExc_ValueError);
+  nb::class_<CacheBook>(module, "SlotBook")
+      .def(nb::new_(&make_book), "rows"_a, "worker"_a)
+      .def("enter", &enter, "where"_a, "discards"_a, "update_rows"_a, "update_gradients"_a, "evict_rows"_a,
+           "evict_gradients"_a, "drops"_a, "pulls"_a, "trained"_a)
+      .def("enter_flush", &enter_flush, "where"_a, "rows"_a, "gradients"_a)
+      .def("enter_reload", &enter_reload, "rows"_a, "outdated"_a)
+      .def("contents", &contents)
+      .def_prop_ro("cached", &CacheBook::cached);
   module.def("pack", &pack<std::uint64_t>, "values"_a.noconvert());
   module.def("pack", &pack<std::uint32_t>, "values"_a.noconvert());
   module.def("pack", &pack<std::int64_t>, "values"_a.noconvert());
   module.def("unpack_uint64", &unpack<std::uint64_t>, "data"_a, "count"_a = nb::none());
   module.def("unpack_uint32", &unpack<std::uint32_t>, "data"_a, "count"_a = nb::none());
+  module.def("place", &place, "places"_a, "trained"_a, "others"_a);
   module.def("unpack_int64", &unpack<std::int64_t>, "data"_a, "count"_a = nb::none());
 }

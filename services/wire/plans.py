@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from esd_native.plans import pack, unpack_int64, unpack_uint32, unpack_uint64
+from esd_native.plans import pack, place, unpack_int64, unpack_uint32, unpack_uint64
 from protos import dispatcher_pb2
 from services.domain.errors import InvalidArgument
 from services.domain.plans import (
@@ -117,28 +117,14 @@ def _decode_transfers(message: dispatcher_pb2.Transfers, field: str, trained: Tr
     versions = _unpack(message.versions, np.int64, f"{field}.versions", len(ids))
     if message.trained:
         places = _unpack(message.trained, np.uint32, f"{field}.trained")
-        ids, slots, versions = _put_together(places, trained or _NONE, Transfers(ids, slots, versions, 0), field)
+        here = trained or _NONE
+        try:
+            ids, slots, versions = place(places, (here.ids, here.slots, here.versions), (ids, slots, versions))
+        except ValueError as error:
+            raise InvalidArgument(f"{field}.trained {error}") from None
     if message.early > len(ids):
         raise InvalidArgument(f"{field}.early is {message.early}, there are only {len(ids)} entries")
     return Transfers(ids, slots, versions, message.early)
-
-
-def _put_together(
-    places: NDArray[np.uint32], trained: Transfers, others: Transfers, field: str
-) -> tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.int64]]:
-    u = len(trained)
-    _check_below(places, u + 1, f"{field}.trained", "the number of unique_ids and one")
-    elsewhere = places == u
-    if int(np.count_nonzero(elsewhere)) != len(others):
-        raise InvalidArgument(
-            f"{field}.trained leaves {int(np.count_nonzero(elsewhere))} rows to {field}.ids, which has {len(others)}"
-        )
-    if not u:
-        return others.ids, others.slots, others.versions
-    here = np.where(elsewhere, np.uint32(0), places)
-    ids, slots, versions = trained.ids[here], trained.slots[here], trained.versions[here]
-    ids[elsewhere], slots[elsewhere], versions[elsewhere] = others.ids, others.slots, others.versions
-    return ids, slots, versions
 
 
 def _encode_gradients(gradients: GradientTransfers, field: str) -> dispatcher_pb2.GradientTransfers:

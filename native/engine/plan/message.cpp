@@ -60,6 +60,9 @@ class Message {
   std::string bytes_;
 };
 
+// Whether rows to move may be rows that their worker trains in the same iteration.
+enum Kind { kMaybeTrained, kNotTrained };
+
 // Encodes the plan of one worker.
 class Encoder {
  public:
@@ -71,36 +74,29 @@ class Encoder {
         count_(plan.unique_ids.size) {}
 
   // A row that the worker trains, too, is named by its place among these; id, slot and version are there.
-  Message rows(const TransferSpans& transfers) {
+  Message rows(const TransferSpans& transfers, Kind kind) {
     const std::size_t count = transfers.ids.size;
     const std::uint64_t* ids = u64(transfers.ids);
     const std::uint32_t* slots = u32(transfers.slots);
     const std::int64_t* versions = i64(transfers.versions);
-    places_.resize(count);
-    other_ids_.clear(), other_slots_.clear(), other_versions_.clear();
-    for (std::size_t i = 0; i < count; ++i) {
-      const auto at = static_cast<std::size_t>(std::lower_bound(trained_, trained_ + count_, ids[i]) - trained_);
-      if (at < count_ && trained_[at] == ids[i] && slots_[at] == slots[i] && versions_[at] == versions[i]) {
-        places_[i] = static_cast<std::uint32_t>(at);
-        continue;
-      }
-      places_[i] = static_cast<std::uint32_t>(count_);
-      other_ids_.push_back(ids[i]);
-      other_slots_.push_back(slots[i]);
-      other_versions_.push_back(versions[i]);
-    }
     Message message;
-    if (other_ids_.size() < count) message.column(1, places_.data(), count);
-    message.column(2, other_ids_.data(), other_ids_.size());
-    message.column(3, other_slots_.data(), other_slots_.size());
-    message.column(4, other_versions_.data(), other_versions_.size());
+    if (kind == kMaybeTrained && find_places(ids, slots, versions, count)) {
+      message.column(1, places_.data(), count);
+      message.column(2, other_ids_.data(), other_ids_.size());
+      message.column(3, other_slots_.data(), other_slots_.size());
+      message.column(4, other_versions_.data(), other_versions_.size());
+    } else {
+      message.column(2, ids, count);
+      message.column(3, slots, count);
+      message.column(4, versions, count);
+    }
     message.number(5, transfers.early);
     return message;
   }
 
-  Message gradients(const TransferSpans& transfers) {
+  Message gradients(const TransferSpans& transfers, Kind kind) {
     Message message;
-    message.message(1, rows(transfers));
+    message.message(1, rows(transfers, kind));
     message.column(2, u64(transfers.contributors), transfers.contributors.size);
     message.column(3, i64(transfers.steps), transfers.steps.size);
     return message;
@@ -121,6 +117,36 @@ class Encoder {
   const std::uint32_t* u32(Span span) const { return arena_.u32.data() + span.begin; }
 
  private:
+  // Fills `places_` and the rows that are not trained. Returns whether any is.
+  bool find_places(const std::uint64_t* ids, const std::uint32_t* slots, const std::int64_t* versions,
+                   std::size_t count) {
+    places_.clear();
+    other_ids_.clear(), other_slots_.clear(), other_versions_.clear();
+    std::size_t at = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      at = place_of(ids[i], at);
+      if (at < count_ && trained_[at] == ids[i] && slots_[at] == slots[i] && versions_[at] == versions[i]) {
+        places_.push_back(static_cast<std::uint32_t>(at));
+        continue;
+      }
+      places_.push_back(static_cast<std::uint32_t>(count_));
+      other_ids_.push_back(ids[i]);
+      other_slots_.push_back(slots[i]);
+      other_versions_.push_back(versions[i]);
+    }
+    return other_ids_.size() < count;
+  }
+
+  // Returns the first place whose id is not below `id`. Lists ascend but for where their late rows begin, so the search
+  // goes on from the last place, in steps that double.
+  std::size_t place_of(std::uint64_t id, std::size_t from) const {
+    if (from == count_ || trained_[from] > id) from = 0;
+    std::size_t step = 1;
+    while (from + step < count_ && trained_[from + step] < id) from += step, step *= 2;
+    const std::uint64_t* const end = trained_ + std::min(from + step + 1, count_);
+    return static_cast<std::size_t>(std::lower_bound(trained_ + from, end, id) - trained_);
+  }
+
   const Arena& arena_;
   const std::uint64_t* trained_;
   const std::uint32_t* slots_;
@@ -145,12 +171,12 @@ std::string plan_message(const IterationPlans& plans, const Arena& arena, std::s
   message.number(1, context.epoch);
   message.number(2, plans.iteration);
   message.number(3, context.batch_size);
-  message.message(4, encoder.rows(plan.update_rows));
-  message.message(5, encoder.gradients(plan.update_gradients));
-  message.message(6, encoder.rows(plan.evict_rows));
-  message.message(7, encoder.gradients(plan.evict_gradients));
-  message.message(8, encoder.rows(plan.drops));
-  message.message(9, encoder.rows(plan.pulls));
+  message.message(4, encoder.rows(plan.update_rows, kMaybeTrained));
+  message.message(5, encoder.gradients(plan.update_gradients, kMaybeTrained));
+  message.message(6, encoder.rows(plan.evict_rows, kNotTrained));
+  message.message(7, encoder.gradients(plan.evict_gradients, kNotTrained));
+  message.message(8, encoder.rows(plan.drops, kNotTrained));
+  message.message(9, encoder.rows(plan.pulls, kMaybeTrained));
   message.number(10, samples);
   message.number(11, plans.fields);
   message.number(12, context.dense_features);
@@ -164,7 +190,7 @@ std::string plan_message(const IterationPlans& plans, const Arena& arena, std::s
   message.floats(21, context.labels, 1, positions, samples);
   message.column(22, encoder.u64(plans.forgotten), plans.forgotten.size);
   message.number(23, static_cast<std::uint64_t>(plans.forgotten_below));
-  message.message(24, encoder.rows(plan.discards));
+  message.message(24, encoder.rows(plan.discards, kNotTrained));
   Message response;
   response.message(4, message);  // AttendResponse.plan
   return response.take();

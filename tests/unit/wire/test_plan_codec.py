@@ -202,8 +202,8 @@ def put(path: str, value: bytes | int) -> Spoil:
         (put("drops.slots", pack(np.array([0, 2**32]))), "drops.slots has a value of more than 32 bits"),
         (put("pulls.versions", b""), "pulls.versions has 0 values, there must be 2"),
         (put("pulls.early", 3), "pulls.early is 3, there are only 2 entries"),
-        (put("pulls.trained", pack(np.array([4, 3]))), "pulls.trained contains 4, it must be below the number of uniq"),
-        (put("pulls.trained", pack(np.array([0, 3]))), "pulls.trained leaves 1 rows to pulls.ids, which has 2"),
+        (put("pulls.trained", pack(np.array([4, 3]))), "pulls.trained contains 4, there are 3 unique_ids"),
+        (put("pulls.trained", pack(np.array([0, 3]))), "pulls.trained leaves 1 rows to ids, which has 2"),
         (put("update_gradients.transfers.slots", b""), "update_gradients.transfers.slots has 0 values"),
         (put("update_gradients.contributors", pack(np.arange(1))), "update_gradients.contributors has 1 values"),
         (

@@ -21,12 +21,12 @@ def book(plans):
 
 def refuses(book, plan, *words):
     """The plan is refused with all words in the message, and the book is as it was."""
-    before = (book._ids.copy(), book._versions.copy(), book._states.copy(), book.next_iteration)
+    before = (*book._slots.contents(), book.cached_rows, book.next_iteration)
     with pytest.raises(FailedPrecondition) as refusal:
         book.enter(plan)
     for word in words:
         assert word in str(refusal.value)
-    after = (book._ids, book._versions, book._states, book.next_iteration)
+    after = (*book._slots.contents(), book.cached_rows, book.next_iteration)
     for old, new in zip(before, after, strict=True):
         np.testing.assert_array_equal(old, new)
 

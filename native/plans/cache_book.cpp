@@ -1,0 +1,232 @@
+#include "plans/cache_book.h"
+
+#include <cinttypes>
+#include <cstdio>
+
+namespace esd::plans {
+namespace {
+
+const char* name_of(SlotState state) {
+  switch (state) {
+    case SlotState::kEmpty: return "empty";
+    case SlotState::kClean: return "clean";
+    case SlotState::kOwned: return "owned";
+    case SlotState::kPartial: return "partial";
+    case SlotState::kSpent: return "spent";
+  }
+  return "";
+}
+
+std::string row_text(const Rows& rows, std::size_t row) { return "id " + std::to_string(rows.ids[row]); }
+
+std::string hexadecimal(std::uint64_t value) {
+  char text[24];
+  std::snprintf(text, sizeof text, "0x%" PRIx64, value);
+  return text;
+}
+
+bool unpushed(SlotState state) { return state == SlotState::kOwned || state == SlotState::kPartial; }
+
+}  // namespace
+
+void CacheBook::enter(const PlanColumns& plan, const std::string& where) {
+  begin(where);
+  try {
+    for (const Rows* rows :
+         {&plan.update_rows, &plan.update_gradients.rows, &plan.evict_rows, &plan.evict_gradients.rows, &plan.discards,
+          &plan.drops, &plan.pulls, &plan.trained.rows}) {
+      check_slots({rows});
+    }
+    discard(plan.discards);
+    push(plan.update_rows, SlotState::kOwned, SlotState::kClean, "update push");
+    push(plan.update_gradients, SlotState::kSpent, "update push");
+    push(plan.evict_rows, SlotState::kOwned, SlotState::kEmpty, "evict push");
+    push(plan.evict_gradients, SlotState::kEmpty, "evict push");
+    drop(plan.drops);
+    pull(plan.pulls);
+    train(plan.trained);
+  } catch (const Misfit&) {
+    roll_back();
+    throw;
+  }
+}
+
+void CacheBook::enter_flush(const Rows& rows, const Gradients& gradients, const std::string& where) {
+  begin(where);
+  try {
+    check_slots({&rows});
+    check_slots({&gradients.rows});
+    push(rows, SlotState::kOwned, SlotState::kClean, "flush");
+    push(gradients, SlotState::kSpent, "flush");
+    if (unpushed_ > 0) {
+      const auto left =
+          std::find_if(slots_.begin(), slots_.end(), [](const Slot& slot) { return unpushed(slot.state); });
+      throw Misfit("flush: the plan leaves " + std::to_string(unpushed_) +
+                   " unpushed rows behind, first: " + holding(static_cast<std::uint32_t>(left - slots_.begin())));
+    }
+  } catch (const Misfit&) {
+    roll_back();
+    throw;
+  }
+}
+
+void CacheBook::enter_reload(const Rows& rows, const Rows& outdated) {
+  begin("");
+  check_slots({&rows, &outdated});
+  if (cached_ > 0) {
+    throw Misfit("a reload is for an empty cache, this one holds " + std::to_string(cached_) + " rows");
+  }
+  for (const auto& [part, state] : {std::pair{&rows, SlotState::kClean}, {&outdated, SlotState::kSpent}}) {
+    for (std::size_t i = 0; i < part->count; ++i) {
+      Slot& slot = slots_[part->slots[i]];
+      slot.id = part->ids[i];
+      slot.version = part->versions[i];
+      set_state(slot, state);
+    }
+  }
+}
+
+void CacheBook::copy_to(std::uint64_t* ids, std::int64_t* versions, std::uint8_t* states) const {
+  for (const Slot& slot : slots_) {
+    *ids++ = slot.id;
+    *versions++ = slot.version;
+    *states++ = static_cast<std::uint8_t>(slot.state);
+  }
+}
+
+void CacheBook::push(const Rows& rows, SlotState before, SlotState after, const char* step) {
+  for (std::size_t i = 0; i < rows.count; ++i) {
+    Slot& slot = change(rows.slots[i]);
+    if (slot.id != rows.ids[i] || slot.version != rows.versions[i] || slot.state != before) {
+      refuse(std::string(step) + ": " + row_text(rows, i) + " at version " + std::to_string(rows.versions[i]) + ", " +
+                 name_of(before),
+             rows.slots[i]);
+    }
+    set_state(slot, after);
+  }
+}
+
+void CacheBook::push(const Gradients& gradients, SlotState after, const char* step) {
+  push(gradients.rows, SlotState::kPartial, after, step);
+  for (std::size_t i = 0; i < gradients.rows.count; ++i) check_contributor(gradients, i, step);
+}
+
+void CacheBook::discard(const Rows& rows) {
+  for (std::size_t i = 0; i < rows.count; ++i) {
+    Slot& slot = change(rows.slots[i]);
+    if (slot.id != rows.ids[i] || slot.state == SlotState::kEmpty) {
+      refuse("discard: " + row_text(rows, i), rows.slots[i]);
+    }
+    set_state(slot, SlotState::kEmpty);
+  }
+}
+
+void CacheBook::drop(const Rows& rows) {
+  for (std::size_t i = 0; i < rows.count; ++i) {
+    Slot& slot = change(rows.slots[i]);
+    if (slot.id != rows.ids[i] || slot.state == SlotState::kEmpty || unpushed(slot.state)) {
+      refuse("drop: " + row_text(rows, i) + " with nothing unpushed", rows.slots[i]);
+    }
+    set_state(slot, SlotState::kEmpty);
+  }
+}
+
+void CacheBook::pull(const Rows& rows) {
+  for (std::size_t i = 0; i < rows.count; ++i) {
+    Slot& slot = change(rows.slots[i]);
+    const bool outdated = slot.state == SlotState::kClean && slot.version < rows.versions[i];
+    const bool waits = slot.id == rows.ids[i] && (slot.state == SlotState::kSpent || outdated);
+    if (slot.state != SlotState::kEmpty && !waits) {
+      refuse("pull of " + row_text(rows, i) + " version " + std::to_string(rows.versions[i]) +
+                 ": an empty slot or an older copy",
+             rows.slots[i]);
+    }
+    slot.id = rows.ids[i];
+    slot.version = rows.versions[i];
+    set_state(slot, SlotState::kClean);
+  }
+}
+
+void CacheBook::train(const Gradients& trained) {
+  const Rows& rows = trained.rows;
+  const std::uint64_t alone = std::uint64_t{1} << worker_;
+  for (std::size_t i = 0; i < rows.count; ++i) {
+    Slot& slot = change(rows.slots[i]);
+    if (slot.id != rows.ids[i] || slot.version != rows.versions[i] ||
+        (slot.state != SlotState::kClean && slot.state != SlotState::kOwned)) {
+      refuse("training: " + row_text(rows, i) + " at version " + std::to_string(rows.versions[i]), rows.slots[i]);
+    }
+    check_contributor(trained, i, "training");
+    slot.version += 1;
+    set_state(slot, trained.contributors[i] == alone ? SlotState::kOwned : SlotState::kPartial);
+  }
+}
+
+void CacheBook::begin(const std::string& where) {
+  where_ = where;
+  changed_.clear();
+}
+
+// Slots must lie in the cache, and may be named only once in the lists together.
+void CacheBook::check_slots(std::initializer_list<const Rows*> lists) {
+  if (++list_ == 0) {  // after 2^32 lists: nothing may look as if this one had named it
+    for (Slot& slot : slots_) slot.named_in = 0;
+    list_ = 1;
+  }
+  for (const Rows* rows : lists) {
+    for (std::size_t i = 0; i < rows->count; ++i) {
+      const std::uint32_t slot = rows->slots[i];
+      if (slot >= slots_.size()) {
+        throw Misfit("slot " + std::to_string(slot) + " does not exist: cache_rows is " +
+                     std::to_string(slots_.size()));
+      }
+      if (slots_[slot].named_in == list_) {
+        throw Misfit("slot " + std::to_string(slot) + " is named twice in one list of the plan");
+      }
+      slots_[slot].named_in = list_;
+    }
+  }
+}
+
+void CacheBook::check_contributor(const Gradients& gradients, std::size_t row, const char* step) const {
+  if (gradients.contributors[row] >> worker_ & 1) return;
+  throw Misfit(std::string(step) + " of " + row_text(gradients.rows, row) + ": contributors " +
+               hexadecimal(gradients.contributors[row]) + " do not include this worker (slot " +
+               std::to_string(worker_) + ")");
+}
+
+// Returns a slot that is about to change, and remembers what it was.
+CacheBook::Slot& CacheBook::change(std::uint32_t slot) {
+  changed_.emplace_back(slot, slots_[slot]);
+  return slots_[slot];
+}
+
+void CacheBook::set_state(Slot& slot, SlotState state) {
+  cached_ += (state != SlotState::kEmpty) - (slot.state != SlotState::kEmpty);
+  unpushed_ += unpushed(state) - unpushed(slot.state);
+  slot.state = state;
+}
+
+void CacheBook::roll_back() {
+  for (; !changed_.empty(); changed_.pop_back()) {
+    auto& [number, before] = changed_.back();
+    Slot& slot = slots_[number];
+    set_state(slot, before.state);
+    before.named_in = slot.named_in;
+    slot = before;
+  }
+}
+
+void CacheBook::refuse(const std::string& expectation, std::uint32_t slot) const {
+  throw Misfit(where_ + ", " + expectation + " expected, but " + holding(slot));
+}
+
+std::string CacheBook::holding(std::uint32_t slot) const {
+  const Slot& held = slots_[slot];
+  const std::string text = "slot " + std::to_string(slot);
+  if (held.state == SlotState::kEmpty) return text + " is empty";
+  return text + " holds id " + std::to_string(held.id) + " at version " + std::to_string(held.version) + ", " +
+         name_of(held.state);
+}
+
+}  // namespace esd::plans

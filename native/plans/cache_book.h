@@ -1,0 +1,98 @@
+// The book-keeping of a worker's cache: which row is in which slot, and whether a plan fits.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace esd::plans {
+
+enum class SlotState : std::uint8_t {
+  kEmpty,
+  kClean,    // a row that the parameter server has too; others may have outdated it since
+  kOwned,    // the only copy of the row's latest value
+  kPartial,  // this worker's gradient of a split row
+  kSpent,    // a gradient that has been pushed: the slot is kept for its row, which must be pulled to be used
+};
+
+// A plan that does not fit; the book is as it was.
+struct Misfit : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// Columns of rows, [count].
+struct Rows {
+  const std::uint64_t* ids;
+  const std::uint32_t* slots;
+  const std::int64_t* versions;
+  std::size_t count;
+};
+
+struct Gradients {
+  Rows rows;
+  const std::uint64_t* contributors;
+};
+
+// What a plan does to the cache, in this order; evictions and updates are pushes.
+struct PlanColumns {
+  Rows discards, update_rows;
+  Gradients update_gradients;
+  Rows evict_rows;
+  Gradients evict_gradients;
+  Rows drops, pulls;
+  Gradients trained;  // the rows that are trained, with their versions before
+};
+
+class CacheBook {
+ public:
+  CacheBook(std::size_t slots, unsigned worker) : slots_(slots), worker_(worker) {}
+
+  std::size_t size() const { return slots_.size(); }
+  std::size_t cached() const { return cached_; }
+  void copy_to(std::uint64_t* ids, std::int64_t* versions, std::uint8_t* states) const;  // of every slot
+
+  // Enter a plan, a flush, and what an empty cache gets at the beginning of an epoch, all or nothing. `where` begins the
+  // text of a misfit. Throw Misfit.
+  void enter(const PlanColumns& plan, const std::string& where);
+  void enter_flush(const Rows& rows, const Gradients& gradients, const std::string& where);
+  void enter_reload(const Rows& rows, const Rows& outdated);
+
+ private:
+  struct Slot {
+    std::uint64_t id = 0;
+    std::int64_t version = 0;
+    SlotState state = SlotState::kEmpty;
+    std::uint32_t named_in = 0;  // the latest list that has named the slot
+  };
+
+  // The steps of a plan. Each checks a row, then enters it.
+  void push(const Rows& rows, SlotState before, SlotState after, const char* step);
+  void push(const Gradients& gradients, SlotState after, const char* step);
+  void discard(const Rows& rows);
+  void drop(const Rows& rows);
+  void pull(const Rows& rows);
+  void train(const Gradients& rows);
+
+  void begin(const std::string& where);
+  void check_slots(std::initializer_list<const Rows*> list);
+  void check_contributor(const Gradients& gradients, std::size_t row, const char* step) const;
+  Slot& change(std::uint32_t slot);
+  void set_state(Slot& slot, SlotState state);
+  void roll_back();
+  [[noreturn]] void refuse(const std::string& expectation, std::uint32_t slot) const;
+  std::string holding(std::uint32_t slot) const;
+
+  std::vector<Slot> slots_;
+  const unsigned worker_;
+  std::size_t cached_ = 0, unpushed_ = 0;  // slots in use; of these, owned and partial ones
+  std::uint32_t list_ = 0;
+  std::string where_;
+  std::vector<std::pair<std::uint32_t, Slot>> changed_;  // slots as they were before each change
+};
+
+}  // namespace esd::plans
