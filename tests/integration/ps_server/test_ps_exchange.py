@@ -5,7 +5,8 @@ import asyncio
 import numpy as np
 import pytest
 
-from services.domain.errors import DeadlineExceeded, Overloaded, StaleVersion
+from services.domain.errors import DeadlineExceeded, FailedPrecondition, Overloaded, StaleVersion
+from services.domain.worker_set import WorkerSet
 from services.wire.exchange import MAX_FRAME_BYTES, Credit
 from tests.support.exchange import exchange
 from tests.support.frames import SPEC, frame, gradient_push, row_push
@@ -173,4 +174,17 @@ async def test_a_stream_that_is_closed_is_answered_to_its_end(client, stream):
         await other.write(frame(1, row_push([1], 1, 1.0)))
         await other.answer(1)
     assert (await stream.rows(1, 1))[0, 0] == 1
+    await stream.end()
+
+
+async def test_a_finished_table_is_pulled_and_not_pushed(client, stream):
+    await stream.write(frame(1, row_push([1], 1, 1.0)))
+    await stream.answer(1)
+    await client.cut(5, 0, WorkerSet(0b1), epoch=0, last=True)
+    for sequence, push in ((2, row_push([1], 2, 2.0)), (3, gradient_push(0, [1], 2, 0b1, 1.0))):
+        await stream.write(frame(sequence, push, pull=([1], 1)))
+        with pytest.raises(FailedPrecondition, match="table 't' is finished"):
+            await stream.checked(sequence)
+    await stream.write(frame(4, pull=([1], 1)))
+    assert (await stream.rows(4, 1) == 1.0).all()
     await stream.end()
