@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import grpc
@@ -17,11 +18,15 @@ from services.runtime.places import is_health, machine_of
 from services.runtime.roles import ROLES_BY_RPC, Role, RolesByName, Token
 
 _TOKEN_KEY = "authorization"  # noqa: S105 - the name of the metadata, as in RFC 6750
-_NAMES = ("x509_common_name", "x509_subject_alternative_name")  # in gRPC's authentication context
+_COMMON_NAME, _OTHER_NAMES = "x509_common_name", "x509_subject_alternative_name"  # in gRPC's authentication context
 
 _EVERY_ROLE = frozenset(Role)
 
+_KNOWN_CALLERS = 1024  # whose roles and identities need not be made again for every call
+
 Context = grpc.aio.ServicerContext[Any, Any]
+Metadata = Sequence[Any]  # (key, value)
+Admit = Callable[[Context, Metadata], Caller]
 
 
 class Guard:
@@ -46,43 +51,42 @@ class Guard:
         """Whether it tells callers apart by what they may do."""
         return self._clients is not None or any(token.role for _, token in self._tokens)
 
-    def of(self, method: str) -> Callable[[Context], Caller]:
+    def of(self, method: str) -> Admit:
         """Returns what decides on the calls of a method, by its full name.
 
-        It takes the context of a call and returns who calls, or raises:
+        It takes the context of a call and the metadata that it carries, returns who calls, or raises:
 
         - Unauthenticated: the token is missing or wrong.
         - PermissionDenied: whoever calls is known, and may not make this call.
         """
         if self.is_open or is_health(method):
-            return lambda context: Caller(f"the machine {machine_of(context.peer())}", _EVERY_ROLE)
+            return lambda context, _: _from_machine(context.peer())
         allowed = ROLES_BY_RPC.get(method, frozenset())
 
-        def admit(context: Context) -> Caller:
-            names = self._names_of(context)
-            token = self._token_of(context)
-            roles = self._clients.of(names) if self._clients is not None else _EVERY_ROLE
+        @lru_cache(_KNOWN_CALLERS)  # it depends on nothing but what gRPC and the token have proven
+        def decide(names: tuple[bytes, ...], token: Token | None) -> Caller:
+            roles = self._clients.of(name.decode() for name in names) if self._clients is not None else _EVERY_ROLE
             if token is not None and token.role is not None:
                 roles &= {token.role}
-            identity = f"the certificate {names[0]}" if names else token.name if token is not None else "nobody"
+            identity = f"the certificate {names[0].decode()}" if names else token.name if token else "nobody"
             if not roles & allowed:
                 _refuse(method, allowed, identity, roles)
             return Caller(identity, roles, proven=True)
 
-        return admit
+        return lambda context, metadata: decide(self._names_of(context), self._token_of(metadata))
 
-    def _names_of(self, context: Context) -> Sequence[str]:
+    def _names_of(self, context: Context) -> tuple[bytes, ...]:
         """Returns the names in the peer's certificate, which gRPC has verified; the common name first."""
         if self._clients is None:
             return ()
         shown = context.auth_context()
-        return [name.decode() for key in _NAMES for name in shown.get(key, ())]
+        return (*shown.get(_COMMON_NAME, ()), *shown.get(_OTHER_NAMES, ()))
 
-    def _token_of(self, context: Context) -> Token | None:
+    def _token_of(self, metadata: Metadata) -> Token | None:
         """Returns the token that a call carries; None where none is asked for."""
         if not self._tokens:
             return None
-        carried = [str(value).encode() for key, value in context.invocation_metadata() or () if key == _TOKEN_KEY]
+        carried = [str(value).encode() for key, value in metadata if key == _TOKEN_KEY]
         # compare_digest takes the same time for all, and all are compared, so that nobody learns a token byte by byte.
         found = [token for expected, token in self._tokens for value in carried if hmac.compare_digest(value, expected)]
         if not found:
@@ -91,6 +95,12 @@ class Guard:
                 "of the service's (ESD_<SERVICE>_TOKEN_FILE, ESD_CLIENT_TOKEN_FILE)"
             )
         return found[0]
+
+
+@lru_cache(_KNOWN_CALLERS)
+def _from_machine(peer: str) -> Caller:
+    """Returns who calls from an address when nothing else is known."""
+    return Caller(f"the machine {machine_of(peer)}", _EVERY_ROLE)
 
 
 def _refuse(method: str, allowed: frozenset[Role], identity: str, roles: frozenset[Role]) -> None:

@@ -23,9 +23,9 @@ import grpc
 
 from services.domain.errors import DeadlineExceeded, InvalidArgument, PermissionDenied, Unauthenticated
 from services.runtime import logs, metrics
-from services.runtime.caller import Caller, bind_caller
+from services.runtime.caller import bind_caller
 from services.runtime.decoding import all_checked, checked, tolerant
-from services.runtime.guard import Guard
+from services.runtime.guard import Admit, Guard, Metadata
 from services.runtime.places import HEALTH_REQUEST_SECONDS, Places, is_health
 from services.runtime.status import REASON_KEY, status_of
 
@@ -78,13 +78,13 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # 
         return grpc.stream_unary_rpc_method_handler(_single(handle, take, surround), *codecs)
 
     @asynccontextmanager
-    async def _call(self, method: str, admit: Callable[[_Context], Caller], context: _Context) -> AsyncIterator[None]:
-        peer = context.peer()
-        logs.bind(method=method, peer=peer, caller=_caller(context))
+    async def _call(self, method: str, admit: Admit, context: _Context) -> AsyncIterator[None]:
+        peer, metadata = context.peer(), tuple(context.invocation_metadata() or ())
+        logs.bind(method=method, peer=peer, caller=_caller(metadata))
         started = time.perf_counter()
         code = grpc.StatusCode.OK
         try:
-            bind_caller(admit(context))
+            bind_caller(admit(context, metadata))
             self._places.take(method, peer)
             try:
                 yield
@@ -163,7 +163,6 @@ def _only_request(method: str) -> _Take:
     return take if seconds is None else take_in_time
 
 
-def _caller(context: _Context) -> str:
+def _caller(metadata: Metadata) -> str:
     """Tells who calls, by what it says itself: what stands before the name and version that gRPC adds."""
-    metadata = context.invocation_metadata() or ()
     return next((str(value).partition(" grpc-")[0] for key, value in metadata if key == "user-agent"), "")

@@ -8,6 +8,8 @@ is off. A service shows the metrics that it feeds, so that no dispatcher reports
 
 from __future__ import annotations
 
+from functools import cache
+
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
     CollectorRegistry,
@@ -395,8 +397,14 @@ BY_SERVICE = {
 
 def rpc_handled(method: str, code: str, seconds: float) -> None:
     """Counts one ended call: full method name, status code name, time in its handler."""
-    RPCS_HANDLED.labels(method, code).inc()
-    RPC_SECONDS.labels(method).observe(seconds)
+    handled, duration = _of_rpc(method, code)
+    handled.inc()
+    duration.observe(seconds)
+
+
+@cache  # there are as many as methods that are served, times statuses
+def _of_rpc(method: str, code: str) -> tuple[Counter, Histogram]:
+    return RPCS_HANDLED.labels(method, code), RPC_SECONDS.labels(method)
 
 
 def page(settings: ServerSettings) -> Resource:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import lru_cache
 from urllib.parse import unquote
 
 from services.domain.errors import Overloaded
@@ -71,7 +70,6 @@ def is_health(method: str) -> bool:
     return method.startswith(_HEALTH)
 
 
-@lru_cache(1024)
 def machine_of(peer: str) -> str:
     """Returns the machine in an address as gRPC writes it: `10.0.0.7` for `ipv4:10.0.0.7:41234`.
 
