@@ -43,6 +43,7 @@ class Table:
 
     Attributes:
         spec: the table.
+        row_bytes: of it.
         history: its epochs and checkpoints.
         blobs: parts of its checkpoints, and the dense parameters of its model.
         samples: the log of the sample stream that trains it.
@@ -56,6 +57,7 @@ class Table:
             FailedPrecondition: what it has is damaged.
         """
         self.spec = spec
+        self.row_bytes = spec.row_bytes
         self._store = store
         self._shard = shard
         self.history = History(store, spec.name)

@@ -48,7 +48,7 @@ class FramePulls:
         self._deadline = deadline
         self._wake = wake
         self._entry = waiting.join(self._woken)
-        self._limit = rows_per_answer(table.spec)
+        self._limit = rows_per_answer(table.row_bytes)
         self._reading = False
 
     @property

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from protos import ps_pb2
 from services.domain.errors import InvalidArgument
-from services.domain.tables import TableSpec
 from services.wire.arrays import decode_array, decode_column
 from services.wire.rows import CHUNK_BYTES
 
@@ -52,9 +51,9 @@ class Stored:
     already_known: int
 
 
-def rows_per_answer(spec: TableSpec) -> int:
-    """Returns how many rows of a table fit an answer; at least one."""
-    return max(1, CHUNK_BYTES // (spec.row_bytes + _POSITION_BYTES))
+def rows_per_answer(row_bytes: int) -> int:
+    """Returns how many rows of so many bytes fit an answer; at least one."""
+    return max(1, CHUNK_BYTES // (row_bytes + _POSITION_BYTES))
 
 
 def parse_frame(data: bytes) -> ps_pb2.ExchangeRequest:
