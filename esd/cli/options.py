@@ -37,7 +37,7 @@ OUTPUT = "Output"
 Data = Annotated[
     str,
     typer.Option(
-        help="flights, synthetic:criteo|avazu|zipf, or criteo|avazu|criteo-search|movielens:PATH.",
+        help="flights, journey, synthetic:criteo|avazu|zipf, or criteo|avazu|criteo-search|movielens:PATH.",
         rich_help_panel=TRAINING,
     ),
 ]

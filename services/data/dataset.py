@@ -16,7 +16,7 @@ from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument, NotFound
 
 _FILES: dict[str, TextSource] = {source.name: source for source in (CRITEO, AVAZU, CRITEO_SEARCH)}
-_KNOWN = "flights, criteo:PATH, avazu:PATH, criteo-search:PATH, movielens:PATH, synthetic:criteo|avazu|zipf"
+_KNOWN = "flights, journey, criteo:PATH, avazu:PATH, criteo-search:PATH, movielens:PATH, synthetic:criteo|avazu|zipf"
 
 
 class Dataset(Protocol):
@@ -72,9 +72,9 @@ def open_data(
     """Opens a data set.
 
     Args:
-        uri: with a schema, the files of a table (services/data/tables/files.py). Without: flights, criteo:PATH,
-            avazu:PATH, criteo-search:PATH, movielens:PATH (plain or gzip), or synthetic:criteo|avazu|zipf, optionally
-            with ?samples=N and more (services/data/readers/synthetic.py).
+        uri: with a schema, the files of a table (services/data/tables/files.py). Without: flights, journey,
+            criteo:PATH, avazu:PATH, criteo-search:PATH, movielens:PATH (plain or gzip), or
+            synthetic:criteo|avazu|zipf, optionally with ?samples=N and more (services/data/readers/synthetic.py).
         batch_size: samples of a yielded batch, at most; at least 1.
         seed: decides the samples of synthetic streams; the other data sets do not depend on it.
         skip_bad: malformed records of a file that are skipped and counted before one is an error.
@@ -95,6 +95,9 @@ def open_data(
     name, _, rest = uri.partition(":")
     if uri == "flights":
         return FlightsDataset(batch_size)
+    if uri == "journey":
+        journey: Dataset = _with_pyarrow("services.data.readers.journey").JourneyDataset(batch_size)
+        return journey
     if name == "synthetic":
         return SyntheticDataset.open(rest, batch_size, seed)
     if name not in (*_FILES, "movielens"):
@@ -107,12 +110,17 @@ def open_data(
 
 
 def table_reader() -> Any:
-    """Returns the module services.data.tables, which is imported when it is needed: pyarrow is optional.
+    """Returns the module services.data.tables.
 
     Raises:
         NotFound: pyarrow is not installed.
     """
+    return _with_pyarrow("services.data.tables")
+
+
+def _with_pyarrow(module: str) -> Any:
+    """Imports a module that needs pyarrow, which is optional, when it is needed."""
     try:
-        return import_module("services.data.tables")
+        return import_module(module)
     except ModuleNotFoundError as error:
-        raise NotFound("tables of your own are read with pyarrow: pip install 'esd-train[tables]'") from error
+        raise NotFound("Parquet files are read with pyarrow: pip install 'esd-train[tables]'") from error
