@@ -9,11 +9,13 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dispatcher.service.servicer import SERVICE, add_to_server
+from esd.cli.worker_host import Process, WorkerHost
 from protos import dispatcher_pb2 as pb
 from protos import dispatcher_pb2_grpc
 from ps_server.service.app import parameter_server
@@ -28,6 +30,7 @@ from services.runtime.settings import ServerSettings
 from services.wire.attend import Attendance, decode_request, encode_answer
 from services.wire.exchange import sequence_of
 from services.wire.reports import decode_registration, encode_lease
+from tests.integration.worker.small import worker_settings
 from tests.support.plan_messages import message_of
 from worker.service.job import WorkerJob
 from worker.service.servicer import WorkerService
@@ -37,49 +40,57 @@ READY_SECONDS = 60  # importing torch on a busy machine
 
 
 @dataclass
-class Process:
+class Service:
     """A started service."""
 
-    process: asyncio.subprocess.Process
+    process: Process
+    log: Path
     address: str
 
     async def end(self, seconds: float = 60) -> tuple[int, str]:
         """Waits for the process to end; its exit code and standard error."""
         async with asyncio.timeout(seconds):
-            _, stderr = await self.process.communicate()
-        assert self.process.returncode is not None
-        return self.process.returncode, stderr.decode()
+            return await self.process.wait(), _text(self.log)
 
-
-StartProcess = Callable[..., Awaitable[Process]]
-
-
-@pytest.fixture
-async def start_process() -> AsyncIterator[StartProcess]:
-    """Starts `python -m MODULE` with the given environment and waits for its ready line; kills it at the end."""
-    started: list[asyncio.subprocess.Process] = []
-
-    async def start(module: str, **environment: str) -> Process:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", module,
-            env={**os.environ, **environment},
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )  # fmt: skip
-        started.append(process)
+    @classmethod
+    async def ready(cls, process: Process, log: Path) -> Service:
+        """Waits for the ready line."""
         assert process.stdout is not None
         async with asyncio.timeout(READY_SECONDS):
             line = await process.stdout.readline()
-        if not line:
-            _, stderr = await process.communicate()
-            pytest.fail(f"{module} did not start:\n{stderr.decode()}")
-        return Process(process, json.loads(line)["address"])
+        assert line, _text(log)
+        return cls(process, log, json.loads(line)["address"])
+
+
+def _text(log: Path) -> str:
+    return log.read_text()
+
+
+StartProcess = Callable[..., Awaitable[Service]]
+
+
+@pytest.fixture
+async def start_process(tmp_path: Path) -> AsyncIterator[StartProcess]:
+    """Starts `python -m MODULE` with the given environment and waits for its ready line; kills it at the end."""
+    started: list[asyncio.subprocess.Process] = []
+
+    async def start(module: str, **environment: str) -> Service:
+        log = tmp_path / f"{module}-{len(started)}.log"
+        with log.open("ab") as stderr:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", module,
+                env={**os.environ, **environment},
+                stdout=asyncio.subprocess.PIPE,
+                stderr=stderr,
+            )  # fmt: skip
+        started.append(process)
+        return await Service.ready(process, log)
 
     yield start
     for process in started:
         if process.returncode is None:
             process.kill()
-            await process.communicate()
+        await process.communicate()
 
 
 @pytest.fixture
@@ -99,19 +110,19 @@ async def start_servers() -> AsyncIterator[Callable[[int], Awaitable[tuple[str, 
 
 
 @pytest.fixture
-def start_worker(start_process: StartProcess) -> StartProcess:
-    """Starts a worker that is to register with the dispatcher at an address."""
+async def start_worker(tmp_path: Path) -> AsyncIterator[StartProcess]:
+    """Starts a worker that is to register with the dispatcher at an address; its host ends it at the end."""
+    host = WorkerHost(tmp_path / "worker-host.log", READY_SECONDS)
 
-    async def start(dispatcher: str, name: str = "worker", **environment: str) -> Process:
-        defaults = {
-            "ESD_WORKER_NAME": name,
-            "ESD_WORKER_DISPATCHER": dispatcher,
-            "ESD_WORKER_LINK": "1e9",
-            "ESD_WORKER_CACHE_ROWS": "64",
-        }
-        return await start_process("worker", **(defaults | environment))
+    async def start(dispatcher: str, name: str = "worker", **environment: str) -> Service:
+        log = tmp_path / f"{name}.log"
+        settings = worker_settings(dispatcher, name) | environment
+        with log.open("ab") as stderr:
+            process = await host.start_worker((), {**os.environ, **settings}, stderr.fileno())
+        return await Service.ready(process, log)
 
-    return start
+    yield start
+    await host.close()
 
 
 @dataclass

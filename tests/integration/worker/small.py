@@ -64,3 +64,13 @@ async def stored_model(job: JobSpec) -> tuple[dict[int, tuple[int, NDArray[np.fl
             if index == 0:
                 dense = await server.get_dense()
     return rows, dict(np.load(io.BytesIO(dense)))
+
+
+def worker_settings(dispatcher: str, name: str) -> dict[str, str]:
+    """What a worker must be told."""
+    return {
+        "ESD_WORKER_NAME": name,
+        "ESD_WORKER_DISPATCHER": dispatcher,
+        "ESD_WORKER_LINK": "1e9",
+        "ESD_WORKER_CACHE_ROWS": "64",
+    }

@@ -18,7 +18,7 @@ from services.domain.errors import DeadlineExceeded, FailedPrecondition, StaleVe
 from services.domain.plans import IterationPlan
 from services.domain.tables import OptimizerSpec
 from services.runtime.channel import channel
-from tests.integration.worker.small import small_job, small_stream
+from tests.integration.worker.small import small_job, small_stream, worker_settings
 from tests.support.cuttable_proxy import cuttable_proxy
 
 
@@ -180,11 +180,11 @@ async def test_a_lost_peer_ends_the_others(start_servers, start_worker, serve_sc
     assert "another worker is lost" in error or "version" in error
 
 
-async def test_a_worker_describes_itself_and_ends_on_a_signal(start_servers, start_worker, serve_scripts):
+async def test_a_worker_describes_itself_and_ends_on_a_signal(start_servers, start_process, serve_scripts):
     job = small_job(await start_servers(1), 1, OptimizerSpec())
     ((plan,),) = plans_of(job, 1)
     dispatcher, address = await serve_scripts(job, [[plan]])
-    worker = await start_worker(address, "a")
+    worker = await start_process("worker", **worker_settings(address, "a"))
     await asyncio.wait_for(dispatcher.until(lambda: bool(dispatcher.reports[0])), 60)
     async with channel(worker.address) as to_worker:
         state = await worker_pb2_grpc.WorkerStub(to_worker).DescribeWorker(
