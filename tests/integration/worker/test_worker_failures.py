@@ -16,6 +16,7 @@ from protos import worker_pb2, worker_pb2_grpc
 from services.clients.parameter_server import AsyncParameterServerClient
 from services.domain.errors import DeadlineExceeded, FailedPrecondition, StaleVersion, Unavailable
 from services.domain.plans import IterationPlan
+from services.domain.rows import GradientBlock, Push, RowBlock
 from services.domain.tables import OptimizerSpec
 from services.runtime.channel import channel
 from tests.integration.worker.small import small_job, small_stream, worker_settings
@@ -63,15 +64,15 @@ async def test_a_loss_that_is_not_finite_ends_the_worker_before_anything_is_push
 
 
 async def test_a_stale_pull_is_refused(start_servers, run_worker_job, serve_scripts):
-    """Another run has trained the rows: the plan asks for version 0 of rows that are at version 1."""
+    """Another worker has trained the rows: the plan asks for version 0 of rows that are at version 1."""
     job = small_job(await start_servers(1), 1, OptimizerSpec())
-    planner = Planner(job, [1e9], [64])
-    plan = planner.plan(small_stream(1)[0]).plans[0]
-    dispatcher, address = await serve_scripts(job, [[plan, *planner.flush(), FailedPrecondition("end of test")]])
-    with pytest.raises(FailedPrecondition, match="end of test"):
-        await run_worker_job(address)
-    assert dispatcher.flushed()
-
+    ((plan,),) = plans_of(job, 1)
+    ids, none = plan.pulls.ids, np.empty(0, np.int64)
+    trained = RowBlock(ids, np.ones(len(ids), np.int64), np.ones((len(ids), job.table.row_width), np.float32))
+    untouched = GradientBlock(ids[:0], none, ids[:0], none, np.empty((0, job.table.dimension), np.float32), 0)
+    async with AsyncParameterServerClient(job.parameter_servers[0], job.table) as server:
+        await server.create_table()
+        await server.push(Push(trained, untouched))
     _, address = await serve_scripts(job, [[plan]])
     with pytest.raises(StaleVersion, match="version"):
         await run_worker_job(address)
