@@ -11,7 +11,7 @@ import grpc
 
 from services.clients.plan_position import PlanPosition
 from services.clients.unanswered import Unanswered
-from services.domain.errors import EsdError, StaleEpoch, Unavailable
+from services.domain.errors import EsdError, Unavailable
 from services.domain.plans import PlanMessage
 from services.domain.reports import Lease, Report, WorkerPhase
 from services.runtime.retry import AWAY, Backoff
@@ -122,11 +122,10 @@ class Attendance:
         return answer
 
     async def broken(self) -> None:
-        """Waits until the epoch is over or a report was refused, whatever has come before and is not read yet.
+        """Waits until the stream ends out of order or a report was refused, whatever has come and is not read yet.
 
         Raises:
-            StaleEpoch: the epoch is over.
-            EsdError: why the report was refused.
+            EsdError: what `__anext__` raises, or why the report was refused.
         """
         await asyncio.shield(self._broken)
 
@@ -143,8 +142,7 @@ class Attendance:
                     await backoff.pause(error)
         except EsdError as error:
             self._end(error)
-            if isinstance(error, StaleEpoch):
-                self._break(error)
+            self._break(error)
         except asyncio.CancelledError:
             self._end(Unavailable("the worker has closed its stream"))
             raise

@@ -14,7 +14,7 @@ import pytest
 from dispatcher.core.planner import Planner
 from protos import worker_pb2, worker_pb2_grpc
 from services.clients.parameter_server import AsyncParameterServerClient
-from services.domain.errors import DeadlineExceeded, FailedPrecondition, StaleVersion, Unavailable
+from services.domain.errors import DeadlineExceeded, FailedPrecondition, NotFound, StaleVersion, Unavailable
 from services.domain.plans import IterationPlan
 from services.domain.rows import GradientBlock, Push, RowBlock
 from services.domain.tables import OptimizerSpec
@@ -87,6 +87,15 @@ async def test_a_version_that_never_comes_is_waited_for_within_the_peer_timeout(
     async with asyncio.timeout(20):
         with pytest.raises(DeadlineExceeded):
             await run_worker_job(address, peer_timeout=1)
+
+
+async def test_a_lease_that_is_gone_ends_the_wait_for_a_version(start_servers, run_worker_job, serve_scripts):
+    job = small_job(await start_servers(1), 1, OptimizerSpec())
+    ((plan,),) = plans_of(job, 1)
+    _, address = await serve_scripts(job, [[with_first_pull_at(plan, 5), NotFound("no lease")]])
+    async with asyncio.timeout(30):
+        with pytest.raises(NotFound, match="no lease"):
+            await run_worker_job(address, peer_timeout=120)
 
 
 async def test_the_cause_of_a_failed_job_is_shown(start_servers, run_worker_job, serve_scripts):
