@@ -159,6 +159,11 @@ class Parcel:
         A piece has at least one row. Pulls come first, so that their rows are on their way while others are pushed.
         """
         row, gradient = spec.row_bytes + _ID_BYTES, 4 * spec.dimension + _SPLIT_BYTES
+        pushed = row * len(self.rows) + gradient * len(self.gradients)
+        if pushed + _ID_BYTES * len(self.pulls) <= size and spec.row_bytes * len(self.pulls) <= size:
+            if len(self):
+                yield self
+            return
         r = g = p = 0
         while r < len(self.rows) or g < len(self.gradients) or p < len(self.pulls):
             pulls = self.pulls[p : p + max(1, size // max(spec.row_bytes, _ID_BYTES))]

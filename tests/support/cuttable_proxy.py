@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 
@@ -23,6 +23,7 @@ class CuttableProxy:
         self._passing = asyncio.Event()
         self._passing.set()
         self._left: int | None = None  # bytes that pass before the next cut
+        self._again: Callable[[], int] | None = None
         self.address = ""
         self.cuts = 0
 
@@ -31,9 +32,13 @@ class CuttableProxy:
         for writer in self._connections:
             writer.transport.abort()
 
-    def cut_after(self, size: int) -> None:
-        """Resets all connections when so many bytes more have passed, in both directions together."""
+    def cut_after(self, size: int | None, again: Callable[[], int] | None = None) -> None:
+        """Resets all connections when so many bytes more have passed, in both directions together; None: does not.
+
+        `again` says how many bytes pass from each cut to the next.
+        """
         self._left = size
+        self._again = again
 
     async def cut_for(self, seconds: float) -> None:
         """Resets all connections, and new ones as soon as they are made, for so long."""
@@ -75,7 +80,7 @@ class CuttableProxy:
                 writer.write(data[: self._left])
                 await writer.drain()
                 if last:
-                    self._left = None
+                    self._left = self._again() if self._again else None
                     self.cuts += 1
                     self.cut()
                 elif self._left is not None:

@@ -65,8 +65,10 @@ class RowCache:
         return self.rows.shape[1]
 
     def staging(self, count: int) -> NDArray[np.float32]:
-        """Returns room for rows on their way to `write`, float32 [count, W], from which the device copies fastest."""
-        return torch.empty(count, self.width, pin_memory=self._device.type == "cuda").numpy()
+        """Returns room for rows on their way to `write`, float32 [count, W], from where the device copies fastest."""
+        if self.host_rows is not None:
+            return np.empty((count, self.width), np.float32)
+        return torch.empty(count, self.width, pin_memory=True).numpy()
 
     def index(self, slots: NDArray[np.uint32]) -> Tensor:
         """Returns slots as an index tensor, int64 of the same shape, on the device."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from contextlib import AsyncExitStack
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from services.domain.reports import TransferCounts
 from services.domain.tables import OptimizerKind, OptimizerSpec
 from tests.integration.worker.single_machine import train
 from tests.integration.worker.small import small_job, small_stream, stored_model
+from tests.support.cuttable_proxy import cuttable_proxy
 
 ITERATIONS = 20
 
@@ -64,18 +66,7 @@ async def test_workers_train_the_model_of_one_machine(
     for code, stderr in await asyncio.gather(*(worker.end() for worker in workers)):
         assert code == 0, stderr
 
-    rows, dense = await stored_model(job)
-    expected_rows, expected_dense = train(job, batches)
-    assert rows.keys() == expected_rows.keys()
-    ids = sorted(rows)
-    trained = Counter(x for batch in batches for x in np.unique(batch.ids).tolist())
-    assert {x: rows[x][0] for x in ids} == dict(trained)
-    values = np.stack([rows[x][1][: job.table.dimension] for x in ids])
-    expected = np.stack([expected_rows[x] for x in ids])
-    tolerance = 1e-3 if kind is OptimizerKind.ADAM else 1e-4
-    assert np.linalg.norm(values - expected) <= tolerance * np.linalg.norm(expected)
-    for name, parameter in expected_dense.items():
-        np.testing.assert_allclose(dense[name], parameter, rtol=10 * tolerance, atol=tolerance)
+    await assert_model_of_one_machine(job, batches)
 
     moved = [sum((r.transfers for r in reports), TransferCounts()) for reports in dispatcher.reports]
     for script, transfers in zip(scripts, moved, strict=True):
@@ -86,6 +77,48 @@ async def test_workers_train_the_model_of_one_machine(
         assert plan["evict_push"]
         assert transfers.bytes_pulled > plan["miss_pull"] * job.table.row_bytes
     assert_reports_score_every_sample(dispatcher, batches)
+
+
+async def test_connections_that_are_cut_at_any_byte_leave_the_model_as_it_is(
+    start_servers, start_worker, serve_scripts
+):
+    """What was not answered is sent again: nothing is lost, and nothing is trained twice."""
+    rng = np.random.default_rng(9)
+    async with AsyncExitStack() as stack:
+        servers = await start_servers(2)
+        proxies = [await stack.enter_async_context(cuttable_proxy(server)) for server in servers]
+        job = small_job([proxy.address for proxy in proxies], 2, OptimizerSpec(learning_rate=0.05), (6, 6))
+        batches = small_stream(ITERATIONS)
+        scripts = scripts_of(job, 26, batches)
+        dispatcher, address = await serve_scripts(job, scripts)
+        workers = await asyncio.gather(
+            *(start_worker(address, f"worker-{j}", ESD_WORKER_CACHE_ROWS="26") for j in range(job.workers))
+        )
+        for proxy in proxies:
+            proxy.cut_after(int(rng.integers(1, 2000)), again=lambda: int(rng.integers(1, 5000)))
+        for code, stderr in await asyncio.gather(*(worker.end() for worker in workers)):
+            assert code == 0, stderr
+        assert min(proxy.cuts for proxy in proxies) > 5
+        for proxy in proxies:
+            proxy.cut_after(None)
+        await assert_model_of_one_machine(job, batches)
+        assert_reports_score_every_sample(dispatcher, batches)
+
+
+async def assert_model_of_one_machine(job, batches):
+    """The servers hold each row as often trained as it should be, and the model that one machine trains."""
+    rows, dense = await stored_model(job)
+    expected_rows, expected_dense = train(job, batches)
+    assert rows.keys() == expected_rows.keys()
+    ids = sorted(rows)
+    trained = Counter(x for batch in batches for x in np.unique(batch.ids).tolist())
+    assert {x: rows[x][0] for x in ids} == dict(trained)
+    values = np.stack([rows[x][1][: job.table.dimension] for x in ids])
+    expected = np.stack([expected_rows[x] for x in ids])
+    tolerance = 1e-3 if job.table.optimizer.kind is OptimizerKind.ADAM else 1e-4
+    assert np.linalg.norm(values - expected) <= tolerance * np.linalg.norm(expected)
+    for name, parameter in expected_dense.items():
+        np.testing.assert_allclose(dense[name], parameter, rtol=10 * tolerance, atol=tolerance)
 
 
 def assert_reports_score_every_sample(dispatcher, batches):
