@@ -29,10 +29,17 @@ class ScoreHistogram:
 
     def __init__(self) -> None:
         self._counts = np.zeros(2 * SCORE_BINS, np.int64)
+        self._used = np.zeros(SCORE_BINS, np.bool_)  # most bins stay empty, and figures need not look at these
 
     def add(self, bins: NDArray[np.uint16], labels: NDArray[np.uint8]) -> None:
         """Counts m samples by their score bins, uint16 [m], and labels, uint8 [m], each 0 or 1."""
         np.add.at(self._counts, labels.astype(np.int64) * SCORE_BINS + bins, 1)
+        self._used[bins] = True
+
+    def load(self, places: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
+        """Sets some of `counts`, by their places there, int64 [c] both."""
+        self._counts[places] = counts
+        self._used[places % SCORE_BINS] = True
 
     @property
     def counts(self) -> NDArray[np.int64]:
@@ -57,12 +64,14 @@ class ScoreHistogram:
 
     def _predicted(self) -> float:
         """The sum of the predicted probabilities, each taken for the middle of its bin."""
-        middles = (np.arange(SCORE_BINS) + 0.5) / SCORE_BINS
-        return float(np.sum(self._counts.reshape(2, SCORE_BINS).sum(axis=0) * middles))
+        used = np.flatnonzero(self._used)
+        negatives, positives = self._counts[used], self._counts[SCORE_BINS + used]
+        return float(np.sum((negatives + positives) * ((used + 0.5) / SCORE_BINS)))
 
     def auc(self) -> float:
         """Returns the area under the ROC curve, 0..1; NaN until both labels were seen."""
-        negatives, positives = self._counts.reshape(2, SCORE_BINS)
+        used = np.flatnonzero(self._used)
+        negatives, positives = self._counts[used], self._counts[SCORE_BINS + used]
         pairs = float(negatives.sum()) * float(positives.sum())
         if pairs == 0:
             return math.nan
@@ -152,7 +161,7 @@ class Progress:
         self._begin()
         if saved is not None:
             with np.load(io.BytesIO(saved), allow_pickle=False) as arrays:
-                self._histogram.counts[arrays["bins"]] = arrays["counts"]
+                self._histogram.load(arrays["bins"], arrays["counts"])
                 self._loss_sum = float(arrays["loss_sum"])
                 self.samples = int(arrays["samples"])
                 ends = np.cumsum(arrays["recent_sizes"])[:-1]

@@ -1,7 +1,8 @@
 """The stream of one worker: what it is told goes down, what it reports comes up, in any order.
 
 One task reads. What a worker reports is taken in at once, since no report waits for anything. The handler writes: with
-every message it tells what was taken in and refused since the one before.
+every message it tells what was taken in and refused since the one before. What was taken in waits for a short while for
+a plan to travel with, which the report has often brought about.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from services.runtime.status import status_of
 from services.wire.attend import Attendance, Refusal, decode_request, encode_answer
 from services.wire.exchange import sequence_of
 
+_ANSWER_SECONDS = 0.01  # for which an answer waits for a message to travel with
 _MOST_REFUSALS = 64  # that wait to be told; until they are, nothing more is read
 
 _log = logging.getLogger(__name__)
@@ -74,13 +76,15 @@ class _Stream:
         self._refusals: list[Refusal] = []
         self._refusals_told = asyncio.Event()
         self._failure: Exception | None = None
+        self._due: asyncio.TimerHandle | None = None  # tells what was taken in, if no message has by then
+        self._overdue = False
 
     async def read(self, requests: AsyncIterator[bytes]) -> None:
         """Takes in what the worker sends, until it closes its side or its lease is gone."""
         try:
             async for data in requests:
                 self._take(data)
-                self.changed.set()
+                self._tell_soon()
                 while len(self._refusals) >= _MOST_REFUSALS:
                     self._refusals_told.clear()
                     await self._refusals_told.wait()
@@ -100,8 +104,10 @@ class _Stream:
                 return
             except EsdError as error:
                 failure = error
-            if message is not None or self._received != self._told or self._refusals:
-                yield self._answer() + (message or b"")
+            if message is not None or failure is not None or self._refusals or self._overdue:
+                answer = self._answer() + (message or b"")
+                if answer:
+                    yield answer
             if failure is not None:
                 raise failure
             if message is None:
@@ -127,6 +133,16 @@ class _Stream:
             self._refuse(sequence, error)
         self._received = max(self._received, sequence)
 
+    def _tell_soon(self) -> None:
+        if self._refusals:
+            self.changed.set()
+        elif self._due is None:
+            self._due = asyncio.get_running_loop().call_later(_ANSWER_SECONDS, self._tell_now)
+
+    def _tell_now(self) -> None:
+        self._overdue = True
+        self.changed.set()
+
     def _refuse(self, sequence: int, error: EsdError) -> None:
         status = status_of(error)
         _log.info("message refused: %s", status.details, extra={"code": status.code.name, "sequence": sequence})
@@ -135,6 +151,10 @@ class _Stream:
 
     def _answer(self) -> bytes:
         """Returns what was taken in and refused, once; what was told before comes again only as a number."""
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+        self._overdue = False
         if self._received == self._told and not self._refusals:
             return b""
         answer = encode_answer(self._received, self._refusals)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import fields
-from functools import partial
+from functools import cache, partial
+from typing import Any
 
 from dispatcher.core.decision import Decision
 from dispatcher.service.state.lifecycle import Lifecycle
@@ -13,9 +14,11 @@ from dispatcher.service.state.samples import SampleQueue
 from dispatcher.service.state.totals import JobTotals
 from dispatcher.service.state.worker_record import WorkerRecord
 from services.domain.jobs import JobSpec
-from services.domain.reports import IterationReport, TransferCounts
+from services.domain.reports import IterationReport, PhaseTimes, TransferCounts
 from services.domain.state import JobPhase
 from services.runtime import metrics
+
+_PHASES = tuple(each.name for each in fields(PhaseTimes))
 
 
 def show_job(
@@ -55,69 +58,75 @@ def show_worker(lifecycle: Lifecycle, worker: WorkerRecord) -> None:
 
 def planned(job: JobSpec, decision: Decision, window: int, rows: int) -> None:
     """Counts a planned iteration; `window` iterations are not confirmed now, and the table has `rows` rows."""
-    metrics.KNOWN_ROWS.labels(job.table.name).set(rows)
+    _child(metrics.KNOWN_ROWS, job.table.name).set(rows)
     if job.max_rows:
-        metrics.ROW_LIMIT.labels(job.table.name).set(job.max_rows)
-        metrics.FORGOTTEN_ROWS.labels(job.table.name).inc(decision.forgotten_rows)
+        _child(metrics.ROW_LIMIT, job.table.name).set(job.max_rows)
+        _child(metrics.FORGOTTEN_ROWS, job.table.name).inc(decision.forgotten_rows)
     for phase, seconds in decision.seconds.items():
-        metrics.DISPATCH_SECONDS.labels(phase).observe(seconds)
+        _child(metrics.DISPATCH_SECONDS, phase).observe(seconds)
     metrics.PLAN_BYTES.inc(decision.plan_bytes)
     if decision.solver:
-        metrics.SOLVER_SECONDS.labels(decision.solver).observe(decision.seconds["assign"])
+        _child(metrics.SOLVER_SECONDS, decision.solver).observe(decision.seconds["assign"])
     if decision.gap is not None:
         certified(decision.solver, decision.gap)
-    metrics.TRANSFER_COST.labels(job.mechanism).inc(decision.cost_seconds)
-    metrics.CACHE_LOOKUPS.labels("hit", job.table.name).inc(decision.hits)
-    metrics.CACHE_LOOKUPS.labels("miss", job.table.name).inc(decision.lookups - decision.hits)
+    _child(metrics.TRANSFER_COST, job.mechanism).inc(decision.cost_seconds)
+    _child(metrics.CACHE_LOOKUPS, "hit", job.table.name).inc(decision.hits)
+    _child(metrics.CACHE_LOOKUPS, "miss", job.table.name).inc(decision.lookups - decision.hits)
     metrics.DISPATCH_WINDOW.set(window)
 
 
 def held_back(slot: int, samples: int) -> None:
     """Shows up to how many samples a worker's cache has room for, if it would get more; 0: there is room."""
-    metrics.HELD_BACK.labels(slot).set(samples)
+    _child(metrics.HELD_BACK, slot).set(samples)
 
 
 def certified(solver: str, gap: float) -> None:
     """Shows the certificate of an exact assignment: its cost lies at most `gap` above the optimum."""
-    metrics.SOLVER_GAP.labels(solver).set(gap)
+    _child(metrics.SOLVER_GAP, solver).set(gap)
 
 
 def shadowed(mechanism: str, seconds: float) -> None:
     """Adds what one more iteration would have cost under another mechanism."""
-    metrics.SHADOW_TRANSFER_COST.labels(mechanism).inc(seconds)
+    _child(metrics.SHADOW_TRANSFER_COST, mechanism).inc(seconds)
 
 
 def refused(code: str) -> None:
     """Counts a message of a worker that was refused."""
-    metrics.REFUSED_MESSAGES.labels(code).inc()
+    _child(metrics.REFUSED_MESSAGES, code).inc()
 
 
 def reported(slot: int, report: IterationReport) -> None:
     """Counts what a worker reports of an iteration that it has trained."""
     moved(slot, report.transfers)
-    for phase in fields(report.phases):
-        metrics.ITERATION_SECONDS.labels(phase.name).observe(getattr(report.phases, phase.name))
+    for phase in _PHASES:
+        _child(metrics.ITERATION_SECONDS, phase).observe(getattr(report.phases, phase))
     if report.measured_bandwidth:
-        metrics.WORKER_BANDWIDTH.labels(slot).set(report.measured_bandwidth)
+        _child(metrics.WORKER_BANDWIDTH, slot).set(report.measured_bandwidth)
 
 
 def moved(slot: int, transfers: TransferCounts) -> None:
     """Counts the rows that a worker has moved over its link."""
     for operation in ("miss_pull", "update_push", "evict_push", "flush_push"):
-        metrics.TRANSFERS.labels(operation, slot).inc(getattr(transfers, operation))
-    metrics.TRANSFER_BYTES.labels("pull", slot).inc(transfers.bytes_pulled)
-    metrics.TRANSFER_BYTES.labels("push", slot).inc(transfers.bytes_pushed)
+        _child(metrics.TRANSFERS, operation, slot).inc(getattr(transfers, operation))
+    _child(metrics.TRANSFER_BYTES, "pull", slot).inc(transfers.bytes_pulled)
+    _child(metrics.TRANSFER_BYTES, "push", slot).inc(transfers.bytes_pushed)
 
 
 def late(slot: int) -> None:
     """Counts an iteration that a worker holds up."""
-    metrics.LATE_ITERATIONS.labels(slot).inc()
+    _child(metrics.LATE_ITERATIONS, slot).inc()
 
 
 def iteration_confirmed(window: int) -> None:
     """Counts an iteration that all workers have trained; `window` planned ones are left."""
     metrics.ITERATIONS.inc()
     metrics.DISPATCH_WINDOW.set(window)
+
+
+@cache
+def _child(metric: Any, *labels: object) -> Any:
+    """Returns what a metric counts for some labels. Looking it up anew would take longer than counting."""
+    return metric.labels(*labels)
 
 
 def _is_in(lifecycle: Lifecycle, phase: JobPhase) -> float:
