@@ -158,9 +158,10 @@ class Engine:
             - `lru`: oldest use first.
             - `lfu`: lowest frequency, then oldest use.
             - `emark`: copies that are outdated, or will be when this iteration ends, before all others; then lowest
-              mark, lowest frequency, oldest use (outdated ones: longest outdated). A used copy gets the mark `target`,
-              which starts at 1 and rises by one, before this iteration's rows are marked, when a victim is needed
-              and every copy that may leave is current and marked `target`.
+              mark, lowest frequency, oldest use (outdated ones: those that lost the latest value first, however often
+              the row was trained elsewhere since). A copy with a partial gradient to push is not outdated. A used copy
+              gets the mark `target`, which starts at 1 and rises by one, before this iteration's rows are marked, when
+              a victim is needed and every copy that may leave is current and marked `target`.
             - `emark-size`: as `emark`, but frequency / row size takes the place of frequency, and of equals the bigger
               row leaves first.
             - `static`: rows that are not hot, oldest use first; then hot ones, oldest use first. The first 100

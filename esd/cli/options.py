@@ -63,7 +63,7 @@ BudgetMs = Annotated[
     float | None,
     typer.Option(
         min=0,
-        help="Time for one assignment, milliseconds.",
+        help="Time for one assignment, milliseconds; a first one is made whatever time it takes.",
         show_default="as long as it takes",
         rich_help_panel=DISPATCH,
     ),
@@ -85,7 +85,7 @@ EvictionTerm = Annotated[
     bool,
     typer.Option(
         "--eviction-term",
-        help="esd: expected costs contain the evict pushes a row may cause.",
+        help="esd, esd-priced: expected costs contain the evict pushes a row may cause.",
         rich_help_panel=DISPATCH,
     ),
 ]
@@ -337,6 +337,8 @@ class RunOptions:
         table: str = TABLE,
     ) -> JobSpec:
         """Returns the job that these options describe, on data of the given shape and fingerprint."""
+        if self.budget_ms == 0:
+            raise InvalidArgument("--budget-ms 0 leaves no time: leave it out, and decisions take as long as they take")
         workloads = self.worker_samples()
         optimizer = OptimizerSpec(self.optimizer, self.learning_rate)
         options: dict[str, Any] = {name: getattr(self, name) for name in _OPTIONS_OF_THE_JOB}

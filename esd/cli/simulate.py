@@ -160,10 +160,12 @@ def replay_result(chosen: opt.RunOptions, log: Path) -> Result:
 def _fit(chosen: opt.RunOptions, assignments: NDArray[np.int32]) -> opt.RunOptions:
     """Takes what was not given from the table: iterations from its rows, the global batch from its columns."""
     rows, samples = assignments.shape
+    if chosen.iterations is not None and chosen.iterations > rows:
+        raise InvalidArgument(f"--iterations {chosen.iterations} are more than the {rows} rows of --assignments")
     workloads = chosen.workloads
     if workloads is None and chosen.batch is None:
         workloads = ",".join(map(str, equal_workloads(samples, chosen.workers)))
-    return replace(chosen, workloads=workloads, iterations=min(rows, chosen.iterations or rows))
+    return replace(chosen, workloads=workloads, iterations=chosen.iterations or rows)
 
 
 def _compute_seconds(text: str, workers: int) -> list[float]:
@@ -181,7 +183,7 @@ def _load(path: Path, dtype: type[np.generic], option: str) -> NDArray[Any]:
     """Reads a matrix from a .npy file.
 
     Raises:
-        InvalidArgument: the file cannot be read, or holds another shape or dtype.
+        InvalidArgument: the file cannot be read, holds another shape or dtype, or is empty.
     """
     try:
         array: NDArray[Any] = np.load(path, allow_pickle=False)
@@ -191,4 +193,6 @@ def _load(path: Path, dtype: type[np.generic], option: str) -> NDArray[Any]:
         raise InvalidArgument(
             f"{option} {path} is {array.dtype} {list(array.shape)}, it must be {np.dtype(dtype)} [., .]"
         )
+    if not array.size:
+        raise InvalidArgument(f"{option} {path} is empty: {list(array.shape)}")
     return array

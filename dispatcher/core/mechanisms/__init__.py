@@ -42,9 +42,21 @@ MECHANISMS: dict[str, Callable[[JobSpec], Mechanism]] = {
 }
 
 
+# Whose expected costs may contain evict pushes (docs/dispatch.md says what that does for joint: nothing).
+_PRICES_EVICTIONS = ("esd", "esd-priced")
+
+
 def get_mechanism(job: JobSpec) -> Mechanism:
-    """Builds the mechanism that the job names. Raises InvalidArgument for a name that is not in MECHANISMS."""
+    """Builds the mechanism that the job names.
+
+    Raises:
+        InvalidArgument: the name is not in MECHANISMS; the job has an eviction term, and the mechanism does not.
+    """
     build = MECHANISMS.get(job.mechanism)
     if build is None:
         raise InvalidArgument(f"mechanism {job.mechanism!r} is unknown; known are {', '.join(MECHANISMS)}")
+    if job.eviction_term and job.mechanism not in _PRICES_EVICTIONS:
+        raise InvalidArgument(
+            f"eviction_term (--eviction-term) is for {' and '.join(_PRICES_EVICTIONS)}, {job.mechanism} has none"
+        )
     return build(job)

@@ -55,7 +55,9 @@ class Shadows:
         """Begins with empty caches at iteration 0, with one registration per slot."""
         for mechanism in self._mechanisms:
             if mechanism != job.mechanism:
-                spec = replace(job, mechanism=mechanism, workload_limits=None, measured_links=False)
+                spec = replace(
+                    job, mechanism=mechanism, workload_limits=None, measured_links=False, eviction_term=False
+                )
                 planner = Planner(spec, [w.bandwidth for w in workers], [w.cache_rows for w in workers])
                 self._shadows.append(_Shadow(planner, ShadowCost(mechanism, 0, 0.0)))
 

@@ -85,10 +85,22 @@ def test_a_cache_too_small_names_what_it_needs(trace: list[str]) -> None:
     assert len(refused.stderr.splitlines()) == 1
 
 
+def test_an_empty_trace_and_too_few_assignments_are_refused(trace: list[str], tmp_path: Path) -> None:
+    np.save(tmp_path / "empty.npy", np.empty((0, 4), np.uint64))
+    refused = esd("simulate", "--trace", str(tmp_path / "empty.npy"), "--cache-rows", "9")
+    assert refused.returncode == 2
+    assert "empty.npy is empty: [0, 4]" in refused.stderr
+    refused = esd("simulate", *trace, "--cache-rows", "4", "--iterations", "99")
+    assert refused.returncode == 2
+    assert "--iterations 99 are more than the" in refused.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--mechanism", "nearest"], "'nearest' is unknown"),
+        (["--eviction-term"], "is for esd and esd-priced, joint has none"),
+        (["--budget-ms", "0"], "--budget-ms 0 leaves no time"),
         (["--sync", "sometimes"], "known are on-demand, full-set"),
         (["--sync", "p2f", "--workloads", "balanced"], "needs --sync on-demand"),
         (["--replay", "/nowhere/log"], "/nowhere/log cannot be read"),

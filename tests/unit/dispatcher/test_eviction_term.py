@@ -9,6 +9,7 @@ from dispatcher.core.mechanisms.esd import Esd
 from dispatcher.core.planner import Planner
 from dispatcher.simulator.simulate import simulate
 from esd_native.engine import Engine
+from services.domain.errors import InvalidArgument
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 
 LINKS = np.array([1, 1, 10], np.int32)
@@ -83,3 +84,9 @@ def test_evictions_that_count_cost_less_where_caches_are_small(make_job, make_ba
         for term in (False, True)
     }
     assert costs[True] < costs[False]
+
+
+@pytest.mark.parametrize("mechanism", ["joint", "laia", "hash", "random"])
+def test_mechanisms_without_an_eviction_term_refuse_it(make_job, mechanism):
+    with pytest.raises(InvalidArgument, match=rf"is for esd and esd-priced, {mechanism} has none"):
+        Planner(make_job(mechanism=mechanism, eviction_term=True), [1e6] * 4, [30] * 4)
