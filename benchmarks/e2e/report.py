@@ -28,7 +28,7 @@ def tables(runs: Sequence[Measured]) -> Iterator[Table]:
 def _rates(data: str, groups: dict[str, list[Measured]]) -> Table:
     """The bounds are those of the links and of the processors; `steps` is the arithmetic alone, of all workers."""
     table = Table(
-        "mechanism", "it/s", "turns", "ms", "links", "processors", "by bound", "steps", "MB down", "MB up",
+        "mechanism", "it/s", "turns", "ms", "links", "processors", "by bound", "steps", "MB pulled", "MB pushed",
         title=f"{data}: an iteration, its bounds in ms, ms of arithmetic, bytes",
     )  # fmt: skip
     for mechanism, runs in groups.items():

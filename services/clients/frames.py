@@ -23,15 +23,16 @@ class Frame:
     Attributes:
         stored: done when everything that the frame pushes is durable; at once if that is nothing.
         pulled: done when every row is in its place; at once if it asks for none.
-        bytes_received: of the answers that brought rows.
+        push_bytes: of the message, what it pushes.
+        pull_bytes: of the message, what asks for rows, and of the answers that have brought them.
     """
 
     def __init__(self, message: Message, arrivals: Arrivals | None = None) -> None:
         loop = asyncio.get_running_loop()
         self.stored: asyncio.Future[Stored] = loop.create_future()
         self.pulled: asyncio.Future[None] = loop.create_future()
-        self.bytes_received = 0
         self.push_bytes = message.pulls_at if message.pushes else 0
+        self.pull_bytes = 0 if arrivals is None else len(message.data) - self.push_bytes
         self._message = message
         self._arrivals = arrivals
         self._backoffs: dict[type[EsdError], Backoff] = {}
@@ -88,7 +89,7 @@ class Frame:
         if self._arrivals is None:
             raise Internal(f"frame {self.sequence} pulls nothing and was answered with rows")
         self._arrivals.take(answer)
-        self.bytes_received += len(answer.message)
+        self.pull_bytes += len(answer.message)
         if not self._arrivals.missing:
             self.pulled.set_result(None)
 

@@ -181,14 +181,14 @@ class AsyncParameterServerClient:
             epoch: of the plan that asks.
 
         Returns:
-            The bytes received.
+            The bytes moved: what asks for the rows, and the rows.
 
         Raises:
             StaleVersion: a row is already newer.
             DeadlineExceeded: a version did not appear in time.
         """
         frames = await self.carry(Parcel.of(pulls=Pulls(ids, versions, positions)), rows, epoch=epoch)
-        return sum(frame.bytes_received for frame in frames)
+        return sum(frame.pull_bytes for frame in frames)
 
     async def push(self, push: Push, *, epoch: int = 0) -> PushAnswer:
         """Stores rows and gradients durably.

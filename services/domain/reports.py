@@ -28,7 +28,7 @@ class _Summable:
 
 @dataclass(frozen=True, slots=True)
 class TransferCounts(_Summable):
-    """What one worker moved over its link: rows by kind of operation, and payload bytes."""
+    """What one worker moved over its link: rows by kind of operation, and bytes; what asks for rows is pulled, too."""
 
     miss_pull: int = 0
     update_push: int = 0

@@ -60,8 +60,8 @@ TRANSFERS = Counter(
 )
 TRANSFER_BYTES = Counter(
     "esd_transfer_bytes_total",
-    "Payload bytes moved over each worker's link, by direction: pull or push. Much more per iteration than "
-    "transfers x row size: calls are being repeated; look for UNAVAILABLE in grpc_server_handled_total.",
+    "Bytes moved over each worker's link, by operation: pull (what asks for rows, and the rows) or push. Much more per "
+    "iteration than transfers x row size: calls are being repeated; look for UNAVAILABLE in grpc_server_handled_total.",
     ("op", "worker"),
     registry=REGISTRY,
 )

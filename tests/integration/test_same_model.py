@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -128,6 +129,21 @@ def test_a_cluster_trains_the_model_of_one_machine(case: Cluster, tmp_path: Path
     assert result["hit_ratio"] == simulated["hit_ratio"]
     assert result["cost_seconds"] == pytest.approx(simulated["cost_seconds"])
     assert result["makespan_seconds"] == pytest.approx(simulated["makespan_seconds"])
+    assert_bytes_are_those_charged(result, simulated, case)
+
+
+def assert_bytes_are_those_charged(result: Mapping[str, Any], simulated: Mapping[str, Any], case: Cluster) -> None:
+    """What crosses the links is what the costs charge, with the rows and gradients that flushes push, and a little that
+    each message has beside them."""
+    job = case.options.job(fields=1, dense_features=0, parameter_servers=("any",))
+    frames = 4 * result["iterations"] * case.options.workers * case.shards  # two halves there, and their answers
+    flushed = sum(result["operations"]["flush_push"])
+    sizes = job.table.row_transfer_bytes, job.table.gradient_transfer_bytes
+    pulled, pushed = (sum(result["bytes"][way]) for way in ("pulled", "pushed"))
+    positions = 4 * sum(result["operations"]["miss_pull"])  # in answers that bring a part of the rows
+    assert 0 <= pulled - sum(simulated["bytes"]["pulled"]) <= positions + 100 * frames
+    beside = pushed - sum(simulated["bytes"]["pushed"])
+    assert flushed * min(sizes) <= beside <= flushed * max(sizes) + 100 * frames
 
 
 def test_the_same_seed_gives_the_same_bits(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ class ParameterServers:
             DeadlineExceeded: a version did not appear in time.
         """
         parcel = Parcel.of(pulls=Pulls(ids, versions, np.arange(len(ids))))
-        return sum(frame.bytes_received for frame in await self._carry(parcel, rows))
+        return sum(frame.pull_bytes for frame in await self._carry(parcel, rows))
 
     async def push(self, parcel: Parcel) -> int:
         """Stores what a parcel of any size pushes durably; returns the bytes sent.

@@ -155,7 +155,7 @@ class IterationTransfers:
             miss_pull=len(plan.pulls),
             update_push=len(plan.update_rows) + len(plan.update_gradients),
             evict_push=len(plan.evict_rows) + len(plan.evict_gradients),
-            bytes_pulled=sum(frame.bytes_received for frame in self._frames),
+            bytes_pulled=sum(frame.pull_bytes for frame in self._frames),
             bytes_pushed=sum(frame.push_bytes for frame in self._frames),
         )
 
