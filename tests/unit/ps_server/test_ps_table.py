@@ -1,10 +1,15 @@
 """Versioned reads and idempotent pushes, over the memory store."""
 
 import itertools
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
 
+from esd_native.rows import Frame, WaitingRows
+from protos import ps_pb2
 from ps_server.core.shard import Shard
 from ps_server.core.tables import Tables
 from ps_server.stores.memory import MemoryStore
@@ -12,6 +17,7 @@ from services.domain.errors import FailedPrecondition, InvalidArgument, NotFound
 from services.domain.ids import shard_of
 from services.domain.rows import GradientBlock, RowBlock
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
+from services.wire.rows import encode_rows
 
 SPEC = TableSpec("t", 4, OptimizerSpec(OptimizerKind.ADAM, 0.1), seed=3, init_scale=0.5)
 
@@ -250,3 +256,42 @@ def test_only_lives_that_are_over_can_be_forgotten():
         table.forget(np.array([1], np.uint64), LIFE, epoch=1)
     with pytest.raises(InvalidArgument, match="name at least 1 trainings"):
         table.push_rows(rows_at([1], LIFE))
+
+
+def frame_of(ids, version, epoch=0):
+    """A frame that stores rows, as its bytes have it."""
+    message = ps_pb2.ExchangeRequest(sequence=1, table="t", epoch=epoch)
+    encode_rows(rows_at(ids, version), message.rows)
+    return Frame(message.SerializeToString())
+
+
+def test_a_frame_that_would_wait_for_a_lock_goes_the_other_way():
+    table = make_table()
+    held = [
+        table.history._lock.exclusive,  # as by a restore
+        lambda: table._gradients,  # as by a push of gradients in a thread
+        lambda: table._store.rows.changing,  # as by a checkpoint that is written
+    ]
+    for lock in held:
+        with ThreadPoolExecutor(1) as other, ExitStack() as stack:
+            other.submit(stack.enter_context, lock()).result()
+            assert table.apply_at_once(frame_of([1], 1), WaitingRows(), 10) is None
+            other.submit(stack.close).result()
+    assert table.stored_rows() == 0
+    assert table.apply_at_once(frame_of([1], 1), WaitingRows(), 10).good
+    assert table.apply_at_once(frame_of([2], 1, epoch=1), WaitingRows(), 10) is None
+    assert table.stored_rows() == 1
+
+
+def test_a_restore_waits_for_frames_that_are_under_way():
+    table = make_table()
+    with ThreadPoolExecutor(1) as other:
+        with table.history.writing_at_once(0) as may_write:
+            assert may_write
+            restoring = other.submit(table.history.restore, 0, 1)
+            with pytest.raises(FutureTimeout):
+                restoring.result(0.05)
+            with table.history.writing_at_once(0) as may_follow:
+                assert not may_follow  # behind it
+        restoring.result(20)
+    assert table.history.record.epoch == 1
