@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from esd.cli.worker_host import Process, WorkerHost
+from esd.cli.worker_host import Process, WorkerHost, end_of
 from services.domain.errors import EsdError, Unavailable
 from services.domain.jobs import JobSpec
 from services.runtime.process import STOP_WITH_STDIN
@@ -23,7 +23,6 @@ STOP_SECONDS = 15.0
 REJOIN_SECONDS = 60.0  # a dead worker is started again here, and worth waiting for
 _FIRST_PAUSE_SECONDS = 1.0  # before a second start in a row, and twice as long before each further one
 _LONGEST_PAUSE_SECONDS = 15.0
-_LOG_LINES = 15  # of a failed service's log, shown to the user
 
 T = TypeVar("T")
 
@@ -91,9 +90,7 @@ class ServiceProcess:
 
     def failure(self) -> ServiceFailed:
         """Makes the error that tells the user about a process that ended on its own."""
-        lines = self.log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
-        tail = "".join(f"\n    {line}" for line in lines)
-        return ServiceFailed(f"{self.name} ended with exit code {self.process.returncode}; end of {self.log}:{tail}")
+        return ServiceFailed(f"{self.name} ended with exit code {self.process.returncode}; end of {end_of(self.log)}")
 
     async def stop(self) -> None:
         """Stops the process with SIGTERM, or with SIGKILL if it does not end in time."""

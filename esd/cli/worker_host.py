@@ -20,7 +20,14 @@ from services.domain.jobs import JobSpec
 from services.runtime.forks import MAX_PACKET
 from services.wire.jobs import encode_job
 
+_LOG_LINES = 15  # of a failed service's log, shown to the user
 _WORKER, _TRIAL = "worker", "trial"  # of worker/host.py, whose import takes seconds
+
+
+def end_of(log: Path) -> str:
+    """Returns the path of a log and its last lines, for a message to the user."""
+    lines = log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
+    return f"{log}:" + "".join(f"\n    {line}" for line in lines)
 
 
 class Process(Protocol):
@@ -137,7 +144,9 @@ class WorkerHost:
             child = await self._fork(_TRIAL, (), {}, log.fileno(), given=encode_job(job).SerializeToString())
         refusal = await child.stdout.read()
         if code := await child.wait():
-            raise Unavailable(f"the trial of model {job.model.name!r} ended with exit code {code}, see {self._log}")
+            raise Unavailable(
+                f"trying model {job.model.name!r} ended with exit code {code}; end of {end_of(self._log)}"
+            )
         if refusal:
             raise InvalidArgument(refusal.decode())
 
@@ -273,5 +282,6 @@ class WorkerHost:
 
     def _gone(self) -> Unavailable:
         return Unavailable(
-            f"the process that starts workers is gone, or not ready in {self._patience:g} s: {self._log}"
+            f"the process that forks workers has ended, or was not ready within {self._patience:g} s; "
+            f"end of {end_of(self._log)}"
         )

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from esd.cli.worker_host import ForkedProcess, WorkerHost
-from services.domain.errors import InvalidArgument
+from services.domain.errors import InvalidArgument, Unavailable
 from services.domain.jobs import JobSpec, ModelSpec
 from services.domain.tables import OptimizerSpec, TableSpec
 
@@ -95,4 +95,16 @@ async def test_a_model_is_tried_before_there_is_a_worker(workers: Workers) -> No
     with pytest.raises(InvalidArgument, match="dimension is 1, wdl needs at least 2"):
         await workers.host.try_model(replace(JOB, table=replace(JOB.table, dimension=1)))
     worker = await workers.start("one")  # after a trial that has used torch, too
+    assert worker.returncode is None
+
+
+async def test_a_host_that_cannot_start_says_why(
+    workers: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "torch.py").write_text("raise ImportError('no torch for this machine')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(Unavailable, match=r"has ended, or was not ready within 120 s(.|\n)*no torch for this machine"):
+        await workers.start("one")
+    monkeypatch.undo()
+    worker = await workers.start("one")
     assert worker.returncode is None
