@@ -150,11 +150,12 @@ def test_a_solver_without_its_device_is_refused_before_anything_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # hides the devices of a machine that has some
-    refused = esd("train", "--solver", "dual-cuda", "--iterations", "3", "--dim", "4", "--out", str(tmp_path / "out"))
+    out = tmp_path / "out"
+    refused = esd("train", "--mechanism", "esd", "--solver", "dual-cuda", "--iterations", "3", "--out", str(out))
     assert refused.returncode in (1, 2)
     assert "solver dual-cuda needs a CUDA device" in refused.stderr
     assert "Traceback" not in refused.stderr
-    assert not (tmp_path / "out").exists(), "the services' logs are made before the services start"
+    assert not out.exists(), "the services' logs are made before the services start"
 
 
 def test_a_malformed_record_ends_the_run_and_names_its_place(tmp_path: Path) -> None:
