@@ -8,12 +8,11 @@ import os
 import random
 import signal
 import subprocess
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.chaos.system import System
-from esd.cli.launcher import ServiceProcess
 from services.domain.state import JobState
 from tests.support.cuttable_proxy import CuttableProxy
 from tests.support.redis_server import RedisServer
@@ -102,20 +101,35 @@ def small_disk(folder: Path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)  # noqa: S603, S607
 
 
-def _processes(rng: random.Random, workers: int) -> tuple[str, Callable[[Scene], list[ServiceProcess]]]:
-    """Draws a process."""
-    which = rng.choice(["worker", "worker", "dispatcher", "ps_server", "everything"])
+def _processes(rng: random.Random, workers: int) -> tuple[str, Callable[[Scene], list[int]]]:
+    """Draws a process, and tells how to find its number."""
+    which = rng.choice(["worker", "worker", "worker host", "dispatcher", "ps_server", "everything"])
     slot = rng.randrange(workers)
 
-    def choose(scene: Scene) -> list[ServiceProcess]:
+    def choose(scene: Scene) -> list[int]:
         if scene.system is None:
             return []
         cluster = scene.system.cluster
+        pids = [service.process.pid for service in cluster.services if service.process.returncode is None]
         by_name = {"worker": cluster.workers[slot], "dispatcher": cluster.dispatcher}
         by_name["ps_server"] = cluster.parameter_servers[0]
-        return cluster.services if which == "everything" else [by_name[which]]
+        if which == "everything":
+            return pids
+        if which == "worker host":
+            return [_parent(pid) for pid in pids if pid == cluster.workers[slot].process.pid]
+        return [pid for pid in pids if pid == by_name[which].process.pid]
 
     return (f"worker {slot}" if which == "worker" else which), choose
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def _signal(pids: Sequence[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def _kill(rng: random.Random, store: str, workers: int) -> tuple[str, Strike]:
@@ -126,9 +140,7 @@ def _kill(rng: random.Random, store: str, workers: int) -> tuple[str, Strike]:
         return f"kill redis, {away:.1f} s", lambda scene: scene.restart_redis(away)
 
     async def strike(scene: Scene) -> None:
-        for service in choose(scene):
-            with contextlib.suppress(ProcessLookupError):
-                service.process.kill()
+        _signal(choose(scene), signal.SIGKILL)
         if name == "everything" and scene.system is not None and scene.command is not None:
             scene.killed = True
             scene.command.cancel()
@@ -143,15 +155,12 @@ def _hang(rng: random.Random, store: str, workers: int) -> tuple[str, Strike]:
     of_redis = store == "redis" and rng.random() < 0.2
 
     async def strike(scene: Scene) -> None:
+        pids = choose(scene)
         if of_redis:
             pids = [] if scene.redis.process is None else [scene.redis.process.pid]
-        else:
-            pids = [service.process.pid for service in choose(scene)]
-        for number in (signal.SIGSTOP, signal.SIGCONT):
-            for pid in pids:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, number)
-            await asyncio.sleep(seconds if number == signal.SIGSTOP else 0)
+        _signal(pids, signal.SIGSTOP)
+        await asyncio.sleep(seconds)
+        _signal(pids, signal.SIGCONT)
 
     return f"hang {'redis' if of_redis else name}, {seconds:.0f} s", strike
 
