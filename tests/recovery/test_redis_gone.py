@@ -73,7 +73,7 @@ async def test_a_full_redis_is_waited_for_on_the_way_back(own_redis, caplog):
         (epoch, _) = await asyncio.gather(*(epoch_of(worker) for worker in workers))
 
         own_redis.cli("config", "set", "maxmemory", "1mb")
-        await client.report_failure(workers[0].lease, FailureReport("something passing", epoch))
+        await workers[0].send(FailureReport("something passing", epoch))
         asking = [asyncio.create_task(epoch_of(worker)) for worker in workers]
         async with asyncio.timeout(30):
             while "the job waits up to 300 s for room: Redis at" not in caplog.text:  # noqa: ASYNC110
