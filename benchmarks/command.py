@@ -45,7 +45,7 @@ def main() -> None:
 
 @app.command()
 def dispatch(iterations: BenchIterations = 400, seeds: Seeds = 5, as_json: opt.Json = False) -> None:
-    """Costs, makespans and decision times of laia, esd and joint, and the bars that they must meet."""
+    """Costs, makespans and decision times of the mechanisms, and the bars that joint must meet."""
     report = run(iterations, range(seeds), _tell)
     if as_json:
         typer.echo(json.dumps(report.as_json()))
@@ -209,6 +209,12 @@ def _print_tables(report: Report) -> None:
         cells = f"{q.cost_seconds:.4f}", f"{q.cost_spread:.1%}", f"{q.makespan_seconds:.4f}"
         mechanism = q.mechanism if q.horizon == 1 else f"{q.mechanism}, L = {q.horizon}"
         costs.add_row(q.stream, q.links, q.workloads, mechanism, *cells)
+    others = Table("stream", "m", "links", "cache", "joint, s", "best other, s", "which", "ratio", title="Settings")
+    for s in report.settings:
+        best = s.best_other
+        seconds = f"{s.cost_seconds['joint']:.4f}", f"{s.cost_seconds[best]:.4f}"
+        row = s.stream, str(s.samples_per_worker), s.links, f"{s.cache_ratio:.0%}", *seconds, best, f"{s.ratio:.3f}"
+        others.add_row(*row)
     times = Table("stream", "workers", "k", "mechanism", "CPU, ms", "least", "wall, ms", title="Decision times")
     for t in report.speed:
         cells = f"{t.cpu_ms:.3f}", f"{t.cpu_ms_least:.3f}", f"{t.wall_ms:.3f}"
@@ -218,5 +224,5 @@ def _print_tables(report: Report) -> None:
         required = f"{'at least' if bar.at_least else 'at most'} {bar.limit:g}"
         bars.add_row(bar.name, f"{bar.value:.3g}", required, "yes" if bar.met else "no")
     console = Console()
-    for table in (costs, times, bars):
+    for table in (costs, others, times, bars):
         console.print(table)

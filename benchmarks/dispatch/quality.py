@@ -13,7 +13,7 @@ from dispatcher.core.planner import Planner
 from dispatcher.simulator.simulate import simulate, trace_batches
 from dispatcher.simulator.totals import Totals
 
-MECHANISMS = ("laia", "esd", "joint")
+MECHANISMS = ("laia", "esd", "hash", "history", "joint")
 WARM_UP_SHARE = 5  # a fifth of a run
 HORIZON = 8  # of joint, where it looks ahead
 COMPUTE_TRANSFERS = 10  # computation of a sample, in row transfers over the fastest link, where it counts
