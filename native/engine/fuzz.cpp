@@ -10,10 +10,13 @@
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/mix64.h"
+#include "common/packed_column.h"
 #include "engine/engine.h"
+#include "engine/plan/message.h"
 
 namespace {
 
@@ -54,6 +57,43 @@ void check_joint(const esd::Engine& engine, Random& random, const std::vector<st
                 random.below(2) ? &limits : nullptr});
 }
 
+// Columns of a message, some of them damaged: they are read, or refused.
+void check_columns(std::string message, Random& random) {
+  message[random.below(message.size())] ^= static_cast<char>(random.below(256));
+  for (int i = 0; i < 20; ++i) {
+    const std::size_t begin = random.below(message.size());
+    const std::size_t size = random.below(message.size() - begin + 1);
+    const std::vector<std::uint8_t> bytes(message.begin() + static_cast<std::ptrdiff_t>(begin),
+                                          message.begin() + static_cast<std::ptrdiff_t>(begin + size));
+    try {
+      const esd::UnpackedColumn column(bytes.data(), bytes.size());
+      if (column.count() > 8 * bytes.size()) continue;  // as esd_native.plans does
+      std::vector<std::uint32_t> values(column.count());
+      column.read(values.data());
+    } catch (const std::invalid_argument&) {
+    }
+  }
+}
+
+void check_messages(const esd::IterationPlans& plans, std::size_t samples, Random& random) {
+  const std::vector<float> dense(2 * samples), labels(samples);
+  const esd::PlanContext context{1, samples, dense.data(), 2, labels.data()};
+  for (std::size_t worker = 0; worker < plans.workers.size(); ++worker) {
+    std::string message = esd::plan_message(plans, plans.arena, worker, context);
+    if (random.below(8) == 0) check_columns(std::move(message), random);
+    std::vector<std::uint64_t> values(random.below(30)), again(values.size());
+    for (std::uint64_t& value : values) value = random.next() >> random.below(64);
+    std::string packed;
+    esd::PackedColumn<std::uint64_t>(values.data(), values.size()).append_to(packed);
+    const std::vector<std::uint8_t> bytes(packed.begin(), packed.end());
+    esd::UnpackedColumn(bytes.data(), bytes.size()).read(again.data());
+    if (values != again) {
+      std::puts("a column changed on its way");
+      std::exit(1);
+    }
+  }
+}
+
 void run_iteration(esd::Engine& engine, Random& random, std::uint64_t universe, std::size_t samples,
                    std::size_t fields) {
   std::vector<std::uint64_t> ids(samples * fields);
@@ -72,7 +112,8 @@ void run_iteration(esd::Engine& engine, Random& random, std::uint64_t universe, 
   for (std::int32_t& worker : assignment) worker = static_cast<std::int32_t>(random.below(engine.workers()));
   if (samples > 0 && random.below(50) == 0) assignment[0] = static_cast<std::int32_t>(engine.workers());
   try {
-    engine.commit(assignment.data(), {});
+    const esd::IterationPlans plans = engine.commit(assignment.data(), {});
+    check_messages(plans, samples, random);
   } catch (const esd::CacheTooSmall&) {
   } catch (const std::invalid_argument&) {
   }
