@@ -20,6 +20,7 @@ Part = slice | NDArray[np.int64]
 
 _ID_BYTES = 16  # of an id and its version, beside a row and in a pull
 _SPLIT_BYTES = 32  # beside a gradient: contributors and step as well
+_PULLS_WAIT_FOR = 8  # pulls travel with pushes of at most this part of the longest message
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,18 +157,21 @@ class Parcel:
     def pieces(self, spec: TableSpec, size: int) -> Iterator[Self]:
         """Yields parcels, each for one frame, that take at most `size` bytes on the way there and on the way back.
 
-        A piece has at least one row. Pulls come first, so that their rows are on their way while others are pushed.
+        A piece has at least one row. Pulls come first, and by themselves if pushes would keep the link busy for long:
+        their rows should be on their way back meanwhile.
         """
         row, gradient = spec.row_bytes + _ID_BYTES, 4 * spec.dimension + _SPLIT_BYTES
         pushed = row * len(self.rows) + gradient * len(self.gradients)
-        if pushed + _ID_BYTES * len(self.pulls) <= size and spec.row_bytes * len(self.pulls) <= size:
+        asked, answered = _ID_BYTES * len(self.pulls), spec.row_bytes * len(self.pulls)
+        alone = pushed > size // _PULLS_WAIT_FOR
+        if pushed + asked <= size and answered <= size and not (alone and asked):
             if len(self):
                 yield self
             return
         r = g = p = 0
         while r < len(self.rows) or g < len(self.gradients) or p < len(self.pulls):
             pulls = self.pulls[p : p + max(1, size // max(spec.row_bytes, _ID_BYTES))]
-            room = size - _ID_BYTES * len(pulls)
+            room = 0 if alone and len(pulls) else size - _ID_BYTES * len(pulls)
             rows = self.rows[r : r + max(room // row, not len(pulls))]
             room -= row * len(rows)
             gradients = self.gradients[g : g + max(room // gradient, not (len(pulls) or len(rows)))]

@@ -100,11 +100,9 @@ class TrainingLoop:
             following = tasks.create_task(self._next())
             self.phase = WorkerPhase.COMPUTE
             step = await run_in(self._training_thread, self._train, current.plan, rows)
-            if confirming is not None:  # reports go out in order, at most one at a time
-                await confirming
             clock.lap()
             phases = PhaseTimes(plan_wait, push, pull, step.compute, step.all_reduce, step.update)
-            confirming = tasks.create_task(self._confirm(current, step, phases, clock.total()))
+            confirming = tasks.create_task(self._confirm(current, step, phases, clock.total(), confirming))
             before = current
 
     def _train(self, plan: IterationPlan, pulled: NDArray[np.float32]) -> StepResult:
@@ -112,8 +110,21 @@ class TrainingLoop:
         self._mover.cache.write(plan.pulls.slots, pulled)
         return self._trainer.step(plan)
 
-    async def _confirm(self, trained: IterationTransfers, step: StepResult, phases: PhaseTimes, seconds: float) -> None:
-        """Reports an iteration when all that it has pushed is durable, while the next one begins."""
+    async def _confirm(
+        self,
+        trained: IterationTransfers,
+        step: StepResult,
+        phases: PhaseTimes,
+        seconds: float,
+        earlier: asyncio.Task[None] | None,
+    ) -> None:
+        """Reports an iteration when all that it has pushed is durable, while the next one begins.
+
+        Reports go out in order, one at a time: behind that of the iteration before, `earlier`. The dispatcher's window
+        bounds how many wait.
+        """
+        if earlier is not None:
+            await earlier
         transfers = await trained.finished()
         await self._send(self._report(trained.plan, step, transfers, phases, seconds))
 

@@ -118,6 +118,15 @@ def test_pieces_are_all_of_it_and_none_is_too_long_either_way(size: int) -> None
     assert len(pieces) == {1: 132, 2**20: 1}.get(size, len(pieces))
 
 
+def test_pulls_wait_for_no_long_push() -> None:
+    what = parcel(37, 45, 50)  # pushes of 3164 bytes
+    together = next(what.pieces(SPEC, 8 * 3164))
+    assert together is what
+    first, second = what.pieces(SPEC, 8 * 3163)
+    assert (len(first), len(first.pulls)) == (50, 50)
+    assert (len(second), len(second.pulls)) == (82, 0)
+
+
 def test_each_shard_gets_what_is_its_own() -> None:
     what = parcel(30, 40, 50)
     shards = dict(what.by_shard(3))
