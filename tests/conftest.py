@@ -3,6 +3,7 @@
 import os
 
 import pytest
+from hypothesis import settings
 
 from dispatcher.solvers.cuda.device import open_device
 from services.domain.errors import Unavailable
@@ -11,8 +12,13 @@ from tests.support.redis_server import redis_cluster, redis_server
 
 
 def pytest_configure():
-    """One thread for torch where a test trains itself: more would spin on the services' cores while they wait."""
+    """One thread for torch where a test trains itself: more would spin on the services' cores while they wait.
+
+    And no time limit for an example of hypothesis: how long one takes depends on what else the machine does.
+    """
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    settings.register_profile("untimed", deadline=None)
+    settings.load_profile("untimed")
 
 
 def pytest_collection_modifyitems(items):
