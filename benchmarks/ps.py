@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from benchmarks.e2e.processors import ProcessorTime
 from services.clients.parameter_server import AsyncParameterServerClient
+from services.domain.frames import Parcel, Pulls
 from services.domain.rows import GradientBlock, Push, RowBlock
 from services.domain.tables import OptimizerSpec, TableSpec
 from tests.support.redis_server import redis_server
@@ -65,7 +66,7 @@ class Throughput:
         dimension: values per row; rows are trained with SGD, so they have no more.
         pushes: of many rows at once, by one client, in MB.
         pulls: likewise.
-        pairs: a push and a pull of 32 rows each, together, by each of four clients one pair after the other.
+        pairs: a push and a pull of 32 rows each, in one frame, by each of four clients one pair after the other.
     """
 
     store: str
@@ -85,7 +86,7 @@ async def measure(store: str, dimension: int, megabytes: float, repetitions: int
     ids = np.unique(np.random.default_rng(0).integers(0, 2**64, count, dtype=np.uint64))
     pushes, pulls, pairs = [], [], []
     with _settings(store) as settings:
-        async with _server(settings) as (address, pid), contextlib.AsyncExitStack() as stack:
+        async with running_server(settings) as (address, pid), contextlib.AsyncExitStack() as stack:
             clients = [
                 await stack.enter_async_context(AsyncParameterServerClient(address, spec)) for _ in range(_CLIENTS)
             ]
@@ -122,11 +123,12 @@ async def _all_pairs(
     """Each client pushes rows of its own to ever higher versions, and pulls what it has pushed before."""
 
     async def pairs(client: AsyncParameterServerClient, own: NDArray[np.uint64]) -> None:
+        rows = np.zeros((_PAIR_ROWS, spec.row_width), np.float32)
         for step in range(_PAIRS):
             half, other = (own[each * _PAIR_ROWS :][:_PAIR_ROWS] for each in (step % 2, 1 - step % 2))
-            await asyncio.gather(
-                client.push(_push(spec, half, version + step + 1)), _pull(client, spec, other, version + step)
-            )
+            pulls = Pulls(other, np.full(_PAIR_ROWS, version + step), np.arange(_PAIR_ROWS))
+            await client.carry(Parcel.of(_push(spec, half, version + step + 1), pulls), rows)
+            assert (rows == 0.5).all()  # noqa: S101
 
     await asyncio.gather(
         *(pairs(client, ids[2 * i * _PAIR_ROWS :][: 2 * _PAIR_ROWS]) for i, client in enumerate(clients))
@@ -154,7 +156,7 @@ def _settings(store: str) -> Iterator[Mapping[str, str]]:
 
 
 @contextlib.asynccontextmanager
-async def _server(settings: Mapping[str, str]) -> AsyncIterator[tuple[str, int]]:
+async def running_server(settings: Mapping[str, str]) -> AsyncIterator[tuple[str, int]]:
     """Runs a parameter server in a process of its own, and yields its address and its process."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "ps_server",
