@@ -44,6 +44,7 @@ class Exchange:
         self._patience = patience
         self._outbox = Outbox()
         self._resting: dict[Frame, asyncio.TimerHandle] = {}  # refused, and to be sent again after a pause
+        self._stream: FrameStream | None = None  # that is open
         self._running: asyncio.Task[None] | None = None
 
     def number(self) -> int:
@@ -71,11 +72,12 @@ class Exchange:
         await self._outbox.room()
 
     async def close(self) -> None:
-        """Ends the stream. What is not answered by now fails with Unavailable."""
+        """Ends the stream, at once if something on it is not answered: that fails with Unavailable."""
         self._outbox.closed = True
         self._outbox.changed.set()
         if self._running is not None:
-            await asyncio.wait([self._running], timeout=_FAREWELL_SECONDS)
+            if self._stream is not None and self._stream.idle:
+                await asyncio.wait([self._running], timeout=_FAREWELL_SECONDS)
             self._running.cancel()
             with suppress(asyncio.CancelledError):
                 await self._running
@@ -89,7 +91,9 @@ class Exchange:
                     await self._outbox.changed.wait()
                     continue
                 stream = FrameStream(self._open_stream(), self._outbox, self._traffic, self._timeout, self._refused)
+                self._stream = stream
                 error = await stream.run()
+                self._stream = None
                 if self._outbox.closed:
                     break
                 if stream.useful:

@@ -65,6 +65,11 @@ class FrameStream:
         self._silence: Unavailable | None = None
         self._watch: asyncio.TimerHandle | None = None
 
+    @property
+    def idle(self) -> bool:
+        """Whether every frame that was sent is answered."""
+        return not self._unanswered
+
     async def run(self) -> EsdError:
         """Carries frames until the stream ends, and returns why it did. The unanswered ones go back to the outbox."""
         self._watch = self._loop.call_later(self._timeout, self._notice_silence)

@@ -114,15 +114,6 @@ class Push:
     def __len__(self) -> int:
         return len(self.rows) + len(self.gradients)
 
-    def pieces(self, size: int) -> Iterator[Self]:
-        """Yields the push in pieces of at most `size` rows and gradients together, in order."""
-        border = len(self.rows)
-        for begin in range(0, len(self), size):
-            end = begin + size
-            yield type(self)(
-                self.rows[min(begin, border) : end], self.gradients[max(begin - border, 0) : max(end - border, 0)]
-            )
-
 
 def check_columns(ids: NDArray[np.uint64], **columns: NDArray[np.generic]) -> None:
     """Raises InvalidArgument unless every column has one entry per id."""

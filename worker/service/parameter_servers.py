@@ -59,8 +59,7 @@ class ParameterServers:
 
     async def aclose(self) -> None:
         """Closes all channels."""
-        for shard in self._shards:
-            await shard.close()
+        await all_of(shard.close() for shard in self._shards)
 
     async def create_table(self) -> None:
         """Makes sure that every shard has the job's table. Raises FailedPrecondition if its training has ended."""

@@ -47,7 +47,7 @@ async def test_rows_come_in_the_order_they_were_asked_for(job, servers):
     rows = np.empty((len(IDS), 5), np.float32)
     size = await servers.pull(IDS, NEVER_TRAINED, rows)
     np.testing.assert_array_equal(rows, initial_rows(IDS, job.table))
-    assert len(IDS) * 20 <= size < len(IDS) * 21
+    assert len(IDS) * 36 <= size < len(IDS) * 37  # id and version there, the row back
 
 
 async def test_pushed_rows_come_back(servers):
@@ -109,8 +109,8 @@ async def test_traffic_is_never_faster_than_the_link_in_either_direction(job, se
     slow = connect(job, link=link)
     rows = np.empty((len(IDS), 5), np.float32)
     started = time.perf_counter()
-    size = await slow.pull(IDS, NEVER_TRAINED, rows)
-    assert (time.perf_counter() - started) * 400_000 >= 0.9 * size
+    await slow.pull(IDS, NEVER_TRAINED, rows)
+    assert (time.perf_counter() - started) * 400_000 >= 0.9 * rows.nbytes
 
     started = time.perf_counter()
     size = await slow.push(Parcel.of(Push(RowBlock(IDS, NEVER_TRAINED + 1, rows), NO_GRADIENTS)))
