@@ -140,6 +140,8 @@ class _Stream:
                 if self._unanswered or not self._closing:
                     self._work.clear()
                     await self._work.wait()
+        except grpc.aio.InternalError:
+            pass  # nothing can be sent any more: the peer has gone, which the call may be told later
         except Exception:
             if not self._context.done():  # otherwise the peer has gone
                 raise

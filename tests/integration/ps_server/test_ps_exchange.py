@@ -8,7 +8,7 @@ import pytest
 from services.domain.errors import DeadlineExceeded, FailedPrecondition, Overloaded, StaleVersion
 from services.domain.worker_set import WorkerSet
 from services.wire.exchange import MAX_FRAME_BYTES, Credit
-from tests.support.exchange import exchange
+from tests.support.exchange import METHOD, exchange
 from tests.support.frames import SPEC, frame, gradient_push, row_push
 
 
@@ -188,3 +188,18 @@ async def test_a_finished_table_is_pulled_and_not_pushed(client, stream):
     await stream.write(frame(4, pull=([1], 1)))
     assert (await stream.rows(4, 1) == 1.0).all()
     await stream.end()
+
+
+async def test_peers_that_leave_at_once_are_no_defect(client, caplog):
+    """They may be gone before the server has granted its credit: before, during and after that write."""
+    for round_trips in range(60):
+        leaving = [client.channel.stream_stream(METHOD, None, None)() for _ in range(5)]
+        for call in leaving:
+            await call.write(frame(1, pull=([1], 1)).SerializeToString())
+        for _ in range(round_trips % 3):
+            await asyncio.sleep(0)
+        for call in leaving:
+            call.cancel()
+    await client.describe()
+    await waiting(client, 0)
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
