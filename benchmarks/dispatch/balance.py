@@ -104,6 +104,8 @@ def measure_balance(
         try:
             lists[workloads] = makespan(workloads)
         except ResourceExhausted:  # the caches of the fast ones are too small for so many
+            if not lists:  # and even for equal shares, as where a short stream has few ids
+                raise
             break
     best = min(lists, key=lists.__getitem__)
     return Balance(
