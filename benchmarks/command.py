@@ -149,9 +149,13 @@ def e2e(
         iterations=iterations,
         checkpoint_every=0,
     )
-    runs = list(compare(data, mechanisms.split(","), options, warm_up, turns, _tell))
+    runs = []
+    for measured in compare(data, mechanisms.split(","), options, warm_up, turns, _tell):
+        runs.append(measured)
+        ms = sum(measured.processor_ms.values())
+        _tell(f"  {measured.iterations_per_second:.2f} iterations/s, {ms:.1f} ms of processor time each")
     if as_json:
-        typer.echo(json.dumps({"cores": os.cpu_count(), "runs": [asdict(run) for run in runs]}))
+        typer.echo(json.dumps({"cores": os.cpu_count(), "runs": [asdict(each) for each in runs]}))
         return
     for table in tables(runs):
         Console().print(table)
