@@ -46,7 +46,7 @@ _JOB = JobSpec(
     parameter_servers=("127.0.0.1:1",),
 )
 _LEASES = ("lease-of-first--", "lease-of-second-")
-_WAITING = {"Exchange", "Attend", "Submit"}
+_WAITING = {"Exchange", "Attend", "GetGroupKey", "Submit"}
 _ASKING = {"CreateJob"}
 
 

@@ -73,6 +73,8 @@ class Exchange:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(stream.write_answers(), name="exchange-answers")
                 await stream.read_frames()
+        except* grpc.aio.InternalError:
+            pass  # what gRPC raises when the peer goes in the middle of a message: there is nobody to answer
         finally:
             stream.close()
 
