@@ -9,14 +9,15 @@ import pytest
 
 from esd.cli import driver
 from services.domain.errors import EsdError, Unavailable
-from services.domain.state import JobPhase, JobState
+from services.domain.state import JobPhase, JobState, Quality
 from tests.support.simple_clients import job_with
 
 JOB = job_with(checkpoint_every=5)
+QUALITY = Quality(0.5, 0.5, 1.0, 1.0)
 NOTHING = JobState(
     JOB, JobPhase.WAITING_FOR_WORKERS, "", samples_submitted=0, iterations_planned=0, iterations_confirmed=0,
-    loss=0.5, auc=0.5, workers=(), cost_seconds=0.0, makespan_seconds=0.0, expected_cost_seconds=0.0, lookups=0, hits=0,
-    decision_median_seconds=0.0, decision_p99_seconds=0.0, training_seconds=0.0,
+    quality=QUALITY, recent=QUALITY, workers=(), cost_seconds=0.0, makespan_seconds=0.0, expected_cost_seconds=0.0,
+    lookups=0, hits=0, decision_median_seconds=0.0, decision_p99_seconds=0.0, training_seconds=0.0,
 )  # fmt: skip
 RUNNING = replace(NOTHING, phase=JobPhase.RUNNING)
 FINISHED = replace(NOTHING, phase=JobPhase.FINISHED, iterations_planned=20, iterations_confirmed=20, resumed_from=20)
