@@ -36,6 +36,7 @@ def show_job(
     for phase in JobPhase:
         metrics.JOB_PHASE.labels(phase.name.lower()).set_function(partial(_is_in, lifecycle, phase))
     metrics.HEARTBEAT_AGE.clear()
+    _child(metrics.REFUSED_MESSAGES, "FAILED_PRECONDITION")  # at 0 until one is: a rate needs a start
     metrics.LEASE.set(lease_seconds)
     metrics.LOSS.set_function(lambda: totals.progress.loss)
     metrics.AUC.set_function(lambda: totals.progress.auc)
