@@ -115,7 +115,12 @@ ROWS: dict[str, Sequence[Panel]] = {
             ],
         ),
         Panel("Held up", "ops", [(_rate("esd_late_iterations_total", "worker"), "worker {{worker}}")]),
-        Panel("Samples that a cache has room for", "none", [("esd_worker_held_back_samples > 0", "worker {{worker}}")]),
+        Panel(
+            "Samples that a cache has room for",
+            "none",
+            [("esd_worker_held_back_samples", "worker {{worker}}")],
+            "0: the cache holds the worker back in nothing.",
+        ),
         Panel("Bandwidth", "Bps", [("esd_worker_bandwidth_bytes_per_second", "worker {{worker}}")]),
     ),
     "Parameter server": (
