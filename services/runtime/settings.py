@@ -216,10 +216,8 @@ class ServerSettings(PeerSettings):
     )
     tls_clients: ListedClients = Field(
         "",
-        description="NAME=ROLE, separated by commas: names of which every client's certificate must have one, and what "
-        "each may do (worker, dispatcher, driver, observer, operator); names of roles, and client (a driver), need no "
-        "=ROLE; * stands for all of these, *=ROLE for any name that tls_ca has signed; empty: clients need no "
-        "certificate",
+        description="names of which every client's certificate must have one, separated by commas: NAME=ROLE, a role's "
+        "own name, * for all of these, *=ROLE for any name; empty: clients need no certificate",
     )
 
 
