@@ -78,7 +78,7 @@ async def test_a_replay_makes_the_same_plans_and_operations(recorded: tuple[Path
     digests = [each.digest for each in records if isinstance(each, IterationPlanned)]
     assert digests == [digest([worker.plans[t] for worker in workers]) for t in range(len(BATCHES))]
     assert sum(isinstance(each, Observed) for each in records) == len(BATCHES) - JOB.window
-    assert len({len(plan.labels) for plan in workers[0].plans}) > 2, "feedback has moved the workloads"
+    assert len({len(plan.labels) for plan in workers[0].plans}) > 1, "feedback has moved the workloads"
 
 
 async def test_a_replay_notices_what_is_different(recorded: tuple[Path, list[Worker]]) -> None:

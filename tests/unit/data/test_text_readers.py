@@ -129,7 +129,7 @@ def test_batches_are_bounded_and_iteration_starts_again(tmp_path):
 @pytest.mark.parametrize(
     ("uri", "message"),
     [
-        ("flight", "data 'flight' is unknown; there are flights, criteo:PATH"),
+        ("flight", "data 'flight' is unknown; there are flights, journey, criteo:PATH"),
         ("flights:x", "data 'flights:x' is unknown"),
         ("criteo", "data 'criteo' names no file, write criteo:PATH"),
         ("criteo:", "names no file"),

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.optimum import measure, program_of
 from tests.unit.native.reference_engine import ReferenceEngine
-from tests.unit.native.reference_joint import partial_cost
+from tests.unit.native.reference_joint import partial_cost, reuse_probability
 from tests.unit.native.test_joint_search import int32, with_history
 
 
@@ -28,7 +28,8 @@ class ReferenceRows:
         return min(state.workers) if state.kind == "owned" else None
 
     def partial_cost(self, row: int, link: int) -> float:
-        return partial_cost(self._reference, row, link)
+        states = self._reference.rows
+        return partial_cost(self._reference, row, link, reuse_probability(states.values(), states[row].version + 1))
 
 
 @pytest.mark.parametrize("flushed", [False, True])
