@@ -69,6 +69,8 @@ class HistoryRecord:
         arrived: mask of the worker slots that have reported.
         outdated_cuts: cuts of the past, of which something may still have to be dropped.
         finished: whether the job that trains the table has ended. Nothing is written then until a way back is taken.
+        saved: the cut that was made durable last, until it is committed. Who takes over from a process that died before
+            it heard of the commit must still have it, since it may be a checkpoint on the other shards.
     """
 
     epoch: int = 0
@@ -78,6 +80,7 @@ class HistoryRecord:
     arrived: int = 0
     outdated_cuts: tuple[int, ...] = ()
     finished: bool = False
+    saved: Cut | None = None
 
     @property
     def iterations(self) -> tuple[int, ...]:
@@ -103,16 +106,28 @@ class HistoryRecord:
         """Tells whether there is such a cut."""
         return iteration in self.iterations
 
+    def is_saved_only(self, iteration: int) -> bool:
+        """Tells whether this is the saved cut, of a process before: it can be read, and nothing builds on it."""
+        return self.saved is not None and self.saved.iteration == iteration and not self.has(iteration)
+
     def committing(self, checkpoint: Checkpoint, keep: int) -> HistoryRecord:
         """Returns the record with one more checkpoint; the last `keep` checkpoints stay, with their cuts."""
         earlier = (each for each in self.committed if each.iteration < checkpoint.iteration)
         committed = (*earlier, checkpoint)[-keep:]
-        return _with_cuts_in(replace(self, committed=committed), committed[0].iteration, self.last_iteration)
+        return _with_cuts_in(
+            replace(self, committed=committed, saved=None), committed[0].iteration, self.last_iteration
+        )
 
     def going_back_to(self, iteration: int) -> HistoryRecord:
-        """Returns the record without what came after a cut."""
-        committed = tuple(each for each in self.committed if each.iteration <= iteration)
-        return _with_cuts_in(replace(self, committed=committed, arriving=0, arrived=0), 0, iteration)
+        """Returns the record without what came after a cut, which is a checkpoint from then on."""
+        record = self
+        if record.saved is not None and not record.has(record.saved.iteration):
+            record = replace(record, cuts=(*record.cuts, record.saved))
+        committed = tuple(each for each in record.committed if each.iteration <= iteration)
+        if iteration and (not committed or committed[-1].iteration < iteration):
+            committed = (*committed, Checkpoint(iteration, b""))  # the other shards have it; the first has the manifest
+        record = replace(record, committed=committed, arriving=0, arrived=0, saved=None)
+        return _with_cuts_in(record, 0, iteration)
 
     def encode(self) -> bytes:
         """Returns the record as JSON with a checksum."""
@@ -141,6 +156,7 @@ class HistoryRecord:
                     arrived=fields["arrived"],
                     outdated_cuts=tuple(fields["outdated_cuts"]),
                     finished=fields["finished"],
+                    saved=None if fields["saved"] is None else Cut(**fields["saved"]),
                 )
         except (ValueError, TypeError, KeyError):
             pass
@@ -187,8 +203,11 @@ def go_back(store: TableStore, record: HistoryRecord, checkpoint: int, epoch: in
         The record from then on, and how many rows were put back.
     """
     changed = 0
-    for cut in reversed([cut for cut in record.iterations if cut >= checkpoint]):
-        changed += store.cuts.put_back(cut)
+    if record.is_saved_only(checkpoint):
+        changed = store.cuts.put_back(checkpoint)
+    else:
+        for cut in reversed([cut for cut in record.iterations if cut >= checkpoint]):
+            changed += store.cuts.put_back(cut)
     if not checkpoint:
         store.rows.clear()
     store.partials.clear()
@@ -214,7 +233,10 @@ class History:
         self._lock = SharedLock()  # shared by those who change rows, exclusive to those who need them to stand still
         stored = store.history.load()
         self._record = HistoryRecord() if stored is None else HistoryRecord.decode(stored, f"table {table!r}")
-        lost = stored is not None and store.cuts.resume([each.iteration for each in self._record.committed])
+        saved = self._record.saved
+        lost = stored is not None and store.cuts.resume(
+            [each.iteration for each in self._record.committed], saved.iteration if saved else 0
+        )
         if lost:
             self._begin_after_last_checkpoint()
         self._sweep(uncommitted_parts=lost)  # what was being made cannot be committed any more
@@ -320,7 +342,11 @@ class History:
         """
         self._check_complete(epoch, checkpoint)
         earlier = max((cut for cut in self._record.iterations if cut < checkpoint), default=0)
-        return self._store.cuts.save(checkpoint, earlier, self._base_of(checkpoint))
+        changed = self._store.cuts.save(checkpoint, earlier, self._base_of(checkpoint))
+        with self._lock.exclusive():
+            self._check_complete(epoch, checkpoint)
+            self._write(replace(self._record, saved=next(c for c in self._record.cuts if c.iteration == checkpoint)))
+        return changed
 
     def commit(self, epoch: int, checkpoint: int, manifest: bytes, keep: int, *, finished: bool = False) -> None:
         """Makes a checkpoint the valid one; of the committed ones, the last `keep` stay, the others are dropped.
@@ -356,7 +382,7 @@ class History:
         with self._lock.exclusive():
             record = self._record
             self._check_begins(epoch)
-            if checkpoint and not record.has(checkpoint):
+            if checkpoint and not (record.has(checkpoint) or record.is_saved_only(checkpoint)):
                 raise FailedPrecondition(
                     f"table {self._table!r} cannot go back to checkpoint {checkpoint}: this server holds "
                     f"{list(record.iterations) or 'none'}; one with its store in memory loses them when it is restarted"
@@ -433,8 +459,11 @@ class History:
 
     def _begin_after_last_checkpoint(self) -> None:
         """Begins a new epoch at the last checkpoint: what came after it was lost with the process."""
-        record = self._record
-        back = replace(record.going_back_to(record.last.iteration), epoch=record.epoch + 1)
+        record, last = self._record, self._record.last.iteration
+        saved = record.saved if record.saved is not None and record.saved.iteration > last else None
+        back = replace(record.going_back_to(last), epoch=record.epoch + 1, saved=saved)
+        if saved is not None:  # whether it is a checkpoint, the dispatcher will say
+            back = replace(back, outdated_cuts=tuple(cut for cut in back.outdated_cuts if cut != saved.iteration))
         self._write(replace(back, finished=record.finished and bool(record.committed)))
 
     def _sweep(self, *, uncommitted_parts: bool = False) -> None:

@@ -124,11 +124,16 @@ class CutStore(Protocol):
     cut. The pre-images of one cut are a generation, named by the cut; going back undoes one generation after the other.
     """
 
-    def resume(self, cuts: Sequence[int]) -> bool:
+    def resume(self, cuts: Sequence[int], saved: int) -> bool:
         """Takes up the cuts of committed checkpoints, ascending; called once, for a table that has a history.
 
         A store whose rows have gone with their process reads those of the last cut (0 or none: no rows), and keeps the
         way back to the others; what belongs to none of the cuts is dropped.
+
+        Args:
+            cuts: of the checkpoints.
+            saved: a later cut that was saved, and of which it is not known whether it is a checkpoint; 0: none. What is
+                durable of it is kept.
 
         Returns:
             True if the rows are those of the last cut now, False if they are what was written last.

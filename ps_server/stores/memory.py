@@ -107,7 +107,7 @@ class MemoryCuts:
     def __init__(self, rows: MemoryRows) -> None:
         self._rows = rows
 
-    def resume(self, cuts: Sequence[int]) -> bool:  # noqa: ARG002
+    def resume(self, cuts: Sequence[int], saved: int) -> bool:  # noqa: ARG002
         return False  # the process is the one that had the rows
 
     def keep_pre_images(self, cut: int | None) -> None:

@@ -14,7 +14,7 @@ from tests.support.models import assert_same_model
 
 OPTIONS = RunOptions(
     workers=2,
-    links="1g,100m",
+    links="20m,10m",  # slow enough that a kill between two checkpoints hits the time between them
     batch=30,
     dim=8,
     cache_rows=600,

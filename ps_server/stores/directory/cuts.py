@@ -34,8 +34,8 @@ class DirectoryCuts(MemoryCuts):
         self._folder = folders.own
         self._saved: set[int] = set()  # cuts whose rows must stay on disk
 
-    def resume(self, cuts: Sequence[int]) -> bool:
-        self._saved = {cut for cut in cuts if cut}
+    def resume(self, cuts: Sequence[int], saved: int) -> bool:
+        self._saved = {cut for cut in (*cuts, saved) if cut}
         last = cuts[-1] if cuts else 0
         if last:
             try:
@@ -73,6 +73,7 @@ class DirectoryCuts(MemoryCuts):
         if cut not in self._saved:  # it was never written: going back to the cut before covers it
             return 0
         self._rows.clear()
+        self._rows.pre_images.clear()  # of rows that are not there any more
         self._load(cut)
         return len(self._rows)
 

@@ -64,7 +64,7 @@ class ShardFolders:
         folders = [self._folder(index, before) for index in range(before)]
         records = [_record(folder) for folder in folders]
         record = resharded(records, self._shard.index)
-        record = replace(record, cuts=(), committed=record.committed[-1:], outdated_cuts=())
+        record = replace(record, cuts=(), committed=record.committed[-1:], outdated_cuts=(), saved=None)
         cut = record.last.iteration
         if self.own.exists():
             shutil.rmtree(self.own)

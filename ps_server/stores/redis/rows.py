@@ -181,7 +181,7 @@ class RedisCuts:
         self._claim = claim
         self._rows = rows
 
-    def resume(self, cuts: Sequence[int]) -> bool:  # noqa: ARG002
+    def resume(self, cuts: Sequence[int], saved: int) -> bool:  # noqa: ARG002
         return False  # all rows are there
 
     def keep_pre_images(self, cut: int | None) -> None:

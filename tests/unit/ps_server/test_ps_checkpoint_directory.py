@@ -109,6 +109,9 @@ def test_a_cut_that_was_not_committed_is_not_restored(server):
     server.table.history.save(server.epoch, 20)
     server.start()  # before the commit
     assert server.rows() == at_cut
+    assert [path.name for path in server.files] == ["rows-10", "rows-20"]  # another shard may have committed it
+    server.restore(10)
+    assert server.rows() == at_cut
     assert [path.name for path in server.files] == ["rows-10"]
     server.train(30)
     second = server.rows()

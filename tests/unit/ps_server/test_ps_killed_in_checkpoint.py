@@ -19,7 +19,8 @@ from services.domain.rows import RowBlock
 from services.domain.tables import OptimizerSpec, TableSpec
 
 SPEC = TableSpec("t", 3, OptimizerSpec(), seed=1, init_scale=0.1)
-STEPS = 5  # two parts, the cut, its rows, the commit
+SAVED = 5  # steps of a checkpoint until it is durable: two parts, the cut, its rows, the note that they are there
+STEPS = SAVED + 1  # and the commit
 
 
 def opened(directory: Path) -> Table:
@@ -82,6 +83,31 @@ def test_a_checkpoint_is_valid_whole_or_not_at_all(tmp_path, step):
     train(table, 3)
     checkpoint(table, 3)
     assert rows(opened(tmp_path)) == rows(table)
+
+
+def test_a_shard_that_dies_before_it_hears_of_the_commit_still_has_the_checkpoint(tmp_path):
+    """The other shards may have committed it, and all go back to it together, then on from there and back again."""
+    command = [sys.executable, __file__, str(tmp_path), str(SAVED)]
+    assert subprocess.run(command, check=False, timeout=60).returncode == -signal.SIGKILL
+    table = opened(tmp_path)
+    assert table.history.record.last.iteration == 1
+    first, second = dict.fromkeys(range(1, 201), 1.0), {1: 1.0} | dict.fromkeys(range(2, 202), 2.0)
+    assert rows(table) == first
+    table.history.restore(2, table.history.record.epoch + 1)
+    assert rows(table) == second
+    assert table.history.record.last.iteration == 2
+    assert table.history.record.last_cut.rows == 201
+    assert rows(opened(tmp_path)) == second
+
+    train(table, 3)
+    epoch = table.history.record.epoch
+    table.history.cut(epoch, 3, 0, 1)
+    table.history.save(epoch, 3)
+    table.history.commit(epoch, 3, b"3", 3)
+    assert rows(opened(tmp_path)) == rows(table)
+    for back, expected in ((2, second), (1, first)):
+        table.history.restore(back, table.history.record.epoch + 1)
+        assert rows(table) == expected
 
 
 if __name__ == "__main__":
