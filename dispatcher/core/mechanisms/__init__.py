@@ -42,21 +42,25 @@ MECHANISMS: dict[str, Callable[[JobSpec], Mechanism]] = {
 }
 
 
-# Whose expected costs may contain evict pushes (docs/dispatch.md says what that does for joint: nothing).
-_PRICES_EVICTIONS = ("esd", "esd-priced")
+# Whose expected costs may contain evict pushes (docs/dispatch.md says what that does for joint: nothing), and who has
+# an exact part that a solver assigns.
+_OF_ESD = ("esd", "esd-priced")
+_ANY_SOLVER = "auto"
 
 
 def get_mechanism(job: JobSpec) -> Mechanism:
     """Builds the mechanism that the job names.
 
     Raises:
-        InvalidArgument: the name is not in MECHANISMS; the job has an eviction term, and the mechanism does not.
+        InvalidArgument: the name is not in MECHANISMS; the job has an option that the mechanism lacks.
     """
     build = MECHANISMS.get(job.mechanism)
     if build is None:
         raise InvalidArgument(f"mechanism {job.mechanism!r} is unknown; known are {', '.join(MECHANISMS)}")
-    if job.eviction_term and job.mechanism not in _PRICES_EVICTIONS:
-        raise InvalidArgument(
-            f"eviction_term (--eviction-term) is for {' and '.join(_PRICES_EVICTIONS)}, {job.mechanism} has none"
-        )
+    if job.mechanism not in _OF_ESD:
+        owners = " and ".join(_OF_ESD)
+        if job.eviction_term:
+            raise InvalidArgument(f"eviction_term (--eviction-term) is for {owners}, {job.mechanism} has none")
+        if job.solver != _ANY_SOLVER:
+            raise InvalidArgument(f"solver {job.solver} (--solver) is for {owners}, {job.mechanism} has no exact part")
     return build(job)

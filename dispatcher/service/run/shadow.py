@@ -56,7 +56,12 @@ class Shadows:
         for mechanism in self._mechanisms:
             if mechanism != job.mechanism:
                 spec = replace(
-                    job, mechanism=mechanism, workload_limits=None, measured_links=False, eviction_term=False
+                    job,
+                    mechanism=mechanism,
+                    workload_limits=None,
+                    measured_links=False,
+                    eviction_term=False,
+                    solver="auto",
                 )
                 planner = Planner(spec, [w.bandwidth for w in workers], [w.cache_rows for w in workers])
                 self._shadows.append(_Shadow(planner, ShadowCost(mechanism, 0, 0.0)))

@@ -59,3 +59,8 @@ def test_a_cuda_solver_without_a_device_is_refused_by_name(make_job, solver):
 def test_an_unknown_solver_is_refused_by_name(make_job):
     with pytest.raises(InvalidArgument, match="solver 'simplex' is unknown, it must be one of auto, dual, paths"):
         check_job(make_job(mechanism="esd", solver="simplex"))
+
+
+def test_a_solver_is_refused_where_nothing_is_solved(make_job):
+    with pytest.raises(InvalidArgument, match="is for esd and esd-priced, joint has no exact part"):
+        check_job(make_job(mechanism="joint", solver="paths"))
