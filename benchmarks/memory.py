@@ -65,7 +65,7 @@ def measure(mechanism: str, policy: str, iterations: int) -> dict[int, int]:
         policy=policy,
         seed=0,
         window=4,
-        table=TableSpec("embeddings", 64, optimizer, 0, init_scale=0.01),
+        tables=(TableSpec("embeddings", 64, optimizer, 0, init_scale=0.01),),
         model=ModelSpec("wdl", (), optimizer),
         parameter_servers=("simulated",),
     )

@@ -98,7 +98,7 @@ def make_planner(
         policy=POLICY,
         seed=seed,
         window=_WINDOW,
-        table=TableSpec("bench", dimension, _OPTIMIZER, seed=0, init_scale=0.01),
+        tables=(TableSpec("bench", dimension, _OPTIMIZER, seed=0, init_scale=0.01),),
         model=ModelSpec("wdl", (8,), _OPTIMIZER),
         parameter_servers=("none",),
         horizon=horizon,

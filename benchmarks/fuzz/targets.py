@@ -41,7 +41,7 @@ _JOB = JobSpec(
     policy="emark",
     seed=7,
     window=2,
-    table=_TABLE,
+    tables=(_TABLE,),
     model=ModelSpec("wdl", (8,), OptimizerSpec()),
     parameter_servers=("127.0.0.1:1",),
 )

@@ -73,7 +73,7 @@ class Setting:
             policy=self.policy,
             seed=self.seed,
             window=1,
-            table=TableSpec("embeddings", self.dim, optimizer, self.seed, init_scale=0.01),
+            tables=(TableSpec("embeddings", self.dim, optimizer, self.seed, init_scale=0.01),),
             model=ModelSpec("wdl", (), optimizer),
             parameter_servers=("simulated",),
             eviction_term=self.eviction_term,

@@ -352,7 +352,7 @@ class RunOptions:
             "workload_limits": self.limits(),
             "budget_seconds": (self.budget_ms or 0.0) / 1e3,
             "window": PLAN_WINDOW,
-            "table": TableSpec(table, self.dim, optimizer, self.seed, init_scale=self.dim**-0.5),
+            "tables": (TableSpec(table, self.dim, optimizer, self.seed, init_scale=self.dim**-0.5),),
             "model": ModelSpec(self.model, HIDDEN_LAYERS, optimizer),
             "parameter_servers": parameter_servers,
         }

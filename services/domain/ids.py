@@ -1,4 +1,9 @@
-"""Row ids: 64-bit, open-ended, spread over partitions, which are shared out over parameter-server shards."""
+"""Row ids: 64-bit, open-ended, spread over partitions, which are shared out over parameter-server shards.
+
+In a job with several tables the top 8 bits of an id are the number of its table, and the other 56 a hash of the value:
+ascending ids are grouped by table, and every layer knows from an id how large its row is. In a job with one table an id
+is any number.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 PARTITIONS = 64  # fixed, so that a store need not be rearranged for another number of shards
+_VALUE_BITS = np.uint64(56)  # of an id, below the number of its table
 
 
 def mix64(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -27,3 +33,14 @@ def partition_of(ids: NDArray[np.uint64]) -> NDArray[np.int64]:
 def shard_of(ids: NDArray[np.uint64], shards: int) -> NDArray[np.int64]:
     """Returns the parameter-server shard of each id: its partition mod shards, int64 [r]."""
     return partition_of(ids) % shards
+
+
+def in_table(ids: NDArray[np.uint64], number: int) -> NDArray[np.uint64]:
+    """Returns ids of the table with this number, 0..255, made of the lower 56 bits of any ids; of the same shape."""
+    top = np.uint64(number) << _VALUE_BITS
+    return (ids & ((np.uint64(1) << _VALUE_BITS) - np.uint64(1))) | top
+
+
+def table_of(ids: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Returns the number of each id's table in a job with several, int64 of the same shape."""
+    return (ids >> _VALUE_BITS).astype(np.int64)

@@ -14,6 +14,7 @@ MAX_LAYERS = 64  # of the MLP; with MAX_WIDTH it bounds what a worker is asked t
 MAX_WIDTH = 16384
 _LONGEST_STREAM = 1000  # characters
 MAX_HORIZON = 64  # batches; the dispatcher keeps them in memory
+MAX_TABLES = 16
 
 
 class Criterion(Enum):
@@ -131,10 +132,12 @@ class JobSpec(DispatchOptions):
         stream: says which samples these are, in words that are the same for the same samples only, at most 1,000
             characters; a job goes on with its own stream only. Empty: whoever submits answers for it.
         seed: decides the initial dense parameters, and whatever the mechanism draws at random.
-        table: the embedding table that is trained.
+        tables: the embedding tables that are trained, 1..16, numbered as they stand here. With several, the top 8 bits
+            of an id are the number of its table (services/domain/ids.py). The first table's server also keeps the job's
+            sample log, the parts of its checkpoints and the dense parameters.
         model: the model over it.
         parameter_servers: `host:port` of every shard, in shard order.
-        max_rows: how many rows the table may have; 0: any number.
+        max_rows: how many rows the tables together may have; 0: any number.
         at_max_rows: what happens before the iteration that needs more.
     """
 
@@ -143,7 +146,7 @@ class JobSpec(DispatchOptions):
     dense_features: int
     batch_size: int
     seed: int
-    table: TableSpec
+    tables: tuple[TableSpec, ...]
     model: ModelSpec
     parameter_servers: tuple[str, ...]
     stream: str = ""
@@ -167,8 +170,17 @@ class JobSpec(DispatchOptions):
         _check_range("the length of stream", len(self.stream), 0, _LONGEST_STREAM)
         if self.forgets_rows and not self.max_rows:
             raise InvalidArgument("at_max_rows is forget (--at-max-rows) without a limit: give max_rows (--max-rows)")
+        _check_range("the number of tables", len(self.tables), 1, MAX_TABLES)
+        names = [table.name for table in self.tables]
+        if len(set(names)) < len(names):
+            raise InvalidArgument(f"two tables of the job have the same name; the names are {', '.join(names)}")
         if not self.parameter_servers:
             raise InvalidArgument("parameter_servers is empty, at least one shard is needed")
+
+    @property
+    def table(self) -> TableSpec:
+        """The first table."""
+        return self.tables[0]
 
     @property
     def forgets_rows(self) -> bool:

@@ -12,7 +12,7 @@ from services.domain.errors import InvalidArgument
 MAX_DIMENSION = 4096
 ROW_KEY_BYTES = 16  # what moves with a row: its id and its version, eight bytes each
 GRADIENT_KEY_BYTES = 32  # with a partial gradient: the contributors and the step, too
-_NAME = re.compile(r"[a-z0-9_-]{1,64}")
+_NAME = re.compile(r"[a-z0-9_-]{1,64}(~[a-z0-9_-]{1,64})?")
 
 
 class OptimizerKind(Enum):
@@ -64,7 +64,7 @@ class TableSpec:
     """One embedding table.
 
     Attributes:
-        name: `[a-z0-9_-]{1,64}`.
+        name: `[a-z0-9_-]{1,64}`; `~` stands between the names of a job's first table and of a further one.
         dimension: D, values per row, 1..4096.
         optimizer: how rows are trained; its state lives beside the row.
         seed: initial values are a pure function of (seed, id).
@@ -86,6 +86,13 @@ class TableSpec:
             raise InvalidArgument(f"seed is {self.seed}, it must be in 0..2^64-1")
         if not (math.isfinite(self.init_scale) and self.init_scale >= 0):
             raise InvalidArgument(f"init_scale is {self.init_scale}, it must be finite and not negative")
+
+    def further(self, name: str) -> str:
+        """Returns the name at the servers of a further table of the job whose first table this is.
+
+        No first table has such a name, so the tables of two jobs are never the same by accident.
+        """
+        return f"{self.name}~{name}"
 
     @property
     def row_width(self) -> int:

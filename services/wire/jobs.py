@@ -6,15 +6,16 @@ of JobSpec.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import MISSING, Field, fields
 from typing import Any
 
 from google.protobuf.json_format import ParseDict, ParseError
 
-from protos import dispatcher_pb2
+from protos import common_pb2, dispatcher_pb2
 from services.domain.errors import InvalidArgument
 from services.domain.jobs import MAX_WORKERS, Criterion, JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
+from services.domain.tables import TableSpec
 from services.wire.enums import EnumCodec
 from services.wire.tables import decode_optimizer, decode_table, encode_optimizer, encode_table
 
@@ -78,6 +79,14 @@ def _decode_model(message: dispatcher_pb2.ModelSpec) -> ModelSpec:
     return ModelSpec(message.name, tuple(message.hidden), decode_optimizer(message.dense_optimizer))
 
 
+def _encode_tables(tables: tuple[TableSpec, ...]) -> list[common_pb2.TableSpec]:
+    return [encode_table(table) for table in tables]
+
+
+def _decode_tables(messages: Iterable[common_pb2.TableSpec]) -> tuple[TableSpec, ...]:
+    return tuple(decode_table(message) for message in messages)
+
+
 def _encode_limits(limits: tuple[int, int]) -> dispatcher_pb2.WorkloadLimits:
     return dispatcher_pb2.WorkloadLimits(least=limits[0], most=limits[1])
 
@@ -92,7 +101,7 @@ _CODECS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "workloads": (tuple, tuple),
     "workload_limits": (_encode_limits, _decode_limits),
     "criterion": (CRITERIA.encode, CRITERIA.decode),
-    "table": (encode_table, decode_table),
+    "tables": (_encode_tables, _decode_tables),
     "model": (_encode_model, _decode_model),
     "parameter_servers": (tuple, tuple),
     "at_max_rows": (_ROW_LIMIT_POLICIES.encode, _ROW_LIMIT_POLICIES.decode),

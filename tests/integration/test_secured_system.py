@@ -84,7 +84,7 @@ async def test_a_secured_system_trains(services: Services, certificates: Certifi
     job = JobSpec(
         name="secured", workers=2, fields=3, dense_features=1, batch_size=8, workloads=(4, 4), mechanism="esd",
         alpha=1.0, criterion=Criterion.MIN2_MIN, policy="emark", seed=7, window=2,
-        table=TableSpec("embeddings", 4, OptimizerSpec(), 7, 0.1), model=ModelSpec("wdl", (8,), OptimizerSpec()),
+        tables=(TableSpec("embeddings", 4, OptimizerSpec(), 7, 0.1),), model=ModelSpec("wdl", (8,), OptimizerSpec()),
         parameter_servers=(server,),
     )  # fmt: skip
     user = Credentials.read(ClientSettings(**certificates.of("client", token=True)))

@@ -45,7 +45,7 @@ JOB = JobSpec(
     policy="lru",
     seed=7,
     window=2,
-    table=TableSpec("embeddings", 4, OptimizerSpec(), 7, 0.1),
+    tables=(TableSpec("embeddings", 4, OptimizerSpec(), 7, 0.1),),
     model=ModelSpec("wdl", (8,), OptimizerSpec()),
     parameter_servers=("127.0.0.1:1",),
 )

@@ -15,7 +15,7 @@ from services.domain.jobs import DispatchOptions, JobSpec
 from services.domain.reports import PhaseTimes, TransferCounts
 from services.wire.jobs import encode_job
 
-_FORMAT = 2
+_FORMAT = 3
 PARTS = ("engine", "progress")  # written by the dispatcher
 DENSE = "dense"  # written by the leading worker
 

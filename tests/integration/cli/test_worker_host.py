@@ -21,7 +21,7 @@ SECONDS = 120
 
 JOB = JobSpec(
     name="job", workers=1, fields=4, dense_features=3, batch_size=8, workloads=(8,), mechanism="random", alpha=0.0,
-    policy="lru", seed=7, window=2, table=TableSpec("rows", 5, OptimizerSpec(), seed=7, init_scale=0.1),
+    policy="lru", seed=7, window=2, tables=(TableSpec("rows", 5, OptimizerSpec(), seed=7, init_scale=0.1),),
     model=ModelSpec("wdl", (8,), OptimizerSpec()), parameter_servers=("127.0.0.1:1",),
 )  # fmt: skip
 
@@ -93,7 +93,7 @@ async def test_a_model_is_tried_before_there_is_a_worker(workers: Workers) -> No
     with pytest.raises(InvalidArgument, match="model 'ncf' is unknown, choose one of wdl, dfm, dcn, dlrm"):
         await workers.host.try_model(replace(JOB, model=replace(JOB.model, name="ncf")))
     with pytest.raises(InvalidArgument, match="dimension is 1, wdl needs at least 2"):
-        await workers.host.try_model(replace(JOB, table=replace(JOB.table, dimension=1)))
+        await workers.host.try_model(replace(JOB, tables=(replace(JOB.table, dimension=1),)))
     worker = await workers.start("one")  # after a trial that has used torch, too
     assert worker.returncode is None
 

@@ -31,7 +31,7 @@ def small_job(
         policy="lru",
         seed=7,
         window=4,
-        table=TableSpec("rows", 5, optimizer, seed=7, init_scale=0.1),
+        tables=(TableSpec("rows", 5, optimizer, seed=7, init_scale=0.1),),
         model=ModelSpec("wdl", (8,), optimizer),
         parameter_servers=tuple(servers),
     )

@@ -180,7 +180,7 @@ def _job(**changes: object) -> JobSpec:
     return JobSpec(
         name="test",
         dense_features=2,
-        table=TableSpec("emb", 8, sgd, seed=1, init_scale=0.01),
+        tables=(TableSpec("emb", 8, sgd, seed=1, init_scale=0.01),),
         model=ModelSpec("wdl", (8,), sgd),
         parameter_servers=("127.0.0.1:1",),
         **values,

@@ -60,7 +60,7 @@ def test_every_row_and_gradient_is_charged_by_its_own_bytes(make_job, kind, rows
     """Ids below 1000 are of the first field, whose rows have 16 values of 4 bytes; the others have 64."""
     rng = np.random.default_rng(3)
     trace = np.stack([rng.integers(0, 100, 800), rng.integers(1000, 1100, 800)], axis=1).astype(np.uint64)
-    job = replace(make_job(mechanism="esd", fields=2, batch_size=40), table=table(kind))
+    job = replace(make_job(mechanism="esd", fields=2, batch_size=40), tables=(table(kind),))
     planner = Planner(job, BANDWIDTHS, [200] * 4, field_dimensions=(16, 64))
     row, gradient = {True: rows[0] + 16, False: rows[1] + 16}, {True: 64 + 32, False: 256 + 32}
     for batch in trace_batches(trace, 40):

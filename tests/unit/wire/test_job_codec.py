@@ -48,7 +48,7 @@ def jobs(draw: st.DrawFn) -> JobSpec:
         policy=draw(st.sampled_from(["emark", "lru", "lfu"])),
         seed=draw(SEED),
         window=draw(st.integers(1, 100)),
-        table=draw(TABLES),
+        tables=tuple(draw(st.lists(TABLES, min_size=1, max_size=16, unique_by=lambda table: table.name))),
         model=draw(MODELS),
         parameter_servers=tuple(draw(st.lists(st.just("127.0.0.1:1"), min_size=1, max_size=3))),
         budget_seconds=draw(st.floats(0, 1e6)),
@@ -77,7 +77,7 @@ def good_job() -> dispatcher_pb2.JobSpec:
         alpha=0.5,
         policy="emark",
         window=2,
-        table=common_pb2.TableSpec(name="t", dimension=4, optimizer=optimizer, init_scale=0.1),
+        tables=[common_pb2.TableSpec(name="t", dimension=4, optimizer=optimizer, init_scale=0.1)],
         model=dispatcher_pb2.ModelSpec(name="wdl", hidden=[8], dense_optimizer=optimizer),
         parameter_servers=["127.0.0.1:1"],
     )
@@ -133,13 +133,15 @@ def test_an_unknown_criterion_is_refused(number: int) -> None:
 @pytest.mark.parametrize(
     ("spoil", "text"),
     [
-        (lambda job: job.ClearField("table"), "job.table is not set"),
+        (lambda job: job.ClearField("tables"), "number of tables is 0"),
+        (lambda job: job.tables.extend([job.tables[0]]), "two tables of the job have the same name"),
+        (lambda job: job.tables.extend([job.tables[0]] * 16), "number of tables is 17"),
         (lambda job: job.ClearField("model"), "job.model is not set"),
-        (lambda job: job.table.ClearField("optimizer"), "optimizer.kind is 0"),
+        (lambda job: job.tables[0].ClearField("optimizer"), "optimizer.kind is 0"),
         (lambda job: setattr(job.model.dense_optimizer, "kind", 9), "optimizer.kind is 9"),
-        (lambda job: setattr(job.table.optimizer, "learning_rate", float("nan")), "learning rate is nan"),
-        (lambda job: setattr(job.table, "dimension", 4097), "dimension is 4097"),
-        (lambda job: setattr(job.table, "name", "T/1"), "table name 'T/1'"),
+        (lambda job: setattr(job.tables[0].optimizer, "learning_rate", float("nan")), "learning rate is nan"),
+        (lambda job: setattr(job.tables[0], "dimension", 4097), "dimension is 4097"),
+        (lambda job: setattr(job.tables[0], "name", "T/1"), "table name 'T/1'"),
         (lambda job: setattr(job, "workers", 0), "workers is 0"),
         (lambda job: setattr(job, "workers", 65), "workers is 65"),
         (lambda job: setattr(job, "workers", 2**32 - 1), "workers is 4294967295"),  # without a share for each

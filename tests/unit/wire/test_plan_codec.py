@@ -40,7 +40,7 @@ JOB = JobSpec(
     policy="emark",
     seed=7,
     window=1,
-    table=TableSpec("t", 4, OptimizerSpec(), seed=7, init_scale=0.1),
+    tables=(TableSpec("t", 4, OptimizerSpec(), seed=7, init_scale=0.1),),
     model=ModelSpec("wdl", (8,), OptimizerSpec()),
     parameter_servers=("127.0.0.1:1",),
 )

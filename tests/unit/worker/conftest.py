@@ -93,7 +93,7 @@ def make_job():
             policy="emark",
             seed=7,
             window=2,
-            table=TableSpec("rows", dimension, optimizer, seed=7, init_scale=0.1),
+            tables=(TableSpec("rows", dimension, optimizer, seed=7, init_scale=0.1),),
             model=ModelSpec(model, hidden, optimizer),
             parameter_servers=("127.0.0.1:1",),
         )
