@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields, replace
 from enum import Enum
 
 from services.domain.errors import InvalidArgument
@@ -176,6 +176,14 @@ class JobSpec(DispatchOptions):
             raise InvalidArgument(f"two tables of the job have the same name; the names are {', '.join(names)}")
         if not self.parameter_servers:
             raise InvalidArgument("parameter_servers is empty, at least one shard is needed")
+
+    def under(self, mechanism: str) -> JobSpec:
+        """Returns this job as another mechanism would dispatch it, with the defaults of everything that has one.
+
+        So its links and workloads stay as they are, and it has no option that the other mechanism lacks.
+        """
+        defaults = {each.name: each.default for each in fields(DispatchOptions) if each.default is not MISSING}
+        return replace(self, mechanism=mechanism, **defaults)
 
     @property
     def table(self) -> TableSpec:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 
 from dispatcher.core.planner import Planner
 from dispatcher.service.state import job_metrics
@@ -19,6 +20,11 @@ from services.runtime.threads import named_threads
 # Shadows run beside the planner and never hold it up: when they are this many batches behind, there is no processor for
 # them.
 _FARTHEST_BEHIND = 256
+
+# Several batches in a row take a mechanism half the time of as many single ones, since its state then stays in the
+# processor's caches. So batches wait for others, but not for long where they come slowly.
+_TOGETHER = 16
+_LONGEST_WAIT_SECONDS = 1.0
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +50,9 @@ class Shadows:
         self._shadows: list[_Shadow] = []
         self._thread = named_threads("esd-shadow")
         self._next = 0
-        self._behind = 0
+        self._waiting: list[SampleBatch] = []
+        self._in_work = 0  # batches that the thread has
+        self._due: asyncio.TimerHandle | None = None  # when the batches that wait have waited long enough
 
     @property
     def costs(self) -> tuple[ShadowCost, ...]:
@@ -55,15 +63,8 @@ class Shadows:
         """Begins with empty caches at iteration 0, with one registration per slot."""
         for mechanism in self._mechanisms:
             if mechanism != job.mechanism:
-                spec = replace(
-                    job,
-                    mechanism=mechanism,
-                    workload_limits=None,
-                    measured_links=False,
-                    eviction_term=False,
-                    solver="auto",
-                )
-                planner = Planner(spec, [w.bandwidth for w in workers], [w.cache_rows for w in workers])
+                links, caches = [w.bandwidth for w in workers], [w.cache_rows for w in workers]
+                planner = Planner(job.under(mechanism), links, caches)
                 self._shadows.append(_Shadow(planner, ShadowCost(mechanism, 0, 0.0)))
 
     def follow(self, iteration: int, batch: SampleBatch) -> None:
@@ -76,29 +77,41 @@ class Shadows:
             self._end(f"they are {self._behind} batches behind")
         else:
             self._next += 1
-            self._behind += 1
-            planning = asyncio.get_running_loop().run_in_executor(self._thread, self._plan, tuple(self._shadows), batch)
-            planning.add_done_callback(self._planned)
+            self._waiting.append(batch)
+            if len(self._waiting) >= _TOGETHER:
+                self._plan_waiting()
+            elif self._due is None:
+                self._due = asyncio.get_running_loop().call_later(_LONGEST_WAIT_SECONDS, self._plan_waiting)
 
     def close(self) -> None:
         """Takes no more batches. Those that were taken are still planned."""
+        self._plan_waiting()
         self._thread.shutdown(wait=False)
 
-    def _plan(self, shadows: Sequence[_Shadow], batch: SampleBatch) -> list[tuple[_Shadow, float]]:
-        """Runs in the shadows' thread."""
-        return [(shadow, shadow.planner.plan(batch).cost_seconds) for shadow in shadows]
+    @property
+    def _behind(self) -> int:
+        return self._in_work + len(self._waiting)
 
-    def _planned(self, planning: asyncio.Future[list[tuple[_Shadow, float]]]) -> None:
-        self._behind -= 1
+    def _plan_waiting(self) -> None:
+        """Gives the batches that wait to the thread."""
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+        if self._waiting and self._shadows:
+            batches, self._waiting = self._waiting, []
+            self._in_work += len(batches)
+            planning = asyncio.get_running_loop().run_in_executor(self._thread, _plan, self._shadows, batches)
+            planning.add_done_callback(partial(self._planned, len(batches)))
+
+    def _planned(self, batches: int, planning: asyncio.Future[list[float]]) -> None:
+        self._in_work -= batches
         error = planning.exception()
         if error is not None:
             self._end(str(error) if isinstance(error, EsdError) else repr(error))
             return
-        for shadow, seconds in planning.result():
-            shadow.cost = replace(
-                shadow.cost,
-                iterations=shadow.cost.iterations + 1,
-                cost_seconds=shadow.cost.cost_seconds + seconds,
+        for shadow, seconds in zip(self._shadows, planning.result(), strict=False):  # there are none after an end
+            shadow.cost = ShadowCost(
+                shadow.cost.mechanism, shadow.cost.iterations + batches, shadow.cost.cost_seconds + seconds
             )
             job_metrics.shadowed(shadow.cost.mechanism, seconds)
 
@@ -106,3 +119,9 @@ class Shadows:
         if self._shadows:
             _log.warning("no shadow costs any more: %s", cause)
         self._shadows = []
+        self._waiting = []
+
+
+def _plan(shadows: Sequence[_Shadow], batches: Sequence[SampleBatch]) -> list[float]:
+    """Plans batches under each mechanism, one after the other, and returns what they cost; runs in the thread."""
+    return [sum(shadow.planner.plan(batch).cost_seconds for batch in batches) for shadow in shadows]

@@ -35,7 +35,8 @@ def counted(mechanism: str) -> float:
     return REGISTRY.get_sample_value("esd_shadow_transfer_cost_seconds_total", {"mechanism": mechanism}) or 0.0
 
 
-async def test_shadow_costs_equal_the_simulator(start_dispatcher: Any) -> None:
+async def test_shadow_costs_equal_the_simulator(start_dispatcher: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shadow, "_TOGETHER", 5)  # so that some batches are left over
     before = {mechanism: counted(mechanism) for mechanism in ("random", "laia")}
     dispatcher = await start_dispatcher(shadow_mechanisms=("random", "esd", "laia"))
     await run_to_the_end(dispatcher, JOB, BATCHES)
@@ -57,8 +58,30 @@ async def test_none_are_computed_when_none_are_wanted(start_dispatcher: Any) -> 
 
 
 async def until_planned(shadows: Shadows) -> tuple[ShadowCost, ...]:
-    await asyncio.get_running_loop().run_in_executor(shadows._thread, int)  # its one thread works in order
+    shadows.close()
+    await asyncio.to_thread(shadows._thread.shutdown)
     return shadows.costs
+
+
+async def test_a_batch_does_not_wait_for_others_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shadow, "_LONGEST_WAIT_SECONDS", 0.01)
+    shadows = Shadows(("random",))
+    shadows.start(JOB, WORKERS)
+    shadows.follow(0, BATCHES[0])
+    async with asyncio.timeout(10):
+        while not shadows.costs[0].iterations:  # noqa: ASYNC110 - costs are looked up, nobody tells of them
+            await asyncio.sleep(0)
+    shadows.close()
+
+
+async def test_a_shadow_has_no_options_of_the_mechanism_in_force() -> None:
+    job = replace(JOB, solver="hungarian", eviction_term=True, horizon=4, workload_limits=(4, 12), measured_links=True)
+    shadows = Shadows(("laia",))
+    shadows.start(job, WORKERS)
+    for iteration, batch in enumerate(BATCHES):
+        shadows.follow(iteration, batch)
+    (cost,) = await until_planned(shadows)
+    assert cost.cost_seconds == pytest.approx(simulated(JOB, "laia", 40))
 
 
 async def test_a_batch_that_comes_again_counts_once() -> None:
@@ -68,7 +91,6 @@ async def test_a_batch_that_comes_again_counts_once() -> None:
         shadows.follow(iteration, BATCHES[iteration])
     (cost,) = await until_planned(shadows)
     assert cost.iterations == 3
-    shadows.close()
 
 
 async def test_a_shadow_that_missed_a_batch_ends(caplog: pytest.LogCaptureFixture) -> None:
@@ -79,7 +101,6 @@ async def test_a_shadow_that_missed_a_batch_ends(caplog: pytest.LogCaptureFixtur
         shadows.follow(2, BATCHES[2])
     assert await until_planned(shadows) == ()
     assert "no shadow costs any more" in caplog.text
-    shadows.close()
 
 
 async def test_shadows_that_fall_behind_end(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
@@ -91,8 +112,7 @@ async def test_shadows_that_fall_behind_end(monkeypatch: pytest.MonkeyPatch, cap
             shadows.follow(iteration, BATCHES[iteration])
     assert shadows.costs == ()
     assert "2 batches behind" in caplog.text
-    await until_planned(shadows)
-    shadows.close()
+    assert await until_planned(shadows) == ()
 
 
 async def test_a_cache_that_is_too_small_for_a_shadow_leaves_the_job_alone(caplog: pytest.LogCaptureFixture) -> None:
@@ -102,7 +122,6 @@ async def test_a_cache_that_is_too_small_for_a_shadow_leaves_the_job_alone(caplo
         shadows.follow(0, BATCHES[0])
         assert await until_planned(shadows) == ()
     assert "cache" in caplog.text
-    shadows.close()
 
 
 def test_names_come_from_one_variable(monkeypatch: pytest.MonkeyPatch) -> None:
