@@ -196,7 +196,7 @@ class CancelJobResponse(_message.Message):
     def __init__(self, cancelled: _Optional[bool] = ...) -> None: ...
 
 class RegisterWorkerRequest(_message.Message):
-    __slots__ = ("worker", "bandwidth_bytes_per_second", "cache_rows", "address", "instance", "least_samples", "most_samples")
+    __slots__ = ("worker", "bandwidth_bytes_per_second", "cache_rows", "address", "instance", "least_samples", "most_samples", "wait_seconds")
     WORKER_FIELD_NUMBER: _ClassVar[int]
     BANDWIDTH_BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
     CACHE_ROWS_FIELD_NUMBER: _ClassVar[int]
@@ -204,6 +204,7 @@ class RegisterWorkerRequest(_message.Message):
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
     LEAST_SAMPLES_FIELD_NUMBER: _ClassVar[int]
     MOST_SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    WAIT_SECONDS_FIELD_NUMBER: _ClassVar[int]
     worker: str
     bandwidth_bytes_per_second: float
     cache_rows: int
@@ -211,7 +212,8 @@ class RegisterWorkerRequest(_message.Message):
     instance: str
     least_samples: int
     most_samples: int
-    def __init__(self, worker: _Optional[str] = ..., bandwidth_bytes_per_second: _Optional[float] = ..., cache_rows: _Optional[int] = ..., address: _Optional[str] = ..., instance: _Optional[str] = ..., least_samples: _Optional[int] = ..., most_samples: _Optional[int] = ...) -> None: ...
+    wait_seconds: float
+    def __init__(self, worker: _Optional[str] = ..., bandwidth_bytes_per_second: _Optional[float] = ..., cache_rows: _Optional[int] = ..., address: _Optional[str] = ..., instance: _Optional[str] = ..., least_samples: _Optional[int] = ..., most_samples: _Optional[int] = ..., wait_seconds: _Optional[float] = ...) -> None: ...
 
 class RegisterWorkerResponse(_message.Message):
     __slots__ = ("lease_id", "heartbeat_seconds")

@@ -110,7 +110,8 @@ class DispatcherServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RegisterWorker(self, request, context):
-        """Takes a worker slot of the running job. NOT_FOUND: no job. RESOURCE_EXHAUSTED: all slots are taken.
+        """Takes a worker slot of the running job, or of the next one if it is opened in time.
+        NOT_FOUND: no job. RESOURCE_EXHAUSTED: all slots are taken.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

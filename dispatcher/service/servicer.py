@@ -24,7 +24,7 @@ from services.domain.errors import InvalidArgument
 from services.runtime import metrics
 from services.wire.hybrid import decode_problem, encode_result
 from services.wire.jobs import decode_job
-from services.wire.reports import decode_registration, encode_lease
+from services.wire.reports import decode_registration, decode_wait, encode_lease
 from services.wire.state import encode_state
 
 _Context = grpc.aio.ServicerContext[Any, Any]
@@ -74,8 +74,10 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         return pb.CancelJobResponse(cancelled=self._current_job.cancel(request.job, request.reason))
 
     async def RegisterWorker(self, request: pb.RegisterWorkerRequest, context: _Context) -> pb.RegisterWorkerResponse:
-        """Takes a worker in."""
-        return encode_lease(self._current_job.get().register(decode_registration(request)))
+        """Takes a worker in, as soon as there is a job for it."""
+        registration, seconds = decode_registration(request), decode_wait(request)
+        job = await self._current_job.taking_workers(within=seconds)
+        return encode_lease(job.register(registration))
 
     async def Attend(self, request_iterator: AsyncIterator[bytes], context: _Context) -> AsyncIterator[bytes]:
         """Serves the stream of one worker."""

@@ -28,10 +28,7 @@ from services.runtime.status import domain_errors
 from services.wire.batches import encode_batch
 from services.wire.hybrid import decode_result, encode_problem
 from services.wire.jobs import encode_job
-from services.wire.reports import (
-    decode_lease,
-    encode_registration,
-)
+from services.wire.reports import LONGEST_WAIT_SECONDS, decode_lease, encode_registration
 from services.wire.state import decode_state
 
 _ATTEND = f"/{pb.DESCRIPTOR.services_by_name['Dispatcher'].full_name}/Attend"
@@ -141,7 +138,9 @@ class AsyncDispatcherClient:
 
     async def register(self, registration: Registration, *, wait_for_job: float = 0.0) -> Lease:
         """Takes a worker slot."""
-        request = encode_registration(registration)
+        # The dispatcher waits, so that a job begins at once with workers that would otherwise ask for it every second;
+        # each call ends before its deadline, which tells of a dispatcher that hangs.
+        request = encode_registration(registration, min(wait_for_job, self._timeout / 2, LONGEST_WAIT_SECONDS))
         if wait_for_job:
             call = repeated(lambda: _answer(self._stub.RegisterWorker, request), wait_for_job, on=(NotFound, *AWAY))
             return decode_lease(await call)

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import grpc
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1 import health
 from grpc_reflection.v1alpha import reflection
 
 from services.domain.errors import FailedPrecondition
 from services.runtime import metrics
 from services.runtime.channel import KEEPALIVE_OPTIONS, KEEPALIVE_SECONDS
 from services.runtime.guard import Guard
+from services.runtime.health import Health
 from services.runtime.http import serve_http
 from services.runtime.interceptors import CallInterceptor
 from services.runtime.places import Places
@@ -49,14 +50,11 @@ class Server:
 
     address: str
     metrics_address: str | None
-    _health: Any  # grpc_health's aio servicer has no type stubs
-    _names: Sequence[str]
+    _health: Health
 
     async def set_serving(self, serving: bool) -> None:
         """Tells health checks whether the service can do its work now. A new server is not serving."""
-        status = health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
-        for name in ("", *self._names):
-            await self._health.set(name, status)
+        await self._health.set_serving(serving)
 
 
 @asynccontextmanager
@@ -82,15 +80,15 @@ async def serve(name: str, services: Sequence[Service], settings: ServerSettings
     names = [full_name for _, _, full_name in services]
     for add_to_server, servicer, _ in services:
         add_to_server(servicer, grpc_server)
-    health_servicer = health.aio.HealthServicer()  # type: ignore[attr-defined]  # see Server
-    health_pb2_grpc.add_HealthServicer_to_server(health_servicer, grpc_server)
+    server_health = Health(names)
+    server_health.add_to(grpc_server)
     reflection.enable_server_reflection([*names, health.SERVICE_NAME, reflection.SERVICE_NAME], grpc_server)
 
     address = _listen(grpc_server, settings, credentials)
     pages = {"/metrics": metrics.page(settings)}
     variable = settings.variable("metrics_port")
     async with serve_http("metrics", settings.listen, settings.metrics_port, variable, pages) as metrics_address:
-        server = Server(address, metrics_address, health_servicer, names)
+        server = Server(address, metrics_address, server_health)
         await server.set_serving(False)
         await grpc_server.start()
         _log.info("%s listens on %s", name, address)
@@ -98,7 +96,7 @@ async def serve(name: str, services: Sequence[Service], settings: ServerSettings
         try:
             yield server
         finally:
-            await health_servicer.enter_graceful_shutdown()
+            await server_health.enter_graceful_shutdown()
             await grpc_server.stop(settings.grace_seconds)
             _log.info("%s has stopped", name)
 

@@ -7,6 +7,7 @@ from dataclasses import fields
 import numpy as np
 
 from protos import dispatcher_pb2 as pb
+from services.domain.errors import InvalidArgument
 from services.domain.reports import (
     FailureReport,
     FlushReport,
@@ -20,13 +21,15 @@ from services.domain.reports import (
 from services.wire.arrays import decode_column, encode_array
 from services.wire.enums import EnumCodec
 
+LONGEST_WAIT_SECONDS = 60.0  # for a job that takes workers
+
 _LONGEST_FAILURE = 1000  # characters
 
 _PHASES = EnumCodec(WorkerPhase, pb.WorkerPhase, "WORKER_PHASE_", "phase", unspecified=WorkerPhase.IDLE)
 
 
-def encode_registration(registration: Registration) -> pb.RegisterWorkerRequest:
-    """Encodes a worker's offer to train."""
+def encode_registration(registration: Registration, wait_seconds: float = 0.0) -> pb.RegisterWorkerRequest:
+    """Encodes a worker's offer to train, and how long the dispatcher may wait for a job that takes it."""
     return pb.RegisterWorkerRequest(
         worker=registration.name,
         bandwidth_bytes_per_second=registration.bandwidth,
@@ -35,6 +38,7 @@ def encode_registration(registration: Registration) -> pb.RegisterWorkerRequest:
         instance=registration.instance,
         least_samples=registration.least_samples,
         most_samples=registration.most_samples,
+        wait_seconds=wait_seconds,
     )
 
 
@@ -49,6 +53,13 @@ def decode_registration(message: pb.RegisterWorkerRequest) -> Registration:
         least_samples=message.least_samples,
         most_samples=message.most_samples,
     )
+
+
+def decode_wait(message: pb.RegisterWorkerRequest) -> float:
+    """Reads how many seconds a worker lets the dispatcher wait for a job. Raises InvalidArgument if it is too long."""
+    if not 0 <= message.wait_seconds <= LONGEST_WAIT_SECONDS:
+        raise InvalidArgument(f"wait_seconds is {message.wait_seconds}, it must be in 0..{LONGEST_WAIT_SECONDS:g}")
+    return message.wait_seconds
 
 
 def encode_lease(lease: Lease) -> pb.RegisterWorkerResponse:

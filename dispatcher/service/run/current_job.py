@@ -41,12 +41,33 @@ class CurrentJob:
         self._planning: asyncio.Task[None] | None = None
         self._creation = asyncio.Lock()
         self._closed = False
+        self._opened = asyncio.Condition()
 
     def get(self) -> Job:
         """Returns the latest job. Raises NotFound when there was none."""
         if self.latest is None:
             raise NotFound("no job yet; open one with CreateJob")
         return self.latest
+
+    async def taking_workers(self, within: float) -> Job:
+        """Returns the latest job, as soon as it is one that is not over; after `within` seconds whatever it is.
+
+        Raises:
+            NotFound: there was none.
+            Unavailable: the dispatcher is stopping.
+        """
+        try:
+            async with asyncio.timeout(within), self._opened:
+                await self._opened.wait_for(lambda: self._closed or self._running is not None)
+        except TimeoutError:
+            pass
+        if self._closed:
+            raise Unavailable("the dispatcher is stopping")
+        return self.get()
+
+    @property
+    def _running(self) -> Job | None:
+        return None if self.latest is None or self.latest.lifecycle.over else self.latest
 
     def named(self, name: str) -> Job:
         """Returns the latest job. Raises NotFound when it has another name, or there was none."""
@@ -94,6 +115,8 @@ class CurrentJob:
     async def close(self) -> None:
         """Lets everyone go who waits for the job, and waits until it has stopped."""
         self._closed = True
+        async with self._opened:
+            self._opened.notify_all()
         if self.latest is not None:
             self.latest.lifecycle.stop()
         if self._planning is not None:
@@ -102,10 +125,10 @@ class CurrentJob:
     async def _create(self, spec: JobSpec) -> bool:
         if self._closed:
             raise Unavailable("the dispatcher is stopping")
-        if self.latest is not None and not self.latest.lifecycle.over:
-            if self.latest.spec == spec:
+        if (running := self._running) is not None:
+            if running.spec == spec:
                 return False
-            raise FailedPrecondition(f"{self.latest.lifecycle}, and one dispatcher runs one job at a time")
+            raise FailedPrecondition(f"{running.lifecycle}, and one dispatcher runs one job at a time")
         check_job(spec)
         start = await find_starting_point(spec, self._settings)
         checkpoints = start.checkpoints if start is not None else None
@@ -116,6 +139,8 @@ class CurrentJob:
         self.latest = job
         self._planning = asyncio.create_task(plan_stream(job, decision_log), name="plan_stream")
         _log.info("%s, created", job.lifecycle)
+        async with self._opened:
+            self._opened.notify_all()
         return True
 
 

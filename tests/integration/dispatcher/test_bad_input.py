@@ -124,6 +124,9 @@ async def test_create_job(dispatcher: Dispatcher, field: str, value: object, tex
         ("bandwidth_bytes_per_second", float("nan"), "bandwidth of worker edge-0 is nan"),
         ("cache_rows", 0, "cache_rows of worker edge-0 is 0"),
         ("instance", "", "instance has 0 characters"),
+        ("wait_seconds", -1.0, "wait_seconds is -1.0, it must be in 0..60"),
+        ("wait_seconds", float("nan"), "wait_seconds is nan"),
+        ("wait_seconds", 61.0, "wait_seconds is 61.0"),
     ],
 )
 async def test_register(stub: dispatcher_pb2_grpc.DispatcherStub, field: str, value: object, text: str) -> None:

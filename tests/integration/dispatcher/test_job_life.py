@@ -10,17 +10,20 @@ import numpy as np
 import pytest
 
 from dispatcher.service.run import current_job as jobs
+from dispatcher.service.settings import DispatcherSettings
 from services.domain.batches import SampleBatch
 from services.domain.errors import FailedPrecondition, InvalidArgument, NotFound, ResourceExhausted, Unavailable
 from services.domain.plans import EndOfStream, FlushPlan, IterationPlan, Membership
 from services.domain.reports import FailureReport, FlushReport, TransferCounts, WorkerPhase
 from services.domain.state import JobPhase
 from services.domain.worker_set import WorkerSet
+from services.runtime.metrics import REGISTRY
 from tests.support.simple_clients import (
     JOB,
     Dispatcher,
     Worker,
     job_with,
+    registration,
     run_to_the_end,
     samples,
     state_when,
@@ -99,6 +102,38 @@ async def test_one_job_at_a_time(dispatcher: Dispatcher) -> None:
         await late.register()
     assert await client.create_job(JOB)  # the same once more is a new job
     assert (await client.describe()).phase is JobPhase.WAITING_FOR_WORKERS
+
+
+async def test_a_worker_between_jobs_waits_with_one_call_and_is_taken_as_soon_as_there_is_a_job(
+    dispatcher: Dispatcher,
+) -> None:
+    await run_to_the_end(dispatcher, JOB, [samples(8)])
+    refused = refused_registrations()
+    registering = asyncio.create_task(dispatcher.client.register(registration("edge-0"), wait_for_job=20))
+    await dispatcher.client.describe()  # answered after the registration has come
+    assert await dispatcher.client.create_job(JOB)
+    assert (await registering).lease_id
+    assert refused_registrations() == refused
+
+
+def refused_registrations() -> float:
+    labels = {"method": "/esd.v1.Dispatcher/RegisterWorker", "code": "NOT_FOUND"}
+    return REGISTRY.get_sample_value("grpc_server_handled_total", labels) or 0.0
+
+
+async def test_a_worker_waits_no_longer_than_it_says(dispatcher: Dispatcher) -> None:
+    with pytest.raises(NotFound, match="no job yet"):
+        await dispatcher.client.register(registration("edge-0"), wait_for_job=0.05)
+
+
+async def test_a_dispatcher_that_stops_lets_waiting_workers_go() -> None:
+    current_job = jobs.CurrentJob(DispatcherSettings())
+    waiting = asyncio.create_task(current_job.taking_workers(within=50))
+    await asyncio.sleep(0)  # it waits by now
+    await current_job.close()
+    with pytest.raises(Unavailable, match="the dispatcher is stopping"):
+        async with asyncio.timeout(5):
+            await waiting
 
 
 async def slot_of(worker) -> int:

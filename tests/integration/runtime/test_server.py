@@ -32,6 +32,16 @@ async def test_health_follows_set_serving(toy: Any, name: str) -> None:
         assert seen == [NOT_SERVING, SERVING, NOT_SERVING, SERVING]
 
 
+async def test_health_of_all_services(toy: Any) -> None:
+    async with channel(toy.server.address) as to_server:
+        for serving, status in ((False, NOT_SERVING), (True, SERVING)):
+            await toy.server.set_serving(serving)
+            answer = await health_pb2_grpc.HealthStub(to_server).List(health_pb2.HealthListRequest(), timeout=20)
+            assert {name: each.status for name, each in answer.statuses.items()} == {
+                "": status, SERVICE: status, "esd.v1.Dispatcher": status,
+            }  # fmt: skip
+
+
 async def test_health_of_an_unknown_service(toy: Any) -> None:
     async with channel(toy.server.address) as to_server:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
