@@ -6,7 +6,7 @@ import subprocess
 
 from tests.e2e.compose import Project, docker, inspect
 
-BYTES = 6_000_000  # enough that what the filter lets through at once does not count
+BYTES = 4_000_000  # enough that what the filter lets through at once does not count
 
 _RECEIVE = f"""
 import socket, time
