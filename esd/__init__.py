@@ -5,8 +5,8 @@
     with esd.DispatcherClient("127.0.0.1:50051") as dispatcher:
         state = dispatcher.describe()
 
-The vocabulary is here at once. What needs gRPC or the native kernels is imported when it is first used, and torch never
-is: that is the worker's.
+The vocabulary is here at once. What needs gRPC, the native kernels or torch, which models alone do, is imported when it
+is first used.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from services.clients.parameter_server import AsyncParameterServerClient
     from services.data.schema import Schema
     from services.runtime.security import Credentials
+    from worker.models.inputs import ModelInputs
+    from worker.models.model import Model
 
     __version__: str
 
@@ -71,6 +73,8 @@ __all__ = [
     "JobState",
     "Lease",
     "Membership",
+    "Model",
+    "ModelInputs",
     "ModelSpec",
     "OptimizerKind",
     "OptimizerSpec",
@@ -99,6 +103,8 @@ _WHEN_USED = {
     "AsyncParameterServerClient": "services.clients.parameter_server",
     "Credentials": "services.runtime.security",
     "DispatcherClient": "services.clients.dispatcher",
+    "Model": "worker.models.model",
+    "ModelInputs": "worker.models.inputs",
     "Schema": "services.data.schema",
     "hybrid_dis": "esd.hybrid",
     "read": "esd.tables",

@@ -50,7 +50,10 @@ SchemaFile = Annotated[
         rich_help_panel=TRAINING,
     ),
 ]
-Model = Annotated[str, typer.Option(help="wdl, dfm, dcn or dlrm.", rich_help_panel=TRAINING)]
+Model = Annotated[
+    str,
+    typer.Option(help="wdl, dfm, dcn, dlrm, or your own: package.module:Class.", rich_help_panel=TRAINING),
+]
 Workers = Annotated[int, typer.Option(min=1, max=64, help="Number of workers.", rich_help_panel=CLUSTER)]
 Links = Annotated[
     str,

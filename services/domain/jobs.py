@@ -35,7 +35,7 @@ class RowLimitPolicy(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """A click-through model over the embedding layer: `wdl`, `dfm`, `dcn` or `dlrm`."""
+    """A model over the embedding layer: one that comes with ESD, or one's own as `package.module:Class`."""
 
     name: str
     hidden: tuple[int, ...]

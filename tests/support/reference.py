@@ -15,7 +15,7 @@ from services.domain.batches import SampleBatch
 from services.domain.ids import mix64
 from services.domain.jobs import JobSpec, RowLimitPolicy
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
-from worker.models import build_model
+from worker.models import build_model, inputs_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,11 @@ def initial_rows(table: TableSpec, ids: NDArray[np.uint64]) -> NDArray[np.float3
     bits = mix64(mix64(ids ^ seed)[:, None] + columns[None, :])
     uniform = (bits >> np.uint64(40)).astype(np.float64) * 2.0**-24
     return ((2 * uniform - 1) * np.float64(np.float32(table.init_scale))).astype(np.float32)
+
+
+def by_feature(job: JobSpec, rows: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Embeddings [m, D] by the name of the feature, of rows [m, F, D]."""
+    return {feature.name: rows[:, field] for field, feature in enumerate(inputs_of(job).features)}
 
 
 def train_reference(job: JobSpec, batches: Iterable[SampleBatch]) -> TrainedModel:
@@ -73,7 +78,7 @@ def train_reference(job: JobSpec, batches: Iterable[SampleBatch]) -> TrainedMode
         versions[np.unique(index)] += 1
         model.zero_grad()
         embedding.zero_grad()
-        logits = model(embedding(torch.from_numpy(index)), torch.tensor(batch.dense))
+        logits = model(by_feature(job, embedding(torch.from_numpy(index))), torch.tensor(batch.dense))
         functional.binary_cross_entropy_with_logits(logits, torch.tensor(batch.labels)).backward()  # type: ignore[no-untyped-call]
         scores.append(torch.sigmoid(logits.detach().double()).numpy())
         train_rows()

@@ -1,4 +1,4 @@
-"""Click-through models over embedding rows, by name."""
+"""Models over embeddings: those that come with ESD, by name, and anybody's own, by import path."""
 
 from __future__ import annotations
 
@@ -6,30 +6,57 @@ import torch
 
 from services.domain.errors import InvalidArgument
 from services.domain.jobs import JobSpec
-from worker.models.click_model import ClickModel, InputShape
 from worker.models.dcn import DeepCross
 from worker.models.dfm import DeepFM
 from worker.models.dlrm import DLRM
+from worker.models.inputs import InputFeature, ModelInputs
+from worker.models.model import Model
+from worker.models.own import import_model
 from worker.models.trial import try_model
 from worker.models.wdl import WideDeep
 
-MODELS: dict[str, type[ClickModel]] = {"wdl": WideDeep, "dfm": DeepFM, "dcn": DeepCross, "dlrm": DLRM}
+MODELS: dict[str, type[Model]] = {"wdl": WideDeep, "dfm": DeepFM, "dcn": DeepCross, "dlrm": DLRM}
 
 
-def build_model(job: JobSpec) -> ClickModel:
+def build_model(job: JobSpec) -> Model:
     """Builds the job's model on the CPU, as it initialises itself, and tries it on two samples.
 
     What it draws comes from torch's default generator, which has the job's seed meanwhile and then goes on as if
     nothing had been drawn. So every worker builds the same model.
 
     Raises:
-        InvalidArgument: there is no model of that name, or it cannot train this job's samples.
+        InvalidArgument: there is no such model, or it cannot train this job's samples.
     """
-    if job.model.name not in MODELS:
-        raise InvalidArgument(f"model {job.model.name!r} is unknown, choose one of {', '.join(MODELS)}")
-    shape = InputShape(job.fields, job.table.dimension, job.dense_features)
+    name, inputs = job.model.name, inputs_of(job)
+    kind = find_model(name)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(job.seed)
-        model = MODELS[job.model.name](shape, job.model.hidden)
-    try_model(model, job.model.name, shape)
+        try:
+            model = kind(inputs, job.model.hidden)
+        except InvalidArgument:
+            raise
+        except Exception as error:  # the model may be anybody's code
+            raise InvalidArgument(f"model {name!r} cannot be built: {type(error).__name__}: {error}") from error
+    try_model(model, name, inputs)
     return model
+
+
+def find_model(name: str) -> type[Model]:
+    """Returns the class of a model that comes with ESD, or of one's own, `package.module:Class`.
+
+    Raises:
+        InvalidArgument: there is none of that name.
+    """
+    if name in MODELS:
+        return MODELS[name]
+    if ":" in name:
+        return import_model(name)
+    raise InvalidArgument(
+        f"model {name!r} is unknown, choose one of {', '.join(MODELS)}, or your own as package.module:Class"
+    )
+
+
+def inputs_of(job: JobSpec) -> ModelInputs:
+    """Returns what the job's samples are made of."""
+    features = tuple(InputFeature(str(field), job.table.dimension) for field in range(job.fields))
+    return ModelInputs(features, job.dense_features, labels=("label",))

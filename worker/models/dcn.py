@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
-from worker.models.click_model import ClickModel, InputShape, draw_parameters, join, mlp
+from worker.models.inputs import ModelInputs, join
+from worker.models.layers import draw_parameters, mlp
+from worker.models.model import Model
 
 CROSS_LAYERS = 3
 
 
-class DeepCross(ClickModel):
+class DeepCross(Model):
     """Makes explicit feature crosses of bounded degree beside an MLP; both feed one output layer."""
 
-    def __init__(self, shape: InputShape, hidden: tuple[int, ...]) -> None:
-        super().__init__(shape, hidden)
-        width = shape.fields * shape.dimension + shape.dense_features
+    def __init__(self, inputs: ModelInputs, hidden: tuple[int, ...]) -> None:
+        super().__init__(inputs, hidden)
+        width = inputs.width
         self.crosses = nn.ModuleList(Cross(width) for _ in range(CROSS_LAYERS))
         # The MLP's last hidden layer goes to the output layer together with the crosses.
         self.deep = mlp(width, hidden[:-1], hidden[-1]) if hidden else None
         self.output = nn.Linear(width + sum(hidden[-1:]), 1)
         draw_parameters(self)
 
-    def forward(self, rows: Tensor, dense: Tensor) -> Tensor:
-        """See ClickModel.forward."""
-        inputs = join(rows, dense)
+    def forward(self, embeddings: Mapping[str, Any], dense: Tensor) -> Tensor:
+        """See Model.forward."""
+        inputs = join(embeddings, dense)
         crossed = inputs
         for cross in self.crosses:
             crossed = cross(inputs, crossed)

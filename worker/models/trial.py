@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from services.domain.errors import InvalidArgument
-from worker.models.click_model import ClickModel, InputShape
+from worker.models.inputs import ModelInputs
+from worker.models.model import Batch, Model
 
 
-def try_model(model: ClickModel, name: str, shape: InputShape) -> None:
+def try_model(model: Model, name: str, inputs: ModelInputs) -> None:
     """Refuses a model that cannot be trained, or whose result would depend on who trains which sample.
 
     The model is left as it was, without gradients.
@@ -18,7 +18,7 @@ def try_model(model: ClickModel, name: str, shape: InputShape) -> None:
     Args:
         model: as it was built.
         name: of the model, for messages.
-        shape: of a sample.
+        inputs: what a sample is made of.
 
     Raises:
         InvalidArgument: says what is wrong, and with which parameter, buffer or shape.
@@ -26,46 +26,79 @@ def try_model(model: ClickModel, name: str, shape: InputShape) -> None:
     for parameter, values in model.named_parameters():
         if values.dtype != torch.float32:
             raise InvalidArgument(f"parameter {parameter} of model {name!r} is {values.dtype}, it must be float32")
-    generator = torch.Generator().manual_seed(0)
-    rows = torch.empty(2, shape.fields, shape.dimension).uniform_(-0.1, 0.1, generator=generator).requires_grad_()
-    dense = torch.randn(2, shape.dense_features, generator=generator)
+    pair = _two_samples(inputs)
+    one = Batch({name: each[:1] for name, each in pair.embeddings.items()}, pair.dense[:1], pair.labels[:1])
     buffers = {buffer: values.clone() for buffer, values in model.named_buffers()}
     random = torch.get_rng_state()
     try:
-        logits = model(rows, dense)
-        _check_logits(logits, name)
+        outputs, losses, scores = _apply(model, pair, name)
         _check_unchanged(model, name, buffers, random)
-        alone = model(rows[:1], dense[:1])
-        labels = torch.tensor([0.0, 1.0])
-        torch.autograd.backward(functional.binary_cross_entropy_with_logits(logits, labels))
+        alone = _apply(model, one, name)
+        torch.autograd.backward(losses.sum())
     except InvalidArgument:
         raise
     except Exception as error:  # the model may be anybody's code
         raise InvalidArgument(
-            f"model {name!r} fails on samples of {shape.fields} fields, {shape.dimension} values per row and "
-            f"{shape.dense_features} dense features: {type(error).__name__}: {error}"
+            f"model {name!r} fails on samples of {inputs}: {type(error).__name__}: {error}"
         ) from error
     finally:
         torch.set_rng_state(random)
         model.zero_grad()
-    if rows.grad is None:
+    if all(each.grad is None for each in pair.embeddings.values()):
         raise InvalidArgument(f"model {name!r} does not use its embedding rows: they have no gradient")
-    if not torch.allclose(alone, logits[:1], rtol=1e-3, atol=1e-4):
+    for what, together, single in zip(
+        ("an output", "the loss", "a score"), (outputs, losses, scores), alone, strict=True
+    ):
+        _check_independent(together[:1], single, what, name)
+
+
+def _two_samples(inputs: ModelInputs) -> Batch:
+    generator = torch.Generator().manual_seed(0)
+    embeddings = {
+        feature.name: torch.empty(2, feature.dimension).uniform_(-0.1, 0.1, generator=generator).requires_grad_()
+        for feature in inputs.features
+    }
+    dense = torch.randn(2, inputs.dense, generator=generator)
+    labels = torch.tensor([[0.0], [1.0]]).expand(2, len(inputs.labels)).clone()
+    return Batch(embeddings, dense, labels)
+
+
+def _apply(model: Model, batch: Batch, name: str) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns outputs, losses and scores, each of the shape that it must have."""
+    samples, labels = batch.labels.shape
+    outputs = model(batch.embeddings, batch.dense)
+    shapes = "float32 [2, L], a row of outputs for each"
+    if not isinstance(outputs, Tensor) or outputs.shape[:1] != (samples,) or outputs.dtype != torch.float32:
+        raise InvalidArgument(f"model {name!r} makes {_form(outputs)} of two samples, it must make {shapes}")
+    if not outputs.isfinite().all():
+        raise InvalidArgument(f"model {name!r} makes {outputs.tolist()} of two samples, they must be finite")
+    if type(model).loss is Model.loss and outputs.numel() != samples * labels:
         raise InvalidArgument(
-            f"a logit of model {name!r} depends on the other samples of its batch ({alone.item():g} alone, "
-            f"{logits[0].item():g} with another): the result would depend on who trains which sample"
+            f"model {name!r} makes {_form(outputs)} of two samples with {labels} labels, it must make one logit for "
+            "each label, or have a `loss` of its own"
+        )
+    losses, scores = model.loss(outputs, batch), model.scores(outputs)
+    for what, found, shape in (("loss", losses, (samples,)), ("scores", scores, (samples, labels))):
+        if not isinstance(found, Tensor) or found.shape != shape or not found.isfinite().all():
+            raise InvalidArgument(
+                f"`{what}` of model {name!r} makes {_form(found)} of two samples, it must make {list(shape)}, finite"
+            )
+    return outputs, losses, scores
+
+
+def _form(found: object) -> str:
+    return f"{found.dtype} {list(found.shape)}" if isinstance(found, Tensor) else type(found).__name__
+
+
+def _check_independent(together: Tensor, alone: Tensor, what: str, name: str) -> None:
+    if not torch.allclose(together, alone, rtol=1e-3, atol=1e-4):
+        raise InvalidArgument(
+            f"{what} of model {name!r} depends on the other samples of its batch ({alone.flatten()[0].item():g} alone, "
+            f"{together.flatten()[0].item():g} with another): the result would depend on who trains which sample"
         )
 
 
-def _check_logits(logits: Tensor, name: str) -> None:
-    if not isinstance(logits, Tensor) or logits.shape != (2,) or logits.dtype != torch.float32:
-        found = f"{logits.dtype} {list(logits.shape)}" if isinstance(logits, Tensor) else type(logits).__name__
-        raise InvalidArgument(f"model {name!r} makes {found} of two samples, it must make float32 [2], their logits")
-    if not logits.isfinite().all():
-        raise InvalidArgument(f"model {name!r} makes the logits {logits.tolist()} of two samples, they must be finite")
-
-
-def _check_unchanged(model: ClickModel, name: str, buffers: dict[str, Tensor], random: Tensor) -> None:
+def _check_unchanged(model: Model, name: str, buffers: dict[str, Tensor], random: Tensor) -> None:
     """Refuses what each worker would do in its own way: statistics over a micro-batch, and random numbers."""
     for buffer, values in model.named_buffers():
         if not torch.equal(values, buffers[buffer]):

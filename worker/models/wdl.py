@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
-from worker.models.click_model import ClickModel, InputShape, draw_parameters, join, mlp, require_wide, split_wide
+from worker.models.inputs import ModelInputs
+from worker.models.layers import draw_parameters, mlp, require_wide, split_wide
+from worker.models.model import Model
 
 
-class WideDeep(ClickModel):
+class WideDeep(Model):
     """Adds a linear model over ids and dense features to an MLP over embedding vectors and dense features."""
 
-    def __init__(self, shape: InputShape, hidden: tuple[int, ...]) -> None:
-        super().__init__(shape, hidden)
-        width = require_wide(shape, "wdl")
-        self.wide = nn.Parameter(torch.empty(1, shape.dense_features))  # the MLP has the bias
-        self.deep = mlp(shape.fields * width + shape.dense_features, hidden, 1)
+    def __init__(self, inputs: ModelInputs, hidden: tuple[int, ...]) -> None:
+        super().__init__(inputs, hidden)
+        width = require_wide(inputs, "wdl")
+        self.wide = nn.Parameter(torch.empty(1, inputs.dense))  # the MLP has the bias
+        self.deep = mlp(len(inputs.features) * width + inputs.dense, hidden, 1)
         draw_parameters(self)
 
-    def forward(self, rows: Tensor, dense: Tensor) -> Tensor:
-        """See ClickModel.forward."""
-        weights, vectors = split_wide(rows)
+    def forward(self, embeddings: Mapping[str, Any], dense: Tensor) -> Tensor:
+        """See Model.forward."""
+        weights, vectors = split_wide(embeddings)
         wide = weights.sum(dim=1) + (dense @ self.wide.T).squeeze(1)
-        deep: Tensor = self.deep(join(vectors, dense)).squeeze(1)
+        deep: Tensor = self.deep(torch.cat((vectors.flatten(1), dense), dim=1)).squeeze(1)
         return wide + deep

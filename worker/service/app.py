@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import sys
 
 from protos.worker_pb2_grpc import add_WorkerServicer_to_server
 from services.runtime import logs
@@ -23,6 +24,8 @@ async def serve_worker(stop: StopEvent) -> None:
     settings = load(WorkerSettings)
     logs.configure(settings.log_level)
     logs.bind(worker=settings.name)
+    if settings.code:
+        sys.path.insert(0, settings.code)
     service = WorkerService(settings)
     async with serve("worker", [(add_WorkerServicer_to_server, service, "esd.v1.Worker")], settings) as server:
         job = asyncio.create_task(WorkerJob(settings, server.address, service).run())

@@ -31,6 +31,7 @@ class WorkerSettings(ServerSettings, env_prefix="ESD_WORKER_"):
     )
     device: str = Field("cpu", pattern=r"^(cpu|cuda(:\d+)?)$", description="where training runs: cpu, cuda or cuda:N")
     threads: int = Field(1, ge=1, description="threads of torch's CPU kernels")
+    code: str = Field("", description="folder where models of one's own are looked for before all else; empty: none")
     advertise_host: str = Field("", description="host at which others reach this worker; empty: that of listen")
     job_timeout: float = Field(3600.0, gt=0, description="seconds to wait for a dispatcher that has a job")
     peer_timeout: float = Field(

@@ -10,13 +10,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional
 
 from services.domain.errors import FailedPrecondition
 from services.domain.jobs import JobSpec
 from services.domain.plans import IterationPlan
 from services.domain.reports import SCORE_BINS
 from worker.models import build_model
+from worker.models.inputs import StackedEmbeddings
+from worker.models.model import Batch
 from worker.training.all_reduce import DenseReducer
 from worker.training.dense import DenseParameters
 from worker.training.rows import RowCache
@@ -27,7 +28,7 @@ class StepResult:
     """What one step brought.
 
     Attributes:
-        loss_sum: sum of the logistic losses before training (progressive validation).
+        loss_sum: sum of the samples' losses before training (progressive validation).
         score_bins: uint16 [m], floor(65536 * predicted probability).
         compute: seconds of the forward and backward pass.
         all_reduce: seconds in the all-reduce, waiting for other workers included.
@@ -62,6 +63,7 @@ class Trainer:
         self._cache = cache
         self._device = device
         self._model = build_model(job).to(device)
+        self._features = tuple(feature.name for feature in self._model.inputs.features)
         self.dense = DenseParameters(self._model, job.model.dense_optimizer, reducer)
 
     def step(self, plan: IterationPlan) -> StepResult:
@@ -99,18 +101,20 @@ class Trainer:
         if len(plan.labels) == 0:
             return 0.0, np.zeros(0, np.uint16), None
         values = self._cache.look_up(plan, self._table.dimension).requires_grad_()
-        dense = torch.tensor(plan.dense, device=self._device)
-        labels = torch.tensor(plan.labels, device=self._device)
-
-        logits = self._model(values, dense)
-        losses = functional.binary_cross_entropy_with_logits(logits, labels, reduction="none")
+        batch = Batch(
+            StackedEmbeddings(self._features, values),
+            torch.tensor(plan.dense, device=self._device),
+            torch.tensor(plan.labels, device=self._device).unsqueeze(1),
+        )
+        outputs = self._model(batch.embeddings, batch.dense)
+        losses = self._model.loss(outputs, batch)
         loss_sum = losses.detach().double().sum().item()
         if not math.isfinite(loss_sum):
             raise FailedPrecondition(
                 f"the loss of iteration {plan.iteration} is {loss_sum}: training diverged, lower the learning rate"
             )
         torch.autograd.backward(losses.sum() / plan.batch_size)
-        scores = logits.detach().double().sigmoid() * SCORE_BINS
+        scores = self._model.scores(outputs.detach().double())[:, 0] * SCORE_BINS
         bins = scores.clamp(max=SCORE_BINS - 1).cpu().numpy().astype(np.uint16)
         assert values.grad is not None  # noqa: S101 - backward has just set it
         return loss_sum, bins, values.grad

@@ -13,6 +13,7 @@ from services.domain.batches import SampleBatch
 from services.domain.ids import mix64
 from services.domain.jobs import JobSpec
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
+from tests.support.reference import by_feature
 from worker.models import build_model
 
 
@@ -52,7 +53,8 @@ def train(job: JobSpec, batches: Sequence[SampleBatch]) -> tuple[dict[int, NDArr
     model = build_model(job)
     optimizers = _optimizers(list(table.parameters()), list(model.parameters()), job.table.optimizer)
     for batch in batches:
-        logits = model(table(torch.from_numpy(np.searchsorted(ids, batch.ids))), torch.tensor(batch.dense))
+        rows = table(torch.from_numpy(np.searchsorted(ids, batch.ids)))
+        logits = model(by_feature(job, rows), torch.tensor(batch.dense))
         for optimizer in optimizers:
             optimizer.zero_grad()
         functional.binary_cross_entropy_with_logits(logits, torch.tensor(batch.labels)).backward()

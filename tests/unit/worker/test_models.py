@@ -5,17 +5,20 @@ import pytest
 import torch
 
 from services.domain.errors import InvalidArgument
+from tests.support.reference import by_feature
 from worker.models import MODELS, build_model
+from worker.models.inputs import StackedEmbeddings
 
 
 @pytest.mark.parametrize("dense_features", [0, 3])
 @pytest.mark.parametrize("hidden", [(), (8,), (8, 4)])
 @pytest.mark.parametrize("name", MODELS)
 def test_one_logit_per_sample_and_every_parameter_learns(make_job, name, hidden, dense_features):
-    model = build_model(make_job(model=name, hidden=hidden, dense_features=dense_features))
+    job = make_job(model=name, hidden=hidden, dense_features=dense_features)
+    model = build_model(job)
     rows = torch.randn(6, 4, 5, generator=torch.Generator().manual_seed(1))
     dense = torch.randn(6, dense_features, generator=torch.Generator().manual_seed(2))
-    logits = model(rows, dense)
+    logits = model(by_feature(job, rows), dense)
     assert logits.shape == (6,)
     logits.square().sum().backward()
     assert all(p.grad is not None and (p.numel() == 0 or p.grad.abs().sum() > 0) for p in model.parameters())
@@ -23,10 +26,12 @@ def test_one_logit_per_sample_and_every_parameter_learns(make_job, name, hidden,
 
 @pytest.mark.parametrize("name", MODELS)
 def test_samples_do_not_see_each_other(make_job, name):
-    model = build_model(make_job(model=name))
+    job = make_job(model=name)
+    model = build_model(job)
     generator = torch.Generator().manual_seed(1)
     rows, dense = torch.randn(6, 4, 5, generator=generator), torch.randn(6, 3, generator=generator)
-    torch.testing.assert_close(model(rows, dense)[2:3], model(rows[2:3], dense[2:3]))
+    together, alone = by_feature(job, rows), by_feature(job, rows[2:3])
+    torch.testing.assert_close(model(together, dense)[2:3], model(alone, dense[2:3]))
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -49,14 +54,15 @@ def test_parameters_of_equal_shape_start_differently(make_job):
 
 
 def test_deepfm_is_the_factorisation_machine_plus_the_deep_part(make_job):
-    model = build_model(make_job(model="dfm"))
+    job = make_job(model="dfm")
+    model = build_model(job)
     generator = torch.Generator().manual_seed(1)
     rows, dense = torch.randn(1, 4, 5, generator=generator), torch.randn(1, 3, generator=generator)
     weights, vectors = rows[0, :, 0], rows[0, :, 1:]
     pairs = sum(vectors[i] @ vectors[j] for i in range(4) for j in range(i))
     deep = model.deep(torch.cat((vectors.flatten(), dense[0])))[0]
     expected = weights.sum() + dense[0] @ model.linear[0] + pairs + deep
-    torch.testing.assert_close(model(rows, dense)[0], expected)
+    torch.testing.assert_close(model(by_feature(job, rows), dense)[0], expected)
 
 
 def test_cross_layer_follows_its_equation(make_job):
@@ -68,7 +74,9 @@ def test_cross_layer_follows_its_equation(make_job):
 
 
 def test_unknown_models_and_rows_without_a_vector_are_refused(make_job):
-    with pytest.raises(InvalidArgument, match="'ncf' is unknown, choose one of wdl, dfm, dcn, dlrm"):
+    with pytest.raises(
+        InvalidArgument, match="'ncf' is unknown, choose one of wdl, dfm, dcn, dlrm, or your own as package"
+    ):
         build_model(make_job(model="ncf"))
     with pytest.raises(InvalidArgument, match="dimension is 1, wdl needs at least 2"):
         build_model(make_job(dimension=1))
@@ -76,13 +84,32 @@ def test_unknown_models_and_rows_without_a_vector_are_refused(make_job):
 
 def test_rows_reach_the_gradient_of_a_plain_embedding(make_job):
     """The lookup from coalesced rows gives nn.Embedding's gradient, repeated ids summed."""
-    model = build_model(make_job())
+    job = make_job()
+    model = build_model(job)
     ids = np.array([[3, 1, 1, 0], [3, 2, 1, 1]])
     dense = torch.randn(2, 3)
     table = torch.nn.Embedding(4, 5)
-    model(table(torch.from_numpy(ids)), dense).sum().backward()
+    model(by_feature(job, table(torch.from_numpy(ids))), dense).sum().backward()
 
     unique, inverse = np.unique(ids, return_inverse=True)
     rows = table.weight.detach()[torch.from_numpy(unique)].requires_grad_()
-    model(torch.nn.functional.embedding(torch.from_numpy(inverse.reshape(ids.shape)), rows), dense).sum().backward()
+    gathered = torch.nn.functional.embedding(torch.from_numpy(inverse.reshape(ids.shape)), rows)
+    model(StackedEmbeddings(("0", "1", "2", "3"), gathered), dense).sum().backward()
     torch.testing.assert_close(rows.grad, table.weight.grad)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_views_of_one_tensor_and_a_plain_mapping_give_the_same(make_job, name):
+    job = make_job(model=name)
+    model = build_model(job)
+    rows, dense = torch.randn(6, 4, 5), torch.randn(6, 3)
+    names = tuple(feature.name for feature in model.inputs.features)
+    gradients = []
+    for embeddings in (StackedEmbeddings(names, rows.requires_grad_()), by_feature(job, rows)):
+        rows.grad = None
+        model(embeddings, dense).square().sum().backward()
+        gradients.append(rows.grad)
+    torch.testing.assert_close(*gradients)
+    views = StackedEmbeddings(names, rows)
+    assert list(views) == list(names)
+    torch.testing.assert_close(dict(views), by_feature(job, rows))

@@ -14,17 +14,19 @@ from services.domain.errors import FailedPrecondition, InvalidArgument
 from services.domain.tables import OptimizerKind, OptimizerSpec
 from worker import models
 from worker.models import build_model
-from worker.models.click_model import ClickModel, mlp
+from worker.models.inputs import StackedEmbeddings, join, stack
+from worker.models.layers import mlp
+from worker.models.model import Model
 from worker.training.all_reduce import DenseReducer
 from worker.training.dense import DenseParameters
 
 
-class Own(ClickModel):
+class Own(Model):
     """Layer norm, a scale, a constant table and a frozen parameter before an MLP."""
 
-    def __init__(self, shape, hidden):
-        super().__init__(shape, hidden)
-        width = shape.fields * shape.dimension + shape.dense_features
+    def __init__(self, inputs, hidden):
+        super().__init__(inputs, hidden)
+        width = inputs.width
         self.norm = nn.LayerNorm(width)
         self.scale = nn.Parameter(torch.full((3,), 2.0))
         self.drawn = nn.Parameter(torch.randn(width))
@@ -33,8 +35,8 @@ class Own(ClickModel):
         self.register_buffer("scratch", torch.zeros(1), persistent=False)
         self.deep = mlp(width, hidden, 1)
 
-    def forward(self, rows, dense):
-        inputs = self.norm(torch.cat((rows.flatten(1), dense), dim=1)) * self.drawn + self.weights
+    def forward(self, embeddings, dense):
+        inputs = self.norm(join(embeddings, dense)) * self.drawn + self.weights
         return self.deep(inputs).squeeze(1) * self.scale.sum() * self.fixed
 
 
@@ -98,7 +100,7 @@ def _without_parameters(saved):
 def test_a_frozen_parameter_is_kept_and_not_trained(build):
     model = build(Own)
     dense = dense_of(model)
-    model(torch.randn(2, 4, 5), torch.randn(2, 3)).sum().backward()
+    model(StackedEmbeddings(("0", "1", "2", "3"), torch.randn(2, 4, 5)), torch.randn(2, 3)).sum().backward()
     dense.wait()
     dense.step()
     assert model.fixed.item() == 1.0
@@ -106,9 +108,9 @@ def test_a_frozen_parameter_is_kept_and_not_trained(build):
 
 
 def test_a_model_without_dense_parameters_trains_its_rows(build):
-    class Sum(ClickModel):
-        def forward(self, rows, dense):
-            return rows.sum(dim=(1, 2))
+    class Sum(Model):
+        def forward(self, embeddings, dense):
+            return stack(embeddings).sum(dim=(1, 2))
 
     dense = dense_of(build(Sum))
     dense.wait()
@@ -117,14 +119,14 @@ def test_a_model_without_dense_parameters_trains_its_rows(build):
 
 
 def with_layer(layer, apply=lambda layer, inputs: layer(inputs)):
-    class Changed(ClickModel):
-        def __init__(self, shape, hidden):
-            super().__init__(shape, hidden)
-            self.layer = layer(shape.fields * shape.dimension)
-            self.deep = nn.Linear(shape.fields * shape.dimension, 1)
+    class Changed(Model):
+        def __init__(self, inputs, hidden):
+            super().__init__(inputs, hidden)
+            self.layer = layer(4 * 5)
+            self.deep = nn.Linear(4 * 5, 1)
 
-        def forward(self, rows, dense):
-            return self.deep(apply(self.layer, rows.flatten(1))).squeeze(1)
+        def forward(self, embeddings, dense):
+            return self.deep(apply(self.layer, stack(embeddings).flatten(1))).squeeze(1)
 
     return Changed
 
@@ -132,13 +134,13 @@ def with_layer(layer, apply=lambda layer, inputs: layer(inputs)):
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (with_layer(lambda _: nn.Linear(7, 3)), r"fails on samples of 4 fields, 5 values per row and 3 dense .*7x3"),
+        (with_layer(lambda _: nn.Linear(7, 3)), r"fails on samples of 4 features of 5 values, 3 dense .*7x3"),
         (with_layer(nn.BatchNorm1d), "buffer layer.running_mean of model 'own' changes in a forward pass"),
         (with_layer(lambda n: nn.BatchNorm1d(n, track_running_stats=False)), "fails .*more than 1 value per channel"),
         (with_layer(lambda _: nn.Dropout()), "draws random numbers"),
         (with_layer(lambda n: nn.Linear(n, n).double()), "parameter layer.weight of model 'own' is torch.float64"),
         (with_layer(nn.Identity, lambda _, x: x - x.mean(dim=0)), "depends on the other samples of its batch"),
-        (with_layer(nn.Identity, lambda _, x: x * float("nan")), r"makes the logits \[nan, nan\]"),
+        (with_layer(nn.Identity, lambda _, x: x * float("nan")), r"makes \[nan, nan\] of two samples"),
         (with_layer(nn.Identity, lambda _, x: x.detach()), "does not use its embedding rows"),
         (with_layer(nn.Identity, lambda _, x: x.repeat(2, 1)), r"makes torch.float32 \[4\] of two samples"),
     ],

@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from services.domain.errors import FailedPrecondition
 from services.domain.tables import OptimizerKind, OptimizerSpec
+from tests.support.reference import by_feature
 from worker.models import MODELS, build_model
 from worker.training.all_reduce import DenseReducer
 from worker.training.rows import RowCache
@@ -85,7 +86,7 @@ def test_trains_as_plain_pytorch_does(plans, make_job, samples, model, kind):
     make_row_optimizer, make_dense_optimizer = OPTIMIZERS[kind]
     optimizers = [make_row_optimizer(table.parameters()), make_dense_optimizer(reference.parameters())]
     for (ids, dense, labels), result in zip(samples, results, strict=True):
-        logits = reference(table(torch.from_numpy(ids)), torch.from_numpy(dense))
+        logits = reference(by_feature(job, table(torch.from_numpy(ids))), torch.from_numpy(dense))
         loss = functional.binary_cross_entropy_with_logits(logits, torch.from_numpy(labels))
         assert result.loss_sum / BATCH == pytest.approx(loss.item(), rel=1e-4)
         np.testing.assert_allclose(result.score_bins / 65536, logits.detach().sigmoid().numpy(), atol=1e-3)

@@ -1,0 +1,103 @@
+"""What a model gets: the shape of a sample, known when it is built, and the embeddings of m samples in each step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from services.domain.errors import InvalidArgument
+
+
+@dataclass(frozen=True, slots=True)
+class InputFeature:
+    """A feature of a sample.
+
+    Attributes:
+        name: as the data has it.
+        dimension: D, values of its embedding.
+    """
+
+    name: str
+    dimension: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInputs:
+    """What a sample is made of.
+
+    Attributes:
+        features: the features that have an embedding, in the order of the data.
+        dense: d, how many dense features there are.
+        labels: the names of the L labels.
+    """
+
+    features: tuple[InputFeature, ...]
+    dense: int
+    labels: tuple[str, ...]
+
+    def __str__(self) -> str:
+        dimensions = sorted({feature.dimension for feature in self.features})
+        values = " and ".join(map(str, dimensions))
+        return (
+            f"{len(self.features)} features of {values} values, {self.dense} dense features, {len(self.labels)} labels"
+        )
+
+    @property
+    def width(self) -> int:
+        """How many values `join` puts side by side: those of all embeddings, and the dense features."""
+        return sum(feature.dimension for feature in self.features) + self.dense
+
+    def dimension(self, model: str) -> int:
+        """Returns D, which all embeddings share. Raises InvalidArgument when they do not."""
+        dimensions = {feature.dimension for feature in self.features}
+        if len(dimensions) > 1:
+            raise InvalidArgument(
+                f"the embeddings have {sorted(dimensions)} values, {model} needs the same number in all of them"
+            )
+        return dimensions.pop()
+
+
+class StackedEmbeddings(Mapping[str, Any]):
+    """The embeddings of m samples by the name of the feature, each float32 [m, D], as views of one tensor.
+
+    Args:
+        names: of the F features.
+        rows: float32 [m, F, D], what one lookup has gathered.
+    """
+
+    def __init__(self, names: tuple[str, ...], rows: Tensor) -> None:
+        self.names = names
+        self.rows = rows
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._views[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @cached_property
+    def _views(self) -> dict[str, Tensor]:
+        # The gradient of `unbind` is one stack; that of indexing would be a tensor of zeros for every feature.
+        return dict(zip(self.names, self.rows.unbind(1), strict=True))
+
+
+def stack(embeddings: Mapping[str, Any]) -> Tensor:
+    """Returns embeddings [m, D] of one dimension as one tensor [m, F, D], without a copy where they are its views."""
+    if isinstance(embeddings, StackedEmbeddings):
+        return embeddings.rows
+    return torch.stack(tuple(embeddings.values()), dim=1)
+
+
+def join(embeddings: Mapping[str, Any], dense: Tensor) -> Tensor:
+    """Returns float32 [m, `ModelInputs.width`]: all embeddings of a sample side by side, then its dense features."""
+    if isinstance(embeddings, StackedEmbeddings):
+        return torch.cat((embeddings.rows.flatten(1), dense), dim=1)
+    return torch.cat((*embeddings.values(), dense), dim=1)
