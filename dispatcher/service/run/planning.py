@@ -113,7 +113,7 @@ class _EpochPlanning:
             if samples.exhausted:
                 break
             self._batches.append(samples.take())
-            self._job.lifecycle.notify()  # Submit may wait for the room
+            self._job.lifecycle.notify(workers=False)  # Submit may wait for the room
         return bool(self._batches)
 
     async def _checkpoint_if_due(self) -> None:

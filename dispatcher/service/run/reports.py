@@ -81,7 +81,8 @@ def _iteration(job: Job, worker: WorkerRecord, report: IterationReport) -> None:
         epoch.trained = report.iteration + 1
         job.stragglers.confirmed(epoch.trained, plans.planned, asyncio.get_running_loop().time())
         job_metrics.iteration_confirmed(plans.planned - job.confirmed)
-        job.lifecycle.notify()  # nobody waits for a single worker's confirmation
+        # The plan that follows is told when it is published, and nobody waits for a single worker's confirmation.
+        job.lifecycle.notify(workers=False)
 
 
 def _flush(job: Job, worker: WorkerRecord, report: FlushReport) -> None:

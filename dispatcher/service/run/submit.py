@@ -80,7 +80,7 @@ class Submission:
 
     async def taken(self) -> int:
         """Returns how many samples were taken in so far, which is where a client goes on."""
-        if self._logging is not None:  # a call that was cut off may have left it behind
+        if self._logging is not None and not self._logging.done():  # a call that was cut off has left it behind
             await asyncio.wait([self._logging])
         return self._samples.taken
 
@@ -150,7 +150,7 @@ class Submission:
             self._samples.close()
         else:
             self._samples.put(batch)
-        self._lifecycle.notify()
+        self._lifecycle.notify(workers=False)
 
     async def _log(self, entry: LogEntry, checkpoints: Checkpoints) -> None:
         try:

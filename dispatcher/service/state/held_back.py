@@ -19,15 +19,21 @@ class HeldBack:
 
     def __init__(self) -> None:
         self._told: set[int] = set()
+        self._shown: list[int] = []
 
     def begin_epoch(self) -> None:
         """Forgets who was told of."""
         self._told.clear()
+        self._shown = []
 
     def report(self, workers: Iterable[WorkerRecord], samples: NDArray[np.int32]) -> None:
         """Shows up to how many samples each worker's cache has room for, int32 [n]; 0 for one that is not held back."""
+        limits = samples.tolist()
+        if limits == self._shown:
+            return
+        self._shown = limits
         for worker in workers:
-            limit = int(samples[worker.slot])
+            limit = limits[worker.slot]
             job_metrics.held_back(worker.slot, limit)
             if limit and worker.slot not in self._told:
                 self._told.add(worker.slot)

@@ -121,11 +121,24 @@ class Workers:
 
     def renew(self, worker: WorkerRecord) -> None:
         """Takes a sign of life: the lease ends `lease_seconds` from now."""
-        loop = asyncio.get_running_loop()
-        worker.stop_expiry()
-        worker.last_heartbeat = loop.time()
-        if not worker.flushed:
-            worker.expiry = loop.call_later(self._lease_seconds, self._on_expired, worker)
+        worker.last_heartbeat = asyncio.get_running_loop().time()
+        if worker.flushed:
+            worker.stop_expiry()
+        elif worker.expiry is None:
+            self._look_after(self._lease_seconds, worker)
+
+    def _look_after(self, seconds: float, worker: WorkerRecord) -> None:
+        """Sets the one timer of a lease. Signs of life, of which there are many, do not touch it."""
+        worker.expiry = asyncio.get_running_loop().call_later(seconds, self._look, worker)
+
+    def _look(self, worker: WorkerRecord) -> None:
+        """Ends a lease, or looks again when it may have ended."""
+        left = worker.last_heartbeat + self._lease_seconds - asyncio.get_running_loop().time()
+        if left > 0:
+            self._look_after(left, worker)
+        else:
+            worker.expiry = None
+            self._on_expired(worker)
 
     def remove(self, worker: WorkerRecord) -> None:
         """Frees a worker's slot and ends its lease."""

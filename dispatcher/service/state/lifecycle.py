@@ -75,16 +75,21 @@ class Lifecycle:
         except TimeoutError:
             return False
 
-    def notify(self) -> None:
-        """Lets everyone who waits look at the job's state again."""
+    def notify(self, *, workers: bool = True) -> None:
+        """Lets everyone who waits look at the job's state again.
+
+        Args:
+            workers: whether there may be something to tell the workers; else their streams are left alone.
+        """
         self._changed.set()
         self._changed = asyncio.Event()
-        for listener in self._listeners:
-            listener()
+        if workers:
+            for listener in self._listeners:
+                listener()
 
     @contextmanager
     def told_by(self, listener: Callable[[], None]) -> Iterator[None]:
-        """Calls `listener` at every change inside the block, for those who wait for more than the job's state."""
+        """Calls `listener` inside the block whenever there may be something to tell the workers."""
         self._listeners.add(listener)
         try:
             yield

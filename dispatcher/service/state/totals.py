@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +14,8 @@ from services.domain.reports import IterationReport
 
 _RECENT_DECISIONS = 4096
 _MOST_POINTS = 600  # about as many as a wide screen can show apart
+_FEWEST_POINTS = 20  # that are left of a job that is fast
+_CLOSEST_SECONDS = 0.25  # between two points; each takes the AUC of all samples
 _SAVED = ("cost_seconds", "makespan_seconds", "expected_cost_seconds", "lookups", "hits", "forgotten_rows")
 
 
@@ -50,8 +51,8 @@ class Point:
 class History:
     """Evenly spaced points of a job of any length, in bounded memory.
 
-    Of every `step` iterations one is kept. When there are too many points, every other one goes and the step doubles.
-    As points are totals, the averages between those that stay are still exact.
+    Of every `step` iterations one is kept. When there are too many points, or they lie too close together in time, every
+    other one goes and the step doubles. As points are totals, the averages between those that stay are still exact.
 
     Args:
         most_points: how many points are kept at most.
@@ -72,7 +73,9 @@ class History:
     def add(self, point: Point) -> None:
         """Takes a wanted point; points come in order."""
         self.points.append(point)
-        if len(self.points) > self._most_points:
+        count = len(self.points)
+        close = count >= 2 * _FEWEST_POINTS and point.seconds < count * _CLOSEST_SECONDS
+        if count > self._most_points or close:
             self._step *= 2
             self.points = [kept for kept in self.points if self.wants(kept.iterations)]
 
@@ -112,7 +115,7 @@ class JobTotals:
         self.history = History()
         self._planned = 0
         self._decision_total = 0.0
-        self._decision_seconds: deque[float] = deque(maxlen=_RECENT_DECISIONS)
+        self._decision_seconds = np.zeros(_RECENT_DECISIONS)  # that of decision i at i modulo its length
         self._seconds_before = 0.0
         self._first_plan: float | None = None
         self._last_confirmation: float | None = None
@@ -132,9 +135,9 @@ class JobTotals:
         self.held_back = decision.held_back
         self.worker_lookups += decision.worker_lookups
         self.worker_hits += decision.worker_lookups - decision.operations.miss_pull
-        self._planned += 1
+        self._decision_seconds[self._planned % _RECENT_DECISIONS] = decision.decision_seconds
         self._decision_total += decision.decision_seconds
-        self._decision_seconds.append(decision.decision_seconds)
+        self._planned += 1
 
     def add_report(self, slot: int, report: IterationReport) -> bool:
         """Adds a worker's report. Returns whether all workers have confirmed its iteration now."""
@@ -179,7 +182,7 @@ class JobTotals:
 
     def decision_seconds(self, quantile: float) -> float:
         """Returns a quantile of the latest 4096 decision times; 0 before the first."""
-        return float(np.quantile(self._decision_seconds, quantile)) if self._decision_seconds else 0.0
+        return float(np.quantile(self._decision_seconds[: self._planned], quantile)) if self._planned else 0.0
 
     @property
     def plan_bytes_per_iteration(self) -> float:

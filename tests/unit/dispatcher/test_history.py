@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 from dispatcher.service.state.totals import History, Point
 
@@ -32,6 +33,15 @@ def test_a_long_job_is_thinned_out_evenly() -> None:
         (step,) = {later - earlier for earlier, later in itertools.pairwise(kept)}
         assert kept[0] == step
         assert iterations - kept[-1] < step
+
+
+def test_a_fast_job_is_thinned_out_until_its_points_lie_apart() -> None:
+    history = History(600)
+    for confirmed in range(1, 2001):  # a hundred iterations per second
+        if history.wants(confirmed):
+            history.add(replace(point(confirmed), seconds=confirmed / 100))
+    kept = [each.iterations for each in history.points]
+    assert kept == list(range(32, 2001, 32))
 
 
 def test_what_is_kept_is_exact() -> None:
