@@ -51,8 +51,8 @@ class Point:
 class History:
     """Evenly spaced points of a job of any length, in bounded memory.
 
-    Of every `step` iterations one is kept. When there are too many points, or they lie too close together in time, every
-    other one goes and the step doubles. As points are totals, the averages between those that stay are still exact.
+    Of every `step` iterations one is kept. When there are too many points, or they lie too close together in time,
+    every other one goes and the step doubles. As points are totals, the averages between those that stay are exact.
 
     Args:
         most_points: how many points are kept at most.
