@@ -176,6 +176,9 @@ class Engine:
             (services/domain/versions.py) are of a later life.
         gradient_shares: how large a partial gradient is by its row, above 0 and at most 16: one number, or [F] with
             field sizes (the same for fields of the same size); if there are none, 1.
+        push_trained: every row that an iteration trains is an update push of the next one, at each worker that trained
+            it, or of a flush before it; all rows are clean in between. Else a row is pushed when another worker needs
+            it, or when it leaves a cache.
 
     Raises:
         ValueError: no or more than 64 workers, a cache without room, an unknown policy, a size or share out of range.
@@ -188,6 +191,7 @@ class Engine:
         field_sizes: Sequence[int] = (),
         max_rows: int = 0,
         gradient_shares: Sequence[float] = (),
+        push_trained: bool = False,
     ) -> None: ...
     def prepare(self, ids: NDArray[np.uint64]) -> None:
         """Looks a batch up; unseen ids are born clean, at version 0, cached nowhere.

@@ -41,7 +41,7 @@ def figures(runs: Sequence[Runs]) -> Iterator[Figure]:
     )  # fmt: skip
     for run in both:
         for batch in BATCHES:
-            through, deferred = (_timeline(run, batch, sync) for sync in ("write-through", "p2f"))
+            through, deferred = (_timeline(run, batch, sync) for sync in ("p2f:0", "p2f:10"))
             if through is None or deferred is None:
                 continue
             stalls = through["stall_seconds"] / deferred["stall_seconds"] if deferred["stall_seconds"] else np.inf

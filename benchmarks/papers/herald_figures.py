@@ -15,9 +15,9 @@ from dispatcher.simulator.alternatives.cached_rows import LruCaches, RowNumbers
 
 # Herald §6.1: equal links, LRU caches of 10%, m = 128.
 HERALD = Setting(links=EQUAL_LINKS, cache_ratio=0.10, policy="lru")
-VANILLA = replace(HERALD, mechanism="random", sync="full-set")
+VANILLA = replace(HERALD, mechanism="random", sync="full")
 PLAN_ONLY = replace(HERALD, mechanism="random")
-LAIA_ONLY = replace(HERALD, sync="full-set")
+LAIA_ONLY = replace(HERALD, sync="full")
 
 
 def figures(runs: Sequence[Runs]) -> Iterator[Figure]:
@@ -105,9 +105,9 @@ def breakdown(runs: Sequence[Runs]) -> Figure:
         "herald-fig11-table2", "Herald Fig. 11 and Table 2: transmissions saved against vanilla", "%",
         "Herald: pull 43-88, push 51-90, all 48-89 over four workloads. On W1 (WDL, Criteo): LAIA alone 54 / 17 / 35,"
         " plan alone 0 / 13 / 7, both 54 / 63 / 59 (pull / push / all)",
-        "Vanilla is random dispatch with full-set synchronisation. Evict pushes count as pushes. LAIA alone also saves"
-        " pushes, since fewer distinct rows are trained in all. Exact on-demand synchronisation pulls what full-set"
-        " pulls; Herald's 0% says the same.",
+        "Vanilla is random dispatch with full synchronisation. Evict pushes count as pushes. LAIA alone also saves"
+        " pushes, since fewer distinct rows are trained in all. Exact on-demand synchronisation pulls what full"
+        " synchronisation pulls; Herald's 0% says the same.",
     )  # fmt: skip
     variants = {"LAIA alone": LAIA_ONLY, "plan alone": PLAN_ONLY, "both": HERALD}
     for run in runs:

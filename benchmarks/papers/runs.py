@@ -16,7 +16,7 @@ from dispatcher.core.planner import Planner
 from dispatcher.simulator.alternatives import Cluster, get_alternative, simulate_alternative
 from services.domain.batches import SampleBatch
 from services.domain.errors import ResourceExhausted
-from services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
+from services.domain.jobs import Criterion, JobSpec, ModelSpec, Sync, equal_workloads
 from services.domain.links import parse_link
 from services.domain.tables import OptimizerSpec, TableSpec
 
@@ -37,9 +37,9 @@ class Setting:
         links: of the n workers, bits per second.
         batch: m, samples per worker.
         cache_ratio: share of the workload's rows that a worker caches.
-        policy: cache replacement of on-demand synchronisation; alternatives have LRU.
+        policy: cache replacement; alternatives have LRU.
         dim: values per row.
-        sync: `on-demand`, or an alternative.
+        sync: a way to train, or an alternative that is simulated only.
         sample_seconds: computation per sample.
         eviction_term: whether expected costs contain evict pushes.
         seed: of random choices.
@@ -56,6 +56,11 @@ class Setting:
     sample_seconds: float = 0.0
     eviction_term: bool = False
     seed: int = 0
+
+    @property
+    def trains(self) -> bool:
+        """Whether a job can run so."""
+        return self.sync in {sync.value for sync in Sync}
 
     def job(self, fields: int) -> JobSpec:
         """Returns the job of the run."""
@@ -77,6 +82,7 @@ class Setting:
             model=ModelSpec("wdl", (), optimizer),
             parameter_servers=("simulated",),
             eviction_term=self.eviction_term,
+            sync=Sync(self.sync) if self.trains else Sync.ON_DEMAND,
         )
 
 
@@ -142,8 +148,8 @@ class Runs:
         capacities = [capacity] * job.workers
         planner = Planner(job, [parse_link(link) for link in setting.links], capacities, mechanism=mechanism)
         batches = self.workload.batches(job.batch_size, WARM_UP + self.iterations)
-        if setting.sync == "on-demand":
-            return _on_demand(planner, batches)
+        if setting.trains:
+            return _planned(planner, batches)
         transfer = planner.cost_model.transfer_seconds
         seconds = [setting.sample_seconds] * job.workers
         profile = self.workload.trace if setting.sync == "fae" else np.empty(0, np.uint64)
@@ -152,7 +158,7 @@ class Runs:
         return Outcome(totals.operations, totals.cost_seconds, totals.hits / totals.lookups, totals.figures)
 
 
-def _on_demand(planner: Planner, batches: Iterable[SampleBatch]) -> Outcome:
+def _planned(planner: Planner, batches: Iterable[SampleBatch]) -> Outcome:
     operations = Operations.none(planner.job.workers)
     cost, lookups, hits = 0.0, 0, 0
     for batch in batches:

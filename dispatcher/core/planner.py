@@ -85,7 +85,14 @@ class Planner:
         self._epoch = epoch
         self._mechanism = mechanism or get_mechanism(job)
         try:
-            self._engine = Engine(caches, job.policy, self._sizes.of_fields, job.rows_kept, self._sizes.gradient_shares)
+            self._engine = Engine(
+                caches,
+                job.policy,
+                self._sizes.of_fields,
+                job.rows_kept,
+                self._sizes.gradient_shares,
+                job.sync.pushes_all,
+            )
             if snapshot is not None:
                 self._engine.restore(snapshot, warm)
         except ValueError as error:

@@ -16,7 +16,7 @@ from dispatcher.solvers import SOLVERS
 from esd.cli.job_file import Config
 from services.data import Dataset, count_distinct, open_data
 from services.domain.errors import InvalidArgument
-from services.domain.jobs import MAX_HORIZON, Criterion, JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
+from services.domain.jobs import MAX_HORIZON, Criterion, JobSpec, ModelSpec, RowLimitPolicy, Sync, equal_workloads
 from services.domain.links import parse_links
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 
@@ -150,6 +150,15 @@ CacheRows = Annotated[
 Policy = Annotated[
     str, typer.Option(help="Cache replacement: emark, emark-size, lru, lfu or static.", rich_help_panel=CLUSTER)
 ]
+SyncOption = Annotated[
+    Sync,
+    typer.Option(
+        "--sync",
+        help="When trained rows are pushed: when others need them; all, while the next iteration trains (full); all, "
+        "before it trains (write-through).",
+        rich_help_panel=TRAINING,
+    ),
+]
 Optimizer = Annotated[
     OptimizerKind, typer.Option(help="Optimizer of the rows and of the dense parameters.", rich_help_panel=TRAINING)
 ]
@@ -275,6 +284,7 @@ class RunOptions:
     cache_ratio: CacheRatio = None
     cache_rows: CacheRows = None
     policy: Policy = "emark"
+    sync: SyncOption = Sync.ON_DEMAND
     optimizer: Optimizer = OptimizerKind.ROWWISE_ADAGRAD
     learning_rate: LearningRate = 0.02
     iterations: Iterations = None

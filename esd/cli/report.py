@@ -102,7 +102,7 @@ def simulation_result(totals: Totals) -> Result:
 
 
 def alternative_result(totals: AlternativeTotals) -> Result:
-    """Makes the result of `esd simulate --sync` with an alternative to on-demand synchronisation."""
+    """Makes the result of `esd simulate --alternative`."""
     return {
         "iterations": totals.iterations,
         "samples": totals.samples,

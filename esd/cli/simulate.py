@@ -25,18 +25,20 @@ from esd.cli.report import Result, alternative_result, print_result, simulation_
 from esd.cli.stream import READ_SAMPLES, global_batches, simulated_stream
 from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument
-from services.domain.jobs import equal_workloads
+from services.domain.jobs import Sync, equal_workloads
 from services.wire.jobs import job_of_json
 from services.wire.plans import digest_of
-
-ON_DEMAND = "on-demand"
 
 Trace = Annotated[Path | None, typer.Option(help="uint64 [N, F] ids in a .npy file, instead of --data.")]
 Assignments = Annotated[
     Path | None, typer.Option(help="int32 [iterations, k] workers in a .npy file, instead of a mechanism.")
 ]
-Sync = Annotated[
-    str, typer.Option(help=f"How embeddings are kept in step: on-demand, or an alternative: {', '.join(ALTERNATIVES)}.")
+AlternativeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--alternative",
+        help=f"A protocol that is simulated only, in place of --sync: {', '.join(ALTERNATIVES)}.",
+    ),
 ]
 Dims = Annotated[
     str | None,
@@ -65,7 +67,7 @@ def command(
     trace: Trace = None,
     assignments: Assignments = None,
     compute_us: ComputeUs = "0",
-    sync: Sync = ON_DEMAND,
+    alternative: AlternativeOption = None,
     dims: Dims = None,
     replay: ReplayLog = None,
     _store: opt.Store = "memory",  # a training command can be simulated as it stands
@@ -88,10 +90,10 @@ def command(
     if table is not None:
         chosen = _fit(chosen, table)
     name = chosen.mechanism if table is None else "given assignments"
-    if sync != ON_DEMAND:
-        name += f", {sync}"
+    if alternative is not None or chosen.sync is not Sync.ON_DEMAND:
+        name += f", {alternative or chosen.sync.value}"
     seconds = _compute_seconds(compute_us, chosen.workers)
-    print_result(name, run(chosen, ids, table, seconds, sync, dims), as_json=as_json)
+    print_result(name, run(chosen, ids, table, seconds, alternative, dims), as_json=as_json)
 
 
 def run(
@@ -99,7 +101,7 @@ def run(
     trace: NDArray[np.uint64] | None,
     assignments: NDArray[np.int32] | None,
     sample_seconds: Sequence[float] | None = None,
-    sync: str = ON_DEMAND,
+    alternative: str | None = None,
     dims: str | None = None,
 ) -> Result:
     """Simulates one run.
@@ -109,7 +111,7 @@ def run(
         trace: the stream, instead of the data set that the options name.
         assignments: who trains what, instead of the mechanism that the options name.
         sample_seconds: [n], what each worker computes per sample; nothing by default.
-        sync: how embeddings are kept in step.
+        alternative: the protocol that is charged in place of the job's own.
         dims: values per row by field, as `--dims`.
     """
     stream = simulated_stream(chosen, trace)
@@ -118,24 +120,24 @@ def run(
     mechanism = None if assignments is None else Replay(assignments, chosen.workers)
     dimensions = () if dims is None else parse_dimensions(dims, stream.fields, chosen.dim)
     planner = Planner(job, chosen.bandwidths(), caches, mechanism=mechanism, field_dimensions=dimensions)
-    if sync == ON_DEMAND:
+    if alternative is None:
         return simulation_result(simulate(planner, stream.batches(), sample_seconds=sample_seconds))
+    if job.sync is not Sync.ON_DEMAND:
+        raise InvalidArgument(f"--alternative {alternative} takes the place of --sync {job.sync.value}: leave one out")
     if dims is not None:
-        raise InvalidArgument(f"--dims needs --sync {ON_DEMAND}: the alternatives count rows of one size")
+        raise InvalidArgument("--dims does not go with --alternative, which counts rows of one size")
     if job.forgets_rows:
-        raise InvalidArgument(f"--at-max-rows forget needs --sync {ON_DEMAND}: the alternatives forget no rows")
+        raise InvalidArgument("--at-max-rows forget does not go with --alternative, which forgets no rows")
     if job.workload_limits is not None:
-        raise InvalidArgument(f"--workloads balanced needs --sync {ON_DEMAND}, give a list")
+        raise InvalidArgument("--workloads balanced does not go with --alternative: give a list")
     cluster = Cluster(
         capacities=caches,
         transfer_seconds=planner.cost_model.transfer_seconds,
         sample_seconds=sample_seconds or [0.0] * chosen.workers,
-        profile=stream.profile() if sync == "fae" else np.empty(0, np.uint64),
+        profile=stream.profile() if alternative == "fae" else np.empty(0, np.uint64),
     )
-    alternative = get_alternative(sync, cluster)
-    return alternative_result(
-        simulate_alternative(planner, stream.batches(), alternative, sample_seconds=sample_seconds)
-    )
+    protocol = get_alternative(alternative, cluster)
+    return alternative_result(simulate_alternative(planner, stream.batches(), protocol, sample_seconds=sample_seconds))
 
 
 def replay_result(chosen: opt.RunOptions, log: Path) -> Result:

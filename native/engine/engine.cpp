@@ -14,14 +14,16 @@
 namespace esd {
 
 Engine::Engine(std::vector<std::uint32_t> cache_sizes, std::string policy, std::vector<std::uint32_t> field_sizes,
-               std::uint64_t max_rows, const std::vector<double>& gradient_shares)
+               std::uint64_t max_rows, const std::vector<double>& gradient_shares, bool push_trained)
     : cache_sizes_(std::move(cache_sizes)),
       policy_(std::move(policy)),
+      push_trained_(push_trained),
       sizes_(std::move(field_sizes), gradient_shares),
       row_limit_(max_rows),
       caches_(make_caches()),
       directory_(workers()),
       history_(workers()),
+      owed_(workers()),
       lists_(workers()),
       replacement_(index_, batch_, directory_, sizes_) {}
 
@@ -71,7 +73,7 @@ void Engine::check_link_costs(const std::int32_t* link_costs) const {
 
 void Engine::costs(const std::int32_t* link_costs, std::int32_t* out) const {
   check_link_costs(link_costs);
-  expected_costs(batch(), workers(), link_costs, out);
+  expected_costs(batch(), workers(), link_costs, push_trained_, out);
 }
 
 void Engine::affinity(std::int32_t* out) const { affinities(batch(), workers(), out); }
@@ -91,7 +93,7 @@ void Engine::training_shares(std::int32_t* out) { history_.shares(batch(), out);
 
 Preview Engine::preview(const std::int32_t* assignment) const {
   check_assignment(batch(), assignment, workers());
-  return esd::preview(batch_, sizes_, assignment, batch_.samples, workers());
+  return esd::preview(batch_, sizes_, assignment, batch_.samples, workers(), push_trained_);
 }
 
 void Engine::check_limits(const JointRequest& request) const {
@@ -138,14 +140,20 @@ IterationPlans Engine::commit(const std::int32_t* assignment, Arena&& arena) {
   forget_rows(plans);
   resolve(batch_, trainers_, directory_, iteration_, lists_);
   for (unsigned j = 0; j < workers(); ++j) {
-    lists_[j].write_needs(batch_, trainers_, plans.arena, plans.workers[j]);
-    lists_[j].write_pushes(batch_, directory_, plans.arena, plans.workers[j]);
+    WorkerPlan& plan = plans.workers[j];
+    lists_[j].write_needs(batch_, trainers_, plans.arena, plan);
+    if (push_trained_) {
+      owed_[j].write(plans.arena, plan.update_rows, plan.update_gradients);  // what `resolve` would name, and the rest
+    } else {
+      lists_[j].write_pushes(batch_, directory_, plans.arena, plan);
+    }
   }
   for (unsigned j = 0; j < workers(); ++j) plan_worker(j, plans);
   history_.train(batch_, trainers_, index_.size());
   train(plans);
   count_hits(plans);
   ++iteration_;
+  if (push_trained_) owe_trained(plans);
   choose_hot_rows();
   return plans;
 }
@@ -194,8 +202,12 @@ void Engine::forget_rows(IterationPlans& plans) {
     history_.forget(number);
     index_.forget(number);
   }
+  const std::uint64_t* const ids = plans.arena.u64.data() + plans.forgotten.begin;
+  std::vector<std::uint64_t> leaving(ids, ids + plans.forgotten.size);
+  std::sort(leaving.begin(), leaving.end());
   for (unsigned j = 0; j < workers(); ++j) {
     plans.workers[j].discards = append_rows(plans.arena, discards[j].data(), discards[j].size());
+    owed_[j].forget(leaving);
   }
   for (RowState& row : batch_.states) {
     if (row.version == 0) row.life = row_limit_.life();
@@ -280,37 +292,65 @@ FlushPlans Engine::flush(Arena&& arena) {
   const bool prepared = prepared_;
   check_in();
   plans.workers.resize(workers());
-  std::vector<RowNumber> flushed;
-  SorterById<std::vector<TransferRow>> sorter;
+  if (!push_trained_) owe_all();
   for (unsigned j = 0; j < workers(); ++j) {
-    CacheMirror& cache = *caches_[j];
-    std::vector<TransferRow> rows, gradients;
+    owed_[j].write(plans.arena, plans.workers[j].rows, plans.workers[j].gradients);
+  }
+  if (prepared) check_out();
+  return plans;
+}
+
+// What any iteration has trained is to be pushed.
+void Engine::owe_all() {
+  std::vector<RowNumber> numbers;
+  for (unsigned j = 0; j < workers(); ++j) {
+    const CacheMirror& cache = *caches_[j];
     for (SlotIndex slot = 0; slot < cache.slots(); ++slot) {
-      if (cache.copies[slot].row == kNoRow) continue;
-      const RowState& row = index_[cache.copies[slot].row];
+      const RowNumber number = cache.copies[slot].row;
+      if (number == kNoRow) continue;
+      const RowState& row = index_[number];
       if (!row.holders.contains(j)) continue;
       if (row.kind != kOwned && row.kind != kSplit) continue;
-      const WorkerSet contributors = directory_.contributors(row);
-      (row.kind == kSplit ? gradients : rows)
-          .emplace_back(row, sizes_[cache.copies[slot].row], contributors, slot, iteration_);
-      flushed.push_back(cache.copies[slot].row);
+      owe(j, number, slot);
+      numbers.push_back(number);
     }
-    sorter.sort(rows);
-    sorter.sort(gradients);
-    Slots outdated;
-    for (const TransferRow& gradient : gradients) outdated.push_back(gradient.slot);
-    cache.policy->outdate(outdated.data(), outdated.size(), iteration_);
-    plans.workers[j].rows = append_rows(plans.arena, rows.data(), rows.size());
-    plans.workers[j].gradients = append_gradients(plans.arena, gradients.data(), gradients.size());
   }
-  for (const RowNumber number : flushed) {
+  settle(numbers);
+}
+
+// What this iteration has trained is to be pushed in the next one. All rows are clean as they will be then, so that
+// whatever decides on the next batch knows them so.
+void Engine::owe_trained(const IterationPlans& plans) {
+  for (unsigned j = 0; j < workers(); ++j) {
+    const SlotIndex* slot = plans.arena.u32.data() + plans.workers[j].unique_slots.begin;
+    for (const Need& need : lists_[j].needs) owe(j, batch_.row_numbers[need.row], *slot++);
+  }
+  settle(batch_.row_numbers);
+}
+
+// The worker is to push what it has of an owned or split row.
+void Engine::owe(unsigned worker, RowNumber number, SlotIndex slot) {
+  const RowState& row = index_[number];
+  OwedPushes& owed = owed_[worker];
+  (row.kind == kSplit ? owed.gradients : owed.rows)
+      .emplace_back(row, sizes_[number], directory_.contributors(row), slot, iteration_);
+}
+
+// Rows are clean as soon as all that is owed of them is pushed; some may be named several times.
+void Engine::settle(const std::vector<RowNumber>& numbers) {
+  SorterById<std::vector<TransferRow>> sorter;
+  for (unsigned j = 0; j < workers(); ++j) {
+    owed_[j].sort(sorter);
+    Slots outdated;
+    for (const TransferRow& gradient : owed_[j].gradients) outdated.push_back(gradient.slot);
+    caches_[j]->policy->outdate(outdated.data(), outdated.size(), iteration_);
+  }
+  for (const RowNumber number : numbers) {
     RowState& row = index_[number];
     if (row.kind == kOwned) row.kind = kClean;
     if (row.kind == kSplit) row.kind = kSettled;
     directory_.tidy(row);
   }
-  if (prepared) check_out();
-  return plans;
 }
 
 std::size_t Engine::cache_bytes() const {

@@ -21,6 +21,7 @@
 #include "engine/cache/hot_rows.h"
 #include "engine/joint/reuse.h"
 #include "engine/joint/search.h"
+#include "engine/plan/owed_pushes.h"
 #include "engine/plan/plan.h"
 #include "engine/plan/replacement.h"
 #include "engine/plan/worker_lists.h"
@@ -38,9 +39,10 @@ struct CacheTooSmall : std::runtime_error {
 class Engine {
  public:
   // `cache_sizes` is the room of each cache, in units of row size; see RowSizes for `field_sizes` and
-  // `gradient_shares`, RowLimit for `max_rows`.
+  // `gradient_shares`, RowLimit for `max_rows`. With `push_trained` every row that an iteration trains is pushed in the
+  // next one, else only what somebody needs.
   Engine(std::vector<std::uint32_t> cache_sizes, std::string policy, std::vector<std::uint32_t> field_sizes = {},
-         std::uint64_t max_rows = 0, const std::vector<double>& gradient_shares = {});
+         std::uint64_t max_rows = 0, const std::vector<double>& gradient_shares = {}, bool push_trained = false);
   Engine(const Engine&) = delete;  // `replacement_` refers to members
   Engine& operator=(const Engine&) = delete;
 
@@ -75,7 +77,8 @@ class Engine {
   FlushPlans flush(Arena&& arena);
 
   // The whole state as bytes, and back (snapshot.cpp). Where `warm` is false, the caches are left empty. A prepared
-  // batch is no part of a snapshot, and forgotten by `restore`.
+  // batch is no part of a snapshot, and forgotten by `restore`. With `push_trained` there is a snapshot after a flush
+  // only: `snapshot` throws std::logic_error otherwise.
   std::string snapshot();
   void restore(const char* data, std::size_t size, bool warm);
 
@@ -105,11 +108,16 @@ class Engine {
   TransferRow discard_copy(RowNumber number, unsigned worker);
   void plan_worker(unsigned worker, IterationPlans& plans);
   void train(const IterationPlans& plans);
+  void owe_all();
+  void owe_trained(const IterationPlans& plans);
+  void owe(unsigned worker, RowNumber number, SlotIndex slot);
+  void settle(const std::vector<RowNumber>& numbers);
   void count_hits(const IterationPlans& plans);
   void choose_hot_rows();
 
   const std::vector<std::uint32_t> cache_sizes_;
   const std::string policy_;
+  const bool push_trained_;
 
   // What a snapshot holds.
   StateIndex index_;
@@ -122,6 +130,8 @@ class Engine {
   TrainingHistory history_;
   std::uint32_t iteration_ = 0;
   std::uint64_t lookups_ = 0, hits_ = 0;  // of the last commit
+
+  std::vector<OwedPushes> owed_;  // by worker; with `push_trained_`, of what the last iteration trained
 
   BatchPreparer preparer_;
   PreparedBatch batch_;

@@ -139,6 +139,9 @@ void forget_copies(RowState& row) {
 }  // namespace
 
 std::string Engine::snapshot() {
+  for (const OwedPushes& owed : owed_) {
+    if (!owed.empty()) throw std::logic_error("rows that were trained are not pushed; call flush before snapshot");
+  }
   const bool prepared = prepared_;
   check_in();
   Writer out;
@@ -222,6 +225,7 @@ void Engine::restore(const char* data, std::size_t size, bool warm) {
   row_limit_.restore(index_, life);
   directory_ = std::move(directory);
   caches_ = std::move(caches);
+  owed_.assign(workers(), {});
   prepared_ = false;
 }
 

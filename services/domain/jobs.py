@@ -26,6 +26,19 @@ class Criterion(Enum):
     ROW_MEAN = "row-mean"
 
 
+class Sync(Enum):
+    """When workers push what they have trained. Each trains the same model."""
+
+    ON_DEMAND = "on-demand"  # when another worker needs the row, or it leaves a cache
+    FULL = "full"  # every trained row is pushed while the next iteration trains (vanilla of Herald §3.1)
+    WRITE_THROUGH = "write-through"  # the same, and the next iteration begins when all is durable (FRUGAL-SYNC)
+
+    @property
+    def pushes_all(self) -> bool:
+        """Whether every trained row is pushed, needed or not."""
+        return self is not Sync.ON_DEMAND
+
+
 class RowLimitPolicy(Enum):
     """What happens before an iteration that needs more rows than the table may have."""
 
@@ -72,6 +85,7 @@ class DispatchOptions:
             from `workloads`; None when they stay.
         measured_links: whether link speeds follow measurements; else they are as registered.
         policy: cache replacement policy.
+        sync: when workers push what they have trained.
         window: iterations that may be planned ahead of the slowest worker, >= 1.
         checkpoint_every: iterations between checkpoints; 0: `checkpoint_seconds` alone decides.
         checkpoint_seconds: longest time between checkpoints; 0: `checkpoint_every` alone decides. Both 0: none.
@@ -91,6 +105,7 @@ class DispatchOptions:
     workload_limits: tuple[int, int] | None = None
     measured_links: bool = False
     policy: str
+    sync: Sync = Sync.ON_DEMAND
     window: int
     checkpoint_every: int = 0
     checkpoint_seconds: float = 0.0

@@ -14,12 +14,13 @@ from google.protobuf.json_format import ParseDict, ParseError
 
 from protos import common_pb2, dispatcher_pb2
 from services.domain.errors import InvalidArgument
-from services.domain.jobs import MAX_WORKERS, Criterion, JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
+from services.domain.jobs import MAX_WORKERS, Criterion, JobSpec, ModelSpec, RowLimitPolicy, Sync, equal_workloads
 from services.domain.tables import TableSpec
 from services.wire.enums import EnumCodec
 from services.wire.tables import decode_optimizer, decode_table, encode_optimizer, encode_table
 
 CRITERIA = EnumCodec(Criterion, dispatcher_pb2.Criterion, "CRITERION_", "criterion", unspecified=Criterion.MIN2_MIN)
+_SYNCS = EnumCodec(Sync, dispatcher_pb2.Sync, "SYNC_", "sync")
 _ROW_LIMIT_POLICIES = EnumCodec(RowLimitPolicy, dispatcher_pb2.RowLimitPolicy, "ROW_LIMIT_POLICY_", "at_max_rows")
 
 
@@ -104,6 +105,7 @@ _CODECS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "tables": (_encode_tables, _decode_tables),
     "model": (_encode_model, _decode_model),
     "parameter_servers": (tuple, tuple),
+    "sync": (_SYNCS.encode, _SYNCS.decode),
     "at_max_rows": (_ROW_LIMIT_POLICIES.encode, _ROW_LIMIT_POLICIES.decode),
 }
 _SAME = (lambda value: value, lambda value: value)

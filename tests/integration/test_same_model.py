@@ -14,7 +14,7 @@ from esd.cli import simulate, train
 from esd.cli.options import RunOptions
 from esd.cli.stream import first_samples, global_batches
 from services.domain.batches import SampleBatch
-from services.domain.jobs import RowLimitPolicy
+from services.domain.jobs import RowLimitPolicy, Sync
 from services.domain.tables import OptimizerKind
 from tests.support.auc import exact_auc
 from tests.support.models import assert_same_model
@@ -54,6 +54,9 @@ ADAGRAD = {"optimizer": OptimizerKind.ROWWISE_ADAGRAD}
 # A table of few more rows than an iteration trains: most rows leave it, some in the iteration after their last.
 FULL = {"max_rows": 700, "at_max_rows": RowLimitPolicy.FORGET, "cache_rows": 500, **ADAM}
 
+PUSHED = {"sync": Sync.FULL}
+THROUGH = {"sync": Sync.WRITE_THROUGH, "mechanism": "random", "cache_rows": 500}
+
 # Every value of every axis occurs, and each optimizer meets evictions, split rows and both stores.
 CLUSTERS = [
     cluster("one worker, Adam, Redis", workers=1, batch=64, checkpoint_every=25, store="redis", **ADAM),
@@ -64,6 +67,10 @@ CLUSTERS = [
     cluster("three workers, ESD, Adagrad, DLRM", workers=3, batch=20, model="dlrm", cache_rows=500, **ADAGRAD),
     cluster("unequal, part of ESD by heuristic, DCN, two shards", alpha=0.5, model="dcn", shards=2, **UNEQUAL),
     cluster("two workers, full table, Adagrad, checkpoints", checkpoint_every=20, shards=2, **FULL | ADAGRAD),
+    cluster("two workers, all pushed, LAIA, Adam, checkpoints", mechanism="laia", checkpoint_every=20, **PUSHED | ADAM),
+    cluster("four workers, all pushed, ESD, Redis, two shards", workers=4, batch=16, store="redis", shards=2, **PUSHED),
+    cluster("three workers, write-through, random, Adagrad", workers=3, batch=20, policy="lru", **THROUGH | ADAGRAD),
+    cluster("two workers, full table, write-through, Redis", store="redis", **THROUGH | FULL),
     cluster("four workers, full table, joint, Redis", workers=4, batch=16, mechanism="joint", store="redis", **FULL),
 ]  # fmt: skip
 

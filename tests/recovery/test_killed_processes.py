@@ -19,6 +19,7 @@ from esd.cli.stream import global_batches, training_stream
 from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.batches import SampleBatch
 from services.domain.errors import EsdError
+from services.domain.jobs import Sync
 from services.domain.state import JobPhase, JobState
 from services.runtime.security import PLAINTEXT
 from tests.recovery.kills import KILLED_AT, OPTIONS, Killer, assert_same_run, dispatcher, parameter_server, worker
@@ -76,6 +77,16 @@ def test_a_killed_parameter_server_goes_back_to_its_checkpoint_directory(undistu
     result = train.run(OPTIONS, **keep, out=tmp_path, watch=kill)
     assert [each["iterations_redone"] >= 10 for each in result["recoveries"]] == [True]
     assert_same_run(result, tmp_path, undisturbed)
+
+
+@pytest.mark.parametrize(("sync", "victim"), [(Sync.FULL, worker), (Sync.WRITE_THROUGH, parameter_server)])
+def test_a_kill_where_all_that_is_trained_is_pushed(sync, victim, tmp_path):
+    options = replace(OPTIONS, sync=sync)
+    expected = train.run(options, store="memory", shards=2, out=tmp_path / "undisturbed")
+    keep = {"store": "memory", "shards": 2, "checkpoint_dir": tmp_path / "kept"}
+    result = train.run(options, **keep, out=tmp_path, watch=Killer(victim, iteration=KILLED_AT))
+    assert [each["iterations_redone"] >= 10 for each in result["recoveries"]] == [True]
+    assert_same_run(result, tmp_path, (tmp_path / "undisturbed", expected))
 
 
 def test_a_dispatcher_may_die_again_while_it_is_started(undisturbed, tmp_path):

@@ -11,6 +11,7 @@ from typing import TypeVar
 from services.clients.attendance import Attendance
 from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.errors import FailedPrecondition
+from services.domain.jobs import Sync
 from services.domain.plans import EndOfStream, Membership, PlanMessage, Reload
 from services.domain.reports import Lease, WorkerPhase
 from services.runtime.threads import named_threads
@@ -107,8 +108,9 @@ class WorkerEpoch:
             if membership.iteration:
                 await checkpoints.go_back(await _expect(Reload, messages), book)
             self._loop = TrainingLoop(
-                messages, book, mover, trainer, self._training_thread, link, report, checkpoints.take
-            )
+                messages, book, mover, trainer, self._training_thread, link, report, checkpoints.take,
+                write_through=job.sync is Sync.WRITE_THROUGH,
+            )  # fmt: skip
             await checkpoints.finish(await self._loop.run())
             end = await _expect(EndOfStream, messages)
             _log.info("the stream has ended after %d iterations", end.iterations)

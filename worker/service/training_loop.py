@@ -39,6 +39,7 @@ class TrainingLoop:
         link: measures the bandwidth.
         send: confirms an iteration to the dispatcher.
         take_checkpoint: carries out the flush plan of a checkpoint.
+        write_through: an iteration trains only when all that it pushes is durable.
 
     Attributes:
         phase: what the worker is doing, for its heartbeats.
@@ -54,6 +55,8 @@ class TrainingLoop:
         link: Link,
         send: SendReport,
         take_checkpoint: TakeCheckpoint,
+        *,
+        write_through: bool,
     ) -> None:
         self._messages = messages
         self._book = book
@@ -63,6 +66,7 @@ class TrainingLoop:
         self._link = link
         self._send = send
         self._take_checkpoint = take_checkpoint
+        self._write_through = write_through
         self.phase = WorkerPhase.IDLE
 
     async def run(self) -> FlushPlan:
@@ -88,6 +92,8 @@ class TrainingLoop:
 
             self.phase = WorkerPhase.PUSH
             await current.start(early=False)
+            if self._write_through:
+                await current.stored()
             push = clock.lap()
             self.phase = WorkerPhase.PULL
             rows = await current.pulled()

@@ -1,4 +1,4 @@
-"""Other ways to keep embeddings in step, simulated under the same accounting, chosen by name."""
+"""Other ways to keep embeddings in step than those that train, simulated under the same accounting, chosen by name."""
 
 from __future__ import annotations
 
@@ -33,8 +33,7 @@ __all__ = [
     "simulate_alternative",
 ]
 
-ALTERNATIVES = ("full-set", "het:S", "fae", "no-cache", "no-coalescing", "p2p", "write-through", "p2f")
-_FLUSH_LOOKAHEAD = 10  # FRUGAL §3.2
+ALTERNATIVES = ("het:S", "fae", "no-cache", "no-coalescing", "p2p", "p2f:L")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,21 +54,18 @@ class Cluster:
 
 
 def get_alternative(name: str, cluster: Cluster) -> Alternative:
-    """Builds the alternative of that name, `het:S` with a whole number S. Raises InvalidArgument for another one."""
+    """Builds the alternative of that name, S and L being whole numbers. Raises InvalidArgument for another one."""
     workers = len(cluster.capacities)
-    kind, _, bound = name.partition(":")
-    if kind == "het" and bound.isdecimal():
-        return Het(cluster.capacities, int(bound))
+    kind, _, number = name.partition(":")
+    if kind == "het" and number.isdecimal():
+        return Het(cluster.capacities, int(number))
+    if kind == "p2f" and number.isdecimal():
+        return Flushing(cluster.capacities, cluster.transfer_seconds, cluster.sample_seconds, lookahead=int(number))
     match name:
-        case "full-set":
-            return Het(cluster.capacities, 0)
         case "fae":
             return Fae(workers, most_popular(cluster.profile, min(cluster.capacities)))
         case "no-cache" | "no-coalescing":
             return NoCache(workers, coalesced=name == "no-cache")
         case "p2p":
             return PeerToPeer(cluster.transfer_seconds)
-        case "write-through" | "p2f":
-            lookahead = _FLUSH_LOOKAHEAD if name == "p2f" else 0
-            return Flushing(cluster.capacities, cluster.transfer_seconds, cluster.sample_seconds, lookahead=lookahead)
-    raise InvalidArgument(f"synchronisation {name!r} is unknown; known are on-demand, {', '.join(ALTERNATIVES)}")
+    raise InvalidArgument(f"alternative {name!r} is unknown; known are {', '.join(ALTERNATIVES)}")

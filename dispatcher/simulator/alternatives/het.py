@@ -1,4 +1,4 @@
-"""HET's cache with bounded staleness (Herald §2.1, ESD §6.1); with bound 0 it is full-set synchronisation."""
+"""HET's cache with bounded staleness (Herald §2.1, ESD §6.1); with bound 0 it is full synchronisation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Het:
 
     A copy may be read while at most `bound` updates that the parameter server has are missing from it; else it is
     pulled again, its own updates being pushed first. With bound 0 everything that was trained is pushed at
-    once: vanilla BSP, full-set synchronisation.
+    once: vanilla BSP, full synchronisation.
 
     Updates are counted per worker and iteration: a row that three workers train in one iteration has three updates.
     Caches are LRU.
@@ -30,7 +30,7 @@ class Het:
 
         Args:
             capacities: cache rows of each worker, [n].
-            bound: updates that a copy may lack, or a worker may keep to itself; 0 is full-set synchronisation.
+            bound: updates that a copy may lack, or a worker may keep to itself; 0 is full synchronisation.
         """
         self._workers = len(capacities)
         self._bound = bound

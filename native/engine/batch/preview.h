@@ -18,9 +18,10 @@ struct Preview {
   std::vector<double> moved;          // its pulls and update pushes; a partial gradient is smaller than its row
 };
 
-// `assignment` has the worker of each of the batch's first samples; those behind them are of later batches.
+// `assignment` has the worker of each of the batch's first samples; those behind them are of later batches. With
+// `push_trained`, what is pushed after the training counts.
 inline Preview preview(const PreparedBatch& batch, const RowSizes& sizes, const std::int32_t* assignment,
-                       std::size_t samples, unsigned workers) {
+                       std::size_t samples, unsigned workers, bool push_trained) {
   std::vector<WorkerSet> trainers(batch.distinct());
   const BatchIndex* indices = batch.indices.data();
   for (std::size_t i = 0; i < samples; ++i) {
@@ -38,6 +39,9 @@ inline Preview preview(const PreparedBatch& batch, const RowSizes& sizes, const 
       row.holders.for_each([&](int j) { result.moved[j] += pushed; });
     }
     (trainers[x] - row.latest()).for_each([&](int j) { result.moved[j] += size; });
+    if (!push_trained) continue;
+    const double pushed = trainers[x].several() ? sizes.gradient_share(size) * size : size;
+    trainers[x].for_each([&](int j) { result.moved[j] += pushed; });
   }
   return result;
 }

@@ -112,9 +112,10 @@ template <typename Finish>
 
 struct ToCost {
   const std::int32_t* link_costs;
+  std::int32_t moves;  // of a row that the worker does not have at hand
   [[gnu::always_inline]] std::int32_t operator()(std::int32_t distinct, std::int32_t count, std::int32_t common,
                                                  unsigned worker) const {
-    return (distinct - count) * link_costs[worker] + common;
+    return (moves * distinct - count) * link_costs[worker] + common;
   }
 };
 
@@ -166,14 +167,15 @@ class SizedTable {
 
 // The functions for rows of unequal size are not inlined, since that slowed their callers down by a third (measured).
 [[gnu::noinline]] void sized_costs(const PreparedBatch& batch, unsigned workers, const std::int32_t* link_costs,
-                                   std::int32_t* out) {
+                                   bool push_trained, std::int32_t* out) {
   SizedTable table(batch.distinct(), workers);
   for (std::size_t x = 0; x < batch.distinct(); ++x) {
     const RowState& row = batch.states[x];
     const std::int32_t push = row.kind == kOwned ? link_costs[row.holders.first()] : 0;
     const auto size = static_cast<std::int32_t>(batch.size(x));
     for (unsigned j = 0; j < workers; ++j) {
-      if (!row.latest().contains(j)) table.of(x)[j] = size * (link_costs[j] + push);
+      const std::int32_t before = row.latest().contains(j) ? 0 : link_costs[j] + push;
+      table.of(x)[j] = size * (before + (push_trained ? link_costs[j] : 0));
     }
   }
   table.add_up(batch, out);
@@ -194,9 +196,10 @@ class SizedTable {
 }  // namespace
 
 // A clean id costs T_j everywhere but at its holders. An id owned by h costs T_j + T_h everywhere but at h: T_h is
-// common to all workers, and h counts it twice so that both terms vanish there.
-void expected_costs(const PreparedBatch& batch, unsigned workers, const std::int32_t* link_costs, std::int32_t* out) {
-  if (!batch.sizes.empty()) return sized_costs(batch, workers, link_costs, out);
+// common to all workers, and h counts it twice so that both terms vanish there. A push that follows costs T_j.
+void expected_costs(const PreparedBatch& batch, unsigned workers, const std::int32_t* link_costs, bool push_trained,
+                    std::int32_t* out) {
+  if (!batch.sizes.empty()) return sized_costs(batch, workers, link_costs, push_trained, out);
   IdTable table(batch.distinct(), workers);
   for (std::size_t x = 0; x < batch.distinct(); ++x) {
     const RowState& row = batch.states[x];
@@ -204,7 +207,7 @@ void expected_costs(const PreparedBatch& batch, unsigned workers, const std::int
     const std::int32_t push = link_costs[row.holders.first_or_0()] & -std::int32_t{owned};
     table.set(x, row.latest(), 1u + owned, push);
   }
-  score_costs(all_fields(batch), table, workers, ToCost{link_costs}, out);
+  score_costs(all_fields(batch), table, workers, ToCost{link_costs, 1 + push_trained}, out);
 }
 
 void affinities(const PreparedBatch& batch, unsigned workers, std::int32_t* out) {
@@ -228,7 +231,7 @@ void room_needed(const PreparedBatch& batch, const CopyDirectory& directory, uns
   IdTable table(batch.distinct(), workers);
   for (std::size_t x = 0; x < batch.distinct(); ++x) table.set(x, directory.cached(batch.states[x]), 1, 0);
   const std::vector<std::int32_t> one_each(workers, 1);
-  score_costs(all_fields(batch), table, workers, ToCost{one_each.data()}, out);
+  score_costs(all_fields(batch), table, workers, ToCost{one_each.data(), 1}, out);
 }
 
 }  // namespace esd

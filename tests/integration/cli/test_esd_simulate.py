@@ -57,15 +57,25 @@ def test_rows_of_unequal_size_are_charged_by_their_bytes(trace: list[str]) -> No
     assert counted["cost_seconds"] == pytest.approx((224 + 160 + 176 + 160) / (1e6 / 8))
 
 
-def test_alternatives_run_on_the_same_assignments(trace: list[str]) -> None:
-    """Full-set synchronisation pushes all 2 + 2 rows of every iteration; it pulls what on-demand pulls."""
+@pytest.mark.parametrize("sync", ["full", "write-through"])
+def test_full_synchronisation_pushes_all_that_is_trained(trace: list[str], sync: str) -> None:
+    """All 2 + 2 rows of every iteration, those of the last one in the flush; it pulls what on-demand pulls."""
     small = ("--cache-rows", "4", "--dim", "4", "--links", "1m,2m", "--optimizer", "sgd")
-    counted = result(*trace, *small, "--sync", "full-set")
+    counted = result(*trace, *small, "--sync", sync)
+    assert counted["operations"]["update_push"] == [6, 6]
+    assert counted["operations"]["flush_push"] == [2, 2]
+    assert counted["operations"]["miss_pull"] == [5, 4]
+
+
+def test_alternatives_run_on_the_same_assignments(trace: list[str]) -> None:
+    """HET with bound 0 pushes all 2 + 2 rows of every iteration; it pulls what on-demand pulls."""
+    small = ("--cache-rows", "4", "--dim", "4", "--links", "1m,2m", "--optimizer", "sgd")
+    counted = result(*trace, *small, "--alternative", "het:0")
     assert counted["operations"]["update_push"] == [8, 8]
     assert counted["operations"]["miss_pull"] == [5, 4]
     assert counted["figures"]["stale_read_share"] == 0
-    assert result(*trace, *small, "--sync", "fae")["figures"]["hot_rows"] == 4
-    assert result(*trace, *small, "--sync", "p2f", "--compute-us", "50")["figures"]["busy_seconds"] > 0
+    assert result(*trace, *small, "--alternative", "fae")["figures"]["hot_rows"] == 4
+    assert result(*trace, *small, "--alternative", "p2f:10", "--compute-us", "50")["figures"]["busy_seconds"] > 0
 
 
 def test_balanced_workloads_follow_the_slow_worker() -> None:
@@ -101,13 +111,14 @@ def test_an_empty_trace_and_too_few_assignments_are_refused(trace: list[str], tm
         (["--mechanism", "nearest"], "'nearest' is unknown"),
         (["--eviction-term"], "is for esd and esd-priced, joint has none"),
         (["--budget-ms", "0"], "--budget-ms 0 leaves no time"),
-        (["--sync", "sometimes"], "known are on-demand, full-set"),
-        (["--sync", "p2f", "--workloads", "balanced"], "needs --sync on-demand"),
+        (["--alternative", "sometimes"], "known are het:S, fae"),
+        (["--alternative", "p2f:9", "--workloads", "balanced"], "does not go with --alternative"),
+        (["--alternative", "p2p", "--sync", "full"], "takes the place of --sync full"),
         (["--replay", "/nowhere/log"], "/nowhere/log cannot be read"),
         (["--replay", "/nowhere/log", "--dims", "8"], "--dims would change them"),
         (["--dims", "gate=16"], "names field 'gate'; the fields are"),
-        (["--dims", "origin=16", "--sync", "full-set"], "--dims needs --sync on-demand"),
-        (["--sync", "het:1", "--max-rows", "9", "--at-max-rows", "forget"], "forget needs --sync on-demand"),
+        (["--dims", "origin=16", "--alternative", "fae"], "--dims does not go with --alternative"),
+        (["--alternative", "het:1", "--max-rows", "9", "--at-max-rows", "forget"], "forget does not go with"),
         (["--at-max-rows", "forget"], "without a limit: give max_rows"),
         (["--workload-limits", "1,2"], "needs --workloads balanced"),
         (["--workloads", "balanced", "--workload-limits", "many"], "two whole numbers"),

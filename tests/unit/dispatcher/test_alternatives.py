@@ -121,9 +121,9 @@ class _Order:
         return int(self._numbers.of(np.array([x], np.uint64))[0])
 
 
-def test_full_set_pulls_what_on_demand_pulls_and_pushes_everything(make_job, batches):
+def test_full_synchronisation_pulls_what_on_demand_pulls_and_pushes_everything(make_job, batches):
     """With caches that hold everything; on-demand pushes less, for it leaves owned rows where they are."""
-    for batch, decision, traffic, _ in steps(make_job, batches, "full-set"):
+    for batch, decision, traffic, _ in steps(make_job, batches, "het:0"):
         rows = [np.unique(batch.ids[decision.assignment == j]) for j in range(3)]
         assert traffic.operations.update_push.tolist() == [len(of_worker) for of_worker in rows]
         assert not traffic.operations.evict_push.any()
@@ -139,10 +139,10 @@ def test_vanilla_pushes_what_scheduling_need_not_even_pull(make_job, second, van
     table = np.array([[0, 1], second], np.int32)
     planner = Planner(job, [1e6, 1e6], [3, 3], mechanism=Replay(table, 2))
     cluster = Cluster([3, 3], planner.cost_model.transfer_seconds, [0, 0], np.empty(0, np.uint64))
-    full_set = get_alternative("full-set", cluster)
+    full = get_alternative("het:0", cluster)
     for batch in trace_batches(trace, 2):
         decision = planner.plan(batch)
-        traffic = full_set.step(Trained(batch.ids, decision))
+        traffic = full.step(Trained(batch.ids, decision))
     for operations, expected in ((traffic.operations, vanilla), (decision.operations, on_demand)):
         assert (operations.miss_pull.sum(), operations.update_push.sum()) == expected
 
@@ -225,7 +225,7 @@ class PlainFlushing:
 def test_p2f_flushes_in_the_order_in_which_rows_are_read(make_job, batches):
     planner = planner_for(make_job)
     compute = [4e-5, 4e-5, 4e-5]
-    p2f = get_alternative("p2f", cluster_of(planner, compute=compute))
+    p2f = get_alternative("p2f:10", cluster_of(planner, compute=compute))
     numbers = RowNumbers()
     plain = PlainFlushing(planner.cost_model.transfer_seconds, compute, _Order(numbers))
     for t, batch in enumerate(batches):
@@ -250,25 +250,24 @@ def test_p2f_stalls_less_than_write_through(make_job, batches):
             get_alternative(name, cluster_of(planner_for(make_job), compute=[1e-4] * 3)),
             sample_seconds=[1e-4] * 3,
         )
-        for name in ("write-through", "p2f")
+        for name in ("p2f:0", "p2f:10")
     }
-    assert totals["p2f"].figures["stall_seconds"] < 0.7 * totals["write-through"].figures["stall_seconds"]
-    assert totals["p2f"].figures["busy_seconds"] == pytest.approx(totals["write-through"].figures["busy_seconds"])
-    assert totals["write-through"].figures["pending_rows"] == 0
+    assert totals["p2f:10"].figures["stall_seconds"] < 0.7 * totals["p2f:0"].figures["stall_seconds"]
+    assert totals["p2f:10"].figures["busy_seconds"] == pytest.approx(totals["p2f:0"].figures["busy_seconds"])
+    assert totals["p2f:0"].figures["pending_rows"] == 0
     # what waits together is flushed together: never more than write-through
-    assert (totals["p2f"].operations.update_push <= totals["write-through"].operations.update_push).all()
+    assert (totals["p2f:10"].operations.update_push <= totals["p2f:0"].operations.update_push).all()
 
 
-@pytest.mark.parametrize("name", ["write-through", "p2f"])
-def test_flushing_pulls_what_full_set_synchronisation_pulls(make_job, batches, name):
+@pytest.mark.parametrize("name", ["p2f:0", "p2f:10"])
+def test_flushing_pulls_what_full_synchronisation_pulls(make_job, batches, name):
     """When updates are flushed changes nothing about which copies are the latest; no cache overflows here."""
     cluster = Cluster([60] * 3, planner_for(make_job).cost_model.transfer_seconds, [0.0] * 3, np.empty(0, np.uint64))
-    full_set, flushing = (
-        simulate_alternative(planner_for(make_job), batches, get_alternative(kind, cluster))
-        for kind in ("full-set", name)
+    full, flushing = (
+        simulate_alternative(planner_for(make_job), batches, get_alternative(kind, cluster)) for kind in ("het:0", name)
     )
-    assert (flushing.operations.miss_pull == full_set.operations.miss_pull).all()
-    assert flushing.hits == full_set.hits
+    assert (flushing.operations.miss_pull == full.operations.miss_pull).all()
+    assert flushing.hits == full.hits
 
 
 def test_totals_are_sums_after_the_warm_up(make_job, batches):
@@ -277,12 +276,12 @@ def test_totals_are_sums_after_the_warm_up(make_job, batches):
         return simulate_alternative(
             planner,
             batches,
-            get_alternative("full-set", cluster_of(planner)),
+            get_alternative("het:0", cluster_of(planner)),
             sample_seconds=[1e-3] * 3,
             warm_up=warm_up,
         )
 
-    traffics = [traffic for _, _, traffic, _ in steps(make_job, batches, "full-set")]
+    traffics = [traffic for _, _, traffic, _ in steps(make_job, batches, "het:0")]
     seconds = [planner_for(make_job).cost_model.transfer_seconds * traffic.rows for traffic in traffics]
     whole, late = run(0), run(15)
     assert (whole.iterations, late.iterations, late.samples) == (40, 25, 300)
@@ -292,9 +291,9 @@ def test_totals_are_sums_after_the_warm_up(make_job, batches):
     assert late.lookups == sum(t.lookups for t in traffics[15:])
 
 
-@pytest.mark.parametrize("name", ["het:", "het:-1", "het", "sync", ""])
+@pytest.mark.parametrize("name", ["het:", "het:-1", "het", "p2f", "sync", ""])
 def test_unknown_names_are_refused(make_job, name):
-    with pytest.raises(InvalidArgument, match="is unknown; known are on-demand, full-set"):
+    with pytest.raises(InvalidArgument, match="is unknown; known are het:S, fae"):
         get_alternative(name, cluster_of(planner_for(make_job)))
 
 

@@ -103,8 +103,12 @@ class ReferenceEngine:
         field_sizes: Sequence[int] = (),
         max_rows: int = 0,
         gradient_shares: Sequence[float] = (),
+        *,
+        push_trained: bool = False,
     ) -> None:
         self.max_rows = max_rows
+        self.push_trained = push_trained
+        self.owed: list[dict] = [{"rows": [], "gradients": []} for _ in cache_sizes]  # what the next plan pushes
         self.life = 0  # of rows that are born now
         self.caches = [Cache(capacity, policy) for capacity in cache_sizes]
         self.field_sizes = field_sizes
@@ -136,9 +140,10 @@ class ReferenceEngine:
 
     def _cost(self, x: int, j: int, link_costs: list[int]) -> int:
         row = self.rows[x]
+        after = link_costs[j] if self.push_trained else 0
         if row.has_latest(j):
-            return 0
-        return link_costs[j] + (link_costs[min(row.workers)] if row.kind == "owned" else 0)
+            return after
+        return link_costs[j] + after + (link_costs[min(row.workers)] if row.kind == "owned" else 0)
 
     def affinity(self) -> list[list[int]]:
         return [[sum(j in self.rows[x].workers for x in set(sample)) for j in range(self.n)] for sample in self.batch]
@@ -169,6 +174,9 @@ class ReferenceEngine:
             | {kind: [] for kind in ("evict_gradients", "drops", "pulls")}
             for j in range(self.n)
         ]
+        for plan, owed in zip(plans, self.owed, strict=True):
+            plan["update_rows"] += [each for each in owed["rows"] if each[1] not in forgotten]
+            plan["update_gradients"] += [each for each in owed["gradients"] if each[1] not in forgotten]
         for x in sorted(trainers):
             self._push_updates(x, trainers[x], plans, early)
         late_slots = [self._make_room(j, needs[j], plans[j], early, late_slots[j]) for j in range(self.n)]
@@ -186,6 +194,8 @@ class ReferenceEngine:
             row.last_use = now
             row.size = self.sizes[x]
         self.iteration += 1
+        if self.push_trained:
+            self.owed = self._push_all()
         if self.iteration == PROFILE:
             self._choose_hot_rows()
         return plans
@@ -289,8 +299,14 @@ class ReferenceEngine:
         plan["inverse"] = [[needs.index(x) for x in self.batch[i]] for i in plan["positions"]]
 
     def flush(self) -> list[dict]:
+        plans = self.owed if self.push_trained else self._push_all()
+        self.owed = [{"rows": [], "gradients": []} for _ in self.caches]
+        return [{"iteration": self.iteration, **plan} for plan in plans]
+
+    def _push_all(self) -> list[dict]:
+        """What every worker has that the parameter server lacks; all rows are clean, or settled, afterwards."""
         early = {x for x, row in self.rows.items() if self.iteration == 0 or row.last_use != self.iteration - 1}
-        plans: list[dict] = [{"iteration": self.iteration, "rows": [], "gradients": []} for _ in range(self.n)]
+        plans: list[dict] = [{"rows": [], "gradients": []} for _ in range(self.n)]
         for x in sorted(self.rows):
             row = self.rows[x]
             if row.kind == "owned":

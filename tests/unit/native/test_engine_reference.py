@@ -64,7 +64,8 @@ def run_both(engine: Engine, reference: ReferenceEngine, batch: np.ndarray, rng:
     assignment = random_assignment(rng, len(batch), n)
     trained, moved = engine.preview(assignment)
     plans = engine.commit(assignment)
-    assert moved.tolist() == plans.sizes[:3].sum(axis=0).tolist()
+    pushed = trained if reference.push_trained else plans.sizes[1:3].sum(axis=0)
+    assert moved.tolist() == (plans.sizes[0] + pushed).tolist()
     assert trained.tolist() == [sum(reference.sizes[x] for x in plan["unique_ids"].tolist()) for plan in plans]
     assert_plans(plans, reference.commit(assignment.tolist()), reference)
     assert (engine.iteration, engine.lookups, engine.hits) == (
@@ -195,6 +196,42 @@ def test_equals_reference_when_rows_leave_a_full_table(workers: int, policy: str
         for cache, columns_of in zip(reference.caches, engine.contents(), strict=True):
             held = sorted((copy.slot, x) for x, copy in cache.copies.items())
             assert list(zip(columns_of["slots"].tolist(), columns_of["ids"].tolist(), strict=True)) == held
+
+
+@pytest.mark.parametrize("sizes", [(), (1, 7, 2)])
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("workers", [1, 3, 17])
+def test_equals_reference_when_all_that_is_trained_is_pushed(workers: int, policy: str, sizes: tuple[int, ...]) -> None:
+    """Caches that overflow, tables with and without a limit; a snapshot after every flush."""
+    rng = random.Random(f"push {workers} {policy} {sizes}")
+    fields = len(sizes) or 3
+    for limited in (False, True):
+        samples = 12
+        batches = random_stream(rng, 200, samples, fields, 60)
+        limit = max(len(np.unique(batch)) for batch in batches) + 10 if limited else 0
+        floor = samples * fields * max(sizes, default=1)
+        capacities = [floor + rng.choice((0, 10, 60)) for _ in range(workers)]
+        reference = ReferenceEngine(capacities, policy, sizes, limit, push_trained=True)
+        engine = Engine(capacities, policy, sizes, limit, push_trained=True)
+        for batch in batches:
+            run_both(engine, reference, batch, rng)
+            assert not any(row.kind in ("owned", "split") for row in reference.rows.values())
+            if rng.random() < 0.15:
+                assert_flush(engine, reference)
+                snapshot = engine.snapshot()
+                engine = Engine(capacities, policy, sizes, limit, push_trained=True)
+                engine.restore(snapshot)
+
+
+def test_what_is_not_pushed_yet_is_in_no_snapshot() -> None:
+    engine = Engine([4], "lru", push_trained=True)
+    engine.prepare(np.array([[1], [2]], np.uint64))
+    engine.commit(np.zeros(2, np.int32))
+    with pytest.raises(RuntimeError, match="call flush before snapshot"):
+        engine.snapshot()
+    (flush,) = engine.flush()
+    assert flush["rows"]["ids"].tolist() == [1, 2]
+    assert engine.snapshot()
 
 
 def test_a_full_index_stays_as_small_as_its_limit() -> None:

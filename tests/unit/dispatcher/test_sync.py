@@ -1,0 +1,65 @@
+"""Pushing all that is trained, as the engine plans it, against HET's model with bound 0 and the papers' example."""
+
+import numpy as np
+import pytest
+
+from dispatcher.core.mechanisms import Replay
+from dispatcher.core.planner import Planner
+from dispatcher.simulator.alternatives import Cluster, get_alternative
+from dispatcher.simulator.alternatives.alternative import Trained
+from dispatcher.simulator.simulate import trace_batches
+from services.domain.jobs import Sync
+
+BANDWIDTHS = [4e6, 2e6, 1e6]
+
+
+def pushed(flushes):
+    return np.array([len(flush.rows) + len(flush.gradients) for flush in flushes])
+
+
+@pytest.mark.parametrize("sync", [Sync.FULL, Sync.WRITE_THROUGH])
+def test_every_row_is_pushed_in_the_iteration_after_its_training(make_job, make_batches, sync):
+    """The same pulls as HET's with bound 0, whose caches are counted by other code; and its pushes, one later."""
+    capacities = [60, 60, 60]  # they hold everything, since the two break ties between victims differently
+    job = make_job(workers=3, batch_size=12, policy="lru", mechanism="random", sync=sync)
+    planner = Planner(job, BANDWIDTHS, capacities)
+    het = get_alternative("het:0", Cluster(capacities, np.ones(3), np.zeros(3), np.empty(0, np.uint64)))
+    owed = np.zeros(3, np.int64)
+    for batch in make_batches(40, samples=12, fields=3, rows=60, seed=3):
+        decision = planner.plan(batch)
+        counted = het.step(Trained(batch.ids, decision)).operations
+        assert decision.operations.miss_pull.tolist() == counted.miss_pull.tolist()
+        assert decision.operations.update_push.tolist() == owed.tolist()
+        assert not decision.operations.evict_push.any()
+        owed = counted.update_push
+        if decision.iteration in (10, 11, 25):
+            flushes, _ = planner.checkpoint()
+            assert pushed(flushes).tolist() == owed.tolist()
+            owed = np.zeros(3, np.int64)
+    assert pushed(planner.flush()).tolist() == owed.tolist()
+    assert not pushed(planner.flush()).any()
+
+
+def test_a_cache_that_overflows_evicts_without_a_push(make_job, make_batches):
+    planner = Planner(make_job(workers=3, batch_size=12, sync=Sync.FULL), BANDWIDTHS, [30, 25, 20])
+    moved, trained = np.zeros(3, np.int64), np.zeros(3, np.int64)
+    dropped = 0
+    for batch in make_batches(40, samples=12, fields=3, rows=200, seed=3):
+        decision = planner.plan(batch)
+        assert not decision.operations.evict_push.any()
+        moved += decision.operations.update_push
+        trained += decision.worker_lookups
+        dropped += sum(len(plan.drops) for plan in decision.plans)
+    assert dropped > 100
+    assert (moved + pushed(planner.flush())).tolist() == trained.tolist()
+
+
+@pytest.mark.parametrize(("second", "pulls", "pushes"), [([0, 1], 3, 3), ([1, 0], 0, 3)])
+def test_vanilla_pushes_what_scheduling_need_not_even_pull(make_job, second, pulls, pushes):
+    """As in Herald Fig. 5: the samples of iteration 0 come again in the other order, and go astray or home."""
+    trace = np.array([[1, 2], [3, 3], [3, 3], [1, 2]], np.uint64)
+    job = make_job(workers=2, batch_size=2, fields=2, policy="lru", sync=Sync.FULL)
+    planner = Planner(job, [1e6, 1e6], [3, 3], mechanism=Replay(np.array([[0, 1], second], np.int32), 2))
+    for batch in trace_batches(trace, 2):
+        decision = planner.plan(batch)
+    assert (decision.operations.miss_pull.sum(), pushed(planner.flush()).sum()) == (pulls, pushes)

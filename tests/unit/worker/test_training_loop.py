@@ -1,0 +1,104 @@
+"""When an iteration may train: the loop itself, over transfers whose end the test decides.
+
+A parameter server cannot be asked to keep an acknowledgement back, so the mover is one that does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from services.domain.plans import FlushPlan
+from worker.core.cache_book import CacheBook
+from worker.service.training_loop import TrainingLoop
+from worker.training.trainer import StepResult
+
+ALONE = 1  # the contributors of worker 0
+
+
+class HeldMover:
+    """Moves nothing: its pushes are durable when the test says so, its pulls are there at once."""
+
+    def __init__(self, tasks: asyncio.TaskGroup) -> None:
+        self.tasks = tasks
+        self.cache = SimpleNamespace(staging=lambda rows: np.zeros((rows, 2), np.float32), write=lambda *_: None)
+        self.stored: list[asyncio.Future[None]] = []
+        self.sent = asyncio.Event()
+
+    async def exchange(self, rows, gradients, pulls, staging, *, urgent):
+        pulled, stored = (asyncio.get_running_loop().create_future() for _ in range(2))
+        pulled.set_result(None)
+        if len(rows):
+            self.stored.append(stored)
+            self.sent.set()
+        else:
+            stored.set_result(None)
+        return [SimpleNamespace(pulled=pulled, stored=stored, pull_bytes=0, push_bytes=0)]
+
+    async def forget(self, plan):
+        pass
+
+
+class Trainer:
+    """Trains nothing, and tells which iterations it was asked for."""
+
+    def __init__(self) -> None:
+        self.trained: list[int] = []
+        self.asked = asyncio.Condition()
+        self._loop = asyncio.get_running_loop()
+
+    def step(self, plan) -> StepResult:
+        asyncio.run_coroutine_threadsafe(self._note(plan.iteration), self._loop).result()
+        return StepResult(0.0, np.zeros(1, np.uint16), 0.0, 0.0, 0.0)
+
+    async def _note(self, iteration: int) -> None:
+        async with self.asked:
+            self.trained.append(iteration)
+            self.asked.notify_all()
+
+    async def until(self, iteration: int) -> None:
+        async with self.asked:
+            await self.asked.wait_for(lambda: iteration in self.trained)
+
+
+def messages_of(hand_made):
+    yield hand_made.plan(0, pulls=[(7, 0, 0)], train=[(7, 0, 0, ALONE)])
+    yield hand_made.plan(1, update_rows=hand_made.rows((7, 0, 1)), train=[(7, 0, 1, ALONE)])
+    yield FlushPlan(1, 2, hand_made.rows((7, 0, 2)), hand_made.gradients())
+
+
+@pytest.mark.parametrize("write_through", [True, False])
+async def test_write_through_trains_only_when_all_is_durable(plans, write_through):
+    async def messages():
+        for plan in messages_of(plans):
+            yield plan
+
+    async def send(_report):
+        pass
+
+    async def no_checkpoint(_plan):
+        raise AssertionError
+
+    async with asyncio.TaskGroup() as tasks:
+        mover, trainer = HeldMover(tasks), Trainer()
+        with ThreadPoolExecutor(1) as thread:
+            loop = TrainingLoop(
+                messages(), CacheBook(1, 0, 1, 0), mover, trainer, thread,
+                SimpleNamespace(uplink=SimpleNamespace(take=lambda: 0.0)), send, no_checkpoint,
+                write_through=write_through,
+            )  # fmt: skip
+            running = tasks.create_task(loop.run())
+            await mover.sent.wait()
+            if write_through:
+                for _ in range(100):  # whatever could go on goes on
+                    await asyncio.sleep(0)
+                assert trainer.trained == [0]
+            else:
+                await trainer.until(1)
+            mover.stored[0].set_result(None)
+            assert (await running).iteration == 2
+            assert trainer.trained == [0, 1]
