@@ -107,7 +107,15 @@ def _push(spec: TableSpec, ids: NDArray[np.uint64], version: int) -> Push:
     rows = np.full((len(ids), spec.row_width), 0.5, np.float32)
     return Push(
         RowBlock(ids, np.full(len(ids), version), rows),
-        GradientBlock(none, numbers, none, numbers, np.empty((0, spec.dimension), np.float32), worker=0),
+        GradientBlock(
+            none,
+            numbers,
+            none,
+            np.empty(0, np.uint32),
+            np.empty(0, np.float32),
+            np.empty((0, spec.dimension), np.float32),
+            worker=0,
+        ),
     )
 
 

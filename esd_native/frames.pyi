@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 Ids = NDArray[np.uint64]
 Versions = NDArray[np.int64]
 Slots = NDArray[np.uint32]
+Steps = NDArray[np.uint32]
+Rates = NDArray[np.float32]
 Rows = NDArray[np.float32]
 
 def encode(
@@ -26,7 +28,8 @@ def encode(
     gradient_ids: Ids,
     targets: Versions,
     contributors: Ids,
-    steps: Versions,
+    steps: Steps,
+    rates: Rates,
     gradients: Rows,
     gradient_slots: Slots | None,
     dimension: int,
@@ -48,7 +51,8 @@ def encode(
         gradient_ids: uint64 [g], rows whose partial gradients are pushed.
         targets: int64 [g], versions that the sums will make.
         contributors: uint64 [g], sets of workers as bits.
-        steps: int64 [g], optimizer steps.
+        steps: uint32 [g], optimizer steps.
+        rates: float32 [g], learning rates of these steps.
         gradients: float32 [.., D or more], where the gradients lie: the first D floats of a row.
         gradient_slots: uint32 [g], the row of `gradients` for each id; None: they are all the rows, in order.
         dimension: D.

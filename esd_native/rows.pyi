@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 Ids = NDArray[np.uint64]
 Versions = NDArray[np.int64]
+Steps = NDArray[np.uint32]
+Rates = NDArray[np.float32]
 Rows = NDArray[np.float32]
 
 def initialise(ids: Ids, versions: Versions, rows: Rows, dimension: int, seed: int, scale: float) -> None:
@@ -26,15 +28,16 @@ def checksums(ids: Ids, versions: Versions, rows: Rows) -> NDArray[np.uint32]:
     makes h = (h ^ w) G, folded by h ^= h >> 32 after each whole word; the checksum is the low half of mix64(h).
     """
 
-def sgd(rows: Rows, gradients: Rows, learning_rate: float) -> None:
-    """Takes one step of SGD on `rows` [r, D], in place. services/domain/tables.py has the formulas."""
+def sgd(rows: Rows, gradients: Rows, rates: Rates) -> None:
+    """Takes one step of SGD on `rows` [r, D], in place, at the learning rates [r].
 
-def rowwise_adagrad(rows: Rows, gradients: Rows, learning_rate: float, epsilon: float) -> None:
+    services/domain/tables.py has the formulas.
+    """
+
+def rowwise_adagrad(rows: Rows, gradients: Rows, rates: Rates, epsilon: float) -> None:
     """Takes one step of row-wise Adagrad on `rows` [r, D + 1], in place; `gradients` is [r, D]."""
 
-def adam(
-    rows: Rows, gradients: Rows, steps: Versions, learning_rate: float, epsilon: float, beta1: float, beta2: float
-) -> None:
+def adam(rows: Rows, gradients: Rows, steps: Steps, rates: Rates, epsilon: float, beta1: float, beta2: float) -> None:
     """Takes one step of lazy Adam on `rows` [r, 3 D], in place; `gradients` is [r, D], `steps` [r] counts from 1."""
 
 class RowTable:
@@ -86,18 +89,14 @@ class PartialGradients:
     memory_bytes: int
 
     def __init__(self, dimension: int) -> None: ...
-    def inspect(
-        self, ids: Ids, targets: Versions, contributors: Ids, steps: Versions, worker: int
-    ) -> NDArray[np.uint8]:
+    def inspect(self, ids: Ids, targets: Versions, contributors: Ids, steps: Steps, worker: int) -> NDArray[np.uint8]:
         """What each gradient would mean, uint8 [r]: an `Arrival` of ps_server/core/gradients.py. It changes nothing.
 
         0 says that the gradient is new and others are missing, 1 that it is new and completes the row, 2 that it is
         repeated, and 3 that it disagrees with what is pending on target version, contributors or step.
         """
 
-    def add(
-        self, ids: Ids, targets: Versions, contributors: Ids, steps: Versions, gradients: Rows, worker: int
-    ) -> None:
+    def add(self, ids: Ids, targets: Versions, contributors: Ids, steps: Steps, gradients: Rows, worker: int) -> None:
         """Keeps copies of the gradients [r, D]. Repeated ones change nothing, disagreeing ones raise ValueError."""
 
     def sum(self, ids: Ids, gradients: Rows, worker: int) -> Rows:
@@ -106,7 +105,7 @@ class PartialGradients:
     def discard(self, ids: Ids) -> None:
         """Forgets everything that is pending for these ids."""
 
-    def splits(self, ids: Ids) -> tuple[Versions, Ids, Versions]:
+    def splits(self, ids: Ids) -> tuple[Versions, Ids, Steps]:
         """Target version, contributors and step of what is pending for each id, [r] each; zeros where nothing is."""
 
     def __len__(self) -> int:
@@ -229,8 +228,7 @@ class FrameTable:
         seed: of the initial values.
         scale: of the initial values.
         optimizer: 0 for SGD, 1 for row-wise Adagrad, 2 for Adam.
-        learning_rate: of the optimizer, as are the next three.
-        epsilon: for Adagrad and Adam.
+        epsilon: of the optimizer, for Adagrad and Adam.
         beta1: for Adam.
         beta2: for Adam.
         shard: of the ids that the table has here.
@@ -244,7 +242,6 @@ class FrameTable:
         seed: int,
         scale: float,
         optimizer: int,
-        learning_rate: float,
         epsilon: float,
         beta1: float,
         beta2: float,

@@ -103,17 +103,43 @@ class HybridDisResponse(_message.Message):
     def __init__(self, assignment: _Optional[bytes] = ..., total_cost: _Optional[float] = ..., optimal_rows: _Optional[bytes] = ..., solver: _Optional[str] = ..., seconds: _Optional[float] = ...) -> None: ...
 
 class ModelSpec(_message.Message):
-    __slots__ = ("name", "hidden", "dense_optimizer")
+    __slots__ = ("name", "hidden", "dense_optimizer", "weight_decay", "clip_norm")
     NAME_FIELD_NUMBER: _ClassVar[int]
     HIDDEN_FIELD_NUMBER: _ClassVar[int]
     DENSE_OPTIMIZER_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_DECAY_FIELD_NUMBER: _ClassVar[int]
+    CLIP_NORM_FIELD_NUMBER: _ClassVar[int]
     name: str
     hidden: _containers.RepeatedScalarFieldContainer[int]
     dense_optimizer: _common_pb2.Optimizer
-    def __init__(self, name: _Optional[str] = ..., hidden: _Optional[_Iterable[int]] = ..., dense_optimizer: _Optional[_Union[_common_pb2.Optimizer, _Mapping]] = ...) -> None: ...
+    weight_decay: float
+    clip_norm: float
+    def __init__(self, name: _Optional[str] = ..., hidden: _Optional[_Iterable[int]] = ..., dense_optimizer: _Optional[_Union[_common_pb2.Optimizer, _Mapping]] = ..., weight_decay: _Optional[float] = ..., clip_norm: _Optional[float] = ...) -> None: ...
+
+class Schedule(_message.Message):
+    __slots__ = ("decay", "warm_up", "iterations", "share")
+    class Decay(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        DECAY_UNSPECIFIED: _ClassVar[Schedule.Decay]
+        DECAY_CONSTANT: _ClassVar[Schedule.Decay]
+        DECAY_COSINE: _ClassVar[Schedule.Decay]
+        DECAY_STEP: _ClassVar[Schedule.Decay]
+    DECAY_UNSPECIFIED: Schedule.Decay
+    DECAY_CONSTANT: Schedule.Decay
+    DECAY_COSINE: Schedule.Decay
+    DECAY_STEP: Schedule.Decay
+    DECAY_FIELD_NUMBER: _ClassVar[int]
+    WARM_UP_FIELD_NUMBER: _ClassVar[int]
+    ITERATIONS_FIELD_NUMBER: _ClassVar[int]
+    SHARE_FIELD_NUMBER: _ClassVar[int]
+    decay: Schedule.Decay
+    warm_up: int
+    iterations: int
+    share: float
+    def __init__(self, decay: _Optional[_Union[Schedule.Decay, str]] = ..., warm_up: _Optional[int] = ..., iterations: _Optional[int] = ..., share: _Optional[float] = ...) -> None: ...
 
 class JobSpec(_message.Message):
-    __slots__ = ("name", "workers", "seed", "fields", "dense_features", "batch_size", "stream", "tables", "model", "parameter_servers", "max_rows", "at_max_rows", "mechanism", "alpha", "criterion", "solver", "eviction_term", "horizon", "budget_seconds", "workloads", "workload_limits", "measured_links", "policy", "window", "checkpoint_every", "checkpoint_seconds", "checkpoints_kept", "hash_field", "sync")
+    __slots__ = ("name", "workers", "seed", "fields", "dense_features", "batch_size", "stream", "tables", "model", "parameter_servers", "max_rows", "at_max_rows", "mechanism", "alpha", "criterion", "solver", "eviction_term", "horizon", "budget_seconds", "workloads", "workload_limits", "measured_links", "policy", "window", "checkpoint_every", "checkpoint_seconds", "checkpoints_kept", "hash_field", "sync", "schedule", "dense_schedule")
     NAME_FIELD_NUMBER: _ClassVar[int]
     WORKERS_FIELD_NUMBER: _ClassVar[int]
     SEED_FIELD_NUMBER: _ClassVar[int]
@@ -143,6 +169,8 @@ class JobSpec(_message.Message):
     CHECKPOINTS_KEPT_FIELD_NUMBER: _ClassVar[int]
     HASH_FIELD_FIELD_NUMBER: _ClassVar[int]
     SYNC_FIELD_NUMBER: _ClassVar[int]
+    SCHEDULE_FIELD_NUMBER: _ClassVar[int]
+    DENSE_SCHEDULE_FIELD_NUMBER: _ClassVar[int]
     name: str
     workers: int
     seed: int
@@ -172,7 +200,9 @@ class JobSpec(_message.Message):
     checkpoints_kept: int
     hash_field: int
     sync: Sync
-    def __init__(self, name: _Optional[str] = ..., workers: _Optional[int] = ..., seed: _Optional[int] = ..., fields: _Optional[int] = ..., dense_features: _Optional[int] = ..., batch_size: _Optional[int] = ..., stream: _Optional[str] = ..., tables: _Optional[_Iterable[_Union[_common_pb2.TableSpec, _Mapping]]] = ..., model: _Optional[_Union[ModelSpec, _Mapping]] = ..., parameter_servers: _Optional[_Iterable[str]] = ..., max_rows: _Optional[int] = ..., at_max_rows: _Optional[_Union[RowLimitPolicy, str]] = ..., mechanism: _Optional[str] = ..., alpha: _Optional[float] = ..., criterion: _Optional[_Union[Criterion, str]] = ..., solver: _Optional[str] = ..., eviction_term: _Optional[bool] = ..., horizon: _Optional[int] = ..., budget_seconds: _Optional[float] = ..., workloads: _Optional[_Iterable[int]] = ..., workload_limits: _Optional[_Union[WorkloadLimits, _Mapping]] = ..., measured_links: _Optional[bool] = ..., policy: _Optional[str] = ..., window: _Optional[int] = ..., checkpoint_every: _Optional[int] = ..., checkpoint_seconds: _Optional[float] = ..., checkpoints_kept: _Optional[int] = ..., hash_field: _Optional[int] = ..., sync: _Optional[_Union[Sync, str]] = ...) -> None: ...
+    schedule: Schedule
+    dense_schedule: Schedule
+    def __init__(self, name: _Optional[str] = ..., workers: _Optional[int] = ..., seed: _Optional[int] = ..., fields: _Optional[int] = ..., dense_features: _Optional[int] = ..., batch_size: _Optional[int] = ..., stream: _Optional[str] = ..., tables: _Optional[_Iterable[_Union[_common_pb2.TableSpec, _Mapping]]] = ..., model: _Optional[_Union[ModelSpec, _Mapping]] = ..., parameter_servers: _Optional[_Iterable[str]] = ..., max_rows: _Optional[int] = ..., at_max_rows: _Optional[_Union[RowLimitPolicy, str]] = ..., mechanism: _Optional[str] = ..., alpha: _Optional[float] = ..., criterion: _Optional[_Union[Criterion, str]] = ..., solver: _Optional[str] = ..., eviction_term: _Optional[bool] = ..., horizon: _Optional[int] = ..., budget_seconds: _Optional[float] = ..., workloads: _Optional[_Iterable[int]] = ..., workload_limits: _Optional[_Union[WorkloadLimits, _Mapping]] = ..., measured_links: _Optional[bool] = ..., policy: _Optional[str] = ..., window: _Optional[int] = ..., checkpoint_every: _Optional[int] = ..., checkpoint_seconds: _Optional[float] = ..., checkpoints_kept: _Optional[int] = ..., hash_field: _Optional[int] = ..., sync: _Optional[_Union[Sync, str]] = ..., schedule: _Optional[_Union[Schedule, _Mapping]] = ..., dense_schedule: _Optional[_Union[Schedule, _Mapping]] = ...) -> None: ...
 
 class WorkloadLimits(_message.Message):
     __slots__ = ("least", "most")

@@ -48,20 +48,22 @@ class RowBlock(_message.Message):
     def __init__(self, ids: _Optional[bytes] = ..., versions: _Optional[bytes] = ..., rows: _Optional[bytes] = ...) -> None: ...
 
 class GradientBlock(_message.Message):
-    __slots__ = ("ids", "target_versions", "contributors", "steps", "gradients", "worker")
+    __slots__ = ("ids", "target_versions", "contributors", "steps", "gradients", "worker", "rates")
     IDS_FIELD_NUMBER: _ClassVar[int]
     TARGET_VERSIONS_FIELD_NUMBER: _ClassVar[int]
     CONTRIBUTORS_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
     GRADIENTS_FIELD_NUMBER: _ClassVar[int]
     WORKER_FIELD_NUMBER: _ClassVar[int]
+    RATES_FIELD_NUMBER: _ClassVar[int]
     ids: bytes
     target_versions: bytes
     contributors: bytes
     steps: bytes
     gradients: bytes
     worker: int
-    def __init__(self, ids: _Optional[bytes] = ..., target_versions: _Optional[bytes] = ..., contributors: _Optional[bytes] = ..., steps: _Optional[bytes] = ..., gradients: _Optional[bytes] = ..., worker: _Optional[int] = ...) -> None: ...
+    rates: bytes
+    def __init__(self, ids: _Optional[bytes] = ..., target_versions: _Optional[bytes] = ..., contributors: _Optional[bytes] = ..., steps: _Optional[bytes] = ..., gradients: _Optional[bytes] = ..., worker: _Optional[int] = ..., rates: _Optional[bytes] = ...) -> None: ...
 
 class PullBlock(_message.Message):
     __slots__ = ("ids", "versions")

@@ -100,7 +100,8 @@ def parameter_server(name: str, address: str, channel: grpc.aio.Channel) -> Targ
         ids=ids,
         target_versions=versions,
         contributors=np.full(3, 3, np.uint64).tobytes(),
-        steps=versions,
+        steps=np.ones(3, np.uint32).tobytes(),
+        rates=np.full(3, 0.1, np.float32).tobytes(),
         gradients=np.ones((3, _TABLE.dimension), np.float32).tobytes(),
     )
     block = ps_pb2.RowBlock(ids=ids, versions=versions, rows=rows)

@@ -12,9 +12,8 @@ from esd.cli import options as opt
 from esd.cli.driver import PATIENCE_SECONDS, drive, progress_bar
 from esd.cli.export import export_model
 from esd.cli.report import Result, messages, training_result
-from esd.cli.stream import training_stream
+from esd.cli.stream import TrainingStream, training_stream
 from services.clients.dispatcher_async import AsyncDispatcherClient
-from services.data import Dataset
 from services.domain.errors import InvalidArgument
 from services.domain.jobs import JobSpec
 from services.domain.state import JobState
@@ -40,7 +39,7 @@ def run_attached(
         out: directory for the model.
     """
     stream = training_stream(chosen)
-    job = _job(chosen, stream.dataset, parameter_servers, table)
+    job = _job(chosen, stream, parameter_servers, table)
     messages.print(f"table {job.table.name}", highlight=False)
 
     shown = Credentials.load()
@@ -72,7 +71,8 @@ def check_options(context: typer.Context) -> None:
             raise InvalidArgument(f"--{option} is decided where the services were started: leave it out")
 
 
-def _job(chosen: opt.RunOptions, dataset: Dataset, parameter_servers: str, table: str | None) -> JobSpec:
+def _job(chosen: opt.RunOptions, stream: TrainingStream, parameter_servers: str, table: str | None) -> JobSpec:
+    dataset = stream.dataset
     addresses = tuple(address.strip() for address in parameter_servers.split(","))
     try:
         for address in addresses:
@@ -85,4 +85,5 @@ def _job(chosen: opt.RunOptions, dataset: Dataset, parameter_servers: str, table
         parameter_servers=addresses,
         stream=dataset.fingerprint,
         table=table or f"{chosen.data_name}-{uuid.uuid4().hex[:8]}",
+        iterations=stream.iterations,
     )

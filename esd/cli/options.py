@@ -14,6 +14,15 @@ import typer
 from dispatcher.core.mechanisms import MECHANISMS
 from dispatcher.solvers import SOLVERS
 from esd.cli.job_file import Config
+from esd.cli.learning import (
+    Clip,
+    DenseLearningRate,
+    DenseLearningRateSchedule,
+    LearningRate,
+    LearningRateSchedule,
+    WeightDecay,
+    parse_schedule,
+)
 from services.data import Dataset, count_distinct, open_data
 from services.domain.errors import InvalidArgument
 from services.domain.jobs import MAX_HORIZON, Criterion, JobSpec, ModelSpec, RowLimitPolicy, Sync, equal_workloads
@@ -162,7 +171,6 @@ SyncOption = Annotated[
 Optimizer = Annotated[
     OptimizerKind, typer.Option(help="Optimizer of the rows and of the dense parameters.", rich_help_panel=TRAINING)
 ]
-LearningRate = Annotated[float, typer.Option("--lr", help="Learning rate.", rich_help_panel=TRAINING)]
 Store = Annotated[
     str,
     typer.Option(
@@ -287,6 +295,11 @@ class RunOptions:
     sync: SyncOption = Sync.ON_DEMAND
     optimizer: Optimizer = OptimizerKind.ROWWISE_ADAGRAD
     learning_rate: LearningRate = 0.02
+    dense_learning_rate: DenseLearningRate = None
+    lr_schedule: LearningRateSchedule = "constant"
+    dense_lr_schedule: DenseLearningRateSchedule = None
+    weight_decay: WeightDecay = 0.0
+    clip: Clip = 0.0
     iterations: Iterations = None
     skip_bad: SkipBad = 0
     seed: Seed = 0
@@ -348,12 +361,14 @@ class RunOptions:
         parameter_servers: tuple[str, ...],
         stream: str = "",
         table: str = TABLE,
+        iterations: int | None = None,
     ) -> JobSpec:
-        """Returns the job that these options describe, on data of the given shape and fingerprint."""
+        """Returns the job that these options describe, on data of the given shape, fingerprint and length if known."""
         if self.budget_ms == 0:
             raise InvalidArgument("--budget-ms 0 leaves no time: leave it out, and decisions take as long as they take")
         workloads = self.worker_samples()
         optimizer = OptimizerSpec(self.optimizer, self.learning_rate)
+        dense_rate = self.learning_rate if self.dense_learning_rate is None else self.dense_learning_rate
         options: dict[str, Any] = {name: getattr(self, name) for name in _OPTIONS_OF_THE_JOB}
         options |= {  # what is derived, from other options or from the data
             "name": self.data_name,
@@ -366,7 +381,15 @@ class RunOptions:
             "budget_seconds": (self.budget_ms or 0.0) / 1e3,
             "window": PLAN_WINDOW,
             "tables": (TableSpec(table, self.dim, optimizer, self.seed, init_scale=self.dim**-0.5),),
-            "model": ModelSpec(self.model, HIDDEN_LAYERS, optimizer),
+            "model": ModelSpec(
+                self.model,
+                HIDDEN_LAYERS,
+                OptimizerSpec(self.optimizer, dense_rate),
+                self.weight_decay,
+                self.clip,
+            ),
+            "schedule": parse_schedule(self.lr_schedule, iterations),
+            "dense_schedule": parse_schedule(self.dense_lr_schedule or self.lr_schedule, iterations),
             "parameter_servers": parameter_servers,
         }
         return JobSpec(**options)

@@ -115,6 +115,7 @@ def run(
         dims: values per row by field, as `--dims`.
     """
     stream = simulated_stream(chosen, trace)
+    chosen = replace(chosen, lr_schedule="constant", dense_lr_schedule=None)  # nothing is trained, whatever the rate
     job = chosen.job(fields=len(stream.fields), dense_features=stream.dense_features, parameter_servers=("simulated",))
     caches = [stream.cache_rows] * chosen.workers
     mechanism = None if assignments is None else Replay(assignments, chosen.workers)

@@ -93,6 +93,7 @@ def run(
         parameter_servers=("not started",),
         stream=dataset.fingerprint,
         table=table or opt.TABLE,
+        iterations=stream.iterations,
     )
     check_job(asked)
 

@@ -54,23 +54,29 @@ struct Gradients {
   const std::uint64_t* ids;
   const std::int64_t* targets;
   const std::uint64_t* contributors;
-  const std::int64_t* steps;
+  const std::uint32_t* steps;
+  const float* rates;
   Values values;
   unsigned worker;
 
   std::size_t size() const {
-    return 4 * bytes_field_size(8 * n) + bytes_field_size(n * values.width * sizeof(float)) + varint_field_size(worker);
+    return 3 * bytes_field_size(8 * n) + 2 * bytes_field_size(4 * n) +
+           bytes_field_size(n * values.width * sizeof(float)) + varint_field_size(worker);
   }
 
   void write(Writer& writer) const {
-    const void* const columns[] = {ids, targets, contributors, steps};
-    for (std::uint32_t i = 0; i < 4; ++i) {
+    const void* const columns[] = {ids, targets, contributors};
+    for (std::uint32_t i = 0; i < 3; ++i) {
       writer.bytes_field(1 + i, 8 * n);
       writer.bytes(columns[i], 8 * n);
     }
+    writer.bytes_field(4, 4 * n);
+    writer.bytes(steps, 4 * n);
     writer.bytes_field(5, n * values.width * sizeof(float));
     values.write(writer, n);
     writer.varint_field(6, worker);
+    writer.bytes_field(7, 4 * n);
+    writer.bytes(rates, 4 * n);
   }
 };
 

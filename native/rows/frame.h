@@ -36,7 +36,7 @@ struct Frame {
   };
   struct Gradients {
     bool present = false;
-    Bytes ids, targets, contributors, steps, gradients;
+    Bytes ids, targets, contributors, steps, rates, gradients;
     std::uint32_t worker = 0;
   };
   struct Pulls {
@@ -144,6 +144,7 @@ struct Frame {
         case 4: gradients.steps = fields.bytes(); break;
         case 5: gradients.gradients = fields.bytes(); break;
         case 6: gradients.worker = fields.small_varint(); break;
+        case 7: gradients.rates = fields.bytes(); break;
         default: Fields::refuse();
       }
     }

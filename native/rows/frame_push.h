@@ -3,6 +3,7 @@
 // The semantics are those of ps_server/core/table.py, which also does, and says why, what is refused here.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -24,17 +25,16 @@ struct Optimizer {
   enum class Kind : std::uint8_t { kSgd = 0, kRowwiseAdagrad = 1, kAdam = 2 };
 
   Kind kind;
-  AdamConstants constants;
+  double epsilon, beta1, beta2;
 
-  // Takes one step on one row.
-  void step(float* row, const float* gradient, std::int64_t number, std::size_t dimension) const {
-    const auto rate = static_cast<float>(constants.rate);
+  // Takes the step of a number on one row, at its learning rate.
+  void step(float* row, const float* gradient, std::int64_t number, float rate, std::size_t dimension) const {
     switch (kind) {
       case Kind::kSgd: sgd(row, gradient, 1, dimension, rate); break;
       case Kind::kRowwiseAdagrad:
-        rowwise_adagrad(row, gradient, 1, dimension, rate, static_cast<float>(constants.epsilon));
+        rowwise_adagrad(row, gradient, 1, dimension, rate, static_cast<float>(epsilon));
         break;
-      case Kind::kAdam: adam(row, gradient, &number, 1, dimension, constants); break;
+      case Kind::kAdam: adam(row, gradient, &number, 1, dimension, {rate, epsilon, beta1, beta2}); break;
     }
   }
 };
@@ -116,14 +116,18 @@ class GradientPush {
         ids_(block.ids.column<std::uint64_t>()),
         targets_(block.targets.column<std::int64_t>()),
         contributors_(block.contributors.column<std::uint64_t>()),
-        steps_(block.steps.column<std::int64_t>()),
+        steps_(block.steps.column<std::uint32_t>()),
+        rates_(block.rates.column<float>()),
         gradients_(block.gradients.data),
         worker_(block.worker) {
     const std::size_t n = ids_.size();
     good_ = are_numbers(block.ids, n) && are_numbers(block.targets, n) && are_numbers(block.contributors, n) &&
-            are_numbers(block.steps, n) && are_rows(block.gradients, n, facts.initial.dimension) && worker_ < 64 &&
-            distinct(ids_) && versions_between(targets_, 1) && facts.shard.has(ids_);
-    for (std::size_t i = 0; good_ && i < n; ++i) good_ = (contributors_[i] >> worker_ & 1) != 0 && steps_[i] >= 1;
+            block.steps.size == 4 * n && block.rates.size == 4 * n &&
+            are_rows(block.gradients, n, facts.initial.dimension) && worker_ < 64 && distinct(ids_) &&
+            versions_between(targets_, 1) && facts.shard.has(ids_);
+    for (std::size_t i = 0; good_ && i < n; ++i) {
+      good_ = (contributors_[i] >> worker_ & 1) != 0 && steps_[i] >= 1 && std::isfinite(rates_[i]) && rates_[i] >= 0;
+    }
   }
 
   bool good() const { return good_; }
@@ -144,7 +148,7 @@ class GradientPush {
       if (arrivals[i] == Arrival::kWaits) {
         places.partials.add(ids_[i], split(i), worker_, gradient.data());
       } else {
-        trainer.train(ids_[i], split(i), worker_, gradient.data());
+        trainer.train(ids_[i], split(i), rates_[i], worker_, gradient.data());
       }
     }
     for (std::size_t i = 0; i < ids_.size(); ++i) {
@@ -161,7 +165,8 @@ class GradientPush {
     RowTrainer(const TableFacts& facts, const TablePlaces& places)
         : facts_(facts), places_(places), row_(facts.initial.width), sum_(facts.initial.dimension) {}
 
-    void train(std::uint64_t id, const PartialGradients::Split& split, unsigned worker, const float* gradient) const {
+    void train(std::uint64_t id, const PartialGradients::Split& split, float rate, unsigned worker,
+               const float* gradient) const {
       const std::int64_t birth = at_birth(split.target - 1);
       bool trained = false;
       places_.rows.look_up(id, [&](std::int64_t version, const std::byte* floats) {
@@ -170,7 +175,7 @@ class GradientPush {
       });
       if (!trained) fill_initial(facts_.initial, id, row_.data());
       places_.partials.sum(id, worker, gradient, sum_.data());
-      facts_.optimizer.step(row_.data(), sum_.data(), split.step, sum_.size());
+      facts_.optimizer.step(row_.data(), sum_.data(), split.step, rate, sum_.size());
       places_.rows.write_newer(id, split.target, row_.data(), places_.pre_images);
       places_.partials.discard(id);
     }
@@ -208,7 +213,8 @@ class GradientPush {
   std::vector<std::uint64_t> ids_;
   std::vector<std::int64_t> targets_;
   std::vector<std::uint64_t> contributors_;
-  std::vector<std::int64_t> steps_;
+  std::vector<std::uint32_t> steps_;
+  std::vector<float> rates_;
   const std::uint8_t* gradients_;
   unsigned worker_;
   bool good_;

@@ -48,27 +48,43 @@ nb::object checksums(In1<std::uint64_t> ids, In1<std::int64_t> versions, In2<flo
   return sums.array(n);
 }
 
-void apply_sgd(InOut2 rows, In2<float> gradients, float rate) {
-  require(rows.shape(0) == gradients.shape(0), "rows and gradients differ in length");
+// What a block of rows is trained with, row by row.
+void require_block(const InOut2& rows, const In2<float>& gradients, const In1<float>& rates) {
+  require(rows.shape(0) == gradients.shape(0) && rates.size() == rows.shape(0),
+          "rows, gradients and rates differ in length");
+}
+
+void apply_sgd(InOut2 rows, In2<float> gradients, In1<float> rates) {
+  require_block(rows, gradients, rates);
   require(rows.shape(1) == gradients.shape(1), "an SGD row is D floats");
   const nb::gil_scoped_release release;
-  sgd(rows.data(), gradients.data(), rows.shape(0), rows.shape(1), rate);
+  const std::size_t d = rows.shape(1);
+  for (std::size_t i = 0; i < rates.size(); ++i) {
+    sgd(rows.data() + i * d, gradients.data() + i * d, 1, d, rates.data()[i]);
+  }
 }
 
-void apply_adagrad(InOut2 rows, In2<float> gradients, float rate, float epsilon) {
-  require(rows.shape(0) == gradients.shape(0), "rows and gradients differ in length");
+void apply_adagrad(InOut2 rows, In2<float> gradients, In1<float> rates, float epsilon) {
+  require_block(rows, gradients, rates);
   require(rows.shape(1) == gradients.shape(1) + 1, "a row-wise Adagrad row is D + 1 floats");
   const nb::gil_scoped_release release;
-  rowwise_adagrad(rows.data(), gradients.data(), rows.shape(0), gradients.shape(1), rate, epsilon);
+  const std::size_t d = gradients.shape(1);
+  for (std::size_t i = 0; i < rates.size(); ++i) {
+    rowwise_adagrad(rows.data() + i * (d + 1), gradients.data() + i * d, 1, d, rates.data()[i], epsilon);
+  }
 }
 
-void apply_adam(InOut2 rows, In2<float> gradients, In1<std::int64_t> steps, double rate, double epsilon, double beta1,
-                double beta2) {
-  require(rows.shape(0) == gradients.shape(0) && steps.size() == rows.shape(0),
-          "rows, gradients and steps differ in length");
+void apply_adam(InOut2 rows, In2<float> gradients, In1<std::uint32_t> steps, In1<float> rates, double epsilon,
+                double beta1, double beta2) {
+  require_block(rows, gradients, rates);
+  require(steps.size() == rows.shape(0), "rows and steps differ in length");
   require(rows.shape(1) == 3 * gradients.shape(1), "an Adam row is 3 D floats");
   const nb::gil_scoped_release release;
-  adam(rows.data(), gradients.data(), steps.data(), rows.shape(0), gradients.shape(1), {rate, epsilon, beta1, beta2});
+  const std::size_t d = gradients.shape(1);
+  for (std::size_t i = 0; i < rates.size(); ++i) {
+    const std::int64_t step = steps.data()[i];
+    adam(rows.data() + i * 3 * d, gradients.data() + i * d, &step, 1, d, {rates.data()[i], epsilon, beta1, beta2});
+  }
 }
 
 nb::object table_versions(const RowTable& table, In1<std::uint64_t> ids) {
@@ -134,7 +150,7 @@ struct Gradients {
   In1<std::uint64_t> ids;
   In1<std::int64_t> targets;
   In1<std::uint64_t> contributors;
-  In1<std::int64_t> steps;
+  In1<std::uint32_t> steps;
 
   void check() const {
     require(targets.size() == ids.size() && contributors.size() == ids.size() && steps.size() == ids.size(),
@@ -152,7 +168,7 @@ void require_gradients(const PartialGradients& partials, std::size_t n, const In
 }
 
 nb::object partials_inspect(const PartialGradients& partials, In1<std::uint64_t> ids, In1<std::int64_t> targets,
-                            In1<std::uint64_t> contributors, In1<std::int64_t> steps, unsigned worker) {
+                            In1<std::uint64_t> contributors, In1<std::uint32_t> steps, unsigned worker) {
   const Gradients block{ids, targets, contributors, steps};
   block.check();
   require(worker < 64, "worker slots are 0..63");
@@ -168,7 +184,7 @@ nb::object partials_inspect(const PartialGradients& partials, In1<std::uint64_t>
 }
 
 void partials_add(PartialGradients& partials, In1<std::uint64_t> ids, In1<std::int64_t> targets,
-                  In1<std::uint64_t> contributors, In1<std::int64_t> steps, In2<float> gradients, unsigned worker) {
+                  In1<std::uint64_t> contributors, In1<std::uint32_t> steps, In2<float> gradients, unsigned worker) {
   const Gradients block{ids, targets, contributors, steps};
   block.check();
   require_gradients(partials, ids.size(), gradients, worker);
@@ -208,7 +224,7 @@ nb::tuple partials_splits(const PartialGradients& partials, In1<std::uint64_t> i
   const std::size_t n = ids.size();
   const Buffer<std::int64_t> targets(n);
   const Buffer<std::uint64_t> contributors(n);
-  const Buffer<std::int64_t> steps(n);
+  const Buffer<std::uint32_t> steps(n);
   {
     const nb::gil_scoped_release release;
     const std::lock_guard lock(partials.mutex());
@@ -216,7 +232,7 @@ nb::tuple partials_splits(const PartialGradients& partials, In1<std::uint64_t> i
       const PartialGradients::Split split = partials.split(ids.data()[i]);
       targets.data[i] = split.target;
       contributors.data[i] = split.contributors;
-      steps.data[i] = split.step;
+      steps.data[i] = static_cast<std::uint32_t>(split.step);
     }
   }
   return nb::make_tuple(targets.array(n), contributors.array(n), steps.array(n));
@@ -236,9 +252,9 @@ auto locked(Value (PartialGradients::*read)() const) {
 NB_MODULE(rows, m) {
   m.def("initialise", &initialise, "ids"_a, "versions"_a, "rows"_a.noconvert(), "dimension"_a, "seed"_a, "scale"_a);
   m.def("checksums", &checksums, "ids"_a, "versions"_a, "rows"_a);
-  m.def("sgd", &apply_sgd, "rows"_a.noconvert(), "gradients"_a, "learning_rate"_a);
-  m.def("rowwise_adagrad", &apply_adagrad, "rows"_a.noconvert(), "gradients"_a, "learning_rate"_a, "epsilon"_a);
-  m.def("adam", &apply_adam, "rows"_a.noconvert(), "gradients"_a, "steps"_a, "learning_rate"_a, "epsilon"_a, "beta1"_a,
+  m.def("sgd", &apply_sgd, "rows"_a.noconvert(), "gradients"_a, "rates"_a);
+  m.def("rowwise_adagrad", &apply_adagrad, "rows"_a.noconvert(), "gradients"_a, "rates"_a, "epsilon"_a);
+  m.def("adam", &apply_adam, "rows"_a.noconvert(), "gradients"_a, "steps"_a, "rates"_a, "epsilon"_a, "beta1"_a,
         "beta2"_a);
 
   nb::class_<RowTable>(m, "RowTable")

@@ -78,24 +78,26 @@ def complete(store: TableStore, spec: TableSpec, last: GradientBlock, rows: NDAr
         rows: float32 [r, W], the rows before this step, with their initial values where they were never trained;
             changed in place.
     """
-    apply_optimizer(spec.optimizer, rows, store.partials.sum(last), last.steps)
+    apply_optimizer(spec.optimizer, rows, store.partials.sum(last), last.steps, last.rates)
     # Rows first: a crash in between leaves partial gradients of a version already made, which discard_made() finds.
     store.rows.write_newer(RowBlock(last.ids, last.targets, rows))
     store.partials.discard(last.ids)
 
 
 def apply_optimizer(
-    optimizer: OptimizerSpec, rows: NDArray[np.float32], gradients: NDArray[np.float32], steps: NDArray[np.int64]
+    optimizer: OptimizerSpec,
+    rows: NDArray[np.float32],
+    gradients: NDArray[np.float32],
+    steps: NDArray[np.uint32],
+    rates: NDArray[np.float32],
 ) -> None:
-    """Takes one optimizer step on rows [r, W], in place, with gradients [r, D] and steps [r]; see OptimizerSpec."""
+    """Takes one optimizer step on rows [r, W], in place, with gradients [r, D], steps [r] and rates [r]."""
     if optimizer.kind is OptimizerKind.SGD:
-        native.sgd(rows, gradients, optimizer.learning_rate)
+        native.sgd(rows, gradients, rates)
     elif optimizer.kind is OptimizerKind.ROWWISE_ADAGRAD:
-        native.rowwise_adagrad(rows, gradients, optimizer.learning_rate, optimizer.epsilon)
+        native.rowwise_adagrad(rows, gradients, rates, optimizer.epsilon)
     else:
-        native.adam(
-            rows, gradients, steps, optimizer.learning_rate, optimizer.epsilon, optimizer.beta1, optimizer.beta2
-        )
+        native.adam(rows, gradients, steps, rates, optimizer.epsilon, optimizer.beta1, optimizer.beta2)
 
 
 def _disagreement(store: TableStore, block: GradientBlock, at: int) -> str:

@@ -77,12 +77,12 @@ class Splits(NamedTuple):
     Attributes:
         targets: int64 [r], the version that the sum will make; 0 where nothing is pending.
         contributors: uint64 [r], mask of worker slots.
-        steps: int64 [r], optimizer step.
+        steps: uint32 [r], optimizer step.
     """
 
     targets: NDArray[np.int64]
     contributors: NDArray[np.uint64]
-    steps: NDArray[np.int64]
+    steps: NDArray[np.uint32]
 
 
 class PartialStore(Protocol):

@@ -46,8 +46,9 @@ class Tables:
                     f"(ESD_PS_MAX_TABLES) allows {self._limit}; raise it, or begin with an empty store"
                 )
             existing, created = self._store.create(spec)
-            if existing != spec:
-                raise FailedPrecondition(f"table {spec.name!r} exists with {_differences(existing, spec)}")
+            if existing.without_rate() != spec.without_rate():
+                different = _differences(existing.without_rate(), spec.without_rate())
+                raise FailedPrecondition(f"table {spec.name!r} exists with {different}")
             if spec.name not in self._tables:
                 self._tables[spec.name] = self._open(spec)
             return created

@@ -192,7 +192,6 @@ class MemoryFrames:
             spec.seed,
             spec.init_scale,
             _OPTIMIZERS.index(optimizer.kind),
-            optimizer.learning_rate,
             optimizer.epsilon,
             optimizer.beta1,
             optimizer.beta2,

@@ -74,7 +74,8 @@ class GradientPush:
     ids: NDArray[np.uint64]
     targets: NDArray[np.int64]
     contributors: NDArray[np.uint64]
-    steps: NDArray[np.int64]
+    steps: NDArray[np.uint32]
+    rates: NDArray[np.float32]
     values: Floats
     worker: int
 
@@ -87,6 +88,7 @@ class GradientPush:
             self.targets[part],
             self.contributors[part],
             self.steps[part],
+            self.rates[part],
             self.values[part],
             self.worker,
         )
@@ -132,6 +134,7 @@ class Parcel:
                 gradients.targets,
                 gradients.contributors,
                 gradients.steps,
+                gradients.rates,
                 Floats(gradients.gradients),
                 gradients.worker,
             ),
@@ -181,5 +184,5 @@ class Parcel:
 
 _IDS, _NUMBERS, _FLOATS = np.empty(0, np.uint64), np.empty(0, np.int64), np.empty((0, 1), np.float32)
 _NO_ROWS = RowBlock(_IDS, _NUMBERS, _FLOATS)
-_NO_GRADIENTS = GradientBlock(_IDS, _NUMBERS, _IDS, _NUMBERS, _FLOATS, 0)
+_NO_GRADIENTS = GradientBlock(_IDS, _NUMBERS, _IDS, np.empty(0, np.uint32), np.empty(0, np.float32), _FLOATS, worker=0)
 NO_PULLS = Pulls(_IDS, _NUMBERS, _NUMBERS)

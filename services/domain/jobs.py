@@ -7,6 +7,7 @@ from dataclasses import MISSING, dataclass, fields, replace
 from enum import Enum
 
 from services.domain.errors import InvalidArgument
+from services.domain.schedules import CONSTANT, Schedule
 from services.domain.tables import OptimizerSpec, TableSpec
 
 MAX_WORKERS = 64  # worker sets are uint64 masks
@@ -48,11 +49,22 @@ class RowLimitPolicy(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """A model over the embedding layer: one that comes with ESD, or one's own as `package.module:Class`."""
+    """A model over the embedding layer: one that comes with ESD, or one's own as `package.module:Class`.
+
+    Attributes:
+        name: see above.
+        hidden: widths of the MLP's layers.
+        dense_optimizer: trains the dense parameters.
+        weight_decay: times the parameters, it is added to their gradients, as torch.optim does; 0: nothing is.
+        clip_norm: gradients of the dense parameters whose norm over all of them is larger are scaled down to it, as
+            torch.nn.utils.clip_grad_norm_ does; 0: they stay as they are.
+    """
 
     name: str
     hidden: tuple[int, ...]
     dense_optimizer: OptimizerSpec
+    weight_decay: float = 0.0
+    clip_norm: float = 0.0
 
     def __post_init__(self) -> None:
         if len(self.hidden) > MAX_LAYERS:
@@ -60,6 +72,8 @@ class ModelSpec:
         for width in self.hidden:
             if not 1 <= width <= MAX_WIDTH:
                 raise InvalidArgument(f"a hidden layer has width {width}, it must be in 1..{MAX_WIDTH}")
+        _check_range("weight_decay", self.weight_decay, 0)
+        _check_range("clip_norm", self.clip_norm, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +165,8 @@ class JobSpec(DispatchOptions):
             of an id are the number of its table (services/domain/ids.py). The first table's server also keeps the job's
             sample log, the parts of its checkpoints and the dense parameters.
         model: the model over it.
+        schedule: how the learning rate of the rows changes.
+        dense_schedule: how that of the dense parameters does.
         parameter_servers: `host:port` of every shard, in shard order.
         max_rows: how many rows the tables together may have; 0: any number.
         at_max_rows: what happens before the iteration that needs more.
@@ -164,6 +180,8 @@ class JobSpec(DispatchOptions):
     tables: tuple[TableSpec, ...]
     model: ModelSpec
     parameter_servers: tuple[str, ...]
+    schedule: Schedule = CONSTANT
+    dense_schedule: Schedule = CONSTANT
     stream: str = ""
     max_rows: int = 0
     at_max_rows: RowLimitPolicy = RowLimitPolicy.REFUSE

@@ -61,7 +61,8 @@ class GradientBlock:
         ids: uint64 [r], distinct.
         targets: int64 [r], the version that the sum of all contributions will make.
         contributors: uint64 [r], bit w is set when worker slot w contributes.
-        steps: int64 [r], optimizer step (iteration + 1) that produced the gradient.
+        steps: uint32 [r], optimizer step (iteration + 1) that produced the gradient.
+        rates: float32 [r], learning rate of that step.
         gradients: float32 [r, D].
         worker: slot of the sender, 0..63.
     """
@@ -69,7 +70,8 @@ class GradientBlock:
     ids: NDArray[np.uint64]
     targets: NDArray[np.int64]
     contributors: NDArray[np.uint64]
-    steps: NDArray[np.int64]
+    steps: NDArray[np.uint32]
+    rates: NDArray[np.float32]
     gradients: NDArray[np.float32]
     worker: int
 
@@ -82,13 +84,20 @@ class GradientBlock:
             self.targets[part],
             self.contributors[part],
             self.steps[part],
+            self.rates[part],
             self.gradients[part],
             self.worker,
         )
 
     def validate(self, spec: TableSpec) -> None:
         """Raises InvalidArgument unless this is a push that the table can take."""
-        check_columns(self.ids, target_versions=self.targets, contributors=self.contributors, steps=self.steps)
+        check_columns(
+            self.ids,
+            target_versions=self.targets,
+            contributors=self.contributors,
+            steps=self.steps,
+            rates=self.rates,
+        )
         check_distinct(self.ids)
         check_versions(self.ids, self.targets, lowest=1)
         _check_floats(self.ids, self.gradients, spec.dimension, f"gradients of table {spec.name!r}")
@@ -102,6 +111,10 @@ class GradientBlock:
         if len(self) and self.steps.min() < 1:
             at = int(np.argmin(self.steps))
             raise InvalidArgument(f"step of row {self.ids[at]} is {self.steps[at]}, optimizer steps count from 1")
+        wrong = ~(np.isfinite(self.rates) & (self.rates >= 0))
+        if wrong.any():
+            at = int(np.argmax(wrong))
+            raise InvalidArgument(f"rate of row {self.ids[at]} is {self.rates[at]}, it must be at least 0 and finite")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from services.domain.errors import InvalidArgument
@@ -93,6 +93,10 @@ class TableSpec:
         No first table has such a name, so the tables of two jobs are never the same by accident.
         """
         return f"{self.name}~{name}"
+
+    def without_rate(self) -> TableSpec:
+        """Returns what the rows depend on: the learning rate is its job's business, and comes with every gradient."""
+        return replace(self, optimizer=replace(self.optimizer, learning_rate=1.0))
 
     @property
     def row_width(self) -> int:

@@ -15,12 +15,14 @@ from google.protobuf.json_format import ParseDict, ParseError
 from protos import common_pb2, dispatcher_pb2
 from services.domain.errors import InvalidArgument
 from services.domain.jobs import MAX_WORKERS, Criterion, JobSpec, ModelSpec, RowLimitPolicy, Sync, equal_workloads
+from services.domain.schedules import CONSTANT, Decay, Schedule
 from services.domain.tables import TableSpec
 from services.wire.enums import EnumCodec
 from services.wire.tables import decode_optimizer, decode_table, encode_optimizer, encode_table
 
 CRITERIA = EnumCodec(Criterion, dispatcher_pb2.Criterion, "CRITERION_", "criterion", unspecified=Criterion.MIN2_MIN)
 _SYNCS = EnumCodec(Sync, dispatcher_pb2.Sync, "SYNC_", "sync")
+_DECAYS = EnumCodec(Decay, dispatcher_pb2.Schedule.Decay, "DECAY_", "schedule.decay", unspecified=Decay.CONSTANT)
 _ROW_LIMIT_POLICIES = EnumCodec(RowLimitPolicy, dispatcher_pb2.RowLimitPolicy, "ROW_LIMIT_POLICY_", "at_max_rows")
 
 
@@ -72,12 +74,37 @@ def _decode(field: Field[Any], message: dispatcher_pb2.JobSpec) -> Any:
 
 def _encode_model(model: ModelSpec) -> dispatcher_pb2.ModelSpec:
     return dispatcher_pb2.ModelSpec(
-        name=model.name, hidden=model.hidden, dense_optimizer=encode_optimizer(model.dense_optimizer)
+        name=model.name,
+        hidden=model.hidden,
+        dense_optimizer=encode_optimizer(model.dense_optimizer),
+        weight_decay=model.weight_decay,
+        clip_norm=model.clip_norm,
     )
 
 
 def _decode_model(message: dispatcher_pb2.ModelSpec) -> ModelSpec:
-    return ModelSpec(message.name, tuple(message.hidden), decode_optimizer(message.dense_optimizer))
+    return ModelSpec(
+        message.name,
+        tuple(message.hidden),
+        decode_optimizer(message.dense_optimizer),
+        message.weight_decay,
+        message.clip_norm,
+    )
+
+
+def _encode_schedule(schedule: Schedule) -> dispatcher_pb2.Schedule | None:
+    if schedule == CONSTANT:
+        return None
+    return dispatcher_pb2.Schedule(
+        decay=_DECAYS.encode(schedule.decay),
+        warm_up=schedule.warm_up,
+        iterations=schedule.iterations,
+        share=schedule.share,
+    )
+
+
+def _decode_schedule(message: dispatcher_pb2.Schedule) -> Schedule:
+    return Schedule(_DECAYS.decode(message.decay), message.warm_up, message.iterations, message.share)
 
 
 def _encode_tables(tables: tuple[TableSpec, ...]) -> list[common_pb2.TableSpec]:
@@ -104,6 +131,8 @@ _CODECS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "criterion": (CRITERIA.encode, CRITERIA.decode),
     "tables": (_encode_tables, _decode_tables),
     "model": (_encode_model, _decode_model),
+    "schedule": (_encode_schedule, _decode_schedule),
+    "dense_schedule": (_encode_schedule, _decode_schedule),
     "parameter_servers": (tuple, tuple),
     "sync": (_SYNCS.encode, _SYNCS.decode),
     "at_max_rows": (_ROW_LIMIT_POLICIES.encode, _ROW_LIMIT_POLICIES.decode),

@@ -76,7 +76,8 @@ def encode_gradients(block: GradientBlock, message: ps_pb2.GradientBlock) -> Non
     message.ids = encode_array(block.ids, np.uint64, "gradients.ids")
     message.target_versions = encode_array(block.targets, np.int64, "gradients.target_versions")
     message.contributors = encode_array(block.contributors, np.uint64, "gradients.contributors")
-    message.steps = encode_array(block.steps, np.int64, "gradients.steps")
+    message.steps = encode_array(block.steps, np.uint32, "gradients.steps")
+    message.rates = encode_array(block.rates, np.float32, "gradients.rates")
     message.gradients = encode_array(block.gradients, np.float32, "gradients.gradients")
     message.worker = block.worker
 
@@ -88,7 +89,8 @@ def decode_gradients(message: ps_pb2.GradientBlock, spec: TableSpec) -> Gradient
         ids,
         decode_array(message.target_versions, np.int64, (len(ids),), "gradients.target_versions"),
         decode_array(message.contributors, np.uint64, (len(ids),), "gradients.contributors"),
-        decode_array(message.steps, np.int64, (len(ids),), "gradients.steps"),
+        decode_array(message.steps, np.uint32, (len(ids),), "gradients.steps"),
+        decode_array(message.rates, np.float32, (len(ids),), "gradients.rates"),
         decode_array(message.gradients, np.float32, (len(ids), spec.dimension), "gradients.gradients"),
         message.worker,
     )

@@ -51,6 +51,15 @@ ADAM = {"optimizer": OptimizerKind.ADAM, "learning_rate": 0.002}
 UNEQUAL = {"workers": 4, "batch": None, "workloads": "30,20,14,0", "links": "1g,1g,100m,100m"}
 ADAGRAD = {"optimizer": OptimizerKind.ROWWISE_ADAGRAD}
 
+# Rates that rise, fall, and differ between rows and dense parameters; gradients that are clipped, weights that decay.
+SCHEDULED = {
+    "lr_schedule": "warm-up:5,cosine:40:0.1",
+    "dense_lr_schedule": "step:15:0.5",
+    "dense_learning_rate": 0.003,
+    "weight_decay": 0.001,
+    "clip": 0.05,
+}
+
 # A table of few more rows than an iteration trains: most rows leave it, some in the iteration after their last.
 FULL = {"max_rows": 700, "at_max_rows": RowLimitPolicy.FORGET, "cache_rows": 500, **ADAM}
 
@@ -59,6 +68,8 @@ THROUGH = {"sync": Sync.WRITE_THROUGH, "mechanism": "random", "cache_rows": 500}
 
 # Every value of every axis occurs, and each optimizer meets evictions, split rows and both stores.
 CLUSTERS = [
+    cluster("two workers, scheduled, ESD", checkpoint_every=20, **SCHEDULED),
+    cluster("four workers, scheduled, Adam, Redis", workers=4, batch=16, store="redis", **SCHEDULED | ADAM),
     cluster("one worker, Adam, Redis", workers=1, batch=64, checkpoint_every=25, store="redis", **ADAM),
     cluster("two workers, ESD, checkpoints, Redis", checkpoint_every=20, store="redis"),
     cluster("two workers, LAIA, Adam, LRU, DeepFM", mechanism="laia", model="dfm", policy="lru", **ADAM),

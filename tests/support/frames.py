@@ -23,7 +23,7 @@ def row_push(ids: ArrayLike, version: ArrayLike, rows: ArrayLike) -> ps_pb2.Exch
 
 
 def gradient_push(
-    worker: int, ids: ArrayLike, target: int, contributors: int, gradients: ArrayLike, step: int = 1
+    worker: int, ids: ArrayLike, target: int, contributors: int, gradients: ArrayLike, step: int = 1, rate: float = 0.1
 ) -> ps_pb2.ExchangeRequest:
     """A frame of one worker's partial gradients."""
     ids = np.asarray(ids, np.uint64)
@@ -32,7 +32,8 @@ def gradient_push(
         ids=ids.tobytes(),
         target_versions=np.full(len(ids), target, np.int64).tobytes(),
         contributors=np.full(len(ids), contributors, np.uint64).tobytes(),
-        steps=np.full(len(ids), step, np.int64).tobytes(),
+        steps=np.full(len(ids), step, np.uint32).tobytes(),
+        rates=np.full(len(ids), rate, np.float32).tobytes(),
         gradients=gradients.tobytes(),
         worker=worker,
     )

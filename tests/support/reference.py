@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from services.domain.batches import SampleBatch
 from services.domain.ids import mix64
-from services.domain.jobs import JobSpec, RowLimitPolicy
+from services.domain.jobs import JobSpec, ModelSpec, RowLimitPolicy
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 from worker.models import build_model, inputs_of
 
@@ -57,7 +57,7 @@ def train_reference(job: JobSpec, batches: Iterable[SampleBatch]) -> TrainedMode
         embedding.weight.copy_(torch.from_numpy(initial_rows(job.table, ids)))
     model = build_model(job)
     train_rows, states = _row_optimizer(job.table.optimizer, embedding)
-    train_dense = _dense_optimizer(job.model.dense_optimizer, model)
+    train_dense = _dense_optimizer(job.model, model)
     versions = np.zeros(len(ids), np.int64)
     last_use = np.zeros(len(ids), np.int64)
     scores = []
@@ -81,7 +81,11 @@ def train_reference(job: JobSpec, batches: Iterable[SampleBatch]) -> TrainedMode
         logits = model(by_feature(job, embedding(torch.from_numpy(index))), torch.tensor(batch.dense))
         functional.binary_cross_entropy_with_logits(logits, torch.tensor(batch.labels)).backward()  # type: ignore[no-untyped-call]
         scores.append(torch.sigmoid(logits.detach().double()).numpy())
-        train_rows()
+        train_rows(job.table.optimizer.learning_rate * job.schedule.factor(iteration))
+        for group in train_dense.param_groups:
+            group["lr"] = job.model.dense_optimizer.learning_rate * job.dense_schedule.factor(iteration)
+        if job.model.clip_norm:
+            nn.utils.clip_grad_norm_(model.parameters(), job.model.clip_norm)
         train_dense.step()
     there = versions > 0
     return TrainedModel(
@@ -95,38 +99,46 @@ def train_reference(job: JobSpec, batches: Iterable[SampleBatch]) -> TrainedMode
 
 def _row_optimizer(
     spec: OptimizerSpec, embedding: nn.Embedding
-) -> tuple[Callable[[], object], Callable[[], list[torch.Tensor]]]:
-    """A step, and what gives the tensors that hold state by row."""
+) -> tuple[Callable[[float], object], Callable[[], list[torch.Tensor]]]:
+    """A step at a learning rate, and what gives the tensors that hold state by row."""
     weight = embedding.weight
     match spec.kind:
         case OptimizerKind.SGD:
-            return torch.optim.SGD([weight], lr=spec.learning_rate).step, list
+            return _at_rates(torch.optim.SGD([weight])), list
         case OptimizerKind.ADAM:
-            adam = torch.optim.SparseAdam(
-                [weight], lr=spec.learning_rate, betas=(spec.beta1, spec.beta2), eps=spec.epsilon
-            )
-            return adam.step, lambda: [adam.state[weight][name] for name in ("exp_avg", "exp_avg_sq") if adam.state]
+            adam = torch.optim.SparseAdam([weight], betas=(spec.beta1, spec.beta2), eps=spec.epsilon)
+            return _at_rates(adam), lambda: [
+                adam.state[weight][name] for name in ("exp_avg", "exp_avg_sq") if adam.state
+            ]
         case OptimizerKind.ROWWISE_ADAGRAD:
             state = torch.zeros(len(weight))
 
-            def step() -> None:
+            def step(rate: float) -> None:
                 assert weight.grad is not None
                 gradient = weight.grad.coalesce()
                 rows, values = gradient.indices()[0], gradient.values()
                 state[rows] += values.square().mean(dim=1)
                 with torch.no_grad():
-                    weight[rows] -= spec.learning_rate * values / (state[rows].sqrt() + spec.epsilon)[:, None]
+                    weight[rows] -= rate * values / (state[rows].sqrt() + spec.epsilon)[:, None]
 
             return step, lambda: [state]
 
 
-def _dense_optimizer(spec: OptimizerSpec, model: nn.Module) -> torch.optim.Optimizer:
+def _at_rates(optimizer: torch.optim.Optimizer) -> Callable[[float], object]:
+    def step(rate: float) -> None:
+        optimizer.param_groups[0]["lr"] = rate
+        optimizer.step()
+
+    return step
+
+
+def _dense_optimizer(asked: ModelSpec, model: nn.Module) -> torch.optim.Optimizer:
+    spec, decay = asked.dense_optimizer, asked.weight_decay
     match spec.kind:
         case OptimizerKind.SGD:
-            return torch.optim.SGD(model.parameters(), lr=spec.learning_rate)
+            return torch.optim.SGD(model.parameters(), weight_decay=decay)
         case OptimizerKind.ROWWISE_ADAGRAD:
-            return torch.optim.Adagrad(model.parameters(), lr=spec.learning_rate, eps=spec.epsilon)
+            return torch.optim.Adagrad(model.parameters(), eps=spec.epsilon, weight_decay=decay)
         case OptimizerKind.ADAM:
-            return torch.optim.Adam(
-                model.parameters(), lr=spec.learning_rate, betas=(spec.beta1, spec.beta2), eps=spec.epsilon
-            )
+            betas = spec.beta1, spec.beta2
+            return torch.optim.Adam(model.parameters(), betas=betas, eps=spec.epsilon, weight_decay=decay)

@@ -44,8 +44,9 @@ def gradients_of(
     ids = np.asarray(ids, np.uint64)
     r = len(ids)
     values = rng.standard_normal((r, SPEC.dimension)).astype(np.float32)
-    columns = np.full(r, target), np.full(r, contributors, np.uint64), np.full(r, 9)
-    return GradientBlock(ids, *columns, values, worker)
+    columns = np.full(r, target), np.full(r, contributors, np.uint64)
+    steps, rates = np.full(r, 9, np.uint32), np.full(r, SPEC.optimizer.learning_rate, np.float32)
+    return GradientBlock(ids, *columns, steps, rates, values, worker)
 
 
 def assert_rows(block: RowBlock, expected: RowBlock) -> None:

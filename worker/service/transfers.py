@@ -76,16 +76,16 @@ class RowMover:
         return frames
 
     async def _parcel(self, rows: Transfers, gradients: GradientTransfers, pulls: Pulls) -> Parcel:
-        split = gradients.rows
-        dimension = self._membership.job.table.dimension
+        split, job = gradients.rows, self._membership.job
         return Parcel(
             RowPush(rows.ids, rows.versions, await self._values(rows.slots, self.cache.width)),
             GradientPush(
                 split.ids,
                 split.versions,
                 gradients.contributors,
-                gradients.steps,
-                await self._values(split.slots, dimension),
+                gradients.steps.astype(np.uint32),
+                job.schedule.rates(job.table.optimizer.learning_rate, gradients.steps),
+                await self._values(split.slots, job.table.dimension),
                 self._membership.slot,
             ),
             pulls,

@@ -15,7 +15,8 @@ from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
 from services.domain.errors import FailedPrecondition
-from services.domain.tables import OptimizerKind, OptimizerSpec
+from services.domain.jobs import ModelSpec
+from services.domain.tables import OptimizerKind
 from worker.training.all_reduce import DenseReducer
 from worker.training.gradient_buckets import GradientBuckets
 
@@ -33,14 +34,14 @@ class DenseParameters:
 
     Args:
         model: must already be on its device; the parameters become views of the vector.
-        optimizer: of the dense parameters.
+        spec: says how they are trained.
         reducer: sums the gradients of backward passes over the workers of the epoch.
 
     Attributes:
         gradients: float32 [P], the sums, once `wait` has returned.
     """
 
-    def __init__(self, model: nn.Module, optimizer: OptimizerSpec, reducer: DenseReducer) -> None:
+    def __init__(self, model: nn.Module, spec: ModelSpec, reducer: DenseReducer) -> None:
         self._named = dict(model.named_parameters())
         self._buffers = {name: values for name, values in model.named_buffers() if name in model.state_dict()}
         parameters = [each for each in self._named.values() if each.requires_grad]
@@ -49,7 +50,8 @@ class DenseParameters:
         flat = torch.empty_like(self.gradients)
         for parameter, place in zip(parameters, torch.split(flat, [each.numel() for each in parameters]), strict=True):
             parameter.data = place.view_as(parameter).copy_(parameter.detach())
-        self._optimizer = DenseOptimizer(optimizer, flat)
+        self._clip_norm = spec.clip_norm
+        self._optimizer = DenseOptimizer(spec, flat)
 
     def wait(self) -> None:
         """Waits until the gradients of the last backward pass, if there was one, are summed over all workers.
@@ -59,9 +61,11 @@ class DenseParameters:
         """
         self._buckets.wait()
 
-    def step(self) -> None:
-        """Trains the parameters with the summed gradients."""
-        self._optimizer.step(self.gradients)
+    def step(self, rate: float) -> None:
+        """Trains the parameters with the summed gradients, at a learning rate."""
+        if self._clip_norm:
+            clip(self.gradients, self._clip_norm)
+        self._optimizer.step(self.gradients, rate)
 
     def to_npz(self) -> bytes:
         """Returns all parameters and buffers by name, in numpy's .npz format."""
@@ -98,7 +102,7 @@ class DenseOptimizer:
     every return after a failure.
 
     Args:
-        spec: which optimizer, and its constants.
+        spec: which optimizer, its constants, and how weights decay.
         parameters: float32 [P], trained in place.
 
     Attributes:
@@ -106,17 +110,18 @@ class DenseOptimizer:
             float32 [], on the host as torch wants it.
     """
 
-    def __init__(self, spec: OptimizerSpec, parameters: Tensor) -> None:
-        self._spec = spec
+    def __init__(self, spec: ModelSpec, parameters: Tensor) -> None:
+        self._spec = spec.dense_optimizer
+        self._decay = spec.weight_decay
         self._parameters = parameters
         self._fused = True if parameters.device.type == "cpu" else None
-        self.state = {name: torch.zeros_like(parameters) for name in _MOMENTS[spec.kind]}
+        self.state = {name: torch.zeros_like(parameters) for name in _MOMENTS[self._spec.kind]}
         if self.state:
             self.state["step"] = torch.zeros(())
 
     @torch.no_grad()
-    def step(self, gradients: Tensor) -> None:
-        """Takes one step along `gradients`, float32 [P]."""
+    def step(self, gradients: Tensor, rate: float) -> None:
+        """Takes one step along `gradients`, float32 [P], at a learning rate."""
         spec, state = self._spec, self.state
         match spec.kind:
             case OptimizerKind.SGD:
@@ -124,8 +129,8 @@ class DenseOptimizer:
                     [self._parameters],
                     [gradients],
                     [None],
-                    lr=spec.learning_rate,
-                    weight_decay=0.0,
+                    lr=rate,
+                    weight_decay=self._decay,
                     momentum=0.0,
                     dampening=0.0,
                     nesterov=False,
@@ -138,8 +143,8 @@ class DenseOptimizer:
                     [gradients],
                     [state["sum"]],
                     [state["step"]],
-                    lr=spec.learning_rate,
-                    weight_decay=0.0,
+                    lr=rate,
+                    weight_decay=self._decay,
                     lr_decay=0.0,
                     eps=spec.epsilon,
                     maximize=False,
@@ -156,12 +161,17 @@ class DenseOptimizer:
                     amsgrad=False,
                     beta1=spec.beta1,
                     beta2=spec.beta2,
-                    lr=spec.learning_rate,
-                    weight_decay=0.0,
+                    lr=rate,
+                    weight_decay=self._decay,
                     eps=spec.epsilon,
                     maximize=False,
                     fused=self._fused,
                 )
+
+
+def clip(gradients: Tensor, norm: float) -> None:
+    """Scales `gradients`, float32 [P], down to a norm, in place, as torch.nn.utils.clip_grad_norm_ does."""
+    gradients.mul_((norm / (gradients.norm() + 1e-6)).clamp(max=1.0))
 
 
 def _on_host(tensors: Mapping[str, Tensor]) -> dict[str, NDArray[Any]]:

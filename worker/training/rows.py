@@ -79,18 +79,19 @@ class RowCache:
         with torch.no_grad():
             return functional.embedding(self.index(plan.unique_slots[plan.inverse]), self.rows[:, :dimension])
 
-    def train(self, plan: IterationPlan, gradients: Tensor, optimizer: OptimizerSpec) -> None:
+    def train(self, plan: IterationPlan, gradients: Tensor, optimizer: OptimizerSpec, rate: float) -> None:
         """Trains the rows that no other worker trains at once, and keeps the partial gradients of the others.
 
         Args:
             plan: says which rows the samples use, and who trains them.
             gradients: float32 [m, F, D], of what `look_up` gave. Those of a row are added up in the samples' order.
             optimizer: the table's.
+            rate: the learning rate of the iteration.
         """
         if self._device.type == "cpu":
-            _train_on_host(self.rows, plan, gradients, optimizer)
+            _train_on_host(self.rows, plan, gradients, optimizer, rate)
         else:
-            train_on_device(self.rows, plan, gradients, optimizer)
+            train_on_device(self.rows, plan, gradients, optimizer, rate)
         self.mark_written()
 
     def read(self, slots: NDArray[np.uint32], columns: int) -> NDArray[np.float32]:
@@ -115,10 +116,12 @@ class RowCache:
             self._written = written
 
 
-def _train_on_host(cache: Tensor, plan: IterationPlan, gradients: Tensor, optimizer: OptimizerSpec) -> None:
+def _train_on_host(
+    cache: Tensor, plan: IterationPlan, gradients: Tensor, optimizer: OptimizerSpec, rate: float
+) -> None:
     """Does in one pass what `train_on_device` does in many; the loops are the parameter server's."""
     rows = cache.numpy(), plan.unique_slots, plan.unique_contributors, plan.inverse, gradients.numpy()
-    rate, epsilon, step = optimizer.learning_rate, optimizer.epsilon, plan.iteration + 1
+    epsilon, step = optimizer.epsilon, plan.iteration + 1
     match optimizer.kind:
         case OptimizerKind.SGD:
             training.sgd(*rows, rate)
@@ -129,7 +132,9 @@ def _train_on_host(cache: Tensor, plan: IterationPlan, gradients: Tensor, optimi
 
 
 @torch.no_grad()
-def train_on_device(cache: Tensor, plan: IterationPlan, gradients: Tensor, optimizer: OptimizerSpec) -> None:
+def train_on_device(
+    cache: Tensor, plan: IterationPlan, gradients: Tensor, optimizer: OptimizerSpec, rate: float
+) -> None:
     """Trains the rows of a plan in a cache [C, W] that is on the device of the gradients [m, F, D]."""
     device, dimension = cache.device, gradients.shape[2]
     inverse = torch.from_numpy(plan.inverse.astype(np.int64)).to(device)
@@ -140,11 +145,11 @@ def train_on_device(cache: Tensor, plan: IterationPlan, gradients: Tensor, optim
     alone = (contributors & (contributors - np.uint64(1))) == 0
     owned = torch.from_numpy(np.flatnonzero(alone)).to(device)
     split = torch.from_numpy(np.flatnonzero(~alone)).to(device)
-    cache[slots[owned]] = updated_rows(cache[slots[owned]], sums[owned], optimizer, step=plan.iteration + 1)
+    cache[slots[owned]] = updated_rows(cache[slots[owned]], sums[owned], optimizer, plan.iteration + 1, rate)
     cache[slots[split], :dimension] = sums[split]
 
 
-def updated_rows(rows: Tensor, gradients: Tensor, optimizer: OptimizerSpec, step: int) -> Tensor:
+def updated_rows(rows: Tensor, gradients: Tensor, optimizer: OptimizerSpec, step: int, rate: float) -> Tensor:
     """Takes one optimizer step on each row.
 
     Args:
@@ -152,6 +157,7 @@ def updated_rows(rows: Tensor, gradients: Tensor, optimizer: OptimizerSpec, step
         gradients: float32 [r, D].
         optimizer: the table's.
         step: iteration + 1.
+        rate: its learning rate.
 
     Returns:
         float32 [r, W].
@@ -160,23 +166,25 @@ def updated_rows(rows: Tensor, gradients: Tensor, optimizer: OptimizerSpec, step
     values, state = rows[:, :dimension], rows[:, dimension:]
     match optimizer.kind:
         case OptimizerKind.SGD:
-            return values - optimizer.learning_rate * gradients
+            return values - rate * gradients
         case OptimizerKind.ROWWISE_ADAGRAD:
-            return _rowwise_adagrad(values, state, gradients, optimizer)
+            return _rowwise_adagrad(values, state, gradients, optimizer, rate)
         case OptimizerKind.ADAM:
-            return _adam(values, state, gradients, optimizer, step)
+            return _adam(values, state, gradients, optimizer, step, rate)
 
 
-def _rowwise_adagrad(values: Tensor, total: Tensor, gradients: Tensor, optimizer: OptimizerSpec) -> Tensor:
+def _rowwise_adagrad(values: Tensor, total: Tensor, gradients: Tensor, optimizer: OptimizerSpec, rate: float) -> Tensor:
     total = total + gradients.square().mean(dim=1, keepdim=True)
-    values = values - optimizer.learning_rate * gradients / (total.sqrt() + optimizer.epsilon)
+    values = values - rate * gradients / (total.sqrt() + optimizer.epsilon)
     return torch.cat((values, total), dim=1)
 
 
-def _adam(values: Tensor, moments: Tensor, gradients: Tensor, optimizer: OptimizerSpec, step: int) -> Tensor:
+def _adam(
+    values: Tensor, moments: Tensor, gradients: Tensor, optimizer: OptimizerSpec, step: int, rate: float
+) -> Tensor:
     first, second = moments.chunk(2, dim=1)
     first = first + (1 - optimizer.beta1) * (gradients - first)
     second = second + (1 - optimizer.beta2) * (gradients.square() - second)
     correction = math.sqrt(1 - optimizer.beta2**step) / (1 - optimizer.beta1**step)
-    values = values - optimizer.learning_rate * correction * (first / (second.sqrt() + optimizer.epsilon))
+    values = values - rate * correction * (first / (second.sqrt() + optimizer.epsilon))
     return torch.cat((values, first, second), dim=1)

@@ -59,12 +59,12 @@ class Trainer:
     """
 
     def __init__(self, job: JobSpec, cache: RowCache, reducer: DenseReducer, device: torch.device) -> None:
-        self._table = job.table
+        self._job = job
         self._cache = cache
         self._device = device
         self._model = build_model(job).to(device)
         self._features = tuple(feature.name for feature in self._model.inputs.features)
-        self.dense = DenseParameters(self._model, job.model.dense_optimizer, reducer)
+        self.dense = DenseParameters(self._model, job.model, reducer)
 
     def step(self, plan: IterationPlan) -> StepResult:
         """Trains one iteration, whose rows are in the cache at the versions of the plan.
@@ -73,18 +73,19 @@ class Trainer:
             FailedPrecondition: the loss is not finite; nothing was trained.
             Unavailable: another worker is lost or late.
         """
-        begin = time.perf_counter()
+        job, begin = self._job, time.perf_counter()
         loss_sum, score_bins, gradients = self._forward_backward(plan)
 
         computed = time.perf_counter()
         if gradients is not None:
-            self._cache.train(plan, gradients, self._table.optimizer)
+            (rate,) = job.schedule.rates(job.table.optimizer.learning_rate, np.array([plan.iteration + 1]))
+            self._cache.train(plan, gradients, job.table.optimizer, float(rate))
 
         rows_updated = time.perf_counter()
         self.dense.wait()
 
         reduced = time.perf_counter()
-        self.dense.step()
+        self.dense.step(job.model.dense_optimizer.learning_rate * job.dense_schedule.factor(plan.iteration))
         return StepResult(
             loss_sum,
             score_bins,
@@ -100,7 +101,7 @@ class Trainer:
         """
         if len(plan.labels) == 0:
             return 0.0, np.zeros(0, np.uint16), None
-        values = self._cache.look_up(plan, self._table.dimension).requires_grad_()
+        values = self._cache.look_up(plan, self._job.table.dimension).requires_grad_()
         batch = Batch(
             StackedEmbeddings(self._features, values),
             torch.tensor(plan.dense, device=self._device),

@@ -134,7 +134,8 @@ class RedisPartials:
                 ids=ids,
                 targets=np.ascontiguousarray(part["target"]),
                 contributors=np.ascontiguousarray(part["contributors"]),
-                steps=np.ascontiguousarray(part["step"]),
+                steps=part["step"].astype(np.uint32),
+                rates=np.zeros(len(ids), np.float32),  # only the last contribution's counts
                 gradients=np.ascontiguousarray(part["gradient"]),
                 worker=int(worker),
             )

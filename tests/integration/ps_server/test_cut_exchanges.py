@@ -30,10 +30,11 @@ def push_of(worker: int, iteration: int) -> Push:
     rng = np.random.default_rng([worker, iteration])
     rows = rng.standard_normal((OWNED, SPEC.row_width)).astype(np.float32)
     gradients = rng.standard_normal((len(SPLIT), SPEC.dimension)).astype(np.float32)
-    numbers = np.full(len(SPLIT), iteration)
+    numbers, steps = np.full(len(SPLIT), iteration), np.full(len(SPLIT), iteration, np.uint32)
+    rates = np.full(len(SPLIT), 0.1, np.float32)
     return Push(
         RowBlock(owned(worker), np.full(OWNED, iteration), rows),
-        GradientBlock(SPLIT, numbers, np.full(len(SPLIT), 0b11, np.uint64), numbers, gradients, worker),
+        GradientBlock(SPLIT, numbers, np.full(len(SPLIT), 0b11, np.uint64), steps, rates, gradients, worker),
     )
 
 

@@ -29,8 +29,8 @@ from tests.support.frames import SPEC
 from tests.support.scripted_exchange import Response, scripted_exchange
 
 NO_GRADIENTS = GradientBlock(
-    np.empty(0, np.uint64), np.empty(0, np.int64), np.empty(0, np.uint64), np.empty(0, np.int64),
-    np.empty((0, SPEC.dimension), np.float32), 0,
+    np.empty(0, np.uint64), np.empty(0, np.int64), np.empty(0, np.uint64), np.empty(0, np.uint32),
+    np.empty(0, np.float32), np.empty((0, SPEC.dimension), np.float32), 0,
 )  # fmt: skip
 
 

@@ -32,7 +32,8 @@ def push_of(rows: RowBlock, gradients: int = 0) -> Push:
     ids = np.arange(1000, 1000 + gradients, dtype=np.uint64)
     ones, both = np.ones(gradients, np.int64), np.full(gradients, 0b11, np.uint64)
     values = np.ones((gradients, SPEC.dimension), np.float32)
-    return Push(rows, GradientBlock(ids, ones, both, ones, values, worker=0))
+    steps, rates = np.ones(gradients, np.uint32), np.full(gradients, 0.1, np.float32)
+    return Push(rows, GradientBlock(ids, ones, both, steps, rates, values, worker=0))
 
 
 async def pulled(client: AsyncParameterServerClient, version: int, epoch: int = 0) -> np.ndarray:

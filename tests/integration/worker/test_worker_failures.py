@@ -67,9 +67,9 @@ async def test_a_stale_pull_is_refused(start_servers, run_worker_job, serve_scri
     """Another worker has trained the rows: the plan asks for version 0 of rows that are at version 1."""
     job = small_job(await start_servers(1), 1, OptimizerSpec())
     ((plan,),) = plans_of(job, 1)
-    ids, none = plan.pulls.ids, np.empty(0, np.int64)
+    ids, none, nothing = plan.pulls.ids, np.empty(0, np.int64), np.empty((0, job.table.dimension), np.float32)
     trained = RowBlock(ids, np.ones(len(ids), np.int64), np.ones((len(ids), job.table.row_width), np.float32))
-    untouched = GradientBlock(ids[:0], none, ids[:0], none, np.empty((0, job.table.dimension), np.float32), 0)
+    untouched = GradientBlock(ids[:0], none, ids[:0], np.empty(0, np.uint32), nothing[:, 0], nothing, worker=0)
     async with AsyncParameterServerClient(job.parameter_servers[0], job.table) as server:
         await server.create_table()
         await server.push(Push(trained, untouched))

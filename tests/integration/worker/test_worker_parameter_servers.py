@@ -22,7 +22,10 @@ from worker.service.settings import WorkerSettings
 IDS = np.random.default_rng(1).integers(0, 2**64, 5000, np.uint64)
 NEVER_TRAINED = np.zeros(len(IDS), np.int64)
 NO_ROWS = RowBlock(IDS[:0], NEVER_TRAINED[:0], np.empty((0, 5), np.float32))
-NO_GRADIENTS = GradientBlock(IDS[:0], NEVER_TRAINED[:0], IDS[:0], NEVER_TRAINED[:0], np.empty((0, 5), np.float32), 0)
+NO_STEPS, NO_RATES = np.empty(0, np.uint32), np.empty(0, np.float32)
+NO_GRADIENTS = GradientBlock(
+    IDS[:0], NEVER_TRAINED[:0], IDS[:0], NO_STEPS, NO_RATES, np.empty((0, 5), np.float32), worker=0
+)
 SETTINGS = WorkerSettings(name="a", dispatcher="127.0.0.1:1", link=1e9, cache_rows=8)
 
 
@@ -69,7 +72,8 @@ async def test_a_push_in_many_pieces_arrives_whole(job):
         IDS[split],
         targets=np.ones(count, np.int64),
         contributors=np.ones(count, np.uint64),
-        steps=np.ones(count, np.int64),
+        steps=np.ones(count, np.uint32),
+        rates=np.full(count, 0.5, np.float32),
         gradients=rows[split],
         worker=0,
     )
@@ -88,7 +92,8 @@ async def test_a_pull_waits_for_the_gradients_of_all_contributors(job, servers):
         ids,
         targets=np.ones(100, np.int64),
         contributors=np.full(100, 0b11, np.uint64),
-        steps=np.ones(100, np.int64),
+        steps=np.ones(100, np.uint32),
+        rates=np.full(100, 0.5, np.float32),
         gradients=gradients,
         worker=0,
     )

@@ -61,7 +61,8 @@ def random_frame(rng: np.random.Generator, spec: TableSpec, have: dict[int, int]
             ids,
             versions + rng.choice([0, 1, 1, 1, 1, 2], len(ids)),
             contributors | np.uint64(1 << worker) if rng.random() < 0.95 else contributors,
-            np.full(len(ids), rng.choice([4, 4, 4, 4, 0])),
+            np.full(len(ids), rng.choice([4, 4, 4, 4, 0]), np.uint32),
+            np.full(len(ids), rng.choice([0.1, 0.1, 0.2, 0.3, 0.4, -0.1 if rng.random() < 0.1 else 0.5]), np.float32),
             rng.standard_normal((len(ids), spec.dimension)).astype(np.float32),
             worker if rng.random() < 0.97 else 64,
         )

@@ -19,25 +19,25 @@ def reference_initial(ids, dimension, width, seed, scale):
     return rows
 
 
-def reference_sgd(rows, gradients, rate):
-    return rows.astype(np.float64) - rate * gradients.astype(np.float64)
+def reference_sgd(rows, gradients, rates):
+    return rows.astype(np.float64) - rates[:, None] * gradients.astype(np.float64)
 
 
-def reference_adagrad(rows, gradients, rate, epsilon):
+def reference_adagrad(rows, gradients, rates, epsilon):
     g = gradients.astype(np.float64)
     w, s = rows[:, :-1].astype(np.float64), rows[:, -1:].astype(np.float64)
     s = s + (g**2).mean(axis=1, keepdims=True)
-    return np.hstack([w - rate * g / (np.sqrt(s) + epsilon), s])
+    return np.hstack([w - rates[:, None] * g / (np.sqrt(s) + epsilon), s])
 
 
-def reference_adam(rows, gradients, steps, rate, epsilon, beta1, beta2):
+def reference_adam(rows, gradients, steps, rates, epsilon, beta1, beta2):
     g = gradients.astype(np.float64)
     w, m, v = np.split(rows.astype(np.float64), 3, axis=1)
     t = steps[:, None].astype(np.float64)
     m = beta1 * m + (1 - beta1) * g
     v = beta2 * v + (1 - beta2) * g**2
     bias = np.sqrt(1 - beta2**t) / (1 - beta1**t)
-    return np.hstack([w - rate * bias * m / (np.sqrt(v) + epsilon), m, v])
+    return np.hstack([w - rates[:, None] * bias * m / (np.sqrt(v) + epsilon), m, v])
 
 
 @pytest.mark.parametrize(("dimension", "width"), [(1, 1), (7, 8), (16, 48), (512, 512)])
@@ -70,24 +70,26 @@ def test_optimizers_follow_their_formulas_over_many_steps(dimension):
     adam = np.hstack([values, np.zeros((r, 2 * dimension), np.float32)])
     for step in range(1, 30):
         g = (rng.standard_normal((r, dimension)) * 0.1).astype(np.float32)
-        steps = np.full(r, step * 7, np.int64)
+        steps = np.full(r, step * 7, np.uint32)
+        rates = rng.uniform(0.0, 0.05, r).astype(np.float32)
         expected = (
-            reference_sgd(sgd, g, 0.05),
-            reference_adagrad(adagrad, g, 0.05, 1e-8),
-            reference_adam(adam, g, steps, 0.01, 1e-8, 0.9, 0.999),
+            reference_sgd(sgd, g, rates),
+            reference_adagrad(adagrad, g, rates, 1e-8),
+            reference_adam(adam, g, steps, rates, 1e-8, 0.9, 0.999),
         )
-        native.sgd(sgd, g, 0.05)
-        native.rowwise_adagrad(adagrad, g, 0.05, 1e-8)
-        native.adam(adam, g, steps, 0.01, 1e-8, 0.9, 0.999)
+        native.sgd(sgd, g, rates)
+        native.rowwise_adagrad(adagrad, g, rates, 1e-8)
+        native.adam(adam, g, steps, rates, 1e-8, 0.9, 0.999)
         for rows, reference in zip((sgd, adagrad, adam), expected, strict=True):
             np.testing.assert_allclose(rows, reference, rtol=3e-6, atol=1e-7)
 
 
 def test_a_defect_of_the_caller_raises_value_error():
     rows, gradients = np.zeros((2, 4), np.float32), np.zeros((3, 4), np.float32)
+    rates = np.full(2, 0.1, np.float32)
     with pytest.raises(ValueError, match="differ in length"):
-        native.sgd(rows, gradients, 0.1)
+        native.sgd(rows, gradients, rates)
     with pytest.raises(ValueError, match="D \\+ 1"):
-        native.rowwise_adagrad(rows, gradients[:2], 0.1, 1e-8)
+        native.rowwise_adagrad(rows, gradients[:2], rates, 1e-8)
     with pytest.raises(ValueError, match="3 D"):
-        native.adam(rows, gradients[:2], np.ones(2, np.int64), 0.1, 1e-8, 0.9, 0.999)
+        native.adam(rows, gradients[:2], np.ones(2, np.uint32), rates, 1e-8, 0.9, 0.999)

@@ -15,6 +15,7 @@ from tests.unit.worker.conftest import HandMadePlans
 from worker.training.rows import RowCache, train_on_device
 
 SLOTS, DIMENSION, FIELDS, SAMPLES, DISTINCT = 40, 9, 5, 12, 17
+RATE = np.float32(0.1)
 ALONE, SHARED = 0b100, 0b110
 
 
@@ -39,16 +40,16 @@ def trained(optimizer, plan, cache, gradients):
     """The cache after a step."""
     rows = RowCache(*cache.shape, torch.device("cpu"))
     rows.rows.copy_(torch.from_numpy(cache))
-    rows.train(plan, torch.from_numpy(gradients), optimizer)
+    rows.train(plan, torch.from_numpy(gradients), optimizer, float(RATE))
     return rows.rows.numpy()
 
 
 @pytest.mark.parametrize("kind", OptimizerKind, ids=lambda kind: kind.value)
 def test_does_what_steps_of_torch_do(step, kind):
-    optimizer = OptimizerSpec(kind, learning_rate=0.1)
+    optimizer = OptimizerSpec(kind, learning_rate=9.0)  # the job's; the iteration's counts
     plan, cache, gradients = step(optimizer)
     expected = torch.from_numpy(cache.copy())
-    train_on_device(expected, plan, torch.from_numpy(gradients), optimizer)
+    train_on_device(expected, plan, torch.from_numpy(gradients), optimizer, float(RATE))
     found = trained(optimizer, plan, cache, gradients)
     np.testing.assert_allclose(found, expected.numpy(), rtol=1e-6, atol=1e-7)
     shared = plan.unique_slots[1::2]
@@ -59,21 +60,21 @@ def test_does_what_steps_of_torch_do(step, kind):
 
 @pytest.mark.parametrize("kind", OptimizerKind, ids=lambda kind: kind.value)
 def test_rows_are_trained_as_the_parameter_server_trains_split_ones(step, kind):
-    optimizer = OptimizerSpec(kind, learning_rate=0.1)
+    optimizer = OptimizerSpec(kind, learning_rate=9.0)  # the job's; the iteration's counts
     plan, cache, gradients = step(optimizer)
     sums = np.zeros((DISTINCT, DIMENSION), np.float32)
     for row, gradient in zip(plan.inverse.ravel(), gradients.reshape(-1, DIMENSION), strict=True):
         sums[row] += gradient
     owned, split = plan.unique_slots[::2], plan.unique_slots[1::2]
-    block, expected = cache[owned], cache.copy()
+    block, expected, rates = cache[owned], cache.copy(), np.full(len(owned), RATE)
     match kind:
         case OptimizerKind.SGD:
-            native_rows.sgd(block, sums[::2], 0.1)
+            native_rows.sgd(block, sums[::2], rates)
         case OptimizerKind.ROWWISE_ADAGRAD:
-            native_rows.rowwise_adagrad(block, sums[::2], 0.1, optimizer.epsilon)
+            native_rows.rowwise_adagrad(block, sums[::2], rates, optimizer.epsilon)
         case OptimizerKind.ADAM:
-            steps = np.full(len(block), 7, np.int64)
-            native_rows.adam(block, sums[::2], steps, 0.1, optimizer.epsilon, optimizer.beta1, optimizer.beta2)
+            steps = np.full(len(block), 7, np.uint32)
+            native_rows.adam(block, sums[::2], steps, rates, optimizer.epsilon, optimizer.beta1, optimizer.beta2)
     expected[owned] = block
     expected[split, :DIMENSION] = sums[1::2]
     np.testing.assert_array_equal(trained(optimizer, plan, cache, gradients), expected)

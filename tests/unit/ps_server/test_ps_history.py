@@ -36,7 +36,7 @@ def rows(version, *ids):
 
 
 def gradient(worker, target=1):
-    columns = np.array([target]), np.array([ALL], np.uint64), np.array([1])
+    columns = np.array([target]), np.array([ALL], np.uint64), np.array([1], np.uint32), np.ones(1, np.float32)
     return GradientBlock(np.array([5], np.uint64), *columns, np.ones((1, 2), np.float32), worker)
 
 

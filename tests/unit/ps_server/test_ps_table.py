@@ -4,12 +4,14 @@ import itertools
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import ExitStack
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from esd_native.rows import Frame, WaitingRows
 from protos import ps_pb2
+from ps_server.core.gradients import apply_optimizer
 from ps_server.core.shard import Shard
 from ps_server.core.tables import Tables
 from ps_server.stores.memory import MemoryStore
@@ -36,7 +38,7 @@ def rows_at(ids, version, value=1.0, width=SPEC.row_width):
     return RowBlock(ids, np.full(len(ids), version, np.int64), np.full((len(ids), width), value, np.float32))
 
 
-def gradients_of(worker, ids, target, contributors, values=None, step=1):
+def gradients_of(worker, ids, target, contributors, values=None, step=1, rate=SPEC.optimizer.learning_rate):
     ids = np.array(ids, np.uint64)
     if values is None:
         values = np.full((len(ids), SPEC.dimension), worker + 1, np.float32)
@@ -44,7 +46,8 @@ def gradients_of(worker, ids, target, contributors, values=None, step=1):
         ids,
         np.full(len(ids), target, np.int64),
         np.full(len(ids), contributors, np.uint64),
-        np.full(len(ids), step, np.int64),
+        np.full(len(ids), step, np.uint32),
+        np.full(len(ids), rate, np.float32),
         values,
         worker,
     )
@@ -89,6 +92,20 @@ def test_gradients_are_summed_in_worker_order_and_applied_once(order):
     assert table.read(ids).versions.tolist() == [1]
     np.testing.assert_array_equal(table.read(ids).rows, reference.read(ids).rows)
     assert not np.array_equal(table.read(ids).rows, make_table().read(ids).rows)
+
+
+@pytest.mark.parametrize("kind", OptimizerKind, ids=lambda kind: kind.value)
+def test_a_split_row_is_trained_at_the_rate_that_its_gradients_bring(kind):
+    """Each step has a rate of its own, and the one of the table's specification counts for nothing."""
+    spec = TableSpec("t", 4, OptimizerSpec(kind, 9.0), seed=3, init_scale=0.5)
+    table = make_table(spec)
+    expected = table.read(np.array([8], np.uint64)).rows
+    for step, rate in enumerate((0.3, 0.0, 0.05), start=1):
+        for worker in (1, 0):
+            table.push_gradients(gradients_of(worker, [8], step, 0b11, step=step, rate=rate))
+        steps, rates = np.array([step], np.uint32), np.array([rate], np.float32)
+        apply_optimizer(spec.optimizer, expected, np.full((1, 4), 3, np.float32), steps, rates)
+    np.testing.assert_array_equal(table.read(np.array([8], np.uint64)).rows, expected)
 
 
 def test_repeated_contributions_change_nothing():
@@ -172,6 +189,8 @@ def change(block, **columns):
         (gradients_of(64, [5], 1, 0b11), "slots are 0..63"),
         (gradients_of(0, [5], 0, 0b11), "must be in 1"),
         (gradients_of(0, [5], 1, 0b11, step=0), "steps count from 1"),
+        (gradients_of(0, [5], 1, 0b11, rate=-0.1), "rate of row 5 is -0.1"),
+        (gradients_of(0, [5], 1, 0b11, rate=np.nan), "rate of row 5 is nan"),
         (gradients_of(0, [5], 1, 0b11, np.full((1, 4), np.nan, np.float32)), "not finite"),
         (gradients_of(0, [5], 1, 0b11, np.zeros((1, 12), np.float32)), r"\(1, 4\) is needed"),
     ],
@@ -201,6 +220,7 @@ def test_tables_are_made_once_with_one_specification():
     tables = Tables(MemoryStore(), Shard())
     assert tables.create(SPEC)
     assert not tables.create(SPEC)
+    assert not tables.create(replace(SPEC, optimizer=OptimizerSpec(OptimizerKind.ADAM, 0.2)))  # its job's business
     other = TableSpec("t", 8, SPEC.optimizer, seed=3, init_scale=0.5)
     with pytest.raises(FailedPrecondition, match="dimension 4 instead of 8"):
         tables.create(other)

@@ -33,7 +33,8 @@ def parcel(rows: int, gradients: int, pulls: int, *, cached: bool = True, worker
     return Parcel(
         RowPush(ids(rows), numbers(rows), floats(rows, SPEC.row_width)),
         GradientPush(
-            ids(gradients), numbers(gradients), ids(gradients), numbers(gradients),
+            ids(gradients), numbers(gradients), ids(gradients), rng.integers(1, 2**32, gradients, np.uint32),
+            rng.random(gradients, np.float32),
             floats(gradients, SPEC.dimension), worker,
         ),
         Pulls(ids(pulls), numbers(pulls), np.arange(pulls)),
@@ -62,7 +63,7 @@ def reference(what: Parcel, sequence: int = 5, epoch: int = 4, wait_ms: int = 15
         block.ids, block.target_versions = gradients.ids.tobytes(), gradients.targets.tobytes()
         block.contributors, block.steps = gradients.contributors.tobytes(), gradients.steps.tobytes()
         block.gradients = values(gradients.values, SPEC.dimension).tobytes()
-        block.worker = gradients.worker
+        block.worker, block.rates = gradients.worker, gradients.rates.tobytes()
     if len(pulls):
         request.pulls.ids, request.pulls.versions = pulls.ids.tobytes(), pulls.versions.tobytes()
         request.wait_ms = wait_ms

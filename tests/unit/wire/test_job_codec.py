@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from protos import common_pb2, dispatcher_pb2
 from services.domain.errors import InvalidArgument
 from services.domain.jobs import Criterion, JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
+from services.domain.schedules import CONSTANT, Decay, Schedule
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 from services.wire.jobs import CRITERIA, decode_job, encode_job
 from services.wire.tables import decode_optimizer, decode_table, encode_optimizer, encode_table
@@ -27,7 +28,15 @@ TABLES = st.builds(
     init_scale=st.floats(0, allow_infinity=False),
 )
 MODELS = st.builds(
-    ModelSpec, st.sampled_from(["wdl", "dlrm"]), st.lists(st.integers(1, 4096), max_size=3).map(tuple), OPTIMIZERS
+    ModelSpec,
+    st.sampled_from(["wdl", "dlrm"]),
+    st.lists(st.integers(1, 4096), max_size=3).map(tuple),
+    OPTIMIZERS,
+    weight_decay=st.floats(0, 1),
+    clip_norm=st.floats(0, 1e6),
+)
+SCHEDULES = st.sampled_from(
+    [CONSTANT, Schedule(warm_up=3), Schedule(Decay.COSINE, 3, 10, 0.1), Schedule(Decay.STEP, 0, 7, 0.0)]
 )
 
 
@@ -50,6 +59,8 @@ def jobs(draw: st.DrawFn) -> JobSpec:
         window=draw(st.integers(1, 100)),
         tables=tuple(draw(st.lists(TABLES, min_size=1, max_size=16, unique_by=lambda table: table.name))),
         model=draw(MODELS),
+        schedule=draw(SCHEDULES),
+        dense_schedule=draw(SCHEDULES),
         parameter_servers=tuple(draw(st.lists(st.just("127.0.0.1:1"), min_size=1, max_size=3))),
         budget_seconds=draw(st.floats(0, 1e6)),
         workload_limits=draw(st.none() | st.tuples(st.integers(0, min(workloads)), st.integers(max(workloads), 5000))),

@@ -52,7 +52,8 @@ def gradient_blocks(draw: st.DrawFn) -> GradientBlock:
         ids=draw(arrays(np.uint64, r)),
         targets=draw(arrays(np.int64, r)),
         contributors=draw(arrays(np.uint64, r)),
-        steps=draw(arrays(np.int64, r)),
+        steps=draw(arrays(np.uint32, r)),
+        rates=draw(arrays(np.float32, r)),
         gradients=draw(arrays(np.float32, (r, SPEC.dimension))),
         worker=draw(st.integers(0, 63)),
     )
@@ -155,12 +156,14 @@ def test_a_malformed_chunk_of_rows_is_refused(fields: dict[str, bytes], text: st
         ({"ids": bytes(9)}, "gradients.ids has 9 bytes"),
         ({"target_versions": b"\1"}, r"gradients.target_versions has 1 bytes, int64 \[1\] needs 8"),
         ({"contributors": b"\3"}, r"gradients.contributors has 1 bytes, uint64 \[1\] needs 8"),
-        ({"steps": bytes(16)}, r"gradients.steps has 16 bytes, int64 \[1\] needs 8"),
+        ({"steps": bytes(16)}, r"gradients.steps has 16 bytes, uint32 \[1\] needs 4"),
+        ({"rates": b""}, r"gradients.rates has 0 bytes, float32 \[1\] needs 4"),
         ({"gradients": bytes(16)}, r"gradients.gradients has 16 bytes, float32 \[1, 3\] needs 12"),
     ],
 )
 def test_a_push_of_malformed_gradients_is_refused(fields: dict[str, bytes], text: str) -> None:
-    good = dict.fromkeys(("ids", "target_versions", "contributors", "steps"), bytes(8)) | {"gradients": bytes(12)}
+    good = dict.fromkeys(("ids", "target_versions", "contributors"), bytes(8))
+    good |= {"steps": bytes(4), "rates": bytes(4), "gradients": bytes(12)}
     body = ps_pb2.GradientBlock(**good | fields)
     with pytest.raises(InvalidArgument, match=f"^{text}"):
         decode_gradients(body, SPEC)

@@ -13,15 +13,15 @@ from worker.training.dense import DenseParameters
 
 
 def dense_of(make_job, kind, **changes):
-    optimizer = OptimizerSpec(kind, 0.01)
-    return DenseParameters(build_model(make_job(optimizer=optimizer, **changes)), optimizer, DenseReducer(None))
+    job = make_job(optimizer=OptimizerSpec(kind, 0.01), **changes)
+    return DenseParameters(build_model(job), job.model, DenseReducer(None))
 
 
 def train(dense, steps, seed):
     generator = torch.Generator().manual_seed(seed)
     for _ in range(steps):
         dense.gradients.copy_(torch.randn(dense.gradients.shape, generator=generator))
-        dense.step()
+        dense.step(0.01)
 
 
 @pytest.mark.parametrize("kind", list(OptimizerKind))

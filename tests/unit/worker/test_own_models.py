@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from services.domain.errors import FailedPrecondition, InvalidArgument
+from services.domain.jobs import ModelSpec
 from services.domain.tables import OptimizerKind, OptimizerSpec
 from worker import models
 from worker.models import build_model
@@ -67,7 +68,7 @@ def test_the_initialisation_is_the_models_own_drawn_from_the_jobs_seed(build):
 
 
 def dense_of(model):
-    return DenseParameters(model, OptimizerSpec(OptimizerKind.ADAM, 0.01), DenseReducer(None))
+    return DenseParameters(model, ModelSpec("own", (), OptimizerSpec(OptimizerKind.ADAM, 0.01)), DenseReducer(None))
 
 
 def test_buffers_are_saved_loaded_and_exported(build):
@@ -102,7 +103,7 @@ def test_a_frozen_parameter_is_kept_and_not_trained(build):
     dense = dense_of(model)
     model(StackedEmbeddings(("0", "1", "2", "3"), torch.randn(2, 4, 5)), torch.randn(2, 3)).sum().backward()
     dense.wait()
-    dense.step()
+    dense.step(0.01)
     assert model.fixed.item() == 1.0
     assert len(dense.gradients) == sum(each.numel() for each in model.parameters()) - 1
 
@@ -114,7 +115,7 @@ def test_a_model_without_dense_parameters_trains_its_rows(build):
 
     dense = dense_of(build(Sum))
     dense.wait()
-    dense.step()
+    dense.step(0.01)
     assert dense.to_npz()
 
 

@@ -25,7 +25,7 @@ def train(optimizer, touched):
     table = torch.zeros(20, DIMENSION + optimizer.state_width(DIMENSION))
     table[:, :DIMENSION] = torch.arange(20 * DIMENSION).view(20, DIMENSION) / 100
     for step, (rows, gradients) in enumerate(touched, start=1):
-        table[rows] = updated_rows(table[rows], gradients, optimizer, step)
+        table[rows] = updated_rows(table[rows], gradients, optimizer, step, optimizer.learning_rate)
     return table
 
 
@@ -71,7 +71,7 @@ def test_the_parameter_server_updates_split_rows_alike(touched, kind):
     table[:, :DIMENSION] = torch.arange(20 * DIMENSION).view(20, DIMENSION) / 100
     native = table.numpy().copy()
     for step, (trained, gradients) in enumerate(touched, start=1):
-        table[trained] = updated_rows(table[trained], gradients, optimizer, step)
+        table[trained] = updated_rows(table[trained], gradients, optimizer, step, optimizer.learning_rate)
         block = native[trained.numpy()]
         update_natively(block, gradients.numpy(), optimizer, step)
         native[trained.numpy()] = block
@@ -80,12 +80,12 @@ def test_the_parameter_server_updates_split_rows_alike(touched, kind):
 
 
 def update_natively(rows, gradients, optimizer, step):
-    learning_rate, epsilon = optimizer.learning_rate, optimizer.epsilon
+    rates, epsilon = np.full(len(rows), optimizer.learning_rate, np.float32), optimizer.epsilon
     match optimizer.kind:
         case OptimizerKind.SGD:
-            native_rows.sgd(rows, gradients, learning_rate)
+            native_rows.sgd(rows, gradients, rates)
         case OptimizerKind.ROWWISE_ADAGRAD:
-            native_rows.rowwise_adagrad(rows, gradients, learning_rate, epsilon)
+            native_rows.rowwise_adagrad(rows, gradients, rates, epsilon)
         case OptimizerKind.ADAM:
-            steps = np.full(len(rows), step, np.int64)
-            native_rows.adam(rows, gradients, steps, learning_rate, epsilon, optimizer.beta1, optimizer.beta2)
+            steps = np.full(len(rows), step, np.uint32)
+            native_rows.adam(rows, gradients, steps, rates, epsilon, optimizer.beta1, optimizer.beta2)

@@ -12,6 +12,7 @@ from services.domain.tables import OptimizerKind
 TRAIN = """
 import sys
 import torch
+from services.domain.jobs import ModelSpec
 from services.domain.tables import OptimizerKind, OptimizerSpec
 import worker.service.app
 from worker.training.all_reduce import DenseReducer
@@ -19,10 +20,10 @@ from worker.training.dense import DenseParameters
 from worker.training.device import prepare_device
 
 model = torch.nn.Linear(3, 1).to(prepare_device("cpu", 1))
-dense = DenseParameters(model, OptimizerSpec(OptimizerKind(sys.argv[1])), DenseReducer(None))
+dense = DenseParameters(model, ModelSpec("own", (), OptimizerSpec(OptimizerKind(sys.argv[1]))), DenseReducer(None))
 model(torch.ones(2, 3)).sum().backward()
 dense.wait()
-dense.step()
+dense.step(0.1)
 print("torch._dynamo" in sys.modules, "torch._inductor" in sys.modules, "sympy" in sys.modules)
 """
 

@@ -1,6 +1,7 @@
 """A trainer against plain PyTorch: nn.Embedding, the same batches, no cache."""
 
 import io
+from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +14,7 @@ from services.domain.tables import OptimizerKind, OptimizerSpec
 from tests.support.reference import by_feature
 from worker.models import MODELS, build_model
 from worker.training.all_reduce import DenseReducer
+from worker.training.dense import DenseParameters
 from worker.training.rows import RowCache
 from worker.training.trainer import Trainer
 
@@ -100,6 +102,34 @@ def test_trains_as_plain_pytorch_does(plans, make_job, samples, model, kind):
     for name, parameter in reference.named_parameters():
         actual = torch.from_numpy(dense_parameters[name])
         torch.testing.assert_close(actual, parameter.detach(), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", OptimizerKind, ids=lambda kind: kind.value)
+@pytest.mark.parametrize("clip_norm", [0.02, 1e6], ids=["clipped", "short"])
+def test_weights_decay_and_gradients_are_clipped_as_in_torch(make_job, kind, clip_norm):
+    job = make_job(optimizer=OptimizerSpec(kind, learning_rate=9.0))
+    layers = torch.nn.Linear(5, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1)
+    model = torch.nn.Sequential(*layers)
+    reference = deepcopy(model)
+    dense = DenseParameters(model, replace(job.model, weight_decay=0.1, clip_norm=clip_norm), DenseReducer(None))
+    optimizer = {
+        OptimizerKind.SGD: lambda: torch.optim.SGD(reference.parameters(), weight_decay=0.1),
+        OptimizerKind.ROWWISE_ADAGRAD: lambda: torch.optim.Adagrad(reference.parameters(), weight_decay=0.1, eps=1e-8),
+        OptimizerKind.ADAM: lambda: torch.optim.Adam(reference.parameters(), weight_decay=0.1),
+    }[kind]()
+    for rate in (0.1, 0.03, 0.0, 0.2):
+        values = torch.randn(6, 5, generator=torch.Generator().manual_seed(1))
+        for each in (model, reference):
+            each.zero_grad()
+            each(values).sum().div(8).backward()
+        dense.wait()
+        dense.step(rate)
+        torch.nn.utils.clip_grad_norm_(reference.parameters(), clip_norm)
+        optimizer.param_groups[0]["lr"] = rate
+        optimizer.step()
+    for name, parameter in reference.named_parameters():
+        actual = torch.from_numpy(np.load(io.BytesIO(dense.to_npz()))[name])
+        torch.testing.assert_close(actual, parameter.detach(), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", OptimizerKind, ids=lambda kind: kind.value)

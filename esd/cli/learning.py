@@ -1,0 +1,86 @@
+"""The options that say how fast a run learns, and what they mean."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from services.domain.errors import InvalidArgument
+from services.domain.schedules import CONSTANT, Decay, Schedule
+
+_PANEL = "What is trained"
+_FORMS = "constant, cosine[:ITERATIONS[:SHARE]] or step:ITERATIONS:SHARE, with warm-up:ITERATIONS, before it"
+
+LearningRate = Annotated[
+    float, typer.Option("--lr", help="Learning rate of the rows, and of the dense parameters.", rich_help_panel=_PANEL)
+]
+DenseLearningRate = Annotated[
+    float | None,
+    typer.Option(
+        "--dense-lr", help="Learning rate of the dense parameters.", show_default="--lr", rich_help_panel=_PANEL
+    ),
+]
+LearningRateSchedule = Annotated[
+    str,
+    typer.Option(
+        "--lr-schedule",
+        help="How learning rates change: constant, cosine[:N[:SHARE]] down to SHARE (0) of the rate at iteration N "
+        "(the last), step:N:SHARE to that share at every N iterations; warm-up:N, before it.",
+        rich_help_panel=_PANEL,
+    ),
+]
+DenseLearningRateSchedule = Annotated[
+    str | None,
+    typer.Option(
+        "--dense-lr-schedule",
+        help="The same of the dense parameters only.",
+        show_default="--lr-schedule",
+        rich_help_panel=_PANEL,
+    ),
+]
+WeightDecay = Annotated[
+    float,
+    typer.Option(min=0, help="Times the dense parameters, added to their gradients.", rich_help_panel=_PANEL),
+]
+Clip = Annotated[
+    float,
+    typer.Option(
+        min=0, help="Longest gradient of all dense parameters together; 0: any length.", rich_help_panel=_PANEL
+    ),
+]
+
+
+def parse_schedule(text: str, iterations: int | None) -> Schedule:
+    """Reads a schedule as it is written on the command line.
+
+    Args:
+        text: parts with commas between them: `warm-up:500,cosine:20000:0.1`.
+        iterations: of the whole run, if they are known.
+
+    Raises:
+        InvalidArgument: it is none, or says a thing twice, or a cosine has no end.
+    """
+    found: dict[str, list[str]] = {}
+    for part in text.split(","):
+        name, *values = part.strip().split(":")
+        kind = "warm-up" if name == "warm-up" else "decay"
+        if kind in found:
+            raise InvalidArgument(f"--lr-schedule {text!r} has two parts of one kind; it is {_FORMS}")
+        found[kind] = values if kind == "warm-up" else [name, *values]
+    try:
+        warm_up = int(*found.get("warm-up", ["0"]))
+        match found.get("decay", ["constant"]):
+            case ["constant"]:
+                return Schedule(warm_up=warm_up) if warm_up else CONSTANT
+            case ["cosine"] if iterations is None:
+                raise InvalidArgument("--lr-schedule cosine needs the number of iterations here: cosine:ITERATIONS")
+            case ["cosine", *rest]:
+                given = [str(iterations), "0"]
+                length, share = rest + given[len(rest) :]
+                return Schedule(Decay.COSINE, warm_up, int(length), float(share))
+            case ["step", length, share]:
+                return Schedule(Decay.STEP, warm_up, int(length), float(share))
+    except (ValueError, TypeError):
+        pass
+    raise InvalidArgument(f"--lr-schedule {text!r} is unknown; it is {_FORMS}")
