@@ -13,7 +13,6 @@ import pytest
 from esd.cli import simulate, train
 from esd.cli.options import RunOptions
 from esd.cli.stream import first_samples, global_batches
-from services.domain.batches import SampleBatch
 from services.domain.jobs import RowLimitPolicy, Sync
 from services.domain.tables import OptimizerKind
 from tests.support.auc import exact_auc
@@ -77,6 +76,7 @@ CLUSTERS = [
     cluster("four workers, ESD, Adam, Redis, two shards", workers=4, batch=16, store="redis", shards=2, **ADAM),
     cluster("three workers, ESD, Adagrad, DLRM", workers=3, batch=20, model="dlrm", cache_rows=500, **ADAGRAD),
     cluster("unequal, part of ESD by heuristic, DCN, two shards", alpha=0.5, model="dcn", shards=2, **UNEQUAL),
+    cluster("four workers, own model with dropout", model="examples.own_model:Net", **UNEQUAL),
     cluster("two workers, full table, Adagrad, checkpoints", checkpoint_every=20, shards=2, **FULL | ADAGRAD),
     cluster("two workers, all pushed, LAIA, Adam, checkpoints", mechanism="laia", checkpoint_every=20, **PUSHED | ADAM),
     cluster("four workers, all pushed, ESD, Redis, two shards", workers=4, batch=16, store="redis", shards=2, **PUSHED),
@@ -97,13 +97,11 @@ def reference(options: RunOptions, shuffled_by: np.random.Generator | None = Non
     job = options.job(
         fields=len(dataset.fields), dense_features=len(dataset.dense_features), parameter_servers=("none",)
     )
-    batches = stream(options)
-    return train_reference(job, batches if shuffled_by is None else (shuffled(each, shuffled_by) for each in batches))
-
-
-def shuffled(batch: SampleBatch, rng: np.random.Generator) -> SampleBatch:
-    order = rng.permutation(len(batch.labels))
-    return replace(batch, ids=batch.ids[order], dense=batch.dense[order], labels=batch.labels[order])
+    batches = list(stream(options))
+    if shuffled_by is None:
+        return train_reference(job, batches)
+    orders = [shuffled_by.permutation(len(batch)) for batch in batches]
+    return train_reference(job, [batch[order] for batch, order in zip(batches, orders, strict=True)], orders)
 
 
 def distance(a: np.ndarray, b: np.ndarray) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,8 +44,10 @@ def by_feature(job: JobSpec, rows: torch.Tensor) -> dict[str, torch.Tensor]:
     return {feature.name: rows[:, field] for field, feature in enumerate(inputs_of(job).features)}
 
 
-def train_reference(job: JobSpec, batches: Iterable[SampleBatch]) -> TrainedModel:
-    """Trains the global batches in order in this process.
+def train_reference(
+    job: JobSpec, batches: Iterable[SampleBatch], positions: Sequence[NDArray[np.int64]] | None = None
+) -> TrainedModel:
+    """Trains the global batches in order in this process; `positions` tells where each sample of them stands.
 
     With `job.at_max_rows` FORGET, rows leave before an iteration that brings too many (docs/semantics.md).
     """
@@ -78,7 +80,9 @@ def train_reference(job: JobSpec, batches: Iterable[SampleBatch]) -> TrainedMode
         versions[np.unique(index)] += 1
         model.zero_grad()
         embedding.zero_grad()
-        logits = model(by_feature(job, embedding(torch.from_numpy(index))), torch.tensor(batch.dense))
+        places = np.arange(len(batch)) if positions is None else positions[iteration]
+        model.samples.begin(iteration, places.astype(np.uint32))
+        logits = model(by_feature(job, embedding(torch.from_numpy(index))), torch.tensor(batch.dense)).view(-1)
         functional.binary_cross_entropy_with_logits(logits, torch.tensor(batch.labels)).backward()  # type: ignore[no-untyped-call]
         scores.append(torch.sigmoid(logits.detach().double()).numpy())
         train_rows(job.table.optimizer.learning_rate * job.schedule.factor(iteration))

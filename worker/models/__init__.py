@@ -9,6 +9,7 @@ from services.domain.jobs import JobSpec
 from worker.models.dcn import DeepCross
 from worker.models.dfm import DeepFM
 from worker.models.dlrm import DLRM
+from worker.models.dropout import replace_dropout
 from worker.models.inputs import InputFeature, ModelInputs
 from worker.models.model import Model
 from worker.models.own import import_model
@@ -37,6 +38,7 @@ def build_model(job: JobSpec) -> Model:
             raise
         except Exception as error:  # the model may be anybody's code
             raise InvalidArgument(f"model {name!r} cannot be built: {type(error).__name__}: {error}") from error
+    replace_dropout(model, job.seed, model.samples)
     try_model(model, name, inputs)
     return model
 

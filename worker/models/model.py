@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn import functional
 
+from worker.models.dropout import Samples
 from worker.models.inputs import ModelInputs
 
 
@@ -40,12 +41,16 @@ class Model(nn.Module, ABC):
     Args:
         inputs: what a sample is made of.
         hidden: widths of the MLP's hidden layers, if it has one.
+
+    Attributes:
+        samples: whoever calls the model announces the samples here, on which dropout depends.
     """
 
     def __init__(self, inputs: ModelInputs, hidden: tuple[int, ...]) -> None:
         super().__init__()
         self.inputs = inputs
         self.hidden = hidden
+        self.samples = Samples()
 
     @abstractmethod
     def forward(self, embeddings: Mapping[str, Any], dense: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -66,6 +67,7 @@ def _two_samples(inputs: ModelInputs) -> Batch:
 def _apply(model: Model, batch: Batch, name: str) -> tuple[Tensor, Tensor, Tensor]:
     """Returns outputs, losses and scores, each of the shape that it must have."""
     samples, labels = batch.labels.shape
+    model.samples.begin(0, np.arange(samples, dtype=np.uint32))
     outputs = model(batch.embeddings, batch.dense)
     shapes = "float32 [2, L], a row of outputs for each"
     if not isinstance(outputs, Tensor) or outputs.shape[:1] != (samples,) or outputs.dtype != torch.float32:
@@ -108,5 +110,6 @@ def _check_unchanged(model: Model, name: str, buffers: dict[str, Tensor], random
             )
     if not torch.equal(torch.get_rng_state(), random):
         raise InvalidArgument(
-            f"model {name!r} draws random numbers in a forward pass, such as dropout's: every worker would have others"
+            f"model {name!r} draws random numbers in a forward pass: every worker would have others; torch.nn.Dropout "
+            "as a module of the model is the one way that does not"
         )

@@ -107,6 +107,7 @@ class Trainer:
             torch.tensor(plan.dense, device=self._device),
             torch.tensor(plan.labels, device=self._device).unsqueeze(1),
         )
+        self._model.samples.begin(plan.iteration, plan.positions)
         outputs = self._model(batch.embeddings, batch.dense)
         losses = self._model.loss(outputs, batch)
         loss_sum = losses.detach().double().sum().item()

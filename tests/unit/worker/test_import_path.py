@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import torch
 from services.domain.errors import InvalidArgument
 from worker.models import build_model
 
+ROOT = Path(__file__).parents[3]
 NETS = '''
 import esd
 import torch
@@ -76,3 +78,9 @@ def test_a_model_is_built_by_its_path(folder, make_job):
 def test_what_is_wrong_is_said(folder, make_job, path, message):
     with pytest.raises(InvalidArgument, match=message):
         build_model(make_job(model=path))
+
+
+def test_the_page_of_models_shows_the_example_which_is_a_model(make_job):
+    (shown,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "models.md").read_text(), re.DOTALL)
+    assert shown in (ROOT / "examples" / "own_model.py").read_text()
+    assert build_model(make_job(model="examples.own_model:Net")).layers[1].out_features == 64

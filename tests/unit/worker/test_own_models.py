@@ -138,14 +138,29 @@ def with_layer(layer, apply=lambda layer, inputs: layer(inputs)):
         (with_layer(lambda _: nn.Linear(7, 3)), r"fails on samples of 4 features of 5 values, 3 dense .*7x3"),
         (with_layer(nn.BatchNorm1d), "buffer layer.running_mean of model 'own' changes in a forward pass"),
         (with_layer(lambda n: nn.BatchNorm1d(n, track_running_stats=False)), "fails .*more than 1 value per channel"),
-        (with_layer(lambda _: nn.Dropout()), "draws random numbers"),
+        (with_layer(lambda _: nn.AlphaDropout()), "draws random numbers"),
+        (
+            with_layer(lambda _: nn.Dropout(), lambda drop, x: drop(x.T).T),
+            r"layer gets \[20, 2\] of 2 samples: its first",
+        ),
         (with_layer(lambda n: nn.Linear(n, n).double()), "parameter layer.weight of model 'own' is torch.float64"),
         (with_layer(nn.Identity, lambda _, x: x - x.mean(dim=0)), "depends on the other samples of its batch"),
         (with_layer(nn.Identity, lambda _, x: x * float("nan")), r"makes \[nan, nan\] of two samples"),
         (with_layer(nn.Identity, lambda _, x: x.detach()), "does not use its embedding rows"),
         (with_layer(nn.Identity, lambda _, x: x.repeat(2, 1)), r"makes torch.float32 \[4\] of two samples"),
     ],
-    ids=["shape", "batch norm", "batch statistics", "dropout", "double", "batch mean", "nan", "no rows", "output"],
+    ids=[
+        "shape",
+        "batch norm",
+        "batch statistics",
+        "alpha dropout",
+        "dropout across samples",
+        "double",
+        "batch mean",
+        "nan",
+        "no rows",
+        "output",
+    ],
 )
 def test_what_cannot_train_exactly_is_refused_by_name(build, model, message):
     with pytest.raises(InvalidArgument, match=message):
