@@ -1,4 +1,4 @@
-"""The options that say how fast a run learns, and what they mean."""
+"""The options that say how often and how fast a run learns, and what they mean."""
 
 from __future__ import annotations
 
@@ -47,6 +47,18 @@ Clip = Annotated[
     float,
     typer.Option(
         min=0, help="Longest gradient of all dense parameters together; 0: any length.", rich_help_panel=_PANEL
+    ),
+]
+
+EpochsOption = Annotated[
+    int, typer.Option("--epochs", min=1, help="How often the data are trained.", rich_help_panel=_PANEL)
+]
+Shuffle = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        help="Samples of the buffer through which each epoch is shuffled, by --seed; 0: they come as they are.",
+        rich_help_panel=_PANEL,
     ),
 ]
 

@@ -18,12 +18,15 @@ from esd.cli.learning import (
     Clip,
     DenseLearningRate,
     DenseLearningRateSchedule,
+    EpochsOption,
     LearningRate,
     LearningRateSchedule,
+    Shuffle,
     WeightDecay,
     parse_schedule,
 )
 from services.data import Dataset, count_distinct, open_data
+from services.data.epochs import Epochs
 from services.domain.errors import InvalidArgument
 from services.domain.jobs import MAX_HORIZON, Criterion, JobSpec, ModelSpec, RowLimitPolicy, Sync, equal_workloads
 from services.domain.links import parse_links
@@ -300,6 +303,8 @@ class RunOptions:
     dense_lr_schedule: DenseLearningRateSchedule = None
     weight_decay: WeightDecay = 0.0
     clip: Clip = 0.0
+    epochs: EpochsOption = 1
+    shuffle: Shuffle = 0
     iterations: Iterations = None
     skip_bad: SkipBad = 0
     seed: Seed = 0
@@ -395,8 +400,11 @@ class RunOptions:
         return JobSpec(**options)
 
     def open(self, batch_size: int) -> Dataset:
-        """Opens the data set, which comes in batches of up to `batch_size` samples."""
-        return open_data(self.data, batch_size, seed=self.seed, skip_bad=self.skip_bad, schema=self.schema)
+        """Opens the data set with all its epochs, which come in batches of up to `batch_size` samples."""
+        dataset = open_data(self.data, batch_size, seed=self.seed, skip_bad=self.skip_bad, schema=self.schema)
+        if self.epochs == 1 and not self.shuffle:
+            return dataset
+        return Epochs(dataset, epochs=self.epochs, shuffle=self.shuffle, seed=self.seed, batch_size=batch_size)
 
     def cache_size(self, dataset: Dataset) -> int:
         """Returns the rows of one worker's cache. Counts the data set's ids if the cache is a share of them."""

@@ -59,6 +59,9 @@ SCHEDULED = {
     "clip": 0.05,
 }
 
+# An epoch ends within a batch.
+EPOCHS = {"data": "synthetic:zipf?samples=1000&keys=3000", "epochs": 3, "shuffle": 300, "model": "dlrm"}
+
 # A table of few more rows than an iteration trains: most rows leave it, some in the iteration after their last.
 FULL = {"max_rows": 700, "at_max_rows": RowLimitPolicy.FORGET, "cache_rows": 500, **ADAM}
 
@@ -69,6 +72,7 @@ THROUGH = {"sync": Sync.WRITE_THROUGH, "mechanism": "random", "cache_rows": 500}
 CLUSTERS = [
     cluster("two workers, scheduled, ESD", checkpoint_every=20, **SCHEDULED),
     cluster("four workers, scheduled, Adam, Redis", workers=4, batch=16, store="redis", **SCHEDULED | ADAM),
+    cluster("two workers, three epochs, shuffled", iterations=40, cache_rows=900, **EPOCHS),
     cluster("one worker, Adam, Redis", workers=1, batch=64, checkpoint_every=25, store="redis", **ADAM),
     cluster("two workers, ESD, checkpoints, Redis", checkpoint_every=20, store="redis"),
     cluster("two workers, LAIA, Adam, LRU, DeepFM", mechanism="laia", model="dfm", policy="lru", **ADAM),
