@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from services.domain import errors
 from services.domain.batches import SampleBatch
 from services.domain.hybrid import HybridResult
-from services.domain.jobs import Criterion, JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
+from services.domain.jobs import Criterion, JobSpec, Loss, ModelSpec, RowLimitPolicy, equal_workloads
 from services.domain.plans import (
     EndOfStream,
     FlushPlan,
@@ -72,6 +72,7 @@ __all__ = [
     "JobSpec",
     "JobState",
     "Lease",
+    "Loss",
     "Membership",
     "Model",
     "ModelInputs",

@@ -16,6 +16,14 @@ class Criterion(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     CRITERION_MIN3_MIN2: _ClassVar[Criterion]
     CRITERION_ROW_MEAN: _ClassVar[Criterion]
 
+class Loss(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    LOSS_UNSPECIFIED: _ClassVar[Loss]
+    LOSS_BCE: _ClassVar[Loss]
+    LOSS_MSE: _ClassVar[Loss]
+    LOSS_POISSON: _ClassVar[Loss]
+    LOSS_HINGE: _ClassVar[Loss]
+
 class Sync(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     SYNC_UNSPECIFIED: _ClassVar[Sync]
@@ -43,6 +51,11 @@ CRITERION_MIN2_MIN: Criterion
 CRITERION_MIN3_MIN: Criterion
 CRITERION_MIN3_MIN2: Criterion
 CRITERION_ROW_MEAN: Criterion
+LOSS_UNSPECIFIED: Loss
+LOSS_BCE: Loss
+LOSS_MSE: Loss
+LOSS_POISSON: Loss
+LOSS_HINGE: Loss
 SYNC_UNSPECIFIED: Sync
 SYNC_ON_DEMAND: Sync
 SYNC_FULL: Sync
@@ -103,18 +116,20 @@ class HybridDisResponse(_message.Message):
     def __init__(self, assignment: _Optional[bytes] = ..., total_cost: _Optional[float] = ..., optimal_rows: _Optional[bytes] = ..., solver: _Optional[str] = ..., seconds: _Optional[float] = ...) -> None: ...
 
 class ModelSpec(_message.Message):
-    __slots__ = ("name", "hidden", "dense_optimizer", "weight_decay", "clip_norm")
+    __slots__ = ("name", "hidden", "dense_optimizer", "weight_decay", "clip_norm", "loss")
     NAME_FIELD_NUMBER: _ClassVar[int]
     HIDDEN_FIELD_NUMBER: _ClassVar[int]
     DENSE_OPTIMIZER_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_DECAY_FIELD_NUMBER: _ClassVar[int]
     CLIP_NORM_FIELD_NUMBER: _ClassVar[int]
+    LOSS_FIELD_NUMBER: _ClassVar[int]
     name: str
     hidden: _containers.RepeatedScalarFieldContainer[int]
     dense_optimizer: _common_pb2.Optimizer
     weight_decay: float
     clip_norm: float
-    def __init__(self, name: _Optional[str] = ..., hidden: _Optional[_Iterable[int]] = ..., dense_optimizer: _Optional[_Union[_common_pb2.Optimizer, _Mapping]] = ..., weight_decay: _Optional[float] = ..., clip_norm: _Optional[float] = ...) -> None: ...
+    loss: Loss
+    def __init__(self, name: _Optional[str] = ..., hidden: _Optional[_Iterable[int]] = ..., dense_optimizer: _Optional[_Union[_common_pb2.Optimizer, _Mapping]] = ..., weight_decay: _Optional[float] = ..., clip_norm: _Optional[float] = ..., loss: _Optional[_Union[Loss, str]] = ...) -> None: ...
 
 class Schedule(_message.Message):
     __slots__ = ("decay", "warm_up", "iterations", "share")

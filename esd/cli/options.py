@@ -28,7 +28,7 @@ from esd.cli.learning import (
 from services.data import Dataset, count_distinct, open_data
 from services.data.epochs import Epochs
 from services.domain.errors import InvalidArgument
-from services.domain.jobs import MAX_HORIZON, Criterion, JobSpec, ModelSpec, RowLimitPolicy, Sync, equal_workloads
+from services.domain.jobs import MAX_HORIZON, Criterion, JobSpec, Loss, ModelSpec, RowLimitPolicy, Sync, equal_workloads
 from services.domain.links import parse_links
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 
@@ -65,6 +65,10 @@ SchemaFile = Annotated[
 Model = Annotated[
     str,
     typer.Option(help="wdl, dfm, dcn, dlrm, or your own: package.module:Class.", rich_help_panel=TRAINING),
+]
+LossOption = Annotated[
+    Loss,
+    typer.Option("--loss", help="Loss of the model, unless it has one of its own.", rich_help_panel=TRAINING),
 ]
 Workers = Annotated[int, typer.Option(min=1, max=64, help="Number of workers.", rich_help_panel=CLUSTER)]
 Links = Annotated[
@@ -277,6 +281,7 @@ class RunOptions:
     data: Data = "flights"
     schema: SchemaFile = None
     model: Model = "wdl"
+    loss: LossOption = Loss.BCE
     workers: Workers = 4
     links: Links = "500m"
     measured_links: MeasuredLinks = False
@@ -392,6 +397,7 @@ class RunOptions:
                 OptimizerSpec(self.optimizer, dense_rate),
                 self.weight_decay,
                 self.clip,
+                self.loss,
             ),
             "schedule": parse_schedule(self.lr_schedule, iterations),
             "dense_schedule": parse_schedule(self.dense_lr_schedule or self.lr_schedule, iterations),

@@ -47,6 +47,17 @@ class RowLimitPolicy(Enum):
     FORGET = "forget"  # the rows trained longest ago are forgotten, ties by id
 
 
+class Loss(Enum):
+    """What an output of a model is compared with its label by. A sample's loss is the mean over its labels."""
+
+    BCE = "bce"  # binary cross-entropy of a logit, labels in 0..1
+    MSE = "mse"  # squared error of a value, any label
+    POISSON = (
+        "poisson"  # negative log-likelihood of the logarithm of a rate, labels from 0 on, without the constant term
+    )
+    HINGE = "hinge"  # how far a margin is below 1, labels 0 and 1
+
+
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
     """A model over the embedding layer: one that comes with ESD, or one's own as `package.module:Class`.
@@ -58,6 +69,7 @@ class ModelSpec:
         weight_decay: times the parameters, it is added to their gradients, as torch.optim does; 0: nothing is.
         clip_norm: gradients of the dense parameters whose norm over all of them is larger are scaled down to it, as
             torch.nn.utils.clip_grad_norm_ does; 0: they stay as they are.
+        loss: of its outputs, unless the model has one of its own.
     """
 
     name: str
@@ -65,6 +77,7 @@ class ModelSpec:
     dense_optimizer: OptimizerSpec
     weight_decay: float = 0.0
     clip_norm: float = 0.0
+    loss: Loss = Loss.BCE
 
     def __post_init__(self) -> None:
         if len(self.hidden) > MAX_LAYERS:

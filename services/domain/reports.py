@@ -109,7 +109,7 @@ class IterationReport:
     """One trained iteration of one worker: confirms its plan.
 
     Attributes:
-        loss_sum: sum of the logistic losses of its m samples, scored before they were trained.
+        loss_sum: sum of the losses of its m samples, scored before they were trained.
         score_bins: uint16 [m], floor(65536 p) of each predicted probability p.
         labels: uint8 [m], 0 or 1.
         transfers: what moved for this iteration.
@@ -134,9 +134,10 @@ class IterationReport:
             raise InvalidArgument(f"{len(self.score_bins)} score_bins for {len(self.labels)} labels")
         if len(self.labels) and self.labels.max() > 1:
             raise InvalidArgument(f"labels hold {int(self.labels.max())}, they must be 0 or 1")
+        if not math.isfinite(self.loss_sum):
+            raise InvalidArgument(f"loss_sum of iteration {self.iteration} is {self.loss_sum}, it must be finite")
         durations = {f.name: getattr(self.phases, f.name) for f in fields(self.phases)}
         for name, value in (
-            ("loss_sum", self.loss_sum),
             ("seconds", self.seconds),
             ("measured_bandwidth", self.measured_bandwidth),
             *durations.items(),

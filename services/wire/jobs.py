@@ -14,7 +14,7 @@ from google.protobuf.json_format import ParseDict, ParseError
 
 from protos import common_pb2, dispatcher_pb2
 from services.domain.errors import InvalidArgument
-from services.domain.jobs import MAX_WORKERS, Criterion, JobSpec, ModelSpec, RowLimitPolicy, Sync, equal_workloads
+from services.domain.jobs import MAX_WORKERS, Criterion, JobSpec, Loss, ModelSpec, RowLimitPolicy, Sync, equal_workloads
 from services.domain.schedules import CONSTANT, Decay, Schedule
 from services.domain.tables import TableSpec
 from services.wire.enums import EnumCodec
@@ -23,6 +23,7 @@ from services.wire.tables import decode_optimizer, decode_table, encode_optimize
 CRITERIA = EnumCodec(Criterion, dispatcher_pb2.Criterion, "CRITERION_", "criterion", unspecified=Criterion.MIN2_MIN)
 _SYNCS = EnumCodec(Sync, dispatcher_pb2.Sync, "SYNC_", "sync")
 _DECAYS = EnumCodec(Decay, dispatcher_pb2.Schedule.Decay, "DECAY_", "schedule.decay", unspecified=Decay.CONSTANT)
+_LOSSES = EnumCodec(Loss, dispatcher_pb2.Loss, "LOSS_", "model.loss", unspecified=Loss.BCE)
 _ROW_LIMIT_POLICIES = EnumCodec(RowLimitPolicy, dispatcher_pb2.RowLimitPolicy, "ROW_LIMIT_POLICY_", "at_max_rows")
 
 
@@ -79,6 +80,7 @@ def _encode_model(model: ModelSpec) -> dispatcher_pb2.ModelSpec:
         dense_optimizer=encode_optimizer(model.dense_optimizer),
         weight_decay=model.weight_decay,
         clip_norm=model.clip_norm,
+        loss=_LOSSES.encode(model.loss),
     )
 
 
@@ -89,6 +91,7 @@ def _decode_model(message: dispatcher_pb2.ModelSpec) -> ModelSpec:
         decode_optimizer(message.dense_optimizer),
         message.weight_decay,
         message.clip_norm,
+        _LOSSES.decode(message.loss),
     )
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import torch
 
 from services.domain.errors import InvalidArgument
-from services.domain.jobs import JobSpec
+from services.domain.jobs import JobSpec, Loss
 from worker.models.dcn import DeepCross
 from worker.models.dfm import DeepFM
 from worker.models.dlrm import DLRM
 from worker.models.dropout import replace_dropout
 from worker.models.inputs import InputFeature, ModelInputs
+from worker.models.losses import LOSSES
 from worker.models.model import Model
 from worker.models.own import import_model
 from worker.models.trial import try_model
@@ -38,6 +39,9 @@ def build_model(job: JobSpec) -> Model:
             raise
         except Exception as error:  # the model may be anybody's code
             raise InvalidArgument(f"model {name!r} cannot be built: {type(error).__name__}: {error}") from error
+    if job.model.loss is not Loss.BCE and kind.loss is not Model.loss:
+        raise InvalidArgument(f"model {name!r} has a loss of its own: leave {job.model.loss.value} (--loss) out")
+    model.loss_function = LOSSES[job.model.loss]
     replace_dropout(model, job.seed, model.samples)
     try_model(model, name, inputs)
     return model

@@ -7,11 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
+from services.domain.errors import InvalidArgument
+from services.domain.jobs import Loss
 from worker.models.dropout import Samples
 from worker.models.inputs import ModelInputs
+from worker.models.losses import LOSSES, LossFunction
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,7 @@ class Model(nn.Module, ABC):
 
     Attributes:
         samples: whoever calls the model announces the samples here, on which dropout depends.
+        loss_function: the job's.
     """
 
     def __init__(self, inputs: ModelInputs, hidden: tuple[int, ...]) -> None:
@@ -51,6 +55,7 @@ class Model(nn.Module, ABC):
         self.inputs = inputs
         self.hidden = hidden
         self.samples = Samples()
+        self.loss_function: LossFunction = LOSSES[Loss.BCE]
 
     @abstractmethod
     def forward(self, embeddings: Mapping[str, Any], dense: Tensor) -> Tensor:
@@ -61,16 +66,27 @@ class Model(nn.Module, ABC):
             dense: float32 [m, d].
 
         Returns:
-            float32 [m, L], or [m] with one label: the logits, unless `loss` and `scores` take something else. Its first
-            axis must be the samples.
+            float32 [m, L], or [m] with one label: what the job's loss takes, logits by default. A model with a `loss`
+            and `scores` of its own may return anything whose first axis is the samples.
         """
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
-        """Returns the loss of each sample, float32 [m]: the binary cross-entropy, averaged over the labels."""
-        labels = batch.labels
-        losses = functional.binary_cross_entropy_with_logits(outputs.view_as(labels), labels, reduction="none")
+        """Returns the loss of each sample, float32 [m]: `loss_function`, averaged over the labels.
+
+        Raises:
+            InvalidArgument: a label that it does not accept.
+        """
+        labels, function = batch.labels, self.loss_function
+        accepted = function.accepts(labels)
+        if not accepted.all():
+            sample, label = torch.nonzero(~accepted)[0].tolist()
+            raise InvalidArgument(
+                f"label {self.inputs.labels[label]!r} of sample {self.samples.positions[sample]} of iteration "
+                f"{self.samples.iteration} is {labels[sample, label]:g}, the loss takes labels {function.labels}"
+            )
+        losses = function.losses(outputs.view_as(labels), labels)
         return losses.squeeze(1) if labels.shape[1] == 1 else losses.mean(dim=1)
 
     def scores(self, outputs: Tensor) -> Tensor:
-        """Returns what the metrics see, float [m, L] in 0..1: the predicted probabilities."""
-        return outputs.sigmoid().view(len(outputs), -1)
+        """Returns what the metrics see, float [m, L] in 0..1: by `loss_function`, the predicted probabilities."""
+        return self.loss_function.scores(outputs).view(len(outputs), -1)

@@ -60,7 +60,7 @@ def test_registration_is_checked(field: str, value: object, message: str) -> Non
     ("field", "value", "message"),
     [
         ("loss_sum", math.nan, "loss_sum of iteration 3 is nan"),
-        ("loss_sum", -0.5, "loss_sum of iteration 3 is -0.5"),
+        ("loss_sum", -math.inf, "loss_sum of iteration 3 is -inf"),
         ("seconds", math.inf, "seconds of iteration 3 is inf"),
         ("measured_bandwidth", -1.0, "measured_bandwidth of iteration 3"),
         ("phases", PhaseTimes(compute=math.nan), "compute of iteration 3 is nan"),

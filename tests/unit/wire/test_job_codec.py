@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from protos import common_pb2, dispatcher_pb2
 from services.domain.errors import InvalidArgument
-from services.domain.jobs import Criterion, JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
+from services.domain.jobs import Criterion, JobSpec, Loss, ModelSpec, RowLimitPolicy, equal_workloads
 from services.domain.schedules import CONSTANT, Decay, Schedule
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 from services.wire.jobs import CRITERIA, decode_job, encode_job
@@ -34,6 +34,7 @@ MODELS = st.builds(
     OPTIMIZERS,
     weight_decay=st.floats(0, 1),
     clip_norm=st.floats(0, 1e6),
+    loss=st.sampled_from(Loss),
 )
 SCHEDULES = st.sampled_from(
     [CONSTANT, Schedule(warm_up=3), Schedule(Decay.COSINE, 3, 10, 0.1), Schedule(Decay.STEP, 0, 7, 0.0)]

@@ -1,0 +1,171 @@
+"""Losses by name and of one's own, against torch's, and the labels that they take."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from services.domain.errors import InvalidArgument
+from services.domain.jobs import Loss
+from worker import models
+from worker.models import build_model
+from worker.models.losses import LOSSES
+from worker.models.model import Batch, Model
+from worker.training.all_reduce import DenseReducer
+from worker.training.rows import RowCache
+from worker.training.trainer import Trainer
+
+OUTPUTS = [-3.0, -0.2, 0.0, 1.7]
+
+# By name: labels that it takes, the loss of each sample by torch or by hand, and the scores.
+CASES = {
+    Loss.BCE: (
+        [0.0, 1.0, 0.25, 1.0],
+        lambda x, y: functional.binary_cross_entropy(x.sigmoid(), y, reduction="none"),
+        lambda x: 1 / (1 + np.exp(-x)),
+    ),
+    Loss.MSE: ([-7.0, 0.0, 0.5, 12.0], lambda x, y: (x - y) ** 2, lambda x: np.clip(x, 0, 1)),
+    Loss.POISSON: ([0.0, 3.0, 1.0, 40.0], lambda x, y: x.exp() - y * x, lambda x: 1 - np.exp(-np.exp(x))),
+    Loss.HINGE: (
+        [0.0, 1.0, 0.0, 1.0],
+        lambda x, y: torch.where(y == 1, 1 - x, 1 + x).clamp(min=0),
+        lambda x: 1 / (1 + np.exp(-x)),
+    ),
+}
+REFUSED = {
+    Loss.BCE: (1.5, "in 0..1"),
+    Loss.MSE: (float("inf"), "finite"),
+    Loss.POISSON: (-1.0, "at least 0"),
+    Loss.HINGE: (0.5, "0 or 1"),
+}
+
+
+def of_loss(job, loss):
+    return replace(job, model=replace(job.model, loss=loss))
+
+
+def batch_of(labels):
+    return Batch({}, torch.empty(len(labels), 0), torch.tensor(labels).reshape(len(labels), -1))
+
+
+def test_every_loss_has_a_case():
+    assert set(LOSSES) == set(CASES) == set(REFUSED) == set(Loss)
+
+
+@pytest.mark.parametrize("loss", Loss, ids=lambda loss: loss.value)
+def test_losses_gradients_and_scores_are_those_of_the_formula(make_job, loss):
+    labels, formula, scores = CASES[loss]
+    model = build_model(of_loss(make_job(), loss))
+    outputs, expected = (torch.tensor(OUTPUTS, requires_grad=True) for _ in range(2))
+    found, by_hand = model.loss(outputs, batch_of(labels)), formula(expected, torch.tensor(labels))
+    torch.testing.assert_close(found, by_hand)
+    found.sum().backward()
+    by_hand.sum().backward()
+    torch.testing.assert_close(outputs.grad, expected.grad)
+    np.testing.assert_allclose(model.scores(outputs).detach().numpy()[:, 0], scores(np.array(OUTPUTS)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("loss", Loss, ids=lambda loss: loss.value)
+def test_a_label_that_it_does_not_take_is_named(make_job, loss):
+    label, words = REFUSED[loss]
+    model = build_model(of_loss(make_job(), loss))
+    model.samples.begin(12, np.array([5, 9], np.uint32))
+    with pytest.raises(InvalidArgument, match=f"label 'label' of sample 9 of iteration 12 is {label:g}.* {words}"):
+        model.loss(torch.zeros(2), batch_of([CASES[loss][0][0], label]))
+
+
+class Gaussian(Model):
+    """Two outputs for a label: a mean, and the logarithm of a deviation. Its loss may be negative."""
+
+    def __init__(self, inputs, hidden):
+        super().__init__(inputs, hidden)
+        self.out = nn.Linear(inputs.width, 2)
+
+    def forward(self, embeddings, dense):
+        return self.out(torch.cat((*embeddings.values(), dense), dim=1))
+
+    def loss(self, outputs, batch):
+        mean, log_deviation = outputs.unbind(1)
+        return log_deviation + 0.5 * ((batch.labels[:, 0] - mean) / log_deviation.exp()) ** 2
+
+    def scores(self, outputs):
+        return outputs[:, :1].clamp(0, 1)
+
+
+@pytest.fixture
+def gaussian(make_job, monkeypatch):
+    monkeypatch.setitem(models.MODELS, "gaussian", Gaussian)
+    return make_job(model="gaussian")
+
+
+def test_a_model_with_a_loss_of_its_own_is_trained_on_it(gaussian, plans):
+    cache = RowCache(4, gaussian.table.row_width, torch.device("cpu"))
+    trainer = Trainer(gaussian, cache, DenseReducer(None), torch.device("cpu"))
+    labels = np.array([0.5, -3.0], np.float32)
+    plan = replace(
+        plans.plan(0, train=[(x, x, 0, 1) for x in range(4)]),
+        batch_size=2,
+        positions=np.arange(2, dtype=np.uint32),
+        inverse=np.array([[0, 1, 2, 3], [3, 2, 1, 0]], np.uint32),
+        dense=np.ones((2, 3), np.float32),
+        labels=labels,
+    )
+    model = build_model(gaussian)
+    outputs = model({str(at): torch.zeros(2, 5) for at in range(4)}, torch.ones(2, 3))
+    expected = functional.gaussian_nll_loss(
+        outputs[:, 0], torch.from_numpy(labels), (2 * outputs[:, 1]).exp(), reduction="sum"
+    )
+    result = trainer.step(plan)
+    assert result.loss_sum == pytest.approx(expected.item())
+    np.testing.assert_array_equal(
+        result.score_bins.ravel(), (outputs[:, 0].detach().clamp(0, 1) * 65536).clamp(max=65535).int().numpy()
+    )
+    assert cache.rows.any()
+
+
+def test_its_loss_is_not_another_one(gaussian):
+    with pytest.raises(InvalidArgument, match="'gaussian' has a loss of its own: leave mse"):
+        build_model(of_loss(gaussian, Loss.MSE))
+
+
+class Wrong(Gaussian):
+    def loss(self, outputs, batch):
+        return super().loss(outputs, batch).mean()
+
+
+class Pairwise(Gaussian):
+    """A ranking loss of pairs: what a sample's loss is depends on the others."""
+
+    def loss(self, outputs, batch):
+        margins = outputs[:, :1] - outputs[:, 0]
+        return functional.softplus(-margins).mean(dim=1)
+
+
+class Scoreless(Gaussian):
+    def scores(self, outputs):
+        return outputs
+
+
+class Bare(Gaussian):
+    loss = Model.loss
+    scores = Model.scores
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (Wrong, r"`loss` of model 'own' makes torch.float32 \[\] of two samples, it must make \[2\]"),
+        (Pairwise, "the loss of model 'own' depends on the other samples of its batch"),
+        (Scoreless, r"`scores` of model 'own' makes torch.float32 \[2, 2\] of two samples, it must make \[2, 1\]"),
+        (Bare, r"makes torch.float32 \[2, 2\] of two samples with 1 labels, it must make one .* or have a `loss`"),
+    ],
+)
+def test_wrong_ones_are_refused(make_job, monkeypatch, model, message):
+    monkeypatch.setitem(models.MODELS, "own", model)
+    with pytest.raises(InvalidArgument, match=message):
+        build_model(make_job(model="own"))
