@@ -1,14 +1,14 @@
-# make setup | demo | test | recovery | e2e | chaos | lint | protos | docs | help
+# make setup | demo | test | recovery | e2e | chaos | lint | protos | docs | figures | figures-check | help
 
 PYTHON ?= python3
 VENV := .venv
 NATIVE := CMakeLists.txt $(shell find native -type f)
 
-.PHONY: help setup demo test recovery e2e chaos lint protos docs
+.PHONY: help setup demo test recovery e2e chaos lint protos docs figures figures-check
 
 help:
 	@echo "make setup    environment in $(VENV), command at $(VENV)/bin/esd"
-	@echo "make demo     trains a model on real data, random dispatch against ESD"
+	@echo "make demo     trains a model on real data: random dispatch, the ESD paper's, and joint"
 	@echo "make test     lint, and all tests but those of recovery and e2e"
 	@echo "make recovery whole runs in which processes are killed, restarted and fail over"
 	@echo "make e2e      the whole system in containers, on a real engine"
@@ -16,6 +16,8 @@ help:
 	@echo "make lint     ruff, mypy, import rules, clang-format, buf"
 	@echo "make protos   regenerates the code in protos/"
 	@echo "make docs     regenerates docs/reference/"
+	@echo "make figures  measures the costs and counts that README and docs quote, and writes them; some minutes"
+	@echo "make figures-check  the same, and only says what is stale"
 
 setup: $(VENV)/.ready
 
@@ -62,3 +64,9 @@ protos: setup
 
 docs: setup
 	$(VENV)/bin/python -m scripts.reference
+
+figures: setup
+	$(VENV)/bin/python -m scripts.figures
+
+figures-check: setup
+	$(VENV)/bin/python -m scripts.figures --check

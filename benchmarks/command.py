@@ -20,7 +20,8 @@ from benchmarks import solver as solvers
 from benchmarks.alpha import run as run_alphas
 from benchmarks.cost_families import FAMILIES
 from benchmarks.dispatch import balance as balances
-from benchmarks.dispatch.bars import Report, run
+from benchmarks.dispatch.bars import PARTS, Report, run
+from benchmarks.dispatch.settings import STREAMS
 from benchmarks.solver_plot import save_plot
 from esd.cli import options as opt
 from esd.cli.report import messages
@@ -44,9 +45,18 @@ def main() -> None:
 
 
 @app.command()
-def dispatch(iterations: BenchIterations = 400, seeds: Seeds = 5, as_json: opt.Json = False) -> None:
+def dispatch(
+    iterations: BenchIterations = 400,
+    seeds: Seeds = 5,
+    parts: Annotated[str, typer.Option(help="What to measure, comma-separated.")] = _joined(PARTS),
+    data: Annotated[list[str], typer.Option(help="Stream of costs and settings; may be repeated.")] = list(STREAMS),  # noqa: B006
+    as_json: opt.Json = False,
+) -> None:
     """Costs, makespans and decision times of the mechanisms, and the bars that joint must meet."""
-    report = run(iterations, range(seeds), _tell)
+    for name, chosen, known in (("part", parts.split(","), PARTS), ("stream", data, STREAMS)):
+        for each in set(chosen).difference(known):
+            raise InvalidArgument(f"{name} {each!r} is unknown; known are {'; '.join(known)}")
+    report = run(iterations, range(seeds), _tell, parts.split(","), data)
     if as_json:
         typer.echo(json.dumps(report.as_json()))
     else:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from benchmarks.dispatch.cases import WORKERS, Stream, flights, open_stream, shuffled
 from benchmarks.dispatch.quality import HORIZON, MECHANISMS, Quality, compare_costs, compare_makespans
-from benchmarks.dispatch.settings import Setting, compare_settings, geometric_mean
+from benchmarks.dispatch.settings import STREAMS, Setting, compare_settings, geometric_mean
 from benchmarks.dispatch.speed import Speed, curve, time_decisions
 
 HERALD_MS = 29.9  # Herald's released scheduler, k = 1024, 26 ids, one thread, this class of machine
@@ -19,7 +20,9 @@ _COST_LIMITS = {
 }
 _SETTING_MEAN = 0.85  # joint by the best of the others, unequal links
 _MS_LIMITS = {("joint", 512): 3, ("joint", 1024): 10, ("joint", 8192): 80}
+PARTS = ("costs", "makespans", "settings", "times")
 _TIMED = 60
+_TIMED_SAMPLES = 400 * 1024  # of synthetic:criteo
 _CURVE_WORKERS = 64
 _CURVE_LARGEST = 65_536
 _CURVE_ITERATIONS = 3
@@ -50,31 +53,68 @@ class Report:
     bars: list[Bar] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
-        """Returns the bar as plain dicts and lists, for JSON."""
+        """Returns everything as plain dicts and lists, for JSON."""
         return {
             "quality": [asdict(result) for result in self.quality],
-            "settings": [asdict(setting) for setting in self.settings],
+            "settings": [
+                asdict(setting) | {"best_other": setting.best_other, "ratio": setting.ratio}
+                for setting in self.settings
+            ],
+            "ratios": ratios(self.settings),
             "speed": [asdict(result) for result in self.speed],
             "bars": [asdict(bar) | {"met": bar.met} for bar in self.bars],
         }
 
 
-def run(iterations: int, seeds: Sequence[int], progress: Callable[[str], None]) -> Report:
-    """Measures everything. 400 iterations and 5 seeds are what the bars are meant for."""
+def run(
+    iterations: int,
+    seeds: Sequence[int],
+    progress: Callable[[str], None],
+    parts: Collection[str] = PARTS,
+    streams: Collection[str] = STREAMS,
+) -> Report:
+    """Measures what is asked for. 400 iterations and 5 seeds are what the bars are meant for.
+
+    Args:
+        iterations: of every simulation.
+        seeds: of the simulations for costs and makespans.
+        progress: is told what comes next.
+        parts: which of PARTS to measure.
+        streams: of which of STREAMS to measure costs and settings.
+    """
     report = Report()
-    in_order, criteo = flights(), open_stream("synthetic:criteo", iterations * 128 * WORKERS)
-    for stream, m in ((in_order, 64), (shuffled(in_order), 64), (criteo, 128)):
-        progress(f"costs on {stream.name}")
-        results = list(compare_costs(stream, m, iterations, seeds))
+    if "costs" in parts:
+        for stream, m in _streams(iterations, streams):
+            progress(f"costs on {stream.name}")
+            results = list(compare_costs(stream, m, iterations, seeds))
+            report.quality += results
+            report.bars += cost_bars(stream.name, results)
+    if "makespans" in parts:
+        progress("makespans on flights")
+        results = list(compare_makespans(flights(), 64, iterations, seeds))
         report.quality += results
-        report.bars += cost_bars(stream.name, results)
-    progress("makespans on flights")
-    results = list(compare_makespans(in_order, 64, iterations, seeds))
-    report.quality += results
-    report.bars += makespan_bars(results)
-    progress("costs in twenty settings")
-    report.settings += compare_settings(iterations // 2)
-    report.bars += setting_bars(report.settings)
+        report.bars += makespan_bars(results)
+    if "settings" in parts:
+        progress("costs from cold caches")
+        report.settings += compare_settings(iterations // 2, streams)
+        report.bars += setting_bars(report.settings)
+    if "times" in parts:
+        _measure_times(report, progress)
+    return report
+
+
+def _streams(iterations: int, names: Collection[str]) -> Iterator[tuple[Stream, int]]:
+    """Yields the streams of `compare_costs`, each with its m."""
+    if "flights" in names:
+        yield flights(), 64
+    if "flights, shuffled" in names:
+        yield shuffled(flights()), 64
+    if "synthetic:criteo" in names:
+        yield open_stream("synthetic:criteo", iterations * 128 * WORKERS), 128
+
+
+def _measure_times(report: Report, progress: Callable[[str], None]) -> None:
+    in_order, criteo = flights(), open_stream("synthetic:criteo", _TIMED_SAMPLES)
     progress("decision times")
     report.speed += _speeds(in_order, criteo)
     report.bars += speed_bars(report.speed)
@@ -84,7 +124,6 @@ def run(iterations: int, seeds: Sequence[int], progress: Callable[[str], None]) 
         report.speed += curve(
             many, mechanism, workers=_CURVE_WORKERS, largest=_CURVE_LARGEST, iterations=_CURVE_ITERATIONS
         )
-    return report
 
 
 def cost_bars(stream: str, results: Sequence[Quality]) -> Iterator[Bar]:
@@ -111,10 +150,29 @@ def makespan_bars(results: Sequence[Quality]) -> Iterator[Bar]:
 
 def setting_bars(settings: Sequence[Setting]) -> Iterator[Bar]:
     """Yields the bars of `compare_settings`."""
-    for links, limit in (("unequal", _SETTING_MEAN), ("equal", 1.0)):
-        mean = geometric_mean([setting for setting in settings if setting.links == links])
-        yield Bar(f"cost, joint / the best of the others, {links} links, geometric mean", mean, limit)
+    for links, summary in ratios(settings).items():
+        limit = _SETTING_MEAN if links == "unequal" else 1.0
+        yield Bar(f"cost, joint / the best of the others, {links} links, geometric mean", summary["mean"], limit)
     yield Bar("cost, joint / the best of the others, worst setting", max(each.ratio for each in settings), 1.0)
+
+
+def ratios(settings: Sequence[Setting]) -> dict[str, dict[str, float]]:
+    """Returns by links how many settings there are, and least, mean and largest of joint by the best other."""
+    by_links = itertools.groupby(sorted(settings, key=_links, reverse=True), key=_links)
+    found = ((links, list(chosen)) for links, chosen in by_links)
+    return {
+        links: {
+            "count": len(chosen),
+            "least": min(each.ratio for each in chosen),
+            "mean": geometric_mean(chosen),
+            "largest": max(each.ratio for each in chosen),
+        }
+        for links, chosen in found
+    }
+
+
+def _links(setting: Setting) -> str:
+    return setting.links
 
 
 def _pick(

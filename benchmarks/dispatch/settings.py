@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from benchmarks.dispatch.cases import (
@@ -22,6 +22,7 @@ from dispatcher.simulator.simulate import simulate, trace_batches
 
 OTHERS = ("laia", "esd", "hash", "history")
 CACHE_RATIOS = (0.03, 0.08)
+STREAMS = ("flights", "flights, shuffled", "synthetic:criteo", "synthetic:avazu")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +54,9 @@ class Setting:
         return self.cost_seconds["joint"] / self.cost_seconds[self.best_other]
 
 
-def compare_settings(iterations: int) -> Iterator[Setting]:
-    """Yields twenty settings: four streams and a larger m, two kinds of links, two caches."""
-    for stream, m in _streams(iterations):
+def compare_settings(iterations: int, streams: Collection[str] = STREAMS) -> Iterator[Setting]:
+    """Yields twenty settings, or those of some streams: four streams and a larger m, two kinds of links, two caches."""
+    for stream, m in _streams(iterations, streams):
         for links, ratio in itertools.product((UNEQUAL_LINKS, EQUAL_LINKS), CACHE_RATIOS):
             cached = replace(stream, cache_rows=round(stream.cache_rows * ratio / CACHE_RATIO))
             costs = {name: _cost(cached, m, iterations, name, links) for name in (*OTHERS, "joint")}
@@ -67,14 +68,16 @@ def geometric_mean(settings: Sequence[Setting]) -> float:
     return math.exp(sum(math.log(setting.ratio) for setting in settings) / len(settings))
 
 
-def _streams(iterations: int) -> Iterator[tuple[Stream, int]]:
+def _streams(iterations: int, names: Collection[str]) -> Iterator[tuple[Stream, int]]:
     in_order = flights()
-    yield in_order, 64
-    yield in_order, 128
-    yield shuffled(in_order), 64
-    for name in ("synthetic:criteo", "synthetic:avazu"):
-        m = 128 if name == "synthetic:criteo" else 64
-        yield open_stream(name, iterations * m * WORKERS), m
+    if "flights" in names:
+        yield in_order, 64
+        yield in_order, 128
+    if "flights, shuffled" in names:
+        yield shuffled(in_order), 64
+    for name, m in (("synthetic:criteo", 128), ("synthetic:avazu", 64)):
+        if name in names:
+            yield open_stream(name, iterations * m * WORKERS), m
 
 
 def _cost(stream: Stream, samples_per_worker: int, iterations: int, mechanism: str, links: str) -> float:
