@@ -25,15 +25,13 @@ class TransferColumns(TypedDict):
 
     A row is early if it was not in the batch of the previous iteration, and, of pulls, neither was the row whose slot
     it takes. Early entries come first. Early and late ones ascend by id each, but evictions and drops are in the order
-    in which the cache policy chose them. `early` is the number of early ones, `size` the size of all these rows
-    together: their number where all rows have size 1.
+    in which the cache policy chose them. `early` is the number of early ones.
     """
 
     ids: NDArray[np.uint64]
     slots: NDArray[np.uint32]
     versions: NDArray[np.int64]
     early: int
-    size: int
 
 class GradientColumns(TransferColumns):
     """Columns of `services.domain.plans.GradientTransfers`.
@@ -79,12 +77,12 @@ class IterationColumns:
         forgotten: the number of rows that leave the table.
         counts: int64 [7, n], by worker the rows of its pulls, of its update pushes of rows, of those of gradients, of
             its evict pushes of rows, of those of gradients, of its drops, and the rows it trains.
-        sizes: int64 [5, n], the size of the rows of the first five.
+        table_counts: int64 [T, 5, n], the first five by table.
     """
 
     forgotten: int
     counts: NDArray[np.int64]
-    sizes: NDArray[np.int64]
+    table_counts: NDArray[np.int64]
 
     def __len__(self) -> int:
         """The number of workers."""
@@ -115,7 +113,7 @@ class FlushColumns(TypedDict):
     gradients: GradientColumns
 
 class CacheColumns(TypedDict):
-    """What one worker caches, r rows, ascending by slot.
+    """What one worker caches, r rows, in every table ascending by slot.
 
     Attributes:
         ids: uint64 [r].
@@ -167,15 +165,15 @@ class Engine:
             - `static`: rows that are not hot, oldest use first; then hot ones, oldest use first. The first 100
               iterations are the profile: then the rows that most of them trained (ties to the lower id) become the
               hot set for good, as many as fit the smallest cache. A copy counts as hot from its next use on.
-        field_sizes: size of the rows of each field, [F], 1..65535 (ESD paper, section 8.2); if there are none, every
-            row has size 1. A row has the size of the field in which it is first trained; of the first of them, in the
-            order of a batch.
+        table_sizes: size of the rows of each table, 1..16 tables, 1..65535 (ESD paper, section 8.2); the top 8 bits of
+            an id are the number of its table. If there are none, there is one table, with rows of size 1, and an id is
+            any number. Each table has slots of its own, numbered from 0 upwards; the room of a cache is shared.
         max_rows: how many trained rows there may be; 0 stands for any number. Before an iteration that brings more,
             rows that it does not train are forgotten, as few as will do: those trained longest ago, ties to the lowest
             id. Their copies leave all caches without a push. A forgotten id that comes back is new, and its versions
             (services/domain/versions.py) are of a later life.
-        gradient_shares: how large a partial gradient is by its row, above 0 and at most 16: one number, or [F] with
-            field sizes (the same for fields of the same size); if there are none, 1.
+        gradient_shares: how large a partial gradient is by its row, above 0 and at most 16, of each table; if there are
+            none, 1.
         push_trained: every row that an iteration trains is an update push of the next one, at each worker that trained
             it, or of a flush before it; all rows are clean in between. Else a row is pushed when another worker needs
             it, or when it leaves a cache.
@@ -188,7 +186,7 @@ class Engine:
         self,
         cache_sizes: Sequence[int],
         policy: str,
-        field_sizes: Sequence[int] = (),
+        table_sizes: Sequence[int] = (),
         max_rows: int = 0,
         gradient_shares: Sequence[float] = (),
         push_trained: bool = False,
@@ -200,10 +198,10 @@ class Engine:
 
         Args:
             ids: uint64 [k, F], C-contiguous; any value, repeats within a sample count once. k and F may differ
-                from call to call and may be 0; k * F < 2^32. With field sizes, F is their number.
+                from call to call and may be 0; k * F < 2^32.
 
         Raises:
-            ValueError: another number of fields than field sizes.
+            ValueError: an id names a table that is not there.
         """
 
     def costs(self, link_costs: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -213,8 +211,8 @@ class Engine:
         owned by h; each times the size of the row.
 
         Args:
-            link_costs: int32 [n], T_j of a row of size 1 in any unit, not negative; 2 * max(T) * the sum of the
-                fields' row sizes (F where all are 1) < 2^31.
+            link_costs: int32 [n], T_j of a row of size 1 in any unit, not negative; 2 * max(T) * the largest sum of
+                the row sizes of one sample (F where all are 1) < 2^31.
 
         Returns:
             int32 [k, n].

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from services.domain.errors import InvalidArgument
-from services.domain.tables import GRADIENT_KEY_BYTES, ROW_KEY_BYTES, TableSpec
+from services.domain.tables import TableSpec
 
 if TYPE_CHECKING:  # in its stub only
     from esd_native.engine import IterationColumns
@@ -19,7 +19,6 @@ if TYPE_CHECKING:  # in its stub only
 _TOLERANCE = 0.005
 _FINEST_SCALE = math.ceil(0.5 / _TOLERANCE)  # rounding to 1/scale errs by at most 0.5/scale
 _COST_LIMIT = 2**30  # an entry of the cost matrix, with room for the solvers' reduced costs in int32
-_LARGEST_ROW = 0xFFFF  # units; the engine keeps a row's size in 16 bits
 _RISK_SMOOTHING = 0.1  # weight of the newest iteration
 
 
@@ -56,7 +55,7 @@ class Operations:
 
 
 class RowSizes:
-    """What a row and a partial gradient take on the wire, where every field may have a dimension of its own (ESD §8.2).
+    """What a row and a partial gradient take on the wire, by table (ESD §8.2).
 
     A row, D_tran(x), moves with its optimizer state, a partial gradient without it, and each with its id, its version
     and the like. Sizes are those of rows, whole numbers of a unit, so that the engine and the solvers count in
@@ -64,59 +63,45 @@ class RowSizes:
 
     Attributes:
         unit_bytes: bytes of one unit: the greatest common divisor of the rows' sizes on the wire.
-        of_fields: size of each field's rows in units, [F]; empty when all rows have the table's size, one unit.
-        of_sample: units of the rows of a whole sample.
-        gradient_shares: how large a partial gradient is by its row, of each field [F]; one number when all have the
-            table's size.
+        of_tables: size of each table's rows in units, [T]; empty when there is one table, whose rows are one unit.
+        of_sample: units of the rows of a whole sample, at most.
+        gradient_shares: how large a partial gradient is by its row, of each table [T].
     """
 
-    def __init__(self, table: TableSpec, fields: int, dimensions: Sequence[int] = ()) -> None:
-        """Derives sizes from dimensions.
+    def __init__(self, tables: Sequence[TableSpec], fields: int) -> None:
+        """Derives sizes from the tables.
 
         Args:
-            table: the rows' optimizer, and their dimension where none is given.
+            tables: of the job, in their order.
             fields: F, ids per sample.
-            dimensions: values per row of each field, [F]; none: `table.dimension` for all.
-
-        Raises:
-            InvalidArgument: a wrong number of dimensions, or one out of range; dimensions without a common measure.
         """
-        if dimensions and len(dimensions) != fields:
-            raise InvalidArgument(f"{len(dimensions)} row dimensions given for {fields} fields")
-        tables = [replace(table, dimension=dimension) for dimension in dimensions]
-        row_bytes = [each.row_transfer_bytes for each in tables]
-        self.unit_bytes = math.gcd(*row_bytes) if row_bytes else table.row_transfer_bytes
-        self.gradient_shares = tuple(
-            each.gradient_transfer_bytes / each.row_transfer_bytes for each in tables or [table]
-        )
-        # A row of D values has `widening` D + `constant` floats, whatever the optimizer.
-        self._constant = table.optimizer.state_width(0)
-        self._widening = 1 + table.optimizer.state_width(1) - self._constant
-        self.of_fields = tuple(size // self.unit_bytes for size in row_bytes)
-        self.of_sample = sum(self.of_fields) if row_bytes else fields
-        if max(self.of_fields, default=1) > _LARGEST_ROW:
-            raise InvalidArgument(
-                f"rows of dimensions {list(dimensions)} have sizes of up to {max(self.of_fields)} times their common"
-                f" measure, the limit is {_LARGEST_ROW}"
-            )
+        row_bytes = [table.row_transfer_bytes for table in tables]
+        gradient_bytes = [table.gradient_transfer_bytes for table in tables]
+        self.unit_bytes = math.gcd(*row_bytes)
+        self.gradient_shares = tuple(gradient / row for gradient, row in zip(gradient_bytes, row_bytes, strict=True))
+        of_tables = tuple(size // self.unit_bytes for size in row_bytes)
+        self.of_tables = of_tables if len(tables) > 1 else ()
+        self.of_sample = fields * max(of_tables)
+        self._first_row = row_bytes[0]
+        # Bytes by table and kind of operation, [T, 5, 1], as the engine counts them.
+        self._moved = np.array(
+            [[row, row, gradient, row, gradient] for row, gradient in zip(row_bytes, gradient_bytes, strict=True)]
+        )[:, :, None]
 
-    def cache_room(self, rows: int, table: TableSpec) -> int:
-        """Returns the units that fit a cache which holds `rows` rows of the table's own dimension."""
-        return rows * table.row_transfer_bytes // self.unit_bytes
+    def cache_room(self, rows: int) -> int:
+        """Returns the units that fit a cache which holds `rows` rows of the first table."""
+        return rows * self._first_row // self.unit_bytes
 
     def moved_bytes(self, columns: IterationColumns) -> Operations:
         """Returns the bytes that the operations of an iteration move."""
-        _, update_rows, update_gradients, evict_rows, evict_gradients = self.unit_bytes * columns.sizes
-        return Operations(
-            self.unit_bytes * columns.sizes[0],
-            update_rows + self._gradient_bytes(update_gradients, columns.counts[2]),
-            evict_rows + self._gradient_bytes(evict_gradients, columns.counts[4]),
-        )
+        pulls, update_rows, update_gradients, evict_rows, evict_gradients = (self._moved * columns.table_counts).sum(0)
+        return Operations(pulls, update_rows + update_gradients, evict_rows + evict_gradients)
 
-    def _gradient_bytes(self, row_bytes: NDArray[np.int64], count: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Returns the bytes of `count` partial gradients whose rows would have `row_bytes` on the wire, int64 [n]."""
-        values = (row_bytes - (ROW_KEY_BYTES + 4 * self._constant) * count) // self._widening
-        return values + GRADIENT_KEY_BYTES * count
+    def evicted_bytes(self, columns: IterationColumns) -> NDArray[np.int64]:
+        """Returns the bytes of the rows that owe an evict push in an iteration, were they all to move whole, [n]."""
+        evicted = columns.table_counts[:, 3] + columns.table_counts[:, 4]
+        moved: NDArray[np.int64] = (self._moved[:, 0] * evicted).sum(0)
+        return moved
 
 
 class CostModel:
@@ -193,8 +178,7 @@ class EvictionRisk:
         pushed, dropped = columns.counts[3] + columns.counts[4], columns.counts[5]
         evicted = pushed + dropped
         # A push counts as what it moves by its row, and a partial gradient is smaller than that.
-        row_bytes = sizes.unit_bytes * (columns.sizes[3] + columns.sizes[4])
-        share = sizes.moved_bytes(columns).evict_push / np.maximum(row_bytes, 1)
+        share = sizes.moved_bytes(columns).evict_push / np.maximum(sizes.evicted_bytes(columns), 1)
         some = evicted > 0
         self._risks[some] += _RISK_SMOOTHING * (share[some] * pushed[some] / evicted[some] - self._risks[some])
 

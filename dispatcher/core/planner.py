@@ -35,7 +35,6 @@ class Planner:
         cache_rows: Sequence[int],
         *,
         worker_limits: Sequence[tuple[int, int]] = (),
-        field_dimensions: Sequence[int] = (),
         epoch: int = 0,
         mechanism: Mechanism | None = None,
         snapshot: bytes | None = None,
@@ -46,12 +45,10 @@ class Planner:
         Args:
             job: what is trained, and how it is dispatched.
             bandwidths: bytes per second of each worker's link to the parameter server, [n].
-            cache_rows: rows that each worker's cache holds, [n]; where rows differ in size, its bytes are those of
-                this number of rows of the job's table.
+            cache_rows: rows that each worker's cache holds, [n]; with several tables, its bytes are those of this
+                number of rows of the first.
             worker_limits: the least and the most samples that each worker takes per iteration, [n], beside the job's
                 limits; none: any number.
-            field_dimensions: values per row of each field, [F], where rows differ in size (ESD §8.2); a row has the
-                size of the field in which it is first trained. None: all have the dimension of the job's table.
             epoch: the membership that the plans are for; copied into them.
             mechanism: decides in place of the one that `job.mechanism` names.
             snapshot: what `checkpoint` returned.
@@ -73,11 +70,11 @@ class Planner:
         self.bandwidths = tuple(bandwidths)
         self.cache_rows = tuple(cache_rows)
         self.worker_limits = tuple(worker_limits)
-        self._sizes = RowSizes(job.table, job.fields, field_dimensions)
+        self._sizes = RowSizes(job.tables, job.fields)
         self._links = MeasuredLinks(bandwidths)
         self.cost_model = self._cost_model()
         self._evictions = EvictionRisk(job.workers) if job.eviction_term else None
-        caches = [self._sizes.cache_room(rows, job.table) for rows in cache_rows]
+        caches = [self._sizes.cache_room(rows) for rows in cache_rows]
         least, most = _worker_limits(job, worker_limits)
         self._balancing: Balancing | None = None
         if job.workload_limits is not None:
@@ -88,7 +85,7 @@ class Planner:
             self._engine = Engine(
                 caches,
                 job.policy,
-                self._sizes.of_fields,
+                self._sizes.of_tables,
                 job.rows_kept,
                 self._sizes.gradient_shares,
                 job.sync.pushes_all,
@@ -129,7 +126,8 @@ class Planner:
             lookahead_batches: the `lookahead` batches after it; fewer if the stream ends before.
 
         Raises:
-            InvalidArgument: the batch is empty, too long, or has another number of fields.
+            InvalidArgument: the batch is empty, too long, or has another number of fields; an id names a table that the
+                job has not.
             ResourceExhausted: a cache is smaller than the distinct rows its worker trains in this iteration; the batch
                 brings more rows than the table may have, or trains more if it forgets others.
         """
@@ -138,7 +136,10 @@ class Planner:
             self._check(later)
         started = time.perf_counter()
         capacities = np.array(scale_workloads(self.workloads, len(batch)), np.int32)
-        self._engine.prepare(np.ascontiguousarray(batch.ids))
+        try:
+            self._engine.prepare(np.ascontiguousarray(batch.ids))
+        except ValueError as error:
+            raise InvalidArgument(str(error)) from None
         self._check_rows()
         indexed = time.perf_counter()
         iteration = self._engine.iteration

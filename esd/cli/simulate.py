@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -18,6 +18,7 @@ from dispatcher.core.mechanisms import Replay
 from dispatcher.core.planner import Planner
 from dispatcher.simulator.alternatives import ALTERNATIVES, Cluster, get_alternative, simulate_alternative
 from dispatcher.simulator.decision_replay import replay_decisions
+from dispatcher.simulator.dimensions import in_tables, with_dimensions
 from dispatcher.simulator.simulate import simulate
 from esd.cli import options as opt
 from esd.cli.options import parse_dimensions, takes_run_options
@@ -119,10 +120,13 @@ def run(
     job = chosen.job(fields=len(stream.fields), dense_features=stream.dense_features, parameter_servers=("simulated",))
     caches = [stream.cache_rows] * chosen.workers
     mechanism = None if assignments is None else Replay(assignments, chosen.workers)
-    dimensions = () if dims is None else parse_dimensions(dims, stream.fields, chosen.dim)
-    planner = Planner(job, chosen.bandwidths(), caches, mechanism=mechanism, field_dimensions=dimensions)
+    batches: Iterable[SampleBatch] = stream.batches()
+    if dims is not None:
+        job, numbers = with_dimensions(job, parse_dimensions(dims, stream.fields, chosen.dim))
+        batches = in_tables(batches, numbers) if len(job.tables) > 1 else batches
+    planner = Planner(job, chosen.bandwidths(), caches, mechanism=mechanism)
     if alternative is None:
-        return simulation_result(simulate(planner, stream.batches(), sample_seconds=sample_seconds))
+        return simulation_result(simulate(planner, batches, sample_seconds=sample_seconds))
     if job.sync is not Sync.ON_DEMAND:
         raise InvalidArgument(f"--alternative {alternative} takes the place of --sync {job.sync.value}: leave one out")
     if dims is not None:

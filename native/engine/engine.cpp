@@ -12,13 +12,21 @@
 #include "engine/rows/row_state.h"
 
 namespace esd {
+namespace {
 
-Engine::Engine(std::vector<std::uint32_t> cache_sizes, std::string policy, std::vector<std::uint32_t> field_sizes,
-               std::uint64_t max_rows, const std::vector<double>& gradient_shares, bool push_trained)
+void place(const CacheMirror& cache, Span slots, Arena& arena) {
+  SlotIndex* const first = arena.u32.data() + slots.begin;
+  std::transform(first, first + slots.size, first, [&](SlotIndex slot) { return cache.place(slot); });
+}
+
+}  // namespace
+
+Engine::Engine(std::vector<std::uint32_t> cache_sizes, std::string policy, std::vector<std::uint32_t> table_sizes,
+               std::uint64_t max_rows, std::vector<double> gradient_shares, bool push_trained)
     : cache_sizes_(std::move(cache_sizes)),
       policy_(std::move(policy)),
       push_trained_(push_trained),
-      sizes_(std::move(field_sizes), gradient_shares),
+      sizes_(std::move(table_sizes), std::move(gradient_shares)),
       row_limit_(max_rows),
       caches_(make_caches()),
       directory_(workers()),
@@ -36,7 +44,7 @@ std::vector<std::unique_ptr<CacheMirror>> Engine::make_caches() const {
 }
 
 void Engine::prepare(const std::uint64_t* ids, std::size_t samples, std::size_t fields) {
-  sizes_.check(fields);
+  sizes_.check(ids, samples * fields);
   check_in();
   preparer_.prepare(ids, samples, fields, index_, batch_);
   prepared_ = true;
@@ -135,7 +143,6 @@ IterationPlans Engine::commit(const std::int32_t* assignment, Arena&& arena) {
   check_room();
   row_limit_.check(batch_);
   // Nothing has changed so far; from here on nothing is refused.
-  sizes_.learn(batch_, index_.size());
   IterationPlans plans = empty_plans(std::move(arena));
   forget_rows(plans);
   resolve(batch_, trainers_, directory_, iteration_, lists_);
@@ -155,6 +162,7 @@ IterationPlans Engine::commit(const std::int32_t* assignment, Arena&& arena) {
   ++iteration_;
   if (push_trained_) owe_trained(plans);
   choose_hot_rows();
+  place_slots(plans);
   return plans;
 }
 
@@ -175,6 +183,7 @@ IterationPlans Engine::empty_plans(Arena&& arena) const {
   IterationPlans plans;
   plans.iteration = iteration_;
   plans.fields = batch_.fields;
+  plans.tables = sizes_.tables();
   plans.arena = std::move(arena);
   plans.workers.resize(workers());
   return plans;
@@ -194,11 +203,12 @@ void Engine::forget_rows(IterationPlans& plans) {
     plans.arena.u64[plans.forgotten.begin + i] = index_[number].id;
     directory_.cached(index_[number]).for_each([&](unsigned worker) {
       const TransferRow discard = discard_copy(number, worker);
-      (discard.timing == kEarly ? caches_[worker]->vacant : discarded_late_[worker]).push_back(discard.slot);
+      CacheMirror& cache = *caches_[worker];
+      const TableNumber table = cache.copies[discard.slot].table;
+      (discard.timing == kEarly ? cache.vacant[table] : discarded_late_[worker]).push_back(discard.slot);
       discards[worker].push_back(discard);
     });
     hot_rows_.forget(number);
-    sizes_.forget(number);
     history_.forget(number);
     index_.forget(number);
   }
@@ -218,7 +228,7 @@ TransferRow Engine::discard_copy(RowNumber number, unsigned worker) {
   RowState& row = index_[number];
   CacheMirror& cache = *caches_[worker];
   const SlotIndex slot = directory_.find(row).slot(worker);
-  const TransferRow discard(row, sizes_[number], WorkerSet{}, slot, iteration_);
+  const TransferRow discard(row, sizes_.of_row(row.id), WorkerSet{}, slot, iteration_);
   cache.copies[slot].row = kNoRow;
   cache.copies[slot].stamp = kNoStamp;  // so that no record in the policy's queues names it any more
   cache.filled -= discard.size;
@@ -236,7 +246,7 @@ void Engine::plan_worker(unsigned worker, IterationPlans& plans) {
   cache.restamp(lists.cached.data(), lists.cached.size(), iteration_);
   replacement_.run(worker, iteration_, cache, discarded_late_[worker], lists, arena, plan);
   cache.policy->use(arena.u32.data() + plan.unique_slots.begin, plan.unique_slots.size);
-  lists.write_pulls(batch_, arena, plan);
+  lists.write_pulls(arena, plan);
   lists.write_samples(trainers_.samples(worker), batch_, arena, plan, need_of_);
 }
 
@@ -284,6 +294,27 @@ void Engine::choose_hot_rows() {
   hot_rows_.choose(index_, sizes_, *std::min_element(cache_sizes_.begin(), cache_sizes_.end()));
 }
 
+// The worker knows a slot by its table and its place in that table's cache. With one table both are the same.
+void Engine::place_slots(IterationPlans& plans) const {
+  if (sizes_.uniform()) return;
+  for (unsigned j = 0; j < workers(); ++j) {
+    const WorkerPlan& plan = plans.workers[j];
+    for (const Span& slots :
+         {plan.update_rows.slots, plan.update_gradients.slots, plan.evict_rows.slots, plan.evict_gradients.slots,
+          plan.drops.slots, plan.discards.slots, plan.pulls.slots, plan.unique_slots}) {
+      place(*caches_[j], slots, plans.arena);
+    }
+  }
+}
+
+void Engine::place_slots(FlushPlans& plans) const {
+  if (sizes_.uniform()) return;
+  for (unsigned j = 0; j < workers(); ++j) {
+    place(*caches_[j], plans.workers[j].rows.slots, plans.arena);
+    place(*caches_[j], plans.workers[j].gradients.slots, plans.arena);
+  }
+}
+
 // Whoever has what the parameter server lacks pushes it.
 FlushPlans Engine::flush(Arena&& arena) {
   FlushPlans plans;
@@ -296,6 +327,7 @@ FlushPlans Engine::flush(Arena&& arena) {
   for (unsigned j = 0; j < workers(); ++j) {
     owed_[j].write(plans.arena, plans.workers[j].rows, plans.workers[j].gradients);
   }
+  place_slots(plans);
   if (prepared) check_out();
   return plans;
 }
@@ -333,7 +365,7 @@ void Engine::owe(unsigned worker, RowNumber number, SlotIndex slot) {
   const RowState& row = index_[number];
   OwedPushes& owed = owed_[worker];
   (row.kind == kSplit ? owed.gradients : owed.rows)
-      .emplace_back(row, sizes_[number], directory_.contributors(row), slot, iteration_);
+      .emplace_back(row, sizes_.of_row(row.id), directory_.contributors(row), slot, iteration_);
 }
 
 // Rows are clean as soon as all that is owed of them is pushed; some may be named several times.
@@ -360,8 +392,8 @@ std::size_t Engine::cache_bytes() const {
 }
 
 std::size_t Engine::memory_bytes() const {
-  return index_.memory_bytes() + sizes_.memory_bytes() + hot_rows_.memory_bytes() + row_limit_.memory_bytes() +
-         history_.memory_bytes() + cache_bytes() + preparer_.memory_bytes() + batch_.memory_bytes();
+  return index_.memory_bytes() + hot_rows_.memory_bytes() + row_limit_.memory_bytes() + history_.memory_bytes() +
+         cache_bytes() + preparer_.memory_bytes() + batch_.memory_bytes();
 }
 
 }  // namespace esd

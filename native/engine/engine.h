@@ -38,11 +38,11 @@ struct CacheTooSmall : std::runtime_error {
 
 class Engine {
  public:
-  // `cache_sizes` is the room of each cache, in units of row size; see RowSizes for `field_sizes` and
+  // `cache_sizes` is the room of each cache, in units of row size; see RowSizes for `table_sizes` and
   // `gradient_shares`, RowLimit for `max_rows`. With `push_trained` every row that an iteration trains is pushed in the
   // next one, else only what somebody needs.
-  Engine(std::vector<std::uint32_t> cache_sizes, std::string policy, std::vector<std::uint32_t> field_sizes = {},
-         std::uint64_t max_rows = 0, const std::vector<double>& gradient_shares = {}, bool push_trained = false);
+  Engine(std::vector<std::uint32_t> cache_sizes, std::string policy, std::vector<std::uint32_t> table_sizes = {},
+         std::uint64_t max_rows = 0, std::vector<double> gradient_shares = {}, bool push_trained = false);
   Engine(const Engine&) = delete;  // `replacement_` refers to members
   Engine& operator=(const Engine&) = delete;
 
@@ -114,14 +114,17 @@ class Engine {
   void settle(const std::vector<RowNumber>& numbers);
   void count_hits(const IterationPlans& plans);
   void choose_hot_rows();
+  void place_slots(IterationPlans& plans) const;
+  void place_slots(FlushPlans& plans) const;
 
   const std::vector<std::uint32_t> cache_sizes_;
   const std::string policy_;
   const bool push_trained_;
 
+  const RowSizes sizes_;
+
   // What a snapshot holds.
   StateIndex index_;
-  RowSizes sizes_;
   HotRows hot_rows_;
   RowLimit row_limit_;
   std::vector<std::unique_ptr<CacheMirror>> caches_;  // by worker

@@ -30,13 +30,19 @@ class Random {
   std::uint64_t state_;
 };
 
-std::uint64_t draw_id(Random& random, std::uint64_t universe) {
+std::uint64_t draw_value(Random& random, std::uint64_t universe) {
   switch (random.below(20)) {
     case 0: return 0;
     case 1: return ~std::uint64_t{0};
     case 2: return esd::mix64(random.below(universe));
     default: return random.below(random.below(universe) + 1);
   }
+}
+
+// Of one of the tables, where there are several.
+std::uint64_t draw_id(Random& random, std::uint64_t universe, std::size_t tables) {
+  const std::uint64_t value = draw_value(random, universe);
+  return tables == 0 ? value : (value & 0xffffff) | random.below(tables) << 56;
 }
 
 void check_joint(const esd::Engine& engine, Random& random, const std::vector<std::int32_t>& link_costs,
@@ -94,10 +100,10 @@ void check_messages(const esd::IterationPlans& plans, std::size_t samples, Rando
   }
 }
 
-void run_iteration(esd::Engine& engine, Random& random, std::uint64_t universe, std::size_t samples,
-                   std::size_t fields) {
+void run_iteration(esd::Engine& engine, Random& random, std::uint64_t universe, std::size_t samples, std::size_t fields,
+                   std::size_t tables) {
   std::vector<std::uint64_t> ids(samples * fields);
-  for (std::uint64_t& id : ids) id = draw_id(random, universe);
+  for (std::uint64_t& id : ids) id = draw_id(random, universe, tables);
   engine.prepare(ids.data(), samples, fields);
 
   const std::vector<std::int32_t> link_costs(engine.workers(), static_cast<std::int32_t>(random.below(1000)));
@@ -137,14 +143,15 @@ void run_job(Random& random) {
   const std::size_t fields = random.below(6), samples = random.below(20);
   std::vector<std::uint32_t> cache_rows(1 + random.below(random.below(3) ? 8 : 64));
   for (std::uint32_t& rows : cache_rows) rows = static_cast<std::uint32_t>(1 + random.below(8 * samples * fields + 2));
-  std::vector<std::uint32_t> sizes(random.below(2) ? fields : 0);
+  std::vector<std::uint32_t> sizes(random.below(2) ? 1 + random.below(16) : 0);
   for (std::uint32_t& size : sizes) size = static_cast<std::uint32_t>(1 + random.below(9));
   const std::uint64_t max_rows = random.below(2) ? 0 : samples * fields + 1 + random.below(40);
   const bool push_trained = random.below(4) == 0;
   esd::Engine engine(cache_rows, policies[random.below(5)], sizes, max_rows, {}, push_trained);
   const std::uint64_t universe = 1 + random.below(400);
   for (int iteration = 0; iteration < 130; ++iteration) {
-    run_iteration(engine, random, universe, random.below(4) ? samples : random.below(samples + 1), fields);
+    run_iteration(engine, random, universe, random.below(4) ? samples : random.below(samples + 1), fields,
+                  sizes.size());
     if (random.below(40) != 0) continue;
     if (push_trained) engine.flush({});
     use_snapshot(engine, random);

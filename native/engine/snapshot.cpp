@@ -19,7 +19,7 @@
 namespace esd {
 namespace {
 
-constexpr char kMagic[8] = {'E', 'S', 'D', 'E', 'N', 'G', '0', '4'};
+constexpr char kMagic[8] = {'E', 'S', 'D', 'E', 'N', 'G', '0', '5'};
 
 class Writer {
  public:
@@ -94,7 +94,8 @@ void save_cache(const CacheMirror& cache, Writer& out) {
   Slots order;
   cache.policy->list(order);
   out.put(cache.policy->counter());
-  out.put_block(cache.vacant.data(), cache.vacant.size());
+  for (const Slots& vacant : cache.vacant) out.put_block(vacant.data(), vacant.size());
+  out.put_block(cache.places().data(), cache.places().size());
   out.put(cache.filled);
   out.put(std::uint32_t(order.size()));
   for (const SlotIndex slot : order) out.put(SavedCopy{slot, cache.copies[slot]});
@@ -102,16 +103,27 @@ void save_cache(const CacheMirror& cache, Writer& out) {
 
 void load_cache(CacheMirror& cache, Reader& in) {
   cache.policy->set_counter(in.get<std::uint32_t>());
-  cache.vacant = in.get_block<Slots>();
+  std::size_t slots = 0;
+  for (Slots& vacant : cache.vacant) {
+    vacant = in.get_block<Slots>();
+    slots += vacant.size();
+  }
+  auto places = in.get_block<Slots>();
   cache.filled = in.get<std::uint64_t>();
   const auto rows = in.get<std::uint32_t>();
-  cache.copies.resize(rows + cache.vacant.size());
-  for (const SlotIndex slot : cache.vacant) cache.copies[slot].row = kNoRow;
+  cache.copies.resize(rows + slots);
+  for (TableNumber table = 0; table < cache.vacant.size(); ++table) {
+    for (const SlotIndex slot : cache.vacant[table]) {
+      cache.copies[slot].row = kNoRow;
+      cache.copies[slot].table = table;
+    }
+  }
   for (std::uint32_t i = 0; i < rows; ++i) {
     const auto saved = in.get<SavedCopy>();
     cache.copies[saved.slot] = saved.copy;
     cache.policy->append(saved.slot);
   }
+  cache.restore_places(std::move(places));
 }
 
 void save_directory(const CopyDirectory& directory, Writer& out) {
@@ -149,7 +161,7 @@ std::string Engine::snapshot() {
   out.put(kMagic);
   out.put_block(policy_.data(), policy_.size());
   out.put_block(cache_sizes_.data(), cache_sizes_.size());
-  out.put_block(sizes_.of_fields().data(), sizes_.of_fields().size());
+  out.put_block(sizes_.of_tables().data(), sizes_.of_tables().size());
   out.put(iteration_);
   out.put(lookups_);
   out.put(hits_);
@@ -158,7 +170,6 @@ std::string Engine::snapshot() {
   out.put(index_.size());
   for (RowNumber row = 0; row < index_.size(); ++row) out.put(index_[row]);
   out.put_block(index_.unused().data(), index_.unused().size());
-  out.put_block(sizes_.of_rows().data(), sizes_.of_rows().size());
   out.put_block(hot_rows_.flags().data(), hot_rows_.flags().size());
   out.put_block(history_.trainings().data(), history_.trainings().size());
   for (const auto& cache : caches_) save_cache(*cache, out);
@@ -188,8 +199,8 @@ void Engine::restore(const char* data, std::size_t size, bool warm) {
     throw std::invalid_argument("the snapshot is of " + std::to_string(cache_sizes.size()) +
                                 " workers with other caches than this engine's " + std::to_string(cache_sizes_.size()));
   }
-  if (in.get_block<std::vector<std::uint32_t>>() != sizes_.of_fields()) {
-    throw std::invalid_argument("the snapshot is of fields with other row sizes than this engine's");
+  if (in.get_block<std::vector<std::uint32_t>>() != sizes_.of_tables()) {
+    throw std::invalid_argument("the snapshot is of tables with other row sizes than this engine's");
   }
   const auto iteration = in.get<std::uint32_t>();
   const auto lookups = in.get<std::uint64_t>();
@@ -208,8 +219,7 @@ void Engine::restore(const char* data, std::size_t size, bool warm) {
     index[index.find_or_add(row.id)] = row;
   }
   index.restore_unused(in.get_block<std::vector<RowNumber>>());
-  sizes_.restore(in.get_block<std::vector<std::uint16_t>>());  // the policies of the caches look at both
-  hot_rows_.restore(in.get_block<std::vector<std::uint8_t>>());
+  hot_rows_.restore(in.get_block<std::vector<std::uint8_t>>());  // the policies of the caches look at it
   history_.restore(in.get_block<std::vector<std::uint32_t>>(), cache_sizes.size() == workers());
   auto caches = make_caches();
   CopyDirectory directory(workers());

@@ -35,8 +35,11 @@ def shard_of(ids: NDArray[np.uint64], shards: int) -> NDArray[np.int64]:
     return partition_of(ids) % shards
 
 
-def in_table(ids: NDArray[np.uint64], number: int) -> NDArray[np.uint64]:
-    """Returns ids of the table with this number, 0..255, made of the lower 56 bits of any ids; of the same shape."""
+def in_table(ids: NDArray[np.uint64], number: int | NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Returns ids of the table with this number, 0..255, made of the lower 56 bits of any ids; of the same shape.
+
+    Numbers may also be given one by one, for the last axes of the ids.
+    """
     top = np.uint64(number) << _VALUE_BITS
     return (ids & ((np.uint64(1) << _VALUE_BITS) - np.uint64(1))) | top
 

@@ -25,8 +25,8 @@ struct PreparedBatch {
   std::vector<BatchIndex> indices_once;       // [k, F], as `indices`, with distinct() in place of repeats within a
                                               // sample; empty when no sample repeats an id
   std::vector<std::uint32_t> ids_per_sample;  // [k], distinct ids of each sample
-  std::vector<std::uint32_t> sizes;           // [distinct], of the rows; empty when all have size 1
-  std::uint64_t sample_size = 0;              // of the rows of a sample that repeats no id, together
+  std::vector<std::uint32_t> sizes;           // [distinct], of the rows; empty when there is one table
+  std::uint64_t sample_size = 0;              // of the rows of a sample together, at most; repeats count
 
   std::size_t distinct() const { return ids.size(); }
   std::uint32_t size(BatchIndex x) const { return sizes.empty() ? 1 : sizes[x]; }

@@ -32,15 +32,16 @@ inline Preview preview(const PreparedBatch& batch, const RowSizes& sizes, const 
     if (trainers[x].empty()) continue;  // only a later batch needs the row
     const RowState& row = batch.states[x];
     const std::uint32_t size = batch.size(static_cast<BatchIndex>(x));
+    const double share = sizes.gradient_shares()[sizes.table_of(row.id)];
     trainers[x].for_each([&](int j) { result.trained[j] += size; });
     const bool split = row.kind == kSplit, others_train = !(trainers[x] - row.holders).empty();
     if (split || (row.kind == kOwned && others_train)) {
-      const double pushed = split ? sizes.gradient_share(size) * size : size;
+      const double pushed = split ? share * size : size;
       row.holders.for_each([&](int j) { result.moved[j] += pushed; });
     }
     (trainers[x] - row.latest()).for_each([&](int j) { result.moved[j] += size; });
     if (!push_trained) continue;
-    const double pushed = trainers[x].several() ? sizes.gradient_share(size) * size : size;
+    const double pushed = trainers[x].several() ? share * size : size;
     trainers[x].for_each([&](int j) { result.moved[j] += pushed; });
   }
   return result;

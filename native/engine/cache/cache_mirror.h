@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "engine/cache/policy.h"
 #include "engine/rows/copies.h"
@@ -14,13 +16,19 @@ namespace esd {
 
 struct CacheMirror {
   CacheMirror(std::uint32_t capacity, const std::string& policy_name, const RowTraits& rows)
-      : capacity(capacity), policy(make_policy(policy_name, copies, rows)) {}
+      : capacity(capacity), vacant(rows.sizes.tables()), policy(make_policy(policy_name, copies, rows)) {
+    if (!rows.sizes.uniform()) used_.resize(rows.sizes.tables());
+  }
   CacheMirror(const CacheMirror&) = delete;  // the policy refers to `copies`
   CacheMirror& operator=(const CacheMirror&) = delete;
 
   // Slots are taken into use from 0 upwards.
   SlotIndex slots() const { return static_cast<SlotIndex>(copies.size()); }
-  std::uint32_t rows() const { return static_cast<std::uint32_t>(copies.size() - vacant.size()); }
+  std::uint32_t rows() const {
+    std::size_t rows = copies.size();
+    for (const Slots& each : vacant) rows -= each.size();
+    return static_cast<std::uint32_t>(rows);
+  }
   std::uint64_t free() const { return capacity - filled; }
 
   // Gives copies the stamp of their use in iteration `now`: they leave their positions in the policy's order.
@@ -32,15 +40,41 @@ struct CacheMirror {
     }
   }
 
-  std::size_t memory_bytes() const {
-    return copies.capacity() * sizeof(Copy) + vacant.capacity() * sizeof(SlotIndex) + policy->memory_bytes();
+  // Takes another slot into use, for rows of a table.
+  SlotIndex add_slot(TableNumber table) {
+    copies.emplace_back();
+    copies.back().table = table;
+    if (!used_.empty()) places_.push_back(used_[table]++);
+    return slots() - 1;
   }
 
-  const std::uint32_t capacity;  // in units of row size; every row has size 1 where sizes are not given
+  // The worker has a cache for each table, whose slots are counted from 0 upwards: where a slot is in that of its table.
+  SlotIndex place(SlotIndex slot) const { return used_.empty() ? slot : places_[slot]; }
+
+  // For snapshots, and back: with the copies, `places` tell which slots each table uses.
+  const Slots& places() const { return places_; }
+  void restore_places(Slots&& places) {
+    places_ = std::move(places);
+    if (!used_.empty()) {
+      for (const Copy& copy : copies) ++used_[copy.table];
+    }
+  }
+
+  std::size_t memory_bytes() const {
+    std::size_t slots = places_.capacity();
+    for (const Slots& each : vacant) slots += each.capacity();
+    return copies.capacity() * sizeof(Copy) + slots * sizeof(SlotIndex) + policy->memory_bytes();
+  }
+
+  const std::uint32_t capacity;  // in units of row size; every row has size 1 where there is one table
   std::uint64_t filled = 0;      // likewise
   Copies copies;
-  Slots vacant;  // used slots without a copy; there are none as long as rows have one size and none is forgotten
+  std::vector<Slots> vacant;  // by table, used slots without a copy: none with one table of which no row is forgotten
   std::unique_ptr<Policy> policy;
+
+ private:
+  std::vector<SlotIndex> used_;  // by table, its slots; empty with one table
+  Slots places_;                 // by slot; empty with one table
 };
 
 }  // namespace esd

@@ -33,8 +33,9 @@ class HotRows {
     });
     hot_.assign(index.size(), 0);
     for (const RowNumber row : rows) {
-      if (sizes[row] > room) break;
-      room -= sizes[row];
+      const std::uint32_t size = sizes.of_row(index[row].id);
+      if (size > room) break;
+      room -= size;
       hot_[row] = 1;
     }
   }

@@ -175,7 +175,7 @@ class SizedQueues {
  private:
   static constexpr std::uint32_t kNoFrequency = FrequencyQueues::kNoFrequency;
 
-  FrequencyQueues& of(const Copy& copy) { return queues_[sizes_.rank(sizes_[copy.row])]; }
+  FrequencyQueues& of(const Copy& copy) { return queues_[sizes_.rank(copy.table)]; }
 
   // Compares the lowest copies of two sizes, `a` being the bigger one.
   bool leaves_before(std::size_t a, std::size_t b) const {

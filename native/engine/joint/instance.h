@@ -55,7 +55,7 @@ struct JointInstance {
   std::int32_t* own(std::size_t sample) { return &own_costs[sample * Width]; }
 };
 
-inline SharedRow describe(const RowState& state, std::uint32_t size, std::uint32_t rank, WorkerSet next,
+inline SharedRow describe(const RowState& state, std::uint32_t size, TableNumber table, WorkerSet next,
                           const std::int32_t* pull) {
   const std::uint32_t reuse = next.empty() ? ReuseStatistics::class_of(state.version + 1) : ReuseStatistics::kCertain;
   const bool owned = state.kind == kOwned;
@@ -65,7 +65,7 @@ inline SharedRow describe(const RowState& state, std::uint32_t size, std::uint32
           WorkerSet::all(),
           owned ? pull[owner] : 0,
           owner,
-          rank * ReuseStatistics::kClasses + reuse,
+          table * ReuseStatistics::kClasses + reuse,
           static_cast<std::int32_t>(size),
           next};
 }
@@ -142,8 +142,8 @@ JointInstance<Width>::JointInstance(const PreparedBatch& batch, const std::vecto
     const bool is_shared = users[x] >= 2;
     shared_index[x] = is_shared ? static_cast<SharedIndex>(rows.size()) : joint::kNotShared;
     if (!is_shared) continue;
-    const auto rank = static_cast<std::uint32_t>(sizes.rank(batch.size(x)));
-    rows.push_back(describe(batch.states[x], batch.size(x), rank, next.empty() ? WorkerSet{} : next[x], links.pull));
+    const TableNumber table = sizes.table_of(batch.ids[x]);
+    rows.push_back(describe(batch.states[x], batch.size(x), table, next.empty() ? WorkerSet{} : next[x], links.pull));
   }
   const SharedIndex* end = joint::split_rows(batch, order, next, shared_index.data(), links, own_costs.data(),
                                              shared.data(), shared_begins.data());

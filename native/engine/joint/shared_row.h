@@ -35,12 +35,12 @@ template <unsigned Width>
 struct JointLinks {
   double scale = 64;                // what a link cost of 1 is here, a power of two
   std::int32_t pull[Width] = {};    // T_j
-  std::vector<std::int32_t> again;  // [sizes, classes of reuse, Width], p g T_j: a gradient will be pushed
+  std::vector<std::int32_t> again;  // [tables, classes of reuse, Width], p g T_j: a gradient will be pushed
   std::int32_t nothing[Width] = {};
 
   JointLinks(const std::int32_t* link_costs, unsigned workers, std::uint64_t sample_size, const RowSizes& sizes,
              const ReuseStatistics& reuse)
-      : again(sizes.distinct().size() * ReuseStatistics::kClasses * Width) {
+      : again(sizes.tables() * ReuseStatistics::kClasses * Width) {
     const std::vector<double>& shares = sizes.gradient_shares();
     // A row of size 1 adds at most T_j + p g T_j + p g T_q + T_h + T_q to the cost of a sample, and the solver takes
     // costs below 2^28.
@@ -57,9 +57,9 @@ struct JointLinks {
     }
   }
 
-  // p g T_j of every worker, [Width], for rows of a rank of size and a class of reuse.
-  const std::int32_t* pushed_again(std::uint32_t rank_and_reuse) const {
-    return &again[rank_and_reuse * std::size_t{Width}];
+  // p g T_j of every worker, [Width], for rows of a table and a class of reuse.
+  const std::int32_t* pushed_again(std::uint32_t table_and_reuse) const {
+    return &again[table_and_reuse * std::size_t{Width}];
   }
 };
 
@@ -69,7 +69,7 @@ struct SharedRow {
   WorkerSet priced_for;     // M for which the row's added costs were last computed
   std::int32_t owner_cost;  // T_h for a row of size 1, 0 without an owner
   std::uint32_t owner;      // h, or kNobody
-  std::uint32_t again;      // rank of its size and class of reuse, with this iteration's training counted
+  std::uint32_t again;      // its table and class of reuse, with this iteration's training counted
   std::int32_t size;
   WorkerSet next;  // N, empty if it is not planned
 

@@ -10,12 +10,6 @@ std::size_t count_early(const TransferRow* rows, std::size_t count) {
       std::count_if(rows, rows + count, [](const TransferRow& row) { return row.timing == kEarly; }));
 }
 
-std::uint64_t total_size(const TransferRow* rows, std::size_t count) {
-  std::uint64_t size = 0;
-  for (std::size_t i = 0; i < count; ++i) size += rows[i].size;
-  return size;
-}
-
 }  // namespace
 
 TransferSpans reserve_transfers(Arena& arena, std::size_t count, std::size_t early) {
@@ -24,7 +18,6 @@ TransferSpans reserve_transfers(Arena& arena, std::size_t count, std::size_t ear
   columns.slots = reserve_column(arena.u32, count);
   columns.versions = reserve_column(arena.i64, count);
   columns.early = early;
-  columns.size = count;
   return columns;
 }
 
@@ -37,7 +30,6 @@ TransferSpans reserve_gradients(Arena& arena, std::size_t count, std::size_t ear
 
 TransferSpans append_rows(Arena& arena, const TransferRow* rows, std::size_t count) {
   TransferSpans columns = reserve_transfers(arena, count, count_early(rows, count));
-  columns.size = total_size(rows, count);
   TransferWriter writer(arena, columns);
   for (std::size_t i = 0; i < count; ++i) {
     writer.write(rows[i].timing, rows[i].id, rows[i].slot, rows[i].version);
@@ -47,7 +39,6 @@ TransferSpans append_rows(Arena& arena, const TransferRow* rows, std::size_t cou
 
 TransferSpans append_gradients(Arena& arena, const TransferRow* gradients, std::size_t count) {
   TransferSpans columns = reserve_gradients(arena, count, count_early(gradients, count));
-  columns.size = total_size(gradients, count);
   TransferWriter writer(arena, columns);
   for (std::size_t i = 0; i < count; ++i) {
     const TransferRow& gradient = gradients[i];

@@ -50,7 +50,6 @@ struct TransferSpans {
   Span ids, slots, versions;  // u64, u32, i64
   Span contributors, steps;   // u64, i64
   std::size_t early = 0;      // how many rows, the first ones, may move early
-  std::uint64_t size = 0;     // of all rows together
 };
 
 // The columns of services.domain.plans.IterationPlan.
@@ -63,6 +62,7 @@ struct WorkerPlan {
 struct IterationPlans {
   std::uint32_t iteration = 0;
   std::size_t fields = 0;
+  std::size_t tables = 1;
   Span forgotten;                    // u64, ids of the rows that leave the table
   std::int64_t forgotten_below = 0;  // their versions so far are all below it
   Arena arena;
@@ -109,7 +109,7 @@ struct TransferRow {
   Timing timing;
 };
 
-// Grow the arena by the columns of `count` rows of size 1, of which `early` may move early.
+// Grow the arena by the columns of `count` rows, of which `early` may move early.
 TransferSpans reserve_transfers(Arena& arena, std::size_t count, std::size_t early);
 TransferSpans reserve_gradients(Arena& arena, std::size_t count, std::size_t early);
 

@@ -1,5 +1,8 @@
 #include "engine/plan/replacement.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "engine/rows/copies.h"
 #include "engine/rows/row_state.h"
 
@@ -11,18 +14,13 @@ void Replacement::run(unsigned worker, std::uint32_t iteration, CacheMirror& cac
   choose_victims(cache, room > cache.free() ? room - cache.free() : 0);
   evict(worker, iteration, cache, arena, plan);
   cache.filled += room;
-  vacant_ = cache.vacant;
-  vacant_.insert(vacant_.end(), freed_[kEarly].begin(), freed_[kEarly].end());
-  early_vacant_ = vacant_.size();
-  vacant_.insert(vacant_.end(), late_slots.begin(), late_slots.end());
-  vacant_.insert(vacant_.end(), freed_[kLate].begin(), freed_[kLate].end());
-  fill(iteration, cache, lists, arena.u32.data() + plan.unique_slots.begin);
+  fill(iteration, cache, late_slots, lists, arena.u32.data() + plan.unique_slots.begin);
 }
 
 void Replacement::choose_victims(CacheMirror& cache, std::uint64_t room) {
   victims_.clear();
   if (sizes_.uniform()) return cache.policy->choose(static_cast<std::uint32_t>(room), victims_);
-  for (std::uint64_t made = 0; made < room; made += sizes_[cache.copies[victims_.back()].row]) {
+  for (std::uint64_t made = 0; made < room; made += sizes_.of_table(cache.copies[victims_.back()].table)) {
     cache.policy->choose(1, victims_);
   }
 }
@@ -71,7 +69,7 @@ void Replacement::evict(unsigned worker, std::uint32_t iteration, CacheMirror& c
     const Copy& copy = cache.copies[slot];
     RowState& row = state_of(copy.row);
     const Departure departure = departure_of(copy, row);
-    const TransferRow transfer(row, sizes_[copy.row], directory_.contributors(row), slot, iteration);
+    const TransferRow transfer(row, sizes_.of_table(copy.table), directory_.contributors(row), slot, iteration);
     *departure_ends[departure]++ = transfer;
     *freed_ends[transfer.timing]++ = slot;
     cache.filled -= transfer.size;
@@ -90,26 +88,57 @@ void Replacement::evict(unsigned worker, std::uint32_t iteration, CacheMirror& c
   plan.drops = append_rows(arena, drops.begin(), drops.size());
 }
 
-// Slots never used before are taken before vacant ones. Rows that the previous iteration does not train come first:
-// they and the slots that are free early belong together. Where such slots run out, early pulls become late ones.
-void Replacement::fill(std::uint32_t iteration, CacheMirror& cache, WorkerLists& lists, SlotIndex* slots) {
-  const std::size_t missing = lists.missing[kEarly].size() + lists.missing[kLate].size();
-  const std::size_t fresh = missing > vacant_.size() ? missing - vacant_.size() : 0;
-  std::size_t filled = 0;
-  for (const Timing timing : {kEarly, kLate}) {
-    for (const NeedIndex i : lists.missing[timing]) {
-      const SlotIndex slot = filled < fresh ? cache.slots() : vacant_[filled - fresh];
-      if (filled++ < fresh) cache.copies.emplace_back();
-      cache.copies[slot] = {batch_.row_numbers[lists.needs[i].row], use_stamp(iteration), 0, 0, 0};
-      slots[i] = slot;
+void Replacement::collect_vacant(const CacheMirror& cache, TableNumber table, const Slots& late_slots) {
+  const auto append = [&](const auto& slots) {
+    if (sizes_.uniform()) {
+      vacant_.insert(vacant_.end(), slots.begin(), slots.end());
+    } else {
+      std::copy_if(slots.begin(), slots.end(), std::back_inserter(vacant_),
+                   [&](SlotIndex slot) { return cache.copies[slot].table == table; });
     }
-  }
-  const std::size_t taken = missing - fresh;
-  cache.vacant.assign(vacant_.begin() + static_cast<std::ptrdiff_t>(taken), vacant_.end());
-  for (const SlotIndex slot : cache.vacant) cache.copies[slot].row = kNoRow;
+  };
+  vacant_ = cache.vacant[table];
+  append(freed_[kEarly]);
+  early_vacant_ = vacant_.size();
+  append(late_slots);
+  append(freed_[kLate]);
+}
 
-  const std::size_t early_slots = fresh + early_vacant_;
-  if (lists.missing[kEarly].size() > early_slots) lists.delay_pulls(early_slots);
+// A slot belongs to one table. Those never used before are taken before vacant ones. Rows that the previous iteration
+// does not train come first: they and the slots that are free early belong together. Where such slots run out, early
+// pulls become late ones.
+void Replacement::fill(std::uint32_t iteration, CacheMirror& cache, const Slots& late_slots, WorkerLists& lists,
+                       SlotIndex* slots) {
+  const auto row_of = [&](NeedIndex i) { return lists.needs[i].row; };
+  std::size_t ends[2] = {};  // by Timing, behind the missing rows of the table at hand, which come in its order
+  for (TableNumber table = 0; table < sizes_.tables(); ++table) {
+    const std::size_t begins[2] = {ends[kLate], ends[kEarly]};
+    for (const Timing timing : {kLate, kEarly}) {
+      const NeedList& missing = lists.missing[timing];
+      ends[timing] = sizes_.uniform() ? missing.size() : begins[timing];
+      while (ends[timing] < missing.size() && sizes_.table_of(batch_.ids[row_of(missing[ends[timing]])]) == table) {
+        ++ends[timing];
+      }
+    }
+    collect_vacant(cache, table, late_slots);
+    const std::size_t early = ends[kEarly] - begins[kEarly], missing = early + ends[kLate] - begins[kLate];
+    const std::size_t fresh = missing > vacant_.size() ? missing - vacant_.size() : 0;
+    std::size_t filled = 0;
+    for (const Timing timing : {kEarly, kLate}) {
+      for (std::size_t at = begins[timing]; at < ends[timing]; ++at, ++filled) {
+        const NeedIndex i = lists.missing[timing][at];
+        const SlotIndex slot = filled < fresh ? cache.add_slot(table) : vacant_[filled - fresh];
+        cache.copies[slot] = {batch_.row_numbers[row_of(i)], use_stamp(iteration), 0, 0, 0, table};
+        slots[i] = slot;
+      }
+    }
+    const std::size_t taken = missing - fresh;
+    cache.vacant[table].assign(vacant_.begin() + static_cast<std::ptrdiff_t>(taken), vacant_.end());
+    for (const SlotIndex slot : cache.vacant[table]) cache.copies[slot].row = kNoRow;
+
+    const std::size_t early_slots = fresh + early_vacant_;
+    if (early > early_slots) lists.delay_pulls(begins[kEarly] + early_slots, ends[kEarly]);
+  }
 }
 
 }  // namespace esd

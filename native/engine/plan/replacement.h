@@ -31,7 +31,8 @@ class Replacement {
  private:
   void choose_victims(CacheMirror& cache, std::uint64_t room);
   void evict(unsigned worker, std::uint32_t iteration, CacheMirror& cache, Arena& arena, WorkerPlan& plan);
-  void fill(std::uint32_t iteration, CacheMirror& cache, WorkerLists& lists, SlotIndex* slots);
+  void fill(std::uint32_t iteration, CacheMirror& cache, const Slots& late_slots, WorkerLists& lists, SlotIndex* slots);
+  void collect_vacant(const CacheMirror& cache, TableNumber table, const Slots& late_slots);
   void prefetch(const CacheMirror& cache, std::size_t victim);
   RowState& state_of(RowNumber row);
 
@@ -52,7 +53,8 @@ class Replacement {
   Slots victims_;
   DraftList<TransferRow> departures_[3];  // by Departure
   DraftList<SlotIndex> freed_[2];         // slots of victims, by the Timing of their rows
-  Slots vacant_;                          // free slots; from `early_vacant_` on, free when the previous iteration ends
+  Slots vacant_;                          // free slots of the table at hand; from `early_vacant_` on, free when the
+                                          // previous iteration ends
   std::size_t early_vacant_ = 0;
 };
 

@@ -9,20 +9,11 @@
 namespace esd {
 namespace {
 
-std::uint64_t total_size(const DraftList<Push>& pushes, const PreparedBatch& batch) {
-  if (batch.sizes.empty()) return pushes.size();
-  std::uint64_t size = 0;
-  for (const Push& push : pushes) size += batch.sizes[push.row];
-  return size;
-}
-
 // Reserves columns for the pushes of one payload, given by Timing, by `reserve`.
 template <typename Reserve>
-TransferSpans reserve_pushes(const DraftList<Push>* pushes, const PreparedBatch& batch, Arena& arena, Reserve reserve) {
+TransferSpans reserve_pushes(const DraftList<Push>* pushes, Arena& arena, Reserve reserve) {
   const DraftList<Push>&early = pushes[kEarly], &late = pushes[kLate];
-  TransferSpans columns = reserve(arena, early.size() + late.size(), early.size());
-  columns.size = total_size(early, batch) + total_size(late, batch);
-  return columns;
+  return reserve(arena, early.size() + late.size(), early.size());
 }
 
 }  // namespace
@@ -79,7 +70,7 @@ void WorkerLists::write_needs(const PreparedBatch& batch, const Trainers& traine
 void WorkerLists::write_pushes(const PreparedBatch& batch, const CopyDirectory& directory, Arena& arena,
                                WorkerPlan& plan) const {
   const RowState* const states = batch.states.data();
-  plan.update_rows = reserve_pushes(pushes[kRow], batch, arena, reserve_transfers);
+  plan.update_rows = reserve_pushes(pushes[kRow], arena, reserve_transfers);
   TransferWriter rows(arena, plan.update_rows);
   for (const Timing timing : {kEarly, kLate}) {
     for (const auto [x, slot] : pushes[kRow][timing]) {
@@ -87,7 +78,7 @@ void WorkerLists::write_pushes(const PreparedBatch& batch, const CopyDirectory& 
     }
   }
 
-  plan.update_gradients = reserve_pushes(pushes[kGradient], batch, arena, reserve_gradients);
+  plan.update_gradients = reserve_pushes(pushes[kGradient], arena, reserve_gradients);
   TransferWriter gradients(arena, plan.update_gradients);
   std::uint64_t* const contributors = arena.u64.data() + plan.update_gradients.contributors.begin;
   std::int64_t* const steps = arena.i64.data() + plan.update_gradients.steps.begin;
@@ -100,9 +91,8 @@ void WorkerLists::write_pushes(const PreparedBatch& batch, const CopyDirectory& 
   }
 }
 
-void WorkerLists::write_pulls(const PreparedBatch& batch, Arena& arena, WorkerPlan& plan) const {
+void WorkerLists::write_pulls(Arena& arena, WorkerPlan& plan) const {
   plan.pulls = reserve_transfers(arena, pulls[kEarly].size() + pulls[kLate].size(), pulls[kEarly].size());
-  plan.pulls.size = size_of(pulls[kEarly], batch) + size_of(pulls[kLate], batch);
   TransferWriter writer(arena, plan.pulls);
   const std::uint64_t* ids = arena.u64.data() + plan.unique_ids.begin;
   const SlotIndex* slots = arena.u32.data() + plan.unique_slots.begin;
@@ -127,8 +117,9 @@ void WorkerLists::write_samples(const std::vector<SampleIndex>& samples, const P
   }
 }
 
-void WorkerLists::delay_pulls(std::size_t kept) {
-  const auto first = missing[kEarly].begin() + static_cast<std::ptrdiff_t>(kept), last = missing[kEarly].end();
+void WorkerLists::delay_pulls(std::size_t from, std::size_t to) {
+  const auto first = missing[kEarly].begin() + static_cast<std::ptrdiff_t>(from);
+  const auto last = missing[kEarly].begin() + static_cast<std::ptrdiff_t>(to);
   NeedList early, late;
   std::set_difference(pulls[kEarly].begin(), pulls[kEarly].end(), first, last, std::back_inserter(early));
   std::merge(pulls[kLate].begin(), pulls[kLate].end(), first, last, std::back_inserter(late));

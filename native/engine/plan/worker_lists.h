@@ -44,12 +44,12 @@ struct WorkerLists {
   void write_pushes(const PreparedBatch& batch, const CopyDirectory& directory, Arena& arena, WorkerPlan& plan) const;
 
   // Append the rest when the missing rows have their slots. `need_of` is scratch space.
-  void write_pulls(const PreparedBatch& batch, Arena& arena, WorkerPlan& plan) const;
+  void write_pulls(Arena& arena, WorkerPlan& plan) const;
   void write_samples(const std::vector<SampleIndex>& samples, const PreparedBatch& batch, Arena& arena,
                      WorkerPlan& plan, std::vector<NeedIndex>& need_of) const;
 
-  // Makes the pulls of early missing rows, but for the first `kept`, late.
-  void delay_pulls(std::size_t kept);
+  // Makes the pulls of early missing rows, from one of these to another, late.
+  void delay_pulls(std::size_t from, std::size_t to);
 
   // The size of some needed rows together.
   std::uint64_t size_of(const NeedList& list, const PreparedBatch& batch) const;

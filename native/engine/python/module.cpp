@@ -51,22 +51,26 @@ std::vector<std::uint32_t> check_cache_sizes(const std::vector<std::int64_t>& ca
   return {cache_sizes.begin(), cache_sizes.end()};
 }
 
-std::vector<std::uint32_t> check_field_sizes(const std::vector<std::int64_t>& field_sizes) {
-  for (std::size_t f = 0; f < field_sizes.size(); ++f) {
-    if (field_sizes[f] >= 1 && field_sizes[f] <= RowSizes::kMaxSize) continue;
-    throw std::invalid_argument("the size of field " + std::to_string(f) + " is " + std::to_string(field_sizes[f]) +
+std::vector<std::uint32_t> check_table_sizes(const std::vector<std::int64_t>& table_sizes) {
+  if (table_sizes.size() > RowSizes::kMaxTables) {
+    throw std::invalid_argument(std::to_string(table_sizes.size()) + " tables, there may be " +
+                                std::to_string(RowSizes::kMaxTables));
+  }
+  for (std::size_t t = 0; t < table_sizes.size(); ++t) {
+    if (table_sizes[t] >= 1 && table_sizes[t] <= RowSizes::kMaxSize) continue;
+    throw std::invalid_argument("the row size of table " + std::to_string(t) + " is " + std::to_string(table_sizes[t]) +
                                 ", it must be in 1.." + std::to_string(RowSizes::kMaxSize));
   }
-  return {field_sizes.begin(), field_sizes.end()};
+  return {table_sizes.begin(), table_sizes.end()};
 }
 
 // The engine as Python sees it: calls release the GIL, and run one after another.
 class SharedEngine {
  public:
   SharedEngine(const std::vector<std::int64_t>& cache_sizes, const std::string& policy,
-               const std::vector<std::int64_t>& field_sizes, std::uint64_t max_rows,
+               const std::vector<std::int64_t>& table_sizes, std::uint64_t max_rows,
                const std::vector<double>& gradient_shares, bool push_trained)
-      : engine_(check_cache_sizes(cache_sizes), policy, check_field_sizes(field_sizes), max_rows, gradient_shares,
+      : engine_(check_cache_sizes(cache_sizes), policy, check_table_sizes(table_sizes), max_rows, gradient_shares,
                 push_trained) {}
 
   void prepare(const Ids& ids) {
@@ -161,7 +165,7 @@ class SharedEngine {
     engine_.restore(data, size, warm);
   }
 
-  // What each worker caches: one dict of columns per worker, ascending by slot.
+  // What each worker caches: one dict of columns per worker, by table ascending by slot.
   nb::list contents() {
     struct Columns {
       std::vector<std::uint64_t> ids;
@@ -179,7 +183,7 @@ class SharedEngine {
           if (cache.copies[slot].row == kNoRow) continue;
           const RowState& row = engine_.index()[cache.copies[slot].row];
           columns.ids.push_back(row.id);
-          columns.slots.push_back(slot);
+          columns.slots.push_back(cache.place(slot));
           columns.versions.push_back(row.full_version());
           columns.latest.push_back(row.latest().contains(j));
         }
@@ -285,11 +289,11 @@ NB_MODULE(engine, module) {
            nb::arg("labels").noconvert())
       .def_prop_ro("forgotten", &IterationColumns::forgotten)
       .def_prop_ro("counts", &IterationColumns::counts, nb::rv_policy::automatic)
-      .def_prop_ro("sizes", &IterationColumns::sizes, nb::rv_policy::automatic);
+      .def_prop_ro("table_counts", &IterationColumns::table_counts, nb::rv_policy::automatic);
   nb::class_<SharedEngine>(module, "Engine")
       .def(nb::init<const std::vector<std::int64_t>&, const std::string&, const std::vector<std::int64_t>&,
                     std::uint64_t, const std::vector<double>&, bool>(),
-           nb::arg("cache_sizes"), nb::arg("policy"), nb::arg("field_sizes") = std::vector<std::int64_t>(),
+           nb::arg("cache_sizes"), nb::arg("policy"), nb::arg("table_sizes") = std::vector<std::int64_t>(),
            nb::arg("max_rows") = 0, nb::arg("gradient_shares") = std::vector<double>(), nb::arg("push_trained") = false)
       .def("prepare", &SharedEngine::prepare, nb::arg("ids").noconvert())
       .def("costs", &SharedEngine::costs, nb::arg("link_costs").noconvert())

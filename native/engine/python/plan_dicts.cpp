@@ -32,7 +32,6 @@ nb::dict Columns::rows(const TransferSpans& transfers) const {
   columns["slots"] = u32(transfers.slots);
   columns["versions"] = i64(transfers.versions);
   columns["early"] = transfers.early;
-  columns["size"] = transfers.size;
   return columns;
 }
 
@@ -115,18 +114,23 @@ IterationColumns::PerWorker IterationColumns::counts() const {
   return to_numpy(std::move(counts), 7, n);
 }
 
-IterationColumns::PerWorker IterationColumns::sizes() const {
-  const std::size_t n = size();
-  std::vector<std::int64_t> sizes(5 * n);
+IterationColumns::PerTable IterationColumns::table_counts() const {
+  const std::size_t n = size(), tables = plans_.tables;
+  std::vector<std::int64_t> counts(tables * 5 * n);
   for (std::size_t j = 0; j < n; ++j) {
     const WorkerPlan& plan = plans_.workers[j];
-    sizes[j] = static_cast<std::int64_t>(plan.pulls.size);
-    sizes[n + j] = static_cast<std::int64_t>(plan.update_rows.size);
-    sizes[2 * n + j] = static_cast<std::int64_t>(plan.update_gradients.size);
-    sizes[3 * n + j] = static_cast<std::int64_t>(plan.evict_rows.size);
-    sizes[4 * n + j] = static_cast<std::int64_t>(plan.evict_gradients.size);
+    const Span moved[] = {plan.pulls.ids, plan.update_rows.ids, plan.update_gradients.ids, plan.evict_rows.ids,
+                          plan.evict_gradients.ids};
+    for (std::size_t kind = 0; kind < 5; ++kind) {
+      if (tables == 1) {
+        counts[kind * n + j] = static_cast<std::int64_t>(moved[kind].size);
+        continue;
+      }
+      const std::uint64_t* const ids = columns_.arena().u64.data() + moved[kind].begin;
+      for (std::size_t i = 0; i < moved[kind].size; ++i) ++counts[(table_in(ids[i]) * 5 + kind) * n + j];
+    }
   }
-  return to_numpy(std::move(sizes), 5, n);
+  return to_numpy(std::move(counts), tables, 5, n);
 }
 
 nb::list to_python(FlushPlans&& plans, const std::shared_ptr<ArenaPool>& pool) {

@@ -20,7 +20,7 @@ namespace esd {
 
 namespace nb = nanobind;
 
-// Arrays that own the values, [count] or [rows, columns].
+// Arrays that own the values, [count], [rows, columns] or [blocks, rows, columns].
 template <typename T>
 nb::ndarray<nb::numpy, T, nb::ndim<1>> to_numpy(std::vector<T>&& values) {
   auto* kept = new std::vector<T>(std::move(values));
@@ -33,6 +33,14 @@ nb::ndarray<nb::numpy, T, nb::ndim<2>> to_numpy(std::vector<T>&& values, std::si
   auto* kept = new std::vector<T>(std::move(values));
   nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
   return {kept->data(), {rows, columns}, owner};
+}
+
+template <typename T>
+nb::ndarray<nb::numpy, T, nb::ndim<3>> to_numpy(std::vector<T>&& values, std::size_t blocks, std::size_t rows,
+                                                std::size_t columns) {
+  auto* kept = new std::vector<T>(std::move(values));
+  nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+  return {kept->data(), {blocks, rows, columns}, owner};
 }
 
 // Slices of an arena, which goes back to the pool when the last of them is gone.
@@ -65,9 +73,10 @@ class IterationColumns {
   nb::list all() const;
 
   using PerWorker = nb::ndarray<nb::numpy, std::int64_t, nb::ndim<2>>;
+  using PerTable = nb::ndarray<nb::numpy, std::int64_t, nb::ndim<3>>;
   std::size_t forgotten() const { return plans_.forgotten.size; }
   PerWorker counts() const;
-  PerWorker sizes() const;
+  PerTable table_counts() const;
 
   using Features = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
   using Labels = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;

@@ -14,7 +14,8 @@ struct Copy {
   std::uint32_t stamp;      // when the copy came to its present position in the policy's order, or left the former one
   std::uint32_t mark;       // Emark's mark; of the static policy, whether the copy is hot
   std::uint16_t frequency;  // iterations that used the copy since it was cached, up to kMaxFrequency
-  std::uint16_t outdated;   // 1: lacks the latest value, or will when the iteration ends, and owes no push
+  std::uint8_t outdated;    // 1: lacks the latest value, or will when the iteration ends, and owes no push
+  std::uint8_t table;       // of the row, also in a vacant slot: a slot belongs to one table
 };
 static_assert(sizeof(Copy) == 16);
 

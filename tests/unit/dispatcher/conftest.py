@@ -14,6 +14,8 @@ from services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
 from services.domain.plans import FlushPlan, GradientTransfers, IterationPlan, Transfers
 from services.domain.tables import OptimizerSpec, TableSpec
 
+Place = tuple[int, int]  # a table and a slot
+
 
 @dataclass
 class Copy:
@@ -32,15 +34,16 @@ class Copy:
 class Cluster:
     """Workers and a parameter server that do what plans say and refuse what must not happen."""
 
-    def __init__(self, cache_rows: Sequence[int]) -> None:
-        self.cache_rows = cache_rows
-        self.caches: list[dict[int, Copy]] = [{} for _ in cache_rows]
+    def __init__(self, cache_rows: Sequence[int], *, several_tables: bool = False) -> None:
+        self.cache_rows = cache_rows  # of each table
+        self.several_tables = several_tables
+        self.caches: list[dict[Place, Copy]] = [{} for _ in cache_rows]
         self.server: dict[int, tuple[int, int]] = defaultdict(lambda: (0, 0))  # id -> version, value
         self.sums: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)  # id, target -> worker -> partial
         self.versions: Counter[int] = Counter()  # batches that trained the row
         self.trained: Counter[int] = Counter()  # single-process truth: occurrences in the stream
         self.previous: set[int] = set()  # ids of the previous iteration
-        self.freed: list[dict[int, int]] = []  # per worker: slot -> row that left it in this iteration
+        self.freed: list[dict[Place, int]] = []  # per worker: place -> row that left it in this iteration
         self.iteration = 0
 
     def run(self, batch: SampleBatch, assignment: np.ndarray, plans: Sequence[IterationPlan]) -> Operations:
@@ -88,8 +91,8 @@ class Cluster:
         self._push_gradients(j, plan.evict_gradients)
         for transfers in (plan.evict_rows, plan.evict_gradients.rows, plan.drops):
             for x, slot in zip(transfers.ids.tolist(), transfers.slots.tolist(), strict=True):
-                copy = self.caches[j].pop(slot)
-                self.freed[j][slot] = x
+                copy = self.caches[j].pop(self._place(x, slot))
+                self.freed[j][self._place(x, slot)] = x
                 assert copy.id == x
                 assert x not in needed
                 assert not copy.owned, "an owned row was dropped"
@@ -104,10 +107,10 @@ class Cluster:
             assert slot < self.cache_rows[j]
             assert version == self.versions[x], "a stale read was planned"
             assert self.server[x][0] == version, "the server does not hold the version to pull"
-            occupant = self.caches[j].get(slot)
+            occupant = self.caches[j].get(self._place(x, slot))
             assert occupant is None or occupant.id == x
             assert occupant is None or (not occupant.owned and occupant.partial is None)
-            self.caches[j][slot] = Copy(x, *self.server[x])
+            self.caches[j][self._place(x, slot)] = Copy(x, *self.server[x])
         return len(plan.pulls)
 
     def _train(
@@ -123,7 +126,7 @@ class Cluster:
         gradients = Counter(batch.ids[plan.positions].ravel().tolist())
         columns = (plan.unique_ids, plan.unique_slots, plan.unique_versions, plan.unique_contributors)
         for x, slot, version, contributors in zip(*(column.tolist() for column in columns), strict=True):
-            copy = self.caches[j][slot]
+            copy = self.caches[j][self._place(x, slot)]
             assert (copy.id, copy.version, version) == (x, self.versions[x], self.versions[x])
             assert copy.partial is None
             assert contributors == trainers[x]
@@ -138,7 +141,7 @@ class Cluster:
     def _push_rows(self, j: int, transfers: Transfers) -> None:
         self._check_early(transfers)
         for x, slot, version in _entries(transfers):
-            copy = self.caches[j][slot]
+            copy = self.caches[j][self._place(x, slot)]
             assert copy.owned
             assert (copy.id, copy.version) == (x, version)
             assert version > self.server[x][0]
@@ -149,7 +152,7 @@ class Cluster:
         self._check_early(transfers.rows)
         columns = zip(_entries(transfers.rows), transfers.contributors.tolist(), transfers.steps.tolist(), strict=True)
         for (x, slot, version), contributors, step in columns:
-            copy = self.caches[j][slot]
+            copy = self.caches[j][self._place(x, slot)]
             assert copy.partial is not None
             assert (copy.id, copy.target, copy.contributors, copy.step) == (x, version, contributors, step)
             arrived = self.sums[x, version]
@@ -161,9 +164,15 @@ class Cluster:
                 self.server[x] = (version, value + sum(arrived.values()))
                 del self.sums[x, version]
 
-    def _check_early(self, transfers: Transfers, freed: Mapping[int, int] = MappingProxyType({})) -> None:
+    def _place(self, x: int, slot: int) -> Place:
+        """A slot belongs to one table."""
+        return x >> 56 if self.several_tables else 0, slot
+
+    def _check_early(self, transfers: Transfers, freed: Mapping[Place, int] = MappingProxyType({})) -> None:
         """Early entries touch no row of the previous iteration, nor a slot that such a row has just left."""
-        touches = [x in self.previous or freed.get(slot) in self.previous for x, slot, _ in _entries(transfers)]
+        touches = [
+            x in self.previous or freed.get(self._place(x, slot)) in self.previous for x, slot, _ in _entries(transfers)
+        ]
         assert touches == [False] * transfers.early + [True] * (len(touches) - transfers.early)
 
 

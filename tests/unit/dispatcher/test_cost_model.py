@@ -51,7 +51,7 @@ class Columns:
     """Of two workers: 5 and 1 pulls, update pushes of 2 rows and 3 gradients, evict pushes of 1 row and 4 gradients."""
 
     counts = np.array([[5, 1], [2, 0], [3, 0], [1, 0], [4, 1], [9, 9], [9, 9]])
-    sizes = counts[:5]
+    table_counts = counts[None, :5]
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ class Columns:
 )
 def test_a_row_moves_with_its_state_and_a_partial_gradient_without_it(kind, row):
     """16 values of 4 bytes; a row's id and version have 16 bytes, a gradient's name 32."""
-    sizes = RowSizes(TableSpec("t", 16, OptimizerSpec(kind), seed=0, init_scale=0.1), fields=3)
+    sizes = RowSizes([TableSpec("t", 16, OptimizerSpec(kind), seed=0, init_scale=0.1)], fields=3)
     moved = sizes.moved_bytes(Columns)
     assert moved.miss_pull.tolist() == [5 * (row + 16), row + 16]
     assert moved.update_push.tolist() == [2 * (row + 16) + 3 * (64 + 32), 0]

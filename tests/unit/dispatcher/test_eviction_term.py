@@ -13,14 +13,14 @@ from services.domain.errors import InvalidArgument
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 
 LINKS = np.array([1, 1, 10], np.int32)
-SIZES = RowSizes(TableSpec("t", 8, OptimizerSpec(), seed=0, init_scale=0.1), fields=1)
+SIZES = RowSizes([TableSpec("t", 8, OptimizerSpec(), seed=0, init_scale=0.1)], fields=1)
 
 
 def test_risk_is_the_share_of_evictions_that_push(make_job, make_batches):
     """A partial gradient counts as what it moves by a row: 64 bytes of 112."""
     adam = TableSpec("t", 8, OptimizerSpec(OptimizerKind.ADAM), seed=0, init_scale=0.1)
     job = replace(make_job(mechanism="esd"), tables=(adam,))
-    planner, sizes = Planner(job, [1e6] * 4, [30] * 4), RowSizes(job.table, job.fields)
+    planner, sizes = Planner(job, [1e6] * 4, [30] * 4), RowSizes(job.tables, job.fields)
     table = job.table
     gradient = table.gradient_transfer_bytes / table.row_transfer_bytes
     risk, shares, gradients = EvictionRisk(4), np.zeros(4), 0

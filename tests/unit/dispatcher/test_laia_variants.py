@@ -16,7 +16,7 @@ from services.domain.tables import OptimizerSpec, TableSpec
 
 CAPACITIES = np.full(3, 8, np.int32)
 LINKS = np.ones(3, np.int32)
-SIZES = RowSizes(TableSpec("t", 8, OptimizerSpec(), seed=0, init_scale=0.1), fields=1)
+SIZES = RowSizes([TableSpec("t", 8, OptimizerSpec(), seed=0, init_scale=0.1)], fields=1)
 
 
 def problems(engine, batches):

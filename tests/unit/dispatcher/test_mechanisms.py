@@ -15,7 +15,7 @@ from esd_native.engine import Engine
 from services.domain.errors import InvalidArgument
 from services.domain.tables import OptimizerSpec, TableSpec
 
-SIZES = RowSizes(TableSpec("t", 8, OptimizerSpec(), seed=0, init_scale=0.1), fields=1)
+SIZES = RowSizes([TableSpec("t", 8, OptimizerSpec(), seed=0, init_scale=0.1)], fields=1)
 
 
 def int32(values):

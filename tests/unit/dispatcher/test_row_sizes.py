@@ -1,4 +1,4 @@
-"""Rows of unequal size (ESD §8.2): what a planner decides and charges when every field has its own dimension."""
+"""Rows of unequal size (ESD §8.2): what a planner decides and charges when tables differ in dimension or optimizer."""
 
 from dataclasses import replace
 
@@ -9,47 +9,52 @@ from dispatcher.core.cost_model import RowSizes
 from dispatcher.core.mechanisms import MECHANISMS
 from dispatcher.core.planner import Planner
 from dispatcher.simulator.simulate import simulate, trace_batches, with_lookahead
-from services.domain.errors import InvalidArgument
+from services.domain.ids import in_table
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 
 BANDWIDTHS = [625e6, 625e6, 62.5e6, 62.5e6]
 
 
-def table(kind=OptimizerKind.SGD):
-    return TableSpec("emb", 8, OptimizerSpec(kind), seed=1, init_scale=0.01)
+def table(kind=OptimizerKind.SGD, dimension=8):
+    return TableSpec(f"emb-{dimension}", dimension, OptimizerSpec(kind), seed=1, init_scale=0.01)
+
+
+def tables(dimensions, kind=OptimizerKind.SGD):
+    return tuple(table(kind, dimension) for dimension in dimensions)
+
+
+def in_tables_of_fields(batches):
+    """The batches with the ids of every field in a table of its own."""
+    for batch in batches:
+        fields = np.arange(batch.ids.shape[1], dtype=np.uint64)
+        yield replace(batch, ids=in_table(batch.ids, fields))
 
 
 def test_units_are_the_common_measure_of_the_rows():
-    sizes = RowSizes(table(), 3, [16, 64, 24])
-    assert (sizes.unit_bytes, sizes.of_fields, sizes.of_sample) == (16, (5, 17, 7), 29)
-    assert sizes.cache_room(10, table()) == 30  # a row of 8 values moves as 32 bytes and 16 beside them
-    with_state = RowSizes(table(OptimizerKind.ADAM), 2, [16, 8])
-    assert (with_state.unit_bytes, with_state.of_fields) == (16, (13, 7))
+    sizes = RowSizes(tables([16, 64, 24]), 3)
+    assert (sizes.unit_bytes, sizes.of_tables, sizes.of_sample) == (16, (5, 17, 7), 51)
+    assert sizes.cache_room(10) == 50  # a row of 16 values moves as 64 bytes and 16 beside them
+    with_state = RowSizes(tables([16, 8], OptimizerKind.ADAM), 2)
+    assert (with_state.unit_bytes, with_state.of_tables) == (16, (13, 7))
     assert with_state.gradient_shares == ((64 + 32) / 208, (32 + 32) / 112)
 
 
-def test_without_dimensions_a_row_is_the_unit():
-    sizes = RowSizes(table(), 3)
-    assert (sizes.unit_bytes, sizes.of_fields, sizes.of_sample, sizes.cache_room(10, table())) == (48, (), 3, 10)
-
-
-@pytest.mark.parametrize(("dimensions", "message"), [([8, 8], "2 row dimensions given for 3"), ([8, 0, 8], "is 0")])
-def test_wrong_dimensions_are_refused(dimensions, message):
-    with pytest.raises(InvalidArgument, match=message):
-        RowSizes(table(), 3, dimensions)
+def test_with_one_table_a_row_is_the_unit():
+    sizes = RowSizes([table()], 3)
+    assert (sizes.unit_bytes, sizes.of_tables, sizes.of_sample, sizes.cache_room(10)) == (48, (), 3, 10)
 
 
 @pytest.mark.parametrize("mechanism", ["esd", "joint"])
-def test_equal_dimensions_change_nothing(make_job, make_batches, mechanism):
-    stream = make_batches(15, samples=16, fields=3, rows=80, seed=6)
+def test_tables_of_one_dimension_are_as_one(make_job, make_batches, mechanism):
+    """Only the slots differ, where caches hold everything: those of a table are not given to another one's rows."""
     job = make_job(mechanism=mechanism)
-    planners = [Planner(job, BANDWIDTHS, [30] * 4, field_dimensions=given) for given in ((), (8, 8, 8))]
-    for batch in stream:
-        plain, sized = (planner.plan(batch) for planner in planners)
-        assert plain.assignment.tolist() == sized.assignment.tolist()
-        assert plain.cost_seconds == sized.cost_seconds
-        assert plain.moved_bytes.total.tolist() == sized.moved_bytes.total.tolist()
-        assert (plain.moved_bytes.miss_pull == 48 * plain.operations.miss_pull).all()
+    one = Planner(job, BANDWIDTHS, [300] * 4)
+    three = Planner(replace(job, tables=tuple(replace(job.table, name=name) for name in "abc")), BANDWIDTHS, [300] * 4)
+    for batch in in_tables_of_fields(make_batches(15, samples=16, fields=3, rows=80, seed=6)):
+        plain, split = one.plan(batch), three.plan(batch)
+        assert plain.assignment.tolist() == split.assignment.tolist()
+        assert plain.cost_seconds == split.cost_seconds
+        assert plain.moved_bytes.total.tolist() == split.moved_bytes.total.tolist()
 
 
 @pytest.mark.parametrize(
@@ -57,13 +62,13 @@ def test_equal_dimensions_change_nothing(make_job, make_batches, mechanism):
     [(OptimizerKind.SGD, (64, 256)), (OptimizerKind.ROWWISE_ADAGRAD, (68, 260)), (OptimizerKind.ADAM, (192, 768))],
 )
 def test_every_row_and_gradient_is_charged_by_its_own_bytes(make_job, kind, rows):
-    """Ids below 1000 are of the first field, whose rows have 16 values of 4 bytes; the others have 64."""
+    """The rows of the first field have 16 values of 4 bytes; those of the second have 64."""
     rng = np.random.default_rng(3)
-    trace = np.stack([rng.integers(0, 100, 800), rng.integers(1000, 1100, 800)], axis=1).astype(np.uint64)
-    job = replace(make_job(mechanism="esd", fields=2, batch_size=40), tables=(table(kind),))
-    planner = Planner(job, BANDWIDTHS, [200] * 4, field_dimensions=(16, 64))
+    trace = rng.integers(0, 100, (800, 2)).astype(np.uint64)
+    job = replace(make_job(mechanism="esd", fields=2, batch_size=40), tables=tables((16, 64), kind))
+    planner = Planner(job, BANDWIDTHS, [200] * 4)
     row, gradient = {True: rows[0] + 16, False: rows[1] + 16}, {True: 64 + 32, False: 256 + 32}
-    for batch in trace_batches(trace, 40):
+    for batch in in_tables_of_fields(trace_batches(trace, 40)):
         decision = planner.plan(batch)
         for worker, plan in enumerate(decision.plans):
             for kind, moves in (
@@ -71,7 +76,7 @@ def test_every_row_and_gradient_is_charged_by_its_own_bytes(make_job, kind, rows
                 ("update_push", [(row, plan.update_rows), (gradient, plan.update_gradients.rows)]),
                 ("evict_push", [(row, plan.evict_rows), (gradient, plan.evict_gradients.rows)]),
             ):
-                expected = sum(bytes_of[x < 1000] for bytes_of, moved in moves for x in moved.ids.tolist())
+                expected = sum(bytes_of[x < 2**56] for bytes_of, moved in moves for x in moved.ids.tolist())
                 assert getattr(decision.moved_bytes, kind)[worker] == expected
         assert decision.link_seconds == pytest.approx(decision.moved_bytes.total / np.array(BANDWIDTHS))
         assert decision.cost_seconds == pytest.approx(decision.link_seconds.sum())
@@ -81,19 +86,18 @@ def test_every_row_and_gradient_is_charged_by_its_own_bytes(make_job, kind, rows
 def test_knowing_the_sizes_saves_bytes(make_job, mechanism):
     """The same stream and caches, charged by size: decisions that see only rows cost more."""
     rng = np.random.default_rng(5)
-    skewed = (400 * rng.random((6400, 4)) ** 2).astype(np.uint64)
-    trace = skewed + np.arange(4, dtype=np.uint64) * np.uint64(1000)
-    dimensions = (8, 8, 8, 256)
+    trace = (400 * rng.random((6400, 4)) ** 2).astype(np.uint64)
     job = make_job(mechanism=mechanism, fields=4, batch_size=64)
-    decides = Planner(job, BANDWIDTHS, [6000] * 4, field_dimensions=dimensions)
-    sized = simulate(decides, trace_batches(trace, 64))
+    small, large = tables((8, 256))
+    sized_job = replace(job, tables=(small, *(replace(small, name=name) for name in "bc"), large))
+    sized = simulate(Planner(sized_job, BANDWIDTHS, [6000] * 4), in_tables_of_fields(trace_batches(trace, 64)))
     blind = Planner(job, BANDWIDTHS, [6000] * 4)
     cost = 0.0
-    for batch in trace_batches(trace, 64):
+    for batch in in_tables_of_fields(trace_batches(trace, 64)):
         for worker, plan in enumerate(blind.plan(batch).plans):
             moves = [plan.pulls, plan.update_rows, plan.update_gradients.rows]
             ids = np.concatenate([rows.ids for rows in moves])
-            cost += float(np.where(ids >= 3000, 1040, 48).sum()) / BANDWIDTHS[worker]
+            cost += float(np.where(ids >= 3 << 56, 1040, 48).sum()) / BANDWIDTHS[worker]
     assert sized.operations.evict_push.sum() == 0  # the caches hold everything, so they are the same
     assert sized.cost_seconds < 0.95 * cost
 
@@ -101,11 +105,11 @@ def test_knowing_the_sizes_saves_bytes(make_job, mechanism):
 @pytest.mark.parametrize("mechanism", [name for name in MECHANISMS if name != "brute-force"])
 @pytest.mark.parametrize("policy", ["emark", "emark-size"])
 def test_every_mechanism_keeps_the_caches_within_their_bytes(make_job, make_batches, make_cluster, mechanism, policy):
-    """The independent cluster refuses what must not happen; here caches of 60 rows hold up to 120 of 4 values."""
+    """The independent cluster refuses what must not happen; here caches have the room of 120 rows of 4 values."""
     job = make_job(mechanism=mechanism, policy=policy, eviction_term=mechanism == "esd")
-    planner = Planner(job, BANDWIDTHS, [60] * 4, field_dimensions=(4, 8, 16))
-    cluster = make_cluster([120] * 4)
-    stream = make_batches(12, samples=16, fields=3, rows=300, seed=2)
+    planner = Planner(replace(job, tables=tables((4, 8, 16))), BANDWIDTHS, [120] * 4)
+    cluster = make_cluster([120] * 4, several_tables=True)
+    stream = in_tables_of_fields(make_batches(12, samples=16, fields=3, rows=300, seed=2))
     for batch, lookahead_batches in with_lookahead(stream, planner.lookahead):
         decision = planner.plan(batch, lookahead_batches)
         cluster.run(batch, decision.assignment, decision.plans)

@@ -1,11 +1,12 @@
 """The dispatch engine in plain Python: the specification that the native engine must equal, bit for bit.
 
 States of a row, the operations of an iteration and their order: docs/semantics.md. Cache policies: ESD paper,
-section 8.1. Row sizes: ESD paper, section 8.2.
+section 8.1. Row sizes: ESD paper, section 8.2. With several tables the top 8 bits of an id are the number of its table.
 """
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -23,7 +24,6 @@ class Row:
     contributors: set[int] = field(default_factory=set)  # who trained it last
     version: int = 0
     last_use: int | None = None
-    size: int = 0  # of the field in which it was first trained, 0 before
     life: int = 0
 
     @property
@@ -55,8 +55,8 @@ class Cache:
         self.capacity = capacity
         self.policy = policy
         self.copies: dict[int, Copy] = {}
-        self.slots = 0
-        self.vacant: list[int] = []  # slots without a copy
+        self.slots: Counter[int] = Counter()  # by table, those that were ever used
+        self.vacant: dict[int, list[int]] = defaultdict(list)  # by table, slots without a copy
         self.target = 1
 
     def order(self, copy: Copy) -> tuple:
@@ -100,7 +100,7 @@ class ReferenceEngine:
         self,
         cache_sizes: Iterable[int],
         policy: str,
-        field_sizes: Sequence[int] = (),
+        table_sizes: Sequence[int] = (),
         max_rows: int = 0,
         gradient_shares: Sequence[float] = (),
         *,
@@ -111,9 +111,8 @@ class ReferenceEngine:
         self.owed: list[dict] = [{"rows": [], "gradients": []} for _ in cache_sizes]  # what the next plan pushes
         self.life = 0  # of rows that are born now
         self.caches = [Cache(capacity, policy) for capacity in cache_sizes]
-        self.field_sizes = field_sizes
-        sizes = field_sizes or [1]
-        self.gradient_shares = dict(zip(sizes, gradient_shares or [1.0] * len(sizes), strict=True))
+        self.table_sizes = table_sizes
+        self.gradient_shares = gradient_shares or [1.0] * max(1, len(table_sizes))
         self.n = len(self.caches)
         self.rows: dict[int, Row] = {}
         self.hot: set[int] = set()
@@ -123,18 +122,23 @@ class ReferenceEngine:
 
     def gradient_share(self, x: int) -> float:
         """How large a partial gradient of a row of the batch is by the row."""
-        return self.gradient_shares[self.sizes[x]]
+        return self.gradient_shares[self.table(x)]
+
+    def table(self, x: int) -> int:
+        return x >> 56 if self.table_sizes else 0
+
+    def size(self, x: int) -> int:
+        return self.table_sizes[self.table(x)] if self.table_sizes else 1
 
     def prepare(self, ids: list[list[int]]) -> None:
         self.batch = ids
-        self.sizes: dict[int, int] = {}  # of the batch's rows
         for sample in ids:
-            for x, size in zip(sample, self.field_sizes or [1] * len(sample), strict=True):
-                self.sizes.setdefault(x, self.rows.setdefault(x, Row()).size or size)
+            for x in sample:
+                self.rows.setdefault(x, Row())
 
     def costs(self, link_costs: list[int]) -> list[list[int]]:
         return [
-            [sum(self.sizes[x] * self._cost(x, j, link_costs) for x in set(sample)) for j in range(self.n)]
+            [sum(self.size(x) * self._cost(x, j, link_costs) for x in set(sample)) for j in range(self.n)]
             for sample in self.batch
         ]
 
@@ -150,7 +154,7 @@ class ReferenceEngine:
 
     def room_needed(self) -> list[list[int]]:
         return [
-            [sum(self.sizes[x] for x in set(sample) if x not in cache.copies) for cache in self.caches]
+            [sum(self.size(x) for x in set(sample) if x not in cache.copies) for cache in self.caches]
             for sample in self.batch
         ]
 
@@ -161,7 +165,7 @@ class ReferenceEngine:
             for worker in range(self.n)
         ]
         for worker, cache in enumerate(self.caches):
-            needed = sum(self.sizes[x] for x in needs[worker])
+            needed = sum(self.size(x) for x in needs[worker])
             if needed > cache.capacity:
                 raise ValueError(f"the cache of worker {worker} is {cache.capacity}, it needs {needed}")
         trainers = {x: {j for j in range(self.n) if x in set(needs[j])} for x in {x for need in needs for x in need}}
@@ -192,7 +196,6 @@ class ReferenceEngine:
             row.contributors = set(workers)
             row.version += 1
             row.last_use = now
-            row.size = self.sizes[x]
         self.iteration += 1
         if self.push_trained:
             self.owed = self._push_all()
@@ -200,10 +203,10 @@ class ReferenceEngine:
             self._choose_hot_rows()
         return plans
 
-    def _forget(self, batch: set[int], early: set[int]) -> tuple[list[int], list[list[tuple]], list[list[int]]]:
-        """Rows that leave the table, what each worker discards, and its slots that are in use until now - 1 ends."""
+    def _forget(self, batch: set[int], early: set[int]) -> tuple[list[int], list[list[tuple]], list[dict]]:
+        """Rows that leave the table, what each worker discards, and its slots, by table, in use until now - 1 ends."""
         discards: list[list[tuple]] = [[] for _ in range(self.n)]
-        late_slots: list[list[int]] = [[] for _ in range(self.n)]
+        late_slots: list[dict[int, list[int]]] = [defaultdict(list) for _ in range(self.n)]
         trained = {x for x, row in self.rows.items() if row.version}
         excess = max(0, len(trained | batch) - self.max_rows) if self.max_rows else 0
         forgotten = sorted(trained - batch, key=lambda x: (self.rows[x].last_use, x))[:excess]
@@ -212,8 +215,9 @@ class ReferenceEngine:
             for j, cache in enumerate(self.caches):
                 if x in cache.copies:
                     discards[j].append(self._row(x, j, early))
-                    (cache.vacant if x in early else late_slots[j]).append(cache.copies.pop(x).slot)
-        self.forgotten_sizes = {x: self.rows.pop(x).size for x in forgotten}
+                    (cache.vacant if x in early else late_slots[j])[self.table(x)].append(cache.copies.pop(x).slot)
+        for x in forgotten:
+            del self.rows[x]
         self.hot -= set(forgotten)
         for x in batch:
             if not self.rows[x].version:
@@ -224,7 +228,7 @@ class ReferenceEngine:
         """The most popular rows, as many as fit the smallest cache."""
         room = min(cache.capacity for cache in self.caches)
         for x in sorted((x for x in self.rows if self.rows[x].version), key=lambda x: (-self.rows[x].version, x)):
-            room -= self.rows[x].size
+            room -= self.size(x)
             if room < 0:
                 break
             self.hot.add(x)
@@ -246,19 +250,21 @@ class ReferenceEngine:
         for j in outdated:
             self.caches[j].outdate(x, self.iteration)
 
-    def _make_room(self, j: int, needs: list[int], plan: dict, early: set[int], late_slots: list[int]) -> set[int]:
-        """Operation 2: victims leave, missing rows get slots. Returns slots that are in use until now - 1 ends."""
+    def _make_room(
+        self, j: int, needs: list[int], plan: dict, early: set[int], late_slots: dict[int, list[int]]
+    ) -> set[tuple[int, int]]:
+        """Operation 2: victims leave, missing rows get slots. Returns tables and slots in use until now - 1 ends."""
         cache = self.caches[j]
         for x in needs:
             if x in cache.copies:
                 cache.copies[x].last_use = self.iteration
         missing = [x for x in needs if x not in cache.copies]
         room = cache.capacity - sum(copy.size for copy in cache.copies.values())
-        early_slots = list(cache.vacant)
-        while room < sum(self.sizes[x] for x in missing):
+        early_slots = cache.vacant
+        while room < sum(self.size(x) for x in missing):
             x = cache.victim(self.iteration)
             room += cache.copies[x].size
-            (early_slots if x in early else late_slots).append(cache.copies[x].slot)
+            (early_slots if x in early else late_slots)[self.table(x)].append(cache.copies[x].slot)
             row = self.rows[x]
             if row.kind == "owned" and j in row.workers:
                 plan["evict_rows"].append(self._row(x, j, early))
@@ -270,25 +276,30 @@ class ReferenceEngine:
             if not row.workers:
                 row.kind = "clean"
             del cache.copies[x]
-        fresh = max(0, len(missing) - len(early_slots) - len(late_slots))
-        slots = [*range(cache.slots, cache.slots + fresh), *early_slots, *late_slots]
-        cache.slots += fresh
-        in_turn = [x for x in missing if x in early] + [x for x in missing if x not in early]
-        for x, slot in zip(in_turn, slots, strict=False):
-            cache.copies[x] = Copy(slot, self.sizes[x], last_use=self.iteration)
-        cache.vacant = slots[len(in_turn) :]
+        for table in range(max(1, len(self.table_sizes))):
+            in_turn = [x for x in missing if x in early and self.table(x) == table]
+            in_turn += [x for x in missing if x not in early and self.table(x) == table]
+            vacant = early_slots[table] + late_slots[table]
+            fresh = max(0, len(in_turn) - len(vacant))
+            slots = [*range(cache.slots[table], cache.slots[table] + fresh), *vacant]
+            cache.slots[table] += fresh
+            for x, slot in zip(in_turn, slots, strict=False):
+                cache.copies[x] = Copy(slot, self.size(x), last_use=self.iteration)
+            cache.vacant[table] = slots[len(in_turn) :]
         for x in needs:
             cache.use(x, self.iteration, hot=x in self.hot)
-        return set(late_slots)
+        return {(table, slot) for table, slots in late_slots.items() for slot in slots}
 
-    def _pull(self, j: int, needs: list[int], plan: dict, early: set[int], late_slots: set[int]) -> None:
+    def _pull(self, j: int, needs: list[int], plan: dict, early: set[int], late_slots: set) -> None:
         """Operation 3: a needed row without the latest value here is pulled."""
         for x in needs:
             if self.rows[x].has_latest(j):
                 self.hits += 1
                 continue
             slot = self.caches[j].copies[x].slot
-            plan["pulls"].append((x in early and slot not in late_slots, x, slot, self.rows[x].full_version))
+            plan["pulls"].append(
+                (x in early and (self.table(x), slot) not in late_slots, x, slot, self.rows[x].full_version)
+            )
 
     def _describe(self, j: int, needs: list[int], plan: dict, assignment: list[int], trainers: dict) -> None:
         plan["positions"] = [i for i, worker in enumerate(assignment) if worker == j]
@@ -322,10 +333,6 @@ class ReferenceEngine:
 
     def _row(self, x: int, j: int, early: set[int]) -> tuple:
         return (x in early, x, self.caches[j].copies[x].slot, self.rows[x].full_version)
-
-    def total_size(self, transfers: list[tuple]) -> int:
-        """Of the rows in a plan's transfers."""
-        return sum(self.rows[x].size if x in self.rows else self.forgotten_sizes[x] for _, x, *_ in transfers)
 
     def _gradient(self, x: int, j: int, early: set[int]) -> tuple:
         row = self.rows[x]

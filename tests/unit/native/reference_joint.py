@@ -60,7 +60,7 @@ def row_cost(
     elif len(trainers) > 1:
         reused = reuse_probability(engine.rows.values(), row.version + 1)
         cost += sum(partial_cost(engine, x, link_costs[j], reused) for j in trainers)
-    return engine.sizes[x] * cost
+    return engine.size(x) * cost
 
 
 def next_cost(

@@ -9,6 +9,8 @@ import pytest
 
 from esd_native.engine import CacheTooSmall, Engine
 
+SECOND_TABLE = 1 << 56  # the first id of it
+
 
 def ids(*samples: list[int]) -> np.ndarray:
     return np.array(samples, dtype=np.uint64)
@@ -237,41 +239,48 @@ def test_memory_is_flat_at_a_bounded_number_of_ids(policy: str) -> None:
 
 @pytest.mark.parametrize("size", [0, -1, 65536])
 def test_refuses_row_sizes_out_of_range(size: int) -> None:
-    with pytest.raises(ValueError, match=f"size of field 1 is {size}, it must be in 1..65535"):
+    with pytest.raises(ValueError, match=f"size of table 1 is {size}, it must be in 1..65535"):
         Engine([4], "lru", [1, size])
 
 
-def test_refuses_batches_of_other_fields_than_it_has_sizes_of() -> None:
+def test_refuses_ids_of_tables_that_are_not_there() -> None:
     engine = Engine([40], "lru", [1, 2])
-    engine.prepare(ids([1, 2]))
-    with pytest.raises(ValueError, match="3 fields, row sizes are known of 2"):
-        engine.prepare(ids([1, 2, 3]))
+    engine.prepare(ids([1, SECOND_TABLE + 2]))
+    with pytest.raises(ValueError, match=f"id {2 * SECOND_TABLE} is of table 2, there are 2"):
+        engine.prepare(ids([1, 2 * SECOND_TABLE]))
+    with pytest.raises(ValueError, match="17 tables, there may be 16"):
+        Engine([40], "lru", [1] * 17)
     assert len(engine.commit(workers(0))) == 1  # the batch before is still prepared
 
 
 def test_a_big_row_makes_room_for_small_ones() -> None:
     engine = Engine([6], "lru", [4, 1])
-    engine.prepare(ids([1, 2]))
+    engine.prepare(ids([1, SECOND_TABLE + 2]))
     engine.commit(workers(0))  # 5 of 6 units
-    engine.prepare(ids([3, 4]))
-    (plan,) = engine.commit(workers(0))
-    assert (plan["evict_rows"]["ids"].tolist(), plan["evict_rows"]["size"]) == ([1], 4)  # as old as row 2, and enough
-    assert (plan["pulls"]["ids"].tolist(), plan["pulls"]["size"]) == ([3, 4], 5)
-    assert engine.contents()[0]["ids"].tolist() == [4, 2, 3]  # one slot is new, the other was row 1's
+    engine.prepare(ids([3, SECOND_TABLE + 4]))
+    plans = engine.commit(workers(0))
+    assert plans.table_counts.tolist() == [[[1], [0], [0], [1], [0]], [[1], [0], [0], [0], [0]]]
+    (plan,) = plans
+    assert plan["evict_rows"]["ids"].tolist() == [1]  # as old as row 2, and enough
+    assert plan["pulls"]["ids"].tolist() == [SECOND_TABLE + 4, 3]
+    assert plan["pulls"]["early"] == 1  # row 3 takes the slot of row 1, which is in use until iteration 0 ends
+    cache = engine.contents()[0]
+    slots = dict(zip(cache["ids"].tolist(), cache["slots"].tolist(), strict=True))
+    assert slots == {3: 0, SECOND_TABLE + 2: 0, SECOND_TABLE + 4: 1}  # a slot belongs to one table: row 1's is row 3's
 
 
 @pytest.mark.parametrize(
-    ("field_sizes", "shares", "message"),
+    ("table_sizes", "shares", "message"),
     [
-        ((), [0.5, 0.5], "2 gradient shares for 0 field sizes"),
-        ((1, 2), [0.5], "1 gradient shares for 2 field sizes"),
+        ((), [0.5, 0.5], "2 gradient shares for 1 tables"),
+        ((1, 2), [0.5], "1 gradient shares for 2 tables"),
         ((), [0.0], "must be above 0"),
         ((), [float("nan")], "must be above 0"),
         ((), [16.5], "at most 16"),
     ],
 )
 def test_refuses_gradient_shares_that_cannot_be(
-    field_sizes: tuple[int, ...], shares: list[float], message: str
+    table_sizes: tuple[int, ...], shares: list[float], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        Engine([4, 4], "lru", field_sizes, 0, shares)
+        Engine([4, 4], "lru", table_sizes, 0, shares)

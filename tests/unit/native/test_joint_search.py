@@ -9,6 +9,7 @@ import pytest
 
 from esd_native import solver
 from esd_native.engine import Engine
+from services.domain.ids import in_table
 from tests.unit.native.reference_engine import ReferenceEngine
 from tests.unit.native.reference_joint import objective
 
@@ -34,11 +35,13 @@ def draw_capacities(rng, samples, workers):
 
 
 def with_history(rng, workers, universe, samples, fields, iterations, last_samples=None, sizes=(), shares=()):
-    """Both engines after the same random iterations, with the same batch prepared."""
+    """Both engines after the same random iterations, with the same batch prepared; a table per field with sizes."""
     caches = [samples * fields * max(sizes, default=1) + rng.choice((0, 5, 100)) for _ in range(workers)]
     engine, reference = (kind(caches, "emark", sizes, 0, shares) for kind in (Engine, ReferenceEngine))
     for t in range(iterations + 1):
         batch = draw_batch(rng, universe, samples if t < iterations else last_samples or samples, fields)
+        for number in range(len(sizes)):
+            batch[:, number] = in_table(batch[:, number], number)
         engine.prepare(batch)
         reference.prepare(batch.tolist())
         if t < iterations:

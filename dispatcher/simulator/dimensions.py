@@ -1,0 +1,38 @@
+"""Fields whose rows differ in dimension (ESD §8.2), for streams that name no tables: a table for each dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from services.domain.batches import SampleBatch
+from services.domain.errors import InvalidArgument
+from services.domain.ids import in_table
+from services.domain.jobs import MAX_TABLES, JobSpec
+
+
+def with_dimensions(job: JobSpec, dimensions: Sequence[int]) -> tuple[JobSpec, tuple[int, ...]]:
+    """Returns a job with a table for each dimension, and the number of every field's table, [F].
+
+    The first table is the job's own, with which caches are measured, whether a field has its dimension or none.
+
+    Args:
+        job: with one table.
+        dimensions: values per row of each field, [F].
+
+    Raises:
+        InvalidArgument: more dimensions than a job may have tables, or one out of range.
+    """
+    distinct = list(dict.fromkeys([job.table.dimension, *dimensions]))
+    if len(distinct) > MAX_TABLES:
+        raise InvalidArgument(f"rows have {len(distinct)} different dimensions, a job has at most {MAX_TABLES} tables")
+    others = [replace(job.table, name=job.table.further(str(each)), dimension=each) for each in distinct[1:]]
+    return replace(job, tables=(job.table, *others)), tuple(distinct.index(each) for each in dimensions)
+
+
+def in_tables(batches: Iterable[SampleBatch], numbers: Sequence[int]) -> Iterator[SampleBatch]:
+    """Yields the batches with ids of the fields' tables, whose numbers are given, [F]."""
+    for batch in batches:
+        yield replace(batch, ids=in_table(batch.ids, np.array(numbers, np.uint64)))
