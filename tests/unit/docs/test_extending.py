@@ -56,7 +56,7 @@ int main() {
   const HotRows hot;
   CacheMirror cache(3, "outdated-first", RowTraits{sizes, hot});
   for (SlotIndex slot = 0; slot < 3; ++slot) {
-    cache.copies.push_back({slot, use_stamp(0), 0, 0, 0});
+    cache.copies.push_back({slot, use_stamp(0), 0, 0, 0, 0});
     cache.policy->use(&slot, 1);
   }
   const SlotIndex second = 1;
