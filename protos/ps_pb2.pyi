@@ -122,12 +122,14 @@ class Credit(_message.Message):
     def __init__(self, frames: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
 
 class LookupRequest(_message.Message):
-    __slots__ = ("table", "ids")
+    __slots__ = ("table", "ids", "checkpoint")
     TABLE_FIELD_NUMBER: _ClassVar[int]
     IDS_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     table: str
     ids: bytes
-    def __init__(self, table: _Optional[str] = ..., ids: _Optional[bytes] = ...) -> None: ...
+    checkpoint: int
+    def __init__(self, table: _Optional[str] = ..., ids: _Optional[bytes] = ..., checkpoint: _Optional[int] = ...) -> None: ...
 
 class LookupResponse(_message.Message):
     __slots__ = ("versions", "values")
@@ -184,10 +186,12 @@ class PutDenseResponse(_message.Message):
     def __init__(self, bytes: _Optional[int] = ...) -> None: ...
 
 class GetDenseRequest(_message.Message):
-    __slots__ = ("table",)
+    __slots__ = ("table", "checkpoint")
     TABLE_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     table: str
-    def __init__(self, table: _Optional[str] = ...) -> None: ...
+    checkpoint: int
+    def __init__(self, table: _Optional[str] = ..., checkpoint: _Optional[int] = ...) -> None: ...
 
 class GetDenseResponse(_message.Message):
     __slots__ = ("data",)

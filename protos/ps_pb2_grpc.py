@@ -165,7 +165,8 @@ class ParameterServerServicer:
         """Streams the latest values of rows, in request order: for whoever uses the model while it is trained, or afterwards.
         Each row is whole, but rows of one call may be of different iterations. A row that was never trained has its initial
         values, and version 0.
-        INVALID_ARGUMENT: foreign ids.
+        With a checkpoint, all rows are as they were there, whoever trains them meanwhile.
+        INVALID_ARGUMENT: foreign ids. FAILED_PRECONDITION: the checkpoint is not kept.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -197,7 +198,7 @@ class ParameterServerServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetDense(self, request, context):
-        """Streams the dense parameters stored last. NOT_FOUND: none yet.
+        """Streams the dense parameters stored last, or those of a checkpoint with their optimizer's state. NOT_FOUND: none yet.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

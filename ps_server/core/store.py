@@ -169,6 +169,20 @@ class CutStore(Protocol):
             FailedPrecondition: a row or a file is damaged; the text names it.
         """
 
+    def as_of(self, block: RowBlock, cut: int, later: Sequence[int]) -> RowBlock:
+        """Returns rows that were read a moment ago as they were at a cut; version 0 where there was none.
+
+        Others may write meanwhile, but no cut is made and none is dropped. The arrays of the block may be changed.
+
+        Args:
+            block: the rows.
+            cut: the cut.
+            later: the cuts after it, ascending.
+
+        Raises:
+            FailedPrecondition: the way back is in files only; a row is damaged.
+        """
+
     def put_back(self, cut: int) -> int:
         """Puts back the pre-images of a cut and drops them; how many there were. No writes may run meanwhile."""
 

@@ -78,10 +78,19 @@ class Table:
         """
         return self._born(self._store.rows.read(ids), wanted)
 
-    def look_up(self, ids: NDArray[np.uint64]) -> RowBlock:
-        """Returns the rows of these ids, uint64 [r], as they are now. Raises InvalidArgument if one is foreign."""
+    def look_up(self, ids: NDArray[np.uint64], checkpoint: int = 0) -> RowBlock:
+        """Returns the rows of these ids, uint64 [r], as they are now, or as they were at a checkpoint.
+
+        Raises:
+            InvalidArgument: an id is foreign.
+            FailedPrecondition: the checkpoint is not kept.
+        """
         self._shard.check(ids)
-        return self.read(ids)
+        if not checkpoint:
+            return self.read(ids)
+        with self.history.at_checkpoint(checkpoint) as later:
+            # The rows come first: what changes after they were read has its pre-image when those are read.
+            return self._born(self._store.cuts.as_of(self._store.rows.read(ids), checkpoint, later), None)
 
     def check_pull(self, ids: NDArray[np.uint64], wanted: NDArray[np.int64], epoch: int = 0) -> None:
         """Checks what a pull asks for.

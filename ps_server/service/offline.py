@@ -6,7 +6,8 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 
-from ps_server.core.history import Checkpoint, HistoryRecord, go_back
+from ps_server.core.history import go_back
+from ps_server.core.history_record import Checkpoint, HistoryRecord
 from ps_server.core.shard import Shard
 from ps_server.core.store import Store, TableStore
 from ps_server.service.settings import ParameterServerSettings

@@ -21,7 +21,7 @@ from ps_server.service.uploads import receive_upload
 from ps_server.service.waiting import WaitingPulls
 from services.domain.errors import FailedPrecondition, InvalidArgument, NotFound, PermissionDenied
 from services.runtime.caller import present_caller
-from services.runtime.roles import PARTS_OF_WORKERS, Role
+from services.runtime.roles import DENSE_PART, PARTS_OF_WORKERS, Role
 from services.wire.batches import decode_log_entry, encode_log_entry
 from services.wire.rows import (
     decode_forget,
@@ -102,7 +102,7 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
             share.take(BYTES_PER_PULLED_ID * len(ids))
             size = values_per_chunk(table.spec)
             for start in range(0, len(ids), size):
-                block = await self._threads.read(table.look_up, ids[start : start + size])
+                block = await self._threads.read(table.look_up, ids[start : start + size], request.checkpoint)
                 yield encode_values(block, table.spec)
 
     async def Forget(self, request: ps_pb2.ForgetRequest, context: Context) -> ps_pb2.ForgetResponse:
@@ -131,9 +131,14 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
     async def GetDense(
         self, request: ps_pb2.GetDenseRequest, context: Context
     ) -> AsyncIterator[ps_pb2.GetDenseResponse]:
-        data = await self._threads.read(self._tables.get(request.table).blobs.get_dense)
+        blobs = self._tables.get(request.table).blobs
+        if request.checkpoint:
+            data = await self._threads.read(blobs.get_part, request.checkpoint, DENSE_PART)
+        else:
+            data = await self._threads.read(blobs.get_dense)
         if data is None:
-            raise NotFound(f"table {request.table!r} has no dense parameters yet; PutDense stores them")
+            where = f" at checkpoint {request.checkpoint}" if request.checkpoint else " yet; PutDense stores them"
+            raise NotFound(f"table {request.table!r} has no dense parameters{where}")
         for piece, _ in pieces(data):
             yield ps_pb2.GetDenseResponse(data=piece)
 

@@ -16,6 +16,7 @@ from ps_server.core.shard import Shard
 from ps_server.core.store import Splits, TableStore
 from ps_server.stores.row_streams import first_of_each, scan
 from services.domain.batches import LogEntry
+from services.domain.errors import FailedPrecondition
 from services.domain.rows import GradientBlock, RowBlock
 from services.domain.tables import OptimizerKind, TableSpec
 
@@ -120,6 +121,19 @@ class MemoryCuts:
     def rows_at(self, cut: int, later: Sequence[int]) -> Iterator[RowBlock]:
         pre_images = (self._pre_images(generation) for generation in (cut, *later))
         return first_of_each(chain(chain.from_iterable(pre_images), self._rows.scan()))
+
+    def as_of(self, block: RowBlock, cut: int, later: Sequence[int]) -> RowBlock:
+        for generation in reversed((cut, *later)):
+            if generation not in self._rows.pre_images:
+                raise FailedPrecondition(
+                    f"the rows of checkpoint {cut} are in files only since this server was started again: wait for a "
+                    "later checkpoint, or go back to this one (esd checkpoint restore)"
+                )
+            versions, rows = self._rows.pre_images[generation].read(block.ids)
+            changed = versions > 0
+            block.versions[changed] = versions[changed] - 1
+            block.rows[changed] = rows[changed]
+        return block
 
     def put_back(self, cut: int) -> int:
         count = 0

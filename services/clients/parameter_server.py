@@ -254,11 +254,14 @@ class AsyncParameterServerClient:
         arrivals = Arrivals(rows, parcel.pulls.places) if len(parcel.pulls) and rows is not None else None
         return Frame(message, arrivals)
 
-    async def look_up(self, ids: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Returns the latest values of rows, whoever trains them meanwhile; initial ones where they were not trained.
+    async def look_up(
+        self, ids: NDArray[np.uint64], *, checkpoint: int = 0
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Returns the values of rows, whoever trains them meanwhile; initial ones where they were not trained.
 
         Args:
             ids: uint64 [r].
+            checkpoint: the values are those of this one, which must be kept; 0: the latest.
 
         Returns:
             Versions, int64 [r], 0 for rows that were not trained; and values, float32 [r, D].
@@ -268,7 +271,7 @@ class AsyncParameterServerClient:
         done = 0
         with domain_errors():
             timeout = self._traffic.deadline(payload_bytes(self._table, len(ids)), self._timeout)
-            async for chunk in self._stub.Lookup(encode_lookup(self._table.name, ids), timeout=timeout):
+            async for chunk in self._stub.Lookup(encode_lookup(self._table.name, ids, checkpoint), timeout=timeout):
                 part_versions, part_values = decode_values(chunk, self._table)
                 part = slice(done, done + len(part_versions))
                 versions[part], values[part] = part_versions, part_values
@@ -302,9 +305,13 @@ class AsyncParameterServerClient:
         chunks = dense_chunks(self._table.name, data, self._traffic.chunk_bytes)
         return await self._upload(self._stub.PutDense, chunks, len(data))
 
-    async def get_dense(self) -> bytes:
-        """Reads the dense parameters stored last. Raises NotFound when there are none."""
-        request = ps_pb2.GetDenseRequest(table=self._table.name)
+    async def get_dense(self, *, checkpoint: int = 0) -> bytes:
+        """Reads the dense parameters stored last, or the part `dense` of a checkpoint; see DenseParameters.
+
+        Raises:
+            NotFound: there are none, or there is no such checkpoint.
+        """
+        request = ps_pb2.GetDenseRequest(table=self._table.name, checkpoint=checkpoint)
         return await self._download(self._stub.GetDense(request, timeout=self._timeout))
 
     # --- epochs and checkpoints

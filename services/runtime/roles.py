@@ -70,7 +70,8 @@ ROLES_BY_RPC: Mapping[str, frozenset[Role]] = MappingProxyType(
 )
 
 # The parts of checkpoints that a worker may put and get; the others are the dispatcher's own.
-PARTS_OF_WORKERS = frozenset({"dense"})
+DENSE_PART = "dense"
+PARTS_OF_WORKERS = frozenset({DENSE_PART})
 
 # Names in certificates that say a role by themselves.
 _PLAIN_NAMES: Mapping[str, Role] = MappingProxyType({role.value: role for role in Role} | {"client": Role.DRIVER})

@@ -29,9 +29,9 @@ def values_per_chunk(spec: TableSpec) -> int:
     return max(1, CHUNK_BYTES // (4 * spec.dimension + 8))
 
 
-def encode_lookup(table: str, ids: NDArray[np.uint64]) -> ps_pb2.LookupRequest:
-    """Asks for the latest values of the rows `ids`, uint64 [r]."""
-    return ps_pb2.LookupRequest(table=table, ids=encode_array(ids, np.uint64, "ids"))
+def encode_lookup(table: str, ids: NDArray[np.uint64], checkpoint: int = 0) -> ps_pb2.LookupRequest:
+    """Asks for the values of the rows `ids`, uint64 [r], at a checkpoint, or the latest ones (0)."""
+    return ps_pb2.LookupRequest(table=table, ids=encode_array(ids, np.uint64, "ids"), checkpoint=checkpoint)
 
 
 def decode_lookup(message: ps_pb2.LookupRequest) -> NDArray[np.uint64]:

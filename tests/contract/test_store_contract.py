@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ps_server.core.gradients import Arrival
-from ps_server.core.history import HistoryRecord
+from ps_server.core.history_record import HistoryRecord
 from ps_server.core.shard import Shard
 from ps_server.core.store import StoreLost
 from ps_server.core.tables import Tables

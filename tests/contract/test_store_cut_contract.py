@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ps_server.core.history import HistoryRecord
+from ps_server.core.history_record import HistoryRecord
 from services.domain.rows import RowBlock
 from tests.support.stores import SPEC, as_dict, assert_rows, blocks_as_dict, gradients_of, open_url, rows_of
 
@@ -28,7 +28,11 @@ def test_pre_images_lead_back_to_every_cut(table, rng):
         change(table, rng, 150)
         change(table, rng, 150)
     for at, cut in enumerate(cuts):
-        assert blocks_as_dict(table.cuts.rows_at(cut, cuts[at + 1 :])) == states[cut]
+        later = cuts[at + 1 :]
+        assert blocks_as_dict(table.cuts.rows_at(cut, later)) == states[cut]
+        ids = rng.permutation(400).astype(np.uint64) * np.uint64(2**40 + 1)
+        asked = table.cuts.as_of(table.rows.read(ids), cut, later)
+        assert blocks_as_dict([asked[asked.versions > 0]]) == states[cut]
     for cut in reversed(cuts):
         assert table.cuts.put_back(cut) > 0
         assert as_dict(table.rows) == states[cut]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ps_server.core.history import Cut, HistoryRecord, resharded
+from ps_server.core.history_record import Cut, HistoryRecord, resharded
 from ps_server.core.shard import Shard
 from ps_server.stores.directory.row_files import row_file, stored_rows, write_bytes, write_rows
 from services.domain.ids import shard_of

@@ -3,7 +3,7 @@
 # ruff: noqa: D102 - the methods are documented in ps_server/core/store.py
 from __future__ import annotations
 
-from ps_server.core.history import HistoryRecord, resharded
+from ps_server.core.history_record import HistoryRecord, resharded
 from ps_server.core.seal import DENSE_REMEDY, sealed, unsealed
 from ps_server.core.shard import Shard
 from ps_server.stores.redis import scripts

@@ -195,6 +195,22 @@ class RedisCuts:
         pre_images = (self._pre_images(generation) for generation in (cut, *later))
         return first_of_each(chain(chain.from_iterable(pre_images), self._rows.scan()))
 
+    def as_of(self, block: RowBlock, cut: int, later: Sequence[int]) -> RowBlock:
+        partitions = partition_of(block.ids)
+        groups = layout.by_partition(partitions, self._rows.rows_per_command)
+        ids, partitions = groups.arrange(block.ids), groups.arrange(partitions)
+        names = layout.split_rows(ids.view(np.uint8).reshape(-1, 8))
+        for generation in reversed((cut, *later)):
+            hashes = layout.partition_keys(f"u{generation}", self._table)
+            keys = [hashes[partitions[part.start]] for part in groups.parts]
+            commands = [(b"HMGET", key, *names[part]) for key, part in zip(keys, groups.parts, strict=True)]
+            values = [value for reply in self._redis.execute(keys, commands) for value in reply]
+            changed = groups.restore(np.array([value is not None for value in values], np.bool_))
+            versions, rows = (groups.restore(each) for each in layout.decode_rows(ids, values, self._width))
+            block.versions[changed] = versions[changed]
+            block.rows[changed] = rows[changed]
+        return block
+
     def put_back(self, cut: int) -> int:
         count = 0
         for partition, name in zip(self._shard.partitions, self._hashes(cut), strict=True):

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ps_server.core.history import Cut
+from ps_server.core.history_record import Cut
 from ps_server.core.shard import Shard
 from ps_server.core.table import Table
 from ps_server.core.tables import Tables

@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from ps_server.core.history import Checkpoint, Cut, HistoryRecord, resharded
+from ps_server.core.history_record import Checkpoint, Cut, HistoryRecord, resharded
 from ps_server.core.shard import Shard
 from ps_server.core.shared_lock import SharedLock
 from ps_server.core.table import Table
@@ -71,6 +71,26 @@ def test_rows_go_back_to_a_cut_and_pending_gradients_go(table):
     table.push_rows(rows(2, 1, 3), epoch=1)
     table.history.restore(10, 2)
     assert versions(table, 1, 2, 3) == [1, 1, 0]
+
+
+def test_rows_are_looked_up_as_they_were_at_any_kept_checkpoint(table):
+    born = table.look_up(np.array([3, 4], np.uint64)).rows
+    table.push_rows(rows(1, 1, 2))
+    cut(table, 10)
+    table.history.commit(0, 10, b"ten", 2)
+    table.push_rows(rows(2, 1, 3))
+    cut(table, 20)
+    table.push_rows(rows(3, 1))  # whether or not the later cut is committed
+    ids = np.array([1, 2, 3, 4], np.uint64)
+    assert table.look_up(ids, 10).versions.tolist() == [1, 1, 0, 0]
+    np.testing.assert_array_equal(table.look_up(ids, 10).rows[2:], born)  # with their initial values
+    with pytest.raises(FailedPrecondition, match=r"no checkpoint 20; it keeps \[10\]"):
+        table.look_up(ids, 20)
+    table.history.commit(0, 20, b"twenty", 1)
+    assert table.look_up(ids, 20).versions.tolist() == [2, 1, 2, 0]
+    assert table.look_up(ids).versions.tolist() == [3, 1, 2, 0]
+    with pytest.raises(FailedPrecondition, match=r"no checkpoint 10; it keeps \[20\]"):
+        table.look_up(ids, 10)
 
 
 def test_a_cut_that_was_not_committed_is_gone_back_over(table):
