@@ -145,7 +145,10 @@ def e2e(
     turns: Annotated[int, typer.Option(min=1, help="Runs of each mechanism: A B C A B C ...")] = 3,
     as_json: opt.Json = False,
 ) -> None:
-    """Mechanisms on real services, in turns: iterations per second, processor time, bytes, and what bounds them."""
+    """Mechanisms on real services, in turns: iterations per second, processor time, bytes, and what bounds them.
+
+    With --json, the object is printed after every turn, with all runs so far: the last line is the latest.
+    """
     from benchmarks.e2e.comparison import compare  # noqa: PLC0415 - torch takes seconds to import
     from benchmarks.e2e.report import tables  # noqa: PLC0415
 
@@ -159,16 +162,21 @@ def e2e(
         iterations=iterations,
         checkpoint_every=0,
     )
+    names = mechanisms.split(",")
     runs = []
-    for measured in compare(data, mechanisms.split(","), options, warm_up, turns, _tell):
-        runs.append(measured)
-        ms = sum(measured.processor_ms.values())
-        _tell(f"  {measured.iterations_per_second:.2f} iterations/s, {ms:.1f} ms of processor time each")
-    if as_json:
-        typer.echo(json.dumps({"cores": os.cpu_count(), "runs": [asdict(each) for each in runs]}))
-        return
-    for table in tables(runs):
-        Console().print(table)
+    try:
+        for measured in compare(data, names, options, warm_up, turns, _tell):
+            runs.append(measured)
+            _tell(
+                f"  {measured.iterations_per_second:.2f} iterations/s, {measured.over_bound:.2f} x the larger bound of "
+                f"{measured.links_ms:.1f} ms (links) and {measured.processors_ms:.1f} ms (processors)"
+            )
+            if as_json and len(runs) % len(names) == 0:
+                typer.echo(json.dumps({"cores": os.cpu_count(), "runs": [each.as_json() for each in runs]}))
+    finally:  # what was measured before an interruption is shown, too
+        if not as_json:
+            for table in tables(runs):
+                Console().print(table)
 
 
 @app.command()

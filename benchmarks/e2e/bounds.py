@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dispatcher.core.decision import Decision
+from dispatcher.core.decision_log import IterationPlanned, Observed, read_decisions
+from dispatcher.core.feedback import Feedback
 from dispatcher.core.planner import Planner
-from dispatcher.simulator.simulate import simulate
+from dispatcher.simulator.simulate import with_lookahead
 from esd.cli.options import RunOptions
 from esd.cli.stream import TrainingStream, global_batches
 from services.domain.batches import SampleBatch
@@ -24,40 +26,49 @@ from worker.training.trainer import Trainer
 CPU = torch.device("cpu")
 
 
-class _Recorder(Planner):
-    """A planner that notes how long each iteration keeps the links busy when they carry both directions at once."""
+def observed(log: Path) -> dict[int, Feedback]:
+    """Returns what the decisions of a run went by besides its samples: the feedback before each iteration.
 
-    duplex_seconds: list[float]
-
-    def plan(self, batch: SampleBatch, lookahead_batches: Sequence[SampleBatch] = ()) -> Decision:
-        """Plans as it always does."""
-        decision = super().plan(batch, lookahead_batches)
-        moved = decision.moved_bytes
-        busiest = np.maximum(moved.miss_pull, moved.update_push + moved.evict_push)
-        self.duplex_seconds.append(float((busiest / np.array(self.bandwidths)).max()))
-        return decision
+    Args:
+        log: the decision log of a run without a recovery.
+    """
+    feedback: dict[int, Feedback] = {}
+    planned = 0
+    for record in read_decisions(log):
+        match record:
+            case Observed():
+                feedback[planned] = Feedback(np.array(record.seconds), np.array(record.bandwidths))
+            case IterationPlanned():
+                planned += 1
+    return feedback
 
 
 def duplex_seconds(
-    chosen: RunOptions, job: JobSpec, stream: TrainingStream, cache_rows: int, sample_seconds: float
+    chosen: RunOptions, job: JobSpec, stream: TrainingStream, cache_rows: int, feedback: Mapping[int, Feedback]
 ) -> NDArray[np.float64]:
-    """Simulates a run, and returns the least time of each iteration on the links, seconds, float64 [iterations].
+    """Plans a run again, and returns the least time of each iteration on the links, seconds, float64 [iterations].
 
     A link carries pushes and pulls at the same time, so a worker needs the longer of the two; all train together, so
-    an iteration needs the slowest worker's. Nothing of the next iteration can make use of a link that idles meanwhile:
-    what moves early begins when the rows of the iteration before are there.
+    an iteration needs the slowest worker's. A run may take some percent less: who has its rows begins to move those of
+    the next iteration while others wait for theirs, and is not always the same worker.
 
     Args:
         chosen: the options.
         job: what they stand for.
         stream: all samples of the run.
         cache_rows: of each worker.
-        sample_seconds: what a worker computes per sample; balanced workloads depend on it.
+        feedback: what the run's decisions went by; none where they do not depend on it.
     """
-    recorder = _Recorder(job, chosen.bandwidths(), [cache_rows] * chosen.workers)
-    recorder.duplex_seconds = []
-    simulate(recorder, global_batches(stream, stream.batch_size), sample_seconds=[sample_seconds] * chosen.workers)
-    return np.array(recorder.duplex_seconds)
+    planner = Planner(job, chosen.bandwidths(), [cache_rows] * chosen.workers)
+    seconds = []
+    batches = with_lookahead(global_batches(stream, stream.batch_size), planner.lookahead)
+    for iteration, (batch, later) in enumerate(batches):
+        if iteration in feedback:
+            planner.observe(feedback[iteration])
+        moved = planner.plan(batch, later).moved_bytes
+        busiest = np.maximum(moved.miss_pull, moved.update_push + moved.evict_push)
+        seconds.append(float((busiest / np.array(planner.bandwidths)).max()))
+    return np.array(seconds)
 
 
 def arithmetic_seconds(

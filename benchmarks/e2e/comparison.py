@@ -6,7 +6,8 @@ import asyncio
 import os
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -51,6 +52,10 @@ class Measured:
     links_ms: float
     processors_ms: float
     arithmetic_ms: float
+
+    def as_json(self) -> dict[str, Any]:
+        """Returns all figures by name."""
+        return asdict(self) | {"over_bound": self.over_bound}
 
     @property
     def over_bound(self) -> float:
@@ -108,7 +113,7 @@ class _Case:
 
     def measure(self, turn: int, warm_up: int) -> Measured:
         window = asyncio.run(measure(self._options, self._stream, self._cache_rows, warm_up))
-        links = duplex_seconds(self._options, self._job, self._stream, self._cache_rows, window.compute_seconds)
+        links = duplex_seconds(self._options, self._job, self._stream, self._cache_rows, window.feedback)
         processors = {name: 1e3 * each.total / window.iterations for name, each in window.processors.items()}
         return Measured(
             data=self._options.data,

@@ -12,10 +12,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.e2e.bounds import observed
 from benchmarks.e2e.processors import ProcessorTime
+from dispatcher.core.feedback import Feedback
 from esd.cli.driver import drive
 from esd.cli.launcher import LocalCluster, local_cluster
-from esd.cli.options import RunOptions
+from esd.cli.options import BALANCED, RunOptions
 from esd.cli.stream import TrainingStream
 from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.state import JobPhase, JobState
@@ -34,7 +36,7 @@ class Window:
         processors: by process, `worker-2` or `driver`.
         pulled: int64 [n], bytes that each worker received from the parameter servers.
         pushed: int64 [n], bytes that each worker sent to them.
-        compute_seconds: of wall time that forward and backward passes took per sample of the run, mean.
+        feedback: what the decisions of the run went by, by iteration; none where they do not depend on it.
     """
 
     first: int
@@ -43,7 +45,7 @@ class Window:
     processors: Mapping[str, ProcessorTime]
     pulled: NDArray[np.int64]
     pushed: NDArray[np.int64]
-    compute_seconds: float
+    feedback: Mapping[int, Feedback]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +79,18 @@ async def measure(chosen: RunOptions, stream: TrainingStream, cache_rows: int, w
         RuntimeError: the run was over too soon to see two moments of it.
     """
     looks: list[_Look] = []
-    with tempfile.TemporaryDirectory(prefix="esd-e2e-") as logs:
+    feedback: Mapping[int, Feedback] = {}
+    with tempfile.TemporaryDirectory(prefix="esd-e2e-") as folder:
+        logs = Path(folder)
+        decisions = logs / "decisions" if chosen.workloads == BALANCED else None  # a log takes processor time
         async with (
             local_cluster(
                 shards=1,
                 store="memory",
                 worker_links=chosen.bandwidths(),
                 cache_rows=[cache_rows] * chosen.workers,
-                logs=Path(logs),
+                logs=logs,
+                decision_log=decisions,
             ) as cluster,
             AsyncDispatcherClient(cluster.dispatcher.address) as client,
         ):
@@ -98,13 +104,15 @@ async def measure(chosen: RunOptions, stream: TrainingStream, cache_rows: int, w
                 if state.phase is JobPhase.RUNNING and warm_up <= state.iterations_confirmed < (chosen.iterations or 0):
                     looks[1:] = [_Look.at_services(cluster, state)]
 
-            final = await cluster.see_through(drive(client, job, stream, look), 0, lambda _: None)
+            await cluster.see_through(drive(client, job, stream, look), 0, lambda _: None)
+        if decisions is not None:
+            feedback = observed(decisions)
     if len(looks) < 2:
         raise RuntimeError(f"{chosen.iterations} iterations were over too soon: give more --iterations")
-    return _between(looks[0], looks[1], final)
+    return _between(looks[0], looks[1], feedback)
 
 
-def _between(first: _Look, last: _Look, final: JobState) -> Window:
+def _between(first: _Look, last: _Look, feedback: Mapping[int, Feedback]) -> Window:
     return Window(
         first=first.state.iterations_confirmed,
         iterations=last.state.iterations_confirmed - first.state.iterations_confirmed,
@@ -112,5 +120,5 @@ def _between(first: _Look, last: _Look, final: JobState) -> Window:
         processors={name: time - first.processors[name] for name, time in last.processors.items()},
         pulled=last.bytes("pulled") - first.bytes("pulled"),
         pushed=last.bytes("pushed") - first.bytes("pushed"),
-        compute_seconds=sum(worker.phases.compute for worker in final.workers) / final.samples_submitted,
+        feedback=feedback,
     )

@@ -105,6 +105,10 @@ class ServiceProcess:
                 await self.process.wait()
 
 
+async def _stop(services: Sequence[ServiceProcess]) -> None:
+    await asyncio.gather(*(service.stop() for service in services))
+
+
 Spawn = Callable[[Mapping[str, str], int], Coroutine[Any, Any, Process]]  # environment, standard error
 
 
@@ -281,33 +285,35 @@ async def local_cluster(
         if job is not None:
             await host.try_model(job)
 
-        async def start(name: str, spawn: Spawn, prefix: str, environment: Mapping[str, str]) -> ServiceProcess:
-            service = await _start(name, spawn, prefix, environment, logs)
-            stack.push_async_callback(service.stop)
-            return service
+        # They stop in the opposite order, those of a kind at once.
+        servers: list[ServiceProcess] = []
+        dispatchers: list[ServiceProcess] = []
+        workers: list[ServiceProcess] = []
+        for kind in (servers, dispatchers, workers):
+            stack.push_async_callback(_stop, kind)
+
+        async def start(
+            kind: list[ServiceProcess], name: str, spawn: Spawn, prefix: str, environment: Mapping[str, str]
+        ) -> None:
+            kind.append(await _start(name, spawn, prefix, environment, logs))
 
         # What reaches Redis besides its URL, the file of its password first: a URL stands on a command line.
         store_access = {name: value for name, value in os.environ.items() if name.startswith("ESD_PS_STORE_")}
         kept = {} if checkpoint_dir is None else {"ESD_PS_CHECKPOINT_DIR": str(checkpoint_dir)}
-        servers = [
-            await start(
-                f"ps-{shard}",
-                _spawn("ps_server"),
-                "ESD_PS_",
-                store_access | {"ESD_PS_STORE": store, "ESD_PS_SHARD": str(shard), "ESD_PS_SHARDS": str(shards)} | kept,
-            )
-            for shard in range(shards)
-        ]
-        dispatcher = await start(
+        for shard in range(shards):
+            place = {"ESD_PS_STORE": store, "ESD_PS_SHARD": str(shard), "ESD_PS_SHARDS": str(shards)}
+            await start(servers, f"ps-{shard}", _spawn("ps_server"), "ESD_PS_", store_access | place | kept)
+        await start(
+            dispatchers,
             "dispatcher",
             _spawn("dispatcher"),
             "ESD_DISPATCHER_",
             {"ESD_DISPATCHER_PAGE_PORT": "0", "ESD_DISPATCHER_REJOIN_SECONDS": str(rejoin_seconds)}
             | ({} if decision_log is None else {"ESD_DISPATCHER_DECISION_LOG": str(decision_log)}),
         )
-        await asyncio.gather(dispatcher.wait_ready(), *(server.wait_ready() for server in servers))
+        await asyncio.gather(*(service.wait_ready() for service in (*dispatchers, *servers)))
+        (dispatcher,) = dispatchers
         spawn_worker = partial(host.start_worker, [STOP_WITH_STDIN])
-        workers = []
         for slot, (link, rows) in enumerate(zip(worker_links, cache_rows, strict=True)):
             name = f"worker-{slot}"
             settings = {
@@ -316,5 +322,5 @@ async def local_cluster(
                 "ESD_WORKER_LINK": repr(link),
                 "ESD_WORKER_CACHE_ROWS": str(rows),
             }
-            workers.append(await start(name, spawn_worker, "ESD_WORKER_", settings))
+            await start(workers, name, spawn_worker, "ESD_WORKER_", settings)
         yield LocalCluster(servers, dispatcher, workers)

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import time
+
+from tests.support.processes import children_of, is_running
 
 
 def test_mechanisms_are_measured_in_turns() -> None:
     command = [
         sys.executable, "-m", "esd.cli", "bench", "e2e", "--data", "synthetic:zipf?fields=4&keys=5000",
         "--mechanisms", "random,joint/balanced", "--workers", "2", "--links", "40m", "--batch", "16", "--dim", "8",
-        "--iterations", "160", "--warm-up", "5", "--turns", "1", "--json",
+        "--iterations", "160", "--warm-up", "5", "--turns", "9", "--json",
     ]  # fmt: skip
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
-    assert finished.returncode == 0, finished.stderr
-    result = json.loads(finished.stdout)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as bench:
+        assert bench.stdout is not None
+        result = json.loads(bench.stdout.readline())  # after the first turn
+        while not (services := children_of(bench.pid)):
+            assert bench.poll() is None
+            time.sleep(0.01)  # the second turn begins
+        bench.send_signal(signal.SIGTERM)
+        assert bench.wait(60) == 128 + signal.SIGTERM
+    assert not any(map(is_running, services))
     assert [run["mechanism"] for run in result["runs"]] == ["random", "joint/balanced"]
     for run in result["runs"]:
         assert run["processor_ms"].keys() == {"worker-0", "worker-1", "dispatcher", "ps-0", "driver"}
@@ -24,4 +34,5 @@ def test_mechanisms_are_measured_in_turns() -> None:
         assert run["pushed_bytes"] > 0
         assert run["processors_ms"] * result["cores"] == sum(run["processor_ms"].values())
         assert 1e3 / run["iterations_per_second"] > run["links_ms"] > 0
+        assert run["over_bound"] == 1e3 / run["iterations_per_second"] / max(run["links_ms"], run["processors_ms"])
         assert {"main", "esd-train"} <= run["thread_ms"]["worker"].keys()

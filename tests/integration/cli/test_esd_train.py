@@ -16,6 +16,7 @@ from services.data import open_data
 from services.domain.batches import SampleBatch
 from tests.support.auc import exact_auc
 from tests.support.command import esd
+from tests.support.processes import children_of, is_running
 
 POLL_SECONDS = 0.05  # between looks at other processes, which need the processor more
 
@@ -85,7 +86,7 @@ def test_a_command_that_is_ended_leaves_no_service_behind(tmp_path: Path, number
         while not (log.exists() and "registered" in log.read_text()):
             assert running.poll() is None
             time.sleep(POLL_SECONDS)
-        services = children_of(str(running.pid))
+        services = children_of(running.pid)
         assert len(services) == 3  # of which one is the host, whose child is the worker
         workers = [worker for service in services for worker in children_of(service)]
         assert len(workers) == 1
@@ -95,18 +96,6 @@ def test_a_command_that_is_ended_leaves_no_service_behind(tmp_path: Path, number
     while any(is_running(service) for service in [*services, *workers]):
         assert time.monotonic() < deadline
         time.sleep(POLL_SECONDS)
-
-
-def children_of(pid: str) -> list[str]:
-    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-
-
-def is_running(pid: str) -> bool:
-    """Whether a process does something; one that nobody has waited for yet does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,17 @@ import sys
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks.e2e.bounds import arithmetic_seconds, duplex_seconds
+from benchmarks.e2e.bounds import arithmetic_seconds, duplex_seconds, observed
 from benchmarks.e2e.comparison import Measured
 from benchmarks.e2e.processors import ProcessorTime
 from benchmarks.e2e.report import tables
+from dispatcher.core.decision_log import DecisionLog, IterationPlanned, Observed
+from dispatcher.core.feedback import Feedback
 from dispatcher.core.planner import Planner
 from esd.cli.options import RunOptions
 from esd.cli.stream import global_batches, training_stream
@@ -57,7 +60,7 @@ def test_processor_time_is_told_by_thread() -> None:
 def test_the_links_bound_is_the_longer_direction_of_the_slowest_worker() -> None:
     stream = training_stream(OPTIONS)
     job = OPTIONS.job(fields=4, dense_features=len(stream.dataset.dense_features), parameter_servers=("none",))
-    seconds = duplex_seconds(OPTIONS, job, stream, 100, sample_seconds=0.0)
+    seconds = duplex_seconds(OPTIONS, job, stream, 100, {})
     assert len(seconds) == 12
     planner = Planner(job, [10e6, 10e6, 1e6], [100] * 3)
     for batch, least in zip(global_batches(stream, 24), seconds, strict=True):
@@ -65,6 +68,28 @@ def test_the_links_bound_is_the_longer_direction_of_the_slowest_worker() -> None
         down, up = moved.miss_pull, moved.update_push + moved.evict_push
         assert least == pytest.approx(max(np.maximum(down, up) / [10e6, 10e6, 1e6]))
     assert np.all(seconds > 0)
+
+
+def test_the_links_bound_is_that_of_the_workloads_that_ran(tmp_path: Path) -> None:
+    options = replace(OPTIONS, workloads="balanced")
+    stream = training_stream(options)
+    job = options.job(fields=4, dense_features=len(stream.dataset.dense_features), parameter_servers=("none",))
+    planner = Planner(job, [10e6, 10e6, 1e6], [100] * 3)
+    log = DecisionLog(tmp_path / "decisions", {}, resume=False)
+    planned = []
+    for iteration, batch in enumerate(global_batches(stream, 24)):
+        if iteration >= job.window:  # the second worker computes for ever longer
+            feedback = Feedback(np.array([0.01, 0.01 * iteration, 0.01]), np.zeros(3))
+            log.add(Observed(feedback.seconds.tolist(), feedback.bandwidths.tolist()))
+            planner.observe(feedback)
+        moved = planner.plan(batch).moved_bytes
+        log.add(IterationPlanned(iteration, "digest"))
+        down, up = moved.miss_pull, moved.update_push + moved.evict_push
+        planned.append(max(np.maximum(down, up) / [10e6, 10e6, 1e6]))
+    log.close()
+    followed = duplex_seconds(options, job, stream, 100, observed(tmp_path / "decisions"))
+    assert followed == pytest.approx(planned)
+    assert followed != pytest.approx(duplex_seconds(options, job, stream, 100, {}))
 
 
 def test_the_arithmetic_needs_no_services() -> None:

@@ -1,0 +1,17 @@
+"""What the kernel tells of other processes: whose children there are, and which of them run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def children_of(pid: int | str) -> list[str]:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+def is_running(pid: str) -> bool:
+    """Whether a process does something; one that nobody has waited for yet does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
