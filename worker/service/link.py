@@ -11,6 +11,7 @@ from worker.core.bandwidth import LinkMeter, TokenBucket
 _SMALLEST_CHUNK = 2**14  # bytes
 _CHUNK_SECONDS = 0.05  # on a slow link, what moves at once should not hold up the rest for longer
 _BURST_SECONDS = 0.02  # makes good for late wake-ups of the event loop
+_BURSTS_OF_NETWORKS = (0.0, 0.01, 0.02, 0.04, 0.08, 0.16)  # seconds
 _LEAST_TO_MEASURE = 0.05  # seconds of full speed; with less, what is measured is the server's delay
 
 
@@ -29,7 +30,9 @@ class Link(Traffic):
             shape: hold the traffic to that speed; otherwise the network does.
         """
         self.chunk_bytes = min(CHUNK_BYTES, max(_SMALLEST_CHUNK, int(speed * _CHUNK_SECONDS)))
-        self.uplink = LinkMeter(speed * _LEAST_TO_MEASURE, time.monotonic)
+        self.uplink = LinkMeter(
+            speed * _LEAST_TO_MEASURE, (_BURST_SECONDS,) if shape else _BURSTS_OF_NETWORKS, time.monotonic
+        )
         self._speed = speed
         self._up = TokenBucket(speed, _BURST_SECONDS, time.monotonic) if shape else None
         self._down = TokenBucket(speed, _BURST_SECONDS, time.monotonic) if shape else None

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 
 from worker.core.bandwidth import LinkMeter, TokenBucket
@@ -45,7 +46,7 @@ def test_late_wake_ups_do_not_slow_the_link():
 
 def test_overlapping_transfers_share_the_time():
     clock = Clock()
-    meter = LinkMeter(minimum_bytes=1000, clock=clock)
+    meter = LinkMeter(minimum_bytes=1000, bursts=(0.0,), clock=clock)
     meter.begin()
     clock.now += 1
     meter.begin()
@@ -56,9 +57,40 @@ def test_overlapping_transfers_share_the_time():
     assert meter.take() == pytest.approx(2000)
 
 
+@pytest.mark.parametrize("burst", [0.0, 0.02, 0.05])
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("idle", [(0.002, 0.02), (0.01, 0.06), (0.1, 0.3)], ids=["busy", "half", "idle"])
+def test_what_a_link_carries_after_a_burst_is_measured(burst: float, known: bool, idle: tuple[float, float]):
+    rng, clock = np.random.default_rng(0), Clock()
+    speed = 2.5e6  # 20 Mbit/s
+    bucket = TokenBucket(speed, burst, clock)
+    meter = LinkMeter(speed * 0.05, (burst,) if known else (0.0, 0.01, 0.02, 0.04, 0.08, 0.16), clock)
+    told = []
+    for iteration in range(60):
+        clock.now += rng.uniform(*idle)
+        meter.begin()
+        size = int(speed * rng.uniform(0.06, 0.2))
+        clock.now += bucket.reserve(size) + rng.uniform(0.001, 0.004)  # the server answers
+        meter.end(size)
+        if iteration >= 20:
+            told.append(meter.take())
+    assert told == pytest.approx([speed] * len(told), rel=0.15)
+
+
+def test_pushes_of_one_size_tell_nothing_of_bursts():
+    clock = Clock()
+    meter = LinkMeter(1000, (0.0, 0.1), clock)
+    for _ in range(40):
+        clock.now += 1
+        meter.begin()
+        clock.now += 0.5
+        meter.end(1000)
+    assert meter.take() == pytest.approx(2000)
+
+
 def test_little_traffic_tells_nothing():
     clock = Clock()
-    meter = LinkMeter(minimum_bytes=1000, clock=clock)
+    meter = LinkMeter(minimum_bytes=1000, bursts=(0.0,), clock=clock)
     meter.begin()
     clock.now += 1
     meter.end(999)
