@@ -4,6 +4,7 @@ Columns of integers travel packed: each value in as many bits as the widest need
 (protos/dispatcher.proto, Transfers).
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -61,11 +62,12 @@ class SlotBook:
     3 partial (this worker's gradient of a split row), 4 spent (a gradient that is pushed: the row must be pulled).
 
     Args:
-        rows: slots of the cache.
+        rows: slots that each table of the job may use, by number. With several tables, the top 8 bits of an id are the
+            number of its table.
         worker: slot of the worker in the job, 0..63.
     """
 
-    def __init__(self, rows: int, worker: int) -> None: ...
+    def __init__(self, rows: Sequence[int], worker: int) -> None: ...
     def enter(
         self,
         where: str,
@@ -108,4 +110,7 @@ class SlotBook:
         """The number of slots in use."""
 
     def contents(self) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.uint8]]:
-        """Returns what every slot holds: ids uint64 [C], versions int64 [C] and states uint8 [C]."""
+        """Returns what the slots hold: ids uint64 [C], versions int64 [C] and states uint8 [C].
+
+        With several tables, those that were ever named, table by table.
+        """

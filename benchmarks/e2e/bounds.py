@@ -105,4 +105,4 @@ def _trainer(job: JobSpec, cache_rows: int) -> Trainer:
     drawn = np.random.default_rng(0).uniform(-1, 1, (cache_rows, job.table.dimension))
     rows[:, : job.table.dimension] = job.table.init_scale * drawn
     cache.write(np.arange(cache_rows, dtype=np.uint32), rows)
-    return Trainer(job, cache, DenseReducer(None), CPU)
+    return Trainer(job, [cache], DenseReducer(None), CPU)

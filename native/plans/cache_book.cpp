@@ -58,11 +58,12 @@ void CacheBook::enter_flush(const Rows& rows, const Gradients& gradients, const 
     check_slots({&gradients.rows});
     push(rows, SlotState::kOwned, SlotState::kClean, "flush");
     push(gradients, SlotState::kSpent, "flush");
-    if (unpushed_ > 0) {
-      const auto left =
-          std::find_if(slots_.begin(), slots_.end(), [](const Slot& slot) { return unpushed(slot.state); });
+    for (std::size_t table = 0; unpushed_ > 0; ++table) {
+      const std::vector<Slot>& slots = tables_[table].slots;
+      const auto left = std::find_if(slots.begin(), slots.end(), [](const Slot& slot) { return unpushed(slot.state); });
+      if (left == slots.end()) continue;
       throw Misfit("flush: the plan leaves " + std::to_string(unpushed_) +
-                   " unpushed rows behind, first: " + holding(static_cast<std::uint32_t>(left - slots_.begin())));
+                   " unpushed rows behind, first: " + holding(table, static_cast<std::uint32_t>(left - slots.begin())));
     }
   } catch (const Misfit&) {
     roll_back();
@@ -78,7 +79,7 @@ void CacheBook::enter_reload(const Rows& rows, const Rows& outdated) {
   }
   for (const auto& [part, state] : {std::pair{&rows, SlotState::kClean}, {&outdated, SlotState::kSpent}}) {
     for (std::size_t i = 0; i < part->count; ++i) {
-      Slot& slot = slots_[part->slots[i]];
+      Slot& slot = slot_of(*part, i);
       slot.id = part->ids[i];
       slot.version = part->versions[i];
       set_state(slot, state);
@@ -87,20 +88,28 @@ void CacheBook::enter_reload(const Rows& rows, const Rows& outdated) {
 }
 
 void CacheBook::copy_to(std::uint64_t* ids, std::int64_t* versions, std::uint8_t* states) const {
-  for (const Slot& slot : slots_) {
-    *ids++ = slot.id;
-    *versions++ = slot.version;
-    *states++ = static_cast<std::uint8_t>(slot.state);
+  for (const Table& table : tables_) {
+    for (const Slot& slot : table.slots) {
+      *ids++ = slot.id;
+      *versions++ = slot.version;
+      *states++ = static_cast<std::uint8_t>(slot.state);
+    }
   }
+}
+
+std::size_t CacheBook::size() const {
+  std::size_t size = 0;
+  for (const Table& table : tables_) size += table.slots.size();
+  return size;
 }
 
 void CacheBook::push(const Rows& rows, SlotState before, SlotState after, const char* step) {
   for (std::size_t i = 0; i < rows.count; ++i) {
-    Slot& slot = change(rows.slots[i]);
+    Slot& slot = change(rows, i);
     if (slot.id != rows.ids[i] || slot.version != rows.versions[i] || slot.state != before) {
       refuse(std::string(step) + ": " + row_text(rows, i) + " at version " + std::to_string(rows.versions[i]) + ", " +
                  name_of(before),
-             rows.slots[i]);
+             rows, i);
     }
     set_state(slot, after);
   }
@@ -113,9 +122,9 @@ void CacheBook::push(const Gradients& gradients, SlotState after, const char* st
 
 void CacheBook::discard(const Rows& rows) {
   for (std::size_t i = 0; i < rows.count; ++i) {
-    Slot& slot = change(rows.slots[i]);
+    Slot& slot = change(rows, i);
     if (slot.id != rows.ids[i] || slot.state == SlotState::kEmpty) {
-      refuse("discard: " + row_text(rows, i), rows.slots[i]);
+      refuse("discard: " + row_text(rows, i), rows, i);
     }
     set_state(slot, SlotState::kEmpty);
   }
@@ -123,9 +132,9 @@ void CacheBook::discard(const Rows& rows) {
 
 void CacheBook::drop(const Rows& rows) {
   for (std::size_t i = 0; i < rows.count; ++i) {
-    Slot& slot = change(rows.slots[i]);
+    Slot& slot = change(rows, i);
     if (slot.id != rows.ids[i] || slot.state == SlotState::kEmpty || unpushed(slot.state)) {
-      refuse("drop: " + row_text(rows, i) + " with nothing unpushed", rows.slots[i]);
+      refuse("drop: " + row_text(rows, i) + " with nothing unpushed", rows, i);
     }
     set_state(slot, SlotState::kEmpty);
   }
@@ -133,13 +142,13 @@ void CacheBook::drop(const Rows& rows) {
 
 void CacheBook::pull(const Rows& rows) {
   for (std::size_t i = 0; i < rows.count; ++i) {
-    Slot& slot = change(rows.slots[i]);
+    Slot& slot = change(rows, i);
     const bool outdated = slot.state == SlotState::kClean && slot.version < rows.versions[i];
     const bool waits = slot.id == rows.ids[i] && (slot.state == SlotState::kSpent || outdated);
     if (slot.state != SlotState::kEmpty && !waits) {
       refuse("pull of " + row_text(rows, i) + " version " + std::to_string(rows.versions[i]) +
                  ": an empty slot or an older copy",
-             rows.slots[i]);
+             rows, i);
     }
     slot.id = rows.ids[i];
     slot.version = rows.versions[i];
@@ -151,10 +160,10 @@ void CacheBook::train(const Gradients& trained) {
   const Rows& rows = trained.rows;
   const std::uint64_t alone = std::uint64_t{1} << worker_;
   for (std::size_t i = 0; i < rows.count; ++i) {
-    Slot& slot = change(rows.slots[i]);
+    Slot& slot = change(rows, i);
     if (slot.id != rows.ids[i] || slot.version != rows.versions[i] ||
         (slot.state != SlotState::kClean && slot.state != SlotState::kOwned)) {
-      refuse("training: " + row_text(rows, i) + " at version " + std::to_string(rows.versions[i]), rows.slots[i]);
+      refuse("training: " + row_text(rows, i) + " at version " + std::to_string(rows.versions[i]), rows, i);
     }
     check_contributor(trained, i, "training");
     slot.version += 1;
@@ -167,23 +176,34 @@ void CacheBook::begin(const std::string& where) {
   changed_.clear();
 }
 
-// Slots must lie in the cache, and may be named only once in the lists together.
+// Slots must lie in the cache of their row's table, and may be named only once in the lists together.
 void CacheBook::check_slots(std::initializer_list<const Rows*> lists) {
   if (++list_ == 0) {  // after 2^32 lists: nothing may look as if this one had named it
-    for (Slot& slot : slots_) slot.named_in = 0;
+    for (Table& table : tables_) {
+      for (Slot& slot : table.slots) slot.named_in = 0;
+    }
     list_ = 1;
   }
   for (const Rows* rows : lists) {
     for (std::size_t i = 0; i < rows->count; ++i) {
+      const std::size_t number = table_of(rows->ids[i]);
       const std::uint32_t slot = rows->slots[i];
-      if (slot >= slots_.size()) {
-        throw Misfit("slot " + std::to_string(slot) + " does not exist: cache_rows is " +
-                     std::to_string(slots_.size()));
+      if (number >= tables_.size()) {
+        throw Misfit(row_text(*rows, i) + " is of table " + std::to_string(number) + ", there are " +
+                     std::to_string(tables_.size()));
       }
-      if (slots_[slot].named_in == list_) {
-        throw Misfit("slot " + std::to_string(slot) + " is named twice in one list of the plan");
+      Table& table = tables_[number];
+      if (slot >= table.limit) {
+        throw Misfit(slot_text(number, slot) + " does not exist: the cache has room for " +
+                     std::to_string(table.limit) + " rows");
       }
-      slots_[slot].named_in = list_;
+      if (slot >= table.slots.size()) {
+        table.slots.resize(std::min(table.limit, std::max<std::size_t>(slot + 1, 2 * table.slots.size())));
+      }
+      if (table.slots[slot].named_in == list_) {
+        throw Misfit(slot_text(number, slot) + " is named twice in one list of the plan");
+      }
+      table.slots[slot].named_in = list_;
     }
   }
 }
@@ -196,9 +216,10 @@ void CacheBook::check_contributor(const Gradients& gradients, std::size_t row, c
 }
 
 // Returns a slot that is about to change, and remembers what it was.
-CacheBook::Slot& CacheBook::change(std::uint32_t slot) {
-  changed_.emplace_back(slot, slots_[slot]);
-  return slots_[slot];
+CacheBook::Slot& CacheBook::change(const Rows& rows, std::size_t row) {
+  Slot& slot = slot_of(rows, row);
+  changed_.push_back({rows.ids[row], rows.slots[row], slot});
+  return slot;
 }
 
 void CacheBook::set_state(Slot& slot, SlotState state) {
@@ -209,21 +230,26 @@ void CacheBook::set_state(Slot& slot, SlotState state) {
 
 void CacheBook::roll_back() {
   for (; !changed_.empty(); changed_.pop_back()) {
-    auto& [number, before] = changed_.back();
-    Slot& slot = slots_[number];
-    set_state(slot, before.state);
-    before.named_in = slot.named_in;
-    slot = before;
+    Change& last = changed_.back();
+    Slot& slot = tables_[table_of(last.id)].slots[last.slot];
+    set_state(slot, last.before.state);
+    last.before.named_in = slot.named_in;
+    slot = last.before;
   }
 }
 
-void CacheBook::refuse(const std::string& expectation, std::uint32_t slot) const {
-  throw Misfit(where_ + ", " + expectation + " expected, but " + holding(slot));
+void CacheBook::refuse(const std::string& expectation, const Rows& rows, std::size_t row) const {
+  throw Misfit(where_ + ", " + expectation + " expected, but " + holding(table_of(rows.ids[row]), rows.slots[row]));
 }
 
-std::string CacheBook::holding(std::uint32_t slot) const {
-  const Slot& held = slots_[slot];
+std::string CacheBook::slot_text(std::size_t table, std::uint32_t slot) const {
   const std::string text = "slot " + std::to_string(slot);
+  return tables_.size() == 1 ? text : text + " of table " + std::to_string(table);
+}
+
+std::string CacheBook::holding(std::size_t table, std::uint32_t slot) const {
+  const Slot& held = tables_[table].slots[slot];
+  const std::string text = slot_text(table, slot);
   if (held.state == SlotState::kEmpty) return text + " is empty";
   return text + " holds id " + std::to_string(held.id) + " at version " + std::to_string(held.version) + ", " +
          name_of(held.state);

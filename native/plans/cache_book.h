@@ -1,4 +1,7 @@
 // The book-keeping of a worker's cache: which row is in which slot, and whether a plan fits.
+//
+// Every table of the job has slots of its own. With several, the top 8 bits of an id are the number of its table
+// (services/domain/ids.py).
 #pragma once
 
 #include <algorithm>
@@ -7,7 +10,6 @@
 #include <initializer_list>
 #include <stdexcept>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace esd::plans {
@@ -50,11 +52,16 @@ struct PlanColumns {
 
 class CacheBook {
  public:
-  CacheBook(std::size_t slots, unsigned worker) : slots_(slots), worker_(worker) {}
+  // `limits` are the slots that each table may use.
+  CacheBook(const std::vector<std::size_t>& limits, unsigned worker) : worker_(worker) {
+    for (const std::size_t limit : limits) tables_.push_back({limit, {}});
+    if (limits.size() == 1) tables_[0].slots.resize(limits[0]);
+  }
 
-  std::size_t size() const { return slots_.size(); }
+  std::size_t size() const;
   std::size_t cached() const { return cached_; }
-  void copy_to(std::uint64_t* ids, std::int64_t* versions, std::uint8_t* states) const;  // of every slot
+  // What is in the slots, [size], table by table.
+  void copy_to(std::uint64_t* ids, std::int64_t* versions, std::uint8_t* states) const;
 
   // Enter a plan, a flush, and what an empty cache gets at the beginning of an epoch, all or nothing. `where` begins the
   // text of a misfit. Throw Misfit.
@@ -69,6 +76,15 @@ class CacheBook {
     SlotState state = SlotState::kEmpty;
     std::uint32_t named_in = 0;  // the latest list that has named the slot
   };
+  struct Table {
+    std::size_t limit;
+    std::vector<Slot> slots;  // all of them with one table, else those that were ever named
+  };
+  struct Change {
+    std::uint64_t id;
+    std::uint32_t slot;
+    Slot before;
+  };
 
   // The steps of a plan. Each checks a row, then enters it.
   void push(const Rows& rows, SlotState before, SlotState after, const char* step);
@@ -81,18 +97,21 @@ class CacheBook {
   void begin(const std::string& where);
   void check_slots(std::initializer_list<const Rows*> list);
   void check_contributor(const Gradients& gradients, std::size_t row, const char* step) const;
-  Slot& change(std::uint32_t slot);
+  std::size_t table_of(std::uint64_t id) const { return tables_.size() == 1 ? 0 : id >> 56; }
+  Slot& slot_of(const Rows& rows, std::size_t row) { return tables_[table_of(rows.ids[row])].slots[rows.slots[row]]; }
+  Slot& change(const Rows& rows, std::size_t row);
   void set_state(Slot& slot, SlotState state);
   void roll_back();
-  [[noreturn]] void refuse(const std::string& expectation, std::uint32_t slot) const;
-  std::string holding(std::uint32_t slot) const;
+  [[noreturn]] void refuse(const std::string& expectation, const Rows& rows, std::size_t row) const;
+  std::string slot_text(std::size_t table, std::uint32_t slot) const;
+  std::string holding(std::size_t table, std::uint32_t slot) const;
 
-  std::vector<Slot> slots_;
+  std::vector<Table> tables_;
   const unsigned worker_;
   std::size_t cached_ = 0, unpushed_ = 0;  // slots in use; of these, owned and partial ones
   std::uint32_t list_ = 0;
   std::string where_;
-  std::vector<std::pair<std::uint32_t, Slot>> changed_;  // slots as they were before each change
+  std::vector<Change> changed_;
 };
 
 }  // namespace esd::plans

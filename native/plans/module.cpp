@@ -5,6 +5,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -12,6 +13,7 @@
 #include <stdexcept>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "common/packed_column.h"
 #include "plans/cache_book.h"
@@ -102,7 +104,8 @@ nb::tuple place(const In<std::uint32_t>& places, const RowArrays& trained, const
   return nb::make_tuple(ids.array, slots.array, versions.array);
 }
 
-CacheBook make_book(std::size_t rows, unsigned worker) {
+CacheBook make_book(const std::vector<std::size_t>& rows, unsigned worker) {
+  if (rows.empty()) throw std::invalid_argument("a cache is of one table at least");
   if (worker > 63) throw std::invalid_argument("worker is " + std::to_string(worker) + ", it must be in 0..63");
   return {rows, worker};
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Protocol, Self, TypeVar
 
@@ -136,6 +137,15 @@ class AsyncParameterServerClient:
 
     async def __aexit__(self, *exception: object) -> None:
         await self.close()
+
+    def of_table(self, table: TableSpec) -> Self:
+        """Returns a client for another table of this server, over the channel and the stream of this one.
+
+        Whoever closes one of them closes the others, too.
+        """
+        client = copy(self)
+        client._table = table  # noqa: SLF001 - a client, too
+        return client
 
     async def close(self) -> None:
         """Closes the stream and the channel."""

@@ -47,3 +47,13 @@ def in_table(ids: NDArray[np.uint64], number: int | NDArray[np.uint64]) -> NDArr
 def table_of(ids: NDArray[np.uint64]) -> NDArray[np.int64]:
     """Returns the number of each id's table in a job with several, int64 of the same shape."""
     return (ids >> _VALUE_BITS).astype(np.int64)
+
+
+def parts_of_tables(ids: NDArray[np.uint64], tables: int) -> list[slice | NDArray[np.int64]]:
+    """Returns where the ids of each of a job's tables lie in a list of them, by number; ascending positions."""
+    if tables == 1:
+        return [slice(None)]
+    numbers = table_of(ids)
+    order = np.argsort(numbers, kind="stable")
+    ends = np.searchsorted(numbers[order], np.arange(tables - 1), side="right")
+    return list(np.split(order, ends))

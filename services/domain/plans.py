@@ -7,11 +7,13 @@ in the engine that makes them (esd_native/engine.pyi), here, and in the messages
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from services.domain.ids import parts_of_tables
 from services.domain.jobs import JobSpec
 from services.domain.worker_set import WorkerSet
 
@@ -35,6 +37,15 @@ class Transfers:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def by_table(self, tables: int) -> list[Self]:
+        """Returns the rows of each of a job's tables, by number."""
+        if tables == 1:
+            return [self]
+        return [
+            type(self)(self.ids[part], self.slots[part], self.versions[part], int(np.searchsorted(part, self.early)))
+            for part in parts_of_tables(self.ids, tables)
+        ]
+
 
 @dataclass(frozen=True, slots=True)
 class GradientTransfers:
@@ -52,6 +63,27 @@ class GradientTransfers:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def by_table(self, tables: int) -> list[Self]:
+        """Returns the gradients of each of a job's tables, by number."""
+        if tables == 1:
+            return [self]
+        parts = parts_of_tables(self.rows.ids, tables)
+        return [
+            type(self)(rows, self.contributors[part], self.steps[part])
+            for rows, part in zip(self.rows.by_table(tables), parts, strict=True)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class TableMoves:
+    """What a worker moves of one table in an iteration; the columns are those of IterationPlan."""
+
+    update_rows: Transfers
+    update_gradients: GradientTransfers
+    evict_rows: Transfers
+    evict_gradients: GradientTransfers
+    pulls: Transfers
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +135,11 @@ class IterationPlan:
     forgotten: NDArray[np.uint64]
     forgotten_below: int
     discards: Transfers
+
+    def moves_by_table(self, tables: int) -> list[TableMoves]:
+        """Returns what moves of each of the job's tables, by number."""
+        columns = (getattr(self, field.name).by_table(tables) for field in fields(TableMoves))
+        return [TableMoves(*each) for each in zip(*columns, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -117,3 +118,9 @@ class TableSpec:
     def gradient_transfer_bytes(self) -> int:
         """Bytes that move with one partial gradient: D floats without optimizer state, and what names them."""
         return 4 * self.dimension + GRADIENT_KEY_BYTES
+
+
+def slots_of_tables(tables: Sequence[TableSpec], cache_rows: int) -> tuple[int, ...]:
+    """Returns how many rows of each table, and of no other, fit a cache that holds `cache_rows` rows of the first."""
+    room = cache_rows * tables[0].row_transfer_bytes
+    return tuple(max(1, room // table.row_transfer_bytes) for table in tables)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -21,13 +21,13 @@ class CacheBook:
     iteration before it may still train. Entering is all or nothing. The cache is empty at first.
 
     Args:
-        rows: C, slots of the cache.
+        rows: slots that each table of the job may use, by number.
         worker: this worker's slot in the job.
         epoch: the epoch that all plans must belong to.
         first_iteration: of the epoch.
     """
 
-    def __init__(self, rows: int, worker: int, epoch: int, first_iteration: int = 0) -> None:
+    def __init__(self, rows: Sequence[int], worker: int, epoch: int, first_iteration: int = 0) -> None:
         self._slots = SlotBook(rows, worker)
         self._epoch = epoch
         self._next_iteration = first_iteration

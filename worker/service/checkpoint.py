@@ -8,8 +8,6 @@ from concurrent.futures import Executor
 from hashlib import sha256
 from typing import TypeVar
 
-import numpy as np
-
 from services.domain.errors import FailedPrecondition, StorageUnwritable
 from services.domain.plans import FlushPlan, Membership, Reload
 from services.domain.reports import FlushReport
@@ -62,9 +60,9 @@ class WorkerCheckpoints:
         """
         book.enter_reload(reload)
         mover = self._mover
-        rows = np.empty((len(reload.rows), mover.cache.width), np.float32)
-        await mover.servers.pull(reload.rows.ids, reload.rows.versions, rows)
-        await run_in(self._training_thread, mover.cache.write, reload.rows.slots, rows)
+        for table, rows in mover.by_table(reload.rows):
+            pulled = await table.load(rows)
+            await run_in(self._training_thread, table.cache.write, rows.slots, pulled)
         dense = await mover.servers.get_part(reload.checkpoint, _DENSE)
         if sha256(dense).hexdigest() != reload.dense_checksum:
             raise FailedPrecondition(

@@ -14,6 +14,7 @@ from services.domain.errors import FailedPrecondition
 from services.domain.jobs import Sync
 from services.domain.plans import EndOfStream, Membership, PlanMessage, Reload
 from services.domain.reports import Lease, WorkerPhase
+from services.domain.tables import slots_of_tables
 from services.runtime.threads import named_threads
 from worker.core.cache_book import CacheBook
 from worker.service.checkpoint import WorkerCheckpoints
@@ -21,12 +22,13 @@ from worker.service.link import Link
 from worker.service.parameter_servers import ParameterServers
 from worker.service.servicer import WorkerService
 from worker.service.settings import WorkerSettings
+from worker.service.table_mover import TableMover
 from worker.service.tasks import run_in
 from worker.service.training_loop import TrainingLoop
 from worker.service.transfers import RowMover
 from worker.training.all_reduce import DenseReducer, GroupStore, join_group
 from worker.training.device import prepare_device
-from worker.training.rows import RowCache
+from worker.training.rows import row_caches
 from worker.training.trainer import Trainer
 
 _log = logging.getLogger(__name__)
@@ -85,7 +87,8 @@ class WorkerEpoch:
         messages = self._attendance
         self.membership = membership = await _expect(Membership, messages)
         job = membership.job
-        book = CacheBook(settings.cache_rows, membership.slot, membership.epoch, membership.iteration)
+        slots = slots_of_tables(job.tables, settings.cache_rows)
+        book = CacheBook(slots, membership.slot, membership.epoch, membership.iteration)
         self._service.joined(membership.slot, book)
 
         link = Link(settings.link, shape=settings.shape_link)
@@ -93,14 +96,18 @@ class WorkerEpoch:
             aclosing(ParameterServers(job, membership.slot, link, settings, membership.epoch)) as servers,
             asyncio.TaskGroup() as moves,  # ends before the channels are closed
         ):
-            await servers.create_table()
+            await servers.create_tables()
             self._reducer = await run_in(
                 self._training_thread, join_group, membership, self._group_store(membership), self._host, device.type,
                 settings.peer_timeout,
             )  # fmt: skip
-            cache = await run_in(self._training_thread, RowCache, settings.cache_rows, job.table.row_width, device)
-            trainer = await run_in(self._training_thread, Trainer, job, cache, self._reducer, device)
-            mover = RowMover(cache, servers, self._reading_thread, moves, membership)
+            caches = await run_in(self._training_thread, row_caches, job.tables, slots, device)
+            trainer = await run_in(self._training_thread, Trainer, job, caches, self._reducer, device)
+            tables = [
+                TableMover(cache, table, job.schedule, membership.slot, self._reading_thread)
+                for cache, table in zip(caches, servers.tables, strict=True)
+            ]
+            mover = RowMover(tables, servers, moves, membership)
             report = self._attendance.report
             checkpoints = WorkerCheckpoints(
                 membership, mover, trainer, self._training_thread, report, settings.storage_timeout

@@ -9,7 +9,6 @@ from concurrent.futures import Executor
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from services.domain.errors import FailedPrecondition
 from services.domain.plans import FlushPlan, IterationPlan, PlanMessage
@@ -96,7 +95,7 @@ class TrainingLoop:
                 await current.stored()
             push = clock.lap()
             self.phase = WorkerPhase.PULL
-            rows = await current.pulled()
+            await current.pulled()
             pull = clock.lap()
             self.phase = WorkerPhase.PUSH
             if before is not None:  # see RowMover.forget
@@ -105,16 +104,16 @@ class TrainingLoop:
 
             following = tasks.create_task(self._next())
             self.phase = WorkerPhase.COMPUTE
-            step = await run_in(self._training_thread, self._train, current.plan, rows)
+            step = await run_in(self._training_thread, self._train, current)
             clock.lap()
             phases = PhaseTimes(plan_wait, push, pull, step.compute, step.all_reduce, step.update)
             confirming = tasks.create_task(self._confirm(current, step, phases, clock.total(), confirming))
             before = current
 
-    def _train(self, plan: IterationPlan, pulled: NDArray[np.float32]) -> StepResult:
-        """Puts the rows that were pulled, float32 [r, W], into their slots, and trains. Runs in the training thread."""
-        self._mover.cache.write(plan.pulls.slots, pulled)
-        return self._trainer.step(plan)
+    def _train(self, current: IterationTransfers) -> StepResult:
+        """Puts the rows that were pulled into their slots, and trains. Runs in the training thread."""
+        current.write()
+        return self._trainer.step(current.plan)
 
     async def _confirm(
         self,

@@ -7,6 +7,7 @@ parameter server has the same ones for split rows.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -17,11 +18,23 @@ from torch.nn import functional
 from esd_native import training
 from services.domain.errors import ResourceExhausted
 from services.domain.plans import IterationPlan
-from services.domain.tables import OptimizerKind, OptimizerSpec
+from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
+
+
+def row_caches(tables: Sequence[TableSpec], slots: Sequence[int], device: torch.device) -> tuple[RowCache, ...]:
+    """Makes a cache for each table, which may come to have that many slots. They begin with the same share of these.
+
+    Raises:
+        ResourceExhausted: the device has not enough memory.
+    """
+    return tuple(
+        RowCache(most, table.row_width, device, first=-(-most // len(tables)))
+        for table, most in zip(tables, slots, strict=True)
+    )
 
 
 class RowCache:
-    """Holds rows in C slots of W floats each.
+    """Holds rows of a table in C slots of W floats each.
 
     A slot holds a row's D values and its optimizer state, or, in its first D floats, the partial gradient of a
     split row (the value beside it would be outdated anyway).
@@ -30,10 +43,15 @@ class RowCache:
     iteration does not touch. On a GPU it has its own stream, which waits for the last completed write, not for
     the training that is queued meanwhile.
 
+    The tables of a job share the room of a cache, so any of them may come to fill it, and none is given all of it
+    before. A slot stays with its table: together the caches take as much memory as the tables had rows in them at most,
+    each at its own time, and never more than the room of the cache for every table.
+
     Args:
-        slots: C.
+        slots: the most that C may become.
         width: W, floats per row.
         device: where training runs.
+        first: C at first; None: all slots.
 
     Attributes:
         rows: float32 [C, W] on the device.
@@ -43,21 +61,35 @@ class RowCache:
         ResourceExhausted: the device has not enough memory.
     """
 
-    def __init__(self, slots: int, width: int, device: torch.device) -> None:
-        try:
-            self.rows = torch.zeros(slots, width, device=device)
-        except RuntimeError as error:
-            raise ResourceExhausted(
-                f"a cache of {slots} rows needs {4 * slots * width} bytes on {device}, which has less free; "
-                f"lower ESD_WORKER_CACHE_ROWS: {error}"
-            ) from error
+    def __init__(self, slots: int, width: int, device: torch.device, *, first: int | None = None) -> None:
         self._device = device
+        self._most = slots
+        self.rows = self._zeros(slots if first is None else first, width)
         self._read_stream: torch.cuda.Stream | None = None
         self._written: torch.cuda.Event | None = None
         if device.type == "cuda":
             self._read_stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
             self.mark_written()
         self.host_rows = self.rows.numpy() if device.type == "cpu" else None
+
+    def _zeros(self, slots: int, width: int) -> Tensor:
+        try:
+            return torch.zeros(slots, width, device=self._device)
+        except RuntimeError as error:
+            raise ResourceExhausted(
+                f"a cache of {slots} rows needs {4 * slots * width} bytes on {self._device}, which has less free; "
+                f"lower ESD_WORKER_CACHE_ROWS: {error}"
+            ) from error
+
+    def _grow(self, slots: int) -> None:
+        """Gives the cache at least so many slots. Who reads meanwhile reads what is written, old or new."""
+        grown = self._zeros(min(self._most, max(slots, 2 * len(self.rows))), self.width)
+        with torch.no_grad():
+            grown[: len(self.rows)] = self.rows
+        if self._device.type == "cuda":
+            torch.cuda.current_stream(self._device).synchronize()
+        self.rows = grown
+        self.host_rows = grown.numpy() if self.host_rows is not None else None
 
     @property
     def width(self) -> int:
@@ -104,6 +136,8 @@ class RowCache:
     def write(self, slots: NDArray[np.uint32], rows: NDArray[np.float32]) -> None:
         """Puts whole rows, float32 [r, W], into their slots."""
         if len(slots):
+            if len(self.rows) < self._most and (needed := int(slots.max()) + 1) > len(self.rows):
+                self._grow(needed)
             with torch.no_grad():
                 self.rows.index_copy_(0, self.index(slots), torch.from_numpy(rows).to(self._device))
         self.mark_written()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,7 +51,7 @@ class Trainer:
 
     Args:
         job: names the model and the optimizers.
-        cache: on `device`.
+        caches: of the job's tables, by number, on `device`.
         reducer: of the epoch.
         device: where the model is built.
 
@@ -58,9 +59,9 @@ class Trainer:
         dense: the dense parameters.
     """
 
-    def __init__(self, job: JobSpec, cache: RowCache, reducer: DenseReducer, device: torch.device) -> None:
+    def __init__(self, job: JobSpec, caches: Sequence[RowCache], reducer: DenseReducer, device: torch.device) -> None:
         self._job = job
-        self._cache = cache
+        self._cache = caches[0]
         self._device = device
         self._model = build_model(job).to(device)
         self._features = tuple(feature.name for feature in self._model.inputs.features)

@@ -24,7 +24,11 @@ T = TypeVar("T")
 
 
 class CheckpointStore:
-    """Calls to all shards of one job; repeated while a server is away or hangs."""
+    """Calls to all tables of one job on all shards; repeated while a server is away or hangs.
+
+    Every table has a history of its own on every shard: a participant of a checkpoint is a table on a shard. The first
+    table on the first shard keeps the manifest, the parts and the sample log.
+    """
 
     def __init__(self, job: JobSpec, settings: DispatcherSettings) -> None:
         """Opens a channel to every shard; `close` closes them."""
@@ -42,6 +46,8 @@ class CheckpointStore:
             )
             for address in job.parameter_servers
         ]
+        self._participants = [shard.of_table(table) for table in job.tables for shard in self._shards]
+        self._first = self._participants[0]
 
     async def close(self) -> None:
         """Closes all channels."""
@@ -49,19 +55,19 @@ class CheckpointStore:
             await shard.close()
 
     async def find(self) -> StoredState:
-        """Makes sure that the table is there, and tells what is stored of it. Does not wait for absent servers.
+        """Makes sure that the tables are there, and tells what is stored of them. Does not wait for absent servers.
 
         Raises:
             Unavailable: a server is away.
             StorageUnwritable: a store is full or read-only.
-            FailedPrecondition: the table exists with another specification.
+            FailedPrecondition: a table exists with another specification.
         """
 
-        async def find(shard: AsyncParameterServerClient) -> StoredState:
-            await shard.create_table()
-            return await shard.get_checkpoint()
+        async def find(participant: AsyncParameterServerClient) -> StoredState:
+            await participant.create_table()
+            return await participant.get_checkpoint()
 
-        found = await asyncio.gather(*(find(shard) for shard in self._shards))
+        found = await asyncio.gather(*map(find, self._participants))
         return StoredState(
             epoch=max(each.epoch for each in found),
             manifest=found[0].manifest,
@@ -88,43 +94,42 @@ class CheckpointStore:
         return stored
 
     async def restore(self, checkpoint: int, epoch: int) -> None:
-        """Puts every shard back to a checkpoint and begins an epoch there."""
-        await self._on_all(lambda shard: shard.restore(checkpoint, epoch=epoch, within=self._patience))
+        """Puts every participant back to a checkpoint and begins an epoch there."""
+        await self._on_all(lambda each: each.restore(checkpoint, epoch=epoch, within=self._patience))
 
     async def put_part(self, checkpoint: int, name: str, data: bytes) -> None:
-        """Stores a part at the first shard."""
-        await self._repeated(lambda: self._shards[0].put_part(checkpoint, name, data))
+        """Stores a part at the first participant."""
+        await self._repeated(lambda: self._first.put_part(checkpoint, name, data))
 
     async def get_part(self, checkpoint: int, name: str) -> bytes:
-        """Reads a part from the first shard."""
-        return await self._repeated(lambda: self._shards[0].get_part(checkpoint, name, within=_CALL_SECONDS))
+        """Reads a part from the first participant."""
+        return await self._repeated(lambda: self._first.get_part(checkpoint, name, within=_CALL_SECONDS))
 
     async def save(self, checkpoint: int, epoch: int) -> tuple[int, int]:
-        """Makes every shard's share of a cut durable.
+        """Makes every participant's share of a cut durable.
 
         Returns:
-            How many rows have changed since the cut before, on all shards, and the bytes that they take.
+            How many rows have changed since the cut before, of all tables on all shards, and the bytes that they take.
         """
-        saved = await self._on_all(lambda shard: shard.save(checkpoint, epoch=epoch))
+        saved = await self._on_all(lambda each: each.save(checkpoint, epoch=epoch))
         return sum(rows for rows, _ in saved), sum(size for _, size in saved)
 
     async def commit(self, checkpoint: int, epoch: int, manifest: bytes, keep: int, *, finished: bool = False) -> None:
-        """Makes a checkpoint valid at the first shard, then at the others; the last `keep` of them stay.
+        """Makes a checkpoint valid at the first participant, then at the others; the last `keep` of them stay.
 
-        With `finished` the job has ended, and nothing is written to the table any more.
+        With `finished` the job has ended, and nothing is written to its tables any more.
         """
 
-        async def commit(shard: AsyncParameterServerClient, manifest: bytes) -> None:
+        async def commit(participant: AsyncParameterServerClient, manifest: bytes) -> None:
             await self._repeated(
-                lambda: shard.commit(checkpoint, manifest, keep, epoch=epoch, finished=finished),
+                lambda: participant.commit(checkpoint, manifest, keep, epoch=epoch, finished=finished),
             )
 
-        first, *others = self._shards
-        await commit(first, manifest)
-        await asyncio.gather(*(commit(shard, b"") for shard in others))
+        await commit(self._first, manifest)
+        await asyncio.gather(*(commit(other, b"") for other in self._participants[1:]))
 
     async def append_samples(self, entry: LogEntry, epoch: Callable[[], int]) -> None:
-        """Adds to the sample log, at the first shard. `epoch` tells the present one.
+        """Adds to the sample log, at the first participant. `epoch` tells the present one.
 
         Raises:
             StaleEpoch: another dispatcher has taken the job over, or the server has lost its rows.
@@ -135,18 +140,18 @@ class CheckpointStore:
         async def append() -> None:
             # An epoch that has just begun here begins at the server a moment later.
             await repeated(
-                lambda: self._shards[0].append_samples(entry, epoch=epoch()), self._patience, on=(StaleEpoch, *AWAY)
+                lambda: self._first.append_samples(entry, epoch=epoch()), self._patience, on=(StaleEpoch, *AWAY)
             )
 
         await self.with_room(append)
 
     async def read_samples(self, epoch: int) -> list[LogEntry]:
-        """Begins an epoch at the first shard, and reads the sample log."""
-        return await self._repeated(lambda: self._shards[0].read_samples(epoch=epoch))
+        """Begins an epoch at the first participant, and reads the sample log."""
+        return await self._repeated(lambda: self._first.read_samples(epoch=epoch))
 
     async def trim_samples(self, position: int | None, epoch: int) -> None:
         """Drops what lies before a position of the sample log; None: everything."""
-        await self._repeated(lambda: self._shards[0].trim_samples(position, epoch=epoch))
+        await self._repeated(lambda: self._first.trim_samples(position, epoch=epoch))
 
     async def with_room(self, call: Callable[[], Awaitable[T]]) -> T:
         """Makes calls again while a store is full or read-only, for as long as that may last."""
@@ -165,7 +170,7 @@ class CheckpointStore:
         return await repeated(attempt, self._storage_patience, on=StorageUnwritable)
 
     async def _on_all(self, call: Callable[[AsyncParameterServerClient], Awaitable[T]]) -> list[T]:
-        return await asyncio.gather(*(self._repeated(partial(call, shard)) for shard in self._shards))
+        return await asyncio.gather(*(self._repeated(partial(call, each)) for each in self._participants))
 
     async def _repeated(self, call: Callable[[], Awaitable[T]]) -> T:
         return await repeated(call, self._patience, on=AWAY)

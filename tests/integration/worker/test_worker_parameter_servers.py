@@ -41,30 +41,34 @@ async def job(start_servers):
 @pytest.fixture
 async def servers(job):
     servers = connect(job)
-    await servers.create_table()
+    await servers.create_tables()
     yield servers
     await servers.aclose()
 
 
 async def test_rows_come_in_the_order_they_were_asked_for(job, servers):
     rows = np.empty((len(IDS), 5), np.float32)
-    size = await servers.pull(IDS, NEVER_TRAINED, rows)
+    size = await servers.tables[0].pull(IDS, NEVER_TRAINED, rows)
     np.testing.assert_array_equal(rows, initial_rows(IDS, job.table))
     assert len(IDS) * 36 <= size < len(IDS) * 37  # id and version there, the row back
 
 
 async def test_pushed_rows_come_back(servers):
     rows = np.random.default_rng(2).normal(size=(len(IDS), 5)).astype(np.float32)
-    await servers.push(Parcel.of(Push(RowBlock(IDS[:3000], NEVER_TRAINED[:3000] + 1, rows[:3000]), NO_GRADIENTS)))
-    await servers.push(Parcel.of(Push(RowBlock(IDS, NEVER_TRAINED + 1, rows), NO_GRADIENTS)))  # a repetition, in part
+    await servers.tables[0].push(
+        Parcel.of(Push(RowBlock(IDS[:3000], NEVER_TRAINED[:3000] + 1, rows[:3000]), NO_GRADIENTS))
+    )
+    await servers.tables[0].push(
+        Parcel.of(Push(RowBlock(IDS, NEVER_TRAINED + 1, rows), NO_GRADIENTS))
+    )  # a repetition, in part
     pulled = np.empty_like(rows)
-    await servers.pull(IDS, NEVER_TRAINED + 1, pulled)
+    await servers.tables[0].pull(IDS, NEVER_TRAINED + 1, pulled)
     np.testing.assert_array_equal(pulled, rows)
 
 
 async def test_a_push_in_many_pieces_arrives_whole(job):
     servers = connect(job, link=Link(400_000, shape=False))  # a slow link takes small pieces
-    await servers.create_table()
+    await servers.create_tables()
     rows = np.random.default_rng(2).normal(size=(len(IDS), 5)).astype(np.float32)
     trained, split = slice(0, 2400), slice(2400, len(IDS))
     count = len(IDS[split])
@@ -77,9 +81,11 @@ async def test_a_push_in_many_pieces_arrives_whole(job):
         gradients=rows[split],
         worker=0,
     )
-    await servers.push(Parcel.of(Push(RowBlock(IDS[trained], NEVER_TRAINED[trained] + 1, rows[trained]), gradients)))
+    await servers.tables[0].push(
+        Parcel.of(Push(RowBlock(IDS[trained], NEVER_TRAINED[trained] + 1, rows[trained]), gradients))
+    )
     pulled = np.empty_like(rows)
-    await servers.pull(IDS, NEVER_TRAINED + 1, pulled)
+    await servers.tables[0].pull(IDS, NEVER_TRAINED + 1, pulled)
     np.testing.assert_array_equal(pulled[trained], rows[trained])
     expected = initial_rows(IDS[split], job.table) - 0.5 * rows[split]
     np.testing.assert_allclose(pulled[split], expected, rtol=1e-5, atol=1e-6)
@@ -98,11 +104,11 @@ async def test_a_pull_waits_for_the_gradients_of_all_contributors(job, servers):
         worker=0,
     )
     rows = np.empty((100, 5), np.float32)
-    pulling = asyncio.create_task(servers.pull(ids, np.ones(100, np.int64), rows))
-    await servers.push(Parcel.of(Push(NO_ROWS, block)))
+    pulling = asyncio.create_task(servers.tables[0].pull(ids, np.ones(100, np.int64), rows))
+    await servers.tables[0].push(Parcel.of(Push(NO_ROWS, block)))
     assert not pulling.done()
     other = connect(job, worker=1)
-    await other.push(Parcel.of(Push(NO_ROWS, replace(block, worker=1))))
+    await other.tables[0].push(Parcel.of(Push(NO_ROWS, replace(block, worker=1))))
     await other.aclose()
     await pulling
     np.testing.assert_allclose(rows, initial_rows(ids, job.table) - 0.5 * 2 * gradients, rtol=1e-6)
@@ -114,11 +120,11 @@ async def test_traffic_is_never_faster_than_the_link_in_either_direction(job, se
     slow = connect(job, link=link)
     rows = np.empty((len(IDS), 5), np.float32)
     started = time.perf_counter()
-    await slow.pull(IDS, NEVER_TRAINED, rows)
+    await slow.tables[0].pull(IDS, NEVER_TRAINED, rows)
     assert (time.perf_counter() - started) * 400_000 >= 0.9 * rows.nbytes
 
     started = time.perf_counter()
-    size = await slow.push(Parcel.of(Push(RowBlock(IDS, NEVER_TRAINED + 1, rows), NO_GRADIENTS)))
+    size = await slow.tables[0].push(Parcel.of(Push(RowBlock(IDS, NEVER_TRAINED + 1, rows), NO_GRADIENTS)))
     assert (time.perf_counter() - started) * 400_000 >= 0.8 * size
     assert 0 < link.uplink.take() < 1.3 * 400_000
     await slow.aclose()
@@ -128,13 +134,13 @@ async def test_a_server_that_restarts_is_waited_for(start_process):
     first = await start_process("ps_server")
     job = small_job([first.address], 1, OptimizerSpec())
     servers = connect(job)
-    await servers.create_table()
+    await servers.create_tables()
     first.process.terminate()
     await first.end()
-    again = asyncio.create_task(servers.create_table())
+    again = asyncio.create_task(servers.create_tables())
     await start_process("ps_server", ESD_PS_LISTEN=first.address)
     await again
     rows = np.empty((10, 5), np.float32)
-    await servers.pull(IDS[:10], NEVER_TRAINED[:10], rows)
+    await servers.tables[0].pull(IDS[:10], NEVER_TRAINED[:10], rows)
     np.testing.assert_array_equal(rows, initial_rows(IDS[:10], job.table))
     await servers.aclose()

@@ -185,7 +185,9 @@ class ReferenceCacheBook:
         for slots in columns:
             ordered = np.sort(slots)
             if len(ordered) and int(ordered[-1]) >= len(self._ids):
-                raise FailedPrecondition(f"slot {ordered[-1]} does not exist: cache_rows is {len(self._ids)}")
+                raise FailedPrecondition(
+                    f"slot {ordered[-1]} does not exist: the cache has room for {len(self._ids)} rows"
+                )
             repeated = np.flatnonzero(ordered[1:] == ordered[:-1])
             if len(repeated):
                 raise FailedPrecondition(f"slot {ordered[repeated[0]]} is named twice in one list of the plan")

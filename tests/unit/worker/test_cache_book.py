@@ -14,7 +14,7 @@ BOTH = ME | OTHER
 @pytest.fixture
 def book(plans):
     """After iteration 0: id 10 owned in slot 0, id 11 a partial gradient in slot 1; slots 2 and 3 empty."""
-    book = CacheBook(rows=4, worker=0, epoch=1)
+    book = CacheBook(rows=[4], worker=0, epoch=1)
     book.enter(plans.plan(0, pulls=[(10, 0, 0), (11, 1, 0)], train=[(10, 0, 0, ME), (11, 1, 0, BOTH)]))
     return book
 
@@ -123,7 +123,7 @@ def test_refuses_to_train_for_others(book, plans):
 
 
 def test_refuses_slots_beyond_the_cache(book, plans):
-    refuses(book, plans.plan(1, pulls=[(12, 4, 0)]), "slot 4 does not exist", "cache_rows is 4")
+    refuses(book, plans.plan(1, pulls=[(12, 4, 0)]), "slot 4 does not exist", "the cache has room for 4 rows")
 
 
 def test_refuses_a_slot_named_twice(book, plans):
@@ -155,7 +155,7 @@ def test_refuses_a_flush_that_leaves_something_behind(book, plans):
 
 
 def test_a_reloaded_cache_takes_the_plans_of_its_epoch(plans):
-    book = CacheBook(4, worker=0, epoch=1, first_iteration=20)
+    book = CacheBook([4], worker=0, epoch=1, first_iteration=20)
     book.enter_reload(Reload(20, rows=plans.rows((7, 0, 3)), outdated=plans.rows((8, 1, 5))))
     assert (book.cached_rows, book.next_iteration) == (2, 20)
     with pytest.raises(FailedPrecondition, match="training: id 8"):  # its latest value is elsewhere
@@ -166,7 +166,7 @@ def test_a_reloaded_cache_takes_the_plans_of_its_epoch(plans):
 
 
 def test_a_reload_must_fit_the_cache(plans):
-    book = CacheBook(4, worker=0, epoch=1)
+    book = CacheBook([4], worker=0, epoch=1)
     with pytest.raises(FailedPrecondition, match="slot 4 does not exist"):
         book.enter_reload(Reload(1, rows=plans.rows((7, 4, 3)), outdated=plans.rows()))
     with pytest.raises(FailedPrecondition, match="named twice"):

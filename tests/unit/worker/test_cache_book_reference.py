@@ -71,7 +71,7 @@ def test_they_agree_on_real_plans_and_on_spoiled_ones(seed: int) -> None:
     rng, draws = random.Random(seed), np.random.default_rng(seed)
     job = job_with(workers=3, fields=3, batch_size=18, mechanism="random", policy="emark")
     planner = Planner(job, [1e6] * 3, [CACHE] * 3)
-    books = [(CacheBook(CACHE, slot, 0), ReferenceCacheBook(CACHE, slot, 0)) for slot in range(3)]
+    books = [(CacheBook([CACHE], slot, 0), ReferenceCacheBook(CACHE, slot, 0)) for slot in range(3)]
     refused = 0
     for iteration in range(ITERATIONS):
         ids = (draws.zipf(1.2, (18, 3)) % 120).astype(np.uint64)

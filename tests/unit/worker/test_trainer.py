@@ -47,7 +47,7 @@ def trainer_of(job):
     """A trainer whose cache holds id x in slot IDS - 1 - x."""
     cache = RowCache(IDS, job.table.row_width, CPU)
     cache.write(np.arange(IDS, dtype=np.uint32)[::-1].copy(), initial_rows(job.table.row_width, job.table.dimension))
-    return Trainer(job, cache, DenseReducer(None), CPU), cache
+    return Trainer(job, [cache], DenseReducer(None), CPU), cache
 
 
 def plan_of(plans, iteration, batch, contributors=ALONE):

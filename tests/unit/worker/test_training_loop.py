@@ -25,7 +25,8 @@ class HeldMover:
 
     def __init__(self, tasks: asyncio.TaskGroup) -> None:
         self.tasks = tasks
-        self.cache = SimpleNamespace(staging=lambda rows: np.zeros((rows, 2), np.float32), write=lambda *_: None)
+        cache = SimpleNamespace(staging=lambda rows: np.zeros((rows, 2), np.float32), write=lambda *_: None)
+        self.tables = [SimpleNamespace(cache=cache, exchange=self.exchange)]
         self.stored: list[asyncio.Future[None]] = []
         self.sent = asyncio.Event()
 
@@ -40,6 +41,9 @@ class HeldMover:
         return [SimpleNamespace(pulled=pulled, stored=stored, pull_bytes=0, push_bytes=0)]
 
     async def forget(self, plan):
+        pass
+
+    def end_if_failed(self, frames):
         pass
 
 
@@ -87,7 +91,7 @@ async def test_write_through_trains_only_when_all_is_durable(plans, write_throug
         mover, trainer = HeldMover(tasks), Trainer()
         with ThreadPoolExecutor(1) as thread:
             loop = TrainingLoop(
-                messages(), CacheBook(1, 0, 1, 0), mover, trainer, thread,
+                messages(), CacheBook([1], 0, 1, 0), mover, trainer, thread,
                 SimpleNamespace(uplink=SimpleNamespace(take=lambda: 0.0)), send, no_checkpoint,
                 write_through=write_through,
             )  # fmt: skip

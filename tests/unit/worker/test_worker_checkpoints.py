@@ -11,6 +11,7 @@ import pytest
 
 from services.domain.errors import StorageUnwritable, Unavailable
 from services.domain.reports import FlushReport, TransferCounts
+from services.domain.tables import OptimizerSpec, TableSpec
 from worker.service.checkpoint import WorkerCheckpoints
 from worker.service.link import Link
 from worker.service.parameter_servers import ParameterServers
@@ -90,7 +91,8 @@ async def test_the_end_waits_no_longer_than_it_may() -> None:
 
 async def test_pushes_wait_for_room_as_they_wait_for_a_server_that_is_away() -> None:
     settings = WorkerSettings(name="a", dispatcher="127.0.0.1:1", link=1e9, cache_rows=8)
-    job: Any = SimpleNamespace(parameter_servers=())
+    table = TableSpec("t", 4, OptimizerSpec(), 0, 0.1)
+    job: Any = SimpleNamespace(parameter_servers=("127.0.0.1:1",), table=table, tables=(table,))
     servers = ParameterServers(job, 0, Link(1e9, shape=False), settings)
     failures: list[Exception] = [FULL, Unavailable("it restarts"), FULL]
 
@@ -100,3 +102,4 @@ async def test_pushes_wait_for_room_as_they_wait_for_a_server_that_is_away() -> 
         return 7
 
     assert await servers._with_room(push) == 7
+    await servers.aclose()

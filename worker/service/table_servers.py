@@ -1,0 +1,97 @@
+"""The parameter servers of one table."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.clients.frames import Frame
+from services.clients.parameter_server import AsyncParameterServerClient
+from services.domain.frames import Parcel, Pulls
+from services.domain.ids import shard_of
+from services.domain.tables import TableSpec
+from worker.service.tasks import all_of
+
+Patiently = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
+
+
+class TableServers:
+    """The rows of a table by id, wherever their shard is.
+
+    Args:
+        spec: the table.
+        shards: clients of it, in shard order.
+        epoch: in all requests; the servers refuse those of an epoch that is over.
+        patiently: repeats a call while a shard is unavailable or has no room.
+
+    Attributes:
+        spec: the table.
+    """
+
+    def __init__(
+        self, spec: TableSpec, shards: Sequence[AsyncParameterServerClient], epoch: int, patiently: Patiently
+    ) -> None:
+        self.spec = spec
+        self._shards = shards
+        self._epoch = epoch
+        self._patiently = patiently
+
+    async def create(self) -> None:
+        """Makes sure that every shard has the table. Raises FailedPrecondition if its training has ended."""
+        await all_of(self._patiently(partial(shard.create_table, to_train=True)) for shard in self._shards)
+
+    async def pull(self, ids: NDArray[np.uint64], versions: NDArray[np.int64], rows: NDArray[np.float32]) -> int:
+        """Fills `rows`, float32 [r, W], with the rows of `ids` at exactly `versions`; returns the bytes received.
+
+        Raises:
+            StaleVersion: a row is already newer.
+            DeadlineExceeded: a version did not appear in time.
+        """
+        parcel = Parcel.of(pulls=Pulls(ids, versions, np.arange(len(ids))))
+        return sum(frame.pull_bytes for frame in await self._carry(parcel, rows))
+
+    async def push(self, parcel: Parcel) -> int:
+        """Stores what a parcel of any size pushes durably; returns the bytes sent.
+
+        Raises:
+            FailedPrecondition: a gradient skips a version, or contributors disagree.
+        """
+        return sum(frame.push_bytes for frame in await self._carry(parcel))
+
+    def exchange(self, parcel: Parcel, rows: NDArray[np.float32], *, urgent: bool) -> list[Frame]:
+        """Sends a parcel as soon as it may be sent, and returns at once: what is pushed has been read.
+
+        Args:
+            parcel: what to push, and what to pull.
+            rows: float32 [.., W], where the pulled rows go.
+            urgent: it goes before what is not, and was not sent yet.
+
+        Returns:
+            The frames that carry it, whose futures tell what becomes of it.
+        """
+        return [
+            frame
+            for index, part in parcel.by_shard(len(self._shards))
+            for frame in self._shards[index].exchange(part, rows, epoch=self._epoch, urgent=urgent)
+        ]
+
+    async def forget(self, ids: NDArray[np.uint64], below: int) -> None:
+        """Takes the rows whose version is below `below` out of the table."""
+
+        async def forget(shard: AsyncParameterServerClient, part: NDArray[np.uint64]) -> None:
+            if len(part):
+                await self._patiently(lambda: shard.forget(part, below, epoch=self._epoch))
+
+        owners = shard_of(ids, len(self._shards))
+        await all_of(forget(shard, ids[owners == index]) for index, shard in enumerate(self._shards))
+
+    async def _carry(self, parcel: Parcel, rows: NDArray[np.float32] | None = None) -> list[Frame]:
+        each = await all_of(
+            self._shards[index].carry(part, rows, epoch=self._epoch)
+            for index, part in parcel.by_shard(len(self._shards))
+        )
+        return [frame for frames in each for frame in frames]
