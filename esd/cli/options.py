@@ -64,7 +64,9 @@ SchemaFile = Annotated[
 ]
 Model = Annotated[
     str,
-    typer.Option(help="wdl, dfm, dcn, dlrm, or your own: package.module:Class.", rich_help_panel=TRAINING),
+    typer.Option(
+        help="wdl, dfm, dcn, dlrm, ncf, flen, mmoe, or your own: package.module:Class.", rich_help_panel=TRAINING
+    ),
 ]
 LossOption = Annotated[
     Loss,

@@ -10,14 +10,25 @@ from worker.models.dcn import DeepCross
 from worker.models.dfm import DeepFM
 from worker.models.dlrm import DLRM
 from worker.models.dropout import replace_dropout
+from worker.models.flen import FLEN
 from worker.models.inputs import InputFeature, ModelInputs
 from worker.models.losses import LOSSES
+from worker.models.mmoe import MMoE
 from worker.models.model import Model
+from worker.models.ncf import NeuMF
 from worker.models.own import import_model
 from worker.models.trial import try_model
 from worker.models.wdl import WideDeep
 
-MODELS: dict[str, type[Model]] = {"wdl": WideDeep, "dfm": DeepFM, "dcn": DeepCross, "dlrm": DLRM}
+MODELS: dict[str, type[Model]] = {
+    "wdl": WideDeep,
+    "dfm": DeepFM,
+    "dcn": DeepCross,
+    "dlrm": DLRM,
+    "ncf": NeuMF,
+    "flen": FLEN,
+    "mmoe": MMoE,
+}
 
 
 def build_model(job: JobSpec) -> Model:

@@ -24,7 +24,7 @@ class DeepCross(Model):
         self.crosses = nn.ModuleList(Cross(width) for _ in range(CROSS_LAYERS))
         # The MLP's last hidden layer goes to the output layer together with the crosses.
         self.deep = mlp(width, hidden[:-1], hidden[-1]) if hidden else None
-        self.output = nn.Linear(width + sum(hidden[-1:]), 1)
+        self.output = nn.Linear(width + sum(hidden[-1:]), len(inputs.labels))
         draw_parameters(self)
 
     def forward(self, embeddings: Mapping[str, Any], dense: Tensor) -> Tensor:
@@ -34,7 +34,7 @@ class DeepCross(Model):
         for cross in self.crosses:
             crossed = cross(inputs, crossed)
         parts = (crossed,) if self.deep is None else (crossed, self.deep(inputs).relu())
-        logits: Tensor = self.output(torch.cat(parts, dim=1)).squeeze(1)
+        logits: Tensor = self.output(torch.cat(parts, dim=1))
         return logits
 
 

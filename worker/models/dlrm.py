@@ -27,7 +27,7 @@ class DLRM(Model):
         self.bottom = mlp(inputs.dense, hidden[-1:], dimension) if has_dense else None
         vectors = len(inputs.features) + has_dense
         pairs = vectors * (vectors - 1) // 2
-        self.top = mlp(pairs + has_dense * dimension, hidden, 1)
+        self.top = mlp(pairs + has_dense * dimension, hidden, len(inputs.labels))
         draw_parameters(self)
 
     def forward(self, embeddings: Mapping[str, Any], dense: Tensor) -> Tensor:
@@ -39,5 +39,5 @@ class DLRM(Model):
             bottom = self.bottom(dense).relu()
             products = pair_products(torch.cat((bottom.unsqueeze(1), rows), dim=1))
             interactions = torch.cat((bottom, products), dim=1)
-        logits: Tensor = self.top(interactions).squeeze(1)
+        logits: Tensor = self.top(interactions)
         return logits

@@ -48,6 +48,11 @@ class ModelInputs:
         )
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the features."""
+        return tuple(feature.name for feature in self.features)
+
+    @property
     def width(self) -> int:
         """How many values `join` puts side by side: those of all embeddings, and the dense features."""
         return sum(feature.dimension for feature in self.features) + self.dense

@@ -14,18 +14,21 @@ from worker.models.model import Model
 
 
 class WideDeep(Model):
-    """Adds a linear model over ids and dense features to an MLP over embedding vectors and dense features."""
+    """Adds a linear model over ids and dense features to an MLP over embedding vectors and dense features.
+
+    Several labels share the weights of the ids.
+    """
 
     def __init__(self, inputs: ModelInputs, hidden: tuple[int, ...]) -> None:
         super().__init__(inputs, hidden)
         width = require_wide(inputs, "wdl")
-        self.wide = nn.Parameter(torch.empty(1, inputs.dense))  # the MLP has the bias
-        self.deep = mlp(len(inputs.features) * width + inputs.dense, hidden, 1)
+        self.wide = nn.Parameter(torch.empty(len(inputs.labels), inputs.dense))  # the MLP has the bias
+        self.deep = mlp(len(inputs.features) * width + inputs.dense, hidden, len(inputs.labels))
         draw_parameters(self)
 
     def forward(self, embeddings: Mapping[str, Any], dense: Tensor) -> Tensor:
         """See Model.forward."""
         weights, vectors = split_wide(embeddings)
-        wide = weights.sum(dim=1) + (dense @ self.wide.T).squeeze(1)
-        deep: Tensor = self.deep(torch.cat((vectors.flatten(1), dense), dim=1)).squeeze(1)
+        wide = weights.sum(dim=1, keepdim=True) + dense @ self.wide.T
+        deep: Tensor = self.deep(torch.cat((vectors.flatten(1), dense), dim=1))
         return wide + deep

@@ -64,7 +64,7 @@ class Trainer:
         self._cache = caches[0]
         self._device = device
         self._model = build_model(job).to(device)
-        self._features = tuple(feature.name for feature in self._model.inputs.features)
+        self._features = self._model.inputs.names
         self.dense = DenseParameters(self._model, job.model, reducer)
 
     def step(self, plan: IterationPlan) -> StepResult:

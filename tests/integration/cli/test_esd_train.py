@@ -101,7 +101,7 @@ def test_a_command_that_is_ended_leaves_no_service_behind(tmp_path: Path, number
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--model", "ncf"], "'ncf' is unknown, choose one of wdl"),
+        (["--model", "xyz"], "'xyz' is unknown, choose one of wdl"),
         (["--dim", "1"], "dimension is 1, wdl needs at least 2"),
     ],
     ids=["unknown", "shape"],

@@ -90,8 +90,8 @@ async def test_they_die_with_their_host_which_is_started_again(workers: Workers)
 
 async def test_a_model_is_tried_before_there_is_a_worker(workers: Workers) -> None:
     await workers.host.try_model(JOB)
-    with pytest.raises(InvalidArgument, match="model 'ncf' is unknown, choose one of wdl, dfm, dcn, dlrm"):
-        await workers.host.try_model(replace(JOB, model=replace(JOB.model, name="ncf")))
+    with pytest.raises(InvalidArgument, match="model 'xyz' is unknown, choose one of wdl, dfm, dcn, dlrm"):
+        await workers.host.try_model(replace(JOB, model=replace(JOB.model, name="xyz")))
     with pytest.raises(InvalidArgument, match="dimension is 1, wdl needs at least 2"):
         await workers.host.try_model(replace(JOB, tables=(replace(JOB.table, dimension=1),)))
     worker = await workers.start("one")  # after a trial that has used torch, too

@@ -54,7 +54,7 @@ def train(job: JobSpec, batches: Sequence[SampleBatch]) -> tuple[dict[int, NDArr
     optimizers = _optimizers(list(table.parameters()), list(model.parameters()), job.table.optimizer)
     for batch in batches:
         rows = table(torch.from_numpy(np.searchsorted(ids, batch.ids)))
-        logits = model(by_feature(job, rows), torch.tensor(batch.dense))
+        logits = model(by_feature(job, rows), torch.tensor(batch.dense)).view(-1)
         for optimizer in optimizers:
             optimizer.zero_grad()
         functional.binary_cross_entropy_with_logits(logits, torch.tensor(batch.labels)).backward()

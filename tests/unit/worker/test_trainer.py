@@ -88,7 +88,7 @@ def test_trains_as_plain_pytorch_does(plans, make_job, samples, model, kind):
     make_row_optimizer, make_dense_optimizer = OPTIMIZERS[kind]
     optimizers = [make_row_optimizer(table.parameters()), make_dense_optimizer(reference.parameters())]
     for (ids, dense, labels), result in zip(samples, results, strict=True):
-        logits = reference(by_feature(job, table(torch.from_numpy(ids))), torch.from_numpy(dense))
+        logits = reference(by_feature(job, table(torch.from_numpy(ids))), torch.from_numpy(dense)).view(-1)
         loss = functional.binary_cross_entropy_with_logits(logits, torch.from_numpy(labels))
         assert result.loss_sum / BATCH == pytest.approx(loss.item(), rel=1e-4)
         np.testing.assert_allclose(result.score_bins / 65536, logits.detach().sigmoid().numpy(), atol=1e-3)

@@ -1,0 +1,148 @@
+"""What each model makes, against its formulas written out in plain torch: sample by sample, pair by pair.
+
+The parameters are named, so that these functions also say which is which in a `model.npz`.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+import torch
+from torch import Tensor
+
+from services.domain.errors import InvalidArgument
+from worker.models import MODELS
+from worker.models.inputs import InputFeature, ModelInputs
+
+DIMENSION, DENSE, HIDDEN = 6, 3, (8, 4)
+FEATURES = ("user_id", "user_city", "item_id", "item.brand", "item.price", "hour")
+FIELDS = ((0, 1), (2, 3, 4), (5,))
+LABELS = ("clicked", "bought")
+
+
+def mlp(state: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
+    """Linear layers with a ReLU between them."""
+    layers = sorted(int(key.split(".")[-2]) for key in state if key.startswith(f"{name}.") and key.endswith("weight"))
+    for layer in layers:
+        x = state[f"{name}.{layer}.weight"] @ x + state[f"{name}.{layer}.bias"]
+        if layer != layers[-1]:
+            x = x.clamp(min=0)
+    return x
+
+
+def linear(state: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
+    return state[f"{name}.weight"] @ x + state[f"{name}.bias"]
+
+
+def wdl(state: dict[str, Tensor], rows: Tensor, dense: Tensor) -> Tensor:
+    deep = mlp(state, "deep", torch.cat((*rows[:, 1:], dense)))
+    return rows[:, 0].sum() + state["wide"] @ dense + deep
+
+
+def dfm(state: dict[str, Tensor], rows: Tensor, dense: Tensor) -> Tensor:
+    pairs = sum(a @ b for a, b in combinations(rows[:, 1:], 2))
+    deep = mlp(state, "deep", torch.cat((*rows[:, 1:], dense)))
+    return rows[:, 0].sum() + state["linear"] @ dense + pairs + deep
+
+
+def dcn(state: dict[str, Tensor], rows: Tensor, dense: Tensor) -> Tensor:
+    first = crossed = torch.cat((*rows, dense))
+    for layer in range(3):
+        weight, bias = state[f"crosses.{layer}.weight"][0], state[f"crosses.{layer}.bias"]
+        crossed = first * (crossed @ weight) + bias + crossed
+    return linear(state, "output", torch.cat((crossed, mlp(state, "deep", first).clamp(min=0))))
+
+
+def dlrm(state: dict[str, Tensor], rows: Tensor, dense: Tensor) -> Tensor:
+    bottom = mlp(state, "bottom", dense).clamp(min=0)
+    vectors = [bottom, *rows]
+    products = [vectors[i] @ vectors[j] for i in range(len(vectors)) for j in range(i)]
+    return mlp(state, "top", torch.cat((bottom, torch.stack(products))))
+
+
+def ncf(state: dict[str, Tensor], rows: Tensor, dense: Tensor) -> Tensor:
+    user, item = rows[0, :3], rows[1, :3]
+    deep = mlp(state, "deep", torch.cat((*rows[:, 3:], dense))).clamp(min=0)
+    return linear(state, "output", torch.cat((user * item, deep)))
+
+
+def flen(state: dict[str, Tensor], rows: Tensor, dense: Tensor) -> Tensor:
+    vectors = rows[:, 1:]
+    within = [sum((vectors[i] * vectors[j] for i, j in combinations(field, 2)), torch.zeros(5)) for field in FIELDS]
+    sums = [sum(vectors[i] for i in field) for field in FIELDS]
+    pooled = sum(share * each for share, each in zip(state["within"][0], within, strict=True))
+    pairs = [(i, j) for i in range(len(FIELDS)) for j in range(i)]
+    pooled = pooled + sum(share * sums[i] * sums[j] for share, (i, j) in zip(state["between"][0], pairs, strict=True))
+    deep = mlp(state, "deep", torch.cat((*vectors, dense))).clamp(min=0)
+    return rows[:, 0].sum() + state["linear"] @ dense + linear(state, "output", torch.cat((pooled, deep)))
+
+
+def mmoe(state: dict[str, Tensor], rows: Tensor, dense: Tensor) -> Tensor:
+    x = torch.cat((*rows, dense))
+    experts = [mlp(state, f"experts.{expert}", x).clamp(min=0) for expert in range(4)]
+    outputs = []
+    for label in range(len(LABELS)):
+        gate = torch.softmax(state[f"gates.{label}.weight"] @ x, 0)
+        mixed = sum(share * expert for share, expert in zip(gate, experts, strict=True))
+        outputs.append(mlp(state, f"towers.{label}", mixed))
+    return torch.cat(outputs)
+
+
+FORMULAS = {"wdl": wdl, "dfm": dfm, "dcn": dcn, "dlrm": dlrm, "ncf": ncf, "flen": flen, "mmoe": mmoe}
+
+
+def inputs_of(features=FEATURES, dimension=DIMENSION, dense=DENSE, labels=LABELS):
+    return ModelInputs(tuple(InputFeature(name, dimension) for name in features), dense, labels)
+
+
+def test_every_model_has_its_formula() -> None:
+    assert set(FORMULAS) == set(MODELS)
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_it_makes_what_its_formula_says(name: str) -> None:
+    generator = torch.Generator().manual_seed(3)
+    model = MODELS[name](inputs_of(), HIDDEN)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(0, 0.5, generator=generator)
+    rows = torch.randn(5, len(FEATURES), DIMENSION, generator=generator)
+    dense = torch.randn(5, DENSE, generator=generator)
+    found = model(dict(zip(FEATURES, rows.unbind(1), strict=True)), dense)
+    state = {key: values.detach() for key, values in model.named_parameters()}
+    expected = torch.stack([FORMULAS[name](state, *sample) for sample in zip(rows, dense, strict=True)])
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("labels", [("one",), LABELS])
+@pytest.mark.parametrize("dense", [0, DENSE])
+@pytest.mark.parametrize("hidden", [(), (8,), (8, 4)])
+@pytest.mark.parametrize("name", MODELS)
+def test_an_output_for_every_label_and_every_parameter_learns(name, hidden, dense, labels) -> None:
+    model = MODELS[name](inputs_of(dense=dense, labels=labels), hidden)
+    generator = torch.Generator().manual_seed(1)
+    rows = torch.randn(16, len(FEATURES), DIMENSION, generator=generator)
+    outputs = model(dict(zip(FEATURES, rows.unbind(1), strict=True)), torch.randn(16, dense, generator=generator))
+    assert outputs.shape == (16, len(labels))
+    outputs.square().sum().backward()
+    assert all(p.grad is not None and (p.numel() == 0 or p.grad.abs().sum() > 0) for p in model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "message"),
+    [
+        ("ncf", inputs_of(features=("user",)), "there are 1 features of 6 values; ncf needs at least 2 features"),
+        ("ncf", inputs_of(dimension=1), "6 features of 1 values; ncf needs"),
+        ("flen", inputs_of(dimension=1), "dimension is 1, flen needs at least 2"),
+        ("wdl", inputs_of(dimension=1), "dimension is 1, wdl needs at least 2"),
+        (
+            "dlrm",
+            ModelInputs((InputFeature("a", 4), InputFeature("b", 8)), 0, LABELS),
+            r"the embeddings have \[4, 8\] values, dlrm needs the same number in all",
+        ),
+    ],
+)
+def test_what_a_model_cannot_take_is_said(name, inputs, message) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        MODELS[name](inputs, HIDDEN)
