@@ -11,12 +11,12 @@ import typer
 from esd.cli import options as opt
 from esd.cli.driver import PATIENCE_SECONDS, drive, progress_bar
 from esd.cli.export import export_model
+from esd.cli.held_out import watched
 from esd.cli.report import Result, messages, training_result
-from esd.cli.stream import TrainingStream, training_stream
+from esd.cli.stream import TrainingStream, held_out_samples, training_stream
 from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.errors import InvalidArgument
 from services.domain.jobs import JobSpec
-from services.domain.state import JobState
 from services.runtime.retry import AWAY, repeated
 from services.runtime.security import Credentials
 from services.runtime.settings import split_address
@@ -38,24 +38,25 @@ def run_attached(
         table: where the rows go; None takes a new one, since a table that was trained does not start anew.
         out: directory for the model.
     """
-    stream = training_stream(chosen)
+    stream, held_out_data = training_stream(chosen), held_out_samples(chosen)
     job = _job(chosen, stream, parameter_servers, table)
     messages.print(f"table {job.table.name}", highlight=False)
 
     shown = Credentials.load()
 
-    async def train() -> JobState:
+    async def train() -> Result:
         async with AsyncDispatcherClient(dispatcher, credentials=shown) as client:
             with progress_bar(chosen.mechanism, stream.iterations) as bar:
-                state = await drive(client, job, stream, bar)
+                async with watched(chosen, job, held_out_data, shown) as held_out:
+                    state = await drive(client, job, stream, bar, held_out)
         if out is not None:
             await repeated(lambda: export_model(job, out / "model.npz", shown), PATIENCE_SECONDS, on=AWAY)
-        return state
+        return training_result(state, held_out.evaluations if held_out else ())
 
-    state = asyncio.run(train())
+    result = asyncio.run(train())
     if stream.dataset.skipped:
         messages.print(f"skipped {stream.dataset.skipped} malformed records (--skip-bad)")
-    return training_result(state)
+    return result
 
 
 def check_options(context: typer.Context) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from esd.cli.held_out import HeldOut
 from esd.cli.report import messages
 from esd.cli.stream import without_first
 from services.clients.dispatcher_async import AsyncDispatcherClient
@@ -17,13 +18,19 @@ from services.domain.jobs import JobSpec
 from services.domain.state import JobPhase, JobState
 from services.runtime.retry import AWAY, Backoff
 
+Stream = AsyncIterable[SampleBatch] | Iterable[SampleBatch]
+
 POLL_SECONDS = 0.25  # of the job's state, for the progress bar
 _CANCEL_SECONDS = 5.0  # whoever pressed Ctrl-C waits no longer
 PATIENCE_SECONDS = 60.0  # with services that are away, of a job that can go on after it
 
 
 async def drive(
-    client: AsyncDispatcherClient, job: JobSpec, batches: Iterable[SampleBatch], progress: Callable[[JobState], None]
+    client: AsyncDispatcherClient,
+    job: JobSpec,
+    batches: Iterable[SampleBatch],
+    progress: Callable[[JobState], None],
+    held_out: HeldOut | None = None,
 ) -> JobState:
     """Runs a job to its end and returns its final state.
 
@@ -35,6 +42,7 @@ async def drive(
         job: what to train.
         batches: the sample stream, in training order; each iteration over it begins at the first sample.
         progress: called with every state that was polled.
+        held_out: evaluates the model meanwhile.
 
     Raises:
         FailedPrecondition: the job failed; the message says why.
@@ -48,16 +56,24 @@ async def drive(
         trained |= state.phase in (JobPhase.RUNNING, JobPhase.FLUSHING)
         backoff.reset()
         progress(state)
+        if held_out is not None:
+            held_out.seen(state)
+
+    def stream_from(taken: int) -> Stream:
+        rest = without_first(batches, taken)
+        return rest if held_out is None else held_out.gate(rest, taken)
 
     while True:
         try:
-            final = await _drive_once(client, job, batches, seen)
+            final = await _drive_once(client, job, stream_from, seen)
             # A dispatcher that was started again at the very end found the job finished, too: by what was trained here.
             if not trained and final.resumed_from == final.iterations_planned:
                 messages.print(
                     f"table {job.table.name} holds this job already, finished at iteration {final.resumed_from}: "
                     "nothing was trained now; to train anew, give another --table or an empty store"
                 )
+            if held_out is not None:
+                await held_out.finish(final.iterations_confirmed)
             return final
         except (NotFound, StorageUnwritable, *AWAY) as error:
             if not job.takes_checkpoints:
@@ -66,7 +82,10 @@ async def drive(
 
 
 async def _drive_once(
-    client: AsyncDispatcherClient, job: JobSpec, batches: Iterable[SampleBatch], progress: Callable[[JobState], None]
+    client: AsyncDispatcherClient,
+    job: JobSpec,
+    stream_from: Callable[[int], Stream],
+    progress: Callable[[JobState], None],
 ) -> JobState:
     """Does what `drive` does on one dispatcher.
 
@@ -75,7 +94,7 @@ async def _drive_once(
     """
     await client.create_job(job)
     try:
-        return await _until_over(client, job, batches, progress)
+        return await _until_over(client, job, stream_from, progress)
     except asyncio.CancelledError:
         await _cancel(client, job, "its driver was stopped")
         raise
@@ -87,10 +106,13 @@ async def _drive_once(
 
 
 async def _until_over(
-    client: AsyncDispatcherClient, job: JobSpec, batches: Iterable[SampleBatch], progress: Callable[[JobState], None]
+    client: AsyncDispatcherClient,
+    job: JobSpec,
+    stream_from: Callable[[int], Stream],
+    progress: Callable[[JobState], None],
 ) -> JobState:
     """Feeds a job that is open, and watches it until it is over."""
-    submission = asyncio.create_task(client.feed(job.name, lambda taken: without_first(batches, taken)), name="submit")
+    submission = asyncio.create_task(client.feed(job.name, stream_from), name="submit")
     try:
         while True:
             state = await client.describe()

@@ -10,6 +10,7 @@ from services.domain.errors import InvalidArgument
 from services.domain.schedules import CONSTANT, Decay, Schedule
 
 _PANEL = "What is trained"
+_JUDGED = "How the model is judged"
 _FORMS = "constant, cosine[:ITERATIONS[:SHARE]] or step:ITERATIONS:SHARE, with warm-up:ITERATIONS, before it"
 
 LearningRate = Annotated[
@@ -59,6 +60,33 @@ Shuffle = Annotated[
         min=0,
         help="Samples of the buffer through which each epoch is shuffled, by --seed; 0: they come as they are.",
         rich_help_panel=_PANEL,
+    ),
+]
+
+Evaluate = Annotated[
+    str | None,
+    typer.Option(help="Data that the model is judged by and not trained with, as --data.", rich_help_panel=_JUDGED),
+]
+Holdout = Annotated[
+    float,
+    typer.Option(
+        min=0, max=1, help="The last share of the data that is judged by instead of trained.", rich_help_panel=_JUDGED
+    ),
+]
+EvaluateEvery = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        help="Iterations between evaluations, each at a checkpoint; 0: one at the end.",
+        rich_help_panel=_JUDGED,
+    ),
+]
+EarlyStopOption = Annotated[
+    str | None,
+    typer.Option(
+        "--early-stop",
+        help="METRIC:N ends the run when N evaluations in a row are no better: auc:3, loss:5, normalised_entropy:3.",
+        rich_help_panel=_JUDGED,
     ),
 ]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import wraps
 from pathlib import Path
@@ -18,7 +18,11 @@ from esd.cli.learning import (
     Clip,
     DenseLearningRate,
     DenseLearningRateSchedule,
+    EarlyStopOption,
     EpochsOption,
+    Evaluate,
+    EvaluateEvery,
+    Holdout,
     LearningRate,
     LearningRateSchedule,
     Shuffle,
@@ -27,6 +31,7 @@ from esd.cli.learning import (
 )
 from services.data import Dataset, count_distinct, open_data
 from services.data.epochs import Epochs
+from services.data.parts import hold_out
 from services.domain.errors import InvalidArgument
 from services.domain.jobs import MAX_HORIZON, Criterion, JobSpec, Loss, ModelSpec, RowLimitPolicy, Sync, equal_workloads
 from services.domain.links import parse_links
@@ -312,6 +317,10 @@ class RunOptions:
     clip: Clip = 0.0
     epochs: EpochsOption = 1
     shuffle: Shuffle = 0
+    evaluate: Evaluate = None
+    holdout: Holdout = 0.0
+    evaluate_every: EvaluateEvery = 0
+    early_stop: EarlyStopOption = None
     iterations: Iterations = None
     skip_bad: SkipBad = 0
     seed: Seed = 0
@@ -405,14 +414,25 @@ class RunOptions:
             "dense_schedule": parse_schedule(self.dense_lr_schedule or self.lr_schedule, iterations),
             "parameter_servers": parameter_servers,
         }
+        if self.evaluate_every:  # at checkpoints, which stay until they are evaluated
+            if self.checkpoint_seconds:
+                raise InvalidArgument("--evaluate-every decides on checkpoints: leave out --checkpoint-seconds")
+            kept = max(self.checkpoints_kept, 2 + -(-self.horizon // self.evaluate_every))
+            options |= {"checkpoint_every": self.evaluate_every, "checkpoints_kept": kept}
         return JobSpec(**options)
 
     def open(self, batch_size: int) -> Dataset:
         """Opens the data set with all its epochs, which come in batches of up to `batch_size` samples."""
-        dataset = open_data(self.data, batch_size, seed=self.seed, skip_bad=self.skip_bad, schema=self.schema)
+        dataset = self.open_all(self.data, batch_size)
+        if self.holdout:
+            dataset, _ = hold_out(dataset, self.holdout)
         if self.epochs == 1 and not self.shuffle:
             return dataset
         return Epochs(dataset, epochs=self.epochs, shuffle=self.shuffle, seed=self.seed, batch_size=batch_size)
+
+    def open_all(self, uri: str, batch_size: int) -> Dataset:
+        """Opens all samples of some data, once, in the order in which they are."""
+        return open_data(uri, batch_size, seed=self.seed, skip_bad=self.skip_bad, schema=self.schema)
 
     def cache_size(self, dataset: Dataset) -> int:
         """Returns the rows of one worker's cache. Counts the data set's ids if the cache is a share of them."""
@@ -459,39 +479,3 @@ def takes_run_options(function: Callable[..., None]) -> Callable[..., None]:
     )
     command.__annotations__ = {parameter.name: annotations[parameter.name] for parameter in parameters}
     return command
-
-
-def parse_dimensions(text: str, fields: Sequence[str], default: int) -> tuple[int, ...]:
-    """Reads the dimension of every field's rows, [F].
-
-    Args:
-        text: one number for every field, or some as NAME=NUMBER.
-        fields: names of the F fields.
-        default: of the fields that are not named.
-
-    Raises:
-        InvalidArgument: a number that is none, a wrong number of them, an unknown or repeated name.
-    """
-    parts = [part.strip() for part in text.split(",")]
-    if not any("=" in part for part in parts):
-        if len(parts) != len(fields):
-            raise InvalidArgument(
-                f"--dims gives {len(parts)} numbers, the data has {len(fields)} fields: {', '.join(fields)}"
-            )
-        return tuple(_dimension(part) for part in parts)
-    given: dict[str, int] = {}
-    for part in parts:
-        name, _, value = part.partition("=")
-        if name not in fields:
-            raise InvalidArgument(f"--dims names field {name!r}; the fields are {', '.join(fields)}")
-        if name in given:
-            raise InvalidArgument(f"--dims names field {name!r} twice")
-        given[name] = _dimension(value)
-    return tuple(given.get(name, default) for name in fields)
-
-
-def _dimension(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise InvalidArgument(f"--dims: {text!r} is not a whole number") from None

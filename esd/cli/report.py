@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -13,6 +13,7 @@ from rich.table import Table
 
 from dispatcher.simulator.alternatives import AlternativeTotals
 from dispatcher.simulator.totals import Totals
+from esd.cli.evaluation import Evaluation
 from services.domain.state import JobState
 
 # Progress and messages go to standard error, so that standard output holds the result only.
@@ -23,8 +24,11 @@ _PHASES = ("plan_wait", "push", "pull", "compute", "all_reduce", "update")
 Result = dict[str, Any]
 
 
-def training_result(state: JobState) -> Result:
-    """Makes the result of `esd train` from the dispatcher's final state. Lists have one entry per worker slot."""
+def training_result(state: JobState, evaluations: Sequence[Evaluation] = ()) -> Result:
+    """Makes the result of `esd train` from the dispatcher's final state and the evaluations of held-out samples.
+
+    Lists have one entry per worker slot.
+    """
     workers = sorted(state.workers, key=lambda worker: worker.slot)
     return {
         "iterations": state.iterations_confirmed,
@@ -33,6 +37,9 @@ def training_result(state: JobState) -> Result:
         "iterations_per_second": state.iterations_confirmed / state.training_seconds if state.training_seconds else 0.0,
         **asdict(state.quality),
         "recent": asdict(state.recent),
+        # None without held-out samples; `evaluations` has what came before.
+        "held_out": asdict(evaluations[-1].quality) if evaluations else None,
+        "evaluations": [{"iteration": each.iteration, **asdict(each.quality)} for each in evaluations],
         "operations": {
             "miss_pull": [worker.transfers.miss_pull for worker in workers],
             "update_push": [worker.transfers.update_push for worker in workers],
@@ -136,6 +143,10 @@ _ROWS: tuple[tuple[str, Callable[[Mapping[str, Any]], str]], ...] = (
     ("AUC", lambda r: f"{r['auc']:.4f}"),
     ("normalised entropy", lambda r: f"{r['normalised_entropy']:.4f}"),
     ("calibration", lambda r: f"{r['calibration']:.4f}"),
+    ("held out: loss", lambda r: f"{r['held_out']['loss']:.4f}"),
+    ("held out: AUC", lambda r: f"{r['held_out']['auc']:.4f}"),
+    ("held out: normalised entropy", lambda r: f"{r['held_out']['normalised_entropy']:.4f}"),
+    ("held out: calibration", lambda r: f"{r['held_out']['calibration']:.4f}"),
 )
 
 
@@ -148,7 +159,7 @@ def comparison(results: Mapping[str, Mapping[str, Any]]) -> Table:
     for label, show in _ROWS:
         try:
             table.add_row(label, *(show(result) for result in results.values()))
-        except KeyError:
+        except (KeyError, TypeError):
             continue
     for name in next(iter(results.values()), {}).get("figures", {}):
         table.add_row(name.replace("_", " "), *(f"{result['figures'][name]:,.6g}" for result in results.values()))

@@ -21,7 +21,8 @@ from dispatcher.simulator.decision_replay import replay_decisions
 from dispatcher.simulator.dimensions import in_tables, with_dimensions
 from dispatcher.simulator.simulate import simulate
 from esd.cli import options as opt
-from esd.cli.options import parse_dimensions, takes_run_options
+from esd.cli.dimensions import parse_dimensions
+from esd.cli.options import takes_run_options
 from esd.cli.report import Result, alternative_result, print_result, simulation_result
 from esd.cli.stream import READ_SAMPLES, global_batches, simulated_stream
 from services.domain.batches import SampleBatch

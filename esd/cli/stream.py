@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dispatcher.simulator.simulate import trace_batches
 from esd.cli.options import DEFAULT_CACHE_RATIO, RunOptions
 from services.data import Dataset
+from services.data.parts import hold_out
 from services.domain.batches import SampleBatch
 from services.domain.errors import FailedPrecondition, InvalidArgument
 
@@ -54,6 +55,31 @@ def training_stream(chosen: RunOptions) -> TrainingStream:
     if dataset.endless and limit is None:
         raise InvalidArgument(f"{chosen.data} is endless: give --iterations")
     return TrainingStream(dataset, limit, size)
+
+
+def held_out_samples(chosen: RunOptions) -> Dataset | None:
+    """Opens the samples that a run's model is judged by; None if there are none.
+
+    Raises:
+        InvalidArgument: options contradict each other, or the samples have another shape than the trained ones.
+    """
+    if chosen.evaluate is None and not chosen.holdout:
+        if chosen.evaluate_every or chosen.early_stop:
+            raise InvalidArgument("--evaluate-every and --early-stop need --evaluate DATA or --holdout SHARE")
+        return None
+    if chosen.early_stop and not chosen.evaluate_every:
+        raise InvalidArgument("--early-stop needs --evaluate-every")
+    trained = chosen.open_all(chosen.data, READ_SAMPLES)
+    if chosen.evaluate is None:
+        return hold_out(trained, chosen.holdout)[1]
+    if chosen.holdout:
+        raise InvalidArgument("--evaluate and --holdout exclude each other")
+    held_out = chosen.open_all(chosen.evaluate, READ_SAMPLES)
+    if held_out.endless:
+        raise InvalidArgument(f"--evaluate {chosen.evaluate} is endless: an evaluation would not end")
+    if (held_out.fields, held_out.dense_features) != (trained.fields, trained.dense_features):
+        raise InvalidArgument(f"--evaluate {chosen.evaluate} has other columns than --data {chosen.data}")
+    return held_out
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,11 @@ from esd.cli import options as opt
 from esd.cli.attach import check_options, run_attached
 from esd.cli.driver import PATIENCE_SECONDS, drive, progress_bar
 from esd.cli.export import export_model
+from esd.cli.held_out import watched
 from esd.cli.launcher import LocalCluster, local_cluster
 from esd.cli.options import takes_run_options
 from esd.cli.report import Result, messages, print_result, training_result
-from esd.cli.stream import training_stream
+from esd.cli.stream import held_out_samples, training_stream
 from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.errors import InvalidArgument
 from services.domain.state import JobState
@@ -82,7 +83,7 @@ def run(
 
     `watch` sees the cluster and each state of the job that was polled.
     """
-    stream = training_stream(chosen)
+    stream, held_out_data = training_stream(chosen), held_out_samples(chosen)
     dataset = stream.dataset
     cache_rows = [chosen.cache_size(dataset)] * chosen.workers
     bandwidths = chosen.bandwidths()
@@ -97,7 +98,7 @@ def run(
     )
     check_job(asked)
 
-    async def train(logs: Path) -> JobState:
+    async def train(logs: Path) -> Result:
         async with (
             local_cluster(
                 shards=shards,
@@ -120,20 +121,21 @@ def run(
                     bar(state)
                     watch(cluster, state)
 
-                async def work() -> JobState:
-                    state = await drive(client, job, stream, progress)
+                async def work() -> Result:
+                    async with watched(chosen, job, held_out_data) as held_out:
+                        state = await drive(client, job, stream, progress, held_out)
                     if out is not None:
                         await repeated(lambda: export_model(job, out / "model.npz"), PATIENCE_SECONDS, on=AWAY)
-                    return state
+                    return training_result(state, held_out.evaluations if held_out else ())
 
                 restarts = RESTARTS if job.takes_checkpoints else 0
                 return await cluster.see_through(work(), restarts, messages.print)
 
     with _log_directory(out) as logs:
-        state = asyncio.run(train(logs))
+        result = asyncio.run(train(logs))
     if dataset.skipped:
         messages.print(f"skipped {dataset.skipped} malformed records (--skip-bad)")
-    return training_result(state)
+    return result
 
 
 @contextmanager

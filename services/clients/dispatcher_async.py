@@ -116,7 +116,7 @@ class AsyncDispatcherClient:
         call, position = await repeated(lambda: self._open_submit(job), _OPENING_SECONDS)
         try:
             with domain_errors():
-                async for batch in _without_blocking(stream_from(position)):
+                async for batch in drawn_in_thread(stream_from(position)):
                     position = await _exchange(call, pb.SubmitRequest(batch=encode_batch(batch), position=position))
                 samples = await _exchange(call, pb.SubmitRequest(end=True))
                 await call.code()  # lets the call end in order
@@ -187,7 +187,7 @@ async def _exchange(call: Any, request: pb.SubmitRequest) -> int:
     return int(response.samples)
 
 
-async def _without_blocking(batches: AsyncIterable[SampleBatch] | Iterable[SampleBatch]) -> AsyncIterator[SampleBatch]:
+async def drawn_in_thread(batches: AsyncIterable[SampleBatch] | Iterable[SampleBatch]) -> AsyncIterator[SampleBatch]:
     """Yields the batches as they come; a blocking source is drawn from in a thread."""
     if isinstance(batches, AsyncIterable):
         async for batch in batches:

@@ -1,6 +1,6 @@
 import pytest
 
-from esd.cli.options import parse_dimensions
+from esd.cli.dimensions import parse_dimensions
 from services.domain.errors import InvalidArgument
 
 FIELDS = ("origin", "dest", "carrier")

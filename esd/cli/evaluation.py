@@ -1,0 +1,130 @@
+"""How good a model is on samples that it is not trained with: read from the parameter servers, and scored here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dispatcher.core.progress import ScoreHistogram
+from esd.cli.stream import global_batches
+from services.clients.parameter_server import AsyncParameterServerClient
+from services.data import Dataset
+from services.domain.batches import SampleBatch
+from services.domain.errors import InvalidArgument, NotFound
+from services.domain.ids import shard_of
+from services.domain.jobs import JobSpec
+from services.domain.state import Quality
+from services.runtime.security import PLAINTEXT, Credentials
+from services.runtime.threads import named_threads
+
+_TOGETHER = 16_384  # samples whose rows are read at once, each row once
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """One look at the held-out samples.
+
+    Attributes:
+        iteration: the model is that of the iterations before this one.
+        quality: its figures over all held-out samples.
+    """
+
+    iteration: int
+    quality: Quality
+
+
+class Evaluator:
+    """Scores held-out samples with the model that a job's parameter servers hold.
+
+    Nothing is trained and no version rises; rows that were never trained count with their initial values.
+
+    Args:
+        job: trains the model.
+        samples: the held-out ones; each evaluation reads them from the beginning.
+        credentials: for the parameter servers.
+    """
+
+    def __init__(self, job: JobSpec, samples: Dataset, credentials: Credentials = PLAINTEXT) -> None:
+        self._job = job
+        self._samples = samples
+        self._credentials = credentials
+        self._thread = named_threads("esd-evaluate")  # one: torch's settings belong to a thread
+
+    async def evaluate(self, checkpoint: int = 0) -> Quality:
+        """Returns the figures of the model at a checkpoint, or of the one that is there when nobody trains (0).
+
+        Raises:
+            FailedPrecondition, NotFound: the checkpoint is not kept.
+            InvalidArgument: a held-out sample is malformed, or there is none.
+            Unavailable: a parameter server is away.
+        """
+        histogram, loss_sum, count = ScoreHistogram(), 0.0, 0
+        async with AsyncExitStack() as stack:
+            servers = [
+                await stack.enter_async_context(
+                    AsyncParameterServerClient(address, self._job.table, credentials=self._credentials)
+                )
+                for address in self._job.parameter_servers
+            ]
+            dense = await servers[0].get_dense(checkpoint=checkpoint)
+            scorer = await self._in_thread(_make_scorer, self._job, dense)
+            chunks = iter(global_batches(self._samples, _TOGETHER))
+            while (drawn := await self._in_thread(_next_chunk, chunks)) is not None:
+                batch, ids, inverse = drawn
+                values = await _look_up(servers, ids, self._job.table.dimension, checkpoint)
+                loss, bins = await self._in_thread(scorer.score, batch, values, inverse)
+                loss_sum, count = loss_sum + loss, count + len(batch)
+                histogram.add(bins, batch.labels.astype(np.uint8))
+        if not count:
+            raise InvalidArgument("there are no held-out samples (--evaluate, --holdout)")
+        return histogram.quality(loss_sum)
+
+    def close(self) -> None:
+        """Lets go of the thread."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def _in_thread(self, function: Callable[..., T], *args: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, function, *args)
+
+
+def _make_scorer(job: JobSpec, dense: bytes) -> Any:
+    """Makes a worker.training.scorer.Scorer; torch is imported when the first one is made."""
+    try:
+        return import_module("worker.training.scorer").Scorer(job, dense)
+    except ModuleNotFoundError as error:
+        raise NotFound(f"held-out samples are scored with torch, which is not installed here: {error}") from error
+
+
+def _next_chunk(chunks: Any) -> tuple[SampleBatch, NDArray[np.uint64], NDArray[np.int64]] | None:
+    """Returns the next samples, their distinct ids, uint64 [u], and which of these each uses, int64 [k, F]."""
+    batch = next(chunks, None)
+    if batch is None:
+        return None
+    ids, inverse = np.unique(batch.ids, return_inverse=True)
+    return batch, ids, inverse.reshape(batch.ids.shape)
+
+
+async def _look_up(
+    servers: list[AsyncParameterServerClient], ids: NDArray[np.uint64], dimension: int, checkpoint: int
+) -> NDArray[np.float32]:
+    """Reads rows from the shards that have them: float32 [u, D]."""
+    values = np.empty((len(ids), dimension), np.float32)
+    owners = shard_of(ids, len(servers))
+
+    async def read(shard: int) -> None:
+        places = np.flatnonzero(owners == shard)
+        _, values[places] = await servers[shard].look_up(ids[places], checkpoint=checkpoint)
+
+    async with asyncio.TaskGroup() as reading:
+        for shard in range(len(servers)):
+            reading.create_task(read(shard))
+    return values

@@ -1,0 +1,108 @@
+"""Held-out samples are scored with the model of one process, at every evaluation, and stop a run where they should."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from esd.cli import train
+from esd.cli.options import RunOptions
+from esd.cli.stream import global_batches, held_out_samples
+from services.domain.batches import SampleBatch
+from services.domain.errors import InvalidArgument
+from services.domain.jobs import JobSpec
+from services.domain.tables import OptimizerKind
+from tests.support.auc import exact_auc
+from tests.support.reference import TrainedModel, by_feature, initial_rows, train_reference
+from worker.models import build_model
+
+OPTIONS = RunOptions(
+    data="synthetic:criteo?samples=4000",
+    holdout=0.2,
+    workers=2,
+    links="1g",
+    batch=32,
+    dim=8,
+    cache_rows=2500,
+    optimizer=OptimizerKind.ADAM,
+    learning_rate=0.01,
+    seed=3,
+)
+
+
+def held_out_figures(job: JobSpec, trained: TrainedModel, batch: SampleBatch) -> tuple[float, float]:
+    """Loss and AUC of a reference model on samples whose ids it may never have seen."""
+    ids, inverse = np.unique(batch.ids, return_inverse=True)
+    rows = initial_rows(job.table, ids)
+    _, here, there = np.intersect1d(ids, trained.ids, return_indices=True)
+    rows[here] = trained.rows[there]
+    model = build_model(job)
+    model.load_state_dict({name: torch.from_numpy(values) for name, values in trained.dense.items()})
+    embedded = torch.from_numpy(rows[inverse.reshape(batch.ids.shape)])
+    with torch.no_grad():
+        logits = model(by_feature(job, embedded), torch.from_numpy(batch.dense)).double()
+    loss = functional.binary_cross_entropy_with_logits(logits, torch.from_numpy(batch.labels).double())
+    return loss.item(), exact_auc(logits.sigmoid().numpy(), batch.labels)
+
+
+@pytest.mark.parametrize("store", ["memory", "redis"])
+def test_each_evaluation_is_that_of_one_process(store: str, redis_url: str) -> None:
+    options = replace(OPTIONS, evaluate_every=20)
+    result = train.run(options, store=redis_url if store == "redis" else store, shards=2, out=None)
+    assert [each["iteration"] for each in result["evaluations"]] == [20, 40, 50]
+
+    dataset, held_out = options.open(1024), held_out_samples(options)
+    assert held_out is not None
+    job = options.job(
+        fields=len(dataset.fields), dense_features=len(dataset.dense_features), parameter_servers=("none",)
+    )
+    batches = list(global_batches(dataset, 64))
+    judged = SampleBatch.concatenate(list(held_out))
+    assert (len(judged), len(batches)) == (800, 50)
+    for found in result["evaluations"]:
+        reference = train_reference(job, batches[: found["iteration"]])
+        loss, auc = held_out_figures(job, reference, judged)
+        assert found["loss"] == pytest.approx(loss, abs=1e-4)
+        assert found["auc"] == pytest.approx(auc, abs=1e-3)
+    assert result["held_out"]["loss"] == found["loss"]
+    assert result["samples"] == 3200
+
+
+def test_evaluations_do_not_change_the_model(tmp_path: Path) -> None:
+    for name, every in (("with", 10), ("without", 0)):
+        options = replace(OPTIONS, evaluate_every=every, checkpoint_every=10, iterations=25)
+        train.run(options, store="memory", shards=1, out=tmp_path / name)
+    with np.load(tmp_path / "with/model.npz") as one, np.load(tmp_path / "without/model.npz") as other:
+        assert set(one.files) == set(other.files)
+        for name in one.files:
+            np.testing.assert_array_equal(one[name], other[name])
+
+
+def test_a_run_that_does_not_get_better_stops_at_the_same_place(tmp_path: Path) -> None:
+    """At a rate of nothing no evaluation is better than the first; the stream ends where the fourth would wait."""
+    options = replace(OPTIONS, learning_rate=1e-30, evaluate_every=5, early_stop="auc:2", epochs=50)
+    result = train.run(options, store="memory", shards=1, out=tmp_path)
+    stopped_at = 10 + 2 * 5 + options.horizon
+    assert [each["iteration"] for each in result["evaluations"]][:3] == [5, 10, 15]
+    assert result["iterations"] == stopped_at
+
+
+def test_options_that_do_not_fit_are_refused() -> None:
+    for changes, message in [
+        ({"evaluate": "flights"}, "exclude each other"),
+        ({"evaluate": "flights", "holdout": 0.0}, "other columns"),
+        ({"evaluate": "synthetic:criteo", "holdout": 0.0}, "an evaluation would not end"),
+        ({"holdout": 0.0, "evaluate_every": 5}, "need --evaluate DATA or --holdout SHARE"),
+        ({"early_stop": "auc:2"}, "needs --evaluate-every"),
+        ({"early_stop": "precision:2", "evaluate_every": 5}, "is not METRIC:PATIENCE"),
+        ({"evaluate_every": 5, "checkpoint_seconds": 3.0}, "leave out --checkpoint-seconds"),
+        ({"holdout": 1.0}, "leaves none for one of the two parts"),
+        ({"data": "synthetic:criteo"}, "needs to know how many samples"),
+    ]:
+        with pytest.raises(InvalidArgument, match=message):
+            train.run(replace(OPTIONS, **changes), store="memory", shards=1, out=None)

@@ -1,0 +1,75 @@
+"""Scores samples with a model as it was stored: no row and no parameter changes."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from services.domain.batches import SampleBatch
+from services.domain.errors import FailedPrecondition
+from services.domain.jobs import JobSpec
+from services.domain.reports import SCORE_BINS
+from worker.models import build_model
+from worker.models.inputs import StackedEmbeddings
+from worker.models.model import Batch
+from worker.training.device import prepare_device
+
+_PARTS = ("parameter/", "buffer/")  # as DenseParameters.save names them; to_npz gives the names alone
+
+
+class Scorer:
+    """A model on the CPU that is not trained. It belongs to the thread in which it was made.
+
+    Args:
+        job: names the model.
+        dense: its dense parameters, as `DenseParameters.save` or `to_npz` has written them.
+
+    Raises:
+        FailedPrecondition: these are those of another model.
+    """
+
+    def __init__(self, job: JobSpec, dense: bytes) -> None:
+        prepare_device("cpu", 1)
+        self._model = build_model(job)
+        self._features = tuple(feature.name for feature in self._model.inputs.features)
+        with np.load(io.BytesIO(dense), allow_pickle=False) as arrays:
+            saved = {_plain(name): torch.from_numpy(arrays[name]) for name in arrays.files if "state/" not in name}
+        try:
+            self._model.load_state_dict(saved)
+        except RuntimeError as error:
+            raise FailedPrecondition(f"what is stored is no model {job.model.name}: {error}") from None
+        self._model.eval()
+
+    @torch.inference_mode()
+    def score(
+        self, batch: SampleBatch, values: NDArray[np.float32], inverse: NDArray[np.integer[Any]]
+    ) -> tuple[float, NDArray[np.uint16]]:
+        """Returns the sum of the losses of k samples, and their score bins, uint16 [k].
+
+        Args:
+            batch: the samples.
+            values: float32 [u, D], the rows that they use.
+            inverse: int64 [k, F]: which of the rows each sample uses.
+        """
+        rows = functional.embedding(torch.from_numpy(inverse), torch.from_numpy(values))
+        labels = torch.tensor(batch.labels).unsqueeze(1)
+        samples = Batch(StackedEmbeddings(self._features, rows), torch.tensor(batch.dense), labels)
+        outputs = self._model(samples.embeddings, samples.dense)
+        loss_sum = self._model.loss(outputs, samples).double().sum().item()
+        return loss_sum, _bins(self._model.scores(outputs.double()))
+
+
+def _bins(scores: Tensor) -> NDArray[np.uint16]:
+    return (scores[:, 0] * SCORE_BINS).clamp(max=SCORE_BINS - 1).numpy().astype(np.uint16)
+
+
+def _plain(name: str) -> str:
+    for part in _PARTS:
+        name = name.removeprefix(part)
+    return name
