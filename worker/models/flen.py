@@ -22,6 +22,9 @@ class FLEN(Model):
     and an MLP over all embeddings feed one output layer.
     """
 
+    first: Tensor
+    second: Tensor
+
     def __init__(self, inputs: ModelInputs, hidden: tuple[int, ...]) -> None:
         super().__init__(inputs, hidden)
         width, labels = require_wide(inputs, "flen"), len(inputs.labels)
@@ -42,7 +45,7 @@ class FLEN(Model):
         """See Model.forward."""
         weights, vectors = split_wide(embeddings)
         first_order = weights.sum(dim=1, keepdim=True) + dense @ self.linear.T
-        by_field = vectors.split(self.fields, dim=1)
+        by_field = torch.split(vectors, self.fields, dim=1)
         sums = torch.stack([field.sum(dim=1) for field in by_field], dim=1)
         squares = torch.stack([field.square().sum(dim=1) for field in by_field], dim=1)
         inner = 0.5 * (sums.square() - squares)  # the products of all pairs of a field's features, added up
