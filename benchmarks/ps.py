@@ -22,6 +22,7 @@ from services.clients.parameter_server import AsyncParameterServerClient
 from services.domain.frames import Parcel, Pulls
 from services.domain.rows import GradientBlock, Push, RowBlock
 from services.domain.tables import OptimizerSpec, TableSpec
+from services.runtime.memory import keep_freed_memory
 from tests.support.redis_server import redis_server
 
 STORES = ("memory", "directory", "redis")
@@ -81,6 +82,7 @@ async def measure(store: str, dimension: int, megabytes: float, repetitions: int
 
     Redis keeps every acknowledged write (appendfsync always); its own processor time is not counted.
     """
+    keep_freed_memory()  # as a worker's process does
     spec = TableSpec(f"bench-{os.getpid()}-{dimension}", dimension, OptimizerSpec(), seed=0, init_scale=0.01)
     count = max(_CLIENTS * _PAIR_ROWS, int(megabytes * 1e6 / spec.row_bytes))
     ids = np.unique(np.random.default_rng(0).integers(0, 2**64, count, dtype=np.uint64))

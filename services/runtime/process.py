@@ -14,6 +14,7 @@ from typing import NoReturn
 
 from services.domain.errors import EsdError, InvalidArgument
 from services.runtime import logs
+from services.runtime.memory import keep_freed_memory
 
 EXIT_FAILURE = 1
 EXIT_CONFIGURATION = 2
@@ -40,6 +41,7 @@ def run(main: Callable[[StopEvent], Awaitable[None]]) -> NoReturn:
     """
     logs.configure("info")
     _allow_files()
+    keep_freed_memory()
     try:
         asyncio.run(_until_stopped(main))
     except KeyboardInterrupt:  # the second signal
