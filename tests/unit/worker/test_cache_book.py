@@ -172,3 +172,23 @@ def test_a_reload_must_fit_the_cache(plans):
     with pytest.raises(FailedPrecondition, match="named twice"):
         book.enter_reload(Reload(1, rows=plans.rows((7, 1, 3)), outdated=plans.rows((8, 1, 3))))
     assert book.cached_rows == 0
+
+
+SECOND_TABLE = 1 << 56  # the first id of it
+
+
+def test_every_table_has_slots_of_its_own(plans):
+    book = CacheBook([2, 4], worker=0, epoch=1)
+    rows = [(5, 1, 0), (SECOND_TABLE + 5, 1, 0), (SECOND_TABLE + 9, 3, 0)]
+    book.enter(plans.plan(0, pulls=rows, train=[(*row, 1) for row in rows]))
+    assert book.cached_rows == 3
+    refuses(book, plans.plan(1, pulls=[(7, 2, 0)]), "slot 2 of table 0 does not exist", "room for 2 rows")
+    refuses(book, plans.plan(1, pulls=[(2 * SECOND_TABLE, 0, 0)]), "is of table 2, there are 2")
+    refuses(
+        book,
+        plans.plan(1, pulls=[(6, 0, 0), (SECOND_TABLE + 6, 1, 0)]),  # what table 0 has entered is taken back
+        "slot 1 of table 1 holds id 72057594037927941 at version 1, owned",
+    )
+    with pytest.raises(FailedPrecondition, match="first: slot 3 of table 1 holds"):
+        book.enter_flush(FlushPlan(1, 1, plans.rows((5, 1, 1), (SECOND_TABLE + 5, 1, 1)), plans.gradients()))
+    book.enter_flush(FlushPlan(1, 1, plans.rows(*((x, slot, 1) for x, slot, _ in rows)), plans.gradients()))
