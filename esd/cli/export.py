@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from services.clients.parameter_server import AsyncParameterServerClient, StoredState
 from services.domain.errors import FailedPrecondition
 from services.domain.jobs import JobSpec
 from services.domain.rows import RowBlock
+from services.domain.tables import TableSpec
 from services.domain.versions import trainings
 from services.runtime.security import PLAINTEXT, Credentials
 
@@ -22,38 +25,45 @@ _TIMEOUT_SECONDS = 600.0
 async def export_model(job: JobSpec, path: Path, credentials: Credentials = PLAINTEXT) -> None:
     """Collects a trained model from the parameter servers, after all caches were flushed.
 
-    The file holds `ids` uint64 [R] ascending, `rows` float32 [R, D], `versions` int64 [R], how often each row
-    was trained in its present life, and each dense parameter as `dense/NAME`.
+    The file holds `ids` uint64 [R] ascending, `rows` float32 [R, D], `versions` int64 [R], how often each row was
+    trained in its present life, and each dense parameter as `dense/NAME`. With several tables the first three are there
+    for each of them, as `TABLE/ids` and so on.
 
     Raises:
         FailedPrecondition: the rows are not those of the job's last checkpoint; the store has lost or changed some.
     """
-    width, dimension = job.table.row_width, job.table.dimension
-    nothing = RowBlock(np.empty(0, np.uint64), np.empty(0, np.int64), np.empty((0, width), np.float32))
-    blocks, dense = [nothing], b""
-    for index, address in enumerate(job.parameter_servers):
-        async with AsyncParameterServerClient(
-            address, job.table, timeout=_TIMEOUT_SECONDS, credentials=credentials
-        ) as server:
-            stored = await server.get_checkpoint()
-            scanned = [block async for block in server.scan()]
-            _check_complete(index, stored, scanned)
-            blocks += scanned
-            if index == 0:
-                dense = await server.get_dense()
+    async with AsyncExitStack() as stack:
+        shards = [
+            await stack.enter_async_context(
+                AsyncParameterServerClient(address, job.table, timeout=_TIMEOUT_SECONDS, credentials=credentials)
+            )
+            for address in job.parameter_servers
+        ]
+        arrays: dict[str, Any] = {}
+        for table in job.tables:
+            prefix = f"{table.name}/" if len(job.tables) > 1 else ""
+            columns = await _columns_of(table, [shard.of_table(table) for shard in shards])
+            arrays |= {prefix + name: values for name, values in columns.items()}
+        dense = await shards[0].get_dense()
+    with np.load(io.BytesIO(dense), allow_pickle=False) as parameters:
+        arrays |= {f"dense/{name}": values for name, values in parameters.items()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.savez(path, **arrays)
+
+
+async def _columns_of(table: TableSpec, shards: Sequence[AsyncParameterServerClient]) -> dict[str, NDArray[Any]]:
+    """Reads all rows of a table, in the order of their ids."""
+    blocks = [RowBlock(np.empty(0, np.uint64), np.empty(0, np.int64), np.empty((0, table.row_width), np.float32))]
+    for index, shard in enumerate(shards):
+        stored = await shard.get_checkpoint()
+        scanned = [block async for block in shard.scan()]
+        _check_complete(index, stored, scanned)
+        blocks += scanned
     ids = np.concatenate([block.ids for block in blocks])
     versions = np.concatenate([block.versions for block in blocks])
     rows = np.concatenate([block.rows for block in blocks])
     order = np.argsort(ids)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with np.load(io.BytesIO(dense), allow_pickle=False) as parameters:
-        arrays: dict[str, Any] = {
-            "ids": ids[order],
-            "rows": rows[order, :dimension],
-            "versions": trainings(versions[order]),
-            **{f"dense/{name}": values for name, values in parameters.items()},
-        }
-    np.savez(path, **arrays)
+    return {"ids": ids[order], "rows": rows[order, : table.dimension], "versions": trainings(versions[order])}
 
 
 def _check_complete(shard: int, stored: StoredState, blocks: Sequence[RowBlock]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
+from functools import cache
 
 from ps_server.core.history import go_back
 from ps_server.core.history_record import Checkpoint, HistoryRecord
@@ -125,6 +126,7 @@ def offline_tables(settings: ParameterServerSettings) -> Iterator[list[OfflineTa
         raise InvalidArgument("store memory keeps no checkpoints: name the Redis, or the checkpoint directory")
     with ExitStack() as stack:
 
+        @cache  # the tables of a shard share its store, so that a claim on one of them is one on all
         def opened(shard: Shard) -> Store:
             return stack.enter_context(closing(open_configured_store(settings, shard)))
 
