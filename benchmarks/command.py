@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import plan as plans
 from benchmarks import ps as rows
 from benchmarks import solver as solvers
 from benchmarks.alpha import run as run_alphas
@@ -82,6 +83,32 @@ def balance(
         seconds = (f"{value:.4f}" for value in (r.equal_seconds, r.best_seconds, r.balanced_seconds))
         ratios = f"{r.against_best:.3f}", f"{r.against_equal:.3f}"
         table.add_row(r.stream, str(r.dimension), f"{r.cache_ratio:.0%}", r.mechanism, *seconds, *ratios)
+    Console().print(table)
+
+
+@app.command()
+def plan(
+    data: Annotated[str, typer.Option(help="Streams, comma-separated.")] = _joined(plans.STREAMS),
+    samples: Annotated[int, typer.Option(min=1000, help="First samples of each.")] = 60_000,
+    as_json: opt.Json = False,
+) -> None:
+    """What `esd plan` recommends beside the best of a sweep over batches and caches, simulated."""
+    results = []
+    for name in data.split(","):
+        messages.print(f"plans for {name}", style="dim", highlight=False)
+        results.append(plans.compare(name, samples))
+    if as_json:
+        typer.echo(json.dumps({"results": [asdict(result) for result in results]}))
+        return
+    table = Table(
+        "stream", "rows", "fit", "m", "cached", "eq. 6, hits", "hits", "time / best", "m, cached of the best",
+        "cost / best at m", "simulations",
+    )  # fmt: skip
+    for r in results:
+        sizes = f"{r.distinct_rows:,}", f"{r.rows_that_fit:,}", str(r.batch), f"{r.cache_rows:,}"
+        hits = f"{r.static_hit_ratio:.3f}", f"{r.hit_ratio:.3f}"
+        best = f"{r.against_best_seconds:.3f}", f"{r.best_batch}, {r.best_cache_rows:,}", f"{r.against_best_cost:.3f}"
+        table.add_row(r.stream, *sizes, *hits, *best, str(r.simulations))
     Console().print(table)
 
 

@@ -8,12 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.papers.figure import Figure
-from benchmarks.papers.runs import Runs
+from benchmarks.papers.runs import Runs, Setting
 from benchmarks.papers.workload import Workload
-from dispatcher.simulator.scars import Device, best_cache, epoch_communication, expected_distinct
+from dispatcher.core.planner import Planner
+from dispatcher.simulator.simulate import trace_batches
+from dispatcher.simulator.sizing.access import AccessTable
+from dispatcher.simulator.sizing.coherence import expected_traffic
+from dispatcher.simulator.sizing.scars import Device, best_cache, epoch_communication, expected_distinct
 
 ROWS, BATCH = 20_000, 4096
 _MEASURED_BATCHES = 200
+_CACHES = (3000, 8000, 20_000)
+_CLUSTERS = (1, 4, 8)
+_BATCH = 64  # per worker
 
 
 def figures(runs: Sequence[Runs]) -> Iterator[Figure]:
@@ -21,6 +28,7 @@ def figures(runs: Sequence[Runs]) -> Iterator[Figure]:
     yield overlap()
     yield distinct_rows(runs)
     yield cache_size(runs)
+    yield coherence(runs)
 
 
 def overlap() -> Figure:
@@ -116,3 +124,33 @@ def _communication(workload: Workload, device: Device, cached: NDArray[np.uint64
         rows += len(np.setdiff1d(part.ids, cached))
         seen += len(part)
     return workload.trace.size + rows * device.per_row * len(workload.trace) / seen if seen else float("nan")
+
+
+def coherence(runs: Sequence[Runs]) -> Figure:
+    """Equation 6 for several workers, whose copies go stale: pulls that are expected over pulls that are counted."""
+    figure = Figure(
+        "scars-coherence", "SCARS eq. 6 for n workers: expected over counted pulls", "ratio",
+        "no measurement; one device",
+        f"{_BATCH} samples per worker, random dispatch, Emark, the shuffled trace, counted over its second half. Eq. 6"
+        " takes cached rows for rows that never move again; with the coherence term of docs/sizing.md a copy is the"
+        " latest only while its worker trains the row alone.",
+        groups="lines", x="cached rows",
+    )  # fmt: skip
+    for run in runs:
+        workload = Workload("shuffled", np.random.default_rng(0).permutation(run.workload.trace))
+        table = AccessTable.of(trace_batches(workload.trace, 4096))
+        for workers in (each for each in _CLUSTERS if len(workload.trace) >= 2 * _BATCH * each):
+            for cached in _CACHES:
+                counted = _pulls(workload, workers, cached)
+                traffic = expected_traffic(table.popularity, _BATCH, workers, cached)
+                for name, pulls in (("eq. 6", traffic.trained[cached:]), ("coherence", traffic.pulls)):
+                    figure.add(run.workload.name, f"n = {workers}, {name} @ {cached}", float(pulls.sum()) / counted)
+    return figure
+
+
+def _pulls(workload: Workload, workers: int, cached: int) -> float:
+    """Returns the pulls of a worker and iteration."""
+    job = Setting(mechanism="random", links=("1g",) * workers, batch=_BATCH).job(workload.fields)
+    planner = Planner(job, [1e8] * workers, [cached] * workers)
+    pulls = [planner.plan(batch).operations.miss_pull.sum() for batch in workload.batches(job.batch_size, 10**9)]
+    return float(np.mean(pulls[len(pulls) // 2 :])) / workers

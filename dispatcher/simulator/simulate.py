@@ -17,7 +17,11 @@ from services.domain.errors import InvalidArgument
 
 
 def simulate(
-    planner: Planner, batches: Iterable[SampleBatch], *, sample_seconds: Sequence[float] | None = None
+    planner: Planner,
+    batches: Iterable[SampleBatch],
+    *,
+    sample_seconds: Sequence[float] | None = None,
+    warm_up: int = 0,
 ) -> Totals:
     """Plans every batch with a fresh planner, flushes, and returns the totals.
 
@@ -29,6 +33,7 @@ def simulate(
         planner: at iteration 0.
         batches: the stream, cut into global batches.
         sample_seconds: [n], what each worker computes per sample; nothing by default.
+        warm_up: first iterations that are not counted, nor the flushes among them.
 
     Memory grows with the stream by 8 bytes per iteration, its decision time, and by nothing else.
     """
@@ -37,16 +42,19 @@ def simulate(
     tally = Tally(planner.job.workers)
     makespan = 0.0
     schedule = CheckpointSchedule(planner.job.checkpoint_every, planner.job.checkpoint_seconds)
-    for batch, lookahead_batches in with_lookahead(batches, planner.lookahead):
+    for iteration, (batch, lookahead_batches) in enumerate(with_lookahead(batches, planner.lookahead)):
         if len(pending) == planner.job.window:
             planner.observe(pending.popleft())
-        if schedule.due(tally.iterations, makespan):
-            schedule.start(tally.iterations, makespan)
-            tally.flush(planner.checkpoint()[0])
+        if schedule.due(iteration, makespan):
+            schedule.start(iteration, makespan)
+            flushes, _ = planner.checkpoint()
+            if iteration >= warm_up:
+                tally.flush(flushes)
         decision = planner.plan(batch, lookahead_batches)
         seconds = decision.link_seconds + computing * decision.workloads
         pending.append(Feedback(seconds, np.zeros_like(seconds)))
-        tally.add(decision, seconds)
+        if iteration >= warm_up:
+            tally.add(decision, seconds)
         makespan += float(seconds.max())
     tally.flush(planner.flush())
     return tally.totals()

@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 import esd
-from esd.cli import bench, cancel, checkpoint, data, demo, serve, simulate, status, train
+from esd.cli import bench, cancel, checkpoint, data, demo, plan, serve, simulate, status, train
 from esd.cli.cluster import command as cluster
 from esd.cli.report import messages
 from services.domain.errors import EsdError, InvalidArgument
@@ -33,6 +33,7 @@ app = typer.Typer(
 )
 app.command("train")(train.command)
 app.command("simulate")(simulate.command)
+app.command("plan")(plan.command)
 app.command("demo")(demo.command)
 app.command("status")(status.command)
 app.command("cancel")(cancel.command)

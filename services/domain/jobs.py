@@ -226,10 +226,11 @@ class JobSpec(DispatchOptions):
     def under(self, mechanism: str) -> JobSpec:
         """Returns this job as another mechanism would dispatch it, with the defaults of everything that has one.
 
-        So its links and workloads stay as they are, and it has no option that the other mechanism lacks.
+        So its links and workloads stay as they are, and it has no option that the other mechanism lacks. What it
+        pushes, and when, is the same.
         """
         defaults = {each.name: each.default for each in fields(DispatchOptions) if each.default is not MISSING}
-        return replace(self, mechanism=mechanism, **defaults)
+        return replace(self, mechanism=mechanism, **defaults | {"sync": self.sync})
 
     @property
     def table(self) -> TableSpec:

@@ -63,3 +63,9 @@ def test_vanilla_pushes_what_scheduling_need_not_even_pull(make_job, second, pul
     for batch in trace_batches(trace, 2):
         decision = planner.plan(batch)
     assert (decision.operations.miss_pull.sum(), pushed(planner.flush()).sum()) == (pulls, pushes)
+
+
+def test_a_shadow_pushes_as_the_job_does(make_job):
+    job = make_job(sync=Sync.FULL, mechanism="joint", horizon=3)
+    shadow = job.under("laia")
+    assert (shadow.mechanism, shadow.sync, shadow.horizon) == ("laia", Sync.FULL, 1)

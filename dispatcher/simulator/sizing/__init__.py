@@ -1,0 +1,1 @@
+"""How large a cache and a batch should be: SCARS' equations, for several workers, and a search."""

@@ -1,0 +1,188 @@
+"""What `esd plan` found, as tables, as a plot, and as the command that trains so."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import asdict, dataclass, fields
+from enum import Enum
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from rich.console import Console
+from rich.table import Table
+
+from dispatcher.simulator.sizing.access import AccessTable
+from dispatcher.simulator.sizing.search import Trial
+from dispatcher.simulator.sizing.shapes import fit_shapes
+from esd.cli.options import RunOptions
+from services.domain.errors import InvalidArgument
+from services.domain.footprint import Footprint
+
+_SHARES = (0.5, 0.9, 0.99)  # of the lookups, whose rows are counted
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What to train with, and why.
+
+    Attributes:
+        chosen: the options of the run, with what is recommended.
+        memory: bytes of a worker that were planned with.
+        table: how often the samples have each row.
+        footprint: what training takes of this machine.
+        trials: all simulations of the search.
+        best: the recommended one.
+        policies: seconds of a sample by cache policy, at the recommended sizes.
+        predicted_seconds: of a sample by the equations, under random dispatch, at the recommended sizes.
+        hot_rows: how many rows would move less if every worker kept them and their gradients were all-reduced.
+    """
+
+    chosen: RunOptions
+    memory: float
+    table: AccessTable
+    footprint: Footprint
+    trials: tuple[Trial, ...]
+    best: Trial
+    policies: dict[str, float]
+    predicted_seconds: float
+    hot_rows: int
+
+    @property
+    def command(self) -> str:
+        """The command that trains as recommended."""
+        return shlex.join(["esd", "train", *_arguments(self.chosen)])
+
+    def as_json(self) -> dict[str, Any]:
+        """Returns everything as JSON values."""
+        return {
+            "memory": self.memory,
+            "profile": {
+                "samples": self.table.samples,
+                "rows": len(self.table.counts),
+                "lookups_per_sample": self.table.lookups_per_sample,
+                "rows_for_share": {str(share): self.table.rows_for(share) for share in _SHARES},
+                "shapes": [asdict(shape) for shape in fit_shapes(self.table.counts)],
+            },
+            "footprint": asdict(self.footprint),
+            "trials": [asdict(trial) for trial in self.trials],
+            "recommended": asdict(self.best) | {"policy": self.chosen.policy, "hot_rows": self.hot_rows},
+            "policies": self.policies,
+            "predicted_seconds": self.predicted_seconds,
+            "command": self.command,
+        }
+
+
+def print_advice(advice: Advice) -> None:
+    """Prints tables on standard output; the last line is the command."""
+    console = Console()
+    for table in (_profile(advice), _footprint(advice.footprint), _trials(advice), _recommended(advice)):
+        console.print(table)
+        console.print()
+    console.print(advice.command, soft_wrap=True, highlight=False)
+
+
+def save_plot(advice: Advice, path: Path) -> None:
+    """Draws the simulated seconds of a sample over cached rows, a line for each batch.
+
+    Raises:
+        InvalidArgument: matplotlib is not installed, or the file's ending is none it knows.
+    """
+    try:
+        from matplotlib.figure import Figure  # noqa: PLC0415 - optional
+    except ImportError:
+        raise InvalidArgument("--plot needs matplotlib: pip install esd-train[bench]") from None
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    axes = figure.add_subplot()
+    for batch in sorted({trial.batch for trial in advice.trials}):
+        line = sorted((trial for trial in advice.trials if trial.batch == batch), key=lambda trial: trial.cache_rows)
+        axes.plot(
+            [trial.cache_rows for trial in line], [1e6 * trial.seconds for trial in line], marker=".",
+            label=f"{batch} samples",
+        )  # fmt: skip
+    axes.plot([advice.best.cache_rows], [1e6 * advice.best.seconds], "o", fillstyle="none", label="recommended")
+    axes.set(xlabel="cached rows of a worker", ylabel="µs of a sample, simulated", xscale="log")
+    axes.grid(visible=True, linewidth=0.3)
+    axes.legend()
+    try:
+        figure.savefig(path)
+    except ValueError as error:
+        raise InvalidArgument(f"--plot {path}: {error}") from None
+
+
+def _profile(advice: Advice) -> Table:
+    access = advice.table
+    table = _two_columns(f"profile of {access.samples:,} samples")
+    table.add_row("distinct rows", f"{len(access.counts):,}")
+    table.add_row("lookups of a sample", f"{access.lookups_per_sample:.1f}")
+    for share in _SHARES:
+        rows = access.rows_for(share)
+        table.add_row(f"rows for {share:.0%} of the lookups", f"{rows:,} ({rows / len(access.counts):.1%})")
+    for shape in fit_shapes(access.counts):
+        table.add_row(f"{shape.name}, distance {shape.distance:.3f}", f"{shape.parameter:,.4g}")
+    return table
+
+
+def _footprint(footprint: Footprint) -> Table:
+    table = _two_columns("a worker on this machine")
+    table.add_row("memory of a cached row, bytes", f"{footprint.row_bytes:,.0f}")
+    table.add_row("memory of a sample, kB", f"{footprint.sample_bytes / 1e3:,.1f}")
+    table.add_row("memory of the rest, MB", f"{footprint.fixed_bytes / 1e6:,.0f}")
+    table.add_row("computation of a sample, µs", f"{1e6 * footprint.sample_seconds:,.1f}")
+    table.add_row("computation of an iteration beside, µs", f"{1e6 * footprint.step_seconds:,.0f}")
+    return table
+
+
+def _trials(advice: Advice) -> Table:
+    table = Table(
+        "samples per worker", "cached rows", "µs of a sample", "transfers, µs", "kB of a sample", "hit ratio",
+        title="simulated", title_justify="left", show_edge=False, pad_edge=False,
+    )  # fmt: skip
+    for trial in sorted(advice.trials, key=lambda trial: (trial.batch, trial.cache_rows)):
+        table.add_row(
+            f"{trial.batch}",
+            f"{trial.cache_rows:,}",
+            f"{1e6 * trial.seconds:,.1f}",
+            f"{1e6 * trial.cost_seconds:,.1f}",
+            f"{trial.bytes / 1e3:,.2f}",
+            f"{trial.hit_ratio:.3f}",
+            style="bold" if trial == advice.best else "",
+        )
+    return table
+
+
+def _recommended(advice: Advice) -> Table:
+    best, footprint = advice.best, advice.footprint
+    table = _two_columns("recommended")
+    table.add_row("samples per worker", f"{best.batch:,}")
+    table.add_row("cached rows", f"{best.cache_rows:,} ({best.cache_rows / len(advice.table.counts):.1%} of all)")
+    taken = footprint.fixed_bytes + best.batch * footprint.sample_bytes + best.cache_rows * footprint.row_bytes
+    table.add_row("memory, MB", f"{taken / 1e6:,.0f} of {advice.memory / 1e6:,.0f}")
+    seconds = ", ".join(f"{policy} {1e6 * each:,.1f}" for policy, each in advice.policies.items())
+    table.add_row("policy (µs of a sample by policy)", f"{advice.chosen.policy} ({seconds})")
+    table.add_row("by the equations, random dispatch, µs", f"{1e6 * advice.predicted_seconds:,.1f}")
+    table.add_row("hot rows, cheaper all-reduced", f"{advice.hot_rows:,}")
+    return table
+
+
+def _two_columns(title: str) -> Table:
+    table = Table(title=title, title_justify="left", show_header=False, show_edge=False, pad_edge=False)
+    table.add_column()
+    table.add_column(justify="right")
+    return table
+
+
+def _arguments(chosen: RunOptions) -> list[str]:
+    """Returns the options that differ from their defaults, and those that were planned."""
+    hints = get_type_hints(RunOptions, include_extras=True)
+    arguments = []
+    for field in fields(RunOptions):
+        value = getattr(chosen, field.name)
+        if value == field.default and field.name not in ("data", "workers", "policy"):
+            continue
+        declared = [each for each in hints[field.name].__metadata__[0].param_decls or () if each.startswith("--")]
+        flag = declared[0] if declared else "--" + field.name.replace("_", "-")
+        if value is True:
+            arguments.append(flag)
+        else:
+            arguments += [flag, str(value.value if isinstance(value, Enum) else value)]
+    return arguments

@@ -1,0 +1,143 @@
+"""What `esd plan` knows of a run: the profile of its data, the footprint of its model, and simulations of its sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+
+from dispatcher.core.planner import Planner
+from dispatcher.simulator.simulate import simulate
+from dispatcher.simulator.sizing.access import AccessTable
+from dispatcher.simulator.sizing.coherence import expected_traffic
+from dispatcher.simulator.sizing.search import SizeSearch, Trial
+from esd.cli.options import RunOptions
+from esd.cli.report import messages
+from esd.cli.stream import READ_SAMPLES, first_samples, global_batches
+from services.data import Dataset
+from services.domain.batches import SampleBatch
+from services.domain.footprint import Footprint
+from services.domain.jobs import JobSpec
+from services.domain.plans import IterationPlan
+
+_MEASURED = (64, 2048)  # samples of the iterations whose memory and time are measured
+_MEASURED_ITERATIONS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """The first samples of the data.
+
+    Attributes:
+        dataset: where they come from.
+        samples: the samples.
+        table: how often they have each row.
+    """
+
+    dataset: Dataset
+    samples: Sequence[SampleBatch]
+    table: AccessTable
+
+    @classmethod
+    def of(cls, chosen: RunOptions, count: int) -> Profile:
+        """Reads up to `count` samples."""
+        dataset = chosen.open(READ_SAMPLES)
+        samples = list(first_samples(dataset, count))
+        return cls(dataset, samples, AccessTable.of(samples))
+
+    def job(self, chosen: RunOptions) -> JobSpec:
+        """Returns the job of a run on this data."""
+        return chosen.job(
+            fields=len(self.dataset.fields),
+            dense_features=len(self.dataset.dense_features),
+            parameter_servers=("planned",),
+        )
+
+    def batches(self, size: int) -> Iterator[SampleBatch]:
+        """Cuts the samples into whole batches."""
+        return (batch for batch in global_batches(self.samples, size) if len(batch) == size)
+
+
+def size_search(chosen: RunOptions, profile: Profile, footprint: Footprint, memory: float) -> SizeSearch:
+    """Returns the search for the batch and the cache that train fastest in `memory` bytes per worker."""
+    rows = len(profile.table.counts)
+
+    def show(batch: int, cache_rows: int) -> Trial:
+        messages.print(f"simulation of {batch} samples, {cache_rows:,} cached rows", style="dim", highlight=False)
+        return simulated(chosen, profile, footprint, batch, cache_rows)
+
+    return SizeSearch(
+        lambda batch: min(rows, footprint.cache_rows(memory, batch)),
+        lambda batch, cache_rows: predicted(chosen, profile, footprint, batch, cache_rows),
+        show,
+    )
+
+
+def simulated(chosen: RunOptions, profile: Profile, footprint: Footprint, batch: int, cache_rows: int) -> Trial:
+    """Simulates the profiled samples; the first third of the iterations fills the caches.
+
+    Raises:
+        ResourceExhausted: the rows of an iteration do not fit the cache.
+    """
+    job = profile.job(replace(chosen, batch=batch, measured_links=False))
+    planner = Planner(job, chosen.bandwidths(), [cache_rows] * chosen.workers)
+    totals = simulate(
+        planner,
+        profile.batches(job.batch_size),
+        sample_seconds=[footprint.sample_seconds] * chosen.workers,
+        warm_up=profile.table.samples // job.batch_size // 3,
+    )
+    seconds = totals.makespan_seconds + totals.iterations * _step_seconds(chosen, footprint)
+    return Trial(
+        batch=batch,
+        cache_rows=cache_rows,
+        seconds=seconds / totals.samples,
+        cost_seconds=totals.cost_seconds / totals.samples,
+        bytes=float(totals.moved_bytes.total.sum()) / totals.samples,
+        hit_ratio=totals.hit_ratio,
+    )
+
+
+def predicted(chosen: RunOptions, profile: Profile, footprint: Footprint, batch: int, cache_rows: int) -> float:
+    """Returns the seconds of a sample under random dispatch, by the equations."""
+    table = profile.job(chosen).table
+    traffic = expected_traffic(profile.table.popularity, batch, chosen.workers, cache_rows)
+    moved = float(traffic.bytes_by_row(table.row_transfer_bytes, table.gradient_transfer_bytes).sum())
+    seconds = moved / min(chosen.bandwidths()) + batch * footprint.sample_seconds + _step_seconds(chosen, footprint)
+    return seconds / (batch * chosen.workers)
+
+
+def measure(chosen: RunOptions, profile: Profile, device: str, threads: int) -> Footprint:
+    """Measures memory and computation of the model on this machine, in a process of its own."""
+    alone = replace(chosen, workers=1, links="1g", mechanism="random", workloads=None)
+    small, large = (_plans(replace(alone, batch=size), profile) for size in _MEASURED)
+    with ProcessPoolExecutor(1, get_context("spawn")) as process:
+        return process.submit(_measure, profile.job(alone), small, large, device, threads).result()
+
+
+def _measure(
+    job: JobSpec, small: list[IterationPlan], large: list[IterationPlan], device: str, threads: int
+) -> Footprint:
+    from worker.training.footprint import measure_footprint  # noqa: PLC0415 - imports torch, in this process only
+
+    return measure_footprint(job, small, large, device, threads)
+
+
+def _plans(alone: RunOptions, profile: Profile) -> list[IterationPlan]:
+    """Returns the plans of one worker's first iterations. Where the data is short, it begins again."""
+    job = profile.job(alone)
+    planner = Planner(job, alone.bandwidths(), [len(profile.table.counts)])
+
+    def endless() -> Iterator[SampleBatch]:
+        while True:
+            yield from profile.samples
+
+    batches = global_batches(endless(), job.batch_size)
+    return [planner.plan(next(batches)).plans[0] for _ in range(_MEASURED_ITERATIONS)]
+
+
+def _step_seconds(chosen: RunOptions, footprint: Footprint) -> float:
+    """Returns what an iteration takes however few samples it has: computation, and the ring all-reduce."""
+    exchanged = 2 * (chosen.workers - 1) / chosen.workers * footprint.dense_bytes
+    return footprint.step_seconds + exchanged / min(chosen.bandwidths())

@@ -1,0 +1,89 @@
+"""`esd plan`: what it recommends, and that the command that it prints trains so."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from esd.cli.main import app
+from services.domain.errors import EsdError
+
+DATA = "synthetic:zipf?keys=20000&fields=5"
+RUN = ("--data", DATA, "--dim", "32", "--workers", "2", "--links", "200m,50m", "--mechanism", "laia")
+
+
+def invoke(command: str, *arguments: str) -> str:
+    finished = CliRunner().invoke(app, [command, *arguments], catch_exceptions=False)
+    assert finished.exit_code == 0, finished.output
+    return finished.stdout
+
+
+@pytest.fixture(scope="module")
+def advice() -> dict:
+    return json.loads(invoke("plan", *RUN, "--samples", "8000", "--batch-limits", "16,128", "--json"))
+
+
+def test_the_profile_and_the_footprint_are_those_of_the_run(advice: dict) -> None:
+    profile, footprint = advice["profile"], advice["footprint"]
+    assert profile["samples"] == 8000
+    assert profile["lookups_per_sample"] == 5
+    assert 0 < profile["rows_for_share"]["0.5"] < profile["rows_for_share"]["0.99"] <= profile["rows"] <= 20000
+    assert profile["shapes"][0]["name"] == "zipf"
+    assert 33 * 4 <= footprint["row_bytes"] < 400  # 32 values and Adagrad's sum, and what is kept of them
+    assert 2 * 5 * 32 * 4 <= footprint["sample_bytes"] < 100e3  # a sample's rows and their gradients, at least
+    assert 30e6 < footprint["fixed_bytes"] < 3e9
+    assert 0 < footprint["sample_seconds"] < 0.05
+    assert footprint["dense_bytes"] > 4 * 256 * 128
+
+
+def test_what_is_recommended_is_the_best_of_the_trials(advice: dict) -> None:
+    best = advice["recommended"]
+    assert best["batch"] in (16, 32, 64, 128)
+    assert best["seconds"] <= 1.02 * min(trial["seconds"] for trial in advice["trials"])
+    same_batch = [trial for trial in advice["trials"] if trial["batch"] == best["batch"]]
+    assert best["cost_seconds"] <= 1.05 * min(trial["cost_seconds"] for trial in same_batch)
+    assert set(advice["policies"]) == {"emark", "lru", "lfu", "static"}
+
+
+def test_the_command_is_one_that_the_simulator_takes(advice: dict) -> None:
+    """It simulates whatever trains, and counts the cost that was recommended, on a stream from its beginning."""
+    program, train, *arguments = shlex.split(advice["command"])
+    assert (program, train) == ("esd", "train")
+    best = advice["recommended"]
+    assert arguments[arguments.index("--cache-rows") + 1] == str(best["cache_rows"])
+    assert arguments[arguments.index("--batch") + 1] == str(best["batch"])
+    counted = json.loads(invoke("simulate", *arguments, "--iterations", str(8000 // (2 * best["batch"])), "--json"))
+    assert counted["cost_seconds"] / counted["samples"] == pytest.approx(best["cost_seconds"], rel=0.3)
+
+
+def test_a_batch_that_is_given_stays_and_little_memory_makes_a_small_cache(advice: dict, tmp_path: Path) -> None:
+    tight = advice["footprint"]["fixed_bytes"] * 1.5 + 64 * advice["footprint"]["sample_bytes"]
+    plot = tmp_path / "curve.svg"
+    shown = invoke("plan", *RUN, "--samples", "8000", "--batch", "50", "--memory", f"{tight:.0f}", "--plot", str(plot))
+    assert "--batch 50 " in shown.replace("\n", " ")
+    assert plot.read_text().startswith("<?xml")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--cache-rows", "9"], "--cache-rows and --cache-ratio are what esd plan finds"),
+        (["--workloads", "3,5"], "--workloads is equal or balanced"),
+        (["--max-rows", "9"], "has no --max-rows"),
+        (["--memory", "plenty"], "'plenty' is not a positive number of bytes"),
+        (["--memory", "1m", "--batch", "8"], "not even 8 samples per worker fit"),
+        (["--batch-limits", "64"], "is not two whole numbers"),
+        (["--batch-limits", "64,16"], "the least first"),
+        (["--batch", "5000"], "are fewer than 12 iterations of 5000 samples"),
+        (["--model", "wdlx"], "model 'wdlx' is unknown"),
+        (["--device", "cuda:9"], "torch sees"),
+    ],
+)
+def test_a_mistake_is_refused_and_named(arguments: list[str], message: str) -> None:
+    refused = CliRunner().invoke(app, ["plan", *RUN, "--samples", "2000", *arguments]).exception
+    assert isinstance(refused, EsdError)
+    assert message in str(refused)

@@ -1,0 +1,123 @@
+"""Measures what a job takes of this machine: memory of a row and of a sample, time of a step and of a sample.
+
+SCARS §II.B: memory has to be measured, since frameworks allocate more than the arrays that they are asked for.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from services.domain.footprint import Footprint
+from services.domain.jobs import JobSpec
+from services.domain.plans import IterationPlan
+from worker.core.cache_book import CacheBook
+from worker.models import build_model
+from worker.training.all_reduce import DenseReducer
+from worker.training.device import prepare_device
+from worker.training.rows import RowCache
+from worker.training.trainer import Trainer
+
+_CACHE_BYTES = 64e6  # of the cache by which a row is weighed
+_ROW_VALUE = 1e-3  # in place of what parameter servers would send
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    samples: int
+    seconds: float  # of a step, the median
+    peak_bytes: int
+
+
+def measure_footprint(
+    job: JobSpec, small: Sequence[IterationPlan], large: Sequence[IterationPlan], device_name: str, threads: int
+) -> Footprint:
+    """Trains a few iterations of two sizes. Call it in a process of its own, whose memory it measures.
+
+    Args:
+        job: of one worker.
+        small: its plans of a few iterations, from an empty cache on; the first is not timed.
+        large: other plans, of iterations with more samples.
+        device_name: `cpu`, `cuda` or `cuda:N`.
+        threads: of torch's CPU kernels.
+
+    Raises:
+        FailedPrecondition: there is no such device.
+        InvalidArgument: there is no such model.
+        ResourceExhausted: the device has not enough memory.
+    """
+    device = prepare_device(device_name, threads)
+    row_bytes = _weigh_row(job, device)
+    runs = [_train(job, plans, device) for plans in (small, large)]
+    few, many = runs
+    grown = many.samples - few.samples
+    cached = [_slots(plans) * row_bytes for plans in (small, large)]
+    sample_bytes = max(0.0, (many.peak_bytes - cached[1] - few.peak_bytes + cached[0]) / grown)
+    sample_seconds = max(0.0, (many.seconds - few.seconds) / grown)
+    return Footprint(
+        fixed_bytes=max(0.0, few.peak_bytes - cached[0] - few.samples * sample_bytes),
+        row_bytes=row_bytes,
+        sample_bytes=sample_bytes,
+        step_seconds=max(0.0, few.seconds - few.samples * sample_seconds),
+        sample_seconds=sample_seconds,
+        dense_bytes=sum(4 * parameter.numel() for parameter in build_model(job).parameters()),
+    )
+
+
+def _train(job: JobSpec, plans: Sequence[IterationPlan], device: torch.device) -> _Run:
+    _forget_peak(device)
+    cache = RowCache(_slots(plans), job.table.row_width, device)
+    trainer = Trainer(job, [cache], DenseReducer(None), device)
+    seconds = []
+    for plan in plans:
+        staging = cache.staging(len(plan.pulls))
+        staging.fill(_ROW_VALUE)
+        cache.write(plan.pulls.slots, staging)
+        result = trainer.step(plan)
+        seconds.append(result.compute + result.update)
+    return _Run(plans[0].batch_size, statistics.median(seconds[1:]), _peak(device))
+
+
+def _slots(plans: Sequence[IterationPlan]) -> int:
+    return 1 + max(int(plan.unique_slots.max()) for plan in plans)
+
+
+def _weigh_row(job: JobSpec, device: torch.device) -> float:
+    """Returns the bytes of a row in a cache, and of its entry in the cache book where both are on the host."""
+    slots = int(_CACHE_BYTES / job.table.row_bytes) + 1
+    before = _used(device)
+    cache = RowCache(slots, job.table.row_width, device)
+    cache.rows.fill_(_ROW_VALUE)  # the system gives memory when it is written
+    book = CacheBook([slots], 0, 0)
+    taken = _used(device) - before
+    del cache, book
+    return max(float(job.table.row_bytes), taken / slots)
+
+
+def _used(device: torch.device) -> int:
+    return torch.cuda.memory_allocated(device) if device.type == "cuda" else _status("VmRSS")
+
+
+def _peak(device: torch.device) -> int:
+    return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else _status("VmHWM")
+
+
+def _forget_peak(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        return
+    with suppress(OSError):  # a container may forbid it; the larger run has its own peak all the same
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def _status(name: str) -> int:
+    """Returns a size of this process, in bytes, as the kernel counts it."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(f"{name}:"):
+            return 1024 * int(line.split()[1])
+    raise OSError(f"/proc/self/status has no {name}")
