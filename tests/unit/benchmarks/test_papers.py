@@ -82,7 +82,7 @@ def test_fivefold_growth_stays_below_five() -> None:
 def test_the_command_writes_json_a_page_and_plots(tmp_path) -> None:
     main(["--data", "synthetic:zipf?samples=4000&keys=5000&fields=4", "--papers", "scars", "--out", str(tmp_path)])
     figures = json.loads((tmp_path / "scars.json").read_text())
-    assert [figure["key"] for figure in figures] == ["scars-overlap", "scars-eq2", "scars-cache"]
+    assert [figure["key"] for figure in figures] == ["scars-overlap", "scars-eq2", "scars-cache", "scars-coherence"]
     assert all(figure["values"] for figure in figures)
     page = (tmp_path / "scars.md").read_text()
     for figure in figures:
