@@ -17,6 +17,7 @@ import numpy as np
 from dispatcher.core.planner import Planner
 from dispatcher.simulator.simulate import simulate
 from services.domain.batches import SampleBatch
+from services.domain.features import numbered_ids
 from services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
 from services.domain.tables import OptimizerSpec, TableSpec
 
@@ -40,7 +41,7 @@ def batches(iterations: int, seen: dict[int, int]) -> Iterator[SampleBatch]:
         for t, ids in enumerate(drawn[: iterations - start], start):
             if t and t % every == 0:
                 note(t, seen)
-            yield SampleBatch(ids, dense, labels)
+            yield SampleBatch.of_fields(ids, dense, labels)
 
 
 def note(iteration: int, seen: dict[int, int]) -> None:
@@ -55,7 +56,7 @@ def measure(mechanism: str, policy: str, iterations: int) -> dict[int, int]:
     job = JobSpec(
         name="memory",
         workers=WORKERS,
-        fields=FIELDS,
+        features=numbered_ids(FIELDS),
         dense_features=0,
         batch_size=SAMPLES,
         workloads=equal_workloads(SAMPLES, WORKERS),

@@ -32,6 +32,7 @@ from esd.cli.report import messages, print_json
 from esd.cli.stream import TrainingStream, training_stream
 from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.batches import SampleBatch
+from services.domain.features import Feature, numbered_ids
 from services.domain.jobs import JobSpec
 from services.domain.state import JobState
 from tests.support.redis_server import redis_server
@@ -62,7 +63,7 @@ class NewRows:
             first = iteration % self.grows_for * BATCH * FIELDS
             ids = np.arange(first, first + BATCH * FIELDS, dtype=np.uint64).reshape(BATCH, FIELDS)
             labels = rng.integers(0, 2, BATCH).astype(np.float32)
-            yield SampleBatch(ids, np.empty((BATCH, 0), np.float32), labels)
+            yield SampleBatch.of_fields(ids, np.empty((BATCH, 0), np.float32), labels)
 
 
 class Recovered(Exception):
@@ -89,17 +90,18 @@ class Fault:
 
 
 async def train(
-    stream: NewRows | TrainingStream, options: RunOptions, store: dict[str, Any], shape: tuple[int, int], place: Path,
+    stream: NewRows | TrainingStream, options: RunOptions, store: dict[str, Any],
+    shape: tuple[tuple[Feature, ...], int], place: Path,
     watch: Callable[[LocalCluster, JobState], None],
 ) -> JobState:  # fmt: skip
-    """Trains a stream of (fields, dense features) on local processes that are started again when they die."""
+    """Trains a stream of these features on local processes that are started again when they die."""
     caches = [options.cache_rows or 0] * options.workers
     async with (
         local_cluster(shards=1, worker_links=options.bandwidths(), cache_rows=caches, logs=place, **store) as cluster,
         AsyncDispatcherClient(cluster.dispatcher.address) as client,
     ):
         servers = tuple(server.address for server in cluster.parameter_servers)
-        job: JobSpec = options.job(fields=shape[0], dense_features=shape[1], parameter_servers=servers)
+        job: JobSpec = options.job(features=shape[0], dense_features=shape[1], parameter_servers=servers)
         supervisor = asyncio.create_task(cluster.supervise(5, messages.print))
         try:
             return await drive(client, job, stream, lambda state: watch(cluster, state))
@@ -120,14 +122,14 @@ def opened(kind: str) -> Iterator[tuple[dict[str, Any], Path]]:
 
 def recovery(kind: str, victim: str, gigabytes: float) -> dict[str, Any]:
     """Returns the seconds from the fault to the first iteration of the next epoch."""
-    job = OPTIONS.job(fields=FIELDS, dense_features=0, parameter_servers=("any",))
+    job = OPTIONS.job(features=numbered_ids(FIELDS), dense_features=0, parameter_servers=("any",))
     grows_for = max(1, round(gigabytes * 1e9 / (BATCH * FIELDS * job.table.row_bytes)))
     options = replace(OPTIONS, checkpoint_every=grows_for)
     fault = Fault(VICTIMS[victim], grows_for + REDONE)
     with opened(kind) as (store, place):
         stream = NewRows(grows_for + REDONE + AFTER, grows_for)
         try:
-            asyncio.run(train(stream, options, store, (FIELDS, 0), place, fault))
+            asyncio.run(train(stream, options, store, (numbered_ids(FIELDS), 0), place, fault))
             raise AssertionError("the run was over before it had recovered")
         except Recovered as recovered:
             seconds, state = recovered.args
@@ -155,7 +157,7 @@ def overhead(iterations: int) -> dict[str, Any]:
 
     dataset = stream.dataset
     with opened("directory") as (store, place):
-        shape = len(dataset.fields), len(dataset.dense_features)
+        shape = dataset.features, len(dataset.dense_features)
         asyncio.run(train(stream, options, store, shape, place, watch))
     every = options.checkpoint_every
     times = np.interp(np.arange(iterations + 1), [count for count, _ in seen], [at for _, at in seen])

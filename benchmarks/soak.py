@@ -106,7 +106,7 @@ async def soak(options: RunOptions, store: str, folder: Path) -> dict[str, Cours
         AsyncDispatcherClient(cluster.dispatcher.address) as client,
     ):
         job = options.job(
-            fields=len(stream.dataset.fields),
+            features=stream.dataset.features,
             dense_features=len(stream.dataset.dense_features),
             parameter_servers=(cluster.parameter_servers[0].address,),
         )

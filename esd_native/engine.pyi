@@ -87,16 +87,27 @@ class IterationColumns:
     def __len__(self) -> int:
         """The number of workers."""
 
-    def messages(self, epoch: int, dense: NDArray[np.float32], labels: NDArray[np.float32]) -> list[bytes]:
+    def messages(
+        self,
+        epoch: int,
+        dense: NDArray[np.float32],
+        labels: NDArray[np.float32],
+        lengths: NDArray[np.uint16] | None = None,
+        weights: NDArray[np.float32] | None = None,
+        groups: NDArray[np.uint64] | None = None,
+    ) -> list[bytes]:
         """Encodes every worker's plan, in slot order, as an `AttendResponse` of protos/dispatcher.proto.
 
         Args:
             epoch: the membership that the plans are for.
             dense: float32 [k, d], C-contiguous, the dense features of the batch.
-            labels: float32 [k], its labels.
+            labels: float32 [k, L], C-contiguous, its labels.
+            lengths: uint16 [k, F], C-contiguous, those it was prepared with.
+            weights: float32 [k], those of its samples.
+            groups: uint64 [k], those of its samples.
 
         Raises:
-            ValueError: the batch has another number of samples.
+            ValueError: the batch has another number of samples, or of fields.
         """
 
     def __getitem__(self, worker: int) -> PlanColumns:
@@ -191,17 +202,19 @@ class Engine:
         gradient_shares: Sequence[float] = (),
         push_trained: bool = False,
     ) -> None: ...
-    def prepare(self, ids: NDArray[np.uint64]) -> None:
+    def prepare(self, ids: NDArray[np.uint64], lengths: NDArray[np.uint16] | None = None) -> None:
         """Looks a batch up; unseen ids are born clean, at version 0, cached nowhere.
 
         Replaces a batch that was prepared and not committed.
 
         Args:
-            ids: uint64 [k, F], C-contiguous; any value, repeats within a sample count once. k and F may differ
-                from call to call and may be 0; k * F < 2^32.
+            ids: uint64 [k, F], or [N] with lengths, C-contiguous; any value, repeats within a sample count once. k
+                and F may differ from call to call and may be 0; N < 2^32.
+            lengths: uint16 [k, F], C-contiguous: how many ids each field of each sample has; they lie in `ids` sample
+                by sample, field by field. None: each has one.
 
         Raises:
-            ValueError: an id names a table that is not there.
+            ValueError: an id names a table that is not there, or lengths do not sum to N.
         """
 
     def costs(self, link_costs: NDArray[np.int32]) -> NDArray[np.int32]:

@@ -1,9 +1,9 @@
 """What a worker does to the embedding rows in its cache after a backward pass, in place and without the GIL.
 
-Arrays are C-contiguous. A cache has C slots of W floats, which are a row's D values and its optimizer state. A
-micro-batch has m samples of F fields, and u distinct rows in the slots `slots`, uint32 [u], all different. Sample i's
-field f uses row `inverse[i, f]`, uint32 [m, F], and gives it the gradient `gradients[i, f]`, float32 [m, F, D]. Those
-of a row are added up in the samples' order.
+Arrays are C-contiguous. A cache has C slots of W floats, which are a row's D values and its optimizer state. The
+samples of a micro-batch have N ids, one sample behind the other, and u distinct rows in the slots `slots`, uint32 [u],
+all different. Id i is of row `inverse[i]`, uint32 [N], and gives it the gradient `gradients[i]`, float32 [N, D]. Those
+of a row are added up in the order of the ids.
 
 `contributors`, uint64 [u], says as bits which workers train each row. A row with one bit takes a step of the optimizer,
 with the formulas of services/domain/tables.py. Of a row with more bits the slot's first D floats become the sum of the

@@ -82,7 +82,7 @@ def carried_out(plan: esd.IterationPlan) -> esd.IterationReport:
     return esd.IterationReport(
         iteration=plan.iteration,
         loss_sum=samples * math.log(2),
-        score_bins=np.full(samples, 32768, np.uint16),
+        score_bins=np.full(plan.labels.shape, 32768, np.uint16),
         labels=plan.labels.astype(np.uint8),
         transfers=esd.TransferCounts(
             miss_pull=len(plan.pulls),

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x13protos/common.proto\x12\x06\x65sd.v1\"r\n\x0bSampleBatch\x12\x0f\n\x07samples\x18\x01 \x01(\r\x12\x0e\n\x06\x66ields\x18\x02 \x01(\r\x12\x16\n\x0e\x64\x65nse_features\x18\x03 \x01(\r\x12\x0b\n\x03ids\x18\x04 \x01(\x0c\x12\r\n\x05\x64\x65nse\x18\x05 \x01(\x0c\x12\x0e\n\x06labels\x18\x06 \x01(\x0c\"\xcc\x01\n\tOptimizer\x12$\n\x04kind\x18\x01 \x01(\x0e\x32\x16.esd.v1.Optimizer.Kind\x12\x15\n\rlearning_rate\x18\x02 \x01(\x01\x12\x0f\n\x07\x65psilon\x18\x03 \x01(\x01\x12\r\n\x05\x62\x65ta1\x18\x04 \x01(\x01\x12\r\n\x05\x62\x65ta2\x18\x05 \x01(\x01\"S\n\x04Kind\x12\x14\n\x10KIND_UNSPECIFIED\x10\x00\x12\x0c\n\x08KIND_SGD\x10\x01\x12\x18\n\x14KIND_ROWWISE_ADAGRAD\x10\x02\x12\r\n\tKIND_ADAM\x10\x03\"t\n\tTableSpec\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tdimension\x18\x02 \x01(\r\x12$\n\toptimizer\x18\x03 \x01(\x0b\x32\x11.esd.v1.Optimizer\x12\x0c\n\x04seed\x18\x04 \x01(\x04\x12\x12\n\ninit_scale\x18\x05 \x01(\x01\"J\n\x07Refusal\x12\x0c\n\x04\x63ode\x18\x01 \x01(\r\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\x10\n\x08sequence\x18\x04 \x01(\x04\x42\x18\n\x06\x65sd.v1P\x01Z\x0c\x65sd/v1;esdv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x13protos/common.proto\x12\x06\x65sd.v1\"\xbf\x01\n\x0bSampleBatch\x12\x0f\n\x07samples\x18\x01 \x01(\r\x12\x0e\n\x06\x66ields\x18\x02 \x01(\r\x12\x16\n\x0e\x64\x65nse_features\x18\x03 \x01(\r\x12\x0b\n\x03ids\x18\x04 \x01(\x0c\x12\r\n\x05\x64\x65nse\x18\x05 \x01(\x0c\x12\x0e\n\x06labels\x18\x06 \x01(\x0c\x12\x19\n\x11labels_per_sample\x18\x07 \x01(\r\x12\x0f\n\x07lengths\x18\x08 \x01(\x0c\x12\x0f\n\x07weights\x18\t \x01(\x0c\x12\x0e\n\x06groups\x18\n \x01(\x0c\"\xcc\x01\n\tOptimizer\x12$\n\x04kind\x18\x01 \x01(\x0e\x32\x16.esd.v1.Optimizer.Kind\x12\x15\n\rlearning_rate\x18\x02 \x01(\x01\x12\x0f\n\x07\x65psilon\x18\x03 \x01(\x01\x12\r\n\x05\x62\x65ta1\x18\x04 \x01(\x01\x12\r\n\x05\x62\x65ta2\x18\x05 \x01(\x01\"S\n\x04Kind\x12\x14\n\x10KIND_UNSPECIFIED\x10\x00\x12\x0c\n\x08KIND_SGD\x10\x01\x12\x18\n\x14KIND_ROWWISE_ADAGRAD\x10\x02\x12\r\n\tKIND_ADAM\x10\x03\"t\n\tTableSpec\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tdimension\x18\x02 \x01(\r\x12$\n\toptimizer\x18\x03 \x01(\x0b\x32\x11.esd.v1.Optimizer\x12\x0c\n\x04seed\x18\x04 \x01(\x04\x12\x12\n\ninit_scale\x18\x05 \x01(\x01\"J\n\x07Refusal\x12\x0c\n\x04\x63ode\x18\x01 \x01(\r\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\x10\n\x08sequence\x18\x04 \x01(\x04\x42\x18\n\x06\x65sd.v1P\x01Z\x0c\x65sd/v1;esdv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,14 +32,14 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protos.common_pb2', _global
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\006esd.v1P\001Z\014esd/v1;esdv1'
-  _globals['_SAMPLEBATCH']._serialized_start=31
-  _globals['_SAMPLEBATCH']._serialized_end=145
-  _globals['_OPTIMIZER']._serialized_start=148
-  _globals['_OPTIMIZER']._serialized_end=352
-  _globals['_OPTIMIZER_KIND']._serialized_start=269
-  _globals['_OPTIMIZER_KIND']._serialized_end=352
-  _globals['_TABLESPEC']._serialized_start=354
-  _globals['_TABLESPEC']._serialized_end=470
-  _globals['_REFUSAL']._serialized_start=472
-  _globals['_REFUSAL']._serialized_end=546
+  _globals['_SAMPLEBATCH']._serialized_start=32
+  _globals['_SAMPLEBATCH']._serialized_end=223
+  _globals['_OPTIMIZER']._serialized_start=226
+  _globals['_OPTIMIZER']._serialized_end=430
+  _globals['_OPTIMIZER_KIND']._serialized_start=347
+  _globals['_OPTIMIZER_KIND']._serialized_end=430
+  _globals['_TABLESPEC']._serialized_start=432
+  _globals['_TABLESPEC']._serialized_end=548
+  _globals['_REFUSAL']._serialized_start=550
+  _globals['_REFUSAL']._serialized_end=624
 # @@protoc_insertion_point(module_scope)

@@ -24,6 +24,14 @@ class Loss(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     LOSS_POISSON: _ClassVar[Loss]
     LOSS_HINGE: _ClassVar[Loss]
 
+class Pooling(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    POOLING_UNSPECIFIED: _ClassVar[Pooling]
+    POOLING_ONE: _ClassVar[Pooling]
+    POOLING_SUM: _ClassVar[Pooling]
+    POOLING_MEAN: _ClassVar[Pooling]
+    POOLING_LIST: _ClassVar[Pooling]
+
 class Sync(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     SYNC_UNSPECIFIED: _ClassVar[Sync]
@@ -56,6 +64,11 @@ LOSS_BCE: Loss
 LOSS_MSE: Loss
 LOSS_POISSON: Loss
 LOSS_HINGE: Loss
+POOLING_UNSPECIFIED: Pooling
+POOLING_ONE: Pooling
+POOLING_SUM: Pooling
+POOLING_MEAN: Pooling
+POOLING_LIST: Pooling
 SYNC_UNSPECIFIED: Sync
 SYNC_ON_DEMAND: Sync
 SYNC_FULL: Sync
@@ -153,12 +166,24 @@ class Schedule(_message.Message):
     share: float
     def __init__(self, decay: _Optional[_Union[Schedule.Decay, str]] = ..., warm_up: _Optional[int] = ..., iterations: _Optional[int] = ..., share: _Optional[float] = ...) -> None: ...
 
+class Feature(_message.Message):
+    __slots__ = ("name", "table", "pooling", "max_length")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    POOLING_FIELD_NUMBER: _ClassVar[int]
+    MAX_LENGTH_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    table: int
+    pooling: Pooling
+    max_length: int
+    def __init__(self, name: _Optional[str] = ..., table: _Optional[int] = ..., pooling: _Optional[_Union[Pooling, str]] = ..., max_length: _Optional[int] = ...) -> None: ...
+
 class JobSpec(_message.Message):
-    __slots__ = ("name", "workers", "seed", "fields", "dense_features", "batch_size", "stream", "tables", "model", "parameter_servers", "max_rows", "at_max_rows", "mechanism", "alpha", "criterion", "solver", "eviction_term", "horizon", "budget_seconds", "workloads", "workload_limits", "measured_links", "policy", "window", "checkpoint_every", "checkpoint_seconds", "checkpoints_kept", "hash_field", "sync", "schedule", "dense_schedule")
+    __slots__ = ("name", "workers", "seed", "features", "dense_features", "batch_size", "stream", "tables", "model", "parameter_servers", "max_rows", "at_max_rows", "mechanism", "alpha", "criterion", "solver", "eviction_term", "horizon", "budget_seconds", "workloads", "workload_limits", "measured_links", "policy", "window", "checkpoint_every", "checkpoint_seconds", "checkpoints_kept", "hash_field", "sync", "schedule", "dense_schedule", "labels")
     NAME_FIELD_NUMBER: _ClassVar[int]
     WORKERS_FIELD_NUMBER: _ClassVar[int]
     SEED_FIELD_NUMBER: _ClassVar[int]
-    FIELDS_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
     DENSE_FEATURES_FIELD_NUMBER: _ClassVar[int]
     BATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
     STREAM_FIELD_NUMBER: _ClassVar[int]
@@ -186,10 +211,11 @@ class JobSpec(_message.Message):
     SYNC_FIELD_NUMBER: _ClassVar[int]
     SCHEDULE_FIELD_NUMBER: _ClassVar[int]
     DENSE_SCHEDULE_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
     name: str
     workers: int
     seed: int
-    fields: int
+    features: _containers.RepeatedCompositeFieldContainer[Feature]
     dense_features: int
     batch_size: int
     stream: str
@@ -217,7 +243,8 @@ class JobSpec(_message.Message):
     sync: Sync
     schedule: Schedule
     dense_schedule: Schedule
-    def __init__(self, name: _Optional[str] = ..., workers: _Optional[int] = ..., seed: _Optional[int] = ..., fields: _Optional[int] = ..., dense_features: _Optional[int] = ..., batch_size: _Optional[int] = ..., stream: _Optional[str] = ..., tables: _Optional[_Iterable[_Union[_common_pb2.TableSpec, _Mapping]]] = ..., model: _Optional[_Union[ModelSpec, _Mapping]] = ..., parameter_servers: _Optional[_Iterable[str]] = ..., max_rows: _Optional[int] = ..., at_max_rows: _Optional[_Union[RowLimitPolicy, str]] = ..., mechanism: _Optional[str] = ..., alpha: _Optional[float] = ..., criterion: _Optional[_Union[Criterion, str]] = ..., solver: _Optional[str] = ..., eviction_term: _Optional[bool] = ..., horizon: _Optional[int] = ..., budget_seconds: _Optional[float] = ..., workloads: _Optional[_Iterable[int]] = ..., workload_limits: _Optional[_Union[WorkloadLimits, _Mapping]] = ..., measured_links: _Optional[bool] = ..., policy: _Optional[str] = ..., window: _Optional[int] = ..., checkpoint_every: _Optional[int] = ..., checkpoint_seconds: _Optional[float] = ..., checkpoints_kept: _Optional[int] = ..., hash_field: _Optional[int] = ..., sync: _Optional[_Union[Sync, str]] = ..., schedule: _Optional[_Union[Schedule, _Mapping]] = ..., dense_schedule: _Optional[_Union[Schedule, _Mapping]] = ...) -> None: ...
+    labels: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., workers: _Optional[int] = ..., seed: _Optional[int] = ..., features: _Optional[_Iterable[_Union[Feature, _Mapping]]] = ..., dense_features: _Optional[int] = ..., batch_size: _Optional[int] = ..., stream: _Optional[str] = ..., tables: _Optional[_Iterable[_Union[_common_pb2.TableSpec, _Mapping]]] = ..., model: _Optional[_Union[ModelSpec, _Mapping]] = ..., parameter_servers: _Optional[_Iterable[str]] = ..., max_rows: _Optional[int] = ..., at_max_rows: _Optional[_Union[RowLimitPolicy, str]] = ..., mechanism: _Optional[str] = ..., alpha: _Optional[float] = ..., criterion: _Optional[_Union[Criterion, str]] = ..., solver: _Optional[str] = ..., eviction_term: _Optional[bool] = ..., horizon: _Optional[int] = ..., budget_seconds: _Optional[float] = ..., workloads: _Optional[_Iterable[int]] = ..., workload_limits: _Optional[_Union[WorkloadLimits, _Mapping]] = ..., measured_links: _Optional[bool] = ..., policy: _Optional[str] = ..., window: _Optional[int] = ..., checkpoint_every: _Optional[int] = ..., checkpoint_seconds: _Optional[float] = ..., checkpoints_kept: _Optional[int] = ..., hash_field: _Optional[int] = ..., sync: _Optional[_Union[Sync, str]] = ..., schedule: _Optional[_Union[Schedule, _Mapping]] = ..., dense_schedule: _Optional[_Union[Schedule, _Mapping]] = ..., labels: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class WorkloadLimits(_message.Message):
     __slots__ = ("least", "most")
@@ -368,7 +395,7 @@ class PhaseTimes(_message.Message):
     def __init__(self, plan_wait: _Optional[float] = ..., push: _Optional[float] = ..., pull: _Optional[float] = ..., compute: _Optional[float] = ..., all_reduce: _Optional[float] = ..., update: _Optional[float] = ...) -> None: ...
 
 class IterationReport(_message.Message):
-    __slots__ = ("epoch", "iteration", "loss_sum", "score_bins", "labels", "transfers", "phases", "seconds", "measured_bandwidth_bytes_per_second")
+    __slots__ = ("epoch", "iteration", "loss_sum", "score_bins", "labels", "transfers", "phases", "seconds", "measured_bandwidth_bytes_per_second", "labels_per_sample")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     ITERATION_FIELD_NUMBER: _ClassVar[int]
     LOSS_SUM_FIELD_NUMBER: _ClassVar[int]
@@ -378,6 +405,7 @@ class IterationReport(_message.Message):
     PHASES_FIELD_NUMBER: _ClassVar[int]
     SECONDS_FIELD_NUMBER: _ClassVar[int]
     MEASURED_BANDWIDTH_BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    LABELS_PER_SAMPLE_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     iteration: int
     loss_sum: float
@@ -387,7 +415,8 @@ class IterationReport(_message.Message):
     phases: PhaseTimes
     seconds: float
     measured_bandwidth_bytes_per_second: float
-    def __init__(self, epoch: _Optional[int] = ..., iteration: _Optional[int] = ..., loss_sum: _Optional[float] = ..., score_bins: _Optional[bytes] = ..., labels: _Optional[bytes] = ..., transfers: _Optional[_Union[TransferCounts, _Mapping]] = ..., phases: _Optional[_Union[PhaseTimes, _Mapping]] = ..., seconds: _Optional[float] = ..., measured_bandwidth_bytes_per_second: _Optional[float] = ...) -> None: ...
+    labels_per_sample: int
+    def __init__(self, epoch: _Optional[int] = ..., iteration: _Optional[int] = ..., loss_sum: _Optional[float] = ..., score_bins: _Optional[bytes] = ..., labels: _Optional[bytes] = ..., transfers: _Optional[_Union[TransferCounts, _Mapping]] = ..., phases: _Optional[_Union[PhaseTimes, _Mapping]] = ..., seconds: _Optional[float] = ..., measured_bandwidth_bytes_per_second: _Optional[float] = ..., labels_per_sample: _Optional[int] = ...) -> None: ...
 
 class FlushReport(_message.Message):
     __slots__ = ("epoch", "iteration", "transfers", "dense_checksum", "failure")
@@ -508,7 +537,7 @@ class GradientTransfers(_message.Message):
     def __init__(self, transfers: _Optional[_Union[Transfers, _Mapping]] = ..., contributors: _Optional[bytes] = ..., steps: _Optional[bytes] = ...) -> None: ...
 
 class IterationPlan(_message.Message):
-    __slots__ = ("epoch", "iteration", "batch_size", "update_rows", "update_gradients", "evict_rows", "evict_gradients", "drops", "pulls", "samples", "fields", "dense_features", "positions", "first_id", "unique_ids", "unique_slots", "unique_versions", "unique_contributors", "inverse", "dense", "labels", "forgotten", "forgotten_below", "discards")
+    __slots__ = ("epoch", "iteration", "batch_size", "update_rows", "update_gradients", "evict_rows", "evict_gradients", "drops", "pulls", "samples", "fields", "dense_features", "positions", "first_id", "unique_ids", "unique_slots", "unique_versions", "unique_contributors", "inverse", "dense", "labels", "forgotten", "forgotten_below", "discards", "labels_per_sample", "lengths", "weights", "groups")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     ITERATION_FIELD_NUMBER: _ClassVar[int]
     BATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
@@ -533,6 +562,10 @@ class IterationPlan(_message.Message):
     FORGOTTEN_FIELD_NUMBER: _ClassVar[int]
     FORGOTTEN_BELOW_FIELD_NUMBER: _ClassVar[int]
     DISCARDS_FIELD_NUMBER: _ClassVar[int]
+    LABELS_PER_SAMPLE_FIELD_NUMBER: _ClassVar[int]
+    LENGTHS_FIELD_NUMBER: _ClassVar[int]
+    WEIGHTS_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     iteration: int
     batch_size: int
@@ -557,7 +590,11 @@ class IterationPlan(_message.Message):
     forgotten: bytes
     forgotten_below: int
     discards: Transfers
-    def __init__(self, epoch: _Optional[int] = ..., iteration: _Optional[int] = ..., batch_size: _Optional[int] = ..., update_rows: _Optional[_Union[Transfers, _Mapping]] = ..., update_gradients: _Optional[_Union[GradientTransfers, _Mapping]] = ..., evict_rows: _Optional[_Union[Transfers, _Mapping]] = ..., evict_gradients: _Optional[_Union[GradientTransfers, _Mapping]] = ..., drops: _Optional[_Union[Transfers, _Mapping]] = ..., pulls: _Optional[_Union[Transfers, _Mapping]] = ..., samples: _Optional[int] = ..., fields: _Optional[int] = ..., dense_features: _Optional[int] = ..., positions: _Optional[bytes] = ..., first_id: _Optional[int] = ..., unique_ids: _Optional[bytes] = ..., unique_slots: _Optional[bytes] = ..., unique_versions: _Optional[bytes] = ..., unique_contributors: _Optional[bytes] = ..., inverse: _Optional[bytes] = ..., dense: _Optional[bytes] = ..., labels: _Optional[bytes] = ..., forgotten: _Optional[bytes] = ..., forgotten_below: _Optional[int] = ..., discards: _Optional[_Union[Transfers, _Mapping]] = ...) -> None: ...
+    labels_per_sample: int
+    lengths: bytes
+    weights: bytes
+    groups: bytes
+    def __init__(self, epoch: _Optional[int] = ..., iteration: _Optional[int] = ..., batch_size: _Optional[int] = ..., update_rows: _Optional[_Union[Transfers, _Mapping]] = ..., update_gradients: _Optional[_Union[GradientTransfers, _Mapping]] = ..., evict_rows: _Optional[_Union[Transfers, _Mapping]] = ..., evict_gradients: _Optional[_Union[GradientTransfers, _Mapping]] = ..., drops: _Optional[_Union[Transfers, _Mapping]] = ..., pulls: _Optional[_Union[Transfers, _Mapping]] = ..., samples: _Optional[int] = ..., fields: _Optional[int] = ..., dense_features: _Optional[int] = ..., positions: _Optional[bytes] = ..., first_id: _Optional[int] = ..., unique_ids: _Optional[bytes] = ..., unique_slots: _Optional[bytes] = ..., unique_versions: _Optional[bytes] = ..., unique_contributors: _Optional[bytes] = ..., inverse: _Optional[bytes] = ..., dense: _Optional[bytes] = ..., labels: _Optional[bytes] = ..., forgotten: _Optional[bytes] = ..., forgotten_below: _Optional[int] = ..., discards: _Optional[_Union[Transfers, _Mapping]] = ..., labels_per_sample: _Optional[int] = ..., lengths: _Optional[bytes] = ..., weights: _Optional[bytes] = ..., groups: _Optional[bytes] = ...) -> None: ...
 
 class FlushPlan(_message.Message):
     __slots__ = ("epoch", "iteration", "rows", "gradients", "checkpoint")

@@ -107,7 +107,7 @@ async def run(
         client = await stack.enter_async_context(AsyncDispatcherClient(driver_link.address))
         system = System(cluster, links, store_link, driver_link)
         job = options.job(
-            fields=len(stream.dataset.fields),
+            features=stream.dataset.features,
             dense_features=len(stream.dataset.dense_features),
             parameter_servers=(store_link.address,),
             stream=stream.dataset.fingerprint,

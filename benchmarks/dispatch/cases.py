@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dispatcher.core.planner import Planner
 from services.data import count_distinct, open_data
+from services.domain.features import numbered_ids
 from services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
 from services.domain.links import parse_links
 from services.domain.tables import OptimizerSpec, TableSpec
@@ -65,7 +66,7 @@ def read_ids(data: str, samples: int | None = None) -> NDArray[np.uint64]:
     """Returns the ids of a data set, uint64 [N, F]: its first `samples`, all of them by default."""
     batches = open_data(data, _READ_SAMPLES, seed=0)
     wanted = None if samples is None else -(-samples // _READ_SAMPLES)
-    return np.concatenate([batch.ids for batch in itertools.islice(batches, wanted)])[:samples]
+    return np.concatenate([batch.by_field for batch in itertools.islice(batches, wanted)])[:samples]
 
 
 def make_planner(
@@ -88,7 +89,7 @@ def make_planner(
     job = JobSpec(
         name="bench",
         workers=workers,
-        fields=fields,
+        features=numbered_ids(fields),
         dense_features=0,
         batch_size=batch_size,
         workloads=workloads or equal_workloads(batch_size, workers),

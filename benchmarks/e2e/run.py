@@ -95,7 +95,7 @@ async def measure(chosen: RunOptions, stream: TrainingStream, cache_rows: int, w
             AsyncDispatcherClient(cluster.dispatcher.address) as client,
         ):
             job = chosen.job(
-                fields=len(stream.dataset.fields),
+                features=stream.dataset.features,
                 dense_features=len(stream.dataset.dense_features),
                 parameter_servers=tuple(server.address for server in cluster.parameter_servers),
             )

@@ -18,6 +18,7 @@ from benchmarks.fuzz.messages import Pools
 from protos import common_pb2, dispatcher_pb2, ps_pb2, ps_pb2_grpc, worker_pb2, worker_pb2_grpc
 from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.errors import EsdError
+from services.domain.features import numbered_ids
 from services.domain.jobs import Criterion, JobSpec, ModelSpec
 from services.domain.reports import Registration
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
@@ -31,7 +32,7 @@ _KEPT = replace(_TABLE, name="kept")  # what no request names
 _JOB = JobSpec(
     name="job",
     workers=2,
-    fields=2,
+    features=numbered_ids(2),
     dense_features=1,
     batch_size=4,
     workloads=(2, 2),

@@ -12,6 +12,7 @@ from benchmarks.papers.runs import EQUAL_LINKS, FAST, Outcome, Runs, Setting
 from benchmarks.papers.workload import Workload
 from dispatcher.core.mechanisms.laia_adaptive import LaiaAdaptive, TableProfiler
 from dispatcher.simulator.alternatives.cached_rows import LruCaches, RowNumbers
+from dispatcher.simulator.simulate import trace_batches
 
 # Herald §6.1: equal links, LRU caches of 10%, m = 128.
 HERALD = Setting(links=EQUAL_LINKS, cache_ratio=0.10, policy="lru")
@@ -93,7 +94,7 @@ def infrequency_of_tables(runs: Sequence[Runs]) -> Figure:
     )  # fmt: skip
     for run in runs:
         profiler = TableProfiler(run.workload.fields, workers=8)
-        profiler.add(run.workload.trace)
+        profiler.add(next(trace_batches(run.workload.trace, len(run.workload.trace))))
         for rank, degree in enumerate(sorted(profiler.degrees())):
             figure.add(run.workload.name, f"DoI @ {rank + 1}", 100 * degree)
     return figure

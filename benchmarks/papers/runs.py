@@ -16,6 +16,7 @@ from dispatcher.core.planner import Planner
 from dispatcher.simulator.alternatives import Cluster, get_alternative, simulate_alternative
 from services.domain.batches import SampleBatch
 from services.domain.errors import ResourceExhausted
+from services.domain.features import numbered_ids
 from services.domain.jobs import Criterion, JobSpec, ModelSpec, Sync, equal_workloads
 from services.domain.links import parse_link
 from services.domain.tables import OptimizerSpec, TableSpec
@@ -68,7 +69,7 @@ class Setting:
         return JobSpec(
             name="papers",
             workers=workers,
-            fields=fields,
+            features=numbered_ids(fields),
             dense_features=0,
             batch_size=self.batch * workers,
             workloads=equal_workloads(self.batch * workers, workers),

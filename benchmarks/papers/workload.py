@@ -32,7 +32,7 @@ class Workload:
         """Reads up to `samples` samples of `flights`, `synthetic:criteo`, `criteo:PATH`, ..."""
         batches = first_samples(open_data(uri, 4096, seed=0), samples)
         name = uri.partition("?")[0] if uri.startswith("synthetic") else uri.partition(":")[0]
-        return cls(name, np.concatenate([batch.ids for batch in batches]))
+        return cls(name, np.concatenate([batch.by_field for batch in batches]))
 
     @cached_property
     def rows(self) -> int:

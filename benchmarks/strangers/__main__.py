@@ -111,7 +111,7 @@ async def campaign(folder: Path, seconds: float, table: Table) -> bool:
         AsyncDispatcherClient(services["dispatcher"].address, credentials=user) as client,
     ):
         job = OPTIONS.job(
-            fields=len(dataset.fields),
+            features=dataset.features,
             dense_features=len(dataset.dense_features),
             parameter_servers=(services["ps"].address,),
             stream=dataset.fingerprint,

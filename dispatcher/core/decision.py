@@ -76,8 +76,11 @@ class Decision:
     def messages(self) -> tuple[bytes, ...]:
         """The plan of each worker as it is sent, in slot order, encoded from the columns when first asked for."""
         started = time.perf_counter()
-        dense, labels = np.ascontiguousarray(self.batch.dense), np.ascontiguousarray(self.batch.labels)
-        messages = tuple(self.columns.messages(self.epoch, dense, labels))
+        batch = self.batch
+        dense, labels = np.ascontiguousarray(batch.dense), np.ascontiguousarray(batch.labels)
+        optional = {name: getattr(batch, name) for name in ("lengths", "weights", "groups")}
+        given = {name: np.ascontiguousarray(column) for name, column in optional.items() if column is not None}
+        messages = tuple(self.columns.messages(self.epoch, dense, labels, **given))
         self.seconds["encode"] = time.perf_counter() - started
         return messages
 
@@ -130,6 +133,9 @@ def _iteration_plan(columns: PlanColumns, batch: SampleBatch, epoch: int) -> Ite
         batch_size=len(batch),
         dense=batch.dense[positions],
         labels=batch.labels[positions],
+        lengths=None if batch.lengths is None else batch.lengths[positions],
+        weights=None if batch.weights is None else batch.weights[positions],
+        groups=None if batch.groups is None else batch.groups[positions],
         **{name: _transfers_of(column) for name, column in columns.items()},
     )
 

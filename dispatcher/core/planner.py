@@ -70,7 +70,7 @@ class Planner:
         self.bandwidths = tuple(bandwidths)
         self.cache_rows = tuple(cache_rows)
         self.worker_limits = tuple(worker_limits)
-        self._sizes = RowSizes(job.tables, job.fields)
+        self._sizes = RowSizes(job.tables, job.most_ids)
         self._links = MeasuredLinks(bandwidths)
         self.cost_model = self._cost_model()
         self._evictions = EvictionRisk(job.workers) if job.eviction_term else None
@@ -137,7 +137,7 @@ class Planner:
         started = time.perf_counter()
         capacities = np.array(scale_workloads(self.workloads, len(batch)), np.int32)
         try:
-            self._engine.prepare(np.ascontiguousarray(batch.ids))
+            self._engine.prepare(*batch.id_columns)
         except ValueError as error:
             raise InvalidArgument(str(error)) from None
         self._check_rows()
@@ -145,13 +145,13 @@ class Planner:
         iteration = self._engine.iteration
         problem = DispatchInput(
             engine=self._engine,
-            ids=batch.ids,
+            batch=batch,
             capacities=capacities,
             iteration=iteration,
             link_costs=self.cost_model.link_costs,
             sizes=self._sizes,
             eviction_costs=self._evictions.costs(self.cost_model.link_costs) if self._evictions else None,
-            lookahead_ids=tuple(later.ids for later in lookahead_batches[: self.lookahead]),
+            lookahead=tuple(lookahead_batches[: self.lookahead]),
             deadline=indexed + (self.job.budget_seconds or math.inf),
         )
         if self._balancing is None or len(batch) < self.job.batch_size:
@@ -233,9 +233,10 @@ class Planner:
         k = len(batch)
         if not 1 <= k <= self.job.batch_size:
             raise InvalidArgument(f"the batch has {k} samples, it must have 1..{self.job.batch_size}")
-        if batch.ids.shape != (k, self.job.fields) or batch.ids.dtype != np.uint64:
+        if batch.fields != self.job.fields or batch.ids.dtype != np.uint64:
             raise InvalidArgument(
-                f"ids are {batch.ids.dtype} {batch.ids.shape}, the job needs uint64 ({k}, {self.job.fields})"
+                f"the batch has {batch.ids.dtype} ids of {batch.fields} features, the job needs uint64 ids of "
+                f"{self.job.fields}"
             )
 
 

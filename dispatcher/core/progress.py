@@ -1,7 +1,8 @@
 """Progressive validation: every sample is scored before it is trained, and the scores tell how good the model is.
 
-All figures are functions of the stream alone: counts are integers, and losses are summed in the order (iteration,
-worker slot), whichever worker reports first. Each is given over all samples, and over the latest ones.
+Of several labels, the first is the one whose scores count. All figures are functions of the stream alone: counts are
+integers, and losses are summed in the order (iteration, worker slot), whichever worker reports first. Each is given
+over all samples, and over the latest ones.
 """
 
 from __future__ import annotations
@@ -9,12 +10,12 @@ from __future__ import annotations
 import io
 import math
 from collections import deque
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from services.domain.reports import SCORE_BINS, IterationReport
+from services.domain.reports import OTHER_LABEL, SCORE_BINS, IterationReport
 from services.domain.state import Quality
 
 RECENT_SAMPLES = 1 << 15  # the latest iterations that hold this many samples are the recent ones
@@ -32,7 +33,9 @@ class ScoreHistogram:
         self._used = np.zeros(SCORE_BINS, np.bool_)  # most bins stay empty, and figures need not look at these
 
     def add(self, bins: NDArray[np.uint16], labels: NDArray[np.uint8]) -> None:
-        """Counts m samples by their score bins, uint16 [m], and labels, uint8 [m], each 0 or 1."""
+        """Counts m samples by their score bins, uint16 [m], and labels, uint8 [m]. Only labels 0 and 1 count."""
+        if labels.size and labels.max() >= OTHER_LABEL:
+            bins, labels = bins[labels < OTHER_LABEL], labels[labels < OTHER_LABEL]
         np.add.at(self._counts, labels.astype(np.int64) * SCORE_BINS + bins, 1)
         self._used[bins] = True
 
@@ -46,14 +49,13 @@ class ScoreHistogram:
         """Samples by score bin, int64 [2 x 65536]: first the negatives, then the positives."""
         return self._counts
 
-    def quality(self, loss_sum: float) -> Quality:
-        """Returns the figures of the samples that were counted, whose logistic losses have this sum."""
+    def quality(self, loss_sum: float, samples: int) -> Quality:
+        """Returns the figures of `samples` samples, whose losses have this sum and whose scores were counted."""
         negatives, positives = (int(each.sum()) for each in self._counts.reshape(2, SCORE_BINS))
-        samples = negatives + positives
         loss = loss_sum / samples if samples else math.nan
         entropy = math.nan
         if negatives and positives:
-            share = positives / samples
+            share = positives / (negatives + positives)
             entropy = -share * math.log(share) - (1 - share) * math.log(1 - share)
         return Quality(
             loss=loss,
@@ -82,7 +84,7 @@ class ScoreHistogram:
 
 
 class _Iteration(NamedTuple):
-    """The scores of one iteration: bins, uint16 [m], labels, uint8 [m], and the sum of the losses."""
+    """The scores of one iteration: bins, uint16 [m, L], labels, uint8 [m, L], and the sum of the losses."""
 
     bins: NDArray[np.uint16]
     labels: NDArray[np.uint8]
@@ -121,7 +123,7 @@ class Progress:
         for part in parts:
             self._loss_sum += part.loss_sum
             self.samples += len(part.labels)
-            self._histogram.add(part.score_bins, part.labels)
+            self._histogram.add(part.score_bins[:, 0], part.labels[:, 0])
         self._remember(
             _Iteration(
                 np.concatenate([part.score_bins for part in parts]),
@@ -147,8 +149,8 @@ class Progress:
             counts=self._histogram.counts[used],
             loss_sum=np.float64(self._loss_sum),
             samples=np.int64(self.samples),
-            recent_bins=np.concatenate([np.zeros(0, np.uint16), *(each.bins for each in self._recent)]),
-            recent_labels=np.concatenate([np.zeros(0, np.uint8), *(each.labels for each in self._recent)]),
+            recent_bins=_joined([each.bins for each in self._recent], np.uint16),
+            recent_labels=_joined([each.labels for each in self._recent], np.uint8),
             recent_sizes=np.array([len(each.labels) for each in self._recent], np.int64),
             recent_losses=np.array([each.loss_sum for each in self._recent], np.float64),
         )
@@ -182,7 +184,7 @@ class Progress:
     @property
     def lifetime(self) -> Quality:
         """The figures over all samples."""
-        return self._histogram.quality(self._loss_sum)
+        return self._histogram.quality(self._loss_sum, self.samples)
 
     @property
     def recent(self) -> Quality:
@@ -191,6 +193,11 @@ class Progress:
         recent = tuple(self._recent)
         if recent:
             histogram.add(
-                np.concatenate([each.bins for each in recent]), np.concatenate([each.labels for each in recent])
+                np.concatenate([each.bins[:, 0] for each in recent]),
+                np.concatenate([each.labels[:, 0] for each in recent]),
             )
-        return histogram.quality(sum(each.loss_sum for each in recent))
+        return histogram.quality(sum(each.loss_sum for each in recent), sum(len(each.labels) for each in recent))
+
+
+def _joined(columns: list[NDArray[Any]], dtype: type[np.generic]) -> NDArray[Any]:
+    return np.concatenate(columns) if columns else np.zeros((0, 1), dtype)

@@ -35,4 +35,6 @@ def with_dimensions(job: JobSpec, dimensions: Sequence[int]) -> tuple[JobSpec, t
 def in_tables(batches: Iterable[SampleBatch], numbers: Sequence[int]) -> Iterator[SampleBatch]:
     """Yields the batches with ids of the fields' tables, whose numbers are given, [F]."""
     for batch in batches:
-        yield replace(batch, ids=in_table(batch.ids, np.array(numbers, np.uint64)))
+        of_lists = np.tile(np.array(numbers, np.uint64), len(batch))
+        of_ids = of_lists if batch.lengths is None else np.repeat(of_lists, batch.lengths.reshape(-1))
+        yield replace(batch, ids=in_table(batch.ids, of_ids))

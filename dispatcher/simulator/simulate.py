@@ -81,4 +81,4 @@ def trace_batches(trace: NDArray[np.uint64], batch_size: int) -> Iterator[Sample
         raise InvalidArgument(f"the trace is {trace.dtype} {trace.shape}, it must be uint64 [samples, fields]")
     for start in range(0, len(trace), batch_size):
         ids = np.ascontiguousarray(trace[start : start + batch_size])
-        yield SampleBatch(ids, np.empty((len(ids), 0), np.float32), np.zeros(len(ids), np.float32))
+        yield SampleBatch.of_fields(ids, np.empty((len(ids), 0), np.float32), np.zeros(len(ids), np.float32))

@@ -81,7 +81,8 @@ def _job(chosen: opt.RunOptions, stream: TrainingStream, parameter_servers: str,
     except ValueError as error:
         raise InvalidArgument(f"--parameter-servers: {error}") from None
     return chosen.job(
-        fields=len(dataset.fields),
+        features=dataset.features,
+        labels=dataset.labels,
         dense_features=len(dataset.dense_features),
         parameter_servers=addresses,
         stream=dataset.fingerprint,

@@ -20,6 +20,7 @@ from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument, NotFound
 from services.domain.ids import shard_of
 from services.domain.jobs import JobSpec
+from services.domain.reports import label_classes
 from services.domain.state import Quality
 from services.runtime.security import PLAINTEXT, Credentials
 from services.runtime.threads import named_threads
@@ -83,10 +84,10 @@ class Evaluator:
                 values = await _look_up(servers, ids, self._job.table.dimension, checkpoint)
                 loss, bins = await self._in_thread(scorer.score, batch, values, inverse)
                 loss_sum, count = loss_sum + loss, count + len(batch)
-                histogram.add(bins, batch.labels.astype(np.uint8))
+                histogram.add(bins[:, 0], label_classes(batch.labels[:, 0]))
         if not count:
             raise InvalidArgument("there are no held-out samples (--evaluate, --holdout)")
-        return histogram.quality(loss_sum)
+        return histogram.quality(loss_sum, count)
 
     def close(self) -> None:
         """Lets go of the thread."""
@@ -105,12 +106,12 @@ def _make_scorer(job: JobSpec, dense: bytes) -> Any:
 
 
 def _next_chunk(chunks: Any) -> tuple[SampleBatch, NDArray[np.uint64], NDArray[np.int64]] | None:
-    """Returns the next samples, their distinct ids, uint64 [u], and which of these each uses, int64 [k, F]."""
+    """Returns the next samples, their distinct ids, uint64 [u], and which of these all ids are, int64 [N]."""
     batch = next(chunks, None)
     if batch is None:
         return None
     ids, inverse = np.unique(batch.ids, return_inverse=True)
-    return batch, ids, inverse.reshape(batch.ids.shape)
+    return batch, ids, inverse
 
 
 async def _look_up(

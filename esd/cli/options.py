@@ -33,6 +33,7 @@ from services.data import Dataset, count_distinct, open_data
 from services.data.epochs import Epochs
 from services.data.parts import hold_out
 from services.domain.errors import InvalidArgument
+from services.domain.features import Feature
 from services.domain.jobs import MAX_HORIZON, Criterion, JobSpec, Loss, ModelSpec, RowLimitPolicy, Sync, equal_workloads
 from services.domain.links import parse_links
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
@@ -377,12 +378,13 @@ class RunOptions:
     def job(
         self,
         *,
-        fields: int,
+        features: tuple[Feature, ...],
         dense_features: int,
         parameter_servers: tuple[str, ...],
         stream: str = "",
         table: str = TABLE,
         iterations: int | None = None,
+        labels: tuple[str, ...] = ("label",),
     ) -> JobSpec:
         """Returns the job that these options describe, on data of the given shape, fingerprint and length if known."""
         if self.budget_ms == 0:
@@ -393,7 +395,8 @@ class RunOptions:
         options: dict[str, Any] = {name: getattr(self, name) for name in _OPTIONS_OF_THE_JOB}
         options |= {  # what is derived, from other options or from the data
             "name": self.data_name,
-            "fields": fields,
+            "features": features,
+            "labels": labels,
             "dense_features": dense_features,
             "batch_size": sum(workloads),
             "stream": stream,

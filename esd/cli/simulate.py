@@ -118,12 +118,17 @@ def run(
     """
     stream = simulated_stream(chosen, trace)
     chosen = replace(chosen, lr_schedule="constant", dense_lr_schedule=None)  # nothing is trained, whatever the rate
-    job = chosen.job(fields=len(stream.fields), dense_features=stream.dense_features, parameter_servers=("simulated",))
+    job = chosen.job(
+        features=stream.features,
+        dense_features=stream.dense_features,
+        parameter_servers=("simulated",),
+        labels=stream.labels,
+    )
     caches = [stream.cache_rows] * chosen.workers
     mechanism = None if assignments is None else Replay(assignments, chosen.workers)
     batches: Iterable[SampleBatch] = stream.batches()
     if dims is not None:
-        job, numbers = with_dimensions(job, parse_dimensions(dims, stream.fields, chosen.dim))
+        job, numbers = with_dimensions(job, parse_dimensions(dims, [each.name for each in stream.features], chosen.dim))
         batches = in_tables(batches, numbers) if len(job.tables) > 1 else batches
     planner = Planner(job, chosen.bandwidths(), caches, mechanism=mechanism)
     if alternative is None:

@@ -14,6 +14,7 @@ from services.data import Dataset
 from services.data.parts import hold_out
 from services.domain.batches import SampleBatch
 from services.domain.errors import FailedPrecondition, InvalidArgument
+from services.domain.features import Feature, numbered_ids
 
 READ_SAMPLES = 1024  # that a data set is asked for at a time
 
@@ -77,7 +78,8 @@ def held_out_samples(chosen: RunOptions) -> Dataset | None:
     held_out = chosen.open_all(chosen.evaluate, READ_SAMPLES)
     if held_out.endless:
         raise InvalidArgument(f"--evaluate {chosen.evaluate} is endless: an evaluation would not end")
-    if (held_out.fields, held_out.dense_features) != (trained.fields, trained.dense_features):
+    shapes = [(each.features, each.dense_features, each.labels) for each in (trained, held_out)]
+    if shapes[0] != shapes[1]:
         raise InvalidArgument(f"--evaluate {chosen.evaluate} has other columns than --data {chosen.data}")
     return held_out
 
@@ -87,20 +89,22 @@ class SimulatedStream:
     """A stream that can be read more than once.
 
     Attributes:
-        fields: names of the F fields; those of a trace are numbers, 0 to F - 1.
+        features: the F features; those of a trace have numbers for names, 0 to F - 1.
         dense_features: d.
+        labels: names of the L labels.
         cache_rows: of each worker, as the options say.
         batches: reads the global batches from the start.
     """
 
-    fields: tuple[str, ...]
+    features: tuple[Feature, ...]
     dense_features: int
+    labels: tuple[str, ...]
     cache_rows: int
     batches: Callable[[], Iterator[SampleBatch]]
 
     def profile(self) -> NDArray[np.uint64]:
         """Reads the whole stream. Returns all its ids as one column, uint64."""
-        return np.concatenate([batch.ids.reshape(-1) for batch in self.batches()])
+        return np.concatenate([batch.ids for batch in self.batches()])
 
 
 def simulated_stream(chosen: RunOptions, trace: NDArray[np.uint64] | None) -> SimulatedStream:
@@ -109,12 +113,13 @@ def simulated_stream(chosen: RunOptions, trace: NDArray[np.uint64] | None) -> Si
         size = sum(chosen.worker_samples())
         limit = None if chosen.iterations is None else chosen.iterations * size
         cache = chosen.cache_rows or _share(chosen.cache_ratio, trace)
-        names = tuple(map(str, range(trace.shape[1])))
-        return SimulatedStream(names, 0, cache, lambda: trace_batches(trace[:limit], size))
+        features = numbered_ids(trace.shape[1])
+        return SimulatedStream(features, 0, ("label",), cache, lambda: trace_batches(trace[:limit], size))
     stream = training_stream(chosen)
     return SimulatedStream(
-        fields=stream.dataset.fields,
+        features=stream.dataset.features,
         dense_features=len(stream.dataset.dense_features),
+        labels=stream.dataset.labels,
         cache_rows=chosen.cache_size(stream.dataset),
         batches=lambda: global_batches(stream, stream.batch_size),
     )

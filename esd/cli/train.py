@@ -89,7 +89,8 @@ def run(
     bandwidths = chosen.bandwidths()
 
     asked = chosen.job(
-        fields=len(dataset.fields),
+        features=dataset.features,
+        labels=dataset.labels,
         dense_features=len(dataset.dense_features),
         parameter_servers=("not started",),
         stream=dataset.fingerprint,

@@ -22,7 +22,7 @@ class ByField:
 
     def decide(self, problem: DispatchInput, /) -> Assignment:
         """Sorts the samples by the hash, and gives the first capacities[0] of them to worker 0, and so on."""
-        order = np.argsort(mix64(problem.ids[:, 0]), kind="stable")
+        order = np.argsort(mix64(problem.batch.first_ids[:, 0]), kind="stable")
         workers = np.empty(len(order), np.int32)
         workers[order] = np.repeat(np.arange(len(problem.capacities), dtype=np.int32), problem.capacities)
         return Assignment(workers)

@@ -22,7 +22,7 @@ def _samples(records: Records) -> SampleBatch:
     """The dense feature is ln(1 + price), 0 where there is no price."""
     clicked, price = records.numbers.T
     dense = np.log1p(np.fmax(price, 0.0))[:, np.newaxis]
-    return SampleBatch(records.ids, dense.astype(np.float32), clicked.astype(np.float32))
+    return SampleBatch.of_fields(records.ids, dense.astype(np.float32), clicked.astype(np.float32))
 
 
 SHOP = TextSource("shop", _FORMAT, fields=("user", "item", "shop"), dense_features=("price",), to_samples=_samples)

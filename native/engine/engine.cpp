@@ -43,10 +43,10 @@ std::vector<std::unique_ptr<CacheMirror>> Engine::make_caches() const {
   return caches;
 }
 
-void Engine::prepare(const std::uint64_t* ids, std::size_t samples, std::size_t fields) {
-  sizes_.check(ids, samples * fields);
+void Engine::prepare(const SampleIds& ids) {
+  sizes_.check(ids.ids, ids.count());
   check_in();
-  preparer_.prepare(ids, samples, fields, index_, batch_);
+  preparer_.prepare(ids, index_, batch_);
   prepared_ = true;
   sizes_.describe(batch_);
 }
@@ -72,10 +72,9 @@ void Engine::check_link_costs(const std::int32_t* link_costs) const {
     throw std::invalid_argument("a link cost is negative");
   }
   if (2 * highest * static_cast<std::int64_t>(batch().sample_size) > INT32_MAX) {
-    throw std::invalid_argument("link cost " + std::to_string(highest) + " is too large for " +
-                                std::to_string(batch().fields) +
-                                " fields: 2 * cost * the sum of the sizes of their "
-                                "rows must be below 2^31");
+    throw std::invalid_argument("link cost " + std::to_string(highest) +
+                                " is too large for a sample whose rows have size " +
+                                std::to_string(batch().sample_size) + " together: 2 * cost * size must be below 2^31");
   }
 }
 

@@ -46,8 +46,8 @@ class Engine {
   Engine(const Engine&) = delete;  // `replacement_` refers to members
   Engine& operator=(const Engine&) = delete;
 
-  // Looks a batch up, in place of one that was prepared and not committed. `ids` are [samples, fields].
-  void prepare(const std::uint64_t* ids, std::size_t samples, std::size_t fields);
+  // Looks a batch up, in place of one that was prepared and not committed.
+  void prepare(const SampleIds& ids);
   const PreparedBatch& batch() const;  // throws std::logic_error when none is prepared
 
   // Scores of the prepared batch, as batch/scores.h says. Throw std::invalid_argument when link costs or fields are out

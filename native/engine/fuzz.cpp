@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -82,8 +83,18 @@ void check_columns(std::string message, Random& random) {
 }
 
 void check_messages(const esd::IterationPlans& plans, std::size_t samples, Random& random) {
-  const std::vector<float> dense(2 * samples), labels(samples);
-  const esd::PlanContext context{1, samples, dense.data(), 2, labels.data()};
+  const std::vector<float> dense(2 * samples), labels(2 * samples), weights(samples);
+  const std::vector<std::uint64_t> groups(samples);
+  const std::vector<std::uint16_t> lengths(samples * plans.fields);
+  const esd::PlanContext context{1,
+                                 samples,
+                                 dense.data(),
+                                 2,
+                                 labels.data(),
+                                 1 + random.below(2),
+                                 random.below(2) ? lengths.data() : nullptr,
+                                 random.below(2) ? weights.data() : nullptr,
+                                 random.below(2) ? groups.data() : nullptr};
   for (std::size_t worker = 0; worker < plans.workers.size(); ++worker) {
     std::string message = esd::plan_message(plans, plans.arena, worker, context);
     if (random.below(8) == 0) check_columns(std::move(message), random);
@@ -102,14 +113,20 @@ void check_messages(const esd::IterationPlans& plans, std::size_t samples, Rando
 
 void run_iteration(esd::Engine& engine, Random& random, std::uint64_t universe, std::size_t samples, std::size_t fields,
                    std::size_t tables) {
-  std::vector<std::uint64_t> ids(samples * fields);
+  std::vector<std::uint16_t> lengths(samples * fields, 1);
+  const bool lists = random.below(2) == 0;
+  if (lists) {
+    for (std::uint16_t& length : lengths) length = static_cast<std::uint16_t>(random.below(4));
+  }
+  std::vector<std::uint64_t> ids(std::accumulate(lengths.begin(), lengths.end(), std::size_t{0}));
   for (std::uint64_t& id : ids) id = draw_id(random, universe, tables);
-  engine.prepare(ids.data(), samples, fields);
+  engine.prepare({ids.data(), samples, fields, lists ? lengths.data() : nullptr});
 
   const std::vector<std::int32_t> link_costs(engine.workers(), static_cast<std::int32_t>(random.below(1000)));
   std::vector<std::int32_t> scores(samples * engine.workers());
   engine.costs(link_costs.data(), scores.data());
   engine.affinity(scores.data());
+  if (fields > 0) engine.affinity({static_cast<std::uint32_t>(random.below(fields))}, scores.data());
   if (random.below(3) == 0) engine.training_shares(scores.data());
   check_joint(engine, random, link_costs, samples);
   if (random.below(10) == 0) engine.flush({});

@@ -1,6 +1,6 @@
 // The update of a worker's embedding rows after a backward pass, in the slots of its cache.
 //
-// The backward pass gives a gradient to every sample and field; those of a row are added up in the samples' order, so
+// The backward pass gives a gradient to every id of every sample; those of a row are added up in the samples' order, so
 // that the sum does not depend on anything else. What becomes of the sum is decided by who trains the row.
 #pragma once
 
@@ -18,9 +18,9 @@ struct Trained {
   const std::uint32_t* slots;         // [u], of each distinct row
   const std::uint64_t* contributors;  // [u], the workers that train it, as bits
   std::size_t rows;                   // u
-  const std::uint32_t* inverse;       // [lookups], which of the rows a sample's field uses
+  const std::uint32_t* inverse;       // [lookups], the row of each id, sample by sample
   const float* gradients;             // [lookups, D]
-  std::size_t lookups;                // m F
+  std::size_t lookups;                // N
   std::size_t dimension;              // D
 };
 

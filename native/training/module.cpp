@@ -18,9 +18,7 @@ namespace {
 
 template <typename T>
 using In1 = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <typename T>
-using In2 = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-using In3 = nb::ndarray<const float, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
+using In2 = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Cache = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 void require(bool condition, const char* what) {
@@ -28,27 +26,26 @@ void require(bool condition, const char* what) {
 }
 
 Trained checked(const Cache& cache, std::size_t floats_per_value, std::size_t more, const In1<std::uint32_t>& slots,
-                const In1<std::uint64_t>& contributors, const In2<std::uint32_t>& inverse, const In3& gradients) {
+                const In1<std::uint64_t>& contributors, const In1<std::uint32_t>& inverse, const In2& gradients) {
   require(contributors.size() == slots.size(), "slots and contributors differ in length");
-  require(gradients.shape(0) == inverse.shape(0) && gradients.shape(1) == inverse.shape(1),
-          "there is not one gradient per sample and field");
-  require(cache.shape(1) == floats_per_value * gradients.shape(2) + more, "the slots have not this optimizer's width");
+  require(gradients.shape(0) == inverse.size(), "there is not one gradient per id");
+  require(cache.shape(1) == floats_per_value * gradients.shape(1) + more, "the slots have not this optimizer's width");
   require(within(slots.data(), slots.size(), cache.shape(0)), "a slot is beyond the cache");
   require(within(inverse.data(), inverse.size(), slots.size()), "a sample uses a row that is not among the distinct");
   return {slots.data(),     contributors.data(), slots.size(),      inverse.data(),
-          gradients.data(), inverse.size(),      gradients.shape(2)};
+          gradients.data(), inverse.size(),      gradients.shape(1)};
 }
 
-void sgd(Cache cache, In1<std::uint32_t> slots, In1<std::uint64_t> contributors, In2<std::uint32_t> inverse,
-         In3 gradients, float rate) {
+void sgd(Cache cache, In1<std::uint32_t> slots, In1<std::uint64_t> contributors, In1<std::uint32_t> inverse,
+         In2 gradients, float rate) {
   const Trained trained = checked(cache, 1, 0, slots, contributors, inverse, gradients);
   const nb::gil_scoped_release release;
   train_cached(cache.data(), cache.shape(1), trained,
                [&](float* row, const float* gradient) { rows::sgd(row, gradient, 1, trained.dimension, rate); });
 }
 
-void rowwise_adagrad(Cache cache, In1<std::uint32_t> slots, In1<std::uint64_t> contributors, In2<std::uint32_t> inverse,
-                     In3 gradients, float rate, float epsilon) {
+void rowwise_adagrad(Cache cache, In1<std::uint32_t> slots, In1<std::uint64_t> contributors, In1<std::uint32_t> inverse,
+                     In2 gradients, float rate, float epsilon) {
   const Trained trained = checked(cache, 1, 1, slots, contributors, inverse, gradients);
   const nb::gil_scoped_release release;
   train_cached(cache.data(), cache.shape(1), trained, [&](float* row, const float* gradient) {
@@ -56,8 +53,8 @@ void rowwise_adagrad(Cache cache, In1<std::uint32_t> slots, In1<std::uint64_t> c
   });
 }
 
-void adam(Cache cache, In1<std::uint32_t> slots, In1<std::uint64_t> contributors, In2<std::uint32_t> inverse,
-          In3 gradients, std::int64_t step, double rate, double epsilon, double beta1, double beta2) {
+void adam(Cache cache, In1<std::uint32_t> slots, In1<std::uint64_t> contributors, In1<std::uint32_t> inverse,
+          In2 gradients, std::int64_t step, double rate, double epsilon, double beta1, double beta2) {
   const Trained trained = checked(cache, 3, 0, slots, contributors, inverse, gradients);
   const nb::gil_scoped_release release;
   train_cached(cache.data(), cache.shape(1), trained, [&](float* row, const float* gradient) {

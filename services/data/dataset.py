@@ -14,6 +14,7 @@ from services.data.schema import read_schema
 from services.data.text_dataset import TextDataset, TextSource
 from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument, NotFound
+from services.domain.features import Feature
 
 _FILES: dict[str, TextSource] = {source.name: source for source in (CRITEO, AVAZU, CRITEO_SEARCH)}
 _KNOWN = "flights, journey, criteo:PATH, avazu:PATH, criteo-search:PATH, movielens:PATH, synthetic:criteo|avazu|zipf"
@@ -32,13 +33,18 @@ class Dataset(Protocol):
         ...
 
     @property
-    def fields(self) -> tuple[str, ...]:
-        """Names of the F categorical fields: the columns of SampleBatch.ids."""
+    def features(self) -> tuple[Feature, ...]:
+        """The F features of ids, in the order in which SampleBatch has their ids."""
         ...
 
     @property
     def dense_features(self) -> tuple[str, ...]:
         """Names of the d dense features: the columns of SampleBatch.dense; may be empty."""
+        ...
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the L labels: the columns of SampleBatch.labels."""
         ...
 
     @property

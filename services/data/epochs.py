@@ -48,7 +48,8 @@ class Epochs:
         self._seed = seed
         self._batch_size = batch_size
         self.name = dataset.name
-        self.fields = dataset.fields
+        self.features = dataset.features
+        self.labels = dataset.labels
         self.dense_features = dataset.dense_features
         self.samples = None if dataset.samples is None else epochs * dataset.samples
         self.endless = dataset.endless

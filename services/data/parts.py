@@ -22,7 +22,8 @@ class Part:
         self._first = first
         self._last = last
         self.name = dataset.name
-        self.fields = dataset.fields
+        self.features = dataset.features
+        self.labels = dataset.labels
         self.dense_features = dataset.dense_features
         self.samples = last - first
 

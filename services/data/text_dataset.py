@@ -17,6 +17,7 @@ from services.data.hashing import READER_VERSION, field_key, file_fingerprint
 from services.data.lines import MAX_LINE_BYTES, read_line_blocks
 from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument, NotFound
+from services.domain.features import single_ids
 
 _log = logging.getLogger(__name__)
 
@@ -192,7 +193,8 @@ class TextDataset:
         self._batch_size = batch_size
         self._skip_bad = skip_bad
         self.name = source.name
-        self.fields = source.fields
+        self.features = single_ids(source.fields)
+        self.labels = ("label",)
         self.dense_features = source.dense_features
         self.skipped = 0
 

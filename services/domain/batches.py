@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -9,53 +10,166 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.domain.errors import InvalidArgument
+from services.domain.features import Feature, Pooling
 
 
 @dataclass(frozen=True, slots=True)
 class SampleBatch:
-    """k samples: F embedding row ids, d dense features and one label each.
+    """k samples of F features, which have N ids together, d dense features and L labels.
 
     Attributes:
-        ids: uint64 [k, F], one embedding row id per field.
+        ids: uint64 [N], the embedding row ids: sample by sample, and in each sample feature by feature.
         dense: float32 [k, d].
-        labels: float32 [k], 0 or 1.
+        labels: float32 [k, L].
+        lengths: uint16 [k, F], how many ids each sample has of each feature; None: exactly one of each, so N = k F.
+        weights: float32 [k], what each sample's loss is multiplied by; None: 1.
+        groups: uint64 [k], what each sample belongs to, such as its user; None: nothing is known of that.
     """
 
     ids: NDArray[np.uint64]
     dense: NDArray[np.float32]
     labels: NDArray[np.float32]
+    lengths: NDArray[np.uint16] | None = None
+    weights: NDArray[np.float32] | None = None
+    groups: NDArray[np.uint64] | None = None
+
+    @classmethod
+    def of_fields(cls, ids: NDArray[np.uint64], dense: NDArray[np.float32], labels: NDArray[np.float32]) -> Self:
+        """Makes samples that have exactly one id of each feature: ids [k, F], dense [k, d], labels [k] or [k, L]."""
+        return cls(ids.reshape(-1), dense, labels.reshape(len(labels), -1) if len(labels) else labels.reshape(0, 1))
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def __getitem__(self, rows: slice | NDArray[np.integer]) -> Self:
-        return type(self)(self.ids[rows], self.dense[rows], self.labels[rows])
+        lengths = None if self.lengths is None else self.lengths[rows]
+        weights = None if self.weights is None else self.weights[rows]
+        groups = None if self.groups is None else self.groups[rows]
+        return type(self)(self._ids_of(rows), self.dense[rows], self.labels[rows], lengths, weights, groups)
+
+    def _ids_of(self, rows: slice | NDArray[np.integer]) -> NDArray[np.uint64]:
+        if self.lengths is None:
+            return self.by_field[rows].reshape(-1)
+        begins = self.begins
+        if isinstance(rows, slice) and rows.step in (None, 1):
+            start, stop, _ = rows.indices(len(self))
+            return self.ids[int(begins[start]) : int(begins[max(start, stop)])]
+        chosen = np.arange(len(self))[rows]
+        counts = np.diff(begins)[chosen]
+        # The positions of a sample's ids go up by one from where they begin here.
+        steps = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        picked: NDArray[np.uint64] = self.ids[np.repeat(begins[chosen], counts) + steps]
+        return picked
+
+    @property
+    def fields(self) -> int:
+        """F; 0 when that cannot be told, as there are no samples."""
+        if self.lengths is not None:
+            return int(self.lengths.shape[1])
+        return len(self.ids) // max(1, len(self))
+
+    @property
+    def by_field(self) -> NDArray[np.uint64]:
+        """The ids of samples that have exactly one of each feature, uint64 [k, F]. It is for no others."""
+        return self.ids.reshape(len(self), self.fields)
+
+    @property
+    def begins(self) -> NDArray[np.int64]:
+        """Where in `ids` those of each sample begin, int64 [k + 1]; the last one is N."""
+        if self.lengths is None:
+            return np.arange(len(self) + 1, dtype=np.int64) * self.fields
+        begins = np.zeros(len(self) + 1, np.int64)
+        np.cumsum(self.lengths.sum(axis=1, dtype=np.int64), out=begins[1:])
+        return begins
+
+    @property
+    def id_columns(self) -> tuple[NDArray[np.uint64], NDArray[np.uint16] | None]:
+        """The ids as the engine takes them: [k, F] and None, or [N] and their lengths; C-contiguous."""
+        if self.lengths is None:
+            return np.ascontiguousarray(self.by_field), None
+        return np.ascontiguousarray(self.ids), np.ascontiguousarray(self.lengths)
+
+    @property
+    def first_ids(self) -> NDArray[np.uint64]:
+        """The first id of each feature of each sample, uint64 [k, F]; 0 where there is none."""
+        if self.lengths is None:
+            return self.by_field
+        lengths = self.lengths.reshape(-1)
+        firsts = np.zeros(len(lengths), np.uint64)
+        some = lengths > 0
+        firsts[some] = self.ids[(np.cumsum(lengths, dtype=np.int64) - lengths)[some]]
+        return firsts.reshape(self.lengths.shape)
+
+    def ids_of_feature(self, feature: int) -> NDArray[np.uint64]:
+        """Returns all ids of one feature, by its number, in the order of the samples: uint64 [n]."""
+        if self.lengths is None:
+            return self.by_field[:, feature]
+        of_feature = np.zeros(self.lengths.shape, np.bool_)
+        of_feature[:, feature] = True
+        return self.ids[np.repeat(of_feature.reshape(-1), self.lengths.reshape(-1))]
 
     @classmethod
-    def concatenate(cls, batches: list[Self]) -> Self:
-        """Joins batches of the same shape, in order."""
+    def concatenate(cls, batches: Sequence[Self]) -> Self:
+        """Joins batches of the same features, dense features and labels, in order.
+
+        Weights are 1 where some of the batches have none. So are groups 0.
+        """
+        lengths = weights = groups = None
+        if any(batch.lengths is not None for batch in batches):
+            ones = [np.ones((len(batch), batch.fields), np.uint16) for batch in batches]
+            found = [one if batch.lengths is None else batch.lengths for batch, one in zip(batches, ones, strict=True)]
+            lengths = np.concatenate([each for each in found if len(each)] or found[:1])
+        if any(batch.weights is not None for batch in batches):
+            weights = np.concatenate(
+                [np.ones(len(batch), np.float32) if batch.weights is None else batch.weights for batch in batches]
+            )
+        if any(batch.groups is not None for batch in batches):
+            groups = np.concatenate(
+                [np.zeros(len(batch), np.uint64) if batch.groups is None else batch.groups for batch in batches]
+            )
         return cls(
-            np.concatenate([b.ids for b in batches]),
-            np.concatenate([b.dense for b in batches]),
-            np.concatenate([b.labels for b in batches]),
+            np.concatenate([batch.ids for batch in batches]),
+            np.concatenate([batch.dense for batch in batches]),
+            np.concatenate([batch.labels for batch in batches]),
+            lengths,
+            weights,
+            groups,
         )
 
-    def validate(self, fields: int, dense_features: int) -> None:
-        """Raises InvalidArgument unless the batch has the job's shape and finite numbers."""
-        k = len(self.labels)
-        if self.ids.shape != (k, fields):
-            raise InvalidArgument(f"ids have shape {self.ids.shape}, the job needs ({k}, {fields})")
-        if self.dense.shape != (k, dense_features):
-            raise InvalidArgument(
-                f"dense features have shape {self.dense.shape}, the job needs ({k}, {dense_features})"
-            )
-        for name, values in (("dense", self.dense), ("labels", self.labels)):
-            if not np.isfinite(values).all():
+    def check_numbers(self) -> None:
+        """Raises InvalidArgument unless its numbers are finite, weights not negative, and lengths sum to N."""
+        for name, values in (("dense", self.dense), ("label", self.labels), ("weight", self.weights)):
+            if values is not None and not np.isfinite(values).all():
                 row = int(np.argwhere(~np.isfinite(values))[0][0])
                 raise InvalidArgument(f"{name} of sample {row} is not finite")
-        if not ((self.labels == 0) | (self.labels == 1)).all():
-            row = int(np.argwhere((self.labels != 0) & (self.labels != 1))[0][0])
-            raise InvalidArgument(f"label of sample {row} is {self.labels[row]}, it must be 0 or 1")
+        if self.weights is not None and (self.weights < 0).any():
+            row = int(np.argmax(self.weights < 0))
+            raise InvalidArgument(f"weight of sample {row} is {self.weights[row]}, it must not be negative")
+        if self.lengths is not None and int(self.lengths.sum(dtype=np.int64)) != len(self.ids):
+            total = int(self.lengths.sum(dtype=np.int64))
+            raise InvalidArgument(f"lengths sum to {total}, there are {len(self.ids)} ids")
+
+    def check_shape(self, features: Sequence[Feature], dense_features: int, labels: int) -> None:
+        """Raises InvalidArgument unless it has these features, and as many dense features and labels."""
+        for what, found, expected in (
+            ("features", self.fields, len(features)),
+            ("dense features", self.dense.shape[1], dense_features),
+            ("labels", self.labels.shape[1], labels),
+        ):
+            if found != expected:
+                raise InvalidArgument(f"the batch has {found} {what} per sample, the job has {expected}")
+        if self.lengths is None:
+            return
+        least = np.array([feature.pooling is Pooling.ONE for feature in features], np.uint16)
+        most = np.array([feature.max_length for feature in features], np.uint16)
+        wrong = (self.lengths < least) | (self.lengths > most)
+        if wrong.any():
+            sample, at = (int(each) for each in np.argwhere(wrong)[0])
+            feature = features[at]
+            allowed = "exactly one" if feature.pooling is Pooling.ONE else f"at most {feature.max_length}"
+            raise InvalidArgument(
+                f"sample {sample} has {self.lengths[sample, at]} ids of feature {feature.name!r}, it may have {allowed}"
+            )
 
 
 @dataclass(frozen=True, slots=True)

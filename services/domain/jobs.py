@@ -7,12 +7,14 @@ from dataclasses import MISSING, dataclass, fields, replace
 from enum import Enum
 
 from services.domain.errors import InvalidArgument
+from services.domain.features import Feature, Pooling, check_features
 from services.domain.schedules import CONSTANT, Schedule
 from services.domain.tables import OptimizerSpec, TableSpec
 
 MAX_WORKERS = 64  # worker sets are uint64 masks
 MAX_LAYERS = 64  # of the MLP; with MAX_WIDTH it bounds what a worker is asked to build before it has seen a sample
 MAX_WIDTH = 16384
+MAX_LABELS = 64
 _LONGEST_STREAM = 1000  # characters
 MAX_HORIZON = 64  # batches; the dispatcher keeps them in memory
 MAX_TABLES = 16
@@ -168,7 +170,7 @@ class JobSpec(DispatchOptions):
 
     Attributes:
         name: the job's name, not empty.
-        fields: F, embedding ids per sample.
+        features: the F features of a sample, in the order of their ids.
         dense_features: d, dense features per sample.
         batch_size: k, samples of one global batch.
         stream: says which samples these are, in words that are the same for the same samples only, at most 1,000
@@ -180,13 +182,14 @@ class JobSpec(DispatchOptions):
         model: the model over it.
         schedule: how the learning rate of the rows changes.
         dense_schedule: how that of the dense parameters does.
+        labels: names of the L labels of a sample.
         parameter_servers: `host:port` of every shard, in shard order.
         max_rows: how many rows the tables together may have; 0: any number.
         at_max_rows: what happens before the iteration that needs more.
     """
 
     name: str
-    fields: int
+    features: tuple[Feature, ...]
     dense_features: int
     batch_size: int
     seed: int
@@ -195,6 +198,7 @@ class JobSpec(DispatchOptions):
     parameter_servers: tuple[str, ...]
     schedule: Schedule = CONSTANT
     dense_schedule: Schedule = CONSTANT
+    labels: tuple[str, ...] = ("label",)
     stream: str = ""
     max_rows: int = 0
     at_max_rows: RowLimitPolicy = RowLimitPolicy.REFUSE
@@ -203,8 +207,8 @@ class JobSpec(DispatchOptions):
         if not self.name:
             raise InvalidArgument("the job's name is empty")
         DispatchOptions.__post_init__(self)
-        if self.fields < 1:
-            raise InvalidArgument(f"fields is {self.fields}, a sample needs at least one embedding id")
+        if not 1 <= len(set(self.labels)) == len(self.labels) <= MAX_LABELS or not all(self.labels):
+            raise InvalidArgument(f"labels are {list(self.labels)}, there must be 1..{MAX_LABELS} of different names")
         if self.hash_field is not None:
             _check_range("hash_field", self.hash_field, 0, self.fields - 1)
         _check_range("batch_size", self.batch_size, 1)
@@ -220,6 +224,7 @@ class JobSpec(DispatchOptions):
         names = [table.name for table in self.tables]
         if len(set(names)) < len(names):
             raise InvalidArgument(f"two tables of the job have the same name; the names are {', '.join(names)}")
+        check_features(self.features, len(self.tables))
         if not self.parameter_servers:
             raise InvalidArgument("parameter_servers is empty, at least one shard is needed")
 
@@ -236,6 +241,21 @@ class JobSpec(DispatchOptions):
     def table(self) -> TableSpec:
         """The first table."""
         return self.tables[0]
+
+    @property
+    def fields(self) -> int:
+        """F, the number of features."""
+        return len(self.features)
+
+    @property
+    def has_lists(self) -> bool:
+        """Whether a feature may have another number of ids per sample than one."""
+        return any(feature.pooling is not Pooling.ONE for feature in self.features)
+
+    @property
+    def most_ids(self) -> int:
+        """The most ids that a sample may have."""
+        return sum(feature.max_length for feature in self.features)
 
     @property
     def forgets_rows(self) -> bool:

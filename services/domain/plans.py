@@ -106,13 +106,17 @@ class IterationPlan:
         unique_versions: int64 [u], the version of each of these rows before training.
         unique_contributors: uint64 [u], the workers that train each row now (W_x): one bit means that this
             worker owns the row afterwards, more bits that it holds a partial gradient.
-        inverse: uint32 [m, F]: field f of sample i uses row unique_ids[inverse[i, f]].
+        inverse: uint32 [N]: id i of the samples is unique_ids[inverse[i]]. They stand sample by sample, and in each
+            feature by feature.
         dense: float32 [m, d], dense features of the worker's samples.
-        labels: float32 [m], their labels.
+        labels: float32 [m, L], their labels.
         forgotten: uint64 [f], rows that leave the table, in all workers' plans alike. After training, the first member
             has the parameter servers forget them.
         forgotten_below: where the versions of later lives begin (services/domain/versions.py).
         discards: copies of forgotten rows here; their slots are empty afterwards, whatever they owed.
+        lengths: uint16 [m, F], how many ids each sample has of each feature; None: exactly one of each, so N = m F.
+        weights: float32 [m], what each sample's loss is multiplied by; None: 1.
+        groups: uint64 [m], what each sample belongs to; None: unknown.
     """
 
     epoch: int
@@ -135,6 +139,9 @@ class IterationPlan:
     forgotten: NDArray[np.uint64]
     forgotten_below: int
     discards: Transfers
+    lengths: NDArray[np.uint16] | None = None
+    weights: NDArray[np.float32] | None = None
+    groups: NDArray[np.uint64] | None = None
 
     def moves_by_table(self, tables: int) -> list[TableMoves]:
         """Returns what moves of each of the job's tables, by number."""

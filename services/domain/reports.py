@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from services.domain.errors import InvalidArgument
 
 SCORE_BINS = 65536  # predicted probabilities are reported as floor(65536 p)
+OTHER_LABEL = 2  # how a label that is neither 0 nor 1 is reported
 _LONGEST_NAME = 256
 
 
@@ -109,9 +110,9 @@ class IterationReport:
     """One trained iteration of one worker: confirms its plan.
 
     Attributes:
-        loss_sum: sum of the losses of its m samples, scored before they were trained.
-        score_bins: uint16 [m], floor(65536 p) of each predicted probability p.
-        labels: uint8 [m], 0 or 1.
+        loss_sum: sum of the losses of its m samples, scored before they were trained, whatever they weigh.
+        score_bins: uint16 [m, L], floor(65536 p) of each predicted probability p.
+        labels: uint8 [m, L], 0, 1, or 2 for a label that is neither (`label_classes`).
         transfers: what moved for this iteration.
         phases: where the time went.
         seconds: wall time of the iteration.
@@ -130,10 +131,10 @@ class IterationReport:
     measured_bandwidth: float = 0.0
 
     def __post_init__(self) -> None:
-        if len(self.score_bins) != len(self.labels):
-            raise InvalidArgument(f"{len(self.score_bins)} score_bins for {len(self.labels)} labels")
-        if len(self.labels) and self.labels.max() > 1:
-            raise InvalidArgument(f"labels hold {int(self.labels.max())}, they must be 0 or 1")
+        if self.score_bins.shape != self.labels.shape:
+            raise InvalidArgument(f"score_bins are {self.score_bins.shape}, labels are {self.labels.shape}")
+        if self.labels.size and self.labels.max() > OTHER_LABEL:
+            raise InvalidArgument(f"labels hold {int(self.labels.max())}, they must be 0, 1 or 2")
         if not math.isfinite(self.loss_sum):
             raise InvalidArgument(f"loss_sum of iteration {self.iteration} is {self.loss_sum}, it must be finite")
         durations = {f.name: getattr(self.phases, f.name) for f in fields(self.phases)}
@@ -146,6 +147,11 @@ class IterationReport:
                 raise InvalidArgument(
                     f"{name} of iteration {self.iteration} is {value}, it must be finite and not negative"
                 )
+
+
+def label_classes(labels: NDArray[np.float32]) -> NDArray[np.uint8]:
+    """Returns labels as they are reported, uint8 of the same shape: 0, 1, or 2 for one that is neither."""
+    return np.where(labels == 0, 0, np.where(labels == 1, 1, OTHER_LABEL)).astype(np.uint8)
 
 
 @dataclass(frozen=True, slots=True)

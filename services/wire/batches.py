@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from protos import common_pb2, ps_pb2
 from services.domain.batches import LogEntry, SampleBatch
@@ -14,28 +15,40 @@ def encode_batch(batch: SampleBatch) -> common_pb2.SampleBatch:
     """Returns the message of a batch."""
     return common_pb2.SampleBatch(
         samples=len(batch),
-        fields=batch.ids.shape[1],
+        fields=batch.fields,
         dense_features=batch.dense.shape[1],
         ids=encode_array(batch.ids, np.uint64, "ids"),
         dense=encode_array(batch.dense, np.float32, "dense"),
         labels=encode_array(batch.labels, np.float32, "labels"),
+        labels_per_sample=0 if batch.labels.shape[1] == 1 else batch.labels.shape[1],
+        lengths=b"" if batch.lengths is None else encode_array(batch.lengths, np.uint16, "lengths"),
+        weights=b"" if batch.weights is None else encode_array(batch.weights, np.float32, "weights"),
+        groups=b"" if batch.groups is None else encode_array(batch.groups, np.uint64, "groups"),
     )
 
 
 def decode_batch(message: common_pb2.SampleBatch) -> SampleBatch:
-    """Returns the batch of a message, its numbers checked: finite features, labels 0 or 1.
+    """Returns the batch of a message, its numbers checked: finite features, labels and weights, lengths that fit.
 
-    Whether `fields` and `dense_features` are the job's is left to the service that knows the job.
+    Whether it has the job's features and labels is left to the service that knows the job.
     """
-    k, fields, features = message.samples, message.fields, message.dense_features
+    k, fields, labels = message.samples, message.fields, message.labels_per_sample or 1
     if fields < 1:
-        raise InvalidArgument("fields is 0, a sample needs at least one embedding id")
+        raise InvalidArgument("fields is 0, a sample needs at least one feature of ids")
+    lengths: NDArray[np.uint16] | None = None
+    ids = k * fields
+    if message.lengths:
+        lengths = decode_array(message.lengths, np.uint16, (k, fields), "lengths")
+        ids = int(lengths.sum(dtype=np.int64))
     batch = SampleBatch(
-        ids=decode_array(message.ids, np.uint64, (k, fields), "ids"),
-        dense=decode_array(message.dense, np.float32, (k, features), "dense"),
-        labels=decode_array(message.labels, np.float32, (k,), "labels"),
+        ids=decode_array(message.ids, np.uint64, (ids,), "ids"),
+        dense=decode_array(message.dense, np.float32, (k, message.dense_features), "dense"),
+        labels=decode_array(message.labels, np.float32, (k, labels), "labels"),
+        lengths=lengths,
+        weights=decode_array(message.weights, np.float32, (k,), "weights") if message.weights else None,
+        groups=decode_array(message.groups, np.uint64, (k,), "groups") if message.groups else None,
     )
-    batch.validate(fields, features)
+    batch.check_numbers()
     return batch
 
 

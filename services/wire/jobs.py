@@ -14,6 +14,7 @@ from google.protobuf.json_format import ParseDict, ParseError
 
 from protos import common_pb2, dispatcher_pb2
 from services.domain.errors import InvalidArgument
+from services.domain.features import Feature, Pooling
 from services.domain.jobs import MAX_WORKERS, Criterion, JobSpec, Loss, ModelSpec, RowLimitPolicy, Sync, equal_workloads
 from services.domain.schedules import CONSTANT, Decay, Schedule
 from services.domain.tables import TableSpec
@@ -24,6 +25,7 @@ CRITERIA = EnumCodec(Criterion, dispatcher_pb2.Criterion, "CRITERION_", "criteri
 _SYNCS = EnumCodec(Sync, dispatcher_pb2.Sync, "SYNC_", "sync")
 _DECAYS = EnumCodec(Decay, dispatcher_pb2.Schedule.Decay, "DECAY_", "schedule.decay", unspecified=Decay.CONSTANT)
 _LOSSES = EnumCodec(Loss, dispatcher_pb2.Loss, "LOSS_", "model.loss", unspecified=Loss.BCE)
+_POOLINGS = EnumCodec(Pooling, dispatcher_pb2.Pooling, "POOLING_", "pooling", unspecified=Pooling.ONE)
 _ROW_LIMIT_POLICIES = EnumCodec(RowLimitPolicy, dispatcher_pb2.RowLimitPolicy, "ROW_LIMIT_POLICY_", "at_max_rows")
 
 
@@ -118,6 +120,25 @@ def _decode_tables(messages: Iterable[common_pb2.TableSpec]) -> tuple[TableSpec,
     return tuple(decode_table(message) for message in messages)
 
 
+def _encode_features(features: tuple[Feature, ...]) -> list[dispatcher_pb2.Feature]:
+    return [
+        dispatcher_pb2.Feature(
+            name=feature.name,
+            table=feature.table,
+            pooling=_POOLINGS.encode(feature.pooling),
+            max_length=feature.max_length,
+        )
+        for feature in features
+    ]
+
+
+def _decode_features(messages: Iterable[dispatcher_pb2.Feature]) -> tuple[Feature, ...]:
+    return tuple(
+        Feature(message.name, message.table, _POOLINGS.decode(message.pooling), message.max_length or 1)
+        for message in messages
+    )
+
+
 def _encode_limits(limits: tuple[int, int]) -> dispatcher_pb2.WorkloadLimits:
     return dispatcher_pb2.WorkloadLimits(least=limits[0], most=limits[1])
 
@@ -129,6 +150,8 @@ def _decode_limits(message: dispatcher_pb2.WorkloadLimits) -> tuple[int, int]:
 # A field of a job has one name in JobSpec and in its message, and most fields have one form, too: a number, a text, a
 # truth value. These are the fields of another form: how each is encoded, and how it is decoded.
 _CODECS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "features": (_encode_features, _decode_features),
+    "labels": (tuple, tuple),
     "workloads": (tuple, tuple),
     "workload_limits": (_encode_limits, _decode_limits),
     "criterion": (CRITERIA.encode, CRITERIA.decode),

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from esd_native.plans import pack, place, unpack_int64, unpack_uint32, unpack_uint64
 from protos import dispatcher_pb2
 from services.domain.errors import InvalidArgument
+from services.domain.features import MAX_LENGTH
 from services.domain.plans import (
     EndOfStream,
     FlushPlan,
@@ -158,7 +159,12 @@ def _decode_plan(message: dispatcher_pb2.IterationPlan) -> IterationPlan:
     _check_contributors(contributors, "unique_contributors")
     positions = _unpack(message.positions, np.uint32, "positions", m)
     _check_below(positions, message.batch_size, "positions", "batch_size")
-    inverse = _unpack(message.inverse, np.uint32, "inverse", m * fields)
+    lengths: NDArray[np.uint16] | None = None
+    ids = m * fields
+    if message.lengths:
+        lengths = _decode_lengths(message.lengths, m, fields)
+        ids = int(lengths.sum(dtype=np.int64))
+    inverse = _unpack(message.inverse, np.uint32, "inverse", ids)
     _check_below(inverse, u, "inverse", "the number of unique_ids")
     transfers: dict[str, Any] = {name: _decode_transfers(getattr(message, name), name, trained) for name in _TRANSFERS}
     transfers |= {name: _decode_gradients(getattr(message, name), name, trained) for name in _GRADIENTS}
@@ -170,11 +176,20 @@ def _decode_plan(message: dispatcher_pb2.IterationPlan) -> IterationPlan:
         unique_slots=trained.slots,
         unique_versions=trained.versions,
         unique_contributors=contributors,
-        inverse=inverse.reshape(m, fields),
+        inverse=inverse,
         dense=decode_array(message.dense, np.float32, (m, features), "dense"),
-        labels=decode_array(message.labels, np.float32, (m,), "labels"),
+        labels=decode_array(message.labels, np.float32, (m, message.labels_per_sample or 1), "labels"),
         forgotten=_unpack(message.forgotten, np.uint64, "forgotten"),
+        lengths=lengths,
+        weights=decode_array(message.weights, np.float32, (m,), "weights") if message.weights else None,
+        groups=decode_array(message.groups, np.uint64, (m,), "groups") if message.groups else None,
     )
+
+
+def _decode_lengths(data: bytes, samples: int, fields: int) -> NDArray[np.uint16]:
+    lengths = _unpack(data, np.uint32, "lengths", samples * fields)
+    _check_below(lengths, MAX_LENGTH + 1, "lengths", "what a feature may have")
+    return lengths.astype(np.uint16).reshape(samples, fields)
 
 
 def _check_contributors(contributors: NDArray[np.uint64], field: str) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from protos import dispatcher_pb2 as pb
 from services.domain.errors import InvalidArgument
@@ -95,6 +97,7 @@ def encode_iteration_report(report: IterationReport) -> pb.IterationReport:
         phases=encode_phases(report.phases),
         seconds=report.seconds,
         measured_bandwidth_bytes_per_second=report.measured_bandwidth,
+        labels_per_sample=0 if report.labels.shape[1] == 1 else report.labels.shape[1],
     )
 
 
@@ -102,20 +105,29 @@ def decode_iteration_report(message: pb.IterationReport) -> IterationReport:
     """Reads what one iteration of a worker brought.
 
     Raises:
-        InvalidArgument: score_bins and labels of unequal or odd length, a label that is neither 0 nor 1, a
+        InvalidArgument: score_bins and labels of unequal length, or of no whole number of samples; a label above 2; a
             loss, time or bandwidth that is not finite or is negative.
     """
+    labels = message.labels_per_sample or 1
     return IterationReport(
         iteration=message.iteration,
         loss_sum=message.loss_sum,
-        score_bins=decode_column(message.score_bins, np.uint16, "score_bins"),
-        labels=decode_column(message.labels, np.uint8, "labels"),
+        score_bins=_by_sample(message.score_bins, np.uint16, labels, "score_bins"),
+        labels=_by_sample(message.labels, np.uint8, labels, "labels"),
         transfers=decode_transfers(message.transfers),
         phases=decode_phases(message.phases),
         seconds=message.seconds,
         epoch=message.epoch,
         measured_bandwidth=message.measured_bandwidth_bytes_per_second,
     )
+
+
+def _by_sample(data: bytes, dtype: type[np.generic], labels: int, field: str) -> NDArray[Any]:
+    """Reads an array [m, L]; m follows from the bytes."""
+    values = decode_column(data, dtype, field)
+    if len(values) % labels:
+        raise InvalidArgument(f"{field} has {len(values)} values, which is no multiple of {labels} labels per sample")
+    return values.reshape(-1, labels)
 
 
 def encode_flush_report(report: FlushReport) -> pb.FlushReport:

@@ -113,7 +113,7 @@ def expected_model() -> TrainedModel:
     """As one process trains it."""
     stream = training_stream(TRAINED)
     job = TRAINED.job(
-        fields=len(stream.dataset.fields),
+        features=stream.dataset.features,
         dense_features=len(stream.dataset.dense_features),
         parameter_servers=("none",),
     )

@@ -43,11 +43,11 @@ def held_out_figures(job: JobSpec, trained: TrainedModel, batch: SampleBatch) ->
     rows[here] = trained.rows[there]
     model = build_model(job)
     model.load_state_dict({name: torch.from_numpy(values) for name, values in trained.dense.items()})
-    embedded = torch.from_numpy(rows[inverse.reshape(batch.ids.shape)])
+    embedded = torch.from_numpy(rows[inverse.reshape(len(batch), -1)])
     with torch.no_grad():
-        logits = model(by_feature(job, embedded), torch.from_numpy(batch.dense)).double()
-    loss = functional.binary_cross_entropy_with_logits(logits, torch.from_numpy(batch.labels).double())
-    return loss.item(), exact_auc(logits.sigmoid().numpy(), batch.labels)
+        logits = model(by_feature(job, embedded), torch.from_numpy(batch.dense)).double().view(-1)
+    loss = functional.binary_cross_entropy_with_logits(logits, torch.from_numpy(batch.labels[:, 0]).double())
+    return loss.item(), exact_auc(logits.sigmoid().numpy(), batch.labels[:, 0])
 
 
 @pytest.mark.parametrize("store", ["memory", "redis"])
@@ -59,7 +59,7 @@ def test_each_evaluation_is_that_of_one_process(store: str, redis_url: str) -> N
     dataset, held_out = options.open(1024), held_out_samples(options)
     assert held_out is not None
     job = options.job(
-        fields=len(dataset.fields), dense_features=len(dataset.dense_features), parameter_servers=("none",)
+        features=dataset.features, dense_features=len(dataset.dense_features), parameter_servers=("none",)
     )
     batches = list(global_batches(dataset, 64))
     judged = SampleBatch.concatenate(list(held_out))

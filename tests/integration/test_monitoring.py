@@ -69,7 +69,7 @@ def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
         with prometheus(directory, targets) as server:
             server.until("count(up == 1) == 4")
             job = OPTIONS.job(
-                fields=len(stream.dataset.fields),
+                features=stream.dataset.features,
                 dense_features=len(stream.dataset.dense_features),
                 parameter_servers=tuple(each.address for each in cluster.parameter_servers),
             )

@@ -13,6 +13,7 @@ import pytest
 from esd.cli import simulate, train
 from esd.cli.options import RunOptions
 from esd.cli.stream import first_samples, global_batches
+from services.domain.features import numbered_ids
 from services.domain.jobs import RowLimitPolicy, Sync
 from services.domain.tables import OptimizerKind
 from tests.support.auc import exact_auc
@@ -99,7 +100,7 @@ def reference(options: RunOptions, shuffled_by: np.random.Generator | None = Non
     """As one process trains it; with the samples of each batch in another order on demand."""
     dataset = options.open(1024)
     job = options.job(
-        fields=len(dataset.fields), dense_features=len(dataset.dense_features), parameter_servers=("none",)
+        features=dataset.features, dense_features=len(dataset.dense_features), parameter_servers=("none",)
     )
     batches = list(stream(options))
     if shuffled_by is None:
@@ -155,7 +156,7 @@ def test_a_cluster_trains_the_model_of_one_machine(case: Cluster, tmp_path: Path
 def assert_bytes_are_those_charged(result: Mapping[str, Any], simulated: Mapping[str, Any], case: Cluster) -> None:
     """What crosses the links is what the costs charge, with the rows and gradients that flushes push, and a little that
     each message has beside them."""
-    job = case.options.job(fields=1, dense_features=0, parameter_servers=("any",))
+    job = case.options.job(features=numbered_ids(1), dense_features=0, parameter_servers=("any",))
     frames = 4 * result["iterations"] * case.options.workers * case.shards  # two halves there, and their answers
     flushed = sum(result["operations"]["flush_push"])
     sizes = job.table.row_transfer_bytes, job.table.gradient_transfer_bytes

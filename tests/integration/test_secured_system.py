@@ -18,6 +18,7 @@ from protos import dispatcher_pb2 as pb
 from protos import dispatcher_pb2_grpc
 from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.errors import Unauthenticated
+from services.domain.features import numbered_ids
 from services.domain.jobs import Criterion, JobSpec, ModelSpec
 from services.domain.state import JobPhase
 from services.domain.tables import OptimizerSpec, TableSpec
@@ -82,8 +83,8 @@ async def test_a_secured_system_trains(services: Services, certificates: Certifi
     dispatcher = await services.start("dispatcher")
     await asyncio.gather(*(services.start_worker(dispatcher, slot) for slot in range(2)))
     job = JobSpec(
-        name="secured", workers=2, fields=3, dense_features=1, batch_size=8, workloads=(4, 4), mechanism="esd",
-        alpha=1.0, criterion=Criterion.MIN2_MIN, policy="emark", seed=7, window=2,
+        name="secured", workers=2, features=numbered_ids(3), dense_features=1, batch_size=8, workloads=(4, 4),
+        mechanism="esd", alpha=1.0, criterion=Criterion.MIN2_MIN, policy="emark", seed=7, window=2,
         tables=(TableSpec("embeddings", 4, OptimizerSpec(), 7, 0.1),), model=ModelSpec("wdl", (8,), OptimizerSpec()),
         parameter_servers=(server,),
     )  # fmt: skip

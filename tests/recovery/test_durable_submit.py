@@ -76,7 +76,7 @@ async def running(
         AsyncDispatcherClient(cluster.dispatcher.address) as client,
     ):
         job = OPTIONS.job(
-            fields=len(stream.dataset.fields),
+            features=stream.dataset.features,
             dense_features=len(stream.dataset.dense_features),
             parameter_servers=(cluster.parameter_servers[0].address,),
         )

@@ -152,7 +152,7 @@ async def test_survivors_go_on_and_a_late_worker_joins_at_a_checkpoint(tmp_path)
                 restarts.append(tasks.create_task(cluster.workers[1].restart()))
 
         job = options.job(
-            fields=len(dataset.fields),
+            features=dataset.features,
             dense_features=len(dataset.dense_features),
             parameter_servers=(cluster.parameter_servers[0].address,),
         )

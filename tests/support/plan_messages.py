@@ -32,15 +32,17 @@ def pack(values: NDArray[Any]) -> bytes:
     return head + stream.to_bytes((len(numbers) * bits + 7) // 8, "little")
 
 
-def message_of(message: PlanMessage) -> bytes:
-    """Encodes anything that a worker is told."""
+def message_of(message: PlanMessage, fields: int | None = None) -> bytes:
+    """Encodes anything that a worker is told; a plan without samples does not tell its number of fields."""
     if isinstance(message, IterationPlan):
-        return pb.AttendResponse(plan=_plan(message)).SerializeToString(deterministic=True)
+        return pb.AttendResponse(plan=_plan(message, fields)).SerializeToString(deterministic=True)
     return encode_plan_message(message)
 
 
-def _plan(plan: IterationPlan) -> pb.IterationPlan:
-    m, fields = plan.inverse.shape
+def _plan(plan: IterationPlan, fields: int | None) -> pb.IterationPlan:
+    m, labels = plan.labels.shape
+    if fields is None:
+        fields = len(plan.inverse) // max(m, 1) if plan.lengths is None else plan.lengths.shape[1]
     u = len(plan.unique_ids)
     differences = np.zeros(u, np.uint64)
     differences[1:] = np.diff(plan.unique_ids)
@@ -63,12 +65,16 @@ def _plan(plan: IterationPlan) -> pb.IterationPlan:
         unique_slots=pack(plan.unique_slots),
         unique_versions=pack(plan.unique_versions),
         unique_contributors=pack(plan.unique_contributors),
-        inverse=pack(plan.inverse.ravel()),
+        inverse=pack(plan.inverse),
         dense=plan.dense.tobytes(),
         labels=plan.labels.tobytes(),
         forgotten=pack(plan.forgotten),
         forgotten_below=plan.forgotten_below,
         discards=_rows(plan.discards, plan),
+        labels_per_sample=0 if labels == 1 else labels,
+        lengths=b"" if plan.lengths is None else pack(plan.lengths.ravel()),
+        weights=b"" if plan.weights is None else plan.weights.tobytes(),
+        groups=b"" if plan.groups is None else plan.groups.tobytes(),
     )
 
 

@@ -64,7 +64,7 @@ def train_reference(
     last_use = np.zeros(len(ids), np.int64)
     scores = []
     for iteration, batch in enumerate(stream):
-        index = np.searchsorted(ids, batch.ids)
+        index = np.searchsorted(ids, batch.by_field)
         if job.at_max_rows is RowLimitPolicy.FORGET:
             trained = versions > 0
             trained[index] = False
@@ -83,7 +83,7 @@ def train_reference(
         places = np.arange(len(batch)) if positions is None else positions[iteration]
         model.samples.begin(iteration, places.astype(np.uint32))
         logits = model(by_feature(job, embedding(torch.from_numpy(index))), torch.tensor(batch.dense)).view(-1)
-        functional.binary_cross_entropy_with_logits(logits, torch.tensor(batch.labels)).backward()  # type: ignore[no-untyped-call]
+        functional.binary_cross_entropy_with_logits(logits, torch.tensor(batch.labels[:, 0])).backward()  # type: ignore[no-untyped-call]
         scores.append(torch.sigmoid(logits.detach().double()).numpy())
         train_rows(job.table.optimizer.learning_rate * job.schedule.factor(iteration))
         for group in train_dense.param_groups:

@@ -15,6 +15,7 @@ from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.clients.parameter_server import AsyncParameterServerClient
 from services.domain.batches import SampleBatch
 from services.domain.errors import StaleEpoch
+from services.domain.features import numbered_ids
 from services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
 from services.domain.plans import EndOfStream, FlushPlan, IterationPlan, Membership, PlanMessage
 from services.domain.reports import (
@@ -26,6 +27,7 @@ from services.domain.reports import (
     Report,
     TransferCounts,
     WorkerPhase,
+    label_classes,
 )
 from services.domain.state import JobState
 from services.domain.tables import OptimizerSpec, TableSpec
@@ -35,7 +37,7 @@ POLL_SECONDS = 0.02  # between questions for the state
 JOB = JobSpec(
     name="flights",
     workers=2,
-    fields=3,
+    features=numbered_ids(3),
     dense_features=1,
     batch_size=8,
     workloads=(4, 4),
@@ -52,16 +54,18 @@ JOB = JobSpec(
 
 
 def job_with(**changes: Any) -> JobSpec:
-    """JOB with changes; workloads follow batch size and workers."""
+    """JOB with changes; workloads follow batch size and workers; `fields` is a number of features."""
     workers = changes.get("workers", JOB.workers)
     batch_size = changes.get("batch_size", JOB.batch_size)
+    if "fields" in changes:
+        changes["features"] = numbered_ids(changes.pop("fields"))
     return replace(JOB, **({"workloads": equal_workloads(batch_size, workers)} | changes))
 
 
 def samples(count: int, *, seed: int = 0, job: JobSpec = JOB) -> SampleBatch:
     """Returns a number of random samples; the dense feature is the sample's number."""
     rng = np.random.default_rng(seed)
-    return SampleBatch(
+    return SampleBatch.of_fields(
         rng.integers(0, 50, (count, job.fields), dtype=np.uint64),
         np.repeat(np.arange(count, dtype=np.float32)[:, None], job.dense_features, axis=1),
         rng.integers(0, 2, count).astype(np.float32),
@@ -82,8 +86,8 @@ def report_of(plan: IterationPlan, **changes: Any) -> IterationReport:
     report = IterationReport(
         iteration=plan.iteration,
         loss_sum=len(plan.labels) * float(np.log(2)),
-        score_bins=np.full(len(plan.labels), 32768, np.uint16),
-        labels=plan.labels.astype(np.uint8),
+        score_bins=np.full(plan.labels.shape, 32768, np.uint16),
+        labels=label_classes(plan.labels),
         transfers=TransferCounts(
             miss_pull=len(plan.pulls),
             update_push=len(plan.update_rows) + len(plan.update_gradients),

@@ -75,5 +75,5 @@ def find_model(name: str) -> type[Model]:
 
 def inputs_of(job: JobSpec) -> ModelInputs:
     """Returns what the job's samples are made of."""
-    features = tuple(InputFeature(str(field), job.table.dimension) for field in range(job.fields))
-    return ModelInputs(features, job.dense_features, labels=("label",))
+    features = tuple(InputFeature(each.name, job.tables[each.table].dimension) for each in job.features)
+    return ModelInputs(features, job.dense_features, job.labels)

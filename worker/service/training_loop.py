@@ -8,11 +8,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from concurrent.futures import Executor
 from typing import Any
 
-import numpy as np
-
 from services.domain.errors import FailedPrecondition
 from services.domain.plans import FlushPlan, IterationPlan, PlanMessage
-from services.domain.reports import IterationReport, PhaseTimes, TransferCounts, WorkerPhase
+from services.domain.reports import IterationReport, PhaseTimes, TransferCounts, WorkerPhase, label_classes
 from worker.core.cache_book import CacheBook
 from worker.service.link import Link
 from worker.service.tasks import run_in
@@ -153,7 +151,7 @@ class TrainingLoop:
             iteration=plan.iteration,
             loss_sum=step.loss_sum,
             score_bins=step.score_bins,
-            labels=plan.labels.astype(np.uint8),
+            labels=label_classes(plan.labels),
             transfers=transfers,
             phases=phases,
             seconds=seconds,

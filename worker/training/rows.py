@@ -107,7 +107,7 @@ class RowCache:
         return torch.from_numpy(slots.astype(np.int64)).to(self._device)
 
     def look_up(self, plan: IterationPlan, dimension: int) -> Tensor:
-        """Copies the values of the rows that the plan's samples use: float32 [m, F, D]."""
+        """Copies the values of the rows of all ids of the plan's samples: float32 [N, D]."""
         with torch.no_grad():
             return functional.embedding(self.index(plan.unique_slots[plan.inverse]), self.rows[:, :dimension])
 
@@ -116,7 +116,7 @@ class RowCache:
 
         Args:
             plan: says which rows the samples use, and who trains them.
-            gradients: float32 [m, F, D], of what `look_up` gave. Those of a row are added up in the samples' order.
+            gradients: float32 [N, D], of what `look_up` gave. Those of a row are added up in the order of the ids.
             optimizer: the table's.
             rate: the learning rate of the iteration.
         """
@@ -169,8 +169,8 @@ def _train_on_host(
 def train_on_device(
     cache: Tensor, plan: IterationPlan, gradients: Tensor, optimizer: OptimizerSpec, rate: float
 ) -> None:
-    """Trains the rows of a plan in a cache [C, W] that is on the device of the gradients [m, F, D]."""
-    device, dimension = cache.device, gradients.shape[2]
+    """Trains the rows of a plan in a cache [C, W] that is on the device of the gradients [N, D]."""
+    device, dimension = cache.device, gradients.shape[1]
     inverse = torch.from_numpy(plan.inverse.astype(np.int64)).to(device)
     slots = torch.from_numpy(plan.unique_slots.astype(np.int64)).to(device)
     # The backward pass of a lookup adds up the samples of each row in a fixed order.

@@ -19,6 +19,7 @@ from worker.models import build_model
 from worker.models.inputs import StackedEmbeddings
 from worker.models.model import Batch
 from worker.training.device import prepare_device
+from worker.training.pooling import pool
 
 _PARTS = ("parameter/", "buffer/")  # as DenseParameters.save names them; to_npz gives the names alone
 
@@ -36,6 +37,7 @@ class Scorer:
 
     def __init__(self, job: JobSpec, dense: bytes) -> None:
         prepare_device("cpu", 1)
+        self._job = job
         self._model = build_model(job)
         self._features = tuple(feature.name for feature in self._model.inputs.features)
         with np.load(io.BytesIO(dense), allow_pickle=False) as arrays:
@@ -50,23 +52,25 @@ class Scorer:
     def score(
         self, batch: SampleBatch, values: NDArray[np.float32], inverse: NDArray[np.integer[Any]]
     ) -> tuple[float, NDArray[np.uint16]]:
-        """Returns the sum of the losses of k samples, and their score bins, uint16 [k].
+        """Returns the sum of the losses of k samples, and their score bins, uint16 [k, L].
 
         Args:
             batch: the samples.
             values: float32 [u, D], the rows that they use.
-            inverse: int64 [k, F]: which of the rows each sample uses.
+            inverse: int64 [N]: the row of each id of the samples.
         """
         rows = functional.embedding(torch.from_numpy(inverse), torch.from_numpy(values))
-        labels = torch.tensor(batch.labels).unsqueeze(1)
-        samples = Batch(StackedEmbeddings(self._features, rows), torch.tensor(batch.dense), labels)
+        pooled = pool(rows, batch.lengths, self._job.features)
+        samples = Batch(
+            StackedEmbeddings(self._features, pooled), torch.tensor(batch.dense), torch.tensor(batch.labels)
+        )
         outputs = self._model(samples.embeddings, samples.dense)
         loss_sum = self._model.loss(outputs, samples).double().sum().item()
         return loss_sum, _bins(self._model.scores(outputs.double()))
 
 
 def _bins(scores: Tensor) -> NDArray[np.uint16]:
-    return (scores[:, 0] * SCORE_BINS).clamp(max=SCORE_BINS - 1).numpy().astype(np.uint16)
+    return (scores * SCORE_BINS).clamp(max=SCORE_BINS - 1).numpy().astype(np.uint16)
 
 
 def _plain(name: str) -> str:

@@ -21,6 +21,7 @@ from worker.models.inputs import StackedEmbeddings
 from worker.models.model import Batch
 from worker.training.all_reduce import DenseReducer
 from worker.training.dense import DenseParameters
+from worker.training.pooling import pool
 from worker.training.rows import RowCache
 
 
@@ -29,8 +30,8 @@ class StepResult:
     """What one step brought.
 
     Attributes:
-        loss_sum: sum of the samples' losses before training (progressive validation).
-        score_bins: uint16 [m], floor(65536 * predicted probability).
+        loss_sum: sum of the losses before training (progressive validation), whatever the samples weigh.
+        score_bins: uint16 [m, L], floor(65536 * predicted probability).
         compute: seconds of the forward and backward pass.
         all_reduce: seconds in the all-reduce, waiting for other workers included.
         update: seconds in the optimizers.
@@ -46,8 +47,8 @@ class StepResult:
 class Trainer:
     """Trains the rows of a cache and the dense parameters of a model.
 
-    Every gradient is divided by the size of the global batch, so that the sum over the workers does not depend on
-    which of them trains which sample.
+    Every sample's loss is multiplied by its weight, and every gradient divided by the size of the global batch, not by
+    its weight. So the sum over the workers does not depend on which of them trains which sample.
 
     Args:
         job: names the model and the optimizers.
@@ -96,17 +97,17 @@ class Trainer:
         )
 
     def _forward_backward(self, plan: IterationPlan) -> tuple[float, NDArray[np.uint16], Tensor | None]:
-        """Returns loss, scores, and the gradient [m, F, D] of each sample's rows, None if there are no samples.
+        """Returns loss, scores [m, L], and the gradient [N, D] of the rows of all ids, None if there are no samples.
 
         The all-reduce of the dense gradients begins meanwhile.
         """
         if len(plan.labels) == 0:
-            return 0.0, np.zeros(0, np.uint16), None
-        values = self._cache.look_up(plan, self._job.table.dimension).requires_grad_()
+            return 0.0, np.zeros(plan.labels.shape, np.uint16), None
+        rows = self._cache.look_up(plan, self._job.table.dimension).requires_grad_()
         batch = Batch(
-            StackedEmbeddings(self._features, values),
+            StackedEmbeddings(self._features, pool(rows, plan.lengths, self._job.features)),
             torch.tensor(plan.dense, device=self._device),
-            torch.tensor(plan.labels, device=self._device).unsqueeze(1),
+            torch.tensor(plan.labels, device=self._device),
         )
         self._model.samples.begin(plan.iteration, plan.positions)
         outputs = self._model(batch.embeddings, batch.dense)
@@ -116,8 +117,10 @@ class Trainer:
             raise FailedPrecondition(
                 f"the loss of iteration {plan.iteration} is {loss_sum}: training diverged, lower the learning rate"
             )
+        if plan.weights is not None:
+            losses = losses * torch.tensor(plan.weights, device=self._device)
         torch.autograd.backward(losses.sum() / plan.batch_size)
-        scores = self._model.scores(outputs.detach().double())[:, 0] * SCORE_BINS
+        scores = self._model.scores(outputs.detach().double()) * SCORE_BINS
         bins = scores.clamp(max=SCORE_BINS - 1).cpu().numpy().astype(np.uint16)
-        assert values.grad is not None  # noqa: S101 - backward has just set it
-        return loss_sum, bins, values.grad
+        assert rows.grad is not None  # noqa: S101 - backward has just set it
+        return loss_sum, bins, rows.grad

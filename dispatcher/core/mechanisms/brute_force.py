@@ -33,16 +33,15 @@ class BruteForce:
         count = _count(problem.capacities)
         if count > _MOST_ASSIGNMENTS:
             raise InvalidArgument(
-                f"brute-force would try {count:.3g} assignments of {len(problem.ids)} samples to "
+                f"brute-force would try {count:.3g} assignments of {len(problem.batch)} samples to "
                 f"{len(problem.capacities)} workers, the limit is {_MOST_ASSIGNMENTS}: make the batch smaller"
             )
         before = problem.engine.snapshot()
-        ids = np.ascontiguousarray(problem.ids)
         best, least = next(_assignments(problem.capacities)), math.inf
         for assignment in _assignments(problem.capacities):
             cost = _realised_cost(problem, assignment)
             problem.engine.restore(before)
-            problem.engine.prepare(ids)
+            problem.engine.prepare(*problem.batch.id_columns)
             if cost < least:
                 best, least = assignment, cost
         return Assignment(best, expected_cost=least)

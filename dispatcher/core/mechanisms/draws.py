@@ -11,6 +11,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from services.domain.batches import SampleBatch
 from services.domain.ids import mix64
 
 _STEP = 0x9E3779B97F4A7C15  # 2^64 divided by the golden ratio, splitmix64's increment
@@ -35,15 +36,23 @@ def _mix(x: int) -> int:
     return x ^ x >> 31
 
 
-def content_order(ids: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Orders the samples of a batch, uint64 [k, F], by a hash of their ids: int64 [k]. Equal samples keep their order.
+def content_order(batch: SampleBatch) -> NDArray[np.int64]:
+    """Orders the samples of a batch by a hash of their ids: int64 [k]. Equal samples keep their order.
 
     A mechanism that takes samples in this order permutes its answer when the batch is permuted.
     """
-    return np.argsort(ids @ _multipliers(ids.shape[1]), kind="stable")
+    if batch.lengths is None:
+        return np.argsort(batch.by_field @ _multipliers(batch.fields), kind="stable")
+    begins = batch.begins
+    counts = np.diff(begins)
+    places = np.arange(len(batch.ids)) - np.repeat(begins[:-1], counts)  # of each id in its sample
+    sums = np.zeros(len(batch.ids) + 1, np.uint64)
+    np.cumsum(batch.ids * _multipliers(int(counts.max(initial=0)))[places], out=sums[1:])
+    lengths = batch.lengths.astype(np.uint64) @ mix64(_multipliers(batch.fields))
+    return np.argsort(sums[begins[1:]] - sums[begins[:-1]] + lengths, kind="stable")
 
 
 @lru_cache
-def _multipliers(fields: int) -> NDArray[np.uint64]:
-    """Returns a factor for each field, uint64 [F]; they are odd, so that no bit of an id is lost."""
-    return draws(0, 0, fields) | np.uint64(1)
+def _multipliers(count: int) -> NDArray[np.uint64]:
+    """Returns a factor for each id of a sample, uint64 [count]; they are odd, so that no bit of an id is lost."""
+    return draws(0, 0, count) | np.uint64(1)

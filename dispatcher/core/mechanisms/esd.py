@@ -47,7 +47,7 @@ class Esd:
         """Builds the cost matrix (Alg. 1) and runs HybridDis (Alg. 2) on it, the samples in order of their content."""
         started = time.perf_counter()
         costs, unit = _expected_costs(problem)
-        order = content_order(problem.ids)
+        order = content_order(problem.batch)
         costs = costs[order]
         scored = time.perf_counter()
         prices = self._sample_prices(costs, problem.capacities) if self._priced else None

@@ -17,6 +17,7 @@ _PROFILED_SAMPLES = 16_384  # with larger batches the profile ends earlier, so t
 class Hash:
     """Samples with the same value in one field go to the same worker, as far as its workload allows.
 
+    Of a field of lists the value is the first id; samples whose list is empty have the same value, too.
     Which worker that is, rendezvous hashing tells: it stays the same from iteration to iteration. The field is given,
     or the one that would have cost least on a profile, the first batches of the stream. The choice is made with the
     first batch, and again whenever the profile has doubled.
@@ -37,14 +38,14 @@ class Hash:
         if self._profile is not None and problem.iteration >= self._next:  # not again under other workloads
             self._next = problem.iteration + 1
             self._choose(problem)
-        order = content_order(problem.ids)  # among samples of one value
+        order = content_order(problem.batch)  # among samples of one value
         workers = np.empty(len(order), np.int32)
-        workers[order] = solver.assign_by_value(problem.ids[order, self._field], problem.capacities)
+        workers[order] = solver.assign_by_value(problem.batch.first_ids[order, self._field], problem.capacities)
         return Assignment(workers)
 
     def _choose(self, problem: DispatchInput) -> None:
         profile = self._profile or []
-        profile.append((problem.ids, problem.capacities))
+        profile.append((problem.batch.first_ids, problem.capacities))
         samples = sum(len(ids) for ids, _ in profile)
         complete = len(profile) == _PROFILED_BATCHES or samples >= _PROFILED_SAMPLES
         if complete or len(profile).bit_count() == 1:

@@ -27,7 +27,7 @@ class History:
         """Assigns the batch exactly, the samples in order of their content."""
         started = time.perf_counter()
         shares = problem.engine.training_shares()
-        order = content_order(problem.ids)
+        order = content_order(problem.batch)
         costs = shares.max() - shares[order]
         scored = time.perf_counter()
         solution = self._solver.solve(costs, problem.capacities)

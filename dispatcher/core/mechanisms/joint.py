@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from dispatcher.core.mechanisms.draws import draws
 from dispatcher.core.mechanisms.protocol import Assignment, DispatchInput
+from services.domain.batches import SampleBatch
 from services.domain.jobs import JobSpec
 
 
@@ -27,16 +26,16 @@ class Joint:
         """Searches until the rounds or the time are used up; the best assignment counts."""
         seed = int(draws(self._seed, problem.iteration, 1)[0])
         limits = problem.limits
-        if problem.lookahead_ids:
-            problem.engine.prepare(np.concatenate([problem.ids, *problem.lookahead_ids]))
+        if problem.lookahead:
+            problem.engine.prepare(*SampleBatch.concatenate([problem.batch, *problem.lookahead]).id_columns)
         workers, cost, _, _ = problem.engine.joint(
             problem.link_costs,
             problem.capacities,
             seed,
             problem.seconds_left,
             limits=None if limits is None else (limits.least, limits.most, limits.sample_costs),
-            lookahead=[len(ids) for ids in problem.lookahead_ids],
+            lookahead=[len(later) for later in problem.lookahead],
         )
-        if problem.lookahead_ids:
-            problem.engine.prepare(np.ascontiguousarray(problem.ids))
+        if problem.lookahead:
+            problem.engine.prepare(*problem.batch.id_columns)
         return Assignment(workers, expected_cost=cost, solver="joint")

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from dispatcher.core.mechanisms.draws import start_of
 from dispatcher.core.mechanisms.protocol import Assignment, DispatchInput
 from esd_native import solver
+from services.domain.batches import SampleBatch
 from services.domain.jobs import JobSpec, scale_workloads
 
 _SECOND = 0x9E3779B97F4A7C15  # makes the second choice's seed from the first's
@@ -69,7 +70,7 @@ class LaiaTwoChoices:
         started = time.perf_counter()
         scores = problem.engine.affinity()
         first = allocate(scores, problem.capacities, self._seed, problem.iteration)
-        if not problem.lookahead_ids or not len(problem.lookahead_ids[0]):
+        if not problem.lookahead or not len(problem.lookahead[0]):
             return Assignment(first, score_seconds=time.perf_counter() - started)
         second = allocate(scores, problem.capacities, (self._seed + _SECOND) % 2**64, problem.iteration)
         next_batch = _NextBatch(problem)
@@ -85,40 +86,41 @@ class _NextBatch:
     """The batch after the one to assign, scored for any allocation of that one."""
 
     def __init__(self, problem: DispatchInput) -> None:
-        ids = problem.lookahead_ids[0]
+        batch, later = problem.batch, problem.lookahead[0]
         self._workers = len(problem.capacities)
-        self._capacities = np.array(scale_workloads(tuple(problem.capacities.tolist()), len(ids)), np.int32)
-        distinct, self._numbers = np.unique(problem.ids, return_inverse=True)
-        self._numbers = self._numbers.reshape(problem.ids.shape)
-        found = np.minimum(np.searchsorted(distinct, ids), len(distinct) - 1)
-        shared = distinct[found] == ids
-        self._shared = np.sort(np.where(shared, found, len(distinct)), axis=1)  # the last: not in the batch before
-        self._shared[:, 1:][self._shared[:, 1:] == self._shared[:, :-1]] = len(distinct)  # repeats count once
+        self._capacities = np.array(scale_workloads(tuple(problem.capacities.tolist()), len(later)), np.int32)
+        distinct, self._numbers = np.unique(batch.ids, return_inverse=True)
+        self._sample_of = np.repeat(np.arange(len(batch)), np.diff(batch.begins))  # of each id
+        found = np.searchsorted(distinct, later.ids)
+        shared = np.isin(later.ids, distinct)
+        samples = np.repeat(np.arange(len(later)), np.diff(later.begins))
+        # The shared ids of each sample, where repeats count once.
+        pairs = np.unique(np.stack([samples[shared], found[shared]], axis=1), axis=0)
+        self._shared, self._shared_by = pairs[:, 1], pairs[:, 0]
         self._distinct = len(distinct)
-        self._base = _affinity_of_others(problem, ids, shared)
+        self._base = _affinity_of_others(problem, later, ~shared)
 
     def best_total(self, workers: NDArray[np.int32], seed: int, iteration: int) -> int:
         """Scores LAIA's allocation of this batch after the one before it was assigned to these workers."""
-        at_hand = np.zeros((self._distinct + 1, self._workers), np.int32)
-        at_hand[self._numbers, workers[:, None]] = 1
-        at_hand[self._distinct] = 0
-        scores = self._base + at_hand[self._shared].sum(axis=1, dtype=np.int32)
+        at_hand = np.zeros((self._distinct, self._workers), np.int32)
+        at_hand[self._numbers, workers[self._sample_of]] = 1
+        scores = self._base.copy()
+        np.add.at(scores, self._shared_by, at_hand[self._shared])
         return _total(scores, allocate(scores, self._capacities, seed, iteration))
 
 
-def _affinity_of_others(
-    problem: DispatchInput, ids: NDArray[np.uint64], shared: NDArray[np.bool_]
-) -> NDArray[np.int32]:
-    """Counts affinities over the ids of the next batch that the batch to assign does not train, int32 [k', n].
+def _affinity_of_others(problem: DispatchInput, later: SampleBatch, others: NDArray[np.bool_]) -> NDArray[np.int32]:
+    """Counts affinities over some ids of the next batch, bool [N], those that the batch to assign does not train.
 
-    A shared id is replaced by another one of its sample, as repeats count once; a sample of shared ids only has none.
+    Returns:
+        int32 [k', n]. The engine is left as it was.
     """
-    others = ~shared
-    stand_in = np.take_along_axis(ids, others.argmax(axis=1)[:, None], axis=1)
-    problem.engine.prepare(np.ascontiguousarray(np.where(shared, stand_in, ids)))
+    places = np.arange(len(later) * later.fields)  # of each list of ids
+    lists = places if later.lengths is None else np.repeat(places, later.lengths.reshape(-1))
+    lengths = np.bincount(lists[others], minlength=len(places)).astype(np.uint16).reshape(len(later), later.fields)
+    problem.engine.prepare(np.ascontiguousarray(later.ids[others]), lengths)
     scores = problem.engine.affinity()
-    problem.engine.prepare(np.ascontiguousarray(problem.ids))
-    scores[~others.any(axis=1)] = 0
+    problem.engine.prepare(*problem.batch.id_columns)
     return scores
 
 

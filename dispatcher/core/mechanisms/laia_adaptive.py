@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dispatcher.core.mechanisms.laia import allocate
 from dispatcher.core.mechanisms.protocol import Assignment, DispatchInput
+from services.domain.batches import SampleBatch
 from services.domain.jobs import JobSpec
 
 _SMOOTHING = 0.2
@@ -41,19 +42,21 @@ class LaiaAdaptive:
         started = time.perf_counter()
         if problem.iteration >= self._next:  # not again under other workloads
             self._next = problem.iteration + 1
-            self._profiler.add(problem.ids)
+            self._profiler.add(problem.batch)
         tables = self._tables or self._affordable(problem)
         scoring = time.perf_counter()
         scores = problem.engine.affinity(self._profiler.highest(tables) if tables < self._fields else None)
         scored = time.perf_counter()
         assignment = allocate(scores, problem.capacities, self._seed, problem.iteration)
-        self._learn((scored - scoring) / (len(problem.ids) * tables), time.perf_counter() - scored + scoring - started)
+        self._learn(
+            (scored - scoring) / (len(problem.batch) * tables), time.perf_counter() - scored + scoring - started
+        )
         return Assignment(assignment, score_seconds=scored - started)
 
     def _affordable(self, problem: DispatchInput) -> int:
         """k: how many tables fit into the time that is left when allocation has had its share."""
         left = problem.seconds_left - self._other_seconds
-        table = self._scoring_seconds * len(problem.ids)
+        table = self._scoring_seconds * len(problem.batch)
         if math.isinf(left) or left >= table * self._fields:
             return self._fields
         return max(1, int(left / table))
@@ -83,11 +86,11 @@ class TableProfiler:
         self._counts = [_Counts() for _ in range(fields)]
         self._order = np.arange(fields)
 
-    def add(self, ids: NDArray[np.uint64]) -> None:
-        """Counts a batch, uint64 [k, F]. The ranking is refreshed whenever the stream has doubled."""
-        for counts, column in zip(self._counts, ids.T, strict=True):
-            counts.add(column)
-        self._samples += len(ids)
+    def add(self, batch: SampleBatch) -> None:
+        """Counts a batch. The ranking is refreshed whenever the stream has doubled."""
+        for field, counts in enumerate(self._counts):
+            counts.add(batch.ids_of_feature(field))
+        self._samples += len(batch)
         if self._samples >= self._refresh_at:
             self._refresh_at = 2 * self._samples
             self._order = np.argsort(-self.degrees(), kind="stable")

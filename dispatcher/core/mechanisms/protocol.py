@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dispatcher.core.cost_model import RowSizes
 from esd_native.engine import Engine
+from services.domain.batches import SampleBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +36,13 @@ class DispatchInput:
 
     Attributes:
         engine: the state index, with this batch prepared. A mechanism leaves it so, and changes no row.
-        ids: uint64 [k, F], the batch.
+        batch: its samples.
         capacities: int32 [n], samples of each worker; they sum to k.
         iteration: t, part of the seed of whatever is drawn at random.
         link_costs: int32 [n], the present T_j in the cost model's unit.
         sizes: what a row and a partial gradient take on the wire.
-        lookahead_ids: ids of the batches that follow, in order, each uint64 [k', F]; as many as the mechanism's
-            `lookahead` asks for, fewer at the end of a stream.
+        lookahead: the batches that follow, in order; as many as the mechanism's `lookahead` asks for, fewer at the end
+            of a stream.
         deadline: `time.perf_counter()` by which the decision is wanted; infinite without a budget.
         eviction_costs: float64 [n], in the unit of the link costs, what a slot that is taken in each cache, or a unit
             of its room, is expected to cost in evict pushes; None when the job's cost model leaves evictions out.
@@ -49,12 +50,12 @@ class DispatchInput:
     """
 
     engine: Engine
-    ids: NDArray[np.uint64]
+    batch: SampleBatch
     capacities: NDArray[np.int32]
     iteration: int
     link_costs: NDArray[np.int32]
     sizes: RowSizes
-    lookahead_ids: tuple[NDArray[np.uint64], ...] = ()
+    lookahead: tuple[SampleBatch, ...] = ()
     deadline: float = math.inf
     eviction_costs: NDArray[np.float64] | None = None
     limits: WorkloadLimits | None = None

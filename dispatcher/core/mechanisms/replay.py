@@ -36,7 +36,7 @@ class Replay:
 
     def decide(self, problem: DispatchInput, /) -> Assignment:
         """Gives the table's row of this iteration. Raises InvalidArgument when there is none, or it is too short."""
-        samples, iteration = len(problem.ids), problem.iteration
+        samples, iteration = len(problem.batch), problem.iteration
         iterations, columns = self._assignments.shape
         if iteration >= iterations or samples > columns:
             raise InvalidArgument(

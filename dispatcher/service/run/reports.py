@@ -73,6 +73,9 @@ def _iteration(job: Job, worker: WorkerRecord, report: IterationReport) -> None:
         raise InvalidArgument(
             f"{worker} reports {len(report.labels)} samples of iteration {report.iteration}, its plan has {expected}"
         )
+    labels = len(job.spec.labels)
+    if report.labels.shape[1] != labels:
+        raise InvalidArgument(f"{worker} reports {report.labels.shape[1]} labels per sample, the job has {labels}")
     plans.confirm(worker.slot, report.iteration)
     worker.confirm(report)
     job_metrics.reported(worker.slot, report)

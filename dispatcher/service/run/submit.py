@@ -12,7 +12,7 @@ from dispatcher.service.state.lifecycle import Lifecycle
 from dispatcher.service.state.samples import SampleQueue
 from protos import common_pb2
 from services.domain.batches import LogEntry, SampleBatch
-from services.domain.errors import EsdError, FailedPrecondition, InvalidArgument
+from services.domain.errors import EsdError, FailedPrecondition
 from services.domain.jobs import JobSpec
 from services.wire.batches import decode_batch, encode_batch
 
@@ -96,12 +96,7 @@ class Submission:
             FailedPrecondition: samples are missing before it, or the stream has ended; the job failed.
         """
         batch = decode_batch(message)
-        for name, columns, expected in (
-            ("ids", batch.ids.shape[1], self._job.fields),
-            ("dense features", batch.dense.shape[1], self._job.dense_features),
-        ):
-            if columns != expected:
-                raise InvalidArgument(f"the batch has {columns} {name} per sample, job {self._job.name} has {expected}")
+        batch.check_shape(self._job.features, self._job.dense_features, len(self._job.labels))
         taken = await self.taken()
         if position is None:
             position = taken

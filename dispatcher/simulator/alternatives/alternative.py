@@ -21,19 +21,18 @@ class Trained:
     """One iteration that was dispatched.
 
     Attributes:
-        ids: uint64 [k, F], the batch.
+        batch: its samples.
         decision: who trains what; its plans and operations are those of on-demand synchronisation.
-        lookahead_ids: ids of the batches that follow, each uint64 [k', F], as many as the alternative's `lookahead`.
+        lookahead: the batches that follow, as many as the alternative's `lookahead`.
     """
 
-    ids: NDArray[np.uint64]
+    batch: SampleBatch
     decision: Decision
-    lookahead_ids: tuple[NDArray[np.uint64], ...] = ()
+    lookahead: tuple[SampleBatch, ...] = ()
 
     def ids_of(self, worker: int) -> NDArray[np.uint64]:
-        """Returns the ids of one worker's samples, uint64 [m, F]."""
-        ids: NDArray[np.uint64] = self.ids[self.decision.assignment == worker]
-        return ids
+        """Returns all ids of one worker's samples, uint64 [N]."""
+        return self.batch[np.flatnonzero(self.decision.assignment == worker)].ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +128,7 @@ def simulate_alternative(
     cost = makespan = 0.0
     for batch, later in with_lookahead(batches, max(planner.lookahead, alternative.lookahead)):
         decision = planner.plan(batch, later[: planner.lookahead])
-        lookahead_ids = tuple(ahead.ids for ahead in later[: alternative.lookahead])
-        traffic = alternative.step(Trained(batch.ids, decision, lookahead_ids))
+        traffic = alternative.step(Trained(batch, decision, tuple(later[: alternative.lookahead])))
         if decision.iteration < warm_up:
             continue
         seconds = planner.cost_model.transfer_seconds * traffic.rows

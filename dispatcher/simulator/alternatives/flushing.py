@@ -56,8 +56,8 @@ class Flushing:
 
     def step(self, trained: Trained, /) -> Traffic:
         """Carries out one step of the timeline."""
-        batch = np.unique(self._numbers.of(trained.ids))
-        lookahead_rows = [np.unique(self._numbers.of(ids)) for ids in trained.lookahead_ids]
+        batch = np.unique(self._numbers.of(trained.batch.ids))
+        lookahead_rows = [np.unique(self._numbers.of(later.ids)) for later in trained.lookahead]
         rows = [np.unique(self._numbers.of(trained.ids_of(j))) for j in range(self._workers)]
         self._grow()
         flushed = self._gate(batch) if self.lookahead else np.zeros(self._workers, np.int64)

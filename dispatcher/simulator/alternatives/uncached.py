@@ -26,7 +26,7 @@ class NoCache:
         """Counts distinct ids, or all of them."""
         ids = [trained.ids_of(j) for j in range(self._workers)]
         distinct = [len(np.unique(of_worker)) for of_worker in ids]
-        self._lookups += trained.ids.size
+        self._lookups += trained.batch.ids.size
         self._distinct += sum(distinct)
         rows = np.array(distinct if self._coalesced else [of_worker.size for of_worker in ids], np.int64)
         operations = Operations(rows, rows, np.zeros_like(rows))
@@ -58,7 +58,7 @@ class Fae:
         """Moves cold rows to and from the parameter server, and reduces hot ones."""
         distinct = [np.unique(trained.ids_of(j)) for j in range(self._workers)]
         cold = np.array([int((~np.isin(ids, self._hot)).sum()) for ids in distinct], np.int64)
-        reduced = int(np.isin(np.unique(trained.ids), self._hot).sum())
+        reduced = int(np.isin(np.unique(trained.batch.ids), self._hot).sum())
         self._reduced += reduced
         self._iterations += 1
         lookups = sum(len(ids) for ids in distinct)

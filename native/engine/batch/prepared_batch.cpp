@@ -1,6 +1,7 @@
 #include "engine/batch/prepared_batch.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace esd {
 namespace {
@@ -12,54 +13,67 @@ constexpr std::size_t kIdsAhead = 32;   // how far ahead of the id at hand the t
 
 }  // namespace
 
-void BatchPreparer::prepare(const std::uint64_t* ids, std::size_t samples, std::size_t fields, StateIndex& index,
-                            PreparedBatch& batch) {
-  batch.samples = samples;
-  batch.fields = fields;
-  find_distinct(ids, batch);
+void BatchPreparer::prepare(const SampleIds& ids, StateIndex& index, PreparedBatch& batch) {
+  batch.samples = ids.samples;
+  batch.fields = ids.fields;
+  batch.lengths.clear();
+  batch.begins.clear();
+  if (ids.lengths != nullptr) find_begins(ids, batch);
+  find_distinct(ids.ids, batch);
   number_ascending(batch);
   batch.row_numbers.resize(batch.distinct());
   batch.states.resize(batch.distinct());
   index.check_out(batch.ids.data(), batch.distinct(), batch.row_numbers.data(), batch.states.data());
 }
 
+void BatchPreparer::find_begins(const SampleIds& ids, PreparedBatch& batch) {
+  batch.lengths.assign(ids.lengths, ids.lengths + ids.samples * ids.fields);
+  batch.begins.reserve(ids.samples + 1);
+  batch.begins.push_back(0);
+  const std::uint16_t* length = batch.lengths.data();
+  for (std::size_t i = 0; i < ids.samples; ++i, length += ids.fields) {
+    batch.begins.push_back(std::accumulate(length, length + ids.fields, batch.begins.back()));
+  }
+}
+
 // Fills `indices` with appearances, for `number_ascending` to turn into batch indices, and flags repeats within a
 // sample in `indices_once`.
 void BatchPreparer::find_distinct(const std::uint64_t* ids, PreparedBatch& batch) {
-  const std::size_t total = batch.samples * batch.fields;
+  const std::size_t total = batch.begin(batch.samples);
   batch.indices.resize(total);
   batch.indices_once.clear();
-  batch.ids_per_sample.assign(batch.samples, static_cast<std::uint32_t>(batch.fields));
+  batch.ids_per_sample.resize(batch.samples);
   found_.resize(total + 1);
   repeats_.resize(total + 1);
   std::fill(table_.begin(), table_.end(), kFree);
 
   Count count{0, 0};
-  for (std::size_t begin = 0; begin < total; begin += batch.fields) {
-    while ((count.distinct + batch.fields) * kTablePerId > table_.size()) grow_table(count.distinct);
-    count = add_sample(ids, begin, batch, count);
+  for (std::size_t i = 0, begin = 0; i < batch.samples; ++i) {
+    const std::size_t end = batch.begin(i + 1);
+    while ((count.distinct + (end - begin)) * kTablePerId > table_.size()) grow_table(count.distinct);
+    const std::uint32_t before = count.repeats;
+    count = add_sample(ids, begin, end, batch, count);
+    batch.ids_per_sample[i] = static_cast<std::uint32_t>(end - begin) - (count.repeats - before);
+    begin = end;
   }
   found_.front() = found_[count.distinct];
   found_.resize(count.distinct);
 
   if (count.repeats == 0) return;
   batch.indices_once.assign(total, 0);
-  for (std::size_t i = 0; i < count.repeats; ++i) {
-    --batch.ids_per_sample[repeats_[i] / batch.fields];
-    batch.indices_once[repeats_[i]] = 1;
-  }
+  for (std::size_t i = 0; i < count.repeats; ++i) batch.indices_once[repeats_[i]] = 1;
 }
 
-// Adds the sample whose ids lie in [k, F] from `begin` on. Whether an id is new, or its sample has had it before, is no
+// Adds the sample whose ids lie in [begin, end). Whether an id is new, or its sample has had it before, is no
 // branch, which would be mispredicted half the time: what holds for a new id, and the position of a repeat, are written
 // in any case.
-BatchPreparer::Count BatchPreparer::add_sample(const std::uint64_t* ids, std::size_t begin, PreparedBatch& batch,
-                                               Count count) {
+BatchPreparer::Count BatchPreparer::add_sample(const std::uint64_t* ids, std::size_t begin, std::size_t end,
+                                               PreparedBatch& batch, Count count) {
   Appearance* const table = table_.data();
   Found* const found = found_.data();
   std::uint32_t* const repeats = repeats_.data();
   std::uint32_t* const indices = batch.indices.data();
-  const std::size_t last = table_.size() - 1, end = begin + batch.fields, total = batch.indices.size();
+  const std::size_t last = table_.size() - 1, total = batch.indices.size();
   const auto sample = static_cast<std::uint32_t>(begin);
   const unsigned shift = shift_;
   const std::uint64_t* const ahead = ids + std::min(kIdsAhead, total - end);

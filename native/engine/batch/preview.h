@@ -25,7 +25,9 @@ inline Preview preview(const PreparedBatch& batch, const RowSizes& sizes, const 
   std::vector<WorkerSet> trainers(batch.distinct());
   const BatchIndex* indices = batch.indices.data();
   for (std::size_t i = 0; i < samples; ++i) {
-    for (std::size_t f = 0; f < batch.fields; ++f) trainers[*indices++].add(assignment[i]);
+    for (const BatchIndex* const end = batch.indices.data() + batch.begin(i + 1); indices < end;) {
+      trainers[*indices++].add(assignment[i]);
+    }
   }
   Preview result{std::vector<std::int64_t>(workers), std::vector<double>(workers)};
   for (std::size_t x = 0; x < batch.distinct(); ++x) {

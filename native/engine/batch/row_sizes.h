@@ -76,16 +76,26 @@ class RowSizes {
   // Tells a batch the sizes of its rows.
   void describe(PreparedBatch& batch) const {
     batch.sizes.clear();
-    batch.sample_size = batch.fields;
-    if (!several_) return;
-    for (const std::uint64_t id : batch.ids) batch.sizes.push_back(of_row(id));
-    batch.sample_size = 0;
-    const BatchIndex* indices = batch.indices.data();
-    for (std::size_t i = 0; i < batch.samples; ++i, indices += batch.fields) {
-      std::uint64_t size = 0;
-      for (std::size_t f = 0; f < batch.fields; ++f) size += batch.sizes[indices[f]];
-      batch.sample_size = std::max(batch.sample_size, size);
+    batch.mean_size = 1;
+    if (!several_ && batch.begins.empty()) {
+      batch.sample_size = batch.fields;
+      return;
     }
+    if (several_) {
+      for (const std::uint64_t id : batch.ids) batch.sizes.push_back(of_row(id));
+    }
+    std::uint64_t all = 0;
+    batch.sample_size = 0;
+    for (std::size_t i = 0; i < batch.samples; ++i) {
+      std::uint64_t size = batch.begin(i + 1) - batch.begin(i);
+      if (several_) {
+        size = 0;
+        for (std::size_t at = batch.begin(i); at < batch.begin(i + 1); ++at) size += batch.sizes[batch.indices[at]];
+      }
+      batch.sample_size = std::max(batch.sample_size, size);
+      all += size;
+    }
+    if (!batch.indices.empty()) batch.mean_size = static_cast<std::uint32_t>(all / batch.indices.size());
   }
 
  private:

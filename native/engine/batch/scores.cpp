@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 #include "common/hot.h"
@@ -55,12 +56,12 @@ struct IdTable {
 
 // Adds up one sample: counts int32 [8 * words], and returns the sum of the common costs.
 template <unsigned Words>
-[[gnu::always_inline]] inline std::int32_t add_ids(const IdTable& table, const BatchIndex* indices, std::size_t fields,
+[[gnu::always_inline]] inline std::int32_t add_ids(const IdTable& table, const BatchIndex* indices, std::size_t count,
                                                    std::int32_t* counts) {
   std::int32_t cost = 0;
   std::fill_n(counts, 8 * Words, 0);
-  for (std::size_t begin = 0; begin < fields; begin += kIdsPerByte) {
-    const std::size_t end = std::min(fields, begin + kIdsPerByte);
+  for (std::size_t begin = 0; begin < count; begin += kIdsPerByte) {
+    const std::size_t end = std::min(count, begin + kIdsPerByte);
     std::uint64_t sums[Words] = {};
     for (std::size_t f = begin; f < end; ++f) {
       const std::uint64_t* counters = &table.counters[indices[f] * std::size_t{Words}];
@@ -76,14 +77,20 @@ template <unsigned Words>
 
 // The batch indices of all samples' ids: of a whole batch, or of some of its fields.
 struct Samples {
-  const BatchIndex* indices;      // [count, fields], repeats within a sample point behind the last id
+  const BatchIndex* indices;      // sample by sample; repeats within a sample point behind the last id
   const std::uint32_t* distinct;  // [count], distinct ids of each sample in all fields
   std::size_t count;
-  std::size_t fields;
+  std::size_t fields;           // indices of each sample, where they are equally many
+  const std::uint32_t* begins;  // [count + 1], where they are not, else null
+
+  std::size_t size(std::size_t sample) const {
+    return begins == nullptr ? fields : begins[sample + 1] - begins[sample];
+  }
 };
 
 Samples all_fields(const PreparedBatch& batch) {
-  return {batch.without_repeats(), batch.ids_per_sample.data(), batch.samples, batch.fields};
+  return {batch.without_repeats(), batch.ids_per_sample.data(), batch.samples, batch.fields,
+          batch.begins.empty() ? nullptr : batch.begins.data()};
 }
 
 template <unsigned Words, typename Finish>
@@ -91,8 +98,10 @@ template <unsigned Words, typename Finish>
                                                Finish finish, std::int32_t* out) {
   alignas(64) std::int32_t counts[8 * Words];
   const BatchIndex* indices = samples.indices;
-  for (std::size_t i = 0; i < samples.count; ++i, indices += samples.fields, out += workers) {
-    const std::int32_t common = add_ids<Words>(table, indices, samples.fields, counts);
+  for (std::size_t i = 0; i < samples.count; ++i, out += workers) {
+    const std::size_t size = samples.size(i);
+    const std::int32_t common = add_ids<Words>(table, indices, size, counts);
+    indices += size;
     const auto distinct = static_cast<std::int32_t>(samples.distinct[i]);
     for (unsigned j = 0; j < workers; ++j) out[j] = finish(distinct, counts[j], common, j);
   }
@@ -153,7 +162,7 @@ class SizedTable {
     const BatchIndex* indices = batch.without_repeats();
     for (std::size_t i = 0; i < batch.samples; ++i, out += workers_) {
       std::fill_n(out, workers_, 0);
-      for (std::size_t f = 0; f < batch.fields; ++f) {
+      for (const BatchIndex* const end = batch.without_repeats() + batch.begin(i + 1); indices < end;) {
         const std::int32_t* entry = &values_[*indices++ * std::size_t{workers_}];
         for (unsigned j = 0; j < workers_; ++j) out[j] += entry[j];
       }
@@ -217,12 +226,24 @@ void affinities(const PreparedBatch& batch, unsigned workers, std::int32_t* out)
 void affinities(const PreparedBatch& batch, unsigned workers, const std::vector<std::uint32_t>& fields,
                 std::int32_t* out) {
   std::vector<BatchIndex> indices;
+  std::vector<std::uint32_t> begins;
   indices.reserve(batch.samples * fields.size());
-  const BatchIndex* sample = batch.without_repeats();
-  for (std::size_t i = 0; i < batch.samples; ++i, sample += batch.fields) {
-    for (const std::uint32_t field : fields) indices.push_back(sample[field]);
+  for (std::size_t i = 0; i < batch.samples; ++i) {
+    const BatchIndex* const sample = batch.without_repeats() + batch.begin(i);
+    if (batch.lengths.empty()) {
+      for (const std::uint32_t field : fields) indices.push_back(sample[field]);
+      continue;
+    }
+    const std::uint16_t* const lengths = &batch.lengths[i * batch.fields];
+    begins.push_back(static_cast<std::uint32_t>(indices.size()));
+    for (const std::uint32_t field : fields) {
+      const BatchIndex* const begin = std::accumulate(lengths, lengths + field, sample);
+      indices.insert(indices.end(), begin, begin + lengths[field]);
+    }
   }
-  const Samples chosen{indices.data(), batch.ids_per_sample.data(), batch.samples, fields.size()};
+  begins.push_back(static_cast<std::uint32_t>(indices.size()));
+  const Samples chosen{indices.data(), batch.ids_per_sample.data(), batch.samples, fields.size(),
+                       batch.lengths.empty() ? nullptr : begins.data()};
   score_counts(chosen, at_hand(batch, workers), workers, out);
 }
 

@@ -20,14 +20,14 @@ void Trainers::assign(const PreparedBatch& batch, const std::int32_t* assignment
   samples_.resize(workers);
   for (auto& samples : samples_) samples.clear();
   const BatchIndex* indices = batch.indices.data();
-  for (std::size_t i = 0; i < batch.samples; ++i, indices += batch.fields) {
+  for (std::size_t i = 0; i < batch.samples; ++i) {
     const auto j = static_cast<unsigned>(assignment[i]);
     samples_[j].push_back(static_cast<SampleIndex>(i));
     std::size_t rows = 0;
-    for (std::size_t f = 0; f < batch.fields; ++f) {
-      const WorkerSet trainers = of_rows_[indices[f]];
+    for (const BatchIndex* const end = batch.indices.data() + batch.begin(i + 1); indices < end; ++indices) {
+      const WorkerSet trainers = of_rows_[*indices];
       rows += !trainers.contains(j);
-      of_rows_[indices[f]] = trainers | WorkerSet::only(j);
+      of_rows_[*indices] = trainers | WorkerSet::only(j);
     }
     rows_[j] += rows;
   }

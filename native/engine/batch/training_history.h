@@ -36,7 +36,7 @@ class TrainingHistory {
     const BatchIndex* indices = batch.without_repeats();
     for (std::size_t i = 0; i < batch.samples; ++i, out += workers_) {
       for (unsigned j = 0; j < workers_; ++j) out[j] = 0;
-      for (std::size_t f = 0; f < batch.fields; ++f) {
+      for (const BatchIndex* const end = batch.without_repeats() + batch.begin(i + 1); indices < end;) {
         const std::int32_t* of_row = &of_rows[*indices++ * std::size_t{workers_}];
         for (unsigned j = 0; j < workers_; ++j) out[j] += of_row[j];
       }

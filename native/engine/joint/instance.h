@@ -27,7 +27,9 @@ inline std::vector<SampleIndex> content_order(const PreparedBatch& batch, std::s
   const BatchIndex* indices = batch.indices.data();  // the ranks of the ids, the same wherever a sample stands
   for (SampleIndex i = 0; i < samples; ++i) {
     std::uint64_t key = 0;
-    for (std::size_t f = 0; f < batch.fields; ++f) key = mix64(key ^ *indices++);
+    for (const BatchIndex* const end = batch.indices.data() + batch.begin(i + 1); indices < end;) {
+      key = mix64(key ^ *indices++);
+    }
     keys[i] = {key, i};
   }
   std::sort(keys.begin(), keys.end());
@@ -95,11 +97,11 @@ ESD_HOT SharedIndex* split_rows(const PreparedBatch& batch, const std::vector<Sa
   const auto repeated = static_cast<BatchIndex>(batch.distinct());
   SharedIndex* const begin = shared;
   for (std::size_t i = 0; i < order.size(); ++i, own += Width) {
-    const BatchIndex* indices = batch.without_repeats() + order[i] * batch.fields;
+    const BatchIndex* const end = batch.without_repeats() + batch.begin(order[i] + std::size_t{1});
     shared_begins[i] = static_cast<std::uint32_t>(shared - begin);
     alignas(64) std::int32_t costs[Width] = {};
-    for (std::size_t f = 0; f < batch.fields; ++f) {
-      const BatchIndex x = indices[f];
+    for (const BatchIndex* at = batch.without_repeats() + batch.begin(order[i]); at < end; ++at) {
+      const BatchIndex x = *at;
       if (x == repeated) continue;
       *shared = shared_index[x];
       if (shared_index[x] != kNotShared) {
@@ -130,12 +132,12 @@ JointInstance<Width>::JointInstance(const PreparedBatch& batch, const std::vecto
     : links(link_costs, workers, batch.sample_size, sizes, reuse),
       samples(order.size()),
       own_costs(samples * Width),
-      shared(samples * batch.fields + 1),
+      shared(batch.indices.size() + 1),
       shared_begins(samples + 1) {
   std::vector<std::uint32_t> users(batch.distinct() + 1);  // samples that use each row; behind them, repeats
   for (const SampleIndex sample : order) {
-    const BatchIndex* indices = batch.without_repeats() + sample * batch.fields;
-    for (std::size_t f = 0; f < batch.fields; ++f) ++users[indices[f]];
+    const BatchIndex* const end = batch.without_repeats() + batch.begin(sample + std::size_t{1});
+    for (const BatchIndex* at = batch.without_repeats() + batch.begin(sample); at < end; ++at) ++users[*at];
   }
   std::vector<SharedIndex> shared_index(batch.distinct());
   for (std::size_t x = 0; x < batch.distinct(); ++x) {

@@ -49,9 +49,8 @@ class Lookahead {
     for (std::uint32_t b = 1; b <= sizes_.size(); ++b) {
       for (const std::size_t end = sample + sizes_[b - 1]; sample < end; ++sample) {
         const int worker = assignment[sample];
-        const BatchIndex* indices = batch_.indices.data() + sample * batch_.fields;
-        for (std::size_t f = 0; f < batch_.fields; ++f) {
-          const BatchIndex x = indices[f];
+        for (std::size_t at = batch_.begin(sample); at < batch_.begin(sample + 1); ++at) {
+          const BatchIndex x = batch_.indices[at];
           if (used_in[x] == 0) used_in[x] = b;
           if (used_in[x] == b) next[x].add(worker);
         }

@@ -57,8 +57,8 @@ class JointSearch {
         placement_(instance_),
         draws_(request.seed),
         regrets_(instance_.samples) {
-    const auto mean_size = batch.fields ? static_cast<std::int32_t>(batch.sample_size / batch.fields) : 1;
-    eager_below_ = mean_size * *std::max_element(instance_.links.pull, instance_.links.pull + Width);
+    eager_below_ = static_cast<std::int32_t>(batch.mean_size) *
+                   *std::max_element(instance_.links.pull, instance_.links.pull + Width);
   }
 
   JointResult run() {

@@ -35,10 +35,11 @@ class Message {
     bytes_ += part.bytes_;
   }
 
-  // Float32 values as they are, in rows of `width` picked out of a table by `rows`.
-  void floats(unsigned field, const float* table, std::size_t width, const std::uint32_t* rows, std::size_t count) {
-    const std::size_t row_bytes = width * sizeof(float);
-    if (count * row_bytes == 0) return;
+  // Values as they are, in rows of `width` picked out of a table by `rows`. None if there is no table.
+  template <typename T>
+  void picked(unsigned field, const T* table, std::size_t width, const std::uint32_t* rows, std::size_t count) {
+    const std::size_t row_bytes = width * sizeof(T);
+    if (table == nullptr || count * row_bytes == 0) return;
     head(field, kBytes);
     varint(count * row_bytes);
     for (std::size_t i = 0; i < count; ++i) {
@@ -186,11 +187,23 @@ std::string plan_message(const IterationPlans& plans, const Arena& arena, std::s
   message.column(17, encoder.i64(plan.unique_versions), plan.unique_versions.size);
   message.column(18, encoder.u64(plan.unique_contributors), plan.unique_contributors.size);
   message.column(19, encoder.u32(plan.inverse), plan.inverse.size);
-  message.floats(20, context.dense, context.dense_features, positions, samples);
-  message.floats(21, context.labels, 1, positions, samples);
+  message.picked(20, context.dense, context.dense_features, positions, samples);
+  message.picked(21, context.labels, context.labels_per_sample, positions, samples);
   message.column(22, encoder.u64(plans.forgotten), plans.forgotten.size);
   message.number(23, static_cast<std::uint64_t>(plans.forgotten_below));
   message.message(24, encoder.rows(plan.discards, kNotTrained));
+  message.number(25, context.labels_per_sample == 1 ? 0 : context.labels_per_sample);
+  if (context.lengths != nullptr) {
+    std::vector<std::uint32_t> lengths;
+    lengths.reserve(samples * plans.fields);
+    for (std::size_t i = 0; i < samples; ++i) {
+      const std::uint16_t* of_sample = context.lengths + positions[i] * plans.fields;
+      lengths.insert(lengths.end(), of_sample, of_sample + plans.fields);
+    }
+    message.column(26, lengths.data(), lengths.size());
+  }
+  message.picked(27, context.weights, 1, positions, samples);
+  message.picked(28, context.groups, 1, positions, samples);
   Message response;
   response.message(4, message);  // AttendResponse.plan
   return response.take();

@@ -12,10 +12,14 @@ namespace esd {
 // What a plan says besides the engine's columns.
 struct PlanContext {
   std::uint64_t epoch;
-  std::size_t batch_size;      // k
-  const float* dense;          // [k, dense_features]
-  std::size_t dense_features;  // d
-  const float* labels;         // [k]
+  std::size_t batch_size;         // k
+  const float* dense;             // [k, dense_features]
+  std::size_t dense_features;     // d
+  const float* labels;            // [k, labels_per_sample]
+  std::size_t labels_per_sample;  // L
+  const std::uint16_t* lengths;   // [k, fields]; null when every field of every sample has one id
+  const float* weights;           // [k], null when there are none
+  const std::uint64_t* groups;    // [k], null when there are none
 };
 
 // Returns the plan of one worker as protobuf writes it: fields ascend, and those at their default are left out. `arena`

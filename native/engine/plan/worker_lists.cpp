@@ -109,11 +109,16 @@ void WorkerLists::write_samples(const std::vector<SampleIndex>& samples, const P
 
   need_of.resize(batch.distinct());  // by BatchIndex
   for (NeedIndex i = 0; i < needs.size(); ++i) need_of[needs[i].row] = i;
-  plan.inverse = reserve_column(arena.u32, samples.size() * batch.fields);
+  std::size_t ids = samples.size() * batch.fields;
+  if (!batch.begins.empty()) {
+    ids = 0;
+    for (const SampleIndex sample : samples) ids += batch.begin(sample + std::size_t{1}) - batch.begin(sample);
+  }
+  plan.inverse = reserve_column(arena.u32, ids);
   NeedIndex* inverse = arena.u32.data() + plan.inverse.begin;
   for (const SampleIndex sample : samples) {
-    const BatchIndex* indices = batch.indices.data() + sample * batch.fields;
-    for (std::size_t f = 0; f < batch.fields; ++f) *inverse++ = need_of[indices[f]];
+    const BatchIndex* const end = batch.indices.data() + batch.begin(sample + std::size_t{1});
+    for (const BatchIndex* at = batch.indices.data() + batch.begin(sample); at < end; ++at) *inverse++ = need_of[*at];
   }
 }
 

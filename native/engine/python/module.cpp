@@ -13,6 +13,7 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -32,7 +33,8 @@ namespace nb = nanobind;
 namespace esd {
 namespace {
 
-using Ids = nb::ndarray<const std::uint64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Ids = nb::ndarray<const std::uint64_t, nb::c_contig, nb::device::cpu>;
+using Lengths = nb::ndarray<const std::uint16_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Integers = nb::ndarray<const std::int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Reals = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Limits = std::tuple<Integers, Integers, Reals>;  // least and most workloads, sample costs
@@ -73,10 +75,20 @@ class SharedEngine {
       : engine_(check_cache_sizes(cache_sizes), policy, check_table_sizes(table_sizes), max_rows, gradient_shares,
                 push_trained) {}
 
-  void prepare(const Ids& ids) {
+  void prepare(const Ids& ids, const std::optional<Lengths>& lengths) {
     if (ids.size() > 0xffffffffu) throw std::invalid_argument("ids has 2^32 elements or more");
+    if (ids.ndim() != (lengths ? 1u : 2u)) {
+      throw std::invalid_argument(std::string("ids has ") + std::to_string(ids.ndim()) +
+                                  " axes, there must be two, or one beside lengths");
+    }
     const ExclusiveCall call(*this);
-    engine_.prepare(ids.data(), ids.shape(0), ids.shape(1));
+    if (!lengths) return engine_.prepare({ids.data(), ids.shape(0), ids.shape(1), nullptr});
+    const std::uint64_t count = std::accumulate(lengths->data(), lengths->data() + lengths->size(), std::uint64_t{0});
+    if (count != ids.size()) {
+      throw std::invalid_argument("lengths sum to " + std::to_string(count) + ", there are " +
+                                  std::to_string(ids.size()) + " ids");
+    }
+    engine_.prepare({ids.data(), lengths->shape(0), lengths->shape(1), lengths->data()});
   }
 
   nb::ndarray<nb::numpy, std::int32_t, nb::ndim<2>> costs(const Integers& link_costs) {
@@ -286,7 +298,8 @@ NB_MODULE(engine, module) {
       .def("__getitem__", &IterationColumns::operator[], nb::arg("worker"))
       .def("__iter__", [](const IterationColumns& columns) { return nb::iter(columns.all()); })
       .def("messages", &IterationColumns::messages, nb::arg("epoch"), nb::arg("dense").noconvert(),
-           nb::arg("labels").noconvert())
+           nb::arg("labels").noconvert(), nb::arg("lengths").noconvert() = nb::none(),
+           nb::arg("weights").noconvert() = nb::none(), nb::arg("groups").noconvert() = nb::none())
       .def_prop_ro("forgotten", &IterationColumns::forgotten)
       .def_prop_ro("counts", &IterationColumns::counts, nb::rv_policy::automatic)
       .def_prop_ro("table_counts", &IterationColumns::table_counts, nb::rv_policy::automatic);
@@ -295,7 +308,7 @@ NB_MODULE(engine, module) {
                     std::uint64_t, const std::vector<double>&, bool>(),
            nb::arg("cache_sizes"), nb::arg("policy"), nb::arg("table_sizes") = std::vector<std::int64_t>(),
            nb::arg("max_rows") = 0, nb::arg("gradient_shares") = std::vector<double>(), nb::arg("push_trained") = false)
-      .def("prepare", &SharedEngine::prepare, nb::arg("ids").noconvert())
+      .def("prepare", &SharedEngine::prepare, nb::arg("ids").noconvert(), nb::arg("lengths").noconvert() = nb::none())
       .def("costs", &SharedEngine::costs, nb::arg("link_costs").noconvert())
       .def("training_shares", &SharedEngine::training_shares)
       .def("preview", &SharedEngine::preview, nb::arg("assignment").noconvert())

@@ -70,18 +70,38 @@ nb::dict IterationColumns::operator[](std::size_t worker) const {
   plan["unique_slots"] = columns_.u32(spans.unique_slots);
   plan["unique_versions"] = columns_.i64(spans.unique_versions);
   plan["unique_contributors"] = columns_.u64(spans.unique_contributors);
-  plan["inverse"] = columns_.u32(spans.inverse).attr("reshape")(spans.positions.size, plans_.fields);
+  plan["inverse"] = columns_.u32(spans.inverse);
   return plan;
 }
 
-nb::list IterationColumns::messages(std::uint64_t epoch, const Features& dense, const Labels& labels) const {
+nb::list IterationColumns::messages(std::uint64_t epoch, const Features& dense, const Features& labels,
+                                    const std::optional<Lengths>& lengths, const std::optional<Weights>& weights,
+                                    const std::optional<Groups>& groups) const {
   std::size_t samples = 0;
   for (const WorkerPlan& plan : plans_.workers) samples += plan.positions.size;
-  if (dense.shape(0) != samples || labels.size() != samples) {
-    throw std::invalid_argument("dense has " + std::to_string(dense.shape(0)) + " rows and labels has " +
-                                std::to_string(labels.size()) + ", the batch has " + std::to_string(samples));
+  const auto check = [&](const char* column, std::size_t rows) {
+    if (rows == samples) return;
+    throw std::invalid_argument(std::string(column) + " has " + std::to_string(rows) + " rows, the batch has " +
+                                std::to_string(samples) + " samples");
+  };
+  check("dense", dense.shape(0));
+  check("labels", labels.shape(0));
+  if (weights) check("weights", weights->size());
+  if (groups) check("groups", groups->size());
+  if (lengths) check("lengths", lengths->shape(0));
+  if (lengths && lengths->shape(1) != plans_.fields) {
+    throw std::invalid_argument("lengths has " + std::to_string(lengths->shape(1)) + " columns, the batch has " +
+                                std::to_string(plans_.fields) + " fields");
   }
-  const PlanContext context{epoch, samples, dense.data(), dense.shape(1), labels.data()};
+  const PlanContext context{epoch,
+                            samples,
+                            dense.data(),
+                            dense.shape(1),
+                            labels.data(),
+                            labels.shape(1),
+                            lengths ? lengths->data() : nullptr,
+                            weights ? weights->data() : nullptr,
+                            groups ? groups->data() : nullptr};
   std::vector<std::string> encoded;
   {
     const nb::gil_scoped_release released;

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -79,8 +80,12 @@ class IterationColumns {
   PerTable table_counts() const;
 
   using Features = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-  using Labels = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-  nb::list messages(std::uint64_t epoch, const Features& dense, const Labels& labels) const;
+  using Lengths = nb::ndarray<const std::uint16_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+  using Weights = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+  using Groups = nb::ndarray<const std::uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+  nb::list messages(std::uint64_t epoch, const Features& dense, const Features& labels,
+                    const std::optional<Lengths>& lengths, const std::optional<Weights>& weights,
+                    const std::optional<Groups>& groups) const;
 
  private:
   Columns columns_;

@@ -26,6 +26,7 @@ from services.data.readers.flights_weather import WEATHER_FEATURES, WEATHER_FORM
 from services.data.text_dataset import Column, Kind, RecordReader, Records, TextFormat
 from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument, NotFound
+from services.domain.features import single_ids
 
 _LATE_MINUTES = 15
 _FIELDS = (
@@ -130,7 +131,8 @@ class FlightsDataset:
     """
 
     name = "flights"
-    fields = _FIELDS
+    features = single_ids(_FIELDS)
+    labels = ("label",)
     dense_features = (*_SCHEDULE_FEATURES, *WEATHER_FEATURES)
     endless = False
     skipped = 0
@@ -168,7 +170,7 @@ class FlightsDataset:
             ]
         )
         late = schedule.delay > _LATE_MINUTES
-        return SampleBatch(_ids(schedule), dense.astype(np.float32), late.astype(np.float32))
+        return SampleBatch.of_fields(_ids(schedule), dense.astype(np.float32), late.astype(np.float32))
 
 
 def _package_data() -> Path:

@@ -26,6 +26,7 @@ from services.data.readers.journey_tables import (
     read_journey,
 )
 from services.domain.batches import SampleBatch
+from services.domain.features import single_ids
 from services.domain.ids import mix64
 
 _LEFT = 6
@@ -54,7 +55,8 @@ class JourneyDataset:
     """
 
     name = "journey"
-    fields = _FIELDS
+    features = single_ids(_FIELDS)
+    labels = ("label",)
     dense_features = _DENSE
     endless = False
     skipped = 0
@@ -111,7 +113,7 @@ class JourneyDataset:
         dense = np.column_stack([counts, np.sin(turn), np.cos(turn)])
         labels = _contains(baskets.purchases, seen)
         ids = np.column_stack([columns[name] for name in _FIELDS])
-        return SampleBatch(ids, dense.astype(np.float32), labels.astype(np.float32))
+        return SampleBatch.of_fields(ids, dense.astype(np.float32), labels.astype(np.float32))
 
 
 def _bought(journey: Journey) -> NDArray[np.int64]:

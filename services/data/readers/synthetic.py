@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from services.data.hashing import READER_VERSION, derived_ids, field_key, hash_bytes
 from services.data.readers.synthetic_options import SyntheticOptions
 from services.domain.batches import SampleBatch
+from services.domain.features import single_ids
 from services.domain.ids import mix64
 
 _BLOCK = 4096  # samples generated at a time
@@ -66,7 +67,8 @@ class SyntheticDataset:
         self._key = np.uint64(hash_bytes(seed % 2**64, b"synthetic"))
         self._field_keys = np.array([field_key(name) for name in options.fields], np.uint64)
         self.name = f"synthetic:{options.name}"
-        self.fields = options.fields
+        self.features = single_ids(options.fields)
+        self.labels = ("label",)
         self.dense_features = tuple(f"dense {i}" for i in range(1, options.dense_features + 1))
         self.samples = options.samples
         self.endless = options.samples is None
@@ -93,7 +95,7 @@ class SyntheticDataset:
         features = self._features(samples)
         chances = _logistic(self._logits(features) + self._bias)
         labels = uniform(draw(features.sources, "label")) < chances
-        return SampleBatch(features.ids, features.dense.astype(np.float32), labels.astype(np.float32))
+        return SampleBatch.of_fields(features.ids, features.dense.astype(np.float32), labels.astype(np.float32))
 
     def _features(self, samples: NDArray[np.uint64]) -> _Features:
         sources = mix64(self._key ^ mix64(samples + np.uint64(1)))
@@ -109,7 +111,9 @@ class SyntheticDataset:
         # A cluster's own order of the values starts elsewhere in the circle of values.
         starts = (mix64(clusters[:, None] ^ self._field_keys) % cardinalities.astype(np.uint64)).astype(np.int64)
         values = (ranks + np.where(follows, starts, 0)) % cardinalities
-        return np.column_stack([derived_ids(name, column) for name, column in zip(self.fields, values.T, strict=True)])
+        return np.column_stack(
+            [derived_ids(name, column) for name, column in zip(self._options.fields, values.T, strict=True)]
+        )
 
     def _dense(self, sources: NDArray[np.uint64], clusters: NDArray[np.uint64]) -> NDArray[np.float64]:
         """float64 [k, d], about standard normal: half of the variance is noise, half is the cluster's."""
@@ -121,7 +125,7 @@ class SyntheticDataset:
 
     def _logits(self, features: _Features) -> NDArray[np.float64]:
         """Returns what the hidden model says of k samples before its bias is added, float64 [k]."""
-        of_ids = normal(mix64(features.ids ^ self._key)).sum(axis=1) * (_IDS_EFFECT / np.sqrt(len(self.fields)))
+        of_ids = normal(mix64(features.ids ^ self._key)).sum(axis=1) * (_IDS_EFFECT / np.sqrt(len(self.features)))
         of_cluster = normal(draw(features.clusters, "effect")) * _CLUSTER_EFFECT
         width = len(self.dense_features)
         weights = normal(draw(np.array([self._key]), "dense weights", width))[0]

@@ -31,7 +31,7 @@ def _criteo_samples(records: Records) -> SampleBatch:
     labels, counts = records.numbers[:, 0], records.numbers[:, 1:]
     # ln(1 + x), the field's usual transform (DLRM); blank and negative counts become 0.
     dense = np.log1p(np.fmax(counts, 0.0))
-    return SampleBatch(records.ids, dense.astype(np.float32), labels.astype(np.float32))
+    return SampleBatch.of_fields(records.ids, dense.astype(np.float32), labels.astype(np.float32))
 
 
 CRITEO = TextSource(
@@ -80,7 +80,7 @@ def _search_samples(records: Records) -> SampleBatch:
     angle = timestamp % _DAY_SECONDS / _DAY_SECONDS * 2 * np.pi
     # ln(1 + x); absent (-1 or blank) becomes 0.
     dense = np.column_stack([np.log1p(np.fmax(clicks, 0.0)), np.sin(angle), np.cos(angle)])
-    return SampleBatch(records.ids, dense.astype(np.float32), labels.astype(np.float32))
+    return SampleBatch.of_fields(records.ids, dense.astype(np.float32), labels.astype(np.float32))
 
 
 CRITEO_SEARCH = TextSource(
@@ -116,7 +116,7 @@ _AVAZU_CATEGORIES = (
 def _avazu_samples(records: Records) -> SampleBatch:
     labels, hour = records.numbers.T
     ids = np.column_stack([derived_ids(_HOUR, hour.astype(np.int64) % 100), records.ids])
-    return SampleBatch(ids, np.empty((len(ids), 0), np.float32), labels.astype(np.float32))
+    return SampleBatch.of_fields(ids, np.empty((len(ids), 0), np.float32), labels.astype(np.float32))
 
 
 AVAZU = TextSource(
@@ -151,7 +151,7 @@ _RATING_COLUMNS = (
 
 def _movielens_samples(records: Records) -> SampleBatch:
     labels = (records.numbers[:, 0] >= _LIKED).astype(np.float32)
-    return SampleBatch(records.ids, np.empty((len(labels), 0), np.float32), labels)
+    return SampleBatch.of_fields(records.ids, np.empty((len(labels), 0), np.float32), labels)
 
 
 def movielens_source(path: Path) -> TextSource:

@@ -83,7 +83,7 @@ def samples_of(batch: pa.RecordBatch, schema: Schema) -> tuple[SampleBatch, list
     for position, name in enumerate(schema.dense):
         dense[:, position] = _dense(batch.column(name), name, schema, mistakes)
     labels = _labels(batch.column(schema.label), schema, mistakes)
-    return SampleBatch(ids, dense, labels), [each for each in mistakes if each.rows.any()]
+    return SampleBatch.of_fields(ids, dense, labels), [each for each in mistakes if each.rows.any()]
 
 
 def hashed(column: pa.Array, key: int) -> NDArray[np.uint64]:

@@ -18,6 +18,7 @@ from services.data.tables.columns import Mistakes, check_types, samples_of, show
 from services.data.tables.files import Piece, column_types, find_files, is_text, pieces, sliced
 from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument
+from services.domain.features import single_ids
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +45,8 @@ class TableDataset:
         self._schema = schema
         self._batch_size = batch_size
         self._skip_bad = skip_bad
-        self.fields = schema.fields
+        self.features = single_ids(schema.fields)
+        self.labels = (schema.label,)
         self.dense_features = schema.dense
         self.skipped = 0
         first = column_types(self._files[0])
@@ -96,7 +98,8 @@ class FrameDataset:
         self._table = pa.table(frame)
         self._schema = schema
         self._batch_size = batch_size
-        self.fields = schema.fields
+        self.features = single_ids(schema.fields)
+        self.labels = (schema.label,)
         self.dense_features = schema.dense
         self.skipped = 0
         self.samples = len(self._table)

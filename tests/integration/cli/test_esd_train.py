@@ -23,10 +23,10 @@ POLL_SECONDS = 0.05  # between looks at other processes, which need the processo
 
 def popularity_scores(samples: SampleBatch) -> np.ndarray:
     """Predicts from the past rate of late flights of the same tail number, smoothed: no model, no training."""
-    tail = samples.ids[:, 2]
+    tail = samples.by_field[:, 2]
     late: dict[int, list[float]] = {}
     scores = np.empty(len(tail))
-    for i, (number, label) in enumerate(zip(tail.tolist(), samples.labels.tolist(), strict=True)):
+    for i, (number, label) in enumerate(zip(tail.tolist(), samples.labels[:, 0].tolist(), strict=True)):
         seen = late.setdefault(number, [4.6, 20.0])
         scores[i] = seen[0] / seen[1]
         seen[0] += label
@@ -59,10 +59,10 @@ def test_what_a_program_reads(tmp_path: Path) -> None:
     rate = samples.labels.mean()
     constant_loss = -(rate * np.log(rate) + (1 - rate) * np.log(1 - rate))
     assert result["loss"] < constant_loss - 0.01
-    assert result["auc"] > exact_auc(popularity_scores(samples), samples.labels) + 0.05
+    assert result["auc"] > exact_auc(popularity_scores(samples), samples.labels[:, 0]) + 0.05
 
     with np.load(tmp_path / "model.npz") as model:
-        np.testing.assert_array_equal(model["ids"], np.unique(samples.ids))
+        np.testing.assert_array_equal(model["ids"], np.unique(samples.by_field))
         assert model["rows"].shape == (len(model["ids"]), 16)
         assert model["rows"].dtype == np.float32
         assert model["versions"].dtype == np.int64

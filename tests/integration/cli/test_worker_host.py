@@ -14,14 +14,16 @@ import pytest
 
 from esd.cli.worker_host import ForkedProcess, WorkerHost
 from services.domain.errors import InvalidArgument, Unavailable
+from services.domain.features import numbered_ids
 from services.domain.jobs import JobSpec, ModelSpec
 from services.domain.tables import OptimizerSpec, TableSpec
 
 SECONDS = 120
 
 JOB = JobSpec(
-    name="job", workers=1, fields=4, dense_features=3, batch_size=8, workloads=(8,), mechanism="random", alpha=0.0,
-    policy="lru", seed=7, window=2, tables=(TableSpec("rows", 5, OptimizerSpec(), seed=7, init_scale=0.1),),
+    name="job", workers=1, features=numbered_ids(4), dense_features=3, batch_size=8, workloads=(8,), mechanism="random",
+    alpha=0.0, policy="lru", seed=7, window=2,
+    tables=(TableSpec("rows", 5, OptimizerSpec(), seed=7, init_scale=0.1),),
     model=ModelSpec("wdl", (8,), OptimizerSpec()), parameter_servers=("127.0.0.1:1",),
 )  # fmt: skip
 

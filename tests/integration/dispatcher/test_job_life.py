@@ -70,7 +70,7 @@ def check_partition(batch: SampleBatch, plans: tuple[IterationPlan, ...]) -> Non
     assert sorted(positions.tolist()) == list(range(len(batch)))
     for plan in plans:
         assert plan.batch_size == len(batch)
-        np.testing.assert_array_equal(plan.unique_ids[plan.inverse], batch.ids[plan.positions])
+        np.testing.assert_array_equal(plan.unique_ids[plan.inverse], batch[plan.positions].ids)
         np.testing.assert_array_equal(plan.dense, batch.dense[plan.positions])
         np.testing.assert_array_equal(plan.labels, batch.labels[plan.positions])
 
@@ -208,7 +208,7 @@ async def test_reports_confirm_in_order_and_once(dispatcher: Dispatcher) -> None
 
     (plan,) = await plans_of(other, 1)
     with pytest.raises(InvalidArgument, match="reports 3 samples of iteration 0, its plan has 4"):
-        await other.report(plan, labels=np.zeros(3, np.uint8), score_bins=np.zeros(3, np.uint16))
+        await other.report(plan, labels=np.zeros((3, 1), np.uint8), score_bins=np.zeros((3, 1), np.uint16))
     with pytest.raises(FailedPrecondition, match="reports the flush of iteration 2; job flights is running"):
         await other.send(FlushReport(2, TransferCounts(), 0))
     assert await submit == 24

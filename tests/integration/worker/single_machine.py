@@ -53,11 +53,11 @@ def train(job: JobSpec, batches: Sequence[SampleBatch]) -> tuple[dict[int, NDArr
     model = build_model(job)
     optimizers = _optimizers(list(table.parameters()), list(model.parameters()), job.table.optimizer)
     for batch in batches:
-        rows = table(torch.from_numpy(np.searchsorted(ids, batch.ids)))
+        rows = table(torch.from_numpy(np.searchsorted(ids, batch.by_field)))
         logits = model(by_feature(job, rows), torch.tensor(batch.dense)).view(-1)
         for optimizer in optimizers:
             optimizer.zero_grad()
-        functional.binary_cross_entropy_with_logits(logits, torch.tensor(batch.labels)).backward()
+        functional.binary_cross_entropy_with_logits(logits, torch.tensor(batch.labels[:, 0])).backward()
         for optimizer in optimizers:
             optimizer.step()
     rows = dict(zip(ids.tolist(), table.weight.detach().numpy(), strict=True))

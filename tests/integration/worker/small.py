@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from services.clients.parameter_server import AsyncParameterServerClient
 from services.domain.batches import SampleBatch
+from services.domain.features import numbered_ids
 from services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
 from services.domain.tables import OptimizerSpec, TableSpec
 
@@ -21,7 +22,7 @@ def small_job(
     return JobSpec(
         name="job",
         workers=workers,
-        fields=4,
+        features=numbered_ids(4),
         dense_features=2,
         batch_size=12,
         workloads=tuple(workloads or equal_workloads(12, workers)),
@@ -42,7 +43,7 @@ def small_stream(batches: int) -> list[SampleBatch]:
     rng = np.random.default_rng(3)
     universe = rng.integers(0, 2**64, 60, np.uint64)
     return [
-        SampleBatch(
+        SampleBatch.of_fields(
             ids=universe[(60 * rng.random((12, 4)) ** 2).astype(int)],
             dense=rng.normal(size=(12, 2)).astype(np.float32),
             labels=rng.integers(0, 2, 12).astype(np.float32),

@@ -21,6 +21,7 @@ from dispatcher.core.feedback import Feedback
 from dispatcher.core.planner import Planner
 from esd.cli.options import RunOptions
 from esd.cli.stream import global_batches, training_stream
+from services.domain.features import numbered_ids
 from services.runtime.threads import named_threads
 
 OPTIONS = RunOptions(
@@ -59,7 +60,9 @@ def test_processor_time_is_told_by_thread() -> None:
 
 def test_the_links_bound_is_the_longer_direction_of_the_slowest_worker() -> None:
     stream = training_stream(OPTIONS)
-    job = OPTIONS.job(fields=4, dense_features=len(stream.dataset.dense_features), parameter_servers=("none",))
+    job = OPTIONS.job(
+        features=numbered_ids(4), dense_features=len(stream.dataset.dense_features), parameter_servers=("none",)
+    )
     seconds = duplex_seconds(OPTIONS, job, stream, 100, {})
     assert len(seconds) == 12
     planner = Planner(job, [10e6, 10e6, 1e6], [100] * 3)
@@ -94,7 +97,9 @@ def test_the_links_bound_is_that_of_the_workloads_that_ran(tmp_path: Path) -> No
 
 def test_the_arithmetic_needs_no_services() -> None:
     stream = training_stream(OPTIONS)
-    job = OPTIONS.job(fields=4, dense_features=len(stream.dataset.dense_features), parameter_servers=("none",))
+    job = OPTIONS.job(
+        features=numbered_ids(4), dense_features=len(stream.dataset.dense_features), parameter_servers=("none",)
+    )
     assert 0 < arithmetic_seconds(OPTIONS, job, stream, 100, iterations=8) < 1
 
 

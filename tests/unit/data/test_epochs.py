@@ -21,7 +21,7 @@ def epochs(epochs: int = 1, shuffle: int = 0, seed: int = 3, uri: str = URI, rea
 
 def rows(batches: Iterator[SampleBatch] | Epochs) -> np.ndarray:
     """One row per sample, with all that it consists of."""
-    return np.concatenate([np.hstack([b.ids, b.labels.reshape(len(b), -1).astype(np.uint64)]) for b in batches])
+    return np.concatenate([np.hstack([b.by_field, b.labels.astype(np.uint64)]) for b in batches])
 
 
 def places(found: np.ndarray) -> np.ndarray:

@@ -9,6 +9,10 @@ from services.domain.batches import SampleBatch
 from services.domain.errors import NotFound
 
 
+def names(dataset):
+    return [feature.name for feature in dataset.features]
+
+
 @pytest.fixture(scope="module")
 def dataset():
     return open_data("flights", 1000, seed=0)
@@ -17,13 +21,14 @@ def dataset():
 @pytest.fixture(scope="module")
 def flights(dataset):
     samples = SampleBatch.concatenate(list(dataset))
-    samples.validate(len(dataset.fields), len(dataset.dense_features))
+    samples.check_numbers()
+    samples.check_shape(dataset.features, len(dataset.dense_features), len(dataset.labels))
     return samples
 
 
 def test_size(dataset, flights):
     assert dataset.samples == len(flights) == 327_346
-    assert len(dataset.fields) == 14
+    assert len(names(dataset)) == 14
     assert not dataset.endless
 
 
@@ -33,7 +38,7 @@ def test_about_a_quarter_arrives_late(flights):
 
 def test_distinct_ids(dataset, flights, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    by_field = {name: len(np.unique(column)) for name, column in zip(dataset.fields, flights.ids.T, strict=True)}
+    by_field = {name: len(np.unique(column)) for name, column in zip(names(dataset), flights.by_field.T, strict=True)}
     assert by_field["carrier"] == 16
     assert by_field["origin"] == 3
     assert by_field["month"] == 12
@@ -45,7 +50,7 @@ def test_first_flight_of_the_year(dataset, flights):
     """UA 1545, N14228, EWR to IAH, scheduled 515 to 819, 1400 miles, 11 minutes late."""
     values = {"carrier": b"UA", "flight": b"1545", "tailnum": b"N14228", "origin": b"EWR", "dest": b"IAH"}
     for name, value in values.items():
-        assert flights.ids[0, dataset.fields.index(name)] == hash_bytes(field_key(name), value)
+        assert flights.by_field[0, names(dataset).index(name)] == hash_bytes(field_key(name), value)
     dense = dict(zip(dataset.dense_features, flights.dense[0].tolist(), strict=True))
     assert dense["distance"] == pytest.approx((1400 - 1000) / 700)
     assert dense["scheduled departure"] == pytest.approx((5 * 60 + 15 - 810) / 280)
@@ -55,18 +60,18 @@ def test_first_flight_of_the_year(dataset, flights):
 
 
 def test_months_come_in_order(dataset, flights):
-    months = flights.ids[:, dataset.fields.index("month")]
+    months = flights.by_field[:, names(dataset).index("month")]
     assert np.count_nonzero(months[1:] != months[:-1]) == 11
 
 
 def test_ties_do_not_tell_the_delay(dataset, flights):
     """In the file's own order, by actual departure, the later flight of a scheduled minute is the late one."""
-    hour = dataset.fields.index("origin x hour of the year")
+    hour = names(dataset).index("origin x hour of the year")
     departure = dataset.dense_features.index("scheduled departure")
-    same_hour = flights.ids[1:, hour] == flights.ids[:-1, hour]
+    same_hour = flights.by_field[1:, hour] == flights.by_field[:-1, hour]
     tied = same_hour & (flights.dense[1:, departure] == flights.dense[:-1, departure])
     assert tied.sum() > 10_000
-    difference = (flights.labels[1:] - flights.labels[:-1])[tied]
+    difference = (flights.labels[1:, 0] - flights.labels[:-1, 0])[tied]
     assert abs(difference.mean()) < 0.02
 
 

@@ -18,6 +18,10 @@ from services.domain.batches import SampleBatch
 CHECKED = 20
 
 
+def names(dataset: JourneyDataset) -> list[str]:
+    return [feature.name for feature in dataset.features]
+
+
 @pytest.fixture(scope="module")
 def dataset() -> JourneyDataset:
     opened = open_data("journey", 50_000, seed=0)
@@ -28,14 +32,15 @@ def dataset() -> JourneyDataset:
 @pytest.fixture(scope="module")
 def journey(dataset: JourneyDataset) -> SampleBatch:
     samples = SampleBatch.concatenate(list(dataset))
-    samples.validate(len(dataset.fields), len(dataset.dense_features))
+    samples.check_numbers()
+    samples.check_shape(dataset.features, len(dataset.dense_features), len(dataset.labels))
     return samples
 
 
 def test_size(dataset: JourneyDataset, journey: SampleBatch) -> None:
     assert dataset.samples == len(journey) == 2_221_464
     assert journey.labels.sum() == 327_041
-    distinct = {name: len(np.unique(column)) for name, column in zip(dataset.fields, journey.ids.T, strict=True)}
+    distinct = {name: len(np.unique(column)) for name, column in zip(names(dataset), journey.by_field.T, strict=True)}
     assert distinct["store"] == 112
     assert distinct["household"] == 2_450
     assert distinct["household x product"] == 2_008_707
@@ -47,17 +52,17 @@ def test_samples_are_what_the_tables_say(dataset: JourneyDataset, journey: Sampl
     household bought the product; place and history are then those of that trip."""
     bought = {name: column.to_numpy() for name, column in columns("transactions").items()}
     promoted = pyarrow.parquet.read_table(package_data() / "promotions.parquet")
-    at = {name: position for position, name in enumerate(dataset.fields)}
+    at = {name: position for position, name in enumerate(names(dataset))}
 
     def ids(field: str, values: np.ndarray) -> np.ndarray:
         return hashed(pa.array(values), field_key(field))
 
     household, product = ids("household", bought["household_id"]), ids("product", bought["product_id"])
-    checked = np.random.default_rng(0).choice(np.flatnonzero(journey.labels == 1), CHECKED)
-    about = np.isin(product, journey.ids[checked, at["product"]])
+    checked = np.random.default_rng(0).choice(np.flatnonzero(journey.labels[:, 0] == 1), CHECKED)
+    about = np.isin(product, journey.by_field[checked, at["product"]])
     promoted = promoted.filter(pc.is_in(promoted["product_id"], pa.array(np.unique(bought["product_id"][about]))))
     for sample in checked:
-        row, dense = journey.ids[sample], journey.dense[sample]
+        row, dense = journey.by_field[sample], journey.dense[sample]
         trips = in_time(bought, household == row[at["household"]])
         with_it = in_time(bought, (household == row[at["household"]]) & (product == row[at["product"]]))
         trip = with_it[round(float(np.expm1(dense[1])))]
@@ -93,7 +98,7 @@ def in_time(bought: dict[str, np.ndarray], lines: np.ndarray) -> list[int]:
 
 def test_trips_come_in_time_order_and_history_only_grows(dataset: JourneyDataset, journey: SampleBatch) -> None:
     """A household's number of earlier trips never falls along the stream."""
-    household = journey.ids[:, dataset.fields.index("household")]
+    household = journey.by_field[:, names(dataset).index("household")]
     order = np.argsort(household, kind="stable")
     trips = journey.dense[order, 0]
     same = household[order][1:] == household[order][:-1]
@@ -103,5 +108,5 @@ def test_trips_come_in_time_order_and_history_only_grows(dataset: JourneyDataset
 
 def test_every_pass_is_the_same(dataset: JourneyDataset) -> None:
     first, again = (next(iter(dataset)) for _ in range(2))
-    np.testing.assert_array_equal(first.ids, again.ids)
+    np.testing.assert_array_equal(first.by_field, again.by_field)
     np.testing.assert_array_equal(first.labels, again.labels)

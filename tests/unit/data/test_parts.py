@@ -9,12 +9,13 @@ from services.data import open_data
 from services.data.parts import Part, hold_out
 from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument
+from services.domain.features import single_ids
 
 URI = "synthetic:zipf?samples=1000"
 
 
 def ids(batches) -> np.ndarray:
-    return np.concatenate([batch.ids for batch in batches])
+    return np.concatenate([batch.by_field for batch in batches])
 
 
 @pytest.mark.parametrize("batch_size", [7, 300, 5000])
@@ -28,7 +29,8 @@ def test_both_parts_together_are_the_data_set(batch_size: int) -> None:
 
 def test_nothing_behind_a_part_is_read() -> None:
     class Broken:
-        name, fields, dense_features, samples, endless, skipped, fingerprint = "x", ("a",), (), 9, False, 0, "x"
+        name, features, labels, dense_features = "x", single_ids("a"), ("label",), ()
+        samples, endless, skipped, fingerprint = 9, False, 0, "x"
 
         def __iter__(self):
             for _ in range(3):

@@ -20,8 +20,9 @@ def take(uri, batches, batch_size=500, seed=0):
 def test_shape_and_label_rate(name, fields, dense, rate):
     dataset = open_data(f"synthetic:{name}?samples=40000", 4096, seed=3)
     samples = SampleBatch.concatenate(list(dataset))
-    samples.validate(len(dataset.fields), len(dataset.dense_features))
-    assert (len(samples), len(dataset.fields), len(dataset.dense_features)) == (40_000, fields, dense)
+    samples.check_numbers()
+    samples.check_shape(dataset.features, len(dataset.dense_features), len(dataset.labels))
+    assert (len(samples), len(dataset.features), len(dataset.dense_features)) == (40_000, fields, dense)
     assert dataset.samples == 40_000
     assert not dataset.endless
     assert samples.labels.mean() == pytest.approx(rate, abs=0.02)
@@ -29,7 +30,7 @@ def test_shape_and_label_rate(name, fields, dense, rate):
 
 def test_same_seed_same_stream_whatever_the_batch_size():
     one, other = take("synthetic:criteo", 84, batch_size=100), take("synthetic:criteo", 12, batch_size=700)
-    assert one.ids.tobytes() == other.ids.tobytes()
+    assert one.by_field.tobytes() == other.by_field.tobytes()
     assert one.dense.tobytes() == other.dense.tobytes()
     assert one.labels.tobytes() == other.labels.tobytes()
 
@@ -38,19 +39,19 @@ def test_an_endless_stream_starts_again():
     dataset = open_data("synthetic:avazu", 64, seed=1)
     assert dataset.endless
     assert dataset.samples is None
-    assert next(iter(dataset)).ids.tolist() == next(iter(dataset)).ids.tolist()
+    assert next(iter(dataset)).by_field.tolist() == next(iter(dataset)).by_field.tolist()
 
 
 def test_other_seed_other_samples():
     one, other = take("synthetic:criteo", 2, seed=1), take("synthetic:criteo", 2, seed=2)
-    assert (one.ids != other.ids).mean() > 0.3
+    assert (one.by_field != other.by_field).mean() > 0.3
     assert (one.labels != other.labels).any()
 
 
 def test_values_stay_within_the_cardinality():
     samples = take("synthetic:criteo", 20)
-    assert len(np.unique(samples.ids[:, 8])) == 3  # C9
-    assert len(np.unique(samples.ids[:, 19])) == 4  # C20
+    assert len(np.unique(samples.by_field[:, 8])) == 3  # C9
+    assert len(np.unique(samples.by_field[:, 19])) == 4  # C20
 
 
 def test_skew_makes_few_ids_common():
@@ -74,7 +75,7 @@ def test_affinity_makes_fields_agree():
     """One field of a sample tells about another one when both follow the latent cluster: fewer pairs are seen."""
 
     def distinct_pairs(affinity):
-        ids = take(f"synthetic:zipf?fields=2&keys=20000&skew=1.2&affinity={affinity}", 40).ids
+        ids = take(f"synthetic:zipf?fields=2&keys=20000&skew=1.2&affinity={affinity}", 40).by_field
         shuffled = np.column_stack([ids[:, 0], np.random.default_rng(0).permutation(ids[:, 1])])
         return len(np.unique(ids, axis=0)) / len(np.unique(shuffled, axis=0))
 
@@ -90,15 +91,15 @@ def test_criteo_has_as_many_ids_as_the_real_data():
 def test_labels_can_be_learned():
     """A ridge regression on the dense features and the frequent ids beats chance on later samples."""
     samples = take("synthetic:criteo", 40)
-    _, positions, counts = np.unique(samples.ids, return_inverse=True, return_counts=True)
+    _, positions, counts = np.unique(samples.by_field, return_inverse=True, return_counts=True)
     columns = np.where(counts >= 200, np.cumsum(counts >= 200), 0)  # column 0: all rare ids
     x = np.zeros((len(samples), columns.max() + 1))
-    np.put_along_axis(x, columns[positions.reshape(samples.ids.shape)], 1, axis=1)
+    np.put_along_axis(x, columns[positions.reshape(samples.by_field.shape)], 1, axis=1)
     x = np.concatenate([x, samples.dense], axis=1)
     train, test = slice(0, 15_000), slice(15_000, None)
     gram = x[train].T @ x[train] + 50 * np.eye(x.shape[1])
-    weights = np.linalg.solve(gram, x[train].T @ samples.labels[train])
-    assert area_under_curve(x[test] @ weights, samples.labels[test]) > 0.65
+    weights = np.linalg.solve(gram, x[train].T @ samples.labels[train, 0])
+    assert area_under_curve(x[test] @ weights, samples.labels[test, 0]) > 0.65
 
 
 def area_under_curve(scores, labels):

@@ -77,11 +77,13 @@ def expected() -> SampleBatch:
     days = np.array(ids("day", *map(str, DAYS)), np.uint64)
     crossed = derived_ids("user x item", users, items)
     dense = np.array([[0, 20], [np.log1p(19.5), 30], [0, 40], [np.log1p(3), 50]], np.float32)
-    return SampleBatch(np.stack([users, items, days, crossed], axis=1), dense, np.array([0, 1, 1, 0], np.float32))
+    return SampleBatch.of_fields(
+        np.stack([users, items, days, crossed], axis=1), dense, np.array([0, 1, 1, 0], np.float32)
+    )
 
 
 def assert_equal(one: SampleBatch, other: SampleBatch) -> None:
-    np.testing.assert_array_equal(one.ids, other.ids)
+    np.testing.assert_array_equal(one.by_field, other.by_field)
     np.testing.assert_array_equal(one.dense, other.dense)
     np.testing.assert_array_equal(one.labels, other.labels)
 
@@ -121,21 +123,21 @@ def test_texts_of_every_type_have_the_same_ids(kind: pa.DataType) -> None:
 def test_a_whole_number_has_the_id_of_its_digits_in_every_type(kind: pa.DataType) -> None:
     small = pa.table({"n": pa.array([5, 0, 300]).cast(kind), "clicked": [0, 1, 0]})
     (batch,) = esd.read(small, Schema("clicked", ("n",)))
-    assert batch.ids[:, 0].tolist() == [hash_bytes(field_key("n"), text) for text in (b"5", b"0", b"300")]
+    assert batch.by_field[:, 0].tolist() == [hash_bytes(field_key("n"), text) for text in (b"5", b"0", b"300")]
 
 
 def test_the_largest_unsigned_number_keeps_its_digits() -> None:
     largest = pa.table({"n": pa.array([2**64 - 1], pa.uint64()), "clicked": [1]})
     (batch,) = esd.read(largest, Schema("clicked", ("n",)))
-    assert batch.ids[0, 0] == hash_bytes(field_key("n"), str(2**64 - 1).encode())
+    assert batch.by_field[0, 0] == hash_bytes(field_key("n"), str(2**64 - 1).encode())
 
 
 def test_labels_may_be_a_threshold_or_truth_values(tmp_path: Path) -> None:
     ratings = pa.table({"user": ["a", "b", "c"], "rating": [3.5, 4.0, 5.0]})
     rated = Schema("rating", ("user",), positive_from=4)
-    assert SampleBatch.concatenate(list(esd.read(ratings, rated))).labels.tolist() == [0, 1, 1]
+    assert SampleBatch.concatenate(list(esd.read(ratings, rated))).labels[:, 0].tolist() == [0, 1, 1]
     truths = write(pa.table({"user": ["a", "b"], "clicked": [True, False]}), tmp_path / "t.csv")
-    assert samples(truths, Schema("clicked", ("user",))).labels.tolist() == [1, 0]
+    assert samples(truths, Schema("clicked", ("user",))).labels[:, 0].tolist() == [1, 0]
 
 
 def test_files_of_a_folder_or_a_pattern_follow_each_other_by_name(tmp_path: Path) -> None:
@@ -176,7 +178,7 @@ def test_data_is_opened_and_counted_by_path_and_schema(tmp_path: Path, monkeypat
     file.write_text('label = "clicked"\nids = ["user", "day"]\ncrosses = [["user", "day"]]\n')
     events = write(EVENTS, tmp_path / "e.parquet")
     dataset = open_data("e.parquet", 10, seed=0, data_dir=tmp_path, schema=file)
-    assert dataset.fields == ("user", "day", "user x day")
+    assert [each.name for each in dataset.features] == ["user", "day", "user x day"]
     assert count_distinct(str(events), schema=file) == 3 + 3 + 4
 
 

@@ -37,6 +37,10 @@ RATINGS_CSV = "userId,movieId,rating,timestamp\n1,296,5.0,1147880044\n1,306,3.5,
 RATINGS_DAT = "1::296::5::1147880044\n1::306::3::1147868817\n2::296::4::1141415820\n"
 
 
+def names(dataset):
+    return [feature.name for feature in dataset.features]
+
+
 def id_of(field, value):
     return hash_bytes(field_key(field), value.encode())
 
@@ -46,19 +50,20 @@ def read(tmp_path, reader, text, file_name="data.txt", packed=False, batch_size=
     (tmp_path / file_name).write_bytes(gzip.compress(content) if packed else content)
     dataset = open_data(f"{reader}:{file_name}", batch_size, seed=0, data_dir=tmp_path)
     samples = SampleBatch.concatenate(list(dataset))
-    samples.validate(len(dataset.fields), len(dataset.dense_features))
+    samples.check_numbers()
+    samples.check_shape(dataset.features, len(dataset.dense_features), len(dataset.labels))
     return dataset, samples
 
 
 def test_criteo(tmp_path):
     dataset, samples = read(tmp_path, "criteo", CRITEO)
-    assert dataset.fields == tuple(f"C{i}" for i in range(1, 27))
+    assert names(dataset) == [f"C{i}" for i in range(1, 27)]
     assert dataset.dense_features == tuple(f"I{i}" for i in range(1, 14))
-    assert samples.labels.tolist() == [0, 1]
-    assert samples.ids[0, 0] == id_of("C1", "68fd1e64")
-    assert samples.ids[0, 21] == id_of("C22", "")  # blank
-    assert samples.ids[0, 25] == id_of("C26", "9727dd16")
-    assert samples.ids[0, 8] == samples.ids[1, 8]
+    assert samples.labels[:, 0].tolist() == [0, 1]
+    assert samples.by_field[0, 0] == id_of("C1", "68fd1e64")
+    assert samples.by_field[0, 21] == id_of("C22", "")  # blank
+    assert samples.by_field[0, 25] == id_of("C26", "9727dd16")
+    assert samples.by_field[0, 8] == samples.by_field[1, 8]
     expected = np.log1p([1, 1, 5, 0, 1382, 4, 15, 2, 181, 1, 2, 0, 2]).astype(np.float32)
     assert samples.dense[0].tolist() == expected.tolist()
     assert samples.dense[1, :4].tolist() == [0, 0, 0, 0]  # blank, -1, blank, blank
@@ -66,32 +71,34 @@ def test_criteo(tmp_path):
 
 def test_avazu(tmp_path):
     dataset, samples = read(tmp_path, "avazu", AVAZU)
-    assert (len(dataset.fields), dataset.dense_features) == (22, ())
-    assert samples.labels.tolist() == [0, 1]
-    assert samples.ids[:, 0].tolist() == derived_ids("hour of the day", np.array([0, 17])).tolist()
-    assert samples.ids[0, 1] == id_of("C1", "1005")
-    assert samples.ids[1, -2] == id_of("C20", "100084")
-    assert samples.ids[1, -1] == id_of("C21", "79")
+    assert (len(names(dataset)), dataset.dense_features) == (22, ())
+    assert samples.labels[:, 0].tolist() == [0, 1]
+    assert samples.by_field[:, 0].tolist() == derived_ids("hour of the day", np.array([0, 17])).tolist()
+    assert samples.by_field[0, 1] == id_of("C1", "1005")
+    assert samples.by_field[1, -2] == id_of("C20", "100084")
+    assert samples.by_field[1, -1] == id_of("C21", "79")
 
 
 def test_criteo_search(tmp_path):
     dataset, samples = read(tmp_path, "criteo-search", SEARCH)
-    assert len(dataset.fields) == 17
+    assert len(names(dataset)) == 17
     assert dataset.dense_features == ("nb_clicks_1week", "time of day, sine", "time of day, cosine")
-    assert samples.labels.tolist() == [0, 1]
+    assert samples.labels[:, 0].tolist() == [0, 1]
     np.testing.assert_allclose(samples.dense, [[0, 0, 1], [np.log1p(7), 0, -1]], rtol=1e-6, atol=1e-6)
-    assert samples.ids[1, dataset.fields.index("product_title")] == id_of("product_title", "title words here")
-    assert samples.ids[1, dataset.fields.index("user_id")] == id_of("user_id", "AABB")
+    assert samples.by_field[1, names(dataset).index("product_title")] == id_of("product_title", "title words here")
+    assert samples.by_field[1, names(dataset).index("user_id")] == id_of("user_id", "AABB")
 
 
 @pytest.mark.parametrize(("file_name", "text"), [("ratings.csv", RATINGS_CSV), ("ratings.dat", RATINGS_DAT)])
 def test_movielens(tmp_path, file_name, text):
     dataset, samples = read(tmp_path, "movielens", text, file_name)
-    assert dataset.fields == ("userId", "movieId")
+    assert names(dataset) == ["userId", "movieId"]
     assert samples.dense.shape == (3, 0)
-    assert samples.labels.tolist() == [1, 0, 1]
+    assert samples.labels[:, 0].tolist() == [1, 0, 1]
     users = [id_of("userId", "1"), id_of("userId", "1"), id_of("userId", "2")]
-    assert samples.ids.tolist() == [[u, id_of("movieId", m)] for u, m in zip(users, ["296", "306", "296"], strict=True)]
+    assert samples.by_field.tolist() == [
+        [u, id_of("movieId", m)] for u, m in zip(users, ["296", "306", "296"], strict=True)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -107,14 +114,14 @@ def test_movielens(tmp_path, file_name, text):
 def test_variants_of_csv_give_the_same_samples(tmp_path, variant):
     _, plain = read(tmp_path, "avazu", AVAZU)
     _, other = read(tmp_path, "avazu", variant(AVAZU))
-    assert plain.ids.tolist() == other.ids.tolist()
-    assert plain.labels.tolist() == other.labels.tolist()
+    assert plain.by_field.tolist() == other.by_field.tolist()
+    assert plain.labels[:, 0].tolist() == other.labels[:, 0].tolist()
 
 
 def test_gzip_gives_the_same_samples(tmp_path):
     _, plain = read(tmp_path, "criteo", CRITEO)
     _, packed = read(tmp_path, "criteo", CRITEO, "train.gz", packed=True)
-    assert plain.ids.tolist() == packed.ids.tolist()
+    assert plain.by_field.tolist() == packed.by_field.tolist()
 
 
 def test_batches_are_bounded_and_iteration_starts_again(tmp_path):
@@ -123,7 +130,7 @@ def test_batches_are_bounded_and_iteration_starts_again(tmp_path):
     assert sum(sizes) == 100
     assert set(sizes) == {7, 2}
     again = SampleBatch.concatenate(list(dataset))
-    assert again.ids.tolist() == samples.ids.tolist()
+    assert again.by_field.tolist() == samples.by_field.tolist()
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 
 from dispatcher.core.cost_model import Operations
 from services.domain.batches import SampleBatch
+from services.domain.features import numbered_ids
 from services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
 from services.domain.plans import FlushPlan, GradientTransfers, IterationPlan, Transfers
 from services.domain.tables import OptimizerSpec, TableSpec
@@ -48,7 +49,7 @@ class Cluster:
 
     def run(self, batch: SampleBatch, assignment: np.ndarray, plans: Sequence[IterationPlan]) -> Operations:
         """Executes one iteration and returns the operations that its rules demand and the caches caused."""
-        rows_of = [set(batch.ids[assignment == j].ravel().tolist()) for j in range(len(self.caches))]
+        rows_of = [set(batch[np.flatnonzero(assignment == j)].ids.tolist()) for j in range(len(self.caches))]
         trainers = {x: sum(1 << j for j, rows in enumerate(rows_of) if x in rows) for x in set().union(*rows_of)}
         assert sorted(np.concatenate([p.positions for p in plans])) == list(range(len(batch)))
 
@@ -61,7 +62,7 @@ class Cluster:
             self._train(j, plan, batch, rows_of[j], trainers)
         for x in trainers:
             self.versions[x] += 1
-        self.trained.update(batch.ids.ravel().tolist())
+        self.trained.update(batch.ids.tolist())
         self.previous = set(trainers)
         self.iteration += 1
         return Operations(*(np.array(counts, np.int64) for counts in (miss_pull, update_push, evict_push)))
@@ -120,10 +121,10 @@ class Cluster:
         assert plan.batch_size == len(batch)
         assert set(plan.unique_ids.tolist()) == needed
         assert len(plan.unique_ids) == len(needed)
-        assert (plan.unique_ids[plan.inverse] == batch.ids[plan.positions]).all()
+        assert (plan.unique_ids[plan.inverse] == batch[plan.positions].ids).all()
         assert (plan.dense == batch.dense[plan.positions]).all()
         assert (plan.labels == batch.labels[plan.positions]).all()
-        gradients = Counter(batch.ids[plan.positions].ravel().tolist())
+        gradients = Counter(batch[plan.positions].ids.tolist())
         columns = (plan.unique_ids, plan.unique_slots, plan.unique_versions, plan.unique_contributors)
         for x, slot, version, contributors in zip(*(column.tolist() for column in columns), strict=True):
             copy = self.caches[j][self._place(x, slot)]
@@ -184,6 +185,7 @@ def _job(**changes: object) -> JobSpec:
     """A job of 4 workers and 3 fields unless told otherwise; workloads default to equal shares."""
     values: dict = {"workers": 4, "fields": 3, "batch_size": 16, "mechanism": "random", "alpha": 1.0, "seed": 7}
     values |= {"criterion": Criterion.MIN2_MIN, "policy": "emark", "window": 1} | changes
+    values["features"] = numbered_ids(values.pop("fields"))
     values.setdefault("workloads", equal_workloads(values["batch_size"], values["workers"]))
     sgd = OptimizerSpec()
     return JobSpec(
@@ -204,7 +206,7 @@ def _batches(count: int, samples: int, fields: int, rows: int, seed: int) -> lis
     picks = (rows * rng.random((count, samples, fields)) ** 3).astype(np.int64)
     dense = rng.random((count, samples, 2), dtype=np.float32)
     labels = rng.integers(0, 2, (count, samples)).astype(np.float32)
-    return [SampleBatch(names[picks[t]], dense[t], labels[t]) for t in range(count)]
+    return [SampleBatch.of_fields(names[picks[t]], dense[t], labels[t]) for t in range(count)]
 
 
 @pytest.fixture

@@ -37,8 +37,8 @@ def steps(make_job, batches, name, **changes):
     alternative = get_alternative(name, cluster_of(planner, [b.ids for b in batches]))
     for t, batch in enumerate(batches):
         decision = planner.plan(batch)
-        lookahead_ids = tuple(b.ids for b in batches[t + 1 : t + 1 + alternative.lookahead])
-        yield batch, decision, alternative.step(Trained(batch.ids, decision, lookahead_ids)), alternative
+        lookahead = tuple(batches[t + 1 : t + 1 + alternative.lookahead])
+        yield batch, decision, alternative.step(Trained(batch, decision, lookahead)), alternative
 
 
 class PlainHet:
@@ -100,8 +100,8 @@ def test_het_is_what_its_plain_model_is(make_job, batches, bound):
     plain = PlainHet(bound, _Order(numbers))
     for batch, decision, traffic, het in steps(make_job, batches, f"het:{bound}"):  # noqa: B007
         for j in range(3):
-            numbers.of(batch.ids[decision.assignment == j])
-        pulls, pushes, evictions, stale = plain.step(batch.ids, decision.assignment)
+            numbers.of(batch.by_field[decision.assignment == j])
+        pulls, pushes, evictions, stale = plain.step(batch.by_field, decision.assignment)
         assert traffic.operations.miss_pull.tolist() == pulls
         assert traffic.operations.update_push.tolist() == pushes
         assert traffic.operations.evict_push.tolist() == evictions
@@ -124,7 +124,7 @@ class _Order:
 def test_full_synchronisation_pulls_what_on_demand_pulls_and_pushes_everything(make_job, batches):
     """With caches that hold everything; on-demand pushes less, for it leaves owned rows where they are."""
     for batch, decision, traffic, _ in steps(make_job, batches, "het:0"):
-        rows = [np.unique(batch.ids[decision.assignment == j]) for j in range(3)]
+        rows = [np.unique(batch.by_field[decision.assignment == j]) for j in range(3)]
         assert traffic.operations.update_push.tolist() == [len(of_worker) for of_worker in rows]
         assert not traffic.operations.evict_push.any()
         if decision.iteration < 2:  # nothing has been evicted yet
@@ -142,7 +142,7 @@ def test_vanilla_pushes_what_scheduling_need_not_even_pull(make_job, second, van
     full = get_alternative("het:0", cluster)
     for batch in trace_batches(trace, 2):
         decision = planner.plan(batch)
-        traffic = full.step(Trained(batch.ids, decision))
+        traffic = full.step(Trained(batch, decision))
     for operations, expected in ((traffic.operations, vanilla), (decision.operations, on_demand)):
         assert (operations.miss_pull.sum(), operations.update_push.sum()) == expected
 
@@ -150,7 +150,7 @@ def test_vanilla_pushes_what_scheduling_need_not_even_pull(make_job, second, van
 @pytest.mark.parametrize("name", ["no-cache", "no-coalescing"])
 def test_without_a_cache_every_row_goes_both_ways(make_job, batches, name):
     for batch, decision, traffic, _ in steps(make_job, batches, name):
-        micro = [batch.ids[decision.assignment == j] for j in range(3)]
+        micro = [batch.by_field[decision.assignment == j] for j in range(3)]
         expected = [len(set(ids.ravel().tolist())) if name == "no-cache" else ids.size for ids in micro]
         assert traffic.operations.miss_pull.tolist() == traffic.operations.update_push.tolist() == expected
 
@@ -162,7 +162,7 @@ def test_fae_reduces_hot_rows_and_moves_cold_ones(make_job, batches):
             popularity[x] += 1
     hot = set(sorted(popularity, key=lambda x: (-popularity[x], x))[:20])
     for batch, decision, traffic, fae in steps(make_job, batches, "fae"):  # noqa: B007
-        micro = [set(batch.ids[decision.assignment == j].ravel().tolist()) for j in range(3)]
+        micro = [set(batch.by_field[decision.assignment == j].ravel().tolist()) for j in range(3)]
         assert traffic.operations.miss_pull.tolist() == [len(ids - hot) for ids in micro]
         assert traffic.peer_rows.tolist() == pytest.approx([4 / 3 * len(set().union(*micro) & hot)] * 3)
         assert traffic.hits == sum(len(ids & hot) for ids in micro)
@@ -230,13 +230,13 @@ def test_p2f_flushes_in_the_order_in_which_rows_are_read(make_job, batches):
     plain = PlainFlushing(planner.cost_model.transfer_seconds, compute, _Order(numbers))
     for t, batch in enumerate(batches):
         decision = planner.plan(batch)
-        lookahead_ids = tuple(b.ids for b in batches[t + 1 : t + 11])
-        traffic = p2f.step(Trained(batch.ids, decision, lookahead_ids))
+        lookahead = tuple(batches[t + 1 : t + 11])
+        traffic = p2f.step(Trained(batch, decision, lookahead))
         numbers.of(batch.ids)
-        for ids in lookahead_ids:
-            numbers.of(ids)
-        later = [set(ids.ravel().tolist()) for ids in lookahead_ids]
-        flushed = plain.step(t, batch.ids, decision.assignment, later, traffic.operations.miss_pull)
+        for ahead in lookahead:
+            numbers.of(ahead.ids)
+        later = [set(ahead.ids.tolist()) for ahead in lookahead]
+        flushed = plain.step(t, batch.by_field, decision.assignment, later, traffic.operations.miss_pull)
         assert traffic.operations.update_push.tolist() == flushed
     figures = p2f.figures()
     assert (figures["stall_seconds"], figures["busy_seconds"]) == pytest.approx((plain.stall, plain.busy))

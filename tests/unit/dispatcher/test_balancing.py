@@ -125,7 +125,7 @@ def test_rows_fit_the_caches_whatever_the_batches_are(job, make_batches, mechani
     for batch in alike:
         planner.plan(batch)
     ids = np.arange(SAMPLES * FIELDS, dtype=np.uint64).reshape(SAMPLES, FIELDS) + 10**6
-    decision = planner.plan(type(alike[0])(ids, alike[0].dense, alike[0].labels))
+    decision = planner.plan(type(alike[0]).of_fields(ids, alike[0].dense, alike[0].labels))
     assert decision.workloads.tolist() == [16] * 4
 
 

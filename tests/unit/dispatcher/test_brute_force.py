@@ -13,8 +13,9 @@ from dispatcher.core.planner import Planner
 from esd_native.engine import Engine
 from services.domain.errors import InvalidArgument
 from services.domain.tables import OptimizerSpec, TableSpec
+from tests.support.batches import ids_only
 
-SIZES = RowSizes([TableSpec("t", 8, OptimizerSpec(), seed=0, init_scale=0.1)], fields=1)
+SIZES = RowSizes([TableSpec("t", 8, OptimizerSpec(), seed=0, init_scale=0.1)], ids=1)
 BANDWIDTHS = [4e6, 2e6, 1e6]
 
 
@@ -69,7 +70,8 @@ def test_an_assignment_that_no_cache_has_room_for_is_not_chosen():
     engine = Engine([2, 2], "lru")
     ids = np.array([[1, 2], [3, 4], [3, 4], [1, 2]], np.uint64)
     engine.prepare(ids)
-    problem = DispatchInput(engine, ids, np.array([2, 2], np.int32), 0, np.ones(2, np.int32), SIZES)
+    batch = ids_only(ids)
+    problem = DispatchInput(engine, batch, np.array([2, 2], np.int32), 0, np.ones(2, np.int32), SIZES)
     assert BruteForce().decide(problem).workers.tolist() == [0, 1, 1, 0]
 
 
@@ -78,4 +80,6 @@ def test_too_many_assignments_are_refused():
     ids = np.arange(16, dtype=np.uint64)[:, None]
     engine.prepare(ids)
     with pytest.raises(InvalidArgument, match=r"6\.31e\+07 assignments of 16 samples to 4 workers"):
-        BruteForce().decide(DispatchInput(engine, ids, np.full(4, 4, np.int32), 0, np.ones(4, np.int32), SIZES))
+        BruteForce().decide(
+            DispatchInput(engine, ids_only(ids), np.full(4, 4, np.int32), 0, np.ones(4, np.int32), SIZES)
+        )

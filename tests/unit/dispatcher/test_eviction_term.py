@@ -11,16 +11,17 @@ from dispatcher.simulator.simulate import simulate
 from esd_native.engine import Engine
 from services.domain.errors import InvalidArgument
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
+from tests.support.batches import ids_only
 
 LINKS = np.array([1, 1, 10], np.int32)
-SIZES = RowSizes([TableSpec("t", 8, OptimizerSpec(), seed=0, init_scale=0.1)], fields=1)
+SIZES = RowSizes([TableSpec("t", 8, OptimizerSpec(), seed=0, init_scale=0.1)], ids=1)
 
 
 def test_risk_is_the_share_of_evictions_that_push(make_job, make_batches):
     """A partial gradient counts as what it moves by a row: 64 bytes of 112."""
     adam = TableSpec("t", 8, OptimizerSpec(OptimizerKind.ADAM), seed=0, init_scale=0.1)
     job = replace(make_job(mechanism="esd"), tables=(adam,))
-    planner, sizes = Planner(job, [1e6] * 4, [30] * 4), RowSizes(job.tables, job.fields)
+    planner, sizes = Planner(job, [1e6] * 4, [30] * 4), RowSizes(job.tables, job.most_ids)
     table = job.table
     gradient = table.gradient_transfer_bytes / table.row_transfer_bytes
     risk, shares, gradients = EvictionRisk(4), np.zeros(4), 0
@@ -51,7 +52,9 @@ def test_a_sample_stays_away_from_a_cache_that_it_would_overflow(make_job):
     assert engine.room_needed().tolist() == [[2, 0, 0], [2, 2, 2]]
 
     def assign(evictions):
-        problem = DispatchInput(engine, ids, np.array([1, 1, 0], np.int32), 0, LINKS, SIZES, eviction_costs=evictions)
+        problem = DispatchInput(
+            engine, ids_only(ids), np.array([1, 1, 0], np.int32), 0, LINKS, SIZES, eviction_costs=evictions
+        )
         return Esd(make_job()).decide(problem)
 
     assert assign(np.array([0.0, 0.3, 0.0])).workers.tolist() == [1, 0]
@@ -66,7 +69,9 @@ def test_very_unequal_links_leave_no_room_for_finer_costs(make_job):
     ids = np.array([[1], [2]], np.uint64)
     engine.prepare(ids)
     links = np.array([1, 2**28], np.int32)
-    problem = DispatchInput(engine, ids, np.array([1, 1], np.int32), 0, links, SIZES, eviction_costs=links * 1.0)
+    problem = DispatchInput(
+        engine, ids_only(ids), np.array([1, 1], np.int32), 0, links, SIZES, eviction_costs=links * 1.0
+    )
     assert Esd(make_job()).decide(problem).expected_cost == 2 * (1 + 2**28)
 
 

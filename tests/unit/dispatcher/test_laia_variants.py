@@ -13,18 +13,19 @@ from dispatcher.core.planner import Planner
 from dispatcher.simulator.simulate import simulate
 from esd_native.engine import Engine
 from services.domain.tables import OptimizerSpec, TableSpec
+from tests.support.batches import ids_only
 
 CAPACITIES = np.full(3, 8, np.int32)
 LINKS = np.ones(3, np.int32)
-SIZES = RowSizes([TableSpec("t", 8, OptimizerSpec(), seed=0, init_scale=0.1)], fields=1)
+SIZES = RowSizes([TableSpec("t", 8, OptimizerSpec(), seed=0, init_scale=0.1)], ids=1)
 
 
 def problems(engine, batches):
     """Prepares batch after batch; whoever iterates commits."""
     for t, batch in enumerate(batches):
-        engine.prepare(batch.ids)
-        lookahead_ids = tuple(later.ids for later in batches[t + 1 : t + 2])
-        yield DispatchInput(engine, batch.ids, CAPACITIES, t, LINKS, SIZES, lookahead_ids)
+        engine.prepare(batch.by_field)
+        lookahead = tuple(batches[t + 1 : t + 2])
+        yield DispatchInput(engine, batch, CAPACITIES, t, LINKS, SIZES, lookahead)
 
 
 def degree_of_infrequency(ids, workers):
@@ -39,10 +40,10 @@ def test_the_profiler_counts_what_the_stream_held(make_batches):
     profiler = TableProfiler(5, workers=4)
     columns = []
     for batch in batches:
-        ids = batch.ids.copy()
+        ids = batch.by_field.copy()
         ids[:, 2] = rng.integers(0, 3, 30)  # a table of three popular rows
         columns.append(ids)
-        profiler.add(ids)
+        profiler.add(ids_only(ids))
     seen = np.concatenate(columns)
     expected = [degree_of_infrequency(seen[:, f], 4) for f in range(5)]
     assert profiler.degrees().tolist() == pytest.approx(expected)
@@ -64,7 +65,7 @@ def test_adaptive_laia_scores_the_chosen_tables_only(make_job, make_batches):
     """The ids of the other tables could be anything."""
     batches = make_batches(20, samples=24, fields=4, rows=60, seed=8)
     for batch in batches:
-        batch.ids[:, 1] = 77  # the lowest degree of infrequency by far
+        batch.by_field[:, 1] = 77  # the lowest degree of infrequency by far
     engine, adaptive = Engine([60] * 3, "emark"), LaiaAdaptive(make_job(seed=5, fields=4, workers=3), tables=3)
     for problem in problems(engine, batches):
         chosen = adaptive.decide(problem).workers
@@ -76,7 +77,7 @@ def test_adaptive_laia_scores_the_chosen_tables_only(make_job, make_batches):
 def test_adaptive_laia_scores_fewer_tables_the_less_time_it_has(make_job, make_batches):
     batch = make_batches(1, samples=24, fields=4, rows=60, seed=8)[0]
     engine = Engine([60] * 3, "emark")
-    engine.prepare(batch.ids)
+    engine.prepare(batch.by_field)
     asked = []
 
     class Spy:
@@ -87,7 +88,7 @@ def test_adaptive_laia_scores_fewer_tables_the_less_time_it_has(make_job, make_b
     adaptive = LaiaAdaptive(make_job(seed=5, fields=4, workers=3))
     for t, budget in enumerate([10.0, 10.0, 0.0]):
         deadline = time.perf_counter() + budget
-        adaptive.decide(DispatchInput(Spy(), batch.ids, CAPACITIES, t, LINKS, SIZES, deadline=deadline))
+        adaptive.decide(DispatchInput(Spy(), batch, CAPACITIES, t, LINKS, SIZES, deadline=deadline))
     assert asked == [4, 4, 1]
 
 
@@ -96,10 +97,10 @@ def test_affinity_over_some_fields_counts_their_ids_only(make_job, make_batches)
     engine, random = Engine([60] * 3, "emark"), Random(make_job(seed=2))
     for problem in problems(engine, history):
         engine.commit(random.decide(problem).workers)
-    last.ids[:, 3] = last.ids[:, 0]  # a repeat counts in its first field
-    engine.prepare(np.ascontiguousarray(last.ids[:, [0, 2]]))
+    last.by_field[:, 3] = last.by_field[:, 0]  # a repeat counts in its first field
+    engine.prepare(np.ascontiguousarray(last.by_field[:, [0, 2]]))
     expected = engine.affinity()
-    engine.prepare(last.ids)
+    engine.prepare(last.by_field)
     assert (engine.affinity(np.array([0, 2, 3], np.uint32)) == expected).all()
     assert not engine.affinity(np.array([], np.uint32)).any()
     with pytest.raises(ValueError, match="field 4 is chosen, the batch has 4"):
@@ -110,7 +111,7 @@ def test_two_choices_score_the_next_batch_as_it_will_be(make_job, make_batches):
     """With caches that hold everything the foreseen scores of the next batch are the real ones."""
     batches = make_batches(12, samples=24, fields=4, rows=60, seed=8)
     for batch, before in zip(batches[1::2], batches[::2], strict=True):
-        batch.ids[:20] = before.ids[:20]  # samples whose ids are all trained before
+        batch.by_field[:20] = before.by_field[:20]  # samples whose ids are all trained before
     engine, two_choices, kept = Engine([60] * 3, "emark"), LaiaTwoChoices(make_job(seed=5)), Counter()
     for problem in problems(engine, batches):
         before = engine.snapshot()
@@ -118,15 +119,15 @@ def test_two_choices_score_the_next_batch_as_it_will_be(make_job, make_batches):
         first = allocate(scores, CAPACITIES, 5, problem.iteration)
         second = allocate(scores, CAPACITIES, (5 + 0x9E3779B97F4A7C15) % 2**64, problem.iteration)
         for name, workers in (("second", second), ("first", first)):
-            if problem.lookahead_ids:
+            if problem.lookahead:
                 engine.commit(workers)
-                engine.prepare(problem.lookahead_ids[0])
+                engine.prepare(problem.lookahead[0].by_field)
                 later = engine.affinity()
                 best = allocate(later, CAPACITIES, 5, problem.iteration + 1)
                 outcomes[name] = sum(int(s[j]) for s, j in zip(scores, workers, strict=True))
                 outcomes[name] += sum(int(s[j]) for s, j in zip(later, best, strict=True))
                 engine.restore(before)
-                engine.prepare(problem.ids)
+                engine.prepare(problem.batch.by_field)
         better = "second" if outcomes and outcomes["second"] > outcomes["first"] else "first"
         chosen = two_choices.decide(problem).workers
         assert (chosen == {"first": first, "second": second}[better]).all()
@@ -143,7 +144,7 @@ def test_the_simulator_looks_as_far_ahead_as_the_mechanism(make_job, make_batche
         lookahead = 2
 
         def decide(self, problem):
-            seen.append([ids.tolist() for ids in problem.lookahead_ids])
+            seen.append([later.ids.tolist() for later in problem.lookahead])
             return super().decide(problem)
 
     simulate(Planner(make_job(), [1e6] * 4, [50] * 4, mechanism=Spy(make_job())), iter(batches))

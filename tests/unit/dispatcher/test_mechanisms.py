@@ -14,8 +14,9 @@ from esd_native import solver
 from esd_native.engine import Engine
 from services.domain.errors import InvalidArgument
 from services.domain.tables import OptimizerSpec, TableSpec
+from tests.support.batches import ids_only
 
-SIZES = RowSizes([TableSpec("t", 8, OptimizerSpec(), seed=0, init_scale=0.1)], fields=1)
+SIZES = RowSizes([TableSpec("t", 8, OptimizerSpec(), seed=0, init_scale=0.1)], ids=1)
 
 
 def int32(values):
@@ -26,7 +27,9 @@ def decide(mechanism, engine, capacities, iteration, ids=None, **more):
     """Asks for an assignment; without ids the batch is as large as the capacities and says nothing."""
     ids = np.zeros((sum(capacities), 1), np.uint64) if ids is None else ids
     link_costs = np.ones(len(capacities), np.int32)
-    return mechanism.decide(DispatchInput(engine, ids, int32(capacities), iteration, link_costs, SIZES, **more))
+    return mechanism.decide(
+        DispatchInput(engine, ids_only(ids), int32(capacities), iteration, link_costs, SIZES, **more)
+    )
 
 
 def test_draws_are_pinned_and_depend_on_seed_iteration_and_position_alone():
@@ -56,9 +59,9 @@ def warm_engine(make_job, make_batches):
     engine = Engine([60] * 3, "emark")
     mechanism = Random(make_job(seed=2))
     for t, batch in enumerate(history):
-        engine.prepare(batch.ids)
+        engine.prepare(batch.by_field)
         engine.commit(decide(mechanism, engine, [8, 8, 8], t).workers)
-    engine.prepare(last.ids)
+    engine.prepare(last.by_field)
     return engine
 
 

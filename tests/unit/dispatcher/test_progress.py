@@ -50,8 +50,8 @@ def report(iteration: int, loss_sum: float, bins: list[int], labels: list[int]) 
     return IterationReport(
         iteration,
         loss_sum,
-        np.array(bins, np.uint16),
-        np.array(labels, np.uint8),
+        np.array(bins, np.uint16)[:, None],
+        np.array(labels, np.uint8)[:, None],
         TransferCounts(),
         PhaseTimes(),
         seconds=0.0,
@@ -75,17 +75,17 @@ def test_normalised_entropy_and_calibration_by_hand() -> None:
     always predicting the mean. Of 3/4 for the same samples, three times as much is predicted as comes true."""
     quarter, right = 1 << 14, [1, 0, 0, 0]
     entropy = -(math.log(1 / 4) + 3 * math.log(3 / 4)) / 4
-    guessing = histogram([quarter] * 4, right).quality(4 * entropy)
+    guessing = histogram([quarter] * 4, right).quality(4 * entropy, 4)
     assert guessing.normalised_entropy == pytest.approx(1)
     assert guessing.calibration == pytest.approx(1, abs=1e-4)
     assert guessing.loss == pytest.approx(entropy)
-    assert histogram([3 * quarter] * 4, right).quality(8 * entropy).calibration == pytest.approx(3, abs=1e-4)
-    assert histogram([3 * quarter] * 4, right).quality(8 * entropy).normalised_entropy == pytest.approx(2)
+    assert histogram([3 * quarter] * 4, right).quality(8 * entropy, 4).calibration == pytest.approx(3, abs=1e-4)
+    assert histogram([3 * quarter] * 4, right).quality(8 * entropy, 4).normalised_entropy == pytest.approx(2)
 
 
 @pytest.mark.parametrize("labels", [[], [0, 0]])
 def test_what_needs_a_positive_label_waits_for_one(labels: list[int]) -> None:
-    quality = histogram([3] * len(labels), labels).quality(1.0)
+    quality = histogram([3] * len(labels), labels).quality(1.0, len(labels))
     assert math.isnan(quality.normalised_entropy)
     assert math.isnan(quality.calibration)
 
@@ -102,7 +102,7 @@ def test_recent_figures_are_those_of_the_latest_iterations() -> None:
     latest = ScoreHistogram()
     for bins, labels in parts[1:]:
         latest.add(bins, labels)
-    assert progress.recent == latest.quality(2000.0 + 3000.0 + 4000.0)
+    assert progress.recent == latest.quality(2000.0 + 3000.0 + 4000.0, 36_000)
     assert progress.lifetime.loss == pytest.approx(10_000 / 48_000)
     assert progress.lifetime.calibration < progress.recent.calibration
 

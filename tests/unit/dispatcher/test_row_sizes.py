@@ -26,8 +26,8 @@ def tables(dimensions, kind=OptimizerKind.SGD):
 def in_tables_of_fields(batches):
     """The batches with the ids of every field in a table of its own."""
     for batch in batches:
-        fields = np.arange(batch.ids.shape[1], dtype=np.uint64)
-        yield replace(batch, ids=in_table(batch.ids, fields))
+        fields = np.arange(batch.fields, dtype=np.uint64)
+        yield replace(batch, ids=in_table(batch.by_field, fields).reshape(-1))
 
 
 def test_units_are_the_common_measure_of_the_rows():

@@ -12,7 +12,7 @@ from services.domain.errors import FailedPrecondition
 
 def numbered(start: int, count: int) -> SampleBatch:
     numbers = np.arange(start, start + count)
-    return SampleBatch(
+    return SampleBatch.of_fields(
         numbers.astype(np.uint64)[:, None], np.zeros((count, 0), np.float32), np.zeros(count, np.float32)
     )
 
@@ -20,7 +20,7 @@ def numbered(start: int, count: int) -> SampleBatch:
 def drain(samples: SampleQueue) -> list[list[int]]:
     batches = []
     while samples.ready:
-        batches.append(samples.take().ids[:, 0].tolist())
+        batches.append(samples.take().ids.tolist())
     return batches
 
 

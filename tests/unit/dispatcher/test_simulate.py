@@ -71,7 +71,7 @@ def test_a_trace_is_cut_in_order_and_keeps_its_last_samples():
     trace = np.arange(22, dtype=np.uint64).reshape(11, 2)
     batches = list(trace_batches(trace, 4))
     assert [len(batch) for batch in batches] == [4, 4, 3]
-    assert (np.concatenate([batch.ids for batch in batches]) == trace).all()
+    assert (np.concatenate([batch.by_field for batch in batches]) == trace).all()
     assert batches[2].dense.shape == (3, 0)
 
 

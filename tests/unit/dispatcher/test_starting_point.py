@@ -17,13 +17,13 @@ def entry(position, count):
     if not count:
         return LogEntry(position, 0)
     ids = np.arange(position, position + count, dtype=np.uint64)[:, None]
-    batch = SampleBatch(ids, np.zeros((count, 0), np.float32), np.zeros(count, np.float32))
+    batch = SampleBatch.of_fields(ids, np.zeros((count, 0), np.float32), np.zeros(count, np.float32))
     return LogEntry(position, count, encode_batch(batch).SerializeToString())
 
 
 def resumed(samples, entries):
     logged, closed = samples_after(Manifest({}, samples=samples), entries)
-    return [number for batch in logged for number in batch.ids[:, 0].tolist()], closed
+    return [number for batch in logged for number in batch.by_field[:, 0].tolist()], closed
 
 
 @pytest.mark.parametrize("samples", range(4, 13))

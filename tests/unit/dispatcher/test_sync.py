@@ -27,7 +27,7 @@ def test_every_row_is_pushed_in_the_iteration_after_its_training(make_job, make_
     owed = np.zeros(3, np.int64)
     for batch in make_batches(40, samples=12, fields=3, rows=60, seed=3):
         decision = planner.plan(batch)
-        counted = het.step(Trained(batch.ids, decision)).operations
+        counted = het.step(Trained(batch, decision)).operations
         assert decision.operations.miss_pull.tolist() == counted.miss_pull.tolist()
         assert decision.operations.update_push.tolist() == owed.tolist()
         assert not decision.operations.evict_push.any()

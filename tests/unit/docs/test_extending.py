@@ -121,10 +121,10 @@ def test_the_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "clicks.csv"
     path.write_text("clicked,price,user,item,shop\n1,1.5,ann,tea,north\n0,,bob,tea,north\n")
     (batch,) = open_data(f"shop:{path}", 10, seed=0)
-    assert batch.labels.tolist() == [1, 0]
+    assert batch.labels[:, 0].tolist() == [1, 0]
     np.testing.assert_allclose(batch.dense, [[np.log(2.5)], [0]], rtol=1e-6)
-    assert batch.ids.shape == (2, 3)
-    assert (batch.ids[0] == batch.ids[1]).tolist() == [False, True, True]
+    assert batch.by_field.shape == (2, 3)
+    assert (batch.by_field[0] == batch.by_field[1]).tolist() == [False, True, True]
     path.write_text("clicked,price,user,item,shop\n1,dear,ann,tea,north\n")
     with pytest.raises(InvalidArgument, match=r"column 2 \(price\)"):
         list(open_data(f"shop:{path}", 10, seed=0))

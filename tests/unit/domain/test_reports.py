@@ -22,8 +22,8 @@ def report(**changes: object) -> IterationReport:
     values: dict[str, object] = {
         "iteration": 3,
         "loss_sum": 1.5,
-        "score_bins": np.array([0, 65535], np.uint16),
-        "labels": np.array([0, 1], np.uint8),
+        "score_bins": np.array([[0], [65535]], np.uint16),
+        "labels": np.array([[0], [1]], np.uint8),
         "transfers": TransferCounts(),
         "phases": PhaseTimes(),
         "seconds": 0.1,
@@ -64,8 +64,8 @@ def test_registration_is_checked(field: str, value: object, message: str) -> Non
         ("seconds", math.inf, "seconds of iteration 3 is inf"),
         ("measured_bandwidth", -1.0, "measured_bandwidth of iteration 3"),
         ("phases", PhaseTimes(compute=math.nan), "compute of iteration 3 is nan"),
-        ("score_bins", np.zeros(3, np.uint16), "3 score_bins for 2 labels"),
-        ("labels", np.array([0, 2], np.uint8), "labels hold 2"),
+        ("score_bins", np.zeros((3, 1), np.uint16), r"score_bins are \(3, 1\), labels are \(2, 1\)"),
+        ("labels", np.array([[0], [3]], np.uint8), "labels hold 3"),
     ],
 )
 def test_report_is_checked(field: str, value: object, message: str) -> None:

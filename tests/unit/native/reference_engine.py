@@ -130,8 +130,10 @@ class ReferenceEngine:
     def size(self, x: int) -> int:
         return self.table_sizes[self.table(x)] if self.table_sizes else 1
 
-    def prepare(self, ids: list[list[int]]) -> None:
+    def prepare(self, ids: list[list[int]], lengths: list[list[int]] | None = None) -> None:
+        """Takes the ids of each sample, and how many it has of each field, one by default."""
         self.batch = ids
+        self.lengths = [[1] * len(sample) for sample in ids] if lengths is None else lengths
         for sample in ids:
             for x in sample:
                 self.rows.setdefault(x, Row())
@@ -149,8 +151,15 @@ class ReferenceEngine:
             return after
         return link_costs[j] + after + (link_costs[min(row.workers)] if row.kind == "owned" else 0)
 
-    def affinity(self) -> list[list[int]]:
-        return [[sum(j in self.rows[x].workers for x in set(sample)) for j in range(self.n)] for sample in self.batch]
+    def affinity(self, fields: Sequence[int] | None = None) -> list[list[int]]:
+        """Counts ids of some fields, of which an id that its sample repeats is in the first."""
+        chosen = []
+        for sample, counts in zip(self.batch, self.lengths, strict=True):
+            field_of: dict[int, int] = {}
+            for x, f in zip(sample, [f for f, count in enumerate(counts) for _ in range(count)], strict=True):
+                field_of.setdefault(x, f)
+            chosen.append([x for x, f in field_of.items() if fields is None or f in fields])
+        return [[sum(j in self.rows[x].workers for x in sample) for j in range(self.n)] for sample in chosen]
 
     def room_needed(self) -> list[list[int]]:
         return [
@@ -307,7 +316,7 @@ class ReferenceEngine:
         plan["unique_slots"] = [self.caches[j].copies[x].slot for x in needs]
         plan["unique_versions"] = [self.rows[x].full_version for x in needs]
         plan["unique_contributors"] = [mask(trainers[x]) for x in needs]
-        plan["inverse"] = [[needs.index(x) for x in self.batch[i]] for i in plan["positions"]]
+        plan["inverse"] = [needs.index(x) for i in plan["positions"] for x in self.batch[i]]
 
     def flush(self) -> list[dict]:
         plans = self.owed if self.push_trained else self._push_all()

@@ -58,13 +58,30 @@ def random_assignment(rng: random.Random, samples: int, workers: int) -> np.ndar
     return np.array([rng.choice(active) for _ in range(samples)], dtype=np.int32)
 
 
+def prepare_both(engine: Engine, reference: ReferenceEngine, batch: np.ndarray, rng: random.Random) -> None:
+    """Prepares a batch as it is, or with lists: ids of its samples are left out, and said twice."""
+    if rng.random() < 0.5:
+        engine.prepare(batch)
+        reference.prepare(batch.tolist())
+        return
+    lengths = np.array([rng.choice((0, 1, 1, 2, 3)) for _ in range(batch.size)], np.uint16).reshape(batch.shape)
+    # A field's further ids are those of the next fields, so that ids repeat within a list and across fields.
+    lists = [
+        [int(sample[(f + rng.choice((0, 0, i))) % len(sample)]) for f, count in enumerate(counts) for i in range(count)]
+        for sample, counts in zip(batch, lengths.tolist(), strict=True)
+    ]
+    engine.prepare(np.array([x for sample in lists for x in sample], np.uint64), lengths)
+    reference.prepare(lists, lengths.tolist())
+
+
 def run_both(engine: Engine, reference: ReferenceEngine, batch: np.ndarray, rng: random.Random) -> None:
     n = reference.n
-    engine.prepare(batch)
-    reference.prepare(batch.tolist())
+    prepare_both(engine, reference, batch, rng)
     link_costs = [rng.choice((0, 1, 10, 1000)) for _ in range(n)]
     assert engine.costs(np.array(link_costs, dtype=np.int32)).tolist() == reference.costs(link_costs)
     assert engine.affinity().tolist() == reference.affinity()
+    fields = sorted(rng.sample(range(batch.shape[1]), rng.randint(1, batch.shape[1])))
+    assert engine.affinity(np.array(fields, np.uint32)).tolist() == reference.affinity(fields)
     assert engine.room_needed().tolist() == reference.room_needed()
     assignment = random_assignment(rng, len(batch), n)
     trained, moved = engine.preview(assignment)

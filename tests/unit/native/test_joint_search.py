@@ -226,7 +226,7 @@ def test_wrong_limits_are_named(least, most, sample_costs, message):
         ([1], [2, 2], "link_costs has 1 elements for 2 workers"),
         ([1, 1], [4], "capacities has 1 elements for 2 workers"),
         ([1, -1], [2, 2], "a link cost is negative"),
-        ([1, 2**30], [2, 2], "link cost 1073741824 is too large for 3 fields"),
+        ([1, 2**30], [2, 2], "link cost 1073741824 is too large for a sample whose rows have size 3"),
         ([1, 1], [5, -1], "capacity of worker 1 is -1"),
         ([1, 1], [2, 3], "capacities sum to 5, the batch has 4 samples"),
     ],

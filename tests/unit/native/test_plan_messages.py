@@ -67,11 +67,11 @@ def test_the_engine_encodes_what_its_columns_say(mechanism: str) -> None:
     for iteration in range(60):
         k = 30 if iteration % 7 else int(rng.integers(1, 30))
         ids = (rng.zipf(1.3, (k, 4)) % 200).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-        batch = SampleBatch(ids, rng.random((k, 2), np.float32), rng.integers(0, 2, k).astype(np.float32))
+        batch = SampleBatch.of_fields(ids, rng.random((k, 2), np.float32), rng.integers(0, 2, k).astype(np.float32))
         decision = planner.plan(batch)
-        assert list(decision.messages) == [message_of(plan) for plan in decision.plans]
+        assert list(decision.messages) == [message_of(plan, job.fields) for plan in decision.plans]
         for message, plan in zip(decision.messages, decision.plans, strict=True):
-            assert message_of(decode_response(message).message) == message
+            assert message_of(decode_response(message).message, job.fields) == message
             lists = (plan.update_rows, plan.update_gradients, plan.evict_rows, plan.evict_gradients, plan.drops)
             sizes += [len(each) for each in lists]
     assert (sizes > 0).all()
@@ -84,8 +84,8 @@ def test_plans_that_forget_are_encoded_alike() -> None:
     discarded = 0
     for _ in range(30):
         ids = np.array([[rng.getrandbits(64) % 40 for _ in range(2)] for _ in range(6)], np.uint64)
-        decision = planner.plan(SampleBatch(ids, np.zeros((6, 1), np.float32), np.zeros(6, np.float32)))
-        assert list(decision.messages) == [message_of(plan) for plan in decision.plans]
+        decision = planner.plan(SampleBatch.of_fields(ids, np.zeros((6, 1), np.float32), np.zeros(6, np.float32)))
+        assert list(decision.messages) == [message_of(plan, job.fields) for plan in decision.plans]
         discarded += sum(len(plan.discards) for plan in decision.plans)
     assert discarded > 0
 
@@ -94,5 +94,5 @@ def test_samples_of_another_batch_are_refused() -> None:
     engine = Engine([10], "lru")
     engine.prepare(np.zeros((2, 1), np.uint64))
     columns = engine.commit(np.zeros(2, np.int32))
-    with pytest.raises(ValueError, match="dense has 3 rows and labels has 2, the batch has 2"):
-        columns.messages(0, np.zeros((3, 0), np.float32), np.zeros(2, np.float32))
+    with pytest.raises(ValueError, match="dense has 3 rows, the batch has 2 samples"):
+        columns.messages(0, np.zeros((3, 0), np.float32), np.zeros((2, 1), np.float32))

@@ -21,17 +21,17 @@ ALONE, SHARED = 0b100, 0b110
 
 @pytest.fixture
 def step():
-    """A plan whose odd rows are shared, a cache, and gradients by sample and field."""
+    """A plan whose odd rows are shared, a cache, and gradients by id."""
 
     def make(optimizer: OptimizerSpec):
         rng = np.random.default_rng(11)
         slots = rng.permutation(SLOTS)[:DISTINCT]
         rows = [(100 + i, int(slot), 6, SHARED if i % 2 else ALONE) for i, slot in enumerate(slots)]
-        inverse = rng.integers(0, DISTINCT, (SAMPLES, FIELDS), np.uint32)
-        inverse.flat[:DISTINCT] = np.arange(DISTINCT)
+        inverse = rng.integers(0, DISTINCT, SAMPLES * FIELDS, np.uint32)
+        inverse[:DISTINCT] = np.arange(DISTINCT)
         plan = replace(HandMadePlans.plan(6, train=rows), inverse=inverse)
         cache = rng.random((SLOTS, DIMENSION + optimizer.state_width(DIMENSION)), np.float32)
-        return plan, cache, rng.normal(size=(SAMPLES, FIELDS, DIMENSION)).astype(np.float32)
+        return plan, cache, rng.normal(size=(SAMPLES * FIELDS, DIMENSION)).astype(np.float32)
 
     return make
 
@@ -63,7 +63,7 @@ def test_rows_are_trained_as_the_parameter_server_trains_split_ones(step, kind):
     optimizer = OptimizerSpec(kind, learning_rate=9.0)  # the job's; the iteration's counts
     plan, cache, gradients = step(optimizer)
     sums = np.zeros((DISTINCT, DIMENSION), np.float32)
-    for row, gradient in zip(plan.inverse.ravel(), gradients.reshape(-1, DIMENSION), strict=True):
+    for row, gradient in zip(plan.inverse, gradients, strict=True):
         sums[row] += gradient
     owned, split = plan.unique_slots[::2], plan.unique_slots[1::2]
     block, expected, rates = cache[owned], cache.copy(), np.full(len(owned), RATE)
@@ -83,7 +83,7 @@ def test_rows_are_trained_as_the_parameter_server_trains_split_ones(step, kind):
 def test_a_worker_without_samples_trains_nothing(step):
     optimizer = OptimizerSpec()
     _, cache, gradients = step(optimizer)
-    plan = replace(HandMadePlans.plan(0), inverse=np.zeros((0, FIELDS), np.uint32))
+    plan = replace(HandMadePlans.plan(0), inverse=np.zeros(0, np.uint32))
     np.testing.assert_array_equal(trained(optimizer, plan, cache, gradients[:0]), cache)
 
 
@@ -91,8 +91,8 @@ def test_a_worker_without_samples_trains_nothing(step):
     ("changes", "message"),
     [
         ({"slots": np.full(DISTINCT, SLOTS, np.uint32)}, "beyond the cache"),
-        ({"inverse": np.full((SAMPLES, FIELDS), DISTINCT, np.uint32)}, "not among the distinct"),
-        ({"inverse": np.zeros((SAMPLES, FIELDS + 1), np.uint32)}, "one gradient per sample and field"),
+        ({"inverse": np.full(SAMPLES * FIELDS, DISTINCT, np.uint32)}, "not among the distinct"),
+        ({"inverse": np.zeros(SAMPLES * FIELDS + 1, np.uint32)}, "one gradient per id"),
         ({"contributors": np.zeros(1, np.uint64)}, "differ in length"),
         ({"cache": np.zeros((SLOTS, DIMENSION + 1), np.float32)}, "this optimizer's width"),
     ],

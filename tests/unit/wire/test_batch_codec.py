@@ -21,10 +21,14 @@ FINITE = st.floats(allow_nan=False, allow_infinity=False, width=32)
 @st.composite
 def batches(draw: st.DrawFn) -> SampleBatch:
     k, fields, features = draw(SHAPES)
+    lengths = draw(st.none() | arrays(np.uint16, (k, fields), elements=st.integers(0, 3))) if k else None
     return SampleBatch(
-        ids=draw(arrays(np.uint64, (k, fields))),
+        ids=draw(arrays(np.uint64, k * fields if lengths is None else int(lengths.sum()))),
         dense=draw(arrays(np.float32, (k, features), elements=FINITE)),
-        labels=draw(arrays(np.float32, (k,), elements=st.sampled_from([0.0, 1.0]))),
+        labels=draw(arrays(np.float32, (k, draw(st.integers(1, 3))), elements=FINITE)),
+        lengths=lengths,
+        weights=draw(st.none() | arrays(np.float32, k, elements=st.floats(0, 9, width=32))) if k else None,
+        groups=draw(st.none() | arrays(np.uint64, k)) if k else None,
     )
 
 
@@ -43,10 +47,15 @@ def message(**changes: Any) -> common_pb2.SampleBatch:
 
 @given(batches())
 def test_round_trip(batch: SampleBatch) -> None:
-    wire = encode_batch(batch).SerializeToString()
+    wire = encode_batch(batch)
+    wire.fields = wire.fields or 1  # without samples it cannot be told
+    wire = wire.SerializeToString()
     decoded = decode_batch(common_pb2.SampleBatch.FromString(wire))
-    for name in ("ids", "dense", "labels"):
+    for name in ("ids", "dense", "labels", "lengths", "weights", "groups"):
         before, after = getattr(batch, name), getattr(decoded, name)
+        if before is None or after is None:
+            assert before is after
+            continue
         assert before.shape == after.shape
         assert before.dtype == after.dtype
         np.testing.assert_array_equal(before, after)
@@ -61,14 +70,20 @@ def test_an_entry_of_the_sample_log_survives(position: int, samples: int, batch:
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"ids": bytes(47)}, r"ids has 47 bytes, uint64 \[2, 3\] needs 48"),
+        ({"ids": bytes(47)}, r"ids has 47 bytes, uint64 \[6\] needs 48"),
         ({"ids": b""}, "ids has 0 bytes"),
         ({"dense_features": 2}, r"dense has 8 bytes, float32 \[2, 2\] needs 16"),
         ({"labels": bytes(12)}, "labels has 12 bytes"),
         ({"samples": 2**32 - 1, "fields": 2**32 - 1}, "ids has 48 bytes"),  # no allocation of what is claimed
         ({"fields": 0, "ids": b""}, "fields is 0"),
         ({"dense": np.array([0, np.nan], np.float32).tobytes()}, "dense of sample 1 is not finite"),
-        ({"labels": np.array([0, 2], np.float32).tobytes()}, "label of sample 1 is 2"),
+        ({"labels": np.array([0, np.inf], np.float32).tobytes()}, "label of sample 1 is not finite"),
+        ({"labels_per_sample": 2}, r"labels has 8 bytes, float32 \[2, 2\] needs 16"),
+        ({"lengths": np.ones(5, np.uint16).tobytes()}, r"lengths has 10 bytes, uint16 \[2, 3\] needs 12"),
+        ({"lengths": np.array([1, 1, 1, 1, 1, 2], np.uint16).tobytes()}, r"ids has 48 bytes, uint64 \[7\] needs 56"),
+        ({"weights": np.array([1, -1], np.float32).tobytes()}, "weight of sample 1 is -1"),
+        ({"weights": np.array([np.nan, 1], np.float32).tobytes()}, "weight of sample 0 is not finite"),
+        ({"groups": bytes(8)}, "groups has 8 bytes"),
     ],
 )
 def test_malformed_batches_are_refused_by_field(changes: dict[str, Any], text: str) -> None:

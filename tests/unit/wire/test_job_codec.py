@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from protos import common_pb2, dispatcher_pb2
 from services.domain.errors import InvalidArgument
+from services.domain.features import Feature, Pooling
 from services.domain.jobs import Criterion, JobSpec, Loss, ModelSpec, RowLimitPolicy, equal_workloads
 from services.domain.schedules import CONSTANT, Decay, Schedule
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
@@ -45,10 +46,15 @@ SCHEDULES = st.sampled_from(
 def jobs(draw: st.DrawFn) -> JobSpec:
     workloads = draw(st.lists(st.integers(0, 1000), min_size=1, max_size=64).filter(any))
     fields = draw(st.integers(1, 100))
+    poolings = [draw(st.sampled_from(Pooling)) for _ in range(fields)]
+    features = tuple(
+        Feature(f"f{i}", 0, pooling, 1 if pooling is Pooling.ONE else 1 + 7 * i) for i, pooling in enumerate(poolings)
+    )
     return JobSpec(
         name=draw(st.text(st.characters(codec="utf-8"), min_size=1, max_size=20)),
         workers=len(workloads),
-        fields=fields,
+        features=features,
+        labels=tuple(f"label {i}" for i in range(draw(st.integers(1, 3)))),
         dense_features=draw(st.integers(0, 100)),
         batch_size=sum(workloads),
         workloads=tuple(workloads),
@@ -83,7 +89,7 @@ def good_job() -> dispatcher_pb2.JobSpec:
     return dispatcher_pb2.JobSpec(
         name="job",
         workers=3,
-        fields=2,
+        features=[dispatcher_pb2.Feature(name="user"), dispatcher_pb2.Feature(name="item")],
         batch_size=8,
         mechanism="esd",
         alpha=0.5,

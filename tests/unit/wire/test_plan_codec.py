@@ -12,6 +12,7 @@ from hypothesis.extra.numpy import arrays
 
 from protos import dispatcher_pb2
 from services.domain.errors import InvalidArgument
+from services.domain.features import numbered_ids
 from services.domain.jobs import Criterion, JobSpec, ModelSpec
 from services.domain.plans import (
     EndOfStream,
@@ -30,7 +31,7 @@ from tests.support.plan_messages import message_of, pack
 JOB = JobSpec(
     name="job",
     workers=2,
-    fields=2,
+    features=numbered_ids(2),
     dense_features=1,
     batch_size=4,
     workloads=(2, 2),
@@ -75,6 +76,8 @@ def plans(draw: st.DrawFn) -> IterationPlan:
     m, per_sample, features = draw(st.tuples(st.integers(0, 4), st.integers(1, 3), st.integers(0, 3)))
     k = m + draw(st.integers(0, 3))
     u = draw(st.integers(1, 5)) if m else 0
+    lengths = draw(st.none() | arrays(np.uint16, (m, per_sample), elements=st.integers(0, 3))) if m else None
+    ids = m * per_sample if lengths is None else int(lengths.sum())
     return IterationPlan(
         epoch=draw(COUNTER),
         iteration=draw(COUNTER),
@@ -90,12 +93,15 @@ def plans(draw: st.DrawFn) -> IterationPlan:
         unique_slots=draw(arrays(np.uint32, u)),
         unique_versions=draw(arrays(np.int64, u)),
         unique_contributors=draw(arrays(np.uint64, u, elements=MASKS)),
-        inverse=draw(arrays(np.uint32, (m, per_sample), elements=st.integers(0, max(u - 1, 0)))),
+        inverse=draw(arrays(np.uint32, ids, elements=st.integers(0, max(u - 1, 0)))),
         dense=draw(arrays(np.float32, (m, features))),
-        labels=draw(arrays(np.float32, m)),
+        labels=draw(arrays(np.float32, (m, draw(st.integers(1, 3))))),
         forgotten=draw(arrays(np.uint64, draw(st.integers(0, 3)))),
         forgotten_below=draw(st.integers(0, 2**53)),
         discards=draw(transfers()),
+        lengths=lengths,
+        weights=draw(st.none() | arrays(np.float32, m)) if m else None,
+        groups=draw(st.none() | arrays(np.uint64, m)) if m else None,
     )
 
 
@@ -163,9 +169,9 @@ def good_plan() -> dispatcher_pb2.AttendResponse:
             unique_slots=np.array([2, 3, 4], np.uint32),
             unique_versions=np.zeros(3, np.int64),
             unique_contributors=np.ones(3, np.uint64),
-            inverse=np.array([[0, 1], [2, 1]], np.uint32),
+            inverse=np.array([0, 1, 2, 1], np.uint32),
             dense=np.zeros((2, 1), np.float32),
-            labels=np.zeros(2, np.float32),
+            labels=np.zeros((2, 1), np.float32),
             forgotten=np.array([1, 2], np.uint64),
             forgotten_below=2**30,
             discards=rows,
@@ -220,6 +226,12 @@ def put(path: str, value: bytes | int) -> Spoil:
         (put("inverse", pack(np.array([0, 1, 3, 1]))), r"inverse contains 3, .* the number of unique_ids \(3\)"),
         (put("dense_features", 2), r"dense has 8 bytes, float32 \[2, 2\] needs 16"),
         (put("labels", bytes(9)), "labels has 9 bytes"),
+        (put("labels_per_sample", 2), r"labels has 8 bytes, float32 \[2, 2\] needs 16"),
+        (put("lengths", pack(np.arange(3))), "lengths has 3 values, there must be 4"),
+        (put("lengths", pack(np.array([1, 2, 1, 1]))), "inverse has 4 values, there must be 5"),
+        (put("lengths", pack(np.array([2**16, 0, 0, 0]))), "lengths contains 65536"),
+        (put("weights", bytes(4)), "weights has 4 bytes"),
+        (put("groups", bytes(8)), "groups has 8 bytes"),
     ],
 )
 def test_malformed_plans_are_refused_by_field(spoil: Spoil, text: str) -> None:

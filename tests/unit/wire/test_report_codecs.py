@@ -45,8 +45,8 @@ def test_iteration_report_round_trip() -> None:
     report = IterationReport(
         iteration=2**40,
         loss_sum=3.5,
-        score_bins=np.array([0, 513, 65535], np.uint16),
-        labels=np.array([0, 1, 1], np.uint8),
+        score_bins=np.array([[0, 7], [513, 8], [65535, 9]], np.uint16),
+        labels=np.array([[0, 1], [1, 2], [1, 0]], np.uint8),
         transfers=TRANSFERS,
         phases=PhaseTimes(1.0, 2.0, 3.0, 4.0, 5.0, 6.0),
         seconds=21.0,
@@ -88,8 +88,9 @@ def test_a_heartbeat_that_says_nothing_is_of_an_idle_worker_and_an_unknown_phase
     ("message", "text"),
     [
         (pb.IterationReport(score_bins=b"\0\0\0", labels=b"\0"), "score_bins has 3 bytes"),
-        (pb.IterationReport(score_bins=b"\0\0", labels=b"\0\1"), "1 score_bins for 2 labels"),
+        (pb.IterationReport(score_bins=b"\0\0", labels=b"\0\1"), r"score_bins are \(1, 1\), labels are \(2, 1\)"),
         (pb.IterationReport(score_bins=b"\0\0", labels=b"\7"), "labels hold 7"),
+        (pb.IterationReport(labels_per_sample=2, labels=b"\1\0\1"), "labels has 3 values, .* no multiple of 2 labels"),
         (pb.IterationReport(loss_sum=float("nan")), "loss_sum of iteration 0 is nan"),
     ],
 )

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from services.domain.features import numbered_ids
 from services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
 from services.domain.plans import GradientTransfers, IterationPlan, Transfers
 from services.domain.tables import OptimizerSpec, TableSpec
@@ -52,9 +53,9 @@ class HandMadePlans:
             unique_slots=trained.slots,
             unique_versions=trained.versions,
             unique_contributors=np.array([row[3] for row in train], np.uint64),
-            inverse=np.arange(samples, dtype=np.uint32).reshape(samples, 1),
+            inverse=np.arange(samples, dtype=np.uint32),
             dense=np.zeros((samples, 0), np.float32),
-            labels=np.zeros(samples, np.float32),
+            labels=np.zeros((samples, 1), np.float32),
             forgotten=np.zeros(0, np.uint64),
             forgotten_below=0,
             discards=cls.rows(),
@@ -83,7 +84,7 @@ def make_job():
         return JobSpec(
             name="job",
             workers=workers,
-            fields=4,
+            features=numbered_ids(4),
             dense_features=dense_features,
             batch_size=8,
             workloads=equal_workloads(8, workers),

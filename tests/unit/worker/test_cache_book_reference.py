@@ -75,7 +75,7 @@ def test_they_agree_on_real_plans_and_on_spoiled_ones(seed: int) -> None:
     refused = 0
     for iteration in range(ITERATIONS):
         ids = (draws.zipf(1.2, (18, 3)) % 120).astype(np.uint64)
-        plans = planner.plan(SampleBatch(ids, np.zeros((18, 1), np.float32), np.zeros(18, np.float32))).plans
+        plans = planner.plan(SampleBatch.of_fields(ids, np.zeros((18, 1), np.float32), np.zeros(18, np.float32))).plans
         for (book, reference), plan in zip(books, plans, strict=True):
             for _ in range(3):
                 bad = spoiled(plan, rng)

@@ -111,9 +111,9 @@ def test_a_model_with_a_loss_of_its_own_is_trained_on_it(gaussian, plans):
         plans.plan(0, train=[(x, x, 0, 1) for x in range(4)]),
         batch_size=2,
         positions=np.arange(2, dtype=np.uint32),
-        inverse=np.array([[0, 1, 2, 3], [3, 2, 1, 0]], np.uint32),
+        inverse=np.array([0, 1, 2, 3, 3, 2, 1, 0], np.uint32),
         dense=np.ones((2, 3), np.float32),
-        labels=labels,
+        labels=labels[:, None],
     )
     model = build_model(gaussian)
     outputs = model({str(at): torch.zeros(2, 5) for at in range(4)}, torch.ones(2, 3))

@@ -31,7 +31,7 @@ def samples():
         (
             rng.integers(0, IDS, (BATCH, FIELDS)),
             rng.normal(size=(BATCH, 3)).astype(np.float32),
-            rng.integers(0, 2, BATCH).astype(np.float32),
+            rng.integers(0, 2, (BATCH, 1)).astype(np.float32),
         )
         for _ in range(10)
     ]
@@ -54,7 +54,7 @@ def plan_of(plans, iteration, batch, contributors=ALONE):
     ids, dense, labels = batch
     unique, inverse = np.unique(ids, return_inverse=True)
     plan = plans.plan(iteration, train=[(x, IDS - 1 - x, iteration, contributors) for x in unique.tolist()])
-    inverse = inverse.reshape(ids.shape).astype(np.uint32)
+    inverse = inverse.reshape(-1).astype(np.uint32)
     return replace(plan, batch_size=BATCH, inverse=inverse, dense=dense, labels=labels)
 
 
@@ -89,9 +89,9 @@ def test_trains_as_plain_pytorch_does(plans, make_job, samples, model, kind):
     optimizers = [make_row_optimizer(table.parameters()), make_dense_optimizer(reference.parameters())]
     for (ids, dense, labels), result in zip(samples, results, strict=True):
         logits = reference(by_feature(job, table(torch.from_numpy(ids))), torch.from_numpy(dense)).view(-1)
-        loss = functional.binary_cross_entropy_with_logits(logits, torch.from_numpy(labels))
+        loss = functional.binary_cross_entropy_with_logits(logits, torch.from_numpy(labels[:, 0]))
         assert result.loss_sum / BATCH == pytest.approx(loss.item(), rel=1e-4)
-        np.testing.assert_allclose(result.score_bins / 65536, logits.detach().sigmoid().numpy(), atol=1e-3)
+        np.testing.assert_allclose(result.score_bins[:, 0] / 65536, logits.detach().sigmoid().numpy(), atol=1e-3)
         for optimizer in optimizers:
             optimizer.zero_grad()
         loss.backward()

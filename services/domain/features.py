@@ -1,0 +1,80 @@
+"""Features: the named columns of a sample that hold ids, and what becomes of their embedding rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from services.domain.errors import InvalidArgument
+
+MAX_FEATURES = 4096
+MAX_LENGTH = 65535  # lengths are uint16
+_LONGEST_NAME = 256  # characters
+
+
+class Pooling(Enum):
+    """What a model gets of a feature's ids. The value is the name in schemas."""
+
+    ONE = "one"  # the row of exactly one id
+    SUM = "sum"  # of the rows of any number of ids; zeros where there are none
+    MEAN = "mean"  # the same, divided by the number of ids
+    LIST = "list"  # the rows one by one, for a model that knows sequences
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """One column of ids.
+
+    Attributes:
+        name: unique among the job's features, 1..256 characters.
+        table: number of the table that its rows are in.
+        pooling: what a model gets of its ids.
+        max_length: the most ids that a sample may have of it, 1..65,535; 1 with pooling ONE.
+    """
+
+    name: str
+    table: int = 0
+    pooling: Pooling = Pooling.ONE
+    max_length: int = 1
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.name) <= _LONGEST_NAME:
+            raise InvalidArgument(f"a feature's name has {len(self.name)} characters, it must have 1..{_LONGEST_NAME}")
+        if self.table < 0:
+            raise InvalidArgument(f"feature {self.name!r} is of table {self.table}, tables are counted from 0")
+        if not 1 <= self.max_length <= MAX_LENGTH:
+            raise InvalidArgument(
+                f"feature {self.name!r} has at most {self.max_length} ids per sample, it must be 1..{MAX_LENGTH}"
+            )
+        if self.pooling is Pooling.ONE and self.max_length != 1:
+            raise InvalidArgument(
+                f"feature {self.name!r} has at most {self.max_length} ids per sample and no pooling: choose sum, mean "
+                "or list"
+            )
+
+
+def single_ids(names: Iterable[str]) -> tuple[Feature, ...]:
+    """Returns features of these names that have exactly one id per sample, all of the first table."""
+    return tuple(Feature(name) for name in names)
+
+
+def numbered_ids(count: int) -> tuple[Feature, ...]:
+    """Returns `count` features that have exactly one id per sample, named by their numbers."""
+    return single_ids(map(str, range(count)))
+
+
+def check_features(features: tuple[Feature, ...], tables: int) -> None:
+    """Raises InvalidArgument unless these can be the features of a job with this many tables."""
+    if not 1 <= len(features) <= MAX_FEATURES:
+        raise InvalidArgument(f"the job has {len(features)} features, it must have 1..{MAX_FEATURES}")
+    most = sum(feature.max_length for feature in features)
+    if most > MAX_LENGTH:
+        raise InvalidArgument(f"a sample may have {most} ids of all features together, the limit is {MAX_LENGTH}")
+    name, times = Counter(feature.name for feature in features).most_common(1)[0]
+    if times > 1:
+        raise InvalidArgument(f"two features are named {name!r}")
+    for feature in features:
+        if feature.table >= tables:
+            raise InvalidArgument(f"feature {feature.name!r} is of table {feature.table}, the job has {tables} tables")
