@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from services.clients.parameter_server import AsyncParameterServerClient
     from services.data.schema import Schema
     from services.runtime.security import Credentials
-    from worker.models.inputs import ModelInputs
+    from worker.models.inputs import Jagged, ModelInputs
     from worker.models.model import Model
 
     __version__: str
@@ -68,6 +68,7 @@ __all__ = [
     "HybridResult",
     "IterationPlan",
     "IterationReport",
+    "Jagged",
     "JobPhase",
     "JobSpec",
     "JobState",
@@ -104,6 +105,7 @@ _WHEN_USED = {
     "AsyncParameterServerClient": "services.clients.parameter_server",
     "Credentials": "services.runtime.security",
     "DispatcherClient": "services.clients.dispatcher",
+    "Jagged": "worker.models.inputs",
     "Model": "worker.models.model",
     "ModelInputs": "worker.models.inputs",
     "Schema": "services.data.schema",

@@ -49,7 +49,8 @@ class Profile:
     def job(self, chosen: RunOptions) -> JobSpec:
         """Returns the job of a run on this data."""
         return chosen.job(
-            fields=len(self.dataset.fields),
+            features=self.dataset.features,
+            labels=self.dataset.labels,
             dense_features=len(self.dataset.dense_features),
             parameter_servers=("planned",),
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from services.domain.errors import InvalidArgument
+from services.domain.features import Pooling
 from services.domain.jobs import JobSpec, Loss
 from worker.models.dcn import DeepCross
 from worker.models.dfm import DeepFM
@@ -75,5 +76,10 @@ def find_model(name: str) -> type[Model]:
 
 def inputs_of(job: JobSpec) -> ModelInputs:
     """Returns what the job's samples are made of."""
-    features = tuple(InputFeature(each.name, job.tables[each.table].dimension) for each in job.features)
+    features = tuple(
+        InputFeature(
+            each.name, job.tables[each.table].dimension, each.max_length if each.pooling is Pooling.LIST else 0
+        )
+        for each in job.features
+    )
     return ModelInputs(features, job.dense_features, job.labels)

@@ -20,10 +20,13 @@ class InputFeature:
     Attributes:
         name: as the data has it.
         dimension: D, values of its embedding.
+        longest: of a feature whose embeddings come one by one (`Jagged`), how many a sample has at most; 0: it has one
+            embedding per sample, float32 [m, D], that of its only id or a pooled one.
     """
 
     name: str
     dimension: int
+    longest: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,28 @@ class ModelInputs:
         return dimensions.pop()
 
 
+@dataclass(frozen=True, slots=True)
+class Jagged:
+    """The embeddings of a feature of m samples one by one: a sequence for each sample.
+
+    Attributes:
+        values: float32 [m, T, D], T the longest sequence of these samples, at least 1; zeros behind a sequence's end.
+        lengths: int64 [m], of the sequences; 0 where a sample has none.
+    """
+
+    values: Tensor
+    lengths: Tensor
+
+    def __getitem__(self, samples: slice) -> Jagged:
+        return Jagged(self.values[samples], self.lengths[samples])
+
+    @property
+    def mask(self) -> Tensor:
+        """Where there is an embedding, bool [m, T]."""
+        places = torch.arange(self.values.shape[1], device=self.lengths.device)
+        return places < self.lengths.unsqueeze(1)
+
+
 class StackedEmbeddings(Mapping[str, Any]):
     """The embeddings of m samples by the name of the feature, each float32 [m, D], as views of one tensor.
 
@@ -98,11 +123,18 @@ def stack(embeddings: Mapping[str, Any]) -> Tensor:
     """Returns embeddings [m, D] of one dimension as one tensor [m, F, D], without a copy where they are its views."""
     if isinstance(embeddings, StackedEmbeddings):
         return embeddings.rows
-    return torch.stack(tuple(embeddings.values()), dim=1)
+    return torch.stack(_pooled(embeddings), dim=1)
 
 
 def join(embeddings: Mapping[str, Any], dense: Tensor) -> Tensor:
     """Returns float32 [m, `ModelInputs.width`]: all embeddings of a sample side by side, then its dense features."""
     if isinstance(embeddings, StackedEmbeddings):
         return torch.cat((embeddings.rows.flatten(1), dense), dim=1)
-    return torch.cat((*embeddings.values(), dense), dim=1)
+    return torch.cat((*_pooled(embeddings), dense), dim=1)
+
+
+def _pooled(embeddings: Mapping[str, Any]) -> tuple[Tensor, ...]:
+    for name, embedding in embeddings.items():
+        if isinstance(embedding, Jagged):
+            raise InvalidArgument(f"feature {name!r} is a list, for a model that knows sequences: pool it, sum or mean")
+    return tuple(embeddings.values())

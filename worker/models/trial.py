@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from services.domain.errors import InvalidArgument
-from worker.models.inputs import ModelInputs
+from worker.models.inputs import Jagged, ModelInputs
 from worker.models.model import Batch, Model
 
 
@@ -45,7 +45,8 @@ def try_model(model: Model, name: str, inputs: ModelInputs) -> None:
     finally:
         torch.set_rng_state(random)
         model.zero_grad()
-    if all(each.grad is None for each in pair.embeddings.values()):
+    rows = [each.values if isinstance(each, Jagged) else each for each in pair.embeddings.values()]
+    if all(each.grad is None for each in rows):
         raise InvalidArgument(f"model {name!r} does not use its embedding rows: they have no gradient")
     for what, together, single in zip(
         ("an output", "the loss", "a score"), (outputs, losses, scores), alone, strict=True
@@ -55,10 +56,16 @@ def try_model(model: Model, name: str, inputs: ModelInputs) -> None:
 
 def _two_samples(inputs: ModelInputs) -> Batch:
     generator = torch.Generator().manual_seed(0)
-    embeddings = {
-        feature.name: torch.empty(2, feature.dimension).uniform_(-0.1, 0.1, generator=generator).requires_grad_()
-        for feature in inputs.features
-    }
+    embeddings: dict[str, Tensor | Jagged] = {}
+    for feature in inputs.features:
+        lengths = torch.tensor([max(1, feature.longest // 2), feature.longest])
+        shape = (2, feature.longest, feature.dimension) if feature.longest else (2, feature.dimension)
+        values = torch.empty(shape).uniform_(-0.1, 0.1, generator=generator)
+        if not feature.longest:
+            embeddings[feature.name] = values.requires_grad_()
+            continue
+        values[0, int(lengths[0]) :] = 0
+        embeddings[feature.name] = Jagged(values.requires_grad_(), lengths)
     dense = torch.randn(2, inputs.dense, generator=generator)
     labels = torch.tensor([[0.0], [1.0]]).expand(2, len(inputs.labels)).clone()
     return Batch(embeddings, dense, labels)

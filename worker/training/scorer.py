@@ -16,10 +16,9 @@ from services.domain.errors import FailedPrecondition
 from services.domain.jobs import JobSpec
 from services.domain.reports import SCORE_BINS
 from worker.models import build_model
-from worker.models.inputs import StackedEmbeddings
 from worker.models.model import Batch
 from worker.training.device import prepare_device
-from worker.training.pooling import pool
+from worker.training.pooling import embed
 
 _PARTS = ("parameter/", "buffer/")  # as DenseParameters.save names them; to_npz gives the names alone
 
@@ -39,7 +38,6 @@ class Scorer:
         prepare_device("cpu", 1)
         self._job = job
         self._model = build_model(job)
-        self._features = tuple(feature.name for feature in self._model.inputs.features)
         with np.load(io.BytesIO(dense), allow_pickle=False) as arrays:
             saved = {_plain(name): torch.from_numpy(arrays[name]) for name in arrays.files if "state/" not in name}
         try:
@@ -60,10 +58,8 @@ class Scorer:
             inverse: int64 [N]: the row of each id of the samples.
         """
         rows = functional.embedding(torch.from_numpy(inverse), torch.from_numpy(values))
-        pooled = pool(rows, batch.lengths, self._job.features)
-        samples = Batch(
-            StackedEmbeddings(self._features, pooled), torch.tensor(batch.dense), torch.tensor(batch.labels)
-        )
+        embeddings = embed(rows, batch.lengths, self._job.features)
+        samples = Batch(embeddings, torch.tensor(batch.dense), torch.tensor(batch.labels))
         outputs = self._model(samples.embeddings, samples.dense)
         loss_sum = self._model.loss(outputs, samples).double().sum().item()
         return loss_sum, _bins(self._model.scores(outputs.double()))

@@ -17,11 +17,10 @@ from services.domain.jobs import JobSpec
 from services.domain.plans import IterationPlan
 from services.domain.reports import SCORE_BINS
 from worker.models import build_model
-from worker.models.inputs import StackedEmbeddings
 from worker.models.model import Batch
 from worker.training.all_reduce import DenseReducer
 from worker.training.dense import DenseParameters
-from worker.training.pooling import pool
+from worker.training.pooling import embed
 from worker.training.rows import RowCache
 
 
@@ -105,7 +104,7 @@ class Trainer:
             return 0.0, np.zeros(plan.labels.shape, np.uint16), None
         rows = self._cache.look_up(plan, self._job.table.dimension).requires_grad_()
         batch = Batch(
-            StackedEmbeddings(self._features, pool(rows, plan.lengths, self._job.features)),
+            embed(rows, plan.lengths, self._job.features),
             torch.tensor(plan.dense, device=self._device),
             torch.tensor(plan.labels, device=self._device),
         )
