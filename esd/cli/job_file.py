@@ -12,13 +12,12 @@ the same checks as what the command line says.
 
 from __future__ import annotations
 
-import difflib
-import tomllib
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from services.domain.documents import read_toml, suggestion
 from services.domain.errors import InvalidArgument
 
 
@@ -46,10 +45,7 @@ def _defaults(context: typer.Context, path: Path) -> dict[str, str]:
     Raises:
         InvalidArgument: the file cannot be read, a key is no option, or a value is of a kind that no option has.
     """
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InvalidArgument(f"--config {path} cannot be read: {error}") from None
+    document = read_toml(path, f"--config {path}")
     parameters = {
         option.removeprefix("--"): parameter.name
         for parameter in context.command.params
@@ -59,9 +55,7 @@ def _defaults(context: typer.Context, path: Path) -> dict[str, str]:
     defaults = {}
     for key, value in document.items():
         if key not in parameters:
-            close = difflib.get_close_matches(key, parameters, n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
-            raise InvalidArgument(f"--config {path}: there is no option {key!r}{hint}")
+            raise InvalidArgument(f"--config {path}: there is no option {key!r}{suggestion(key, parameters)}")
         defaults[parameters[key]] = _text(value, f"--config {path}: {key}")
     return defaults
 

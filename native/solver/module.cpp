@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/to_numpy.h"
 #include "solver/field_profile.h"
 #include "solver/fixed_point.h"
 #include "solver/greedy.h"
@@ -26,6 +27,8 @@ namespace nb = nanobind;
 
 namespace {
 
+using esd::to_numpy;
+
 using AnyMatrix = nb::ndarray<nb::ro, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using AnyVector = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Capacities = nb::ndarray<const std::int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
@@ -35,14 +38,6 @@ using Ids = nb::ndarray<const std::uint64_t, nb::ndim<2>, nb::c_contig, nb::devi
 using Order = nb::ndarray<const std::uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 [[noreturn]] void refuse(const std::string& message) { throw nb::value_error(message.c_str()); }
-
-// Hands a vector to numpy without a copy.
-template <typename T>
-nb::object to_numpy(std::vector<T> values) {
-  auto* kept = new std::vector<T>(std::move(values));
-  nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-  return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(kept->data(), {kept->size()}, owner));
-}
 
 // Calls `body` with a pointer to the costs in their own type.
 template <typename Body>
@@ -207,14 +202,14 @@ Solution solve(const AnyMatrix& costs, const Capacities& capacities, const std::
   const esd::PowerOfTwo unscale(-out.exponent);
   if (costs.dtype() == nb::dtype<std::int32_t>()) {
     solution.cost = nb::int_(out.integer_cost);
-    solution.prices = to_numpy(std::move(out.solution.prices));
+    solution.prices = to_numpy(std::move(out.solution.prices)).cast();
   } else {
     std::vector<double> unscaled;
     for (std::int64_t price : out.solution.prices) unscaled.push_back(unscale(static_cast<double>(price)));
     solution.cost = nb::float_(out.float_cost);
-    solution.prices = to_numpy(std::move(unscaled));
+    solution.prices = to_numpy(std::move(unscaled)).cast();
   }
-  solution.assignment = to_numpy(std::move(out.solution.assignment));
+  solution.assignment = to_numpy(std::move(out.solution.assignment)).cast();
   solution.gap = unscale(out.solution.gap);
   solution.algorithm = out.solution.algorithm == esd::Algorithm::kDual ? "dual" : "paths";
   solution.passes = out.solution.passes;
@@ -242,14 +237,16 @@ nb::object rank(const AnyMatrix& costs, const Capacities& capacities, const std:
   std::vector<int> active;
   for (int j = 0; j < shape.workers; ++j)
     if (capacities(j) > 0) active.push_back(j);
-  return to_numpy(with_costs(costs, [&](const auto* values) {
-    nb::gil_scoped_release unlocked;
-    esd::largest_cost(values, shape.rows, shape.workers);
-    std::vector<double> ranked(shape.rows);
-    esd::criterion_values(values, shape.rows, shape.workers, active, added.data(), static_cast<esd::Criterion>(index),
-                          ranked.data());
-    return esd::descending_order(ranked);
-  }));
+  return to_numpy(with_costs(costs,
+                             [&](const auto* values) {
+                               nb::gil_scoped_release unlocked;
+                               esd::largest_cost(values, shape.rows, shape.workers);
+                               std::vector<double> ranked(shape.rows);
+                               esd::criterion_values(values, shape.rows, shape.workers, active, added.data(),
+                                                     static_cast<esd::Criterion>(index), ranked.data());
+                               return esd::descending_order(ranked);
+                             }))
+      .cast();
 }
 
 nb::object greedy(const AnyMatrix& costs, const Capacities& capacities, const Order& order,
@@ -271,7 +268,7 @@ nb::object greedy(const AnyMatrix& costs, const Capacities& capacities, const Or
     esd::greedy(values, shape.workers, order.data(), count, added.data(),
                 {capacities.data(), capacities.data() + shape.workers}, worker_of.data());
   });
-  return to_numpy(std::move(worker_of));
+  return to_numpy(std::move(worker_of)).cast();
 }
 
 nb::object allocate(const Scores& scores, const Capacities& capacities, std::uint64_t start) {
@@ -283,7 +280,7 @@ nb::object allocate(const Scores& scores, const Capacities& capacities, std::uin
     esd::allocate(scores.data(), scores.shape(0), scores.shape(1), start,
                   {capacities.data(), capacities.data() + shape.workers}, worker_of.data());
   }
-  return to_numpy(std::move(worker_of));
+  return to_numpy(std::move(worker_of)).cast();
 }
 
 nb::object assign_by_value(const Values& values, const Capacities& capacities) {
@@ -295,7 +292,7 @@ nb::object assign_by_value(const Values& values, const Capacities& capacities) {
     esd::assign_by_value(values.data(), values.shape(0), {capacities.data(), capacities.data() + shape.workers},
                          worker_of.data());
   }
-  return to_numpy(std::move(worker_of));
+  return to_numpy(std::move(worker_of)).cast();
 }
 
 nb::object profile_fields(const Ids& ids, const Scores& capacities, const Capacities& link_costs) {
@@ -322,7 +319,7 @@ nb::object profile_fields(const Ids& ids, const Scores& capacities, const Capaci
     nb::gil_scoped_release unlocked;
     costs = esd::profile_fields({ids.data(), ids.shape(0), ids.shape(1), ends}, rooms, link_costs.data());
   }
-  return to_numpy(std::move(costs));
+  return to_numpy(std::move(costs)).cast();
 }
 
 }  // namespace

@@ -8,7 +8,6 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -16,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/to_numpy.h"
 #include "text/distinct_ids.h"
 #include "text/hash.h"
 #include "text/parser.h"
@@ -47,15 +47,6 @@ Parser make_parser(const std::vector<std::tuple<std::string, bool, std::uint64_t
   return Parser(std::move(format));
 }
 
-// Hands the first `rows` rows of a vector to numpy without a copy.
-template <typename T>
-auto to_numpy(std::vector<T> values, std::size_t rows, std::size_t columns) {
-  auto owner = std::make_unique<std::vector<T>>(std::move(values));
-  T* data = owner->data();
-  nb::capsule release(owner.release(), [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-  return nb::ndarray<nb::numpy, T, nb::ndim<2>>(data, {rows, columns}, release);
-}
-
 nb::tuple parse(const Parser& parser, const nb::bytes& text, std::size_t bad_allowed) {
   const std::string_view view(text.c_str(), text.size());
   Block block;
@@ -81,14 +72,6 @@ void add(DistinctIds& distinct, const Values<std::uint64_t>& ids) {
   distinct.add(ids.data(), ids.size());
 }
 
-auto ids_of(std::vector<std::uint64_t> ids) {
-  const std::size_t n = ids.size();
-  auto owner = std::make_unique<std::vector<std::uint64_t>>(std::move(ids));
-  std::uint64_t* data = owner->data();
-  nb::capsule release(owner.release(), [](void* p) noexcept { delete static_cast<std::vector<std::uint64_t>*>(p); });
-  return nb::ndarray<nb::numpy, std::uint64_t, nb::ndim<1>>(data, {n}, release);
-}
-
 // Text i is text[offsets[i] .. offsets[i + 1]).
 template <typename Offset>
 auto hash_texts(std::uint64_t field_key, const Values<Offset>& offsets, const Values<std::uint8_t>& text) {
@@ -106,7 +89,7 @@ auto hash_texts(std::uint64_t field_key, const Values<Offset>& offsets, const Va
     }
   }
   if (!inside) throw std::invalid_argument("offsets must ascend and lie within the text");
-  return ids_of(std::move(ids));
+  return to_numpy(std::move(ids));
 }
 
 // A number has the id of its decimal digits, so that it is the same value in a file of text.
@@ -121,7 +104,7 @@ auto hash_integers(std::uint64_t field_key, const Values<Integer>& values) {
       ids[i] = hash_text(field_key, digits, static_cast<std::size_t>(end - digits));
     }
   }
-  return ids_of(std::move(ids));
+  return to_numpy(std::move(ids));
 }
 
 }  // namespace

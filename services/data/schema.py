@@ -16,14 +16,13 @@ It is a TOML file, which `esd data inspect` proposes:
 
 from __future__ import annotations
 
-import difflib
 import json
-import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from services.domain.documents import read_toml, suggestion
 from services.domain.errors import InvalidArgument
 
 CROSS = " x "  # between the names of a cross' parts
@@ -101,10 +100,7 @@ def read_schema(path: Path) -> Schema:
     Raises:
         InvalidArgument: the file cannot be read, has an unknown key, or a value of the wrong kind.
     """
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InvalidArgument(f"schema {path} cannot be read: {error}") from None
+    document = read_toml(path, f"schema {path}")
     try:
         return _schema(document)
     except InvalidArgument as error:
@@ -115,8 +111,7 @@ def _schema(document: dict[str, Any]) -> Schema:
     known = {each.name.replace("_", "-"): each.name for each in fields(Schema)}
     for key in document:
         if key not in known:
-            close = difflib.get_close_matches(key, known, n=1)
-            raise InvalidArgument(f"there is no key {key!r}" + (f"; did you mean {close[0]!r}?" if close else ""))
+            raise InvalidArgument(f"there is no key {key!r}{suggestion(key, known)}")
     for key in ("label", "ids"):
         if key not in document:
             raise InvalidArgument(f"the key {key!r} is missing")

@@ -10,9 +10,7 @@ A service's class names its environment prefix; its section of the file named by
 
 from __future__ import annotations
 
-import difflib
 import os
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +20,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Validati
 from pydantic_core import PydanticUndefined
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
+from services.domain.documents import read_toml, suggestion
 from services.domain.errors import InvalidArgument
 from services.runtime.logs import LogLevel
 from services.runtime.roles import Role, RolesByName
@@ -250,11 +249,9 @@ def _read_file(section: str) -> dict[str, Any]:
     if not path:
         return {}
     try:
-        document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SettingsError(f"{CONFIG_VARIABLE}={path}: {error.strerror}") from error
-    except ValueError as error:
-        raise SettingsError(f"{CONFIG_VARIABLE}={path}: {error}") from error
+        document = read_toml(Path(path), f"{CONFIG_VARIABLE}={path}")
+    except InvalidArgument as error:
+        raise SettingsError(str(error)) from None
     unknown = [name for name in document if name not in SECTIONS]
     if unknown:
         raise SettingsError(
@@ -270,7 +267,7 @@ def _unknown_variables(settings: type[Settings]) -> list[str]:
     prefix = settings.model_config["env_prefix"].upper()
     known = [settings.variable(field) for field in settings.model_fields]
     return [
-        f"{name}: no such setting{_suggestion(name.upper(), known)}"
+        f"{name}: no such setting{suggestion(name.upper(), known)}"
         for name in sorted(os.environ)
         if name.upper().startswith(prefix) and name.upper() not in known
     ]
@@ -285,13 +282,8 @@ def _describe(settings: type[Settings], mistake: dict[str, Any], given: dict[str
     if mistake["type"] == "missing":
         return f"{variable} must be set"
     if mistake["type"] == "extra_forbidden":
-        return f"{variable}{place}: no such setting{_suggestion(field, list(settings.model_fields))}"
+        return f"{variable}{place}: no such setting{suggestion(field, settings.model_fields)}"
     annotation = settings.model_fields[field].annotation
     secret = SecretStr in (annotation, *get_args(annotation))
     value = "" if secret else f"={mistake['input']}"
     return f"{variable}{value}{place}: {mistake['msg'].removeprefix('Value error, ')}"
-
-
-def _suggestion(name: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {close[0]}?" if close else ""

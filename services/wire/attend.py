@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from google.protobuf.message import DecodeError
-
 from protos import common_pb2
 from protos import dispatcher_pb2 as pb
 from services.domain.errors import InvalidArgument
 from services.domain.plans import PlanMessage
 from services.domain.reports import FailureReport, FlushReport, IterationReport, Lease, Report, WorkerPhase
+from services.wire.messages import parse
 from services.wire.plans import decode_plan_message
 from services.wire.reports import (
     decode_failure_report,
@@ -103,10 +102,7 @@ def decode_request(data: bytes) -> Attendance | WorkerPhase | Report:
         InvalidArgument: these bytes are no message, it is of a kind that this version does not know, or a value in it
             is out of range.
     """
-    try:
-        message = pb.AttendRequest.FromString(data)
-    except DecodeError:
-        raise InvalidArgument(f"these {len(data)} bytes are no AttendRequest") from None
+    message = parse(pb.AttendRequest, data)
     match message.WhichOneof("body"):
         case "iteration":
             return decode_iteration_report(message.iteration)
@@ -134,10 +130,7 @@ def encode_answer(received: int, refusals: Sequence[Refusal]) -> bytes:
 
 def decode_response(data: bytes) -> Response:
     """Reads a message of the dispatcher. Raises InvalidArgument if it is malformed."""
-    try:
-        message = pb.AttendResponse.FromString(data)
-    except DecodeError:
-        raise InvalidArgument(f"these {len(data)} bytes are no AttendResponse") from None
+    message = parse(pb.AttendResponse, data)
     refusals = [Refusal(each.sequence, each.code, each.reason, each.message) for each in message.refusals]
     plan = decode_plan_message(message) if message.WhichOneof("body") else None
     return Response(message.received, refusals, plan)

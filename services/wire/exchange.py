@@ -9,12 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
 from protos import ps_pb2
-from services.domain.errors import InvalidArgument
 from services.wire.arrays import decode_array, decode_column
+from services.wire.messages import parse
 from services.wire.rows import CHUNK_BYTES
 
 # A frame, and an answer: a MiB of payload, and what stands beside it (the name of a table, lengths, numbers).
@@ -58,10 +57,7 @@ def rows_per_answer(row_bytes: int) -> int:
 
 def parse_frame(data: bytes) -> ps_pb2.ExchangeRequest:
     """Parses a frame. Raises InvalidArgument if these bytes are none."""
-    try:
-        return ps_pb2.ExchangeRequest.FromString(data)
-    except DecodeError:
-        raise InvalidArgument(f"these {len(data)} bytes are no ExchangeRequest") from None
+    return parse(ps_pb2.ExchangeRequest, data)
 
 
 def sequence_of(data: bytes) -> int:

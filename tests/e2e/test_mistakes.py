@@ -43,7 +43,7 @@ def test_a_misspelt_variable_is_named_with_what_was_meant(new_project, tmp_path)
     project = new_project(files=[misspelt])
     project.must("up", "--detach", "--no-deps", "dispatcher")
     ends_with(
-        project, "dispatcher", "ESD_DISPATCHER_LEASE_SECOND.*did you mean ESD_DISPATCHER_LEASE_SECONDS", CONFIGURATION
+        project, "dispatcher", "ESD_DISPATCHER_LEASE_SECOND.*did you mean 'ESD_DISPATCHER_LEASE_SECONDS'", CONFIGURATION
     )
 
 

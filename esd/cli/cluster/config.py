@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Annotated, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from services.domain.documents import read_toml
 from services.domain.errors import InvalidArgument
 from services.domain.links import parse_link
 
@@ -109,11 +109,7 @@ def read_cluster(path: Path) -> Cluster:
         InvalidArgument: it cannot be read; all mistakes are listed with their place.
     """
     try:
-        cluster = Cluster.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise InvalidArgument(f"{path}: {error.strerror}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise InvalidArgument(f"{path}: {error}") from None
+        cluster = Cluster.model_validate(read_toml(path, str(path)))
     except ValidationError as error:
         mistakes = (
             f"{'.'.join(map(str, mistake['loc'])) or 'file'}: {mistake['msg'].removeprefix('Value error, ')}"

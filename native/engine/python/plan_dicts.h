@@ -14,35 +14,13 @@
 #include <utility>
 #include <vector>
 
+#include "common/to_numpy.h"
 #include "engine/plan/plan.h"
 #include "engine/python/arena_pool.h"
 
 namespace esd {
 
 namespace nb = nanobind;
-
-// Arrays that own the values, [count], [rows, columns] or [blocks, rows, columns].
-template <typename T>
-nb::ndarray<nb::numpy, T, nb::ndim<1>> to_numpy(std::vector<T>&& values) {
-  auto* kept = new std::vector<T>(std::move(values));
-  nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-  return {kept->data(), {kept->size()}, owner};
-}
-
-template <typename T>
-nb::ndarray<nb::numpy, T, nb::ndim<2>> to_numpy(std::vector<T>&& values, std::size_t rows, std::size_t columns) {
-  auto* kept = new std::vector<T>(std::move(values));
-  nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-  return {kept->data(), {rows, columns}, owner};
-}
-
-template <typename T>
-nb::ndarray<nb::numpy, T, nb::ndim<3>> to_numpy(std::vector<T>&& values, std::size_t blocks, std::size_t rows,
-                                                std::size_t columns) {
-  auto* kept = new std::vector<T>(std::move(values));
-  nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-  return {kept->data(), {blocks, rows, columns}, owner};
-}
 
 // Slices of an arena, which goes back to the pool when the last of them is gone.
 class Columns {

@@ -63,11 +63,11 @@ def test_all_mistakes_are_reported_at_once_with_their_names(config: Path, monkey
         load(PsSettings)
     assert str(caught.value).splitlines() == [
         "wrong settings:",
-        "  ESD_PS_GRACE_SECOND: no such setting; did you mean ESD_PS_GRACE_SECONDS?",
+        "  ESD_PS_GRACE_SECOND: no such setting; did you mean 'ESD_PS_GRACE_SECONDS'?",
         "  ESD_PS_LISTEN=nowhere: 'nowhere' is not host:port with a port in 0..65535, such as 127.0.0.1:50051",
         "  ESD_PS_METRICS_PORT=70000: Input should be less than 65536",
         f"  ESD_PS_SHARDS=0 (shards under [ps] in {config}): Input should be greater than or equal to 1",
-        f"  ESD_PS_STOER (stoer under [ps] in {config}): no such setting; did you mean store?",
+        f"  ESD_PS_STOER (stoer under [ps] in {config}): no such setting; did you mean 'store'?",
     ]
 
 
