@@ -71,7 +71,7 @@ SchemaFile = Annotated[
 Model = Annotated[
     str,
     typer.Option(
-        help="wdl, dfm, dcn, dlrm, ncf, flen, mmoe, or your own: package.module:Class.", rich_help_panel=TRAINING
+        help="wdl, dfm, dcn, dlrm, ncf, flen, mmoe, tbsm, or your own: package.module:Class.", rich_help_panel=TRAINING
     ),
 ]
 LossOption = Annotated[

@@ -6,6 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
+from worker.models import MODELS
+
+POOLED = tuple(name for name in MODELS if name != "tbsm")  # the models that take one embedding of each feature
+
 
 def assert_same_model(path: Path, expected: Path) -> None:
     """The `model.npz` of two directories, bit by bit."""

@@ -18,6 +18,7 @@ from worker.models.mmoe import MMoE
 from worker.models.model import Model
 from worker.models.ncf import NeuMF
 from worker.models.own import import_model
+from worker.models.tbsm import TBSM
 from worker.models.trial import try_model
 from worker.models.wdl import WideDeep
 
@@ -29,6 +30,7 @@ MODELS: dict[str, type[Model]] = {
     "ncf": NeuMF,
     "flen": FLEN,
     "mmoe": MMoE,
+    "tbsm": TBSM,
 }
 
 
@@ -78,7 +80,10 @@ def inputs_of(job: JobSpec) -> ModelInputs:
     """Returns what the job's samples are made of."""
     features = tuple(
         InputFeature(
-            each.name, job.tables[each.table].dimension, each.max_length if each.pooling is Pooling.LIST else 0
+            name=each.name,
+            dimension=job.tables[each.table].dimension,
+            longest=each.max_length if each.pooling is Pooling.LIST else 0,
+            table=each.table,
         )
         for each in job.features
     )

@@ -22,11 +22,13 @@ class InputFeature:
         dimension: D, values of its embedding.
         longest: of a feature whose embeddings come one by one (`Jagged`), how many a sample has at most; 0: it has one
             embedding per sample, float32 [m, D], that of its only id or a pooled one.
+        table: number of the table of its rows.
     """
 
     name: str
     dimension: int
     longest: int = 0
+    table: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,8 @@ class Jagged:
     lengths: Tensor
 
     def __getitem__(self, samples: slice) -> Jagged:
-        return Jagged(self.values[samples], self.lengths[samples])
+        lengths = self.lengths[samples]
+        return Jagged(self.values[samples, : max(1, int(lengths.max()))], lengths)
 
     @property
     def mask(self) -> Tensor:

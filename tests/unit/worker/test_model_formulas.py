@@ -5,6 +5,8 @@ The parameters are named, so that these functions also say which is which in a `
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from itertools import combinations
 
 import pytest
@@ -13,7 +15,7 @@ from torch import Tensor
 
 from services.domain.errors import InvalidArgument
 from worker.models import MODELS
-from worker.models.inputs import InputFeature, ModelInputs
+from worker.models.inputs import InputFeature, Jagged, ModelInputs
 
 DIMENSION, DENSE, HIDDEN = 6, 3, (8, 4)
 FEATURES = ("user_id", "user_city", "item_id", "item.brand", "item.price", "hour")
@@ -89,6 +91,20 @@ def mmoe(state: dict[str, Tensor], rows: Tensor, dense: Tensor) -> Tensor:
     return torch.cat(outputs)
 
 
+def tbsm(state: dict[str, Tensor], rows: Tensor, dense: Tensor, histories: Sequence[Tensor]) -> Tensor:
+    """Two histories: the first is compared with the first feature of its table, the second, of a table of its own, with
+    the first of all."""
+    vectors = [*rows]
+    for at, (history, target) in enumerate(zip(histories, (2, 0), strict=True)):
+        query = state[f"attention.{at}.weight"] @ rows[target]
+        weights = [(query @ seen / math.sqrt(DIMENSION)).exp() for seen in history]
+        parts = (weight / sum(weights) * seen for weight, seen in zip(weights, history, strict=True))
+        vectors.append(sum(parts, torch.zeros(DIMENSION)))
+    vectors.append(mlp(state, "bottom", dense).clamp(min=0))
+    products = [vectors[i] @ vectors[j] for i in range(len(vectors)) for j in range(i)]
+    return mlp(state, "top", torch.cat((*vectors, torch.stack(products))))
+
+
 FORMULAS = {"wdl": wdl, "dfm": dfm, "dcn": dcn, "dlrm": dlrm, "ncf": ncf, "flen": flen, "mmoe": mmoe}
 
 
@@ -97,7 +113,7 @@ def inputs_of(features=FEATURES, dimension=DIMENSION, dense=DENSE, labels=LABELS
 
 
 def test_every_model_has_its_formula() -> None:
-    assert set(FORMULAS) == set(MODELS)
+    assert {*FORMULAS, "tbsm"} == set(MODELS)
 
 
 @pytest.mark.parametrize("name", FORMULAS)
@@ -115,10 +131,39 @@ def test_it_makes_what_its_formula_says(name: str) -> None:
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 
+SEEN = (
+    InputFeature("seen_item", DIMENSION, longest=5, table=1),
+    InputFeature("seen_page", DIMENSION, longest=5, table=2),
+)
+
+
+def test_tbsm_makes_what_its_formula_says() -> None:
+    generator = torch.Generator().manual_seed(3)
+    tables = (0, 0, 1, 1, 0, 0)
+    singles = tuple(InputFeature(name, DIMENSION, table=table) for name, table in zip(FEATURES, tables, strict=True))
+    model = MODELS["tbsm"](ModelInputs((*singles[:3], *SEEN, *singles[3:]), DENSE, LABELS), HIDDEN)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(0, 0.5, generator=generator)
+    rows, dense = torch.randn(3, 6, DIMENSION, generator=generator), torch.randn(3, DENSE, generator=generator)
+    lengths = torch.tensor([[4, 0], [1, 2], [0, 3]])
+    lists = [torch.randn(3, int(lengths[:, at].max()), DIMENSION, generator=generator) for at in range(2)]
+    embeddings = dict(zip(FEATURES, rows.unbind(1), strict=True))
+    for at, feature in enumerate(SEEN):
+        jagged = Jagged(lists[at], lengths[:, at])
+        embeddings[feature.name] = Jagged(lists[at] * jagged.mask.unsqueeze(2), lengths[:, at])
+    found = model(embeddings, dense)
+    state = {key: values.detach() for key, values in model.named_parameters()}
+    for sample in range(3):
+        histories = [lists[at][sample, : lengths[sample, at]] for at in range(2)]
+        expected = tbsm(state, rows[sample], dense[sample], histories)
+        torch.testing.assert_close(found[sample], expected, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("labels", [("one",), LABELS])
 @pytest.mark.parametrize("dense", [0, DENSE])
 @pytest.mark.parametrize("hidden", [(), (8,), (8, 4)])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", FORMULAS)
 def test_an_output_for_every_label_and_every_parameter_learns(name, hidden, dense, labels) -> None:
     model = MODELS[name](inputs_of(dense=dense, labels=labels), hidden)
     generator = torch.Generator().manual_seed(1)
@@ -134,6 +179,7 @@ def test_an_output_for_every_label_and_every_parameter_learns(name, hidden, dens
     [
         ("ncf", inputs_of(features=("user",)), "there are 1 features of 6 values; ncf needs at least 2 features"),
         ("ncf", inputs_of(dimension=1), "6 features of 1 values; ncf needs"),
+        ("tbsm", inputs_of(), "tbsm needs a feature with pooling list, one without, .* there are 0 lists, 6 other"),
         ("flen", inputs_of(dimension=1), "dimension is 1, flen needs at least 2"),
         ("wdl", inputs_of(dimension=1), "dimension is 1, wdl needs at least 2"),
         (

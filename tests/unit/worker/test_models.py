@@ -5,12 +5,13 @@ import pytest
 import torch
 
 from services.domain.errors import InvalidArgument
+from tests.support.models import POOLED
 from tests.support.reference import by_feature
-from worker.models import MODELS, build_model
+from worker.models import build_model
 from worker.models.inputs import StackedEmbeddings
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", POOLED)
 def test_samples_do_not_see_each_other(make_job, name):
     job = make_job(model=name)
     model = build_model(job)
@@ -20,7 +21,7 @@ def test_samples_do_not_see_each_other(make_job, name):
     torch.testing.assert_close(model(together, dense)[2:3], model(alone, dense[2:3]))
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", POOLED)
 def test_initial_parameters_depend_on_the_seed_alone(make_job, name):
     torch.manual_seed(1)
     state = torch.get_rng_state()
@@ -41,7 +42,7 @@ def test_parameters_of_equal_shape_start_differently(make_job):
 
 def test_unknown_models_are_refused(make_job):
     with pytest.raises(
-        InvalidArgument, match=r"'xyz' is unknown, choose one of wdl, dfm, dcn, dlrm, .*mmoe, or your own as package"
+        InvalidArgument, match=r"'xyz' is unknown, choose one of wdl, dfm, dcn, dlrm, .*tbsm, or your own as package"
     ):
         build_model(make_job(model="xyz"))
 
@@ -62,7 +63,7 @@ def test_rows_reach_the_gradient_of_a_plain_embedding(make_job):
     torch.testing.assert_close(rows.grad, table.weight.grad)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", POOLED)
 def test_views_of_one_tensor_and_a_plain_mapping_give_the_same(make_job, name):
     job = make_job(model=name)
     model = build_model(job)

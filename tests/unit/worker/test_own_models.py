@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from services.domain.errors import FailedPrecondition, InvalidArgument
+from services.domain.features import Feature, Pooling, numbered_ids
 from services.domain.jobs import ModelSpec
 from services.domain.tables import OptimizerKind, OptimizerSpec
 from worker import models
@@ -47,7 +48,9 @@ def build(make_job, monkeypatch):
 
     def build(model, seed=7, **changes):
         monkeypatch.setitem(models.MODELS, "own", model)
-        return build_model(replace(make_job(model="own", **changes), seed=seed))
+        features = changes.pop("features", None)
+        job = replace(make_job(model="own", **changes), seed=seed)
+        return build_model(job if features is None else replace(job, features=features))
 
     return build
 
@@ -165,3 +168,30 @@ def with_layer(layer, apply=lambda layer, inputs: layer(inputs)):
 def test_what_cannot_train_exactly_is_refused_by_name(build, model, message):
     with pytest.raises(InvalidArgument, match=message):
         build(model)
+
+
+@pytest.mark.parametrize(
+    ("pooled", "message"),
+    [
+        (lambda seen: seen.values.sum(dim=1), None),
+        (lambda seen: seen.values.mean(dim=1), "depends on the other samples of its batch"),
+        (lambda seen: seen.values.softmax(dim=1).sum(dim=2), r"fails on samples of 4 features.*RuntimeError"),
+    ],
+    ids=["sum", "mean over what is behind the end", "shape"],
+)
+def test_a_list_must_end_where_it_ends(build, pooled, message):
+    class Lists(Model):
+        def __init__(self, inputs, hidden):
+            super().__init__(inputs, hidden)
+            self.deep = nn.Linear(inputs.features[0].dimension, 1)
+
+        def forward(self, embeddings, dense):
+            return self.deep(pooled(embeddings["seen"]))
+
+    seen = Feature("seen", pooling=Pooling.LIST, max_length=5)
+    features = (*numbered_ids(3), seen)
+    if message is None:
+        assert build(Lists, features=features)
+        return
+    with pytest.raises(InvalidArgument, match=message):
+        build(Lists, features=features)

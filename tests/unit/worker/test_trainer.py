@@ -11,8 +11,9 @@ from torch.nn import functional
 
 from services.domain.errors import FailedPrecondition
 from services.domain.tables import OptimizerKind, OptimizerSpec
+from tests.support.models import POOLED
 from tests.support.reference import by_feature
-from worker.models import MODELS, build_model
+from worker.models import build_model
 from worker.training.all_reduce import DenseReducer
 from worker.training.dense import DenseParameters
 from worker.training.rows import RowCache
@@ -78,7 +79,7 @@ OPTIMIZERS = {
 
 
 @pytest.mark.parametrize("kind", OPTIMIZERS, ids=lambda kind: kind.value)
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", POOLED)
 def test_trains_as_plain_pytorch_does(plans, make_job, samples, model, kind):
     job = make_job(model=model, optimizer=OptimizerSpec(kind, learning_rate=0.1))
     rows, trained_dense, results = train(plans, job, samples)
