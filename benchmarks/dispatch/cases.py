@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dispatcher.core.planner import Planner
 from services.data import count_distinct, open_data
 from services.domain.features import numbered_ids
+from services.domain.ids import distinct_values
 from services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
 from services.domain.links import parse_links
 from services.domain.tables import OptimizerSpec, TableSpec
@@ -59,7 +60,7 @@ def open_stream(name: str, samples: int) -> Stream:
         whole = flights()
         return Stream(name, whole.ids[:samples], whole.cache_rows)
     ids = read_ids(name, samples)
-    return Stream(name, ids, round(CACHE_RATIO * len(np.unique(ids))))
+    return Stream(name, ids, round(CACHE_RATIO * len(distinct_values(ids))))
 
 
 def read_ids(data: str, samples: int | None = None) -> NDArray[np.uint64]:

@@ -15,6 +15,7 @@ from benchmarks.e2e.bounds import arithmetic_seconds, duplex_seconds
 from benchmarks.e2e.run import Window, measure
 from esd.cli.options import DEFAULT_CACHE_RATIO, RunOptions
 from esd.cli.stream import TrainingStream, training_stream
+from services.domain.ids import distinct_values
 
 _ARITHMETIC_ITERATIONS = 40
 
@@ -137,7 +138,7 @@ def _cache_rows(options: RunOptions, stream: TrainingStream) -> int:
     if options.cache_rows is not None or not stream.dataset.endless:
         return options.cache_size(stream.dataset)
     ratio = DEFAULT_CACHE_RATIO if options.cache_ratio is None else options.cache_ratio
-    return max(1, round(ratio * len(np.unique(np.concatenate([batch.ids.reshape(-1) for batch in stream])))))
+    return max(1, round(ratio * len(distinct_values(np.concatenate([batch.ids.reshape(-1) for batch in stream])))))
 
 
 def _kind(process: str) -> str:

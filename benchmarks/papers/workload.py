@@ -13,6 +13,7 @@ from dispatcher.simulator.simulate import trace_batches
 from esd.cli.stream import first_samples
 from services.data import open_data
 from services.domain.batches import SampleBatch
+from services.domain.ids import distinct_values
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Workload:
     @cached_property
     def rows(self) -> int:
         """Distinct ids of the trace; cache ratios are shares of it."""
-        return len(np.unique(self.trace))
+        return len(distinct_values(self.trace))
 
     @property
     def fields(self) -> int:

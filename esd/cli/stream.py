@@ -15,6 +15,7 @@ from services.data.parts import hold_out
 from services.domain.batches import SampleBatch
 from services.domain.errors import FailedPrecondition, InvalidArgument
 from services.domain.features import Feature, numbered_ids
+from services.domain.ids import distinct_values
 
 READ_SAMPLES = 1024  # that a data set is asked for at a time
 
@@ -174,5 +175,5 @@ def without_first(batches: Iterable[SampleBatch], count: int) -> Iterator[Sample
 
 
 def _share(ratio: float | None, trace: NDArray[np.uint64]) -> int:
-    distinct = len(np.unique(trace))
+    distinct = len(distinct_values(trace))
     return max(1, round((DEFAULT_CACHE_RATIO if ratio is None else ratio) * distinct))

@@ -78,6 +78,9 @@ class Exchange:
         if self._running is not None:
             if self._stream is not None and self._stream.idle:
                 await asyncio.wait([self._running], timeout=_FAREWELL_SECONDS)
+            if self._stream is not None:
+                self._stream.end()
+                await asyncio.wait([self._running], timeout=_FAREWELL_SECONDS)
             self._running.cancel()
             with suppress(asyncio.CancelledError):
                 await self._running

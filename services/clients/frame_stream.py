@@ -70,6 +70,10 @@ class FrameStream:
         """Whether every frame that was sent is answered."""
         return not self._unanswered
 
+    def end(self) -> None:
+        """Ends the stream, whatever is unanswered. To cancel `run` would cancel a read, of which gRPC keeps memory."""
+        self._call.cancel()
+
     async def run(self) -> EsdError:
         """Carries frames until the stream ends, and returns why it did. The unanswered ones go back to the outbox."""
         self._watch = self._loop.call_later(self._timeout, self._notice_silence)

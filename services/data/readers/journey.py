@@ -27,7 +27,7 @@ from services.data.readers.journey_tables import (
 )
 from services.domain.batches import SampleBatch
 from services.domain.features import single_ids
-from services.domain.ids import mix64
+from services.domain.ids import distinct_values, mix64
 
 _LEFT = 6
 _LEFT_PER_BOUGHT = 3
@@ -88,7 +88,9 @@ class JourneyDataset:
     def _seen(self) -> NDArray[np.int64]:
         """Basket x number of products + product of every sample, in order, int64 [n]."""
         journey = self._journey
-        return _in_order(np.union1d(_bought(journey), _left(journey)), journey.promotions.products)
+        return _in_order(
+            distinct_values(np.concatenate([_bought(journey), _left(journey)])), journey.promotions.products
+        )
 
     @cached_property
     def _history(self) -> _History:

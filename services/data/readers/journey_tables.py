@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from services.data.hashing import field_key
 from services.data.tables.columns import hashed
 from services.domain.errors import NotFound
+from services.domain.ids import distinct_values
 
 PRODUCT_FIELDS = ("manufacturer_id", "department", "brand", "product_category", "product_type", "package_size")
 HOUSEHOLD_FIELDS = ("age", "income", "household_size", "kids_count")
@@ -107,13 +108,13 @@ def read_journey(directory: Path) -> Journey:
     catalogue = _table(directory, "products", ["product_id", *PRODUCT_FIELDS])
     people = _table(directory, "demographics", ["household_id", *HOUSEHOLD_FIELDS])
 
-    products = np.unique(
+    products = distinct_values(
         np.concatenate(
             [catalogue["product_id"].to_numpy(), _distinct_promoted(directory, "product_id"), bought["product_id"]]
         )
     )
-    stores = np.unique(np.concatenate([_distinct_promoted(directory, "store_id"), bought["store_id"]]))
-    households = np.unique(bought["household_id"])
+    stores = distinct_values(np.concatenate([_distinct_promoted(directory, "store_id"), bought["store_id"]]))
+    households = distinct_values(bought["household_id"])
 
     promotions, places = _promotions(directory, products, stores)
     order = np.lexsort((bought["basket_id"], times))
@@ -128,7 +129,7 @@ def read_journey(directory: Path) -> Journey:
         store=np.searchsorted(stores, bought["store_id"][first]),
         shelf=_shelves(stores, bought["store_id"][first], bought["week"][first]),
         minute=(times[first] - times[first].astype("datetime64[Y]")).astype("timedelta64[m]").astype(np.int64),
-        purchases=np.unique(number[basket_of] * len(products) + items),
+        purchases=distinct_values(number[basket_of] * len(products) + items),
     )
 
     ids = {

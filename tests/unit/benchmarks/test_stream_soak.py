@@ -1,24 +1,31 @@
-"""Every misdeed of the soak of streams is one that a parameter server gets over: nothing waits there afterwards."""
+"""Every misdeed of the soak of streams is one that its service gets over: nothing waits there afterwards."""
 
 from __future__ import annotations
 
 import asyncio
 
-import pytest
-
-from benchmarks.ps import running_server
-from benchmarks.stream_soak import MISDEEDS, SPEC
+from benchmarks.stream_soak.exchange import SPEC
+from benchmarks.stream_soak.services import DISPATCHER, PARAMETER_SERVER
+from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.clients.parameter_server import AsyncParameterServerClient
+from services.domain.state import JobPhase
 
 
-@pytest.mark.parametrize("name", MISDEEDS)
-async def test_a_misdeed_leaves_nothing_behind(name: str) -> None:
+async def test_misdeeds_leave_nothing_behind_at_a_parameter_server() -> None:
     async with (
-        running_server({"ESD_PS_STORE": "memory"}) as (address, _),
+        asyncio.timeout(110),
+        PARAMETER_SERVER.running() as (address, _),
         AsyncParameterServerClient(address, SPEC) as client,
-        asyncio.timeout(60),
     ):
-        await client.create_table()
-        await MISDEEDS[name][0](address)
-        while (await client.describe()).tables[0].waiting_pulls:
-            pass
+        for misdeed in PARAMETER_SERVER.misdeeds.values():
+            await misdeed.commit(address)
+            while (await client.describe()).tables[0].waiting_pulls:
+                pass
+
+
+async def test_misdeeds_leave_the_job_of_a_dispatcher_alone() -> None:
+    async with asyncio.timeout(110), DISPATCHER.running() as (address, _), AsyncDispatcherClient(address) as client:
+        for misdeed in DISPATCHER.misdeeds.values():
+            await misdeed.commit(address)
+            state = await client.describe()
+            assert (state.phase, state.epoch) == (JobPhase.RUNNING, 0)

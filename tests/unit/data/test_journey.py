@@ -14,6 +14,7 @@ from services.data.readers.journey import JourneyDataset
 from services.data.readers.journey_tables import package_data
 from services.data.tables.columns import hashed
 from services.domain.batches import SampleBatch
+from services.domain.ids import distinct_values
 
 CHECKED = 20
 
@@ -40,7 +41,8 @@ def journey(dataset: JourneyDataset) -> SampleBatch:
 def test_size(dataset: JourneyDataset, journey: SampleBatch) -> None:
     assert dataset.samples == len(journey) == 2_221_464
     assert journey.labels.sum() == 327_041
-    distinct = {name: len(np.unique(column)) for name, column in zip(names(dataset), journey.by_field.T, strict=True)}
+    columns = zip(names(dataset), journey.by_field.T, strict=True)
+    distinct = {name: len(distinct_values(column)) for name, column in columns}
     assert distinct["store"] == 112
     assert distinct["household"] == 2_450
     assert distinct["household x product"] == 2_008_707

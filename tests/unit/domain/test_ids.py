@@ -1,9 +1,12 @@
-"""Ids that carry the number of their table."""
+"""Ids that carry the number of their table, and distinct ones."""
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis.extra.numpy import array_shapes, arrays
+from hypothesis.strategies import integers
 
-from services.domain.ids import in_table, table_of
+from services.domain.ids import distinct_values, in_table, table_of
 
 
 @pytest.mark.parametrize("number", [0, 1, 15, 255])
@@ -20,3 +23,8 @@ def test_sorted_ids_are_grouped_by_table() -> None:
     tables = rng.integers(0, 3, 300)
     ids = np.sort(np.concatenate([in_table(values[tables == number], number) for number in range(3)]))
     assert (np.diff(table_of(ids)) >= 0).all()
+
+
+@given(arrays(np.uint64, array_shapes(max_dims=2, min_side=0, max_side=8), elements=integers(0, 5)))
+def test_distinct_values_are_those_of_numpy(values: np.ndarray) -> None:
+    np.testing.assert_array_equal(distinct_values(values), np.unique(values))
