@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 
 from esd.cli import options as opt
-from esd.cli.driver import PATIENCE_SECONDS, drive, progress_bar
+from esd.cli.driver import PATIENCE_SECONDS, drive, going_on, progress_bar
 from esd.cli.export import export_model
 from esd.cli.held_out import watched
 from esd.cli.report import Result, messages, training_result
@@ -26,7 +26,13 @@ _OF_THE_SERVICES = ("links", "cache_ratio", "cache_rows", "store", "shards", "de
 
 
 def run_attached(
-    chosen: opt.RunOptions, *, dispatcher: str, parameter_servers: str, table: str | None, out: Path | None
+    chosen: opt.RunOptions,
+    *,
+    dispatcher: str,
+    parameter_servers: str,
+    table: str | None,
+    out: Path | None,
+    continue_from: str | None = None,
 ) -> Result:
     """Trains once on running services and returns the result.
 
@@ -37,16 +43,18 @@ def run_attached(
             them; from here they are reached to fetch the model.
         table: where the rows go; None takes a new one, since a table that was trained does not start anew.
         out: directory for the model.
+        continue_from: the table of an earlier run, whose model is trained on.
     """
     stream, held_out_data = training_stream(chosen), held_out_samples(chosen)
-    job = _job(chosen, stream, parameter_servers, table)
-    messages.print(f"table {job.table.name}", highlight=False)
+    asked = _job(chosen, stream, parameter_servers, continue_from or table)
+    messages.print(f"table {asked.table.name}", highlight=False)
 
     shown = Credentials.load()
 
     async def train() -> Result:
+        job = asked if continue_from is None else await going_on(asked, shown)
         async with AsyncDispatcherClient(dispatcher, credentials=shown) as client:
-            with progress_bar(chosen.mechanism, stream.iterations) as bar:
+            with progress_bar(chosen.mechanism, job.first_iteration, stream.iterations) as bar:
                 async with watched(chosen, job, held_out_data, shown) as held_out:
                     state = await drive(client, job, stream, bar, held_out)
         if out is not None:

@@ -8,15 +8,18 @@ from contextlib import contextmanager
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from dispatcher.service.checkpoint.continuation import continuation
 from esd.cli.held_out import HeldOut
 from esd.cli.report import messages
 from esd.cli.stream import without_first
 from services.clients.dispatcher_async import AsyncDispatcherClient
+from services.clients.parameter_server import AsyncParameterServerClient
 from services.domain.batches import SampleBatch
 from services.domain.errors import EsdError, FailedPrecondition, NotFound, StorageUnwritable
 from services.domain.jobs import JobSpec
 from services.domain.state import JobPhase, JobState
-from services.runtime.retry import AWAY, Backoff
+from services.runtime.retry import AWAY, Backoff, repeated
+from services.runtime.security import PLAINTEXT, Credentials
 
 Stream = AsyncIterable[SampleBatch] | Iterable[SampleBatch]
 
@@ -141,11 +144,27 @@ async def _cancel(client: AsyncDispatcherClient, job: JobSpec, reason: str) -> N
         messages.print(f"job {job.name} could not be cancelled: {error or 'no answer'}", markup=False, highlight=False)
 
 
+async def going_on(job: JobSpec, credentials: Credentials = PLAINTEXT) -> JobSpec:
+    """Returns a job as one that goes on from the model that its table holds.
+
+    Raises:
+        FailedPrecondition: it holds none.
+        Unavailable: the first parameter server is away for too long.
+    """
+    async with AsyncParameterServerClient(job.parameter_servers[0], job.table, credentials=credentials) as server:
+        try:
+            stored = await repeated(server.get_checkpoint, PATIENCE_SECONDS, on=AWAY)
+        except NotFound:
+            return continuation(job, b"")
+    return continuation(job, stored.manifest)
+
+
 class Bar:
     """A progress bar, called with every state of the job that was polled."""
 
-    def __init__(self, progress: Progress, title: str, iterations: int | None) -> None:
+    def __init__(self, progress: Progress, title: str, first: int, iterations: int | None) -> None:
         self._progress = progress
+        self._first = first
         self._task = progress.add_task(f"{title}: starting", total=iterations, figures="")
         self._title = title
 
@@ -154,7 +173,7 @@ class Bar:
         self._progress.update(
             self._task,
             description=f"{self._title}: {state.phase.value}",
-            completed=state.iterations_confirmed,
+            completed=max(0, state.iterations_confirmed - self._first),
             figures=""
             if state.iterations_confirmed == 0
             else f"loss {state.quality.loss:.4f}, AUC {state.quality.auc:.4f}",
@@ -162,8 +181,8 @@ class Bar:
 
 
 @contextmanager
-def progress_bar(title: str, iterations: int | None) -> Iterator[Bar]:
-    """Shows a progress bar on standard error, if that is a terminal."""
+def progress_bar(title: str, first: int, iterations: int | None) -> Iterator[Bar]:
+    """Shows a progress bar of iterations from `first` on, on standard error, if that is a terminal."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -173,4 +192,4 @@ def progress_bar(title: str, iterations: int | None) -> Iterator[Bar]:
         TextColumn("{task.fields[figures]}"),
     )
     with Progress(*columns, console=messages, disable=not messages.is_terminal) as progress:
-        yield Bar(progress, title, iterations)
+        yield Bar(progress, title, first, iterations)

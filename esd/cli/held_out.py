@@ -98,7 +98,7 @@ class HeldOut:
         self._every = every
         self._early_stop = early_stop
         self._announce = announce
-        self._done = 0  # the evaluations up to this iteration are made, or are given up
+        self._done = job.first_iteration  # the evaluations up to this iteration are made, or are given up
         self._running: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
         self._missing_since: float | None = None
@@ -127,7 +127,8 @@ class HeldOut:
             return
         if not self._begun:
             self._begun = True  # what came before this driver was evaluated by another one
-            self._done = max(0, state.resumed_from // self._every - 1) * self._every
+            trained = max(0, state.resumed_from - self._job.first_iteration)
+            self._done += max(0, trained // self._every - 1) * self._every
             self._changed.set()
         due = self._done + self._every
         if self._running is not None and (not self._running.done() or self._running.exception() is not None):
@@ -135,7 +136,7 @@ class HeldOut:
         if state.checkpoint >= due:
             self._missing_since = None
             self._running = asyncio.create_task(self._evaluate(due), name="evaluate")
-        elif state.iterations_confirmed * self._job.batch_size >= self._allowed():
+        elif (state.iterations_confirmed - self._job.first_iteration) * self._job.batch_size >= self._allowed():
             self._miss(due)
 
     async def finish(self, iterations: int) -> None:
@@ -182,7 +183,8 @@ class HeldOut:
         if not self._every:
             return sys.maxsize
         # A checkpoint is taken when the batch behind it is there, with all that a decision looks at.
-        return (self._done + 2 * self._every + self._job.horizon) * self._job.batch_size
+        ahead = self._done - self._job.first_iteration + 2 * self._every + self._job.horizon
+        return ahead * self._job.batch_size
 
     def _miss(self, due: int) -> None:
         """Gives an evaluation up whose checkpoint does not come, as when a disk is full."""

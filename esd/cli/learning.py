@@ -63,6 +63,14 @@ Shuffle = Annotated[
     ),
 ]
 
+ContinueFrom = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TABLE",
+        help="Table of an earlier run, whose model is trained on: with these data, rates and schedules.",
+        rich_help_panel=_PANEL,
+    ),
+]
 Evaluate = Annotated[
     str | None,
     typer.Option(help="Data that the model is judged by and not trained with, as --data.", rich_help_panel=_JUDGED),

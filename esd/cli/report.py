@@ -30,11 +30,14 @@ def training_result(state: JobState, evaluations: Sequence[Evaluation] = ()) -> 
     Lists have one entry per worker slot.
     """
     workers = sorted(state.workers, key=lambda worker: worker.slot)
+    first = state.job.first_iteration
     return {
-        "iterations": state.iterations_confirmed,
+        "iterations": state.iterations_confirmed - first,
         "samples": state.samples_submitted,
         "seconds": state.training_seconds,
-        "iterations_per_second": state.iterations_confirmed / state.training_seconds if state.training_seconds else 0.0,
+        "iterations_per_second": (state.iterations_confirmed - first) / state.training_seconds
+        if state.training_seconds
+        else 0.0,
         **asdict(state.quality),
         "recent": asdict(state.recent),
         # None without held-out samples; `evaluations` has what came before.

@@ -15,10 +15,11 @@ import typer
 from dispatcher.core.planner import check_job
 from esd.cli import options as opt
 from esd.cli.attach import check_options, run_attached
-from esd.cli.driver import PATIENCE_SECONDS, drive, progress_bar
+from esd.cli.driver import PATIENCE_SECONDS, drive, going_on, progress_bar
 from esd.cli.export import export_model
 from esd.cli.held_out import watched
 from esd.cli.launcher import LocalCluster, local_cluster
+from esd.cli.learning import ContinueFrom
 from esd.cli.options import takes_run_options
 from esd.cli.report import Result, messages, print_result, training_result
 from esd.cli.stream import held_out_samples, training_stream
@@ -43,6 +44,7 @@ def command(
     dispatcher: opt.Dispatcher = None,
     parameter_servers: opt.ParameterServers = None,
     table: opt.Table = None,
+    continue_from: ContinueFrom = None,
     as_json: opt.Json = False,
     out: opt.Out = None,
 ) -> None:
@@ -50,9 +52,18 @@ def command(
 
     With --dispatcher, on services that run already.
     """
+    if table is not None and continue_from is not None:
+        raise InvalidArgument("--continue-from names the table that is trained: leave out --table")
     if dispatcher is not None and parameter_servers is not None:
         check_options(context)
-        result = run_attached(chosen, dispatcher=dispatcher, parameter_servers=parameter_servers, table=table, out=out)
+        result = run_attached(
+            chosen,
+            dispatcher=dispatcher,
+            parameter_servers=parameter_servers,
+            table=table,
+            out=out,
+            continue_from=continue_from,
+        )
     elif dispatcher is parameter_servers is None:
         result = run(
             chosen,
@@ -62,6 +73,7 @@ def command(
             table=table,
             checkpoint_dir=checkpoint_dir,
             decision_log=decision_log,
+            continue_from=continue_from,
         )
     else:
         raise InvalidArgument("--dispatcher and --parameter-servers go together")
@@ -77,11 +89,13 @@ def run(
     table: str | None = None,
     checkpoint_dir: Path | None = None,
     decision_log: Path | None = None,
+    continue_from: str | None = None,
     watch: Watch = lambda _cluster, _state: None,
 ) -> Result:
     """Trains once on a cluster of local processes and returns the result.
 
-    `watch` sees the cluster and each state of the job that was polled.
+    It goes on from the model in the table `continue_from`, if that is given. `watch` sees the cluster and each state of
+    the job that was polled.
     """
     stream, held_out_data = training_stream(chosen), held_out_samples(chosen)
     dataset = stream.dataset
@@ -94,7 +108,7 @@ def run(
         dense_features=len(dataset.dense_features),
         parameter_servers=("not started",),
         stream=dataset.fingerprint,
-        table=table or opt.TABLE,
+        table=continue_from or table or opt.TABLE,
         iterations=stream.iterations,
     )
     check_job(asked)
@@ -114,9 +128,11 @@ def run(
             AsyncDispatcherClient(cluster.dispatcher.address) as client,
         ):
             job = replace(asked, parameter_servers=tuple(server.address for server in cluster.parameter_servers))
+            if continue_from is not None:
+                job = await going_on(job)
             if messages.is_terminal:
                 messages.print(f"live: http://{cluster.dispatcher.page}/", highlight=False)
-            with progress_bar(chosen.mechanism, stream.iterations) as bar:
+            with progress_bar(chosen.mechanism, job.first_iteration, stream.iterations) as bar:
 
                 def progress(state: JobState) -> None:
                     bar(state)

@@ -6,6 +6,9 @@ import math
 from dataclasses import MISSING, dataclass, fields, replace
 from enum import Enum
 
+import numpy as np
+from numpy.typing import NDArray
+
 from services.domain.errors import InvalidArgument
 from services.domain.features import Feature, Pooling, check_features
 from services.domain.schedules import CONSTANT, Schedule
@@ -184,6 +187,8 @@ class JobSpec(DispatchOptions):
         dense_schedule: how that of the dense parameters does.
         labels: names of the L labels of a sample.
         parameter_servers: `host:port` of every shard, in shard order.
+        first_iteration: of this job; those before it were trained by an earlier one, from whose last checkpoint this
+            one goes on with other samples or settings. Schedules count from here.
         max_rows: how many rows the tables together may have; 0: any number.
         at_max_rows: what happens before the iteration that needs more.
     """
@@ -200,6 +205,7 @@ class JobSpec(DispatchOptions):
     dense_schedule: Schedule = CONSTANT
     labels: tuple[str, ...] = ("label",)
     stream: str = ""
+    first_iteration: int = 0
     max_rows: int = 0
     at_max_rows: RowLimitPolicy = RowLimitPolicy.REFUSE
 
@@ -217,6 +223,9 @@ class JobSpec(DispatchOptions):
                 f"workloads {list(self.workloads)} must not be negative and must sum to batch_size {self.batch_size}"
             )
         _check_range("max_rows", self.max_rows, 0)
+        _check_range("first_iteration", self.first_iteration, 0)
+        if self.first_iteration and not self.takes_checkpoints:
+            raise InvalidArgument("a job that goes on from another one takes checkpoints: give checkpoint_every")
         _check_range("the length of stream", len(self.stream), 0, _LONGEST_STREAM)
         if self.forgets_rows and not self.max_rows:
             raise InvalidArgument("at_max_rows is forget (--at-max-rows) without a limit: give max_rows (--max-rows)")
@@ -241,6 +250,14 @@ class JobSpec(DispatchOptions):
     def table(self) -> TableSpec:
         """The first table."""
         return self.tables[0]
+
+    def row_rates(self, table: TableSpec, steps: NDArray[np.integer]) -> NDArray[np.float32]:
+        """Returns the learning rates of a table's rows in optimizer steps (iteration + 1), [r]: float32 [r]."""
+        return self.schedule.rates(table.optimizer.learning_rate, steps - self.first_iteration)
+
+    def dense_rate(self, iteration: int) -> float:
+        """Returns the learning rate of the dense parameters in an iteration."""
+        return self.model.dense_optimizer.learning_rate * self.dense_schedule.factor(iteration - self.first_iteration)
 
     @property
     def fields(self) -> int:

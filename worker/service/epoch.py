@@ -104,7 +104,7 @@ class WorkerEpoch:
             caches = await run_in(self._training_thread, row_caches, job.tables, slots, device)
             trainer = await run_in(self._training_thread, Trainer, job, caches, self._reducer, device)
             tables = [
-                TableMover(cache, table, job.schedule, membership.slot, self._reading_thread)
+                TableMover(cache, table, job, membership.slot, self._reading_thread)
                 for cache, table in zip(caches, servers.tables, strict=True)
             ]
             mover = RowMover(tables, servers, moves, membership)

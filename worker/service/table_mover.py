@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from services.clients.frames import Frame
 from services.domain.frames import NO_PULLS, Floats, GradientPush, Parcel, Pulls, RowPush
+from services.domain.jobs import JobSpec
 from services.domain.plans import GradientTransfers, TableMoves, Transfers
-from services.domain.schedules import Schedule
 from worker.service.table_servers import TableServers
 from worker.service.tasks import run_in
 from worker.training.rows import RowCache
@@ -22,17 +22,17 @@ class TableMover:
     Args:
         cache: the worker's rows of the table.
         servers: the table, wherever its shards are.
-        schedule: of the rows' learning rate, which travels with partial gradients.
+        job: says at which rate rows are trained, which travels with partial gradients.
         worker: slot of this worker.
         reading_thread: copies rows from the training device to the host, while another thread trains.
     """
 
     def __init__(
-        self, cache: RowCache, servers: TableServers, schedule: Schedule, worker: int, reading_thread: Executor
+        self, cache: RowCache, servers: TableServers, job: JobSpec, worker: int, reading_thread: Executor
     ) -> None:
         self.cache = cache
         self.servers = servers
-        self._schedule = schedule
+        self._job = job
         self._worker = worker
         self._reading_thread = reading_thread
 
@@ -69,7 +69,7 @@ class TableMover:
                 split.versions,
                 gradients.contributors,
                 gradients.steps.astype(np.uint32),
-                self._schedule.rates(spec.optimizer.learning_rate, gradients.steps),
+                self._job.row_rates(spec, gradients.steps),
                 await self._values(split.slots, spec.dimension),
                 self._worker,
             ),

@@ -79,14 +79,14 @@ class Trainer:
 
         computed = time.perf_counter()
         if gradients is not None:
-            (rate,) = job.schedule.rates(job.table.optimizer.learning_rate, np.array([plan.iteration + 1]))
+            (rate,) = job.row_rates(job.table, np.array([plan.iteration + 1]))
             self._cache.train(plan, gradients, job.table.optimizer, float(rate))
 
         rows_updated = time.perf_counter()
         self.dense.wait()
 
         reduced = time.perf_counter()
-        self.dense.step(job.model.dense_optimizer.learning_rate * job.dense_schedule.factor(plan.iteration))
+        self.dense.step(job.dense_rate(plan.iteration))
         return StepResult(
             loss_sum,
             score_bins,

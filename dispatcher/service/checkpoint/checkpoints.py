@@ -55,7 +55,7 @@ class RestoredCheckpoint:
         manifest: what the checkpoint is made of.
         epoch: the number of the epoch that the servers have begun there.
         engine: the snapshot of the planner's state; None when nothing is trained.
-        progress: loss and AUC of the iterations before; None when nothing is trained.
+        progress: loss and AUC of the iterations before; None when this job has trained nothing.
     """
 
     manifest: Manifest
@@ -180,7 +180,9 @@ class Checkpoints:
         await self.store.with_room(lambda: self.store.restore(self.latest.iteration, self.epoch))
         if not self.latest.iteration:
             return RestoredCheckpoint(self.latest, self.epoch, None, None)
-        engine, progress = await self.read_part("engine"), await self.read_part("progress")
+        engine = await self.read_part("engine")
+        of_earlier_job = self.latest.iteration == self._job.first_iteration
+        progress = None if of_earlier_job else await self.read_part("progress")
         return RestoredCheckpoint(self.latest, self.epoch, engine, progress)
 
     def _check_made_here(self, found: Manifest) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dispatcher.service.checkpoint.checkpoints import Checkpoints
+from dispatcher.service.checkpoint.continuation import goes_on_from
 from dispatcher.service.checkpoint.servers import CheckpointStore
 from dispatcher.service.settings import DispatcherSettings
 from dispatcher.service.state.manifest import Manifest, describe_job
@@ -55,10 +56,13 @@ async def find_starting_point(spec: JobSpec, settings: DispatcherSettings) -> St
         epoch = (await store.find()).epoch + 1
         entries = await store.read_samples(epoch)
         stored = await store.find()
-        if stored.manifest:
-            manifest = _manifest_of(spec, stored)
-        else:
+        manifest = Manifest.decode(stored.manifest) if stored.manifest else None
+        if manifest is None:
             manifest, entries = await _write_checkpoint_0(spec, store, stored), []
+        elif goes_on_from(spec, manifest):
+            manifest, entries = await _go_on_from(spec, manifest, store, epoch), []
+        else:
+            _check_is_of(spec, manifest)
         logged, closed = samples_after(manifest, entries)
         if entries and not logged and not closed:
             await store.trim_samples(None, epoch)  # the next entry may begin anywhere
@@ -86,14 +90,15 @@ def samples_after(manifest: Manifest, entries: Sequence[LogEntry]) -> tuple[list
     return logged, bool(entries) and entries[-1].closes
 
 
-def _manifest_of(spec: JobSpec, stored: StoredState) -> Manifest:
-    manifest = Manifest.decode(stored.manifest)
+def _check_is_of(spec: JobSpec, manifest: Manifest) -> None:
+    """Raises FailedPrecondition if the manifest is that of another job."""
     differing = manifest.differences(spec)
     if "stream" in differing:
         raise FailedPrecondition(
             f"table {spec.table.name!r} holds checkpoint {manifest.iteration} of other samples: they were "
             f"{manifest.job.get('stream') or 'not named'}, now they are {spec.stream or 'not named'}; repeat the job "
-            "with the former to go on with it, or train the latter in another table (--table) or an empty store"
+            "with the former to go on with it, train the model on with the latter (--continue-from), or train the "
+            "latter in another table (--table) or an empty store"
         )
     if differing:
         raise FailedPrecondition(
@@ -101,10 +106,27 @@ def _manifest_of(spec: JobSpec, stored: StoredState) -> Manifest:
             f"{', '.join(differing)}; repeat that job to go on with it, or use an empty store or another table "
             "(--table)"
         )
+
+
+async def _go_on_from(spec: JobSpec, before: Manifest, store: CheckpointStore, epoch: int) -> Manifest:
+    """Makes the last checkpoint of an earlier job the first one of this job, whose stream begins there."""
+    manifest = Manifest(
+        describe_job(spec),
+        iteration=before.iteration,
+        checksums=before.checksums,
+        time=time.time(),
+        size=before.size,
+        cuts=before.cuts,
+    )
+    await store.restore(before.iteration, epoch)
+    await store.trim_samples(None, epoch)
+    await store.commit(before.iteration, epoch, manifest.encode(), spec.checkpoints_kept)
     return manifest
 
 
 async def _write_checkpoint_0(spec: JobSpec, store: CheckpointStore, stored: StoredState) -> Manifest:
+    if spec.first_iteration:
+        raise FailedPrecondition(f"table {spec.table.name!r} holds no checkpoint to go on from (--continue-from)")
     if stored.rows:
         raise FailedPrecondition(
             f"table {spec.table.name!r} holds {stored.rows} rows and no checkpoint: the run that trained them "

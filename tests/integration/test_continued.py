@@ -1,0 +1,73 @@
+"""A job that goes on from the model of another one ends with the model of one process that trains both streams."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from esd.cli import train
+from esd.cli.options import RunOptions
+from esd.cli.stream import first_samples, global_batches
+from services.domain.errors import FailedPrecondition
+from services.domain.schedules import Decay, Schedule
+from services.domain.tables import OptimizerKind
+from tests.support.reference import train_reference
+
+FIRST = RunOptions(
+    data="synthetic:criteo?samples=3000",
+    workers=2,
+    links="1g",
+    batch=32,
+    dim=8,
+    cache_rows=2000,
+    optimizer=OptimizerKind.ADAM,
+    learning_rate=0.004,
+    iterations=20,
+    seed=3,
+)
+# Other samples, at half the rate, on another number of workers.
+SECOND = replace(FIRST, data="synthetic:criteo?samples=2000", workers=4, batch=16, learning_rate=0.002)
+
+
+def stores(redis_url: str, tmp_path: Path) -> dict[str, dict]:
+    return {"redis": {"store": redis_url}, "directory": {"store": "memory", "checkpoint_dir": tmp_path / "kept"}}
+
+
+@pytest.mark.parametrize("kind", ["redis", "directory"])
+def test_two_runs_train_what_one_process_trains(kind: str, redis_url: str, tmp_path: Path) -> None:
+    store = stores(redis_url, tmp_path)[kind]
+    train.run(FIRST, shards=2, out=None, table="model", **store)
+    result = train.run(SECOND, shards=2, out=tmp_path, continue_from="model", **store)
+    assert (result["iterations"], result["samples"]) == (20, 1280)
+
+    batches = [
+        batch for options in (FIRST, SECOND) for batch in global_batches(first_samples(options.open(1024), 20 * 64), 64)
+    ]
+    dataset = FIRST.open(1024)
+    job = FIRST.job(features=dataset.features, dense_features=13, parameter_servers=("none",))
+    halved = Schedule(Decay.STEP, 0, 20, 0.5)
+    expected = train_reference(replace(job, schedule=halved, dense_schedule=halved), batches)
+    with np.load(tmp_path / "model.npz") as model:
+        np.testing.assert_array_equal(model["ids"], expected.ids)
+        np.testing.assert_array_equal(model["versions"], expected.versions)
+        np.testing.assert_allclose(model["rows"], expected.rows, rtol=1e-3, atol=1e-4)
+        for name, values in expected.dense.items():
+            np.testing.assert_allclose(model[f"dense/{name}"], values, rtol=1e-3, atol=1e-4)
+
+    # What has gone on is not trained twice: it is the finished job now, and another one may go on from it.
+    again = train.run(SECOND, shards=2, out=None, continue_from="model", **store)
+    assert again["iterations"] == 20
+    third = train.run(replace(SECOND, learning_rate=0.001), shards=2, out=None, continue_from="model", **store)
+    assert third["iterations"] == 20
+    assert third["samples"] == 1280
+
+
+def test_what_makes_another_model_cannot_go_on(redis_url: str) -> None:
+    with pytest.raises(FailedPrecondition, match="holds no checkpoint to go on from"):
+        train.run(SECOND, store=redis_url, shards=1, out=None, continue_from="model")
+    train.run(replace(FIRST, iterations=2), store=redis_url, shards=1, out=None, table="model")
+    with pytest.raises(FailedPrecondition, match="a job that differs in model"):
+        train.run(replace(SECOND, model="dcn"), store=redis_url, shards=1, out=None, continue_from="model")
