@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.domain.errors import InvalidArgument
+from services.domain.features import Feature
 from services.domain.tables import TableSpec
 
 if TYPE_CHECKING:  # in its stub only
@@ -68,12 +69,12 @@ class RowSizes:
         gradient_shares: how large a partial gradient is by its row, of each table [T].
     """
 
-    def __init__(self, tables: Sequence[TableSpec], ids: int) -> None:
+    def __init__(self, tables: Sequence[TableSpec], features: Sequence[Feature]) -> None:
         """Derives sizes from the tables.
 
         Args:
             tables: of the job, in their order.
-            ids: the most ids that a sample may have.
+            features: of the samples.
         """
         row_bytes = [table.row_transfer_bytes for table in tables]
         gradient_bytes = [table.gradient_transfer_bytes for table in tables]
@@ -81,7 +82,7 @@ class RowSizes:
         self.gradient_shares = tuple(gradient / row for gradient, row in zip(gradient_bytes, row_bytes, strict=True))
         of_tables = tuple(size // self.unit_bytes for size in row_bytes)
         self.of_tables = of_tables if len(tables) > 1 else ()
-        self.of_sample = ids * max(of_tables)
+        self.of_sample = sum(feature.max_length * of_tables[feature.table] for feature in features)
         self._first_row = row_bytes[0]
         # Bytes by table and kind of operation, [T, 5, 1], as the engine counts them.
         self._moved = np.array(

@@ -70,7 +70,7 @@ class Planner:
         self.bandwidths = tuple(bandwidths)
         self.cache_rows = tuple(cache_rows)
         self.worker_limits = tuple(worker_limits)
-        self._sizes = RowSizes(job.tables, job.most_ids)
+        self._sizes = RowSizes(job.tables, job.features)
         self._links = MeasuredLinks(bandwidths)
         self.cost_model = self._cost_model()
         self._evictions = EvictionRisk(job.workers) if job.eviction_term else None

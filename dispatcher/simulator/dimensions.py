@@ -28,13 +28,14 @@ def with_dimensions(job: JobSpec, dimensions: Sequence[int]) -> tuple[JobSpec, t
     distinct = list(dict.fromkeys([job.table.dimension, *dimensions]))
     if len(distinct) > MAX_TABLES:
         raise InvalidArgument(f"rows have {len(distinct)} different dimensions, a job has at most {MAX_TABLES} tables")
+    numbers = tuple(distinct.index(each) for each in dimensions)
     others = [replace(job.table, name=job.table.further(str(each)), dimension=each) for each in distinct[1:]]
-    return replace(job, tables=(job.table, *others)), tuple(distinct.index(each) for each in dimensions)
+    features = (replace(feature, table=number) for feature, number in zip(job.features, numbers, strict=True))
+    return replace(job, tables=(job.table, *others), features=tuple(features)), numbers
 
 
 def in_tables(batches: Iterable[SampleBatch], numbers: Sequence[int]) -> Iterator[SampleBatch]:
     """Yields the batches with ids of the fields' tables, whose numbers are given, [F]."""
+    of_fields = np.array(numbers, np.uint64)
     for batch in batches:
-        of_lists = np.tile(np.array(numbers, np.uint64), len(batch))
-        of_ids = of_lists if batch.lengths is None else np.repeat(of_lists, batch.lengths.reshape(-1))
-        yield replace(batch, ids=in_table(batch.ids, of_ids))
+        yield replace(batch, ids=in_table(batch.ids, batch.of_ids(of_fields)))

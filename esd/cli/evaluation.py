@@ -18,10 +18,11 @@ from services.clients.parameter_server import AsyncParameterServerClient
 from services.data import Dataset
 from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument, NotFound
-from services.domain.ids import shard_of
+from services.domain.ids import parts_of_tables, shard_of
 from services.domain.jobs import JobSpec
 from services.domain.reports import label_classes
 from services.domain.state import Quality
+from services.domain.tables import TableSpec
 from services.runtime.security import PLAINTEXT, Credentials
 from services.runtime.threads import named_threads
 
@@ -79,9 +80,12 @@ class Evaluator:
             dense = await servers[0].get_dense(checkpoint=checkpoint)
             scorer = await self._in_thread(_make_scorer, self._job, dense)
             chunks = iter(global_batches(self._samples, _TOGETHER))
-            while (drawn := await self._in_thread(_next_chunk, chunks)) is not None:
+            while (drawn := await self._in_thread(_next_chunk, chunks, len(self._job.tables))) is not None:
                 batch, ids, inverse = drawn
-                values = await _look_up(servers, ids, self._job.table.dimension, checkpoint)
+                values = [
+                    await _look_up([server.of_table(table) for server in servers], table, wanted, checkpoint)
+                    for table, wanted in zip(self._job.tables, ids, strict=True)
+                ]
                 loss, bins = await self._in_thread(scorer.score, batch, values, inverse)
                 loss_sum, count = loss_sum + loss, count + len(batch)
                 histogram.add(bins[:, 0], label_classes(batch.labels[:, 0]))
@@ -105,20 +109,22 @@ def _make_scorer(job: JobSpec, dense: bytes) -> Any:
         raise NotFound(f"held-out samples are scored with torch, which is not installed here: {error}") from error
 
 
-def _next_chunk(chunks: Any) -> tuple[SampleBatch, NDArray[np.uint64], NDArray[np.int64]] | None:
-    """Returns the next samples, their distinct ids, uint64 [u], and which of these all ids are, int64 [N]."""
+def _next_chunk(
+    chunks: Any, tables: int
+) -> tuple[SampleBatch, list[NDArray[np.uint64]], list[NDArray[np.int64]]] | None:
+    """Returns the next samples, and by table their distinct ids, uint64 [u], and which of these all are, int64 [N]."""
     batch = next(chunks, None)
     if batch is None:
         return None
-    ids, inverse = np.unique(batch.ids, return_inverse=True)
-    return batch, ids, inverse
+    found = [np.unique(batch.ids[part], return_inverse=True) for part in parts_of_tables(batch.ids, tables)]
+    return batch, [ids for ids, _ in found], [inverse for _, inverse in found]
 
 
 async def _look_up(
-    servers: list[AsyncParameterServerClient], ids: NDArray[np.uint64], dimension: int, checkpoint: int
+    servers: list[AsyncParameterServerClient], table: TableSpec, ids: NDArray[np.uint64], checkpoint: int
 ) -> NDArray[np.float32]:
-    """Reads rows from the shards that have them: float32 [u, D]."""
-    values = np.empty((len(ids), dimension), np.float32)
+    """Reads rows of a table from the shards that have them: float32 [u, D]."""
+    values = np.empty((len(ids), table.dimension), np.float32)
     owners = shard_of(ids, len(servers))
 
     async def read(shard: int) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from services.domain.errors import InvalidArgument
 from services.domain.features import Feature, Pooling
+from services.domain.ids import table_of
+
+T = TypeVar("T", bound=np.generic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,11 @@ class SampleBatch:
         firsts[some] = self.ids[(np.cumsum(lengths, dtype=np.int64) - lengths)[some]]
         return firsts.reshape(self.lengths.shape)
 
+    def of_ids(self, of_features: NDArray[T]) -> NDArray[T]:
+        """Returns for each id what is said of its feature, [N]; `of_features` are [F]."""
+        of_lists = np.tile(of_features, len(self))
+        return of_lists if self.lengths is None else np.repeat(of_lists, self.lengths.reshape(-1))
+
     def ids_of_feature(self, feature: int) -> NDArray[np.uint64]:
         """Returns all ids of one feature, by its number, in the order of the samples: uint64 [n]."""
         if self.lengths is None:
@@ -158,6 +166,8 @@ class SampleBatch:
         ):
             if found != expected:
                 raise InvalidArgument(f"the batch has {found} {what} per sample, the job has {expected}")
+        if any(feature.table for feature in features):
+            self._check_tables(features)
         if self.lengths is None:
             return
         least = np.array([feature.pooling is Pooling.ONE for feature in features], np.uint16)
@@ -169,6 +179,18 @@ class SampleBatch:
             allowed = "exactly one" if feature.pooling is Pooling.ONE else f"at most {feature.max_length}"
             raise InvalidArgument(
                 f"sample {sample} has {self.lengths[sample, at]} ids of feature {feature.name!r}, it may have {allowed}"
+            )
+
+    def _check_tables(self, features: Sequence[Feature]) -> None:
+        expected = self.of_ids(np.array([feature.table for feature in features], np.int64))
+        wrong = table_of(self.ids) != expected
+        if wrong.any():
+            at = int(np.argmax(wrong))
+            feature = features[int(self.of_ids(np.arange(len(features)))[at])]
+            sample = int(np.searchsorted(self.begins, at, side="right")) - 1
+            raise InvalidArgument(
+                f"id {int(self.ids[at])} of feature {feature.name!r} of sample {sample} is of table "
+                f"{int(table_of(self.ids[at]))} by its top 8 bits, the feature is of table {feature.table}"
             )
 
 

@@ -270,11 +270,6 @@ class JobSpec(DispatchOptions):
         return any(feature.pooling is not Pooling.ONE for feature in self.features)
 
     @property
-    def most_ids(self) -> int:
-        """The most ids that a sample may have."""
-        return sum(feature.max_length for feature in self.features)
-
-    @property
     def forgets_rows(self) -> bool:
         """Whether rows leave the table when it is full, instead of ending the job."""
         return self.at_max_rows is RowLimitPolicy.FORGET

@@ -8,12 +8,13 @@ in the engine that makes them (esd_native/engine.pyi), here, and in the messages
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from services.domain.ids import parts_of_tables
+from services.domain.ids import parts_of_tables, table_of
 from services.domain.jobs import JobSpec
 from services.domain.worker_set import WorkerSet
 
@@ -87,6 +88,21 @@ class TableMoves:
 
 
 @dataclass(frozen=True, slots=True)
+class UsedRows:
+    """The rows of one table that a worker's samples use in an iteration.
+
+    Attributes:
+        slots: uint32 [u], in the cache of the table.
+        contributors: uint64 [u], the workers that train each of them.
+        inverse: uint32 [N], which of them each of the samples' ids in this table is.
+    """
+
+    slots: NDArray[np.uint32]
+    contributors: NDArray[np.uint64]
+    inverse: NDArray[np.uint32]
+
+
+@dataclass(frozen=True, slots=True)
 class IterationPlan:
     """What one worker does in one iteration, in this order: discards, pushes, drops, pulls, training.
 
@@ -142,6 +158,18 @@ class IterationPlan:
     lengths: NDArray[np.uint16] | None = None
     weights: NDArray[np.float32] | None = None
     groups: NDArray[np.uint64] | None = None
+
+    def rows_by_table(self, tables: int) -> list[UsedRows]:
+        """Returns the rows that the samples use of each of the job's tables, by number."""
+        if tables == 1:
+            return [UsedRows(self.unique_slots, self.unique_contributors, self.inverse)]
+        # Ids ascend, so those of a table lie together.
+        ends = np.searchsorted(table_of(self.unique_ids), np.arange(tables), side="right").tolist()
+        used = []
+        for begin, end in pairwise([0, *ends]):
+            inverse = self.inverse[(self.inverse >= begin) & (self.inverse < end)] - np.uint32(begin)
+            used.append(UsedRows(self.unique_slots[begin:end], self.unique_contributors[begin:end], inverse))
+        return used
 
     def moves_by_table(self, tables: int) -> list[TableMoves]:
         """Returns what moves of each of the job's tables, by number."""

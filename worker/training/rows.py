@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from esd_native import training
 from services.domain.errors import ResourceExhausted
-from services.domain.plans import IterationPlan
+from services.domain.plans import UsedRows
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 
 
@@ -106,24 +106,25 @@ class RowCache:
         """Returns slots as an index tensor, int64 of the same shape, on the device."""
         return torch.from_numpy(slots.astype(np.int64)).to(self._device)
 
-    def look_up(self, plan: IterationPlan, dimension: int) -> Tensor:
-        """Copies the values of the rows of all ids of the plan's samples: float32 [N, D]."""
+    def look_up(self, used: UsedRows, dimension: int) -> Tensor:
+        """Copies the values of the rows of all ids of a plan's samples: float32 [N, D]."""
         with torch.no_grad():
-            return functional.embedding(self.index(plan.unique_slots[plan.inverse]), self.rows[:, :dimension])
+            return functional.embedding(self.index(used.slots[used.inverse]), self.rows[:, :dimension])
 
-    def train(self, plan: IterationPlan, gradients: Tensor, optimizer: OptimizerSpec, rate: float) -> None:
+    def train(self, used: UsedRows, gradients: Tensor, optimizer: OptimizerSpec, rate: float, step: int) -> None:
         """Trains the rows that no other worker trains at once, and keeps the partial gradients of the others.
 
         Args:
-            plan: says which rows the samples use, and who trains them.
+            used: the rows that the samples use, and who trains them.
             gradients: float32 [N, D], of what `look_up` gave. Those of a row are added up in the order of the ids.
             optimizer: the table's.
             rate: the learning rate of the iteration.
+            step: iteration + 1.
         """
         if self._device.type == "cpu":
-            _train_on_host(self.rows, plan, gradients, optimizer, rate)
+            _train_on_host(self.rows, used, gradients, optimizer, rate, step)
         else:
-            train_on_device(self.rows, plan, gradients, optimizer, rate)
+            train_on_device(self.rows, used, gradients, optimizer, rate, step)
         self.mark_written()
 
     def read(self, slots: NDArray[np.uint32], columns: int) -> NDArray[np.float32]:
@@ -151,11 +152,11 @@ class RowCache:
 
 
 def _train_on_host(
-    cache: Tensor, plan: IterationPlan, gradients: Tensor, optimizer: OptimizerSpec, rate: float
+    cache: Tensor, used: UsedRows, gradients: Tensor, optimizer: OptimizerSpec, rate: float, step: int
 ) -> None:
     """Does in one pass what `train_on_device` does in many; the loops are the parameter server's."""
-    rows = cache.numpy(), plan.unique_slots, plan.unique_contributors, plan.inverse, gradients.numpy()
-    epsilon, step = optimizer.epsilon, plan.iteration + 1
+    rows = cache.numpy(), used.slots, used.contributors, used.inverse, gradients.numpy()
+    epsilon = optimizer.epsilon
     match optimizer.kind:
         case OptimizerKind.SGD:
             training.sgd(*rows, rate)
@@ -167,19 +168,19 @@ def _train_on_host(
 
 @torch.no_grad()
 def train_on_device(
-    cache: Tensor, plan: IterationPlan, gradients: Tensor, optimizer: OptimizerSpec, rate: float
+    cache: Tensor, used: UsedRows, gradients: Tensor, optimizer: OptimizerSpec, rate: float, step: int
 ) -> None:
-    """Trains the rows of a plan in a cache [C, W] that is on the device of the gradients [N, D]."""
+    """Trains the rows that samples use in a cache [C, W] that is on the device of the gradients [N, D]."""
     device, dimension = cache.device, gradients.shape[1]
-    inverse = torch.from_numpy(plan.inverse.astype(np.int64)).to(device)
-    slots = torch.from_numpy(plan.unique_slots.astype(np.int64)).to(device)
+    inverse = torch.from_numpy(used.inverse.astype(np.int64)).to(device)
+    slots = torch.from_numpy(used.slots.astype(np.int64)).to(device)
     # The backward pass of a lookup adds up the samples of each row in a fixed order.
     sums = torch.ops.aten.embedding_dense_backward(gradients, inverse, len(slots), -1, False)
-    contributors = plan.unique_contributors
+    contributors = used.contributors
     alone = (contributors & (contributors - np.uint64(1))) == 0
     owned = torch.from_numpy(np.flatnonzero(alone)).to(device)
     split = torch.from_numpy(np.flatnonzero(~alone)).to(device)
-    cache[slots[owned]] = updated_rows(cache[slots[owned]], sums[owned], optimizer, plan.iteration + 1, rate)
+    cache[slots[owned]] = updated_rows(cache[slots[owned]], sums[owned], optimizer, step, rate)
     cache[slots[split], :dimension] = sums[split]
 
 

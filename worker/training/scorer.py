@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from services.domain.reports import SCORE_BINS
 from worker.models import build_model
 from worker.models.model import Batch
 from worker.training.device import prepare_device
-from worker.training.pooling import embed
+from worker.training.embeddings import Embedder
 
 _PARTS = ("parameter/", "buffer/")  # as DenseParameters.save names them; to_npz gives the names alone
 
@@ -36,8 +37,8 @@ class Scorer:
 
     def __init__(self, job: JobSpec, dense: bytes) -> None:
         prepare_device("cpu", 1)
-        self._job = job
         self._model = build_model(job)
+        self._embed = Embedder(job.features, len(job.tables))
         with np.load(io.BytesIO(dense), allow_pickle=False) as arrays:
             saved = {_plain(name): torch.from_numpy(arrays[name]) for name in arrays.files if "state/" not in name}
         try:
@@ -48,18 +49,23 @@ class Scorer:
 
     @torch.inference_mode()
     def score(
-        self, batch: SampleBatch, values: NDArray[np.float32], inverse: NDArray[np.integer[Any]]
+        self,
+        batch: SampleBatch,
+        values: Sequence[NDArray[np.float32]],
+        inverse: Sequence[NDArray[np.integer[Any]]],
     ) -> tuple[float, NDArray[np.uint16]]:
         """Returns the sum of the losses of k samples, and their score bins, uint16 [k, L].
 
         Args:
             batch: the samples.
-            values: float32 [u, D], the rows that they use.
-            inverse: int64 [N]: the row of each id of the samples.
+            values: by table, float32 [u, D], the rows that they use.
+            inverse: by table, int64 [N]: the row of each id that the samples have in it.
         """
-        rows = functional.embedding(torch.from_numpy(inverse), torch.from_numpy(values))
-        embeddings = embed(rows, batch.lengths, self._job.features)
-        samples = Batch(embeddings, torch.tensor(batch.dense), torch.tensor(batch.labels))
+        rows = [
+            functional.embedding(torch.from_numpy(each), torch.from_numpy(of_table))
+            for each, of_table in zip(inverse, values, strict=True)
+        ]
+        samples = Batch(self._embed(rows, batch.lengths), torch.tensor(batch.dense), torch.tensor(batch.labels))
         outputs = self._model(samples.embeddings, samples.dense)
         loss_sum = self._model.loss(outputs, samples).double().sum().item()
         return loss_sum, _bins(self._model.scores(outputs.double()))

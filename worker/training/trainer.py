@@ -14,13 +14,13 @@ from torch import Tensor
 
 from services.domain.errors import FailedPrecondition
 from services.domain.jobs import JobSpec
-from services.domain.plans import IterationPlan
+from services.domain.plans import IterationPlan, UsedRows
 from services.domain.reports import SCORE_BINS
 from worker.models import build_model
 from worker.models.model import Batch
 from worker.training.all_reduce import DenseReducer
 from worker.training.dense import DenseParameters
-from worker.training.pooling import embed
+from worker.training.embeddings import Embedder
 from worker.training.rows import RowCache
 
 
@@ -44,7 +44,7 @@ class StepResult:
 
 
 class Trainer:
-    """Trains the rows of a cache and the dense parameters of a model.
+    """Trains the rows of caches and the dense parameters of a model.
 
     Every sample's loss is multiplied by its weight, and every gradient divided by the size of the global batch, not by
     its weight. So the sum over the workers does not depend on which of them trains which sample.
@@ -61,26 +61,28 @@ class Trainer:
 
     def __init__(self, job: JobSpec, caches: Sequence[RowCache], reducer: DenseReducer, device: torch.device) -> None:
         self._job = job
-        self._cache = caches[0]
+        self._caches = caches
         self._device = device
         self._model = build_model(job).to(device)
-        self._features = self._model.inputs.names
+        self._embed = Embedder(job.features, len(job.tables))
         self.dense = DenseParameters(self._model, job.model, reducer)
 
     def step(self, plan: IterationPlan) -> StepResult:
-        """Trains one iteration, whose rows are in the cache at the versions of the plan.
+        """Trains one iteration, whose rows are in the caches at the versions of the plan.
 
         Raises:
             FailedPrecondition: the loss is not finite; nothing was trained.
             Unavailable: another worker is lost or late.
         """
         job, begin = self._job, time.perf_counter()
-        loss_sum, score_bins, gradients = self._forward_backward(plan)
+        used = plan.rows_by_table(len(job.tables))
+        loss_sum, score_bins, gradients = self._forward_backward(plan, used)
 
         computed = time.perf_counter()
-        if gradients is not None:
-            (rate,) = job.row_rates(job.table, np.array([plan.iteration + 1]))
-            self._cache.train(plan, gradients, job.table.optimizer, float(rate))
+        for table, cache, rows, gradient in zip(job.tables, self._caches, used, gradients, strict=True):
+            if gradient is not None:
+                (rate,) = job.row_rates(table, np.array([plan.iteration + 1]))
+                cache.train(rows, gradient, table.optimizer, float(rate), plan.iteration + 1)
 
         rows_updated = time.perf_counter()
         self.dense.wait()
@@ -95,16 +97,21 @@ class Trainer:
             update=rows_updated - computed + time.perf_counter() - reduced,
         )
 
-    def _forward_backward(self, plan: IterationPlan) -> tuple[float, NDArray[np.uint16], Tensor | None]:
-        """Returns loss, scores [m, L], and the gradient [N, D] of the rows of all ids, None if there are no samples.
+    def _forward_backward(
+        self, plan: IterationPlan, used: Sequence[UsedRows]
+    ) -> tuple[float, NDArray[np.uint16], list[Tensor | None]]:
+        """Returns loss, scores [m, L], and by table the gradient [N, D] of the rows of all ids, None without samples.
 
         The all-reduce of the dense gradients begins meanwhile.
         """
         if len(plan.labels) == 0:
-            return 0.0, np.zeros(plan.labels.shape, np.uint16), None
-        rows = self._cache.look_up(plan, self._job.table.dimension).requires_grad_()
+            return 0.0, np.zeros(plan.labels.shape, np.uint16), [None] * len(used)
+        rows = [
+            cache.look_up(each, table.dimension).requires_grad_()
+            for cache, each, table in zip(self._caches, used, self._job.tables, strict=True)
+        ]
         batch = Batch(
-            embed(rows, plan.lengths, self._job.features),
+            self._embed(rows, plan.lengths),
             torch.tensor(plan.dense, device=self._device),
             torch.tensor(plan.labels, device=self._device),
         )
@@ -121,5 +128,4 @@ class Trainer:
         torch.autograd.backward(losses.sum() / plan.batch_size)
         scores = self._model.scores(outputs.detach().double()) * SCORE_BINS
         bins = scores.clamp(max=SCORE_BINS - 1).cpu().numpy().astype(np.uint16)
-        assert rows.grad is not None  # noqa: S101 - backward has just set it
-        return loss_sum, bins, rows.grad
+        return loss_sum, bins, [each.grad for each in rows]

@@ -12,10 +12,11 @@ from dispatcher.core.mechanisms.brute_force import BruteForce
 from dispatcher.core.planner import Planner
 from esd_native.engine import Engine
 from services.domain.errors import InvalidArgument
+from services.domain.features import numbered_ids
 from services.domain.tables import OptimizerSpec, TableSpec
 from tests.support.batches import ids_only
 
-SIZES = RowSizes([TableSpec("t", 8, OptimizerSpec(), seed=0, init_scale=0.1)], ids=1)
+SIZES = RowSizes([TableSpec("t", 8, OptimizerSpec(), seed=0, init_scale=0.1)], numbered_ids(1))
 BANDWIDTHS = [4e6, 2e6, 1e6]
 
 

@@ -3,6 +3,7 @@ import pytest
 
 from dispatcher.core.cost_model import CostModel, Operations, RowSizes
 from services.domain.errors import InvalidArgument
+from services.domain.features import numbered_ids
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 
 
@@ -59,7 +60,7 @@ class Columns:
 )
 def test_a_row_moves_with_its_state_and_a_partial_gradient_without_it(kind, row):
     """16 values of 4 bytes; a row's id and version have 16 bytes, a gradient's name 32."""
-    sizes = RowSizes([TableSpec("t", 16, OptimizerSpec(kind), seed=0, init_scale=0.1)], ids=3)
+    sizes = RowSizes([TableSpec("t", 16, OptimizerSpec(kind), seed=0, init_scale=0.1)], numbered_ids(3))
     moved = sizes.moved_bytes(Columns)
     assert moved.miss_pull.tolist() == [5 * (row + 16), row + 16]
     assert moved.update_push.tolist() == [2 * (row + 16) + 3 * (64 + 32), 0]

@@ -10,18 +10,19 @@ from dispatcher.core.planner import Planner
 from dispatcher.simulator.simulate import simulate
 from esd_native.engine import Engine
 from services.domain.errors import InvalidArgument
+from services.domain.features import numbered_ids
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 from tests.support.batches import ids_only
 
 LINKS = np.array([1, 1, 10], np.int32)
-SIZES = RowSizes([TableSpec("t", 8, OptimizerSpec(), seed=0, init_scale=0.1)], ids=1)
+SIZES = RowSizes([TableSpec("t", 8, OptimizerSpec(), seed=0, init_scale=0.1)], numbered_ids(1))
 
 
 def test_risk_is_the_share_of_evictions_that_push(make_job, make_batches):
     """A partial gradient counts as what it moves by a row: 64 bytes of 112."""
     adam = TableSpec("t", 8, OptimizerSpec(OptimizerKind.ADAM), seed=0, init_scale=0.1)
     job = replace(make_job(mechanism="esd"), tables=(adam,))
-    planner, sizes = Planner(job, [1e6] * 4, [30] * 4), RowSizes(job.tables, job.most_ids)
+    planner, sizes = Planner(job, [1e6] * 4, [30] * 4), RowSizes(job.tables, job.features)
     table = job.table
     gradient = table.gradient_transfer_bytes / table.row_transfer_bytes
     risk, shares, gradients = EvictionRisk(4), np.zeros(4), 0

@@ -12,12 +12,13 @@ from dispatcher.core.mechanisms.random import Random
 from dispatcher.core.planner import Planner
 from dispatcher.simulator.simulate import simulate
 from esd_native.engine import Engine
+from services.domain.features import numbered_ids
 from services.domain.tables import OptimizerSpec, TableSpec
 from tests.support.batches import ids_only
 
 CAPACITIES = np.full(3, 8, np.int32)
 LINKS = np.ones(3, np.int32)
-SIZES = RowSizes([TableSpec("t", 8, OptimizerSpec(), seed=0, init_scale=0.1)], ids=1)
+SIZES = RowSizes([TableSpec("t", 8, OptimizerSpec(), seed=0, init_scale=0.1)], numbered_ids(1))
 
 
 def problems(engine, batches):

@@ -13,10 +13,11 @@ from dispatcher.core.mechanisms.random import Random
 from esd_native import solver
 from esd_native.engine import Engine
 from services.domain.errors import InvalidArgument
+from services.domain.features import numbered_ids
 from services.domain.tables import OptimizerSpec, TableSpec
 from tests.support.batches import ids_only
 
-SIZES = RowSizes([TableSpec("t", 8, OptimizerSpec(), seed=0, init_scale=0.1)], ids=1)
+SIZES = RowSizes([TableSpec("t", 8, OptimizerSpec(), seed=0, init_scale=0.1)], numbered_ids(1))
 
 
 def int32(values):

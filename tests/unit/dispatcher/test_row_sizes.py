@@ -9,6 +9,7 @@ from dispatcher.core.cost_model import RowSizes
 from dispatcher.core.mechanisms import MECHANISMS
 from dispatcher.core.planner import Planner
 from dispatcher.simulator.simulate import simulate, trace_batches, with_lookahead
+from services.domain.features import Feature
 from services.domain.ids import in_table
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 
@@ -23,6 +24,17 @@ def tables(dimensions, kind=OptimizerKind.SGD):
     return tuple(table(kind, dimension) for dimension in dimensions)
 
 
+def features(count, tables=1):
+    """Fields that take turns with the tables."""
+    return tuple(Feature(str(number), number % tables) for number in range(count))
+
+
+def with_tables(job, specs):
+    """The job with a table for each of its fields."""
+    specs = tuple(specs)
+    return replace(job, tables=specs, features=features(len(specs), len(specs)))
+
+
 def in_tables_of_fields(batches):
     """The batches with the ids of every field in a table of its own."""
     for batch in batches:
@@ -31,16 +43,16 @@ def in_tables_of_fields(batches):
 
 
 def test_units_are_the_common_measure_of_the_rows():
-    sizes = RowSizes(tables([16, 64, 24]), 3)
-    assert (sizes.unit_bytes, sizes.of_tables, sizes.of_sample) == (16, (5, 17, 7), 51)
+    sizes = RowSizes(tables([16, 64, 24]), features(3, tables=3))
+    assert (sizes.unit_bytes, sizes.of_tables, sizes.of_sample) == (16, (5, 17, 7), 29)
     assert sizes.cache_room(10) == 50  # a row of 16 values moves as 64 bytes and 16 beside them
-    with_state = RowSizes(tables([16, 8], OptimizerKind.ADAM), 2)
+    with_state = RowSizes(tables([16, 8], OptimizerKind.ADAM), features(2, tables=2))
     assert (with_state.unit_bytes, with_state.of_tables) == (16, (13, 7))
     assert with_state.gradient_shares == ((64 + 32) / 208, (32 + 32) / 112)
 
 
 def test_with_one_table_a_row_is_the_unit():
-    sizes = RowSizes([table()], 3)
+    sizes = RowSizes([table()], features(3))
     assert (sizes.unit_bytes, sizes.of_tables, sizes.of_sample, sizes.cache_room(10)) == (48, (), 3, 10)
 
 
@@ -49,7 +61,7 @@ def test_tables_of_one_dimension_are_as_one(make_job, make_batches, mechanism):
     """Only the slots differ, where caches hold everything: those of a table are not given to another one's rows."""
     job = make_job(mechanism=mechanism)
     one = Planner(job, BANDWIDTHS, [300] * 4)
-    three = Planner(replace(job, tables=tuple(replace(job.table, name=name) for name in "abc")), BANDWIDTHS, [300] * 4)
+    three = Planner(with_tables(job, (replace(job.table, name=name) for name in "abc")), BANDWIDTHS, [300] * 4)
     for batch in in_tables_of_fields(make_batches(15, samples=16, fields=3, rows=80, seed=6)):
         plain, split = one.plan(batch), three.plan(batch)
         assert plain.assignment.tolist() == split.assignment.tolist()
@@ -65,7 +77,7 @@ def test_every_row_and_gradient_is_charged_by_its_own_bytes(make_job, kind, rows
     """The rows of the first field have 16 values of 4 bytes; those of the second have 64."""
     rng = np.random.default_rng(3)
     trace = rng.integers(0, 100, (800, 2)).astype(np.uint64)
-    job = replace(make_job(mechanism="esd", fields=2, batch_size=40), tables=tables((16, 64), kind))
+    job = with_tables(make_job(mechanism="esd", fields=2, batch_size=40), tables((16, 64), kind))
     planner = Planner(job, BANDWIDTHS, [200] * 4)
     row, gradient = {True: rows[0] + 16, False: rows[1] + 16}, {True: 64 + 32, False: 256 + 32}
     for batch in in_tables_of_fields(trace_batches(trace, 40)):
@@ -89,7 +101,7 @@ def test_knowing_the_sizes_saves_bytes(make_job, mechanism):
     trace = (400 * rng.random((6400, 4)) ** 2).astype(np.uint64)
     job = make_job(mechanism=mechanism, fields=4, batch_size=64)
     small, large = tables((8, 256))
-    sized_job = replace(job, tables=(small, *(replace(small, name=name) for name in "bc"), large))
+    sized_job = with_tables(job, (small, *(replace(small, name=name) for name in "bc"), large))
     sized = simulate(Planner(sized_job, BANDWIDTHS, [6000] * 4), in_tables_of_fields(trace_batches(trace, 64)))
     blind = Planner(job, BANDWIDTHS, [6000] * 4)
     cost = 0.0
@@ -107,7 +119,7 @@ def test_knowing_the_sizes_saves_bytes(make_job, mechanism):
 def test_every_mechanism_keeps_the_caches_within_their_bytes(make_job, make_batches, make_cluster, mechanism, policy):
     """The independent cluster refuses what must not happen; here caches have the room of 120 rows of 4 values."""
     job = make_job(mechanism=mechanism, policy=policy, eviction_term=mechanism == "esd")
-    planner = Planner(replace(job, tables=tables((4, 8, 16))), BANDWIDTHS, [120] * 4)
+    planner = Planner(with_tables(job, tables((4, 8, 16))), BANDWIDTHS, [120] * 4)
     cluster = make_cluster([120] * 4, several_tables=True)
     stream = in_tables_of_fields(make_batches(12, samples=16, fields=3, rows=300, seed=2))
     for batch, lookahead_batches in with_lookahead(stream, planner.lookahead):

@@ -40,7 +40,7 @@ def trained(optimizer, plan, cache, gradients):
     """The cache after a step."""
     rows = RowCache(*cache.shape, torch.device("cpu"))
     rows.rows.copy_(torch.from_numpy(cache))
-    rows.train(plan, torch.from_numpy(gradients), optimizer, float(RATE))
+    rows.train(*plan.rows_by_table(1), torch.from_numpy(gradients), optimizer, float(RATE), plan.iteration + 1)
     return rows.rows.numpy()
 
 
@@ -49,7 +49,8 @@ def test_does_what_steps_of_torch_do(step, kind):
     optimizer = OptimizerSpec(kind, learning_rate=9.0)  # the job's; the iteration's counts
     plan, cache, gradients = step(optimizer)
     expected = torch.from_numpy(cache.copy())
-    train_on_device(expected, plan, torch.from_numpy(gradients), optimizer, float(RATE))
+    (used,) = plan.rows_by_table(1)
+    train_on_device(expected, used, torch.from_numpy(gradients), optimizer, float(RATE), plan.iteration + 1)
     found = trained(optimizer, plan, cache, gradients)
     np.testing.assert_allclose(found, expected.numpy(), rtol=1e-6, atol=1e-7)
     shared = plan.unique_slots[1::2]

@@ -1,0 +1,43 @@
+"""From the rows of all tables to the embeddings that a model gets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from services.domain.features import Feature
+from worker.models.inputs import Jagged
+from worker.training.pooling import embed
+
+
+class Embedder:
+    """Makes a model's embeddings of the rows of a job's tables, each of which several features may use.
+
+    Args:
+        features: of the job.
+        tables: how many tables it has.
+    """
+
+    def __init__(self, features: Sequence[Feature], tables: int) -> None:
+        self._features = features
+        numbered = list(enumerate(features))
+        self._numbers = [[at for at, feature in numbered if feature.table == table] for table in range(tables)]
+
+    def __call__(self, rows: Sequence[Tensor], lengths: NDArray[np.uint16] | None) -> Mapping[str, Tensor | Jagged]:
+        """Returns the embeddings of m samples by the name of the feature, in the order of the features.
+
+        Args:
+            rows: by table, float32 [N_t, D_t], of all ids of its features: sample by sample, and in each of them
+                feature by feature.
+            lengths: uint16 [m, F], how many ids each sample has of each feature; None: exactly one of each.
+        """
+        if len(rows) == 1:
+            return embed(rows[0], lengths, self._features)
+        found: dict[str, Tensor | Jagged] = {}
+        for of_table, numbers in zip(rows, self._numbers, strict=True):
+            part = None if lengths is None else lengths[:, numbers]
+            found |= embed(of_table, part, [self._features[at] for at in numbers])
+        return {feature.name: found[feature.name] for feature in self._features}
