@@ -1,0 +1,97 @@
+"""Jobs over several tables: the model of one process, whatever the cluster, and no byte more than the tables' rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from esd.cli import simulate, train
+from esd.cli.stream import first_samples, global_batches
+from services.domain.tables import OptimizerKind
+from tests.support.several_tables import ADAGRAD, ADAM, SGD, TabledOptions, train_in_one_process
+
+BASE = TabledOptions(
+    workers=2,
+    links="1g",
+    batch=32,
+    dim=64,
+    cache_rows=300,  # of 64 values; rows of 8 values are many more
+    model="dcn",
+    optimizer=OptimizerKind.ROWWISE_ADAGRAD,
+    iterations=40,
+    seed=3,
+    specs=((64, ADAGRAD), (8, ADAGRAD)),
+)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    name: str
+    options: TabledOptions
+    store: str = "memory"
+    shards: int = 1
+
+
+def cluster(name: str, *, store: str = "memory", shards: int = 1, **changes: Any) -> Cluster:
+    return Cluster(name, replace(BASE, **changes), store, shards)
+
+
+CLUSTERS = [
+    cluster("two tables, one worker", workers=1, batch=64, cache_rows=450),
+    cluster("two tables, two workers, joint, two shards", shards=2),
+    cluster("three optimizers, four workers, ESD, emark-size, Redis", workers=4, batch=16, store="redis",
+            mechanism="esd", policy="emark-size", specs=((16, ADAM), (8, SGD), (4, ADAGRAD))),
+]  # fmt: skip
+
+
+def batches(options: TabledOptions):
+    size = sum(options.worker_samples())
+    return global_batches(first_samples(options.open(1024), options.iterations * size), size)
+
+
+def distance(a: np.ndarray, b: np.ndarray) -> float:
+    return float(np.linalg.norm(a - b) / np.linalg.norm(b))
+
+
+@pytest.mark.parametrize("case", CLUSTERS, ids=lambda case: case.name)
+def test_a_cluster_trains_the_tables_of_one_process(case: Cluster, tmp_path: Path, redis_url: str) -> None:
+    result = train.run(case.options, store=redis_url if case.store == "redis" else "memory", shards=case.shards,
+                       out=tmp_path)  # fmt: skip
+    opened = case.options.open(1024)
+    job = case.options.job(
+        features=opened.features, dense_features=len(opened.dense_features), parameter_servers=("none",)
+    )
+    expected = train_in_one_process(job, batches(case.options))
+    tolerance = 1e-3 if job.table.optimizer.kind is OptimizerKind.ADAM else 1e-4
+    with np.load(tmp_path / "model.npz") as model:
+        for name, arrays in expected.tables.items():
+            np.testing.assert_array_equal(model[f"{name}/ids"], arrays["ids"])
+            np.testing.assert_array_equal(model[f"{name}/versions"], arrays["versions"])
+            assert distance(model[f"{name}/rows"], arrays["rows"]) < tolerance
+        for name, parameter in expected.dense.items():
+            assert distance(model[f"dense/{name}"], parameter) < tolerance
+
+    simulated = simulate.run(case.options, None, None)
+    assert result["operations"] == simulated["operations"]
+    assert sum(result["operations"]["evict_push"]) > 0
+    assert result["cost_seconds"] == pytest.approx(simulated["cost_seconds"])
+    assert_no_byte_too_many(result, simulated, case)
+
+
+def assert_no_byte_too_many(result: dict[str, Any], simulated: dict[str, Any], case: Cluster) -> None:
+    """What crosses the links is what the rows' own sizes say, with what flushes push, and a little in each message."""
+    tables = len(case.options.specs)
+    frames = 4 * result["iterations"] * case.options.workers * case.shards * tables
+    pulled, pushed = (sum(result["bytes"][way]) for way in ("pulled", "pushed"))
+    positions = 4 * sum(result["operations"]["miss_pull"])  # in answers that bring a part of the rows
+    assert 0 <= pulled - sum(simulated["bytes"]["pulled"]) <= positions + 100 * frames
+    flushed = max(spec * 4 * (3 if optimizer is ADAM else 1) + 36 for spec, optimizer in case.options.specs)
+    assert (
+        0
+        <= pushed - sum(simulated["bytes"]["pushed"])
+        <= flushed * sum(result["operations"]["flush_push"]) + (100 * frames)
+    )

@@ -1,0 +1,167 @@
+"""Flights as samples of several tables of their own dimensions and optimizers, and what one process makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn import functional
+
+from esd.cli.options import RunOptions
+from services.data import Dataset
+from services.domain.batches import SampleBatch
+from services.domain.features import Feature, Pooling
+from services.domain.ids import in_table
+from services.domain.jobs import JobSpec
+from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
+from tests.support.reference import initial_rows
+from worker.models import build_model
+
+ADAM = OptimizerSpec(OptimizerKind.ADAM, 0.002)
+ADAGRAD = OptimizerSpec(OptimizerKind.ROWWISE_ADAGRAD, 0.05)
+SGD = OptimizerSpec(OptimizerKind.SGD, 0.05)
+
+_AIRPORTS = ("origin", "dest")  # of which we make one list
+
+
+class TabledFlights:
+    """Flights, whose airports are a list of two ids and whose other fields take turns with the other tables.
+
+    Args:
+        flights: as the reader has them.
+        tables: how many tables there are; the airports are in the last.
+    """
+
+    def __init__(self, flights: Dataset, tables: int) -> None:
+        self._flights = flights
+        names = [feature.name for feature in flights.features]
+        self._airports = [names.index(name) for name in _AIRPORTS]
+        self._others = [at for at in range(len(names)) if at not in self._airports]
+        others = [Feature(names[at], turn % max(1, tables - 1)) for turn, at in enumerate(self._others)]
+        self.features = (*others, Feature("airports", tables - 1, Pooling.MEAN, max_length=2))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._flights, name)
+
+    def __iter__(self) -> Iterator[SampleBatch]:
+        lengths = np.array([[1] * len(self._others) + [2]], np.uint16)
+        of_features = np.array([feature.table for feature in self.features], np.uint64)
+        for batch in self._flights:
+            ids = batch.by_field[:, [*self._others, *self._airports]].reshape(-1)
+            listed = replace(batch, ids=ids, lengths=np.repeat(lengths, len(batch), axis=0))
+            yield replace(listed, ids=in_table(ids, listed.of_ids(of_features)))
+
+
+@dataclass(frozen=True, slots=True)
+class TabledOptions(RunOptions):
+    """Options of a run over several tables: dimension and optimizer of each; the first is that of the options."""
+
+    specs: tuple[tuple[int, OptimizerSpec], ...] = ()
+
+    def open(self, batch_size: int) -> Dataset:
+        return TabledFlights(RunOptions.open(self, batch_size), len(self.specs))
+
+    def job(self, **given: Any) -> JobSpec:
+        first = RunOptions.job(self, **given | {"features": (Feature("any"),)})
+        tables = [
+            TableSpec(first.table.further(str(number)), dimension, optimizer, self.seed + number, init_scale=0.2)
+            for number, (dimension, optimizer) in enumerate(self.specs)
+        ]
+        tables[0] = replace(tables[0], name=first.table.name)
+        return replace(first, tables=tuple(tables), features=given["features"])
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedTables:
+    """By table ids, rows and versions of what was trained, by the names that the export has; and dense parameters."""
+
+    tables: dict[str, dict[str, NDArray[Any]]]
+    dense: dict[str, NDArray[np.float32]]
+
+
+class OneProcess:
+    """The rows of one table, trained by the formulas of services/domain/tables.py."""
+
+    def __init__(self, spec: TableSpec, ids: NDArray[np.uint64]) -> None:
+        self.spec = spec
+        self.ids = ids
+        self.rows = torch.from_numpy(initial_rows(spec, ids)).requires_grad_()
+        self.versions = np.zeros(len(ids), np.int64)
+        self._state = torch.zeros(len(ids), spec.optimizer.state_width(spec.dimension))
+
+    def train(self, trained: NDArray[np.int64], step: int) -> None:
+        """Takes a step with the gradient that the rows have, for these rows."""
+        spec, gradient = self.spec.optimizer, self.rows.grad[trained]
+        with torch.no_grad():
+            values, state = self.rows[trained], self._state[trained]
+            match spec.kind:
+                case OptimizerKind.SGD:
+                    values -= spec.learning_rate * gradient
+                case OptimizerKind.ROWWISE_ADAGRAD:
+                    state += gradient.square().mean(dim=1, keepdim=True)
+                    values -= spec.learning_rate * gradient / (state.sqrt() + spec.epsilon)
+                case OptimizerKind.ADAM:
+                    first, second = state.chunk(2, dim=1)
+                    first = spec.beta1 * first + (1 - spec.beta1) * gradient
+                    second = spec.beta2 * second + (1 - spec.beta2) * gradient.square()
+                    correction = (1 - spec.beta2**step) ** 0.5 / (1 - spec.beta1**step)
+                    values -= spec.learning_rate * correction * first / (second.sqrt() + spec.epsilon)
+                    state = torch.cat((first, second), dim=1)
+            self.rows[trained], self._state[trained] = values, state
+        self.rows.grad = None
+        self.versions[trained] += 1
+
+
+def train_in_one_process(job: JobSpec, batches: Iterable[SampleBatch]) -> TrainedTables:
+    """Trains the global batches in order with torch; dense parameters with Adam, Adagrad or SGD as the job says."""
+    stream = list(batches)
+    ids = np.unique(np.concatenate([batch.ids for batch in stream]))
+    tables = [OneProcess(spec, ids[ids >> np.uint64(56) == number]) for number, spec in enumerate(job.tables)]
+    model = build_model(job)
+    dense = OneProcessDense(model, job.model.dense_optimizer)
+    for iteration, batch in enumerate(stream):
+        embeddings, used = {}, [np.empty(0, np.int64)] * len(tables)
+        for at, feature in enumerate(job.features):
+            table = tables[feature.table]
+            places = np.searchsorted(table.ids, batch.ids_of_feature(at))
+            used[feature.table] = np.union1d(used[feature.table], places)
+            bags = np.repeat(np.arange(len(batch)), batch.lengths[:, at])
+            summed = torch.zeros(len(batch), table.spec.dimension).index_add(
+                0, torch.from_numpy(bags), functional.embedding(torch.from_numpy(places), table.rows)
+            )
+            counts = torch.from_numpy(batch.lengths[:, at].astype(np.float32)).clamp(min=1)[:, None]
+            embeddings[feature.name] = summed / counts if feature.pooling is Pooling.MEAN else summed
+        logits = model(embeddings, torch.tensor(batch.dense)).view(-1)
+        functional.binary_cross_entropy_with_logits(logits, torch.tensor(batch.labels[:, 0])).backward()
+        for table, trained in zip(tables, used, strict=True):
+            table.train(trained, iteration + 1)
+        dense.step()
+    return TrainedTables(
+        {
+            each.spec.name: {"ids": each.ids, "rows": each.rows.detach().numpy(), "versions": each.versions}
+            for each in tables
+        },
+        {name: parameter.detach().numpy() for name, parameter in model.named_parameters()},
+    )
+
+
+class OneProcessDense:
+    """The dense parameters, with torch's optimizers."""
+
+    def __init__(self, model: torch.nn.Module, spec: OptimizerSpec) -> None:
+        kinds = {
+            OptimizerKind.SGD: lambda: torch.optim.SGD(model.parameters(), lr=spec.learning_rate),
+            OptimizerKind.ROWWISE_ADAGRAD: lambda: torch.optim.Adagrad(
+                model.parameters(), lr=spec.learning_rate, eps=spec.epsilon
+            ),
+            OptimizerKind.ADAM: lambda: torch.optim.Adam(model.parameters(), lr=spec.learning_rate, eps=spec.epsilon),
+        }
+        self._optimizer = kinds[spec.kind]()
+
+    def step(self) -> None:
+        self._optimizer.step()
+        self._optimizer.zero_grad()
