@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from services.domain import errors
 from services.domain.batches import SampleBatch
+from services.domain.features import Feature, Pooling
 from services.domain.hybrid import HybridResult
 from services.domain.jobs import Criterion, JobSpec, Loss, ModelSpec, RowLimitPolicy, equal_workloads
 from services.domain.plans import (
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from services.clients.dispatcher import DispatcherClient
     from services.clients.dispatcher_async import AsyncDispatcherClient
     from services.clients.parameter_server import AsyncParameterServerClient
-    from services.data.schema import Schema
+    from services.data.schema import Id, IdList, Schema, TableOptions
     from services.runtime.security import Credentials
     from worker.models.inputs import Jagged, ModelInputs
     from worker.models.model import Model
@@ -62,10 +63,13 @@ __all__ = [
     "DispatcherClient",
     "EndOfStream",
     "FailureReport",
+    "Feature",
     "FlushPlan",
     "FlushReport",
     "GradientTransfers",
     "HybridResult",
+    "Id",
+    "IdList",
     "IterationPlan",
     "IterationReport",
     "Jagged",
@@ -82,11 +86,13 @@ __all__ = [
     "OptimizerSpec",
     "PhaseTimes",
     "PlanMessage",
+    "Pooling",
     "Registration",
     "Reload",
     "RowLimitPolicy",
     "SampleBatch",
     "Schema",
+    "TableOptions",
     "TableSpec",
     "TransferCounts",
     "Transfers",
@@ -108,7 +114,10 @@ _WHEN_USED = {
     "Jagged": "worker.models.inputs",
     "Model": "worker.models.model",
     "ModelInputs": "worker.models.inputs",
+    "Id": "services.data.schema",
+    "IdList": "services.data.schema",
     "Schema": "services.data.schema",
+    "TableOptions": "services.data.schema",
     "hybrid_dis": "esd.hybrid",
     "read": "esd.tables",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -32,6 +32,8 @@ from esd.cli.learning import (
 from services.data import Dataset, count_distinct, open_data
 from services.data.epochs import Epochs
 from services.data.parts import hold_out
+from services.data.schema import TableOptions
+from services.data.schema_file import read_schema
 from services.domain.errors import InvalidArgument
 from services.domain.features import Feature
 from services.domain.jobs import MAX_HORIZON, Criterion, JobSpec, Loss, ModelSpec, RowLimitPolicy, Sync, equal_workloads
@@ -404,7 +406,7 @@ class RunOptions:
             "workload_limits": self.limits(),
             "budget_seconds": (self.budget_ms or 0.0) / 1e3,
             "window": PLAN_WINDOW,
-            "tables": (TableSpec(table, self.dim, optimizer, self.seed, init_scale=self.dim**-0.5),),
+            "tables": self._tables(table, optimizer),
             "model": ModelSpec(
                 self.model,
                 HIDDEN_LAYERS,
@@ -423,6 +425,22 @@ class RunOptions:
             kept = max(self.checkpoints_kept, 2 + -(-self.horizon // self.evaluate_every))
             options |= {"checkpoint_every": self.evaluate_every, "checkpoints_kept": kept}
         return JobSpec(**options)
+
+    def _tables(self, name: str, optimizer: OptimizerSpec) -> tuple[TableSpec, ...]:
+        """Returns the tables of the data: one, or those that the schema names, with what it says of them."""
+        first = TableSpec(name, self.dim, optimizer, self.seed, init_scale=self.dim**-0.5)
+        if self.schema is None:
+            return (first,)
+        schema, tables = read_schema(self.schema), []
+        for number, of_table in enumerate(schema.table_names):
+            said = TableOptions() if of_table is None else schema.tables.get(of_table, TableOptions())
+            dimension = self.dim if said.dim is None else said.dim
+            kind = optimizer.kind if said.optimizer is None else OptimizerKind(said.optimizer)
+            rate = optimizer.learning_rate if said.learning_rate is None else said.learning_rate
+            full_name = name if number == 0 else first.further(str(of_table))
+            trained = replace(optimizer, kind=kind, learning_rate=rate)
+            tables.append(TableSpec(full_name, dimension, trained, self.seed, init_scale=dimension**-0.5))
+        return tuple(tables)
 
     def open(self, batch_size: int) -> Dataset:
         """Opens the data set with all its epochs, which come in batches of up to `batch_size` samples."""

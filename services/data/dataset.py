@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from services.data.readers.flights import FlightsDataset
 from services.data.readers.synthetic import SyntheticDataset
 from services.data.readers.text_sources import AVAZU, CRITEO, CRITEO_SEARCH, movielens_source
-from services.data.schema import read_schema
+from services.data.schema_file import read_schema
 from services.data.text_dataset import TextDataset, TextSource
 from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument, NotFound

@@ -1,31 +1,85 @@
-"""A schema: which columns of somebody's table are ids, dense features and label.
+"""A schema: which columns of somebody's table are ids, lists of ids, dense features, labels, weight and group.
 
-It is a TOML file, which `esd data inspect` proposes:
-
-    label = "rating"                   # 0 and 1, or true and false
-    positive-from = 4                  # or any number: 1 from here on, 0 below
-    ids = ["user", "item", "shop"]     # texts, whole numbers, dates: one embedding row per distinct value
-    crosses = [["user", "shop"]]       # a field of its own for each pair
-    dense = ["price", "age"]           # numbers, as they are
-    log = ["price"]                    # of these ln(1 + x), and 0 below 0
-
-    [missing]                          # what an absent value becomes; without an entry it is refused
-    shop = ""
-    age = 35
+services/data/schema_file.py reads it from a file of TOML.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
-from pathlib import Path
-from typing import Any
+from dataclasses import asdict, dataclass, field
 
-from services.domain.documents import read_toml, suggestion
 from services.domain.errors import InvalidArgument
+from services.domain.features import MAX_LENGTH, Feature, Pooling
+from services.domain.tables import OptimizerKind
 
 CROSS = " x "  # between the names of a cross' parts
+REFUSE, CUT = "refuse", "cut"
+_LIST_POOLINGS = (Pooling.SUM.value, Pooling.MEAN.value, Pooling.LIST.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Id:
+    """A column that has one value per row: a text, a whole number or a date.
+
+    Attributes:
+        column: its name.
+        table: the table of its rows; None: the job's first one. Columns of one named table share the rows of equal
+            values; without a name, every column has rows of its own.
+    """
+
+    column: str
+    table: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IdList:
+    """A column that has a list of values per row, or a text that is split; an absent list is an empty one.
+
+    Attributes:
+        column: its name.
+        max: the most values that a row may have.
+        pool: what the model gets of their embeddings: `sum` or `mean`, or `list` for one by one.
+        table: as of `Id`.
+        longer: what becomes of a longer list: `refuse`, or `cut` to the first `max` values.
+        separator: between the values, where the column is a text.
+    """
+
+    column: str
+    max: int
+    pool: str = Pooling.MEAN.value
+    table: str | None = None
+    longer: str = REFUSE
+    separator: str = "|"
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.max <= MAX_LENGTH:
+            raise InvalidArgument(f"max of the list {self.column!r} is {self.max}, it must be in 1..{MAX_LENGTH}")
+        for name, value, known in (("pool", self.pool, _LIST_POOLINGS), ("longer", self.longer, (REFUSE, CUT))):
+            if value not in known:
+                raise InvalidArgument(f"{name} of the list {self.column!r} is {value!r}, choose {', '.join(known)}")
+        if not self.separator:
+            raise InvalidArgument(f"the separator of the list {self.column!r} is empty")
+
+
+@dataclass(frozen=True, slots=True)
+class TableOptions:
+    """How the rows of a named table differ from those of the job's options; None: not at all.
+
+    Attributes:
+        dim: values per row.
+        optimizer: `sgd`, `adagrad` or `adam`.
+        learning_rate: of the optimizer.
+    """
+
+    dim: int | None = None
+    optimizer: str | None = None
+    learning_rate: float | None = None
+
+    def __post_init__(self) -> None:
+        known = [kind.value for kind in OptimizerKind]
+        if self.optimizer is not None and self.optimizer not in known:
+            raise InvalidArgument(f"optimizer {self.optimizer!r} of a table is unknown, choose {', '.join(known)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,51 +87,98 @@ class Schema:
     """Says what the columns of a table are. Columns that it does not name are not read.
 
     Attributes:
-        label: the column of the label.
-        ids: the columns of categories.
-        crosses: fields made of several of `ids`.
+        label: the column of the label, or the columns of several.
+        ids: the columns of categories; a text stands for `Id`.
+        crosses: fields made of several of `ids`, of which none is a list.
         dense: the columns of numbers.
         log: those of `dense` that become ln(1 + x), and 0 below 0.
-        positive_from: the least label that counts as 1; None: labels are 0 and 1.
-        missing: by column, what stands for an absent value.
+        positive_from: the least label that counts as 1.
+        label_range: the least and the largest label; None: labels are 0 and 1.
+        missing: by column, what stands for an absent value; of a list, for one that is absent within it.
+        weight: the column of numbers that the samples' losses are multiplied by.
+        group: the column of what samples belong to, such as their user, for metrics by group.
+        tables: by name, how the tables that `ids` name differ.
 
     Raises:
         InvalidArgument: a column is named twice, or in a place that needs it elsewhere, too.
     """
 
-    label: str
-    ids: tuple[str, ...]
+    label: str | tuple[str, ...]
+    ids: tuple[str | Id | IdList, ...]
     crosses: tuple[tuple[str, ...], ...] = ()
     dense: tuple[str, ...] = ()
     log: tuple[str, ...] = ()
     positive_from: float | None = None
+    label_range: tuple[float, float] | None = None
     missing: Mapping[str, str | float] = field(default_factory=dict)
+    weight: str | None = None
+    group: str | None = None
+    tables: Mapping[str, TableOptions] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.ids:
             raise InvalidArgument("a schema needs at least one column of ids")
-        for name in self.columns:
-            if self.columns.count(name) > 1:
+        if not self.labels:
+            raise InvalidArgument("a schema needs at least one label")
+        named = [each.column for each in self.id_columns] + [*self.labels, *self.dense]
+        named += [self.weight] if self.weight is not None else []
+        for name in named:
+            if named.count(name) > 1:
                 raise InvalidArgument(f"the schema names column {name!r} twice")
+        single = {each.column for each in self.id_columns if isinstance(each, Id)}
         for cross in self.crosses:
-            if len(cross) < 2 or not set(cross) <= set(self.ids):
-                raise InvalidArgument(f"the cross {list(cross)} must name at least two of the ids {list(self.ids)}")
+            if len(cross) < 2 or not set(cross) <= single:
+                raise InvalidArgument(f"the cross {list(cross)} must name at least two of the ids {sorted(single)}")
+        if self.positive_from is not None and self.label_range is not None:
+            raise InvalidArgument("positive_from makes labels 0 and 1: leave label_range out")
+        for name in self.tables:
+            if name not in self.table_names:
+                raise InvalidArgument(f"tables has {name!r}, which no column of ids is of")
         self._check_numbers()
 
     @property
+    def labels(self) -> tuple[str, ...]:
+        """The columns of the labels."""
+        return (self.label,) if isinstance(self.label, str) else tuple(self.label)
+
+    @property
+    def id_columns(self) -> tuple[Id | IdList, ...]:
+        """The columns of `ids`, each described."""
+        return tuple(Id(each) if isinstance(each, str) else each for each in self.ids)
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        """All columns whose values are told apart, each once."""
+        group = () if self.group is None else (self.group,)
+        return tuple(dict.fromkeys([*(each.column for each in self.id_columns), *group]))
+
+    @property
     def numbers(self) -> tuple[str, ...]:
-        """The columns of numbers: the label, then the dense features."""
-        return (self.label, *self.dense)
+        """The columns of numbers: the labels, the dense features, the weight."""
+        return (*self.labels, *self.dense, *(() if self.weight is None else (self.weight,)))
 
     @property
     def columns(self) -> tuple[str, ...]:
         """All columns that are read."""
-        return (*self.ids, *self.numbers)
+        return (*self.categories, *self.numbers)
 
     @property
-    def fields(self) -> tuple[str, ...]:
-        """Names of the F fields: the ids, then the crosses."""
-        return (*self.ids, *(CROSS.join(cross) for cross in self.crosses))
+    def table_names(self) -> tuple[str | None, ...]:
+        """The tables of the ids, by number; None is the job's first one, which is the first here if it is used."""
+        used = dict.fromkeys([*(each.table for each in self.id_columns), *(None for _ in self.crosses)])
+        return (*([None] if None in used else []), *(name for name in used if name is not None))
+
+    @property
+    def features(self) -> tuple[Feature, ...]:
+        """The F features: the ids, then the crosses."""
+        number = {name: at for at, name in enumerate(self.table_names)}
+        features = [
+            Feature(each.column, number[each.table], Pooling(each.pool), each.max)
+            if isinstance(each, IdList)
+            else Feature(each.column, number[each.table])
+            for each in self.id_columns
+        ]
+        return (*features, *(Feature(CROSS.join(cross), number[None]) for cross in self.crosses))
 
     def to_json(self) -> str:
         """Returns one text for each schema that makes other samples."""
@@ -88,52 +189,8 @@ class Schema:
             if name not in self.dense:
                 raise InvalidArgument(f"log names {name!r}, which is not among the dense columns {list(self.dense)}")
         for name, value in self.missing.items():
-            if name not in (*self.ids, *self.dense):
+            if name not in (*self.categories, *self.dense, self.weight):
                 raise InvalidArgument(f"missing names {name!r}, which is neither an id nor a dense column")
-            if name in self.dense and (isinstance(value, bool) or not isinstance(value, int | float)):
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if name not in self.categories and not number:
                 raise InvalidArgument(f"missing.{name} is {value!r}, a dense column needs a number")
-
-
-def read_schema(path: Path) -> Schema:
-    """Reads a schema from its file.
-
-    Raises:
-        InvalidArgument: the file cannot be read, has an unknown key, or a value of the wrong kind.
-    """
-    document = read_toml(path, f"schema {path}")
-    try:
-        return _schema(document)
-    except InvalidArgument as error:
-        raise InvalidArgument(f"schema {path}: {error}") from None
-
-
-def _schema(document: dict[str, Any]) -> Schema:
-    known = {each.name.replace("_", "-"): each.name for each in fields(Schema)}
-    for key in document:
-        if key not in known:
-            raise InvalidArgument(f"there is no key {key!r}{suggestion(key, known)}")
-    for key in ("label", "ids"):
-        if key not in document:
-            raise InvalidArgument(f"the key {key!r} is missing")
-    if not isinstance(document["label"], str):
-        raise InvalidArgument(f"label is {document['label']!r}, it must be the name of a column")
-    values = {known[key]: value for key, value in document.items()}
-    for key in ("ids", "dense", "log"):
-        values[key] = _names(values.get(key, []), key)
-    crosses = values.get("crosses", [])
-    if not isinstance(crosses, list):
-        raise InvalidArgument(f"crosses is {crosses!r}, it must be a list of lists of columns")
-    values["crosses"] = tuple(_names(cross, "a cross") for cross in crosses)
-    threshold = values.get("positive_from")
-    if threshold is not None and (isinstance(threshold, bool) or not isinstance(threshold, int | float)):
-        raise InvalidArgument(f"positive-from is {threshold!r}, it must be a number")
-    missing = values.get("missing", {})
-    if not isinstance(missing, dict) or not all(isinstance(value, str | int | float) for value in missing.values()):
-        raise InvalidArgument(f"missing is {missing!r}, it must give a text or a number for each column it names")
-    return Schema(**values)
-
-
-def _names(value: Any, key: str) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise InvalidArgument(f"{key} is {value!r}, it must be a list of columns")
-    return tuple(value)

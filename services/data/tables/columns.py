@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 
 from esd_native.text import hash_integers, hash_texts
 from services.data.hashing import derived_ids, field_key, hash_bytes
-from services.data.schema import CROSS, Schema
+from services.data.schema import CROSS, REFUSE, Id, IdList, Schema
+from services.data.tables.lists import first_of_lists, is_list, lists_of
 from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument
+from services.domain.ids import in_table
 
 # Types whose text is the value.
 _WRITTEN = (kinds.is_boolean, kinds.is_temporal, kinds.is_decimal, kinds.is_binary_view, kinds.is_string_view)
@@ -48,6 +50,7 @@ def check_types(schema: Schema, found: pa.Schema, source: str, *, written: bool 
     Raises:
         InvalidArgument: names source and column.
     """
+    lists = {each.column for each in schema.id_columns if isinstance(each, IdList)}
     for name in schema.columns:
         index = found.get_all_field_indices(name)
         if len(index) != 1:
@@ -56,34 +59,112 @@ def check_types(schema: Schema, found: pa.Schema, source: str, *, written: bool 
         kind = found.field(index[0]).type
         if written:
             continue
-        if name in schema.ids and not is_category(kind):
-            raise InvalidArgument(f"{source}: column {name!r} is of type {kind}, ids are texts, whole numbers or dates")
-        if name not in schema.ids and not is_number(kind):
-            what = "the label" if name == schema.label else "a dense feature"
+        if name in lists and not is_category(kind.value_type if is_list(kind) else kind):
+            raise InvalidArgument(f"{source}: column {name!r} is of type {kind}, lists are of texts, numbers or dates")
+        if name in schema.categories and name not in lists and not is_category(kind):
+            hint = ": say its max (esd.IdList)" if is_list(kind) else ""
+            raise InvalidArgument(
+                f"{source}: column {name!r} is of type {kind}, ids are texts, whole numbers or dates{hint}"
+            )
+        if name not in schema.categories and not is_number(kind):
+            what = "the weight" if name == schema.weight else "a dense feature"
+            what = "the label" if name in schema.labels else what
             raise InvalidArgument(f"{source}: column {name!r} is of type {kind}, {what} is a number")
+
+
+@dataclass(frozen=True, slots=True)
+class _Ids:
+    """The ids of one feature in n rows: one behind the other, and how many each row has, None: one."""
+
+    values: NDArray[np.uint64]
+    lengths: NDArray[np.int64] | None = None
 
 
 def samples_of(batch: pa.RecordBatch, schema: Schema) -> tuple[SampleBatch, list[Mistakes]]:
     """Makes n samples of a batch with the schema's columns, and tells which of them are none."""
     mistakes: list[Mistakes] = []
-    ids = np.empty((len(batch), len(schema.fields)), np.uint64)
-    for position, name in enumerate(schema.ids):
-        column = batch.column(name)
-        ids[:, position] = hashed(column, field_key(name))
-        if column.null_count:
-            absent = column.is_null().to_numpy(zero_copy_only=False)
-            if name in schema.missing:
-                ids[absent, position] = hash_bytes(field_key(name), str(schema.missing[name]).encode())
-            else:
-                mistakes.append(Mistakes(name, absent, _a_value(name)))
-    for position, cross in enumerate(schema.crosses, start=len(schema.ids)):
-        ids[:, position] = derived_ids(CROSS.join(cross), *(ids[:, schema.ids.index(name)] for name in cross))
+    columns = [_column_ids(batch, each, schema, mistakes) for each in schema.id_columns]
+    of_column = {each.column: ids.values for each, ids in zip(schema.id_columns, columns, strict=True)}
+    columns += [_Ids(derived_ids(CROSS.join(cross), *(of_column[name] for name in cross))) for cross in schema.crosses]
+    if len(schema.table_names) > 1:
+        numbers = [feature.table for feature in schema.features]
+        columns = [_Ids(in_table(ids.values, at), ids.lengths) for ids, at in zip(columns, numbers, strict=True)]
+    ids, lengths = _by_sample(columns, len(batch))
 
     dense = np.empty((len(batch), len(schema.dense)), np.float32)
     for position, name in enumerate(schema.dense):
         dense[:, position] = _dense(batch.column(name), name, schema, mistakes)
-    labels = _labels(batch.column(schema.label), schema, mistakes)
-    return SampleBatch.of_fields(ids, dense, labels), [each for each in mistakes if each.rows.any()]
+    labels = np.stack([_labels(batch.column(name), name, schema, mistakes) for name in schema.labels], axis=1)
+    weights = groups = None
+    if schema.weight is not None:
+        weights = _dense(batch.column(schema.weight), schema.weight, schema, mistakes).astype(np.float32)
+        mistakes.append(Mistakes(schema.weight, weights < 0, "a weight that is not negative"))
+    if schema.group is not None:
+        groups = _single_ids(batch.column(schema.group), Id(schema.group), schema, mistakes)
+    return SampleBatch(ids, dense, labels, lengths, weights, groups), [each for each in mistakes if each.rows.any()]
+
+
+def _column_ids(batch: pa.RecordBatch, described: Id | IdList, schema: Schema, mistakes: list[Mistakes]) -> _Ids:
+    column = batch.column(described.column)
+    if isinstance(described, IdList):
+        return _list_ids(column, described, schema, mistakes)
+    return _Ids(_single_ids(column, described, schema, mistakes))
+
+
+def _key(described: Id | IdList) -> int:
+    return field_key(described.column if described.table is None else described.table)
+
+
+def _single_ids(column: pa.Array, described: Id, schema: Schema, mistakes: list[Mistakes]) -> NDArray[np.uint64]:
+    ids = hashed(column, _key(described))
+    if column.null_count:
+        absent = column.is_null().to_numpy(zero_copy_only=False)
+        if not _replaced(ids, absent, described, schema):
+            mistakes.append(Mistakes(described.column, absent, _a_value(described.column)))
+    return ids
+
+
+def _list_ids(column: pa.Array, described: IdList, schema: Schema, mistakes: list[Mistakes]) -> _Ids:
+    values, lengths = lists_of(column, described.separator)
+    ids = hashed(values, _key(described))
+    if values.null_count:
+        absent = values.is_null().to_numpy(zero_copy_only=False)
+        if not _replaced(ids, absent, described, schema):
+            rows = np.zeros(len(lengths), np.bool_)
+            rows[np.repeat(np.arange(len(lengths)), lengths)[absent]] = True
+            mistakes.append(
+                Mistakes(described.column, rows, f"{_a_value(described.column)} in every place of the list")
+            )
+    too_long = lengths > described.max
+    if not too_long.any():
+        return _Ids(ids, lengths)
+    if described.longer == REFUSE:
+        expected = f"at most {described.max} values (longer = 'cut' in the schema keeps the first ones)"
+        mistakes.append(Mistakes(described.column, too_long, expected))
+    return _Ids(ids[first_of_lists(lengths, described.max)], np.minimum(lengths, described.max))
+
+
+def _replaced(ids: NDArray[np.uint64], absent: NDArray[np.bool_], described: Id | IdList, schema: Schema) -> bool:
+    """Puts the id of what stands for an absent value in the places of these. False if nothing does."""
+    if described.column not in schema.missing:
+        return False
+    ids[absent] = hash_bytes(_key(described), str(schema.missing[described.column]).encode())
+    return True
+
+
+def _by_sample(columns: list[_Ids], count: int) -> tuple[NDArray[np.uint64], NDArray[np.uint16] | None]:
+    """Puts the ids of n samples together, sample by sample; the lengths are [n, F], None if all are one."""
+    if all(column.lengths is None for column in columns):
+        return np.stack([column.values for column in columns], axis=1).reshape(-1), None
+    ones = np.ones(count, np.int64)
+    lengths = np.stack([ones if column.lengths is None else column.lengths for column in columns], axis=1)
+    begins = (np.cumsum(lengths.reshape(-1)) - lengths.reshape(-1)).reshape(lengths.shape)
+    ids = np.empty(int(lengths.sum()), np.uint64)
+    for field, column in enumerate(columns):
+        of_field = lengths[:, field]
+        within = np.arange(len(column.values)) - np.repeat(np.cumsum(of_field) - of_field, of_field)
+        ids[np.repeat(begins[:, field], of_field) + within] = column.values
+    return ids, lengths.astype(np.uint16)
 
 
 def hashed(column: pa.Array, key: int) -> NDArray[np.uint64]:
@@ -122,13 +203,18 @@ def _dense(column: pa.Array, name: str, schema: Schema, mistakes: list[Mistakes]
     return np.log1p(np.maximum(numbers, 0.0)) if name in schema.log else numbers
 
 
-def _labels(column: pa.Array, schema: Schema, mistakes: list[Mistakes]) -> NDArray[np.float32]:
+def _labels(column: pa.Array, name: str, schema: Schema, mistakes: list[Mistakes]) -> NDArray[np.float32]:
     numbers = numbers_of(column)
-    if schema.positive_from is None:
-        mistakes.append(Mistakes(schema.label, (numbers != 0) & (numbers != 1), "the label 0 or 1"))
-        return numbers.astype(np.float32)
-    mistakes.append(Mistakes(schema.label, np.isnan(numbers), "a label"))
-    return (numbers >= schema.positive_from).astype(np.float32)
+    if schema.positive_from is not None:
+        mistakes.append(Mistakes(name, np.isnan(numbers), "a label"))
+        return (numbers >= schema.positive_from).astype(np.float32)
+    if schema.label_range is None:
+        mistakes.append(Mistakes(name, (numbers != 0) & (numbers != 1), "the label 0 or 1"))
+    else:
+        least, most = schema.label_range
+        fits = (numbers >= least) & (numbers <= most) & (np.abs(numbers) <= np.finfo(np.float32).max)
+        mistakes.append(Mistakes(name, ~fits, f"a label in {least:g}..{most:g}"))
+    return numbers.astype(np.float32)
 
 
 def numbers_of(column: pa.Array) -> NDArray[np.float64]:

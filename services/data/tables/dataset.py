@@ -18,9 +18,10 @@ from services.data.tables.columns import Mistakes, check_types, samples_of, show
 from services.data.tables.files import Piece, column_types, find_files, is_text, pieces, sliced
 from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument
-from services.domain.features import single_ids
 
 _log = logging.getLogger(__name__)
+
+_COLUMNS = ("ids", "dense", "labels", "lengths", "weights", "groups")  # of a SampleBatch
 
 
 class TableDataset:
@@ -45,8 +46,8 @@ class TableDataset:
         self._schema = schema
         self._batch_size = batch_size
         self._skip_bad = skip_bad
-        self.features = single_ids(schema.fields)
-        self.labels = (schema.label,)
+        self.features = schema.features
+        self.labels = schema.labels
         self.dense_features = schema.dense
         self.skipped = 0
         first = column_types(self._files[0])
@@ -69,7 +70,7 @@ class TableDataset:
         cleaned = _Cleaned(self._schema, self._skip_bad)
         for file in self._files:
             rows = 0
-            for piece in pieces(file, self._schema.ids, self._schema.numbers):
+            for piece in pieces(file, self._schema.categories, self._schema.numbers):
                 rows += len(piece.batch)
                 yield from _cut(cleaned.samples(piece, str(file)), self._batch_size)
                 self.skipped = cleaned.skipped
@@ -98,8 +99,8 @@ class FrameDataset:
         self._table = pa.table(frame)
         self._schema = schema
         self._batch_size = batch_size
-        self.features = single_ids(schema.fields)
-        self.labels = (schema.label,)
+        self.features = schema.features
+        self.labels = schema.labels
         self.dense_features = schema.dense
         self.skipped = 0
         self.samples = len(self._table)
@@ -108,12 +109,12 @@ class FrameDataset:
     @property
     def fingerprint(self) -> str:
         """Names the samples by a hash of all of them."""
-        hashes = [hashlib.blake2b(digest_size=8) for _ in range(3)]
+        contents = {name: hashlib.blake2b(digest_size=8) for name in _COLUMNS}
         for batch in self:
-            columns: list[NDArray[np.generic]] = [batch.ids, batch.dense, batch.labels]
-            for column, content in zip(columns, hashes, strict=True):
-                content.update(column.tobytes())
-        return f"frame of {self.samples} samples {' '.join(content.hexdigest() for content in hashes)}"
+            for name, content in contents.items():
+                column: NDArray[np.generic] | None = getattr(batch, name)
+                content.update(b"" if column is None else column.tobytes())
+        return f"frame of {self.samples} samples {' '.join(content.hexdigest() for content in contents.values())}"
 
     def __iter__(self) -> Iterator[SampleBatch]:
         cleaned = _Cleaned(self._schema, skip_bad=0)
@@ -169,7 +170,7 @@ def _cut(samples: SampleBatch, size: int) -> Iterable[SampleBatch]:
 
 def _check_same(schema: Schema, first: pa.Schema, found: pa.Schema, files: str) -> None:
     """Refuses a column whose type changes from file to file: its values would have other ids from there on."""
-    for name in schema.ids:
+    for name in schema.categories:
         before, now = first.field(name).type, found.field(name).type
         if before != now:
             raise InvalidArgument(f"column {name!r} is of another type in {files}: {now} and {before}")

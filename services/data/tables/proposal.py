@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from services.data.tables.columns import hashed, is_category, is_number, numbers_of
 from services.data.tables.files import Piece, column_types, find_files, pieces
+from services.data.tables.lists import is_list, lists_of
 from services.domain.errors import InvalidArgument
 
 _LABELS = ("label", "click", "clicked", "is_click", "target", "y", "converted", "conversion", "bought", "purchased")
@@ -28,12 +30,14 @@ class Category:
         hot_share: the part of the rows that has one of the commonest 1% of the values.
         absent: the part of the rows without a value.
         unique: whether nearly every row has a value of its own.
+        longest: of a column of lists, the length of the longest; 0: it has one value per row.
     """
 
     distinct: int
     hot_share: float
     absent: float
     unique: bool
+    longest: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +62,15 @@ class Proposal:
 
     def to_toml(self) -> str:
         """Returns the schema as a file with comments."""
-        lines = [f"# from {self.rows:,} rows of {self.files} files", f'label = "{self.label}"', "ids = ["]
+        lines = [f"# from {self.rows:,} rows of {self.files} files", f"label = {_text(self.label)}", "ids = ["]
         for name, facts in self.ids.items():
             told = f"{facts.distinct:,} values, the commonest 1% of them in {facts.hot_share:.0%} of the rows"
             told += f"; {facts.absent:.2%} absent" if facts.absent else ""
-            line = f'"{name}",  # {told}'
+            column = f"{{ column = {_text(name)}, max = {facts.longest} }}" if facts.longest else _text(name)
+            line = f"{column},  # {told}"
             lines.append(f"    # {line}; nearly every row has its own" if facts.unique else f"    {line}")
         lines.append("]")
-        lines.append("dense = [" + ", ".join(f'"{name}"' for name in self.dense) + "]")
+        lines.append("dense = [" + ", ".join(map(_text, self.dense)) + "]")
         lines += [f"# not read: {name}, of type {kind}" for name, kind in self.unread.items()]
         missing = [f'{_key(name)} = ""' for name, facts in self.ids.items() if facts.absent and not facts.unique]
         missing += [f"{_key(name)} = {mean:.6g}" for name, mean in self.dense.items() if mean is not None]
@@ -77,7 +82,7 @@ class Proposal:
 def propose(pattern: str, rows: int, label: str | None = None) -> Proposal:
     """Looks at the first rows of files and proposes a schema.
 
-    Texts, whole numbers and dates become ids, other numbers dense features.
+    Texts, whole numbers, dates and lists of these become ids, other numbers dense features.
 
     Args:
         pattern: a file, a folder or a pattern (services/data/tables/files.py).
@@ -91,7 +96,8 @@ def propose(pattern: str, rows: int, label: str | None = None) -> Proposal:
     files = find_files(pattern, Path())
     types = column_types(files[0])
     numbers = [each.name for each in types if is_number(each.type) and not is_category(each.type)]
-    categories = [each.name for each in types if is_category(each.type)]
+    lists = [each.name for each in types if is_list(each.type) and is_category(each.type.value_type)]
+    categories = [each.name for each in types if is_category(each.type) or each.name in lists]
     read = list(_first(files, categories, numbers, rows))
     if not read:
         raise InvalidArgument(f"data file {files[0]} has no rows")
@@ -106,7 +112,11 @@ def propose(pattern: str, rows: int, label: str | None = None) -> Proposal:
         files=len(files),
         rows=sum(len(piece.batch) for piece in read),
         label=label,
-        ids={name: _category(columns[name]) for name in categories if name != label},
+        ids={
+            name: _list(columns[name]) if name in lists else _category(columns[name])
+            for name in categories
+            if name != label
+        },
         dense={name: _stand_in(numbers_of(columns[name])) for name in numbers if name != label},
         unread={each.name: str(each.type) for each in types if each.name not in columns},
     )
@@ -142,6 +152,19 @@ def _category(column: pa.Array) -> Category:
         absent=column.null_count / len(column),
         unique=len(counts) > _UNIQUE * len(column),
     )
+
+
+def _list(column: pa.Array) -> Category:
+    values, lengths = lists_of(column, separator="")
+    if not len(values):
+        return Category(distinct=0, hot_share=0.0, absent=0.0, unique=True, longest=1)
+    of_values = _category(values)
+    return replace(of_values, unique=False, longest=int(lengths.max()))
+
+
+def _text(name: str) -> str:
+    """Returns a name as a text of TOML."""
+    return json.dumps(name, ensure_ascii=False)
 
 
 def _stand_in(numbers: NDArray[np.float64]) -> float | None:

@@ -9,7 +9,8 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from services.data.schema import read_schema
+from services.data.schema import IdList
+from services.data.schema_file import read_schema
 from services.data.tables import TableDataset, propose
 from services.domain.errors import InvalidArgument
 
@@ -22,7 +23,8 @@ EVENTS = pa.table(
         "price": [row / 4 for row in range(ROWS)],
         "age": [20.0 if row % 2 else None for row in range(ROWS)],
         "seen": [row % 3 == 0 for row in range(ROWS)],
-        "tags": [["a", "b"]] * ROWS,
+        "tags": [["a", "b"][: row % 3] for row in range(ROWS)],
+        "places": [[0.5]] * ROWS,
     }
 )
 
@@ -36,14 +38,15 @@ def test_the_proposal_is_a_schema_that_fits_the_files(tmp_path: Path) -> None:
 
     schema = read_schema(file)
     assert schema.label == "seen"
-    assert schema.ids == ("user", "shop name")  # each row has a request of its own, so it is left out
+    tags = IdList("tags", max=2)
+    assert schema.ids == ("user", "shop name", tags)  # each row has a request of its own, so it is left out
     assert schema.dense == ("price", "age")
     assert schema.missing == {"shop name": "", "age": 20.0}
     assert sum(map(len, TableDataset(str(tmp_path / "e.parquet"), schema, 64))) == ROWS
     assert '# "request",  # 400 values' in text
     assert '"user",  # 7 values, the commonest 1% of them in 14% of the rows' in text
     assert "10.00% absent" in text
-    assert "# not read: tags, of type list<" in text
+    assert "# not read: places, of type list<" in text
 
 
 def test_a_text_file_and_a_named_label(tmp_path: Path) -> None:
