@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from services.data.hashing import READER_VERSION, file_fingerprint
 from services.data.schema import Schema
 from services.data.tables.columns import Mistakes, check_types, samples_of, shown, without, wrong_rows
-from services.data.tables.files import Piece, column_types, find_files, is_text, pieces, sliced
+from services.data.tables.files import Piece, column_types, find_files, is_text, pieces, row_count, sliced
 from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument
 
@@ -37,7 +38,6 @@ class TableDataset:
 
     name = "files"
     endless = False
-    samples: int | None = None
 
     def __init__(
         self, pattern: str, schema: Schema, batch_size: int, skip_bad: int = 0, data_dir: Path | None = None
@@ -56,6 +56,12 @@ class TableDataset:
             check_types(schema, found, f"data file {file}", written=is_text(file))
             if not is_text(file):
                 _check_same(schema, first, found, f"{file} and {self._files[0]}")
+
+    @cached_property
+    def samples(self) -> int | None:
+        """How many there are, where the files tell so and none may be skipped."""
+        counts = [] if self._skip_bad else [row_count(file) for file in self._files]
+        return sum(filter(None, counts)) if counts and None not in counts else None
 
     @property
     def fingerprint(self) -> str:

@@ -90,6 +90,19 @@ def column_types(file: Path) -> pa.Schema:
             return reader.schema
 
 
+def row_count(file: Path) -> int | None:
+    """Returns the rows of a file, None if it is to be read to know.
+
+    Raises:
+        InvalidArgument: the file is damaged.
+    """
+    if file.suffix != ".parquet":
+        return None
+    with _named(file):
+        rows: int = pyarrow.parquet.read_metadata(file).num_rows
+        return rows
+
+
 def pieces(file: Path, categories: Sequence[str], numbers: Sequence[str]) -> Iterator[Piece]:
     """Reads columns of a file, in the order of its rows, in pieces of at most `ROWS` rows.
 

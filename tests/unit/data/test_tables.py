@@ -163,6 +163,15 @@ def test_batches_cross_no_piece_and_every_pass_is_the_same(tmp_path: Path, monke
             assert_equal(SampleBatch.concatenate(list(dataset)), whole)
 
 
+def test_parquet_files_tell_how_many_samples_they_have(tmp_path: Path) -> None:
+    for name in ("one.parquet", "two.parquet"):
+        write(EVENTS, tmp_path / name)
+    assert TableDataset(str(tmp_path), SCHEMA, 10).samples == 8
+    assert TableDataset(str(tmp_path), SCHEMA, 10, skip_bad=1).samples is None  # some may be left out
+    write(EVENTS, tmp_path / "three.csv")
+    assert TableDataset(str(tmp_path / "three.csv"), SCHEMA, 10).samples is None
+
+
 def test_the_fingerprint_is_of_the_content_and_the_schema(tmp_path: Path) -> None:
     one, moved, other = (tmp_path / name for name in ("a.parquet", "b.parquet", "c.parquet"))
     write(EVENTS, one)
