@@ -51,36 +51,42 @@ class ScoreHistogram:
 
     def quality(self, loss_sum: float, samples: int) -> Quality:
         """Returns the figures of `samples` samples, whose losses have this sum and whose scores were counted."""
-        negatives, positives = (int(each.sum()) for each in self._counts.reshape(2, SCORE_BINS))
+        bins, negatives, positives = self._occupied()
+        negative, positive = int(negatives.sum()), int(positives.sum())
         loss = loss_sum / samples if samples else math.nan
         entropy = math.nan
-        if negatives and positives:
-            share = positives / (negatives + positives)
+        if negative and positive:
+            share = positive / (negative + positive)
             entropy = -share * math.log(share) - (1 - share) * math.log(1 - share)
+        # The sum of the predicted probabilities, each taken for the middle of its bin.
+        predicted = float(np.sum((negatives + positives) * ((bins + 0.5) / SCORE_BINS)))
         return Quality(
             loss=loss,
-            auc=self.auc(),
+            auc=_auc(negatives, positives),
             normalised_entropy=loss / entropy,
-            calibration=self._predicted() / positives if positives else math.nan,
+            calibration=predicted / positive if positive else math.nan,
         )
-
-    def _predicted(self) -> float:
-        """The sum of the predicted probabilities, each taken for the middle of its bin."""
-        used = np.flatnonzero(self._used)
-        negatives, positives = self._counts[used], self._counts[SCORE_BINS + used]
-        return float(np.sum((negatives + positives) * ((used + 0.5) / SCORE_BINS)))
 
     def auc(self) -> float:
         """Returns the area under the ROC curve, 0..1; NaN until both labels were seen."""
+        _, negatives, positives = self._occupied()
+        return _auc(negatives, positives)
+
+    def _occupied(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Returns the bins that are not empty, int64 [c], and how many negatives and positives are in them."""
         used = np.flatnonzero(self._used)
-        negatives, positives = self._counts[used], self._counts[SCORE_BINS + used]
-        pairs = float(negatives.sum()) * float(positives.sum())
-        if pairs == 0:
-            return math.nan
-        lower_negatives = np.cumsum(negatives) - negatives
-        # numpy's sum, not a dot product: BLAS may add in another order from run to run
-        won = float(np.sum(positives * (lower_negatives + negatives / 2)))
-        return won / pairs
+        return used, self._counts[used], self._counts[SCORE_BINS + used]
+
+
+def _auc(negatives: NDArray[np.int64], positives: NDArray[np.int64]) -> float:
+    """The area under the ROC curve of scores in ascending bins, int64 [c] both."""
+    pairs = float(negatives.sum()) * float(positives.sum())
+    if pairs == 0:
+        return math.nan
+    lower_negatives = np.cumsum(negatives) - negatives
+    # numpy's sum, not a dot product: BLAS may add in another order from run to run
+    won = float(np.sum(positives * (lower_negatives + negatives / 2)))
+    return won / pairs
 
 
 class _Iteration(NamedTuple):
@@ -122,15 +128,14 @@ class Progress:
         parts = [part for _, part in sorted(self._open.pop(report.iteration).items())]
         for part in parts:
             self._loss_sum += part.loss_sum
-            self.samples += len(part.labels)
-            self._histogram.add(part.score_bins[:, 0], part.labels[:, 0])
-        self._remember(
-            _Iteration(
-                np.concatenate([part.score_bins for part in parts]),
-                np.concatenate([part.labels for part in parts]),
-                sum(part.loss_sum for part in parts),
-            )
+        iteration = _Iteration(
+            np.concatenate([part.score_bins for part in parts]),
+            np.concatenate([part.labels for part in parts]),
+            sum(part.loss_sum for part in parts),
         )
+        self.samples += len(iteration.labels)
+        self._histogram.add(iteration.bins[:, 0], iteration.labels[:, 0])
+        self._remember(iteration)
         return True
 
     def _remember(self, iteration: _Iteration) -> None:
