@@ -22,6 +22,7 @@ from esd.cli.launcher import LocalCluster, local_cluster
 from esd.cli.learning import ContinueFrom
 from esd.cli.options import takes_run_options
 from esd.cli.report import Result, messages, print_result, training_result
+from esd.cli.seeds import SeedsOption, over_seeds, print_seeds
 from esd.cli.stream import held_out_samples, training_stream
 from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.errors import InvalidArgument
@@ -45,6 +46,7 @@ def command(
     parameter_servers: opt.ParameterServers = None,
     table: opt.Table = None,
     continue_from: ContinueFrom = None,
+    seeds: SeedsOption = 1,
     as_json: opt.Json = False,
     out: opt.Out = None,
 ) -> None:
@@ -54,18 +56,24 @@ def command(
     """
     if table is not None and continue_from is not None:
         raise InvalidArgument("--continue-from names the table that is trained: leave out --table")
-    if dispatcher is not None and parameter_servers is not None:
+    if (dispatcher is None) != (parameter_servers is None):
+        raise InvalidArgument("--dispatcher and --parameter-servers go together")
+    if seeds > 1 and (continue_from is not None or decision_log is not None):
+        raise InvalidArgument("--seeds makes several models: leave out --continue-from and --decision-log")
+    if dispatcher is not None:
         check_options(context)
-        result = run_attached(
-            chosen,
-            dispatcher=dispatcher,
-            parameter_servers=parameter_servers,
-            table=table,
-            out=out,
-            continue_from=continue_from,
-        )
-    elif dispatcher is parameter_servers is None:
-        result = run(
+
+    def train(chosen: opt.RunOptions, table: str | None, out: Path | None) -> Result:
+        if dispatcher is not None and parameter_servers is not None:
+            return run_attached(
+                chosen,
+                dispatcher=dispatcher,
+                parameter_servers=parameter_servers,
+                table=table,
+                out=out,
+                continue_from=continue_from,
+            )
+        return run(
             chosen,
             store=store,
             shards=shards,
@@ -75,9 +83,16 @@ def command(
             decision_log=decision_log,
             continue_from=continue_from,
         )
+
+    def with_seed(seed: int) -> Result:
+        """Trains a table of its own, in a directory of its own."""
+        name = f"{table or opt.TABLE}-seed-{seed}" if dispatcher is None or table is not None else None
+        return train(replace(chosen, seed=seed), name, out and out / f"seed-{seed}")
+
+    if seeds > 1:
+        print_seeds(over_seeds(chosen.seed, seeds, with_seed), as_json=as_json)
     else:
-        raise InvalidArgument("--dispatcher and --parameter-servers go together")
-    print_result(chosen.mechanism, result, as_json=as_json)
+        print_result(chosen.mechanism, train(chosen, table, out), as_json=as_json)
 
 
 def run(
