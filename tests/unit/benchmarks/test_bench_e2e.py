@@ -76,7 +76,9 @@ def test_the_links_bound_is_the_longer_direction_of_the_slowest_worker() -> None
 def test_the_links_bound_is_that_of_the_workloads_that_ran(tmp_path: Path) -> None:
     options = replace(OPTIONS, workloads="balanced")
     stream = training_stream(options)
-    job = options.job(fields=4, dense_features=len(stream.dataset.dense_features), parameter_servers=("none",))
+    job = options.job(
+        features=stream.dataset.features, dense_features=len(stream.dataset.dense_features), parameter_servers=("none",)
+    )
     planner = Planner(job, [10e6, 10e6, 1e6], [100] * 3)
     log = DecisionLog(tmp_path / "decisions", {}, resume=False)
     planned = []
