@@ -1,4 +1,4 @@
-"""A model of one's own: esd train --model examples.own_model:Net. docs/models.md explains it."""
+"""A model of one's own. docs/models.md explains it."""
 
 from collections.abc import Mapping
 

@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from services.domain.batches import SampleBatch
+from services.domain.features import Pooling
 from services.domain.ids import mix64
 from services.domain.jobs import JobSpec, ModelSpec, RowLimitPolicy
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
@@ -44,6 +45,20 @@ def by_feature(job: JobSpec, rows: torch.Tensor) -> dict[str, torch.Tensor]:
     return {feature.name: rows[:, field] for field, feature in enumerate(inputs_of(job).features)}
 
 
+def embeddings_of(job: JobSpec, batch: SampleBatch, rows: torch.Tensor) -> dict[str, torch.Tensor]:
+    """What a model gets of the rows [N, D] of a batch's ids; lists are pooled sample by sample."""
+    if batch.lengths is None:
+        return by_feature(job, rows.view(len(batch), len(job.features), -1))
+    lists = iter(rows.split(batch.lengths.reshape(-1).tolist()))
+    pooled: dict[str, list[torch.Tensor]] = {feature.name: [] for feature in job.features}
+    for _ in range(len(batch)):
+        for feature in job.features:
+            of_sample = next(lists)
+            share = max(1, len(of_sample)) if feature.pooling is Pooling.MEAN else 1
+            pooled[feature.name].append(of_sample.sum(dim=0) / share)
+    return {name: torch.stack(each) for name, each in pooled.items()}
+
+
 def train_reference(
     job: JobSpec, batches: Iterable[SampleBatch], positions: Sequence[NDArray[np.int64]] | None = None
 ) -> TrainedModel:
@@ -64,7 +79,7 @@ def train_reference(
     last_use = np.zeros(len(ids), np.int64)
     scores = []
     for iteration, batch in enumerate(stream):
-        index = np.searchsorted(ids, batch.by_field)
+        index = np.searchsorted(ids, batch.ids)
         if job.at_max_rows is RowLimitPolicy.FORGET:
             trained = versions > 0
             trained[index] = False
@@ -82,7 +97,8 @@ def train_reference(
         embedding.zero_grad()
         places = np.arange(len(batch)) if positions is None else positions[iteration]
         model.samples.begin(iteration, places.astype(np.uint32))
-        logits = model(by_feature(job, embedding(torch.from_numpy(index))), torch.tensor(batch.dense)).view(-1)
+        rows = embedding(torch.from_numpy(index))
+        logits = model(embeddings_of(job, batch, rows), torch.tensor(batch.dense)).view(-1)
         functional.binary_cross_entropy_with_logits(logits, torch.tensor(batch.labels[:, 0])).backward()  # type: ignore[no-untyped-call]
         scores.append(torch.sigmoid(logits.detach().double()).numpy())
         train_rows(job.table.optimizer.learning_rate * job.schedule.factor(iteration))
