@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,11 +15,12 @@ from esd.cli.options import RunOptions
 from services.data import Dataset
 from services.domain.batches import SampleBatch
 from services.domain.features import Feature, Pooling
-from services.domain.ids import in_table
+from services.domain.ids import in_table, parts_of_tables
 from services.domain.jobs import JobSpec
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 from tests.support.reference import initial_rows
 from worker.models import build_model
+from worker.models.inputs import Jagged
 
 ADAM = OptimizerSpec(OptimizerKind.ADAM, 0.002)
 ADAGRAD = OptimizerSpec(OptimizerKind.ROWWISE_ADAGRAD, 0.05)
@@ -95,6 +96,7 @@ class OneProcess:
 
     def train(self, trained: NDArray[np.int64], step: int) -> None:
         """Takes a step with the gradient that the rows have, for these rows."""
+        assert self.rows.grad is not None
         spec, gradient = self.spec.optimizer, self.rows.grad[trained]
         with torch.no_grad():
             values, state = self.rows[trained], self._state[trained]
@@ -120,23 +122,25 @@ def train_in_one_process(job: JobSpec, batches: Iterable[SampleBatch]) -> Traine
     """Trains the global batches in order with torch; dense parameters with Adam, Adagrad or SGD as the job says."""
     stream = list(batches)
     ids = np.unique(np.concatenate([batch.ids for batch in stream]))
-    tables = [OneProcess(spec, ids[ids >> np.uint64(56) == number]) for number, spec in enumerate(job.tables)]
+    of_tables = parts_of_tables(ids, len(job.tables))
+    tables = [OneProcess(spec, ids[part]) for spec, part in zip(job.tables, of_tables, strict=True)]
     model = build_model(job)
     dense = OneProcessDense(model, job.model.dense_optimizer)
     for iteration, batch in enumerate(stream):
-        embeddings, used = {}, [np.empty(0, np.int64)] * len(tables)
+        embeddings: dict[str, Any] = {}
+        used = [np.empty(0, np.int64)] * len(tables)
+        lengths = np.ones((len(batch), job.fields), np.int64) if batch.lengths is None else batch.lengths
         for at, feature in enumerate(job.features):
             table = tables[feature.table]
             places = np.searchsorted(table.ids, batch.ids_of_feature(at))
             used[feature.table] = np.union1d(used[feature.table], places)
-            bags = np.repeat(np.arange(len(batch)), batch.lengths[:, at])
-            summed = torch.zeros(len(batch), table.spec.dimension).index_add(
-                0, torch.from_numpy(bags), functional.embedding(torch.from_numpy(places), table.rows)
-            )
-            counts = torch.from_numpy(batch.lengths[:, at].astype(np.float32)).clamp(min=1)[:, None]
-            embeddings[feature.name] = summed / counts if feature.pooling is Pooling.MEAN else summed
-        logits = model(embeddings, torch.tensor(batch.dense)).view(-1)
-        functional.binary_cross_entropy_with_logits(logits, torch.tensor(batch.labels[:, 0])).backward()
+            lists = torch.split(functional.embedding(torch.from_numpy(places), table.rows), lengths[:, at].tolist())
+            embeddings[feature.name] = _of_lists(lists, feature.pooling)
+        labels = torch.tensor(batch.labels)
+        logits = model(embeddings, torch.tensor(batch.dense)).view_as(labels)
+        losses = functional.binary_cross_entropy_with_logits(logits, labels, reduction="none").mean(dim=1)
+        weights = torch.ones(len(batch)) if batch.weights is None else torch.tensor(batch.weights)
+        torch.autograd.backward((losses * weights).mean())
         for table, trained in zip(tables, used, strict=True):
             table.train(trained, iteration + 1)
         dense.step()
@@ -147,6 +151,16 @@ def train_in_one_process(job: JobSpec, batches: Iterable[SampleBatch]) -> Traine
         },
         {name: parameter.detach().numpy() for name, parameter in model.named_parameters()},
     )
+
+
+def _of_lists(lists: Sequence[torch.Tensor], pooling: Pooling) -> torch.Tensor | Jagged:
+    """What a model gets of the rows of each sample's list."""
+    if pooling is Pooling.LIST:
+        lengths = torch.tensor([len(each) for each in lists])
+        return Jagged(torch.nn.utils.rnn.pad_sequence(list(lists), batch_first=True), lengths)
+    sums = torch.stack([each.sum(dim=0) for each in lists])
+    counts = torch.tensor([max(1, len(each)) for each in lists])[:, None]
+    return sums / counts if pooling is Pooling.MEAN else sums
 
 
 class OneProcessDense:
