@@ -53,4 +53,5 @@ def make(folder: Path, count: int) -> None:
 
 
 if __name__ == "__main__":
-    make(Path(*sys.argv[1:2] or ["visits"]), int(*sys.argv[2:3] or [20_000]))
+    folder, count = [*sys.argv[1:], *["visits", "20000"][len(sys.argv) - 1 :]]
+    make(Path(folder), int(count))

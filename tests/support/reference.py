@@ -49,7 +49,7 @@ def embeddings_of(job: JobSpec, batch: SampleBatch, rows: torch.Tensor) -> dict[
     """What a model gets of the rows [N, D] of a batch's ids; lists are pooled sample by sample."""
     if batch.lengths is None:
         return by_feature(job, rows.view(len(batch), len(job.features), -1))
-    lists = iter(rows.split(batch.lengths.reshape(-1).tolist()))
+    lists = iter(torch.split(rows, batch.lengths.reshape(-1).tolist()))
     pooled: dict[str, list[torch.Tensor]] = {feature.name: [] for feature in job.features}
     for _ in range(len(batch)):
         for feature in job.features:
