@@ -77,7 +77,7 @@ class IterationColumns:
         forgotten: the number of rows that leave the table.
         counts: int64 [7, n], by worker the rows of its pulls, of its update pushes of rows, of those of gradients, of
             its evict pushes of rows, of those of gradients, of its drops, and the rows it trains.
-        table_counts: int64 [T, 5, n], the first five by table.
+        table_counts: int64 [T, 6, n], the first five by table, and the rows that are trained.
     """
 
     forgotten: int

@@ -95,7 +95,8 @@ class RowSizes:
 
     def moved_bytes(self, columns: IterationColumns) -> Operations:
         """Returns the bytes that the operations of an iteration move."""
-        pulls, update_rows, update_gradients, evict_rows, evict_gradients = (self._moved * columns.table_counts).sum(0)
+        moved = (self._moved * columns.table_counts[:, :5]).sum(axis=0)
+        pulls, update_rows, update_gradients, evict_rows, evict_gradients = moved
         return Operations(pulls, update_rows + update_gradients, evict_rows + evict_gradients)
 
     def evicted_bytes(self, columns: IterationColumns) -> NDArray[np.int64]:

@@ -63,10 +63,10 @@ def table_of(ids: NDArray[np.uint64]) -> NDArray[np.int64]:
     return (ids >> _VALUE_BITS).astype(np.int64)
 
 
-def parts_of_tables(ids: NDArray[np.uint64], tables: int) -> list[slice | NDArray[np.int64]]:
+def parts_of_tables(ids: NDArray[np.uint64], tables: int) -> list[NDArray[np.int64]]:
     """Returns where the ids of each of a job's tables lie in a list of them, by number; ascending positions."""
     if tables == 1:
-        return [slice(None)]
+        return [np.arange(len(ids))]
     numbers = table_of(ids)
     order = np.argsort(numbers, kind="stable")
     ends = np.searchsorted(numbers[order], np.arange(tables - 1), side="right")

@@ -117,22 +117,23 @@ SOLVER_GAP = Gauge(
 )
 KNOWN_ROWS = Gauge(
     "esd_known_rows",
-    "Rows of the table that the plans so far train. At esd_row_limit the job ends: raise --max-rows before, or hash "
-    "the ids to fewer. With --at-max-rows forget it stays there, see esd_forgotten_rows_total.",
+    "Rows that the plans so far train, of all tables of the job under the name of the first. At esd_row_limit the job "
+    "ends: raise --max-rows before, or hash the ids to fewer. With --at-max-rows forget it stays there, see "
+    "esd_forgotten_rows_total.",
     ("table",),
     registry=REGISTRY,
 )
 ROW_LIMIT = Gauge(
     "esd_row_limit",
-    "Rows that the table may have (--max-rows); absent without a limit.",
+    "Rows that the tables of the job may have (--max-rows), under the name of the first; absent without a limit.",
     ("table",),
     registry=REGISTRY,
 )
 FORGOTTEN_ROWS = Counter(
     "esd_forgotten_rows_total",
-    "Rows that the plans make leave the table, to keep it within esd_row_limit (--at-max-rows forget); after a "
-    "recovery, those of repeated iterations count again. Of ids that come back, what was learned is lost: if many do, "
-    "raise --max-rows.",
+    "Rows that the plans make leave the tables, under the name of the first, to keep them within esd_row_limit "
+    "(--at-max-rows forget); after a recovery, those of repeated iterations count again. Of ids that come back, what "
+    "was learned is lost: if many do, raise --max-rows.",
     ("table",),
     registry=REGISTRY,
 )

@@ -58,7 +58,7 @@ def show_worker(lifecycle: Lifecycle, worker: WorkerRecord) -> None:
 
 
 def planned(job: JobSpec, decision: Decision, window: int, rows: int) -> None:
-    """Counts a planned iteration; `window` iterations are not confirmed now, and the table has `rows` rows."""
+    """Counts a planned iteration; `window` iterations are not confirmed now, and the tables have `rows` rows."""
     _child(metrics.KNOWN_ROWS, job.table.name).set(rows)
     if job.max_rows:
         _child(metrics.ROW_LIMIT, job.table.name).set(job.max_rows)
@@ -71,8 +71,10 @@ def planned(job: JobSpec, decision: Decision, window: int, rows: int) -> None:
     if decision.gap is not None:
         certified(decision.solver, decision.gap)
     _child(metrics.TRANSFER_COST, job.mechanism).inc(decision.cost_seconds)
-    _child(metrics.CACHE_LOOKUPS, "hit", job.table.name).inc(decision.hits)
-    _child(metrics.CACHE_LOOKUPS, "miss", job.table.name).inc(decision.lookups - decision.hits)
+    counts = decision.columns.table_counts.sum(axis=2)
+    for table, lookups, misses in zip(job.tables, counts[:, 5].tolist(), counts[:, 0].tolist(), strict=True):
+        _child(metrics.CACHE_LOOKUPS, "hit", table.name).inc(lookups - misses)
+        _child(metrics.CACHE_LOOKUPS, "miss", table.name).inc(misses)
     metrics.DISPATCH_WINDOW.set(window)
 
 

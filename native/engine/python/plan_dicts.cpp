@@ -136,21 +136,22 @@ IterationColumns::PerWorker IterationColumns::counts() const {
 
 IterationColumns::PerTable IterationColumns::table_counts() const {
   const std::size_t n = size(), tables = plans_.tables;
-  std::vector<std::int64_t> counts(tables * 5 * n);
+  constexpr std::size_t kKinds = 6;
+  std::vector<std::int64_t> counts(tables * kKinds * n);
   for (std::size_t j = 0; j < n; ++j) {
     const WorkerPlan& plan = plans_.workers[j];
-    const Span moved[] = {plan.pulls.ids, plan.update_rows.ids, plan.update_gradients.ids, plan.evict_rows.ids,
-                          plan.evict_gradients.ids};
-    for (std::size_t kind = 0; kind < 5; ++kind) {
+    const Span of_kinds[kKinds] = {plan.pulls.ids,      plan.update_rows.ids,     plan.update_gradients.ids,
+                                   plan.evict_rows.ids, plan.evict_gradients.ids, plan.unique_ids};
+    for (std::size_t kind = 0; kind < kKinds; ++kind) {
       if (tables == 1) {
-        counts[kind * n + j] = static_cast<std::int64_t>(moved[kind].size);
+        counts[kind * n + j] = static_cast<std::int64_t>(of_kinds[kind].size);
         continue;
       }
-      const std::uint64_t* const ids = columns_.arena().u64.data() + moved[kind].begin;
-      for (std::size_t i = 0; i < moved[kind].size; ++i) ++counts[(table_in(ids[i]) * 5 + kind) * n + j];
+      const std::uint64_t* const ids = columns_.arena().u64.data() + of_kinds[kind].begin;
+      for (std::size_t i = 0; i < of_kinds[kind].size; ++i) ++counts[(table_in(ids[i]) * kKinds + kind) * n + j];
     }
   }
-  return to_numpy(std::move(counts), tables, 5, n);
+  return to_numpy(std::move(counts), tables, kKinds, n);
 }
 
 nb::list to_python(FlushPlans&& plans, const std::shared_ptr<ArenaPool>& pool) {

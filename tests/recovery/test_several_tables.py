@@ -1,0 +1,57 @@
+"""kill -9 of a process of a job over several tables: all tables go back together, on all shards."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from esd.cli import train
+from services.domain.jobs import RowLimitPolicy
+from tests.recovery.kills import KILLED_AT, Killer, assert_same_run, dispatcher, parameter_server, worker
+from tests.support.several_tables import ADAGRAD, ADAM, TabledOptions
+
+OPTIONS = TabledOptions(
+    workers=2,
+    links="20m,10m",  # slow enough that a kill between two checkpoints hits the time between them
+    batch=30,
+    dim=8,
+    cache_rows=600,
+    model="dcn",
+    iterations=60,
+    seed=3,
+    checkpoint_every=25,
+    specs=((8, ADAM), (24, ADAGRAD)),
+)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
+    path = tmp_path_factory.mktemp("undisturbed")
+    return path, train.run(OPTIONS, store="memory", shards=2, out=path)
+
+
+@pytest.mark.parametrize("victim", [worker, dispatcher, parameter_server])
+def test_a_killed_process_leaves_all_tables_at_one_checkpoint(undisturbed, tmp_path, victim):
+    kill = Killer(victim, iteration=KILLED_AT)
+    keep = {"store": "memory", "shards": 2, "checkpoint_dir": tmp_path / "kept"}
+    result = train.run(OPTIONS, **keep, out=tmp_path, watch=kill)
+    assert kill.killed
+    assert_same_run(result, tmp_path, undisturbed)
+
+
+def test_a_killed_parameter_server_goes_on_with_the_tables_that_redis_has(undisturbed, tmp_path, redis_url):
+    kill = Killer(parameter_server, iteration=KILLED_AT)
+    result = train.run(OPTIONS, store=redis_url, shards=2, out=tmp_path, watch=kill)
+    assert kill.killed == "ps-1"
+    assert_same_run(result, tmp_path, undisturbed)
+
+
+def test_rows_of_all_tables_leave_a_full_job_and_come_back_as_new(tmp_path):
+    options = replace(OPTIONS, max_rows=1000, at_max_rows=RowLimitPolicy.FORGET, iterations=40)
+    expected = train.run(options, store="memory", shards=2, out=tmp_path / "undisturbed")
+    assert expected["forgotten_rows"] > 0
+    keep = {"store": "memory", "shards": 2, "checkpoint_dir": tmp_path / "kept"}
+    result = train.run(options, **keep, out=tmp_path, watch=Killer(worker, iteration=32))
+    assert_same_run(result, tmp_path, (tmp_path / "undisturbed", expected))
