@@ -34,9 +34,16 @@ class ScoreHistogram:
 
     def add(self, bins: NDArray[np.uint16], labels: NDArray[np.uint8]) -> None:
         """Counts m samples by their score bins, uint16 [m], and labels, uint8 [m]. Only labels 0 and 1 count."""
+        self._change(bins, labels, 1)
+
+    def remove(self, bins: NDArray[np.uint16], labels: NDArray[np.uint8]) -> None:
+        """Counts m samples no longer that were added before."""
+        self._change(bins, labels, -1)
+
+    def _change(self, bins: NDArray[np.uint16], labels: NDArray[np.uint8], by: int) -> None:
         if labels.size and labels.max() >= OTHER_LABEL:
             bins, labels = bins[labels < OTHER_LABEL], labels[labels < OTHER_LABEL]
-        np.add.at(self._counts, labels.astype(np.int64) * SCORE_BINS + bins, 1)
+        np.add.at(self._counts, labels.astype(np.int64) * SCORE_BINS + bins, by)
         self._used[bins] = True
 
     def load(self, places: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
@@ -73,7 +80,7 @@ class ScoreHistogram:
         return _auc(negatives, positives)
 
     def _occupied(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Returns the bins that are not empty, int64 [c], and how many negatives and positives are in them."""
+        """Returns the bins that were ever used, int64 [c], and how many negatives and positives are in them."""
         used = np.flatnonzero(self._used)
         return used, self._counts[used], self._counts[SCORE_BINS + used]
 
@@ -114,6 +121,7 @@ class Progress:
         self._loss_sum = 0.0
         self.samples = 0
         self._recent: deque[_Iteration] = deque()
+        self._recent_histogram = ScoreHistogram()
         self._recent_samples = 0
 
     def add(self, slot: int, report: IterationReport) -> bool:
@@ -140,9 +148,12 @@ class Progress:
 
     def _remember(self, iteration: _Iteration) -> None:
         self._recent.append(iteration)
+        self._recent_histogram.add(iteration.bins[:, 0], iteration.labels[:, 0])
         self._recent_samples += len(iteration.labels)
         while self._recent_samples - len(self._recent[0].labels) >= RECENT_SAMPLES:
-            self._recent_samples -= len(self._recent.popleft().labels)
+            oldest = self._recent.popleft()
+            self._recent_histogram.remove(oldest.bins[:, 0], oldest.labels[:, 0])
+            self._recent_samples -= len(oldest.labels)
 
     def save(self) -> bytes:
         """Returns the progress over all complete iterations, for `load`."""
@@ -194,14 +205,10 @@ class Progress:
     @property
     def recent(self) -> Quality:
         """The figures over the latest iterations, those that hold the last 32,768 samples."""
-        histogram = ScoreHistogram()
-        recent = tuple(self._recent)
-        if recent:
-            histogram.add(
-                np.concatenate([each.bins[:, 0] for each in recent]),
-                np.concatenate([each.labels[:, 0] for each in recent]),
-            )
-        return histogram.quality(sum(each.loss_sum for each in recent), sum(len(each.labels) for each in recent))
+        recent = tuple(self._recent)  # metrics are read in another thread
+        return self._recent_histogram.quality(
+            sum(each.loss_sum for each in recent), sum(len(each.labels) for each in recent)
+        )
 
 
 def _joined(columns: list[NDArray[Any]], dtype: type[np.generic]) -> NDArray[Any]:
