@@ -23,8 +23,10 @@ def with_dimensions(job: JobSpec, dimensions: Sequence[int]) -> tuple[JobSpec, t
         dimensions: values per row of each field, [F].
 
     Raises:
-        InvalidArgument: more dimensions than a job may have tables, or one out of range.
+        InvalidArgument: more dimensions than a job may have tables, or one out of range; the job has several tables.
     """
+    if len(job.tables) > 1:
+        raise InvalidArgument("--dims is for data without tables: the schema says the dimensions of its tables")
     distinct = list(dict.fromkeys([job.table.dimension, *dimensions]))
     if len(distinct) > MAX_TABLES:
         raise InvalidArgument(f"rows have {len(distinct)} different dimensions, a job has at most {MAX_TABLES} tables")

@@ -71,6 +71,11 @@ def advise(
     available = _free_memory() / 2 if memory is None else parse_size(memory)
     messages.print(f"profile of {chosen.data}", style="dim", highlight=False)
     profile = Profile.of(chosen, samples)
+    tables = profile.job(chosen).tables
+    if len(tables) > 1:
+        raise InvalidArgument(
+            f"esd plan weighs rows of one size, the schema has {len(tables)} tables: simulate instead"
+        )
     messages.print(f"memory and computation of {chosen.model}", style="dim", highlight=False)
     footprint = measure(chosen, profile, device, threads)
     search = size_search(chosen, profile, footprint, available)

@@ -125,7 +125,7 @@ def train_in_one_process(job: JobSpec, batches: Iterable[SampleBatch]) -> Traine
     of_tables = parts_of_tables(ids, len(job.tables))
     tables = [OneProcess(spec, ids[part]) for spec, part in zip(job.tables, of_tables, strict=True)]
     model = build_model(job)
-    dense = OneProcessDense(model, job.model.dense_optimizer)
+    dense = dense_optimizer(model, job.model.dense_optimizer)
     for iteration, batch in enumerate(stream):
         embeddings: dict[str, Any] = {}
         used = [np.empty(0, np.int64)] * len(tables)
@@ -144,6 +144,7 @@ def train_in_one_process(job: JobSpec, batches: Iterable[SampleBatch]) -> Traine
         for table, trained in zip(tables, used, strict=True):
             table.train(trained, iteration + 1)
         dense.step()
+        dense.zero_grad()
     return TrainedTables(
         {
             each.spec.name: {"ids": each.ids, "rows": each.rows.detach().numpy(), "versions": each.versions}
@@ -163,19 +164,12 @@ def _of_lists(lists: Sequence[torch.Tensor], pooling: Pooling) -> torch.Tensor |
     return sums / counts if pooling is Pooling.MEAN else sums
 
 
-class OneProcessDense:
-    """The dense parameters, with torch's optimizers."""
-
-    def __init__(self, model: torch.nn.Module, spec: OptimizerSpec) -> None:
-        kinds = {
-            OptimizerKind.SGD: lambda: torch.optim.SGD(model.parameters(), lr=spec.learning_rate),
-            OptimizerKind.ROWWISE_ADAGRAD: lambda: torch.optim.Adagrad(
-                model.parameters(), lr=spec.learning_rate, eps=spec.epsilon
-            ),
-            OptimizerKind.ADAM: lambda: torch.optim.Adam(model.parameters(), lr=spec.learning_rate, eps=spec.epsilon),
-        }
-        self._optimizer = kinds[spec.kind]()
-
-    def step(self) -> None:
-        self._optimizer.step()
-        self._optimizer.zero_grad()
+def dense_optimizer(model: torch.nn.Module, spec: OptimizerSpec) -> torch.optim.Optimizer:
+    """Torch's optimizer of the dense parameters."""
+    match spec.kind:
+        case OptimizerKind.SGD:
+            return torch.optim.SGD(model.parameters(), lr=spec.learning_rate)
+        case OptimizerKind.ROWWISE_ADAGRAD:
+            return torch.optim.Adagrad(model.parameters(), lr=spec.learning_rate, eps=spec.epsilon)
+        case OptimizerKind.ADAM:
+            return torch.optim.Adam(model.parameters(), lr=spec.learning_rate, eps=spec.epsilon)

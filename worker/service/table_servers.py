@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ from services.domain.ids import shard_of
 from services.domain.tables import TableSpec
 from worker.service.tasks import all_of
 
-Patiently = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
+Patiently = Callable[[Callable[[], Awaitable[Any]]], Coroutine[Any, Any, Any]]
 
 
 class TableServers:
