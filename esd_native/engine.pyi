@@ -77,7 +77,8 @@ class IterationColumns:
         forgotten: the number of rows that leave the table.
         counts: int64 [7, n], by worker the rows of its pulls, of its update pushes of rows, of those of gradients, of
             its evict pushes of rows, of those of gradients, of its drops, and the rows it trains.
-        table_counts: int64 [T, 6, n], the first five by table, and the rows that are trained.
+        table_counts: int64 [T, 7, n], the first five by table, the rows that are trained, and those of the pulls that
+            come without optimizer state: of rows that several workers train, or nobody has trained before.
     """
 
     forgotten: int
@@ -185,6 +186,7 @@ class Engine:
             (services/domain/versions.py) are of a later life.
         gradient_shares: how large a partial gradient is by its row, above 0 and at most 16, of each table; if there are
             none, 1.
+        value_shares: the same for a row without its optimizer state, at most 1.
         push_trained: every row that an iteration trains is an update push of the next one, at each worker that trained
             it, or of a flush before it; all rows are clean in between. Else a row is pushed when another worker needs
             it, or when it leaves a cache.
@@ -200,6 +202,7 @@ class Engine:
         table_sizes: Sequence[int] = (),
         max_rows: int = 0,
         gradient_shares: Sequence[float] = (),
+        value_shares: Sequence[float] = (),
         push_trained: bool = False,
     ) -> None: ...
     def prepare(self, ids: NDArray[np.uint64], lengths: NDArray[np.uint16] | None = None) -> None:
@@ -284,19 +287,20 @@ class Engine:
 
         The objective counts a row once per worker that trains it, whatever the number of samples there. For a row
         trained by the set M, owned by h or nobody, and used again with probability p, whose partial gradient is g
-        times as large as the row:
+        times as large as the row, and its values without optimizer state v times:
 
         - M = {j}: T_j if j lacks the latest, plus T_h if h exists and is not j;
-        - |M| >= 2: T_h if h exists, plus for each j in M: T_j if j lacks the latest, plus p g T_j (the push of
+        - |M| >= 2: T_h if h exists, plus for each j in M: v T_j if j lacks the latest, plus p g T_j (the push of
           its partial gradient).
 
-        Each is times the size of the row. p is learned from the stream: the share of the rows trained as often as this
-        one that were trained again. Evictions are not foreseen. p g T_j is rounded to 1/64 (less finely where link
-        costs are large).
+        A row that was never trained costs v T_j in the first case, too. Each is times the size of the row. p is learned
+        from the stream: the share of the rows trained as often as this one that were trained again. Evictions are not
+        foreseen. v T_j and p g T_j are rounded to 1/64 (less finely where link costs are large).
 
         With a lookahead, its batches and the one to place are placed first, as one large batch, with capacities in
         proportion. If that makes the set N train a row next, then p = 1 for this row, and M = {j} also counts what
-        depends on j in that training: T_j unless N = {j}, less T_j if j is in N. So the objective may be negative.
+        depends on j in that training: T_j unless N = {j}, less what j need not pull then, T_j if N = {j}, v T_j if j is
+        one of several. So the objective may be negative.
 
         The search is a large-neighbourhood search: the first round assigns all samples exactly on costs that ignore
         each other; every later round takes some samples away, prices what each would add at each worker against those

@@ -36,6 +36,7 @@ def encode(
     worker: int,
     pull_ids: Ids,
     pull_versions: Versions,
+    stateless: int,
 ) -> tuple[bytes, int, int]:
     """The message of a frame, ExchangeRequest, and where in it the pushes and the pulls begin.
 
@@ -59,6 +60,7 @@ def encode(
         worker: slot of the sender.
         pull_ids: uint64 [p], rows to read.
         pull_versions: int64 [p], at exactly these versions.
+        stateless: how many of them, the last ones, without their optimizer state.
     """
 
 class Answer:
@@ -88,7 +90,14 @@ class Answer:
 
     def __init__(self, message: bytes) -> None: ...
     def place(
-        self, message: bytes, rows: Rows, places: Versions, arrived: NDArray[np.bool_], cursor: int
+        self,
+        message: bytes,
+        rows: Rows,
+        places: Versions,
+        arrived: NDArray[np.bool_],
+        stateless: int,
+        dimension: int,
+        cursor: int,
     ) -> tuple[int, int]:
         """Puts the rows of the message in their places.
 
@@ -97,6 +106,8 @@ class Answer:
             rows: float32 [.., W], written to.
             places: int64 [p], the row of `rows` for each row that the frame asks for.
             arrived: bool [p], which of them have come; written to.
+            stateless: how many of them, the last ones, come without their optimizer state.
+            dimension: D, the floats of such a row.
             cursor: behind the one that came last; 0 at first. Rows without positions follow it.
 
         Returns:

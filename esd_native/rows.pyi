@@ -147,6 +147,11 @@ class ExactPulls:
         lagging: how many were read and are not there yet.
         done: whether there are neither.
         stale: id, version and wanted version of a row that is newer than wanted; nothing is answered from then on.
+
+    Args:
+        ids: uint64 [r], distinct.
+        wanted: int64 [r].
+        stateless: how many, the last ones, are wanted without their optimizer state; more than r raise ValueError.
     """
 
     due: int
@@ -154,14 +159,16 @@ class ExactPulls:
     done: bool
     stale: tuple[int, int, int] | None
 
-    def __init__(self, ids: Ids, wanted: Versions) -> None: ...
+    def __init__(self, ids: Ids, wanted: Versions, stateless: int = 0) -> None: ...
     def retry(self) -> None:
         """Makes the lagging ones due again."""
 
     def due_rows(self, limit: int) -> tuple[Ids, Versions]:
         """Ids and wanted versions of the first `limit` ones that are due, [r] each."""
 
-    def answer(self, sequence: int, stored: tuple[int, int] | None, versions: Versions, rows: Rows) -> bytes | None:
+    def answer(
+        self, sequence: int, stored: tuple[int, int] | None, versions: Versions, rows: Rows, dimension: int
+    ) -> bytes | None:
         """The answer, ExchangeResponse, with those of the first r due rows that are as wanted; the others lag.
 
         Args:
@@ -169,6 +176,7 @@ class ExactPulls:
             stored: what it has stored, new and already known, if this is the first answer and it pushes.
             versions: int64 [r], as they were read.
             rows: float32 [r, W].
+            dimension: D, the floats of a row without its optimizer state.
 
         Returns:
             The message; None if there is nothing to tell.

@@ -66,12 +66,14 @@ class GradientBlock(_message.Message):
     def __init__(self, ids: _Optional[bytes] = ..., target_versions: _Optional[bytes] = ..., contributors: _Optional[bytes] = ..., steps: _Optional[bytes] = ..., gradients: _Optional[bytes] = ..., worker: _Optional[int] = ..., rates: _Optional[bytes] = ...) -> None: ...
 
 class PullBlock(_message.Message):
-    __slots__ = ("ids", "versions")
+    __slots__ = ("ids", "versions", "stateless")
     IDS_FIELD_NUMBER: _ClassVar[int]
     VERSIONS_FIELD_NUMBER: _ClassVar[int]
+    STATELESS_FIELD_NUMBER: _ClassVar[int]
     ids: bytes
     versions: bytes
-    def __init__(self, ids: _Optional[bytes] = ..., versions: _Optional[bytes] = ...) -> None: ...
+    stateless: int
+    def __init__(self, ids: _Optional[bytes] = ..., versions: _Optional[bytes] = ..., stateless: _Optional[int] = ...) -> None: ...
 
 class ExchangeRequest(_message.Message):
     __slots__ = ("sequence", "table", "epoch", "rows", "gradients", "pulls", "wait_ms")

@@ -58,15 +58,16 @@ class Operations:
 class RowSizes:
     """What a row and a partial gradient take on the wire, by table (ESD §8.2).
 
-    A row, D_tran(x), moves with its optimizer state, a partial gradient without it, and each with its id, its version
-    and the like. Sizes are those of rows, whole numbers of a unit, so that the engine and the solvers count in
-    integers.
+    A row, D_tran(x), moves with its optimizer state; a partial gradient, and a row that is pulled to be trained by
+    several workers or for the first time, without it; and each with its id, its version and the like. Sizes are those
+    of rows, whole numbers of a unit, so that the engine and the solvers count in integers.
 
     Attributes:
         unit_bytes: bytes of one unit: the greatest common divisor of the rows' sizes on the wire.
         of_tables: size of each table's rows in units, [T]; empty when there is one table, whose rows are one unit.
         of_sample: units of the rows of a whole sample, at most.
         gradient_shares: how large a partial gradient is by its row, of each table [T].
+        value_shares: the same for a row without its optimizer state.
     """
 
     def __init__(self, tables: Sequence[TableSpec], features: Sequence[Feature]) -> None:
@@ -78,15 +79,21 @@ class RowSizes:
         """
         row_bytes = [table.row_transfer_bytes for table in tables]
         gradient_bytes = [table.gradient_transfer_bytes for table in tables]
+        value_bytes = [table.value_transfer_bytes for table in tables]
         self.unit_bytes = math.gcd(*row_bytes)
         self.gradient_shares = tuple(gradient / row for gradient, row in zip(gradient_bytes, row_bytes, strict=True))
+        self.value_shares = tuple(values / row for values, row in zip(value_bytes, row_bytes, strict=True))
         of_tables = tuple(size // self.unit_bytes for size in row_bytes)
         self.of_tables = of_tables if len(tables) > 1 else ()
         self.of_sample = sum(feature.max_length * of_tables[feature.table] for feature in features)
         self._first_row = row_bytes[0]
-        # Bytes by table and kind of operation, [T, 5, 1], as the engine counts them.
+        # Bytes by table and kind of what the engine counts, [T, 7, 1]: stateless pulls are among all pulls, and are
+        # counted once more.
         self._moved = np.array(
-            [[row, row, gradient, row, gradient] for row, gradient in zip(row_bytes, gradient_bytes, strict=True)]
+            [
+                [row, row, gradient, row, gradient, 0, values - row]
+                for row, gradient, values in zip(row_bytes, gradient_bytes, value_bytes, strict=True)
+            ]
         )[:, :, None]
 
     def cache_room(self, rows: int) -> int:
@@ -95,9 +102,10 @@ class RowSizes:
 
     def moved_bytes(self, columns: IterationColumns) -> Operations:
         """Returns the bytes that the operations of an iteration move."""
-        moved = (self._moved * columns.table_counts[:, :5]).sum(axis=0)
-        pulls, update_rows, update_gradients, evict_rows, evict_gradients = moved
-        return Operations(pulls, update_rows + update_gradients, evict_rows + evict_gradients)
+        pulls, update_rows, update_gradients, evict_rows, evict_gradients, _, less = (
+            self._moved * columns.table_counts
+        ).sum(axis=0)
+        return Operations(pulls + less, update_rows + update_gradients, evict_rows + evict_gradients)
 
     def evicted_bytes(self, columns: IterationColumns) -> NDArray[np.int64]:
         """Returns the bytes of the rows that owe an evict push in an iteration, were they all to move whole, [n]."""
@@ -109,7 +117,8 @@ class RowSizes:
 class CostModel:
     """Link costs of n workers (ESD Table 1: T_j = D_tran / B_j), in seconds and as small integers for the solvers.
 
-    What an operation costs is what it moves by the speed of its link: T_j for a row, less for a partial gradient.
+    What an operation costs is what it moves by the speed of its link: T_j for a row, less for a partial gradient, or
+    for a row without its optimizer state.
 
     Attributes:
         transfer_seconds: float64 [n], T_j: seconds to move one row over worker j's link; where rows differ in size

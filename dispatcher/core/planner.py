@@ -88,6 +88,7 @@ class Planner:
                 self._sizes.of_tables,
                 job.rows_kept,
                 self._sizes.gradient_shares,
+                self._sizes.value_shares,
                 job.sync.pushes_all,
             )
             if snapshot is not None:

@@ -22,11 +22,12 @@ void place(const CacheMirror& cache, Span slots, Arena& arena) {
 }  // namespace
 
 Engine::Engine(std::vector<std::uint32_t> cache_sizes, std::string policy, std::vector<std::uint32_t> table_sizes,
-               std::uint64_t max_rows, std::vector<double> gradient_shares, bool push_trained)
+               std::uint64_t max_rows, RowSizes::Shares gradient_shares, RowSizes::Shares value_shares,
+               bool push_trained)
     : cache_sizes_(std::move(cache_sizes)),
       policy_(std::move(policy)),
       push_trained_(push_trained),
-      sizes_(std::move(table_sizes), std::move(gradient_shares)),
+      sizes_(std::move(table_sizes), std::move(gradient_shares), std::move(value_shares)),
       row_limit_(max_rows),
       caches_(make_caches()),
       directory_(workers()),
@@ -245,7 +246,7 @@ void Engine::plan_worker(unsigned worker, IterationPlans& plans) {
   cache.restamp(lists.cached.data(), lists.cached.size(), iteration_);
   replacement_.run(worker, iteration_, cache, discarded_late_[worker], lists, arena, plan);
   cache.policy->use(arena.u32.data() + plan.unique_slots.begin, plan.unique_slots.size);
-  lists.write_pulls(arena, plan);
+  lists.write_pulls(batch_, sizes_, arena, plan);
   lists.write_samples(trainers_.samples(worker), batch_, arena, plan, need_of_);
 }
 

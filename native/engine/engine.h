@@ -39,10 +39,11 @@ struct CacheTooSmall : std::runtime_error {
 class Engine {
  public:
   // `cache_sizes` is the room of each cache, in units of row size; see RowSizes for `table_sizes` and
-  // `gradient_shares`, RowLimit for `max_rows`. With `push_trained` every row that an iteration trains is pushed in the
+  // both shares, RowLimit for `max_rows`. With `push_trained` every row that an iteration trains is pushed in the
   // next one, else only what somebody needs.
   Engine(std::vector<std::uint32_t> cache_sizes, std::string policy, std::vector<std::uint32_t> table_sizes = {},
-         std::uint64_t max_rows = 0, std::vector<double> gradient_shares = {}, bool push_trained = false);
+         std::uint64_t max_rows = 0, RowSizes::Shares gradient_shares = {}, RowSizes::Shares value_shares = {},
+         bool push_trained = false);
   Engine(const Engine&) = delete;  // `replacement_` refers to members
   Engine& operator=(const Engine&) = delete;
 

@@ -164,7 +164,7 @@ void run_job(Random& random) {
   for (std::uint32_t& size : sizes) size = static_cast<std::uint32_t>(1 + random.below(9));
   const std::uint64_t max_rows = random.below(2) ? 0 : samples * fields + 1 + random.below(40);
   const bool push_trained = random.below(4) == 0;
-  esd::Engine engine(cache_rows, policies[random.below(5)], sizes, max_rows, {}, push_trained);
+  esd::Engine engine(cache_rows, policies[random.below(5)], sizes, max_rows, {}, {}, push_trained);
   const std::uint64_t universe = 1 + random.below(400);
   for (int iteration = 0; iteration < 130; ++iteration) {
     run_iteration(engine, random, universe, random.below(4) ? samples : random.below(samples + 1), fields,

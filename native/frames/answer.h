@@ -59,34 +59,44 @@ struct Answer {
 struct Arrivals {
   float* rows;  // [.., width]
   std::size_t width;
+  std::size_t dimension;       // floats of a row that comes without its optimizer state
   const std::int64_t* places;  // [n]: the row of `rows` for each row that is asked for
   bool* arrived;               // [n]
   std::size_t n;
-  std::size_t cursor;  // behind the row that came last
+  std::size_t stateless;  // how many, the last ones, come without their optimizer state
+  std::size_t cursor;     // behind the row that came last
 
   // Puts the rows of a message in their places and returns how many they are. A message whose rows are not whole ones,
   // or not those that are asked for, or come a second time raises std::invalid_argument.
   std::size_t take(const std::uint8_t* message, const Answer& answer) {
-    const std::size_t row_bytes = width * sizeof(float), count = answer.rows.size / row_bytes;
-    const bool listed = answer.positions.size > 0;
-    if (answer.rows.size % row_bytes != 0 || (listed && answer.positions.size != count * sizeof(std::uint32_t))) {
-      throw std::invalid_argument("the answer does not hold whole rows, with a position each");
-    }
+    const std::size_t positions_listed = answer.positions.size / sizeof(std::uint32_t);
     const std::uint8_t* positions = message + answer.positions.offset;
     const std::uint8_t* row = message + answer.rows.offset;
-    for (std::size_t i = 0; i < count; ++i, row += row_bytes) {
+    const std::uint8_t* const end = row + answer.rows.size;
+    std::size_t count = 0;
+    for (; row < end; ++count) {
       std::size_t at = cursor;
-      if (listed) {
+      if (answer.positions.size > 0) {
+        if (count == positions_listed) refuse_parts();
         std::uint32_t position;
-        std::memcpy(&position, positions + i * sizeof position, sizeof position);
+        std::memcpy(&position, positions + count * sizeof position, sizeof position);
         at = position;
       }
       if (at >= n || arrived[at]) throw std::invalid_argument("the answer has rows that are not asked for");
-      std::memcpy(rows + static_cast<std::size_t>(places[at]) * width, row, row_bytes);
+      const std::size_t bytes = (at < n - stateless ? width : dimension) * sizeof(float);
+      if (bytes > static_cast<std::size_t>(end - row)) refuse_parts();
+      std::memcpy(rows + static_cast<std::size_t>(places[at]) * width, row, bytes);
+      row += bytes;
       arrived[at] = true;
       cursor = at + 1;
     }
+    if (answer.positions.size > 0 && answer.positions.size != count * sizeof(std::uint32_t)) refuse_parts();
     return count;
+  }
+
+ private:
+  [[noreturn]] static void refuse_parts() {
+    throw std::invalid_argument("the answer does not hold whole rows, with a position each");
   }
 };
 

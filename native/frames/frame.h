@@ -84,14 +84,16 @@ struct Pulls {
   std::size_t n;
   const std::uint64_t* ids;
   const std::int64_t* versions;
+  std::size_t stateless;  // how many, the last ones, are wanted without their optimizer state
 
-  std::size_t size() const { return 2 * bytes_field_size(8 * n); }
+  std::size_t size() const { return 2 * bytes_field_size(8 * n) + (stateless ? varint_field_size(stateless) : 0); }
 
   void write(Writer& writer) const {
     writer.bytes_field(1, 8 * n);
     writer.bytes(ids, 8 * n);
     writer.bytes_field(2, 8 * n);
     writer.bytes(versions, 8 * n);
+    if (stateless) writer.varint_field(3, stateless);
   }
 };
 

@@ -46,12 +46,13 @@ nb::tuple encode(std::uint64_t sequence, std::string_view table, std::uint64_t e
                  In1<std::uint64_t> row_ids, In1<std::int64_t> row_versions, In2 rows, Slots row_slots,
                  In1<std::uint64_t> gradient_ids, In1<std::int64_t> targets, In1<std::uint64_t> contributors,
                  In1<std::uint32_t> steps, In1<float> rates, In2 gradients, Slots gradient_slots, std::size_t dimension,
-                 unsigned worker, In1<std::uint64_t> pull_ids, In1<std::int64_t> pull_versions) {
+                 unsigned worker, In1<std::uint64_t> pull_ids, In1<std::int64_t> pull_versions, std::size_t stateless) {
   const std::size_t n = gradient_ids.size();
   require(row_versions.size() == row_ids.size(), "row_ids and row_versions differ in length");
   require(targets.size() == n && contributors.size() == n && steps.size() == n && rates.size() == n,
           "gradient_ids, targets, contributors, steps and rates differ in length");
   require(pull_versions.size() == pull_ids.size(), "pull_ids and pull_versions differ in length");
+  require(stateless <= pull_ids.size(), "more rows are pulled without their state than there are");
   const Frame frame{
       sequence,
       table,
@@ -60,7 +61,7 @@ nb::tuple encode(std::uint64_t sequence, std::string_view table, std::uint64_t e
       {row_ids.size(), row_ids.data(), row_versions.data(), values_of(rows, row_slots, row_ids.size(), rows.shape(1))},
       {n, gradient_ids.data(), targets.data(), contributors.data(), steps.data(), rates.data(),
        values_of(gradients, gradient_slots, n, dimension), worker},
-      {pull_ids.size(), pull_ids.data(), pull_versions.data()},
+      {pull_ids.size(), pull_ids.data(), pull_versions.data(), stateless},
   };
   const std::size_t pushes_at = frame.head_size(), pulls_at = pushes_at + frame.push_size();
   const nb::object message =
@@ -83,7 +84,7 @@ NB_MODULE(frames, m) {
         "row_versions"_a.noconvert(), "rows"_a.noconvert(), "row_slots"_a.noconvert().none(),
         "gradient_ids"_a.noconvert(), "targets"_a.noconvert(), "contributors"_a.noconvert(), "steps"_a.noconvert(),
         "rates"_a.noconvert(), "gradients"_a.noconvert(), "gradient_slots"_a.noconvert().none(), "dimension"_a,
-        "worker"_a, "pull_ids"_a.noconvert(), "pull_versions"_a.noconvert());
+        "worker"_a, "pull_ids"_a.noconvert(), "pull_versions"_a.noconvert(), "stateless"_a);
 
   nb::class_<Answer>(m, "Answer")
       .def(
@@ -104,9 +105,12 @@ NB_MODULE(frames, m) {
           "place",
           [](const Answer& answer, const nb::bytes& message,
              nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu> rows, In1<std::int64_t> places,
-             nb::ndarray<bool, nb::ndim<1>, nb::c_contig, nb::device::cpu> arrived, std::size_t cursor) {
+             nb::ndarray<bool, nb::ndim<1>, nb::c_contig, nb::device::cpu> arrived, std::size_t stateless,
+             std::size_t dimension, std::size_t cursor) {
             const std::size_t n = places.size();
             require(arrived.size() == n, "places and arrived differ in length");
+            require(stateless <= n && dimension >= 1 && dimension <= rows.shape(1),
+                    "stateless rows are more than all, or their dimension is not within the width");
             require(answer.rows.offset + answer.rows.size <= message.size() &&
                         answer.positions.offset + answer.positions.size <= message.size(),
                     "the answer is not one of this message");
@@ -114,7 +118,8 @@ NB_MODULE(frames, m) {
               require(places.data()[i] >= 0 && static_cast<std::size_t>(places.data()[i]) < rows.shape(0),
                       "a place is not in rows");
             }
-            Arrivals arrivals{rows.data(), rows.shape(1), places.data(), arrived.data(), n, cursor};
+            Arrivals arrivals{rows.data(), rows.shape(1), dimension, places.data(), arrived.data(),
+                              n,           stateless,     cursor};
             std::size_t count;
             {
               const nb::gil_scoped_release release;
@@ -122,7 +127,8 @@ NB_MODULE(frames, m) {
             }
             return nb::make_tuple(count, arrivals.cursor);
           },
-          "message"_a, "rows"_a.noconvert(), "places"_a.noconvert(), "arrived"_a.noconvert(), "cursor"_a);
+          "message"_a, "rows"_a.noconvert(), "places"_a.noconvert(), "arrived"_a.noconvert(), "stateless"_a,
+          "dimension"_a, "cursor"_a);
 }
 
 }  // namespace esd::frames

@@ -40,10 +40,17 @@ struct Stale {
   std::int64_t wanted;
 };
 
+// What the rows of an answer take.
+struct PulledBytes {
+  std::size_t whole;   // a row with its optimizer state
+  std::size_t values;  // one without
+};
+
 class ExactPulls {
  public:
-  ExactPulls(std::vector<std::uint64_t> ids, std::vector<std::int64_t> wanted)
-      : ids_(std::move(ids)), wanted_(std::move(wanted)), due_(ids_.size()) {
+  // The last `stateless` rows, at most all, are wanted without their optimizer state.
+  ExactPulls(std::vector<std::uint64_t> ids, std::vector<std::int64_t> wanted, std::size_t stateless)
+      : ids_(std::move(ids)), wanted_(std::move(wanted)), whole_(ids_.size() - stateless), due_(ids_.size()) {
     std::iota(due_.begin(), due_.end(), 0u);
   }
 
@@ -70,36 +77,42 @@ class ExactPulls {
   }
 
   // The longest answer with up to `limit` of the due rows.
-  std::size_t longest_answer(std::size_t limit, std::size_t row_bytes) const {
+  std::size_t longest_answer(std::size_t limit, PulledBytes bytes) const {
     const std::size_t rows = std::min(limit, due_.size());
-    return kBesideRows + rows * (sizeof(std::uint32_t) + row_bytes);
+    return kBesideRows + rows * sizeof(std::uint32_t) + size_of(due_, rows, bytes);
   }
 
   // Writes the answer with those of the first `limit` due rows that are as they are wanted; the others lag from now on.
-  // For each row, `read(id, wanted, out)` copies it to `out` if its version is `wanted`, and returns its version.
+  // For each row, `read(id, wanted, out, bytes)` copies so many of its first bytes to `out` if its version is `wanted`,
+  // and returns its version.
   //
   // Returns the size of the message; 0 if there is nothing to tell. If a row is stale, that is all that changes.
   template <typename Read>
-  std::size_t answer(std::uint64_t sequence, const Stored& stored, std::size_t limit, std::size_t row_bytes,
+  std::size_t answer(std::uint64_t sequence, const Stored& stored, std::size_t limit, PulledBytes bytes,
                      const Read& read, std::uint8_t* message) {
     const std::size_t n = std::min(limit, due_.size());
     wire::Writer writer(message);
     write_stored(writer, sequence, stored);
     std::uint8_t* const head_end = writer.at();
-    const std::size_t all_rows_head = n > 0 ? wire::bytes_field_size(n * row_bytes) - n * row_bytes : 0;
+    const std::size_t longest = size_of(due_, n, bytes);
+    const std::size_t all_rows_head = n > 0 ? wire::bytes_field_size(longest) - longest : 0;
     std::uint8_t* const rows = head_end + all_rows_head;
+    std::uint8_t* rows_end = rows;
     std::vector<std::uint32_t>& found = last_found_;
     std::vector<std::uint32_t>& behind = last_behind_;
     found.clear();
     behind.clear();
     for (std::size_t i = 0; i < n; ++i) {
       const std::uint32_t position = due_[i];
-      const std::int64_t version = read(ids_[position], wanted_[position], rows + found.size() * row_bytes);
+      const std::size_t row_bytes = size_of(position, bytes);
+      const std::int64_t version = read(ids_[position], wanted_[position], rows_end, row_bytes);
       if (version > wanted_[position]) {
         stale_ = Stale{ids_[position], version, wanted_[position]};
         return 0;
       }
-      (version == wanted_[position] ? found : behind).push_back(position);
+      const bool there = version == wanted_[position];
+      (there ? found : behind).push_back(position);
+      if (there) rows_end += row_bytes;
     }
     due_.erase(due_.begin(), due_.begin() + static_cast<std::ptrdiff_t>(n));
     const auto middle = static_cast<std::ptrdiff_t>(lagging_.size());
@@ -107,7 +120,7 @@ class ExactPulls {
     std::inplace_merge(lagging_.begin(), lagging_.begin() + middle, lagging_.end());
     if (found.empty() && !stored.any && !done()) return 0;
     if (!found.empty()) {
-      const std::size_t size = found.size() * row_bytes;
+      const auto size = static_cast<std::size_t>(rows_end - rows);
       writer.bytes_field(6, size);
       if (writer.at() != rows) std::memmove(writer.at(), rows, size);  // the head of fewer rows may be shorter
       writer = wire::Writer(writer.at() + size);
@@ -133,8 +146,20 @@ class ExactPulls {
   static constexpr std::size_t kBesideRows = 64;
 
  private:
+  std::size_t size_of(std::uint32_t position, PulledBytes bytes) const {
+    return position < whole_ ? bytes.whole : bytes.values;
+  }
+
+  // Of the rows at the first `n` positions, which ascend.
+  std::size_t size_of(const std::vector<std::uint32_t>& positions, std::size_t n, PulledBytes bytes) const {
+    const auto end = positions.begin() + static_cast<std::ptrdiff_t>(n);
+    const auto whole = static_cast<std::size_t>(std::lower_bound(positions.begin(), end, whole_) - positions.begin());
+    return whole * bytes.whole + (n - whole) * bytes.values;
+  }
+
   std::vector<std::uint64_t> ids_;
   std::vector<std::int64_t> wanted_;
+  std::size_t whole_;  // how many, the first ones, are wanted with their optimizer state
   std::vector<std::uint32_t> due_;
   std::vector<std::uint32_t> lagging_;
   std::vector<std::uint32_t> last_found_;
@@ -149,18 +174,17 @@ class ExactReader {
   ExactReader(const RowTable& table, const InitialRows& initial)
       : table_(table), initial_(initial), row_(initial.width) {}
 
-  std::int64_t operator()(std::uint64_t id, std::int64_t wanted, std::uint8_t* out) const {
+  std::int64_t operator()(std::uint64_t id, std::int64_t wanted, std::uint8_t* out, std::size_t bytes) const {
     const std::int64_t birth = at_birth(wanted);
-    const std::size_t row_bytes = initial_.width * sizeof(float);
     std::int64_t version = 0;
     table_.look_up(id, [&](std::int64_t stored, const std::byte* floats) {
       version = stored;
-      if (stored > birth && stored == wanted) std::memcpy(out, floats, row_bytes);
+      if (stored > birth && stored == wanted) std::memcpy(out, floats, bytes);
     });
     if (version > birth) return version;
     if (birth == wanted) {
       fill_initial(initial_, id, row_.data());
-      std::memcpy(out, row_.data(), row_bytes);
+      std::memcpy(out, row_.data(), bytes);
     }
     return birth;
   }

@@ -79,9 +79,14 @@ struct Applied {
 std::unique_ptr<ExactPulls> pulls_of(const Frame::Pulls& pulls, const TableFacts& facts) {
   auto ids = pulls.ids.column<std::uint64_t>();
   auto wanted = pulls.versions.column<std::int64_t>();
-  const bool good = are_numbers(pulls.ids, ids.size()) && are_numbers(pulls.versions, ids.size()) && distinct(ids) &&
-                    versions_between(wanted, 0) && facts.shard.has(ids);
-  return good ? std::make_unique<ExactPulls>(std::move(ids), std::move(wanted)) : nullptr;
+  const bool good = are_numbers(pulls.ids, ids.size()) && are_numbers(pulls.versions, ids.size()) &&
+                    pulls.stateless <= ids.size() && distinct(ids) && versions_between(wanted, 0) &&
+                    facts.shard.has(ids);
+  return good ? std::make_unique<ExactPulls>(std::move(ids), std::move(wanted), pulls.stateless) : nullptr;
+}
+
+PulledBytes pulled_bytes(const TableFacts& facts) {
+  return {facts.initial.width * sizeof(float), facts.initial.dimension * sizeof(float)};
 }
 
 // Does what a frame asks for; false if the frame is not what it should be. `message` has room for the longest answer.
@@ -97,8 +102,7 @@ bool do_frame(const TableFacts& facts, const TablePlaces& places, const Frame& f
   if (frame.gradients.present && !gradients.store(places, applied.stored, applied.woken)) return false;
   if (pulls) {
     const ExactReader read(places.rows, facts.initial);
-    const std::size_t row_bytes = facts.initial.width * sizeof(float);
-    size = pulls->answer(frame.sequence, applied.stored, limit, row_bytes, read, message);
+    size = pulls->answer(frame.sequence, applied.stored, limit, pulled_bytes(facts), read, message);
   } else {
     wire::Writer writer(message);
     ExactPulls::write_stored(writer, frame.sequence, applied.stored);
@@ -136,33 +140,34 @@ Stored stored_of(const StoredCounts& counts) {
 nb::object answer_from_table(const TableFacts& facts, ExactPulls& pulls, std::uint64_t sequence, const RowTable& rows,
                              std::size_t limit) {
   require(rows.width() == facts.initial.width, "the table has another width");
-  const std::size_t row_bytes = facts.initial.width * sizeof(float);
-  Message message(pulls.longest_answer(limit, row_bytes));
+  const PulledBytes bytes = pulled_bytes(facts);
+  Message message(pulls.longest_answer(limit, bytes));
   std::size_t size = 0;
   {
     const nb::gil_scoped_release release;
-    size = pulls.answer(sequence, {}, limit, row_bytes, ExactReader(rows, facts.initial), message.data());
+    size = pulls.answer(sequence, {}, limit, bytes, ExactReader(rows, facts.initial), message.data());
   }
   return message.take(size);
 }
 
 nb::object answer_from_rows(ExactPulls& pulls, std::uint64_t sequence, const StoredCounts& counts,
-                            In1<std::int64_t> versions, In2<float> rows) {
+                            In1<std::int64_t> versions, In2<float> rows, std::size_t dimension) {
   const std::size_t n = versions.size();
   require(n == rows.shape(0) && n <= pulls.due().size(), "versions and rows are not those of pulls that are due");
-  const std::size_t row_bytes = rows.shape(1) * sizeof(float);
-  Message message(pulls.longest_answer(n, row_bytes));
+  require(dimension <= rows.shape(1), "a row has more values than floats");
+  const PulledBytes bytes{rows.shape(1) * sizeof(float), dimension * sizeof(float)};
+  Message message(pulls.longest_answer(n, bytes));
   std::size_t size = 0;
   {
     const nb::gil_scoped_release release;
     std::size_t i = 0;
-    const auto read = [&](std::uint64_t, std::int64_t wanted, std::uint8_t* out) {
+    const auto read = [&](std::uint64_t, std::int64_t wanted, std::uint8_t* out, std::size_t row_bytes) {
       const std::int64_t version = versions.data()[i];
       if (version == wanted && row_bytes > 0) std::memcpy(out, rows.data() + i * rows.shape(1), row_bytes);
       ++i;
       return version;
     };
-    size = pulls.answer(sequence, stored_of(counts), n, row_bytes, read, message.data());
+    size = pulls.answer(sequence, stored_of(counts), n, bytes, read, message.data());
   }
   return message.take(size);
 }
@@ -179,9 +184,10 @@ nb::tuple due_rows(const ExactPulls& pulls, std::size_t limit) {
   return nb::make_tuple(ids.array(n), wanted.array(n));
 }
 
-ExactPulls make_pulls(In1<std::uint64_t> ids, In1<std::int64_t> wanted) {
+ExactPulls make_pulls(In1<std::uint64_t> ids, In1<std::int64_t> wanted, std::size_t stateless) {
   require(ids.size() == wanted.size(), "ids and wanted differ in length");
-  return {{ids.data(), ids.data() + ids.size()}, {wanted.data(), wanted.data() + wanted.size()}};
+  require(stateless <= ids.size(), "more rows are wanted without their state than there are");
+  return {{ids.data(), ids.data() + ids.size()}, {wanted.data(), wanted.data() + wanted.size()}, stateless};
 }
 
 std::optional<std::tuple<std::uint64_t, std::int64_t, std::int64_t>> stale_of(const ExactPulls& pulls) {
@@ -238,17 +244,17 @@ void bind_exchange(nb::module_& m) {
   nb::class_<ExactPulls>(m, "ExactPulls")
       .def(
           "__init__",
-          [](ExactPulls* self, In1<std::uint64_t> ids, In1<std::int64_t> wanted) {
-            new (self) ExactPulls(make_pulls(ids, wanted));
+          [](ExactPulls* self, In1<std::uint64_t> ids, In1<std::int64_t> wanted, std::size_t stateless) {
+            new (self) ExactPulls(make_pulls(ids, wanted, stateless));
           },
-          "ids"_a, "wanted"_a)
+          "ids"_a, "wanted"_a, "stateless"_a = 0)
       .def_prop_ro("due", [](const ExactPulls& pulls) { return pulls.due().size(); })
       .def_prop_ro("lagging", [](const ExactPulls& pulls) { return pulls.lagging().size(); })
       .def_prop_ro("done", &ExactPulls::done)
       .def_prop_ro("stale", &stale_of)
       .def("retry", &ExactPulls::retry)
       .def("due_rows", &due_rows, "limit"_a)
-      .def("answer", &answer_from_rows, "sequence"_a, "stored"_a.none(), "versions"_a, "rows"_a);
+      .def("answer", &answer_from_rows, "sequence"_a, "stored"_a.none(), "versions"_a, "rows"_a, "dimension"_a);
 
   nb::class_<WaitingRows>(m, "WaitingRows")
       .def(nb::init<>())

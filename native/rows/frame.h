@@ -42,6 +42,7 @@ struct Frame {
   struct Pulls {
     bool present = false;
     Bytes ids, versions;
+    std::uint32_t stateless = 0;
   };
 
   std::uint64_t sequence = 0;
@@ -159,6 +160,7 @@ struct Frame {
       switch (fields.number()) {
         case 1: pulls.ids = fields.bytes(); break;
         case 2: pulls.versions = fields.bytes(); break;
+        case 3: pulls.stateless = fields.small_varint(); break;
         default: Fields::refuse();
       }
     }

@@ -223,7 +223,8 @@ class _Stream:
         waiting = exchange.waiting[table.spec.name]
         due = None
         if content.pulls is not None:
-            pulls = ExactPulls(*content.pulls)
+            wanted = content.pulls
+            pulls = ExactPulls(wanted.ids, wanted.versions, wanted.stateless)
             due = self._begin_pulls(frame, request, table, pulls).begin()
         loop = asyncio.get_running_loop()
 

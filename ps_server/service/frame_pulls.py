@@ -81,7 +81,8 @@ class FramePulls:
         """
         self._reading = False
         counts = None if stored is None else (stored.new, stored.already_known)
-        message = self._pulls.answer(self._sequence, counts, block.versions, block.rows)
+        dimension = self._table.spec.dimension
+        message = self._pulls.answer(self._sequence, counts, block.versions, block.rows, dimension)
         self._waiting.rows.found(self._entry.ticket, self._pulls)
         self._wait()
         return message

@@ -14,7 +14,7 @@ from ps_server.core.table import Pushed, Table
 from services.domain.errors import FailedPrecondition, InvalidArgument
 from services.domain.rows import GradientBlock, RowBlock
 from services.domain.tables import TableSpec
-from services.wire.exchange import Stored, decode_pulls
+from services.wire.exchange import Stored, WantedRows, decode_pulls
 from services.wire.rows import decode_gradients, decode_rows
 
 Due = tuple[NDArray[np.uint64], NDArray[np.int64]]  # ids and wanted versions, [r] each
@@ -28,13 +28,13 @@ class Frame:
         epoch: of the plan.
         rows: to store.
         gradients: to store.
-        pulls: rows to read, and the versions that they must have.
+        pulls: rows to read.
     """
 
     epoch: int
     rows: RowBlock | None
     gradients: GradientBlock | None
-    pulls: Due | None
+    pulls: WantedRows | None
 
     @property
     def pushes(self) -> bool:
@@ -73,7 +73,7 @@ def apply_frame(
         EsdError: nothing is acknowledged, whatever part of it was stored; it may be sent again.
     """
     if frame.pulls is not None:
-        table.check_pull(*frame.pulls, frame.epoch)
+        table.check_pull(frame.pulls.ids, frame.pulls.versions, frame.epoch)
     if frame.rows is not None and frame.gradients is None and due is not None:
         with suppress(FailedPrecondition):  # one after the other says which of both is refused
             pushed, block = table.push_rows_and_read(frame.rows, *due, frame.epoch)

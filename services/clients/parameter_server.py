@@ -197,7 +197,7 @@ class AsyncParameterServerClient:
             StaleVersion: a row is already newer.
             DeadlineExceeded: a version did not appear in time.
         """
-        frames = await self.carry(Parcel.of(pulls=Pulls(ids, versions, positions)), rows, epoch=epoch)
+        frames = await self.carry(Parcel.of(pulls=Pulls.whole(ids, versions, positions)), rows, epoch=epoch)
         return sum(frame.pull_bytes for frame in frames)
 
     async def push(self, push: Push, *, epoch: int = 0) -> PushAnswer:
@@ -261,7 +261,7 @@ class AsyncParameterServerClient:
 
     def _frame(self, parcel: Parcel, rows: NDArray[np.float32] | None, epoch: int) -> Frame:
         message = encode_parcel(parcel, self._table, self._exchange.number(), epoch=epoch, wait_seconds=self._timeout)
-        arrivals = Arrivals(rows, parcel.pulls.places) if len(parcel.pulls) and rows is not None else None
+        arrivals = Arrivals(parcel.pulls, rows, self._table) if len(parcel.pulls) and rows is not None else None
         return Frame(message, arrivals)
 
     async def look_up(

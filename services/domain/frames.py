@@ -102,17 +102,40 @@ class Pulls:
         ids: uint64 [r], distinct.
         versions: int64 [r], exactly which they must have.
         places: int64 [r], where each row goes in the array that takes them.
+        stateless: bool [r], rows that are wanted without their optimizer state, of which the first D floats come. They
+            are the last ones.
     """
 
     ids: NDArray[np.uint64]
     versions: NDArray[np.int64]
     places: NDArray[np.int64]
+    stateless: NDArray[np.bool_]
+
+    @classmethod
+    def whole(cls, ids: NDArray[np.uint64], versions: NDArray[np.int64], places: NDArray[np.int64]) -> Self:
+        """Returns pulls of rows with their optimizer state."""
+        return cls(ids, versions, places, np.zeros(len(ids), np.bool_))
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def __getitem__(self, part: Part) -> Self:
-        return type(self)(self.ids[part], self.versions[part], self.places[part])
+        return type(self)(self.ids[part], self.versions[part], self.places[part], self.stateless[part])
+
+    def count_stateless(self) -> int:
+        """Returns how many are wanted without their optimizer state.
+
+        Raises:
+            ValueError: they are not the last ones.
+        """
+        count = int(np.count_nonzero(self.stateless))
+        if not self.stateless[len(self) - count :].all():
+            raise ValueError("rows that are wanted without their optimizer state must be the last ones")
+        return count
+
+    def answer_bytes(self, spec: TableSpec) -> NDArray[np.int64]:
+        """Returns the bytes that each row takes in an answer, int64 [r]."""
+        return np.where(self.stateless, 4 * spec.dimension, spec.row_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +188,8 @@ class Parcel:
         """
         row, gradient = spec.row_bytes + _ID_BYTES, 4 * spec.dimension + _SPLIT_BYTES
         pushed = row * len(self.rows) + gradient * len(self.gradients)
-        asked, answered = _ID_BYTES * len(self.pulls), spec.row_bytes * len(self.pulls)
+        answers = np.cumsum(np.maximum(self.pulls.answer_bytes(spec), _ID_BYTES))  # up to each pull
+        asked, answered = _ID_BYTES * len(self.pulls), int(answers[-1]) if len(answers) else 0
         alone = pushed > size // _PULLS_WAIT_FOR
         if pushed + asked <= size and answered <= size and not (alone and asked):
             if len(self):
@@ -173,7 +197,8 @@ class Parcel:
             return
         r = g = p = 0
         while r < len(self.rows) or g < len(self.gradients) or p < len(self.pulls):
-            pulls = self.pulls[p : p + max(1, size // max(spec.row_bytes, _ID_BYTES))]
+            fit = np.searchsorted(answers, size + (answers[p - 1] if p else 0), side="right")
+            pulls = self.pulls[p : max(p + 1, int(fit))]
             room = 0 if alone and len(pulls) else size - _ID_BYTES * len(pulls)
             rows = self.rows[r : r + max(room // row, not len(pulls))]
             room -= row * len(rows)
@@ -185,4 +210,4 @@ class Parcel:
 _IDS, _NUMBERS, _FLOATS = np.empty(0, np.uint64), np.empty(0, np.int64), np.empty((0, 1), np.float32)
 _NO_ROWS = RowBlock(_IDS, _NUMBERS, _FLOATS)
 _NO_GRADIENTS = GradientBlock(_IDS, _NUMBERS, _IDS, np.empty(0, np.uint32), np.empty(0, np.float32), _FLOATS, worker=0)
-NO_PULLS = Pulls(_IDS, _NUMBERS, _NUMBERS)
+NO_PULLS = Pulls.whole(_IDS, _NUMBERS, _NUMBERS)

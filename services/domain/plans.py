@@ -7,7 +7,7 @@ in the engine that makes them (esd_native/engine.pyi), here, and in the messages
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Self
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from services.domain.ids import parts_of_tables, table_of
 from services.domain.jobs import JobSpec
+from services.domain.versions import trainings
 from services.domain.worker_set import WorkerSet
 
 
@@ -78,13 +79,17 @@ class GradientTransfers:
 
 @dataclass(frozen=True, slots=True)
 class TableMoves:
-    """What a worker moves of one table in an iteration; the columns are those of IterationPlan."""
+    """What a worker moves of one table in an iteration; the columns are those of IterationPlan.
+
+    `stateless_pulls`, bool [r], says which of the pulled rows come without their optimizer state.
+    """
 
     update_rows: Transfers
     update_gradients: GradientTransfers
     evict_rows: Transfers
     evict_gradients: GradientTransfers
     pulls: Transfers
+    stateless_pulls: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +120,7 @@ class IterationPlan:
         evict_rows: owned rows that leave the cache (evict push).
         evict_gradients: partial gradients that leave the cache (evict push).
         drops: clean or outdated rows that leave the cache for free; their versions mean nothing.
-        pulls: missing or outdated rows to fetch (miss pull).
+        pulls: missing or outdated rows to fetch (miss pull); of those in `stateless_pulls`, the values alone.
         positions: uint32 [m], the position of each sample in the global batch.
         unique_ids: uint64 [u], the distinct ids of the worker's samples (U_j).
         unique_slots: uint32 [u], the cache slot of each of these rows.
@@ -173,8 +178,24 @@ class IterationPlan:
 
     def moves_by_table(self, tables: int) -> list[TableMoves]:
         """Returns what moves of each of the job's tables, by number."""
-        columns = (getattr(self, field.name).by_table(tables) for field in fields(TableMoves))
+        transfers = (self.update_rows, self.update_gradients, self.evict_rows, self.evict_gradients, self.pulls)
+        stateless = self.stateless_pulls()
+        parts = parts_of_tables(self.pulls.ids, tables)
+        columns = (*(each.by_table(tables) for each in transfers), [stateless[part] for part in parts])
         return [TableMoves(*each) for each in zip(*columns, strict=True)]
+
+    def stateless_pulls(self) -> NDArray[np.bool_]:
+        """Returns which of the pulled rows come without their optimizer state, bool [r].
+
+        Those that several workers train now: the step is taken at the parameter server, and here a partial gradient
+        takes the place of the row, which must be pulled again to be used. And those that were never trained in their
+        present life: all of their state is 0.
+        """
+        contributors = self.unique_contributors
+        split_ids = self.unique_ids[(contributors & (contributors - np.uint64(1))) != 0]
+        before, behind = (np.searchsorted(split_ids, self.pulls.ids, side) for side in ("left", "right"))
+        stateless: NDArray[np.bool_] = (behind > before) | (trainings(self.pulls.versions) == 0)
+        return stateless
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,6 +115,11 @@ class TableSpec:
         return self.row_bytes + ROW_KEY_BYTES
 
     @property
+    def value_transfer_bytes(self) -> int:
+        """Bytes that move with one row without optimizer state, its id and version included."""
+        return 4 * self.dimension + ROW_KEY_BYTES
+
+    @property
     def gradient_transfer_bytes(self) -> int:
         """Bytes that move with one partial gradient: D floats without optimizer state, and what names them."""
         return 4 * self.dimension + GRADIENT_KEY_BYTES

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protos import ps_pb2
+from services.domain.errors import InvalidArgument
 from services.wire.arrays import decode_array, decode_column
 from services.wire.messages import parse
 from services.wire.rows import CHUNK_BYTES
@@ -50,6 +51,21 @@ class Stored:
     already_known: int
 
 
+@dataclass(frozen=True, slots=True)
+class WantedRows:
+    """What a frame pulls.
+
+    Attributes:
+        ids: uint64 [r].
+        versions: int64 [r], which the rows must have.
+        stateless: how many of them, the last ones, are wanted without their optimizer state.
+    """
+
+    ids: NDArray[np.uint64]
+    versions: NDArray[np.int64]
+    stateless: int
+
+
 def rows_per_answer(row_bytes: int) -> int:
     """Returns how many rows of so many bytes fit an answer; at least one."""
     return max(1, CHUNK_BYTES // (row_bytes + _POSITION_BYTES))
@@ -72,10 +88,14 @@ def sequence_of(data: bytes) -> int:
     return 0
 
 
-def decode_pulls(message: ps_pb2.PullBlock) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """Reads the ids that a frame pulls, uint64 [r], and the versions that they must have, int64 [r]."""
+def decode_pulls(message: ps_pb2.PullBlock) -> WantedRows:
+    """Reads what a frame pulls."""
     ids = decode_column(message.ids, np.uint64, "pulls.ids")
-    return ids, decode_array(message.versions, np.int64, (len(ids),), "pulls.versions")
+    if message.stateless > len(ids):
+        raise InvalidArgument(
+            f"{message.stateless} rows are wanted without their optimizer state, the frame pulls {len(ids)}"
+        )
+    return WantedRows(ids, decode_array(message.versions, np.int64, (len(ids),), "pulls.versions"), message.stateless)
 
 
 def encode_credit(credit: Credit) -> bytes:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from esd_native import frames as native
 from protos import common_pb2, ps_pb2
 from services.domain.errors import Internal
-from services.domain.frames import Parcel
+from services.domain.frames import Parcel, Pulls
 from services.domain.tables import TableSpec
 from services.wire.exchange import Credit
 
@@ -93,6 +93,7 @@ def encode_parcel(parcel: Parcel, spec: TableSpec, sequence: int, *, epoch: int,
         gradients.worker,
         pulls.ids,
         pulls.versions,
+        pulls.count_stateless(),
     )
     return Message(data, sequence, pushes_at, pulls_at)
 
@@ -130,14 +131,23 @@ class Answer:
 class Arrivals:
     """The rows that a frame asks for, on their way to their places.
 
+    Attributes:
+        missing: how many have not come.
+        bytes_missing: the bytes of these.
+
     Args:
-        rows: float32 [.., W], where they go.
-        places: int64 [r], the row of `rows` for each.
+        pulls: what the frame asks for.
+        rows: float32 [.., W], where they go. Of a row that is wanted without its optimizer state, the first D
+            floats are written.
+        spec: the table.
     """
 
-    def __init__(self, rows: NDArray[np.float32], places: NDArray[np.int64]) -> None:
+    def __init__(self, pulls: Pulls, rows: NDArray[np.float32], spec: TableSpec) -> None:
         self._rows = rows
-        self._places = places
+        self._places = pulls.places
+        self._stateless = pulls.count_stateless()
+        self._dimension = spec.dimension
+        self._bytes = int(pulls.answer_bytes(spec).sum())
         self.start()
 
     def start(self) -> None:
@@ -145,16 +155,12 @@ class Arrivals:
         self._arrived = np.zeros(len(self._places), np.bool_)
         self._cursor = 0
         self.missing = len(self._places)
+        self.bytes_missing = self._bytes
 
     @property
     def wanted(self) -> int:
         """How many rows the frame asks for."""
         return len(self._places)
-
-    @property
-    def bytes_missing(self) -> int:
-        """The bytes of the rows that have not come."""
-        return self.missing * self._rows.strides[0]
 
     def take(self, answer: Answer) -> None:
         """Puts the rows of an answer in their places.
@@ -164,11 +170,18 @@ class Arrivals:
         """
         try:
             count, self._cursor = answer.said.place(
-                answer.message, self._rows, self._places, self._arrived, self._cursor
+                answer.message,
+                self._rows,
+                self._places,
+                self._arrived,
+                self._stateless,
+                self._dimension,
+                self._cursor,
             )
         except ValueError as error:
             raise Internal(f"a pull of {self.wanted} rows was answered wrongly: {error}") from None
         self.missing -= count
+        self.bytes_missing -= answer.said.row_bytes
 
 
 def _sequence_field(sequence: int) -> bytes:

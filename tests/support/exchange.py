@@ -57,14 +57,15 @@ class RawExchange:
             raise error_of(refusal.code, refusal.reason, refusal.message)
         return answers
 
-    async def rows(self, sequence: int, count: int) -> NDArray[np.float32]:
-        """The rows that a frame has pulled, float32 [count, W]; raises what refused it."""
+    async def rows(self, sequence: int, count: int, stateless: int = 0) -> NDArray[np.float32]:
+        """The rows that a frame has pulled, float32 [count, W], NaN where none came; raises what refused it."""
         rows = np.full((count, SPEC.row_width), np.nan, np.float32)
         cursor = 0
         for message in await self.checked(sequence):
-            at = answered_positions(message, SPEC, cursor, count)
-            rows[at] = np.frombuffer(message.rows, np.float32).reshape(-1, SPEC.row_width)
-            cursor = at[-1] + 1 if len(at) else cursor
+            for at, row in answered_rows(message, SPEC, cursor, count, stateless).items():
+                floats = np.frombuffer(row, np.float32)
+                rows[at, : len(floats)] = floats
+                cursor = at + 1
         return rows
 
     async def close(self) -> None:
@@ -90,21 +91,26 @@ async def exchange(channel: grpc.aio.Channel) -> AsyncIterator[RawExchange]:
         call.cancel()
 
 
-def answered_positions(message: ps_pb2.ExchangeResponse, spec: TableSpec, cursor: int, pulls: int) -> NDArray[np.int64]:
-    """Returns which pulls of a frame the rows of an answer are for, int64 [c], ascending.
+def answered_rows(
+    message: ps_pb2.ExchangeResponse, spec: TableSpec, cursor: int, pulls: int, stateless: int = 0
+) -> dict[int, bytes]:
+    """Returns the rows of an answer, by the positions of the pulls that they are for.
 
     Args:
         message: the answer.
         spec: the table.
         cursor: the position behind the last one of the frame's answer before; 0 at first.
         pulls: how many rows the frame asks for.
+        stateless: how many of them, the last ones, without their optimizer state.
     """
-    assert len(message.rows) % spec.row_bytes == 0
-    count = len(message.rows) // spec.row_bytes
-    positions = np.frombuffer(message.positions, np.uint32).astype(np.int64)
-    if not len(positions):
-        positions = np.arange(cursor, cursor + count)
-    assert len(positions) == count
-    assert positions.tolist() == sorted(set(positions.tolist()))
-    assert positions.max(initial=-1) < pulls
-    return positions
+    rows: dict[int, bytes] = {}
+    listed = np.frombuffer(message.positions, np.uint32).tolist()
+    start = 0
+    while start < len(message.rows):
+        at = listed[len(rows)] if listed else cursor + len(rows)
+        assert max(rows, default=-1) < at < pulls
+        rows[at] = message.rows[start : start + (spec.row_bytes if at < pulls - stateless else 4 * spec.dimension)]
+        start += len(rows[at])
+    assert start == len(message.rows)
+    assert len(listed) in (0, len(rows))
+    return rows

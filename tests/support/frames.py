@@ -41,9 +41,16 @@ def gradient_push(
 
 
 def frame(
-    sequence: int, *pushes: ps_pb2.ExchangeRequest, pull: tuple[ArrayLike, ArrayLike] | None = None, **fields: Any
+    sequence: int,
+    *pushes: ps_pb2.ExchangeRequest,
+    pull: tuple[ArrayLike, ArrayLike] | None = None,
+    stateless: int = 0,
+    **fields: Any,
 ) -> ps_pb2.ExchangeRequest:
-    """A frame of the rows and gradients of these pushes, and a pull of (ids, version); `wait_ms` is 10 s."""
+    """A frame of the rows and gradients of these pushes, and a pull of (ids, version), the last ones stateless.
+
+    `wait_ms` is 10 s.
+    """
     request = ps_pb2.ExchangeRequest(**{"sequence": sequence, "table": "t", "wait_ms": 10_000, **fields})
     for push in pushes:
         if push.HasField("rows"):
@@ -54,4 +61,5 @@ def frame(
         ids = np.asarray(pull[0], np.uint64)
         request.pulls.ids = ids.tobytes()
         request.pulls.versions = np.broadcast_to(np.asarray(pull[1], np.int64), len(ids)).tobytes()
+        request.pulls.stateless = stateless
     return request

@@ -100,6 +100,8 @@ class TableTransfers:
         self.frames: list[Frame] = []
         self._moves = moves
         self._mover = mover
+        # Rows come whole, or without their optimizer state: those that do lie behind the others, and have a state of 0.
+        self._order = np.argsort(moves.stateless_pulls, kind="stable")
         self._staging = mover.cache.staging(len(moves.pulls))
 
     async def start(self, *, early: bool) -> list[Frame]:
@@ -107,8 +109,7 @@ class TableTransfers:
         moves = self._moves
         rows = _half(early, moves.update_rows, moves.evict_rows)
         gradients = _gradient_half(early, moves.update_gradients, moves.evict_gradients)
-        part = _part(moves.pulls, early)
-        pulls = Pulls(moves.pulls.ids[part], moves.pulls.versions[part], np.arange(part.start, part.stop))
+        pulls = self._pulls(early)
         if not (len(rows) or len(gradients) or len(pulls)):
             return []
         sent = await self._mover.exchange(rows, gradients, pulls, self._staging, urgent=not early)
@@ -117,7 +118,12 @@ class TableTransfers:
 
     def write(self) -> None:
         """Puts the rows that were pulled into their slots."""
-        self._mover.cache.write(self._moves.pulls.slots, self._staging)
+        self._mover.cache.write(self._moves.pulls.slots[self._order], self._staging)
+
+    def _pulls(self, early: bool) -> Pulls:
+        places = np.flatnonzero((self._order < self._moves.pulls.early) == early)
+        chosen, rows = self._order[places], self._moves.pulls
+        return Pulls(rows.ids[chosen], rows.versions[chosen], places, self._moves.stateless_pulls[chosen])
 
 
 def _half(early: bool, *transfers: Transfers) -> Transfers:

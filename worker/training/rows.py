@@ -36,8 +36,9 @@ def row_caches(tables: Sequence[TableSpec], slots: Sequence[int], device: torch.
 class RowCache:
     """Holds rows of a table in C slots of W floats each.
 
-    A slot holds a row's D values and its optimizer state, or, in its first D floats, the partial gradient of a
-    split row (the value beside it would be outdated anyway).
+    A slot holds a row's D values and its optimizer state. Of a row that several workers train it holds the values, and
+    then, in their place, the partial gradient: what lies behind is read by nobody, and the row must be pulled again to
+    be used.
 
     `read` may run in another thread than the rest, while an iteration trains: the plan names only slots that the
     iteration does not touch. On a GPU it has its own stream, which waits for the last completed write, not for
@@ -97,10 +98,10 @@ class RowCache:
         return self.rows.shape[1]
 
     def staging(self, count: int) -> NDArray[np.float32]:
-        """Returns room for rows on their way to `write`, float32 [count, W], from where the device copies fastest."""
+        """Returns room for rows on their way to `write`, zeros [count, W], from where the device copies fastest."""
         if self.host_rows is not None:
-            return np.empty((count, self.width), np.float32)
-        return torch.empty(count, self.width, pin_memory=True).numpy()
+            return np.zeros((count, self.width), np.float32)
+        return torch.zeros(count, self.width, pin_memory=True).numpy()
 
     def index(self, slots: NDArray[np.uint32]) -> Tensor:
         """Returns slots as an index tensor, int64 of the same shape, on the device."""

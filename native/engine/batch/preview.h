@@ -15,7 +15,7 @@ namespace esd {
 // By worker, in units of row size. `moved` leaves evictions out, which are not known before.
 struct Preview {
   std::vector<std::int64_t> trained;  // the distinct rows of its samples
-  std::vector<double> moved;          // its pulls and update pushes; a partial gradient is smaller than its row
+  std::vector<double> moved;          // its pulls and update pushes; parts of rows are smaller than whole ones
 };
 
 // `assignment` has the worker of each of the batch's first samples; those behind them are of later batches. With
@@ -34,14 +34,16 @@ inline Preview preview(const PreparedBatch& batch, const RowSizes& sizes, const 
     if (trainers[x].empty()) continue;  // only a later batch needs the row
     const RowState& row = batch.states[x];
     const std::uint32_t size = batch.size(static_cast<BatchIndex>(x));
-    const double share = sizes.gradient_shares()[sizes.table_of(row.id)];
+    const TableNumber table = sizes.table_of(row.id);
+    const double share = sizes.gradient_shares()[table];
     trainers[x].for_each([&](int j) { result.trained[j] += size; });
     const bool split = row.kind == kSplit, others_train = !(trainers[x] - row.holders).empty();
     if (split || (row.kind == kOwned && others_train)) {
       const double pushed = split ? share * size : size;
       row.holders.for_each([&](int j) { result.moved[j] += pushed; });
     }
-    (trainers[x] - row.latest()).for_each([&](int j) { result.moved[j] += size; });
+    const double pulled = row.pulled_stateless(trainers[x]) ? sizes.value_shares()[table] * size : size;
+    (trainers[x] - row.latest()).for_each([&](int j) { result.moved[j] += pulled; });
     if (!push_trained) continue;
     const double pushed = trainers[x].several() ? share * size : size;
     trainers[x].for_each([&](int j) { result.moved[j] += pushed; });

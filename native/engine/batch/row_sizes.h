@@ -1,5 +1,5 @@
-// The tables of a job, and how large their rows are (ESD paper, section 8.2). A partial gradient is not as large as its
-// row, which carries the optimizer's state.
+// The tables of a job, and how large their rows are (ESD paper, section 8.2). A partial gradient, and a row's values
+// alone, are not as large as the row, which carries the optimizer's state.
 //
 // With several tables the top 8 bits of an id are the number of its table (services/domain/ids.py), so that ascending
 // ids are grouped by table. With one table an id is any number, and every row has size 1.
@@ -24,21 +24,16 @@ class RowSizes {
   static constexpr std::size_t kMaxTables = 16;
   static constexpr double kMostShare = 16;  // what moves beside a gradient of one value is more than a row of it
 
+  // How large a part of a row is by the whole, one number of each table; if there are none, 1.
+  using Shares = std::vector<double>;
+
   // `of_tables` are the sizes of the tables' rows, 1..kMaxSize; if there are none, there is one table, with rows of size
-  // 1. `gradient_shares` say how large a partial gradient is by its row, one of each table; 1 if there are none.
-  explicit RowSizes(std::vector<std::uint32_t> of_tables, std::vector<double> gradient_shares = {})
-      : several_(!of_tables.empty()), of_tables_(std::move(of_tables)), gradient_shares_(std::move(gradient_shares)) {
+  // 1. `gradient_shares` are those of partial gradients, `value_shares` those of values without optimizer state.
+  explicit RowSizes(std::vector<std::uint32_t> of_tables, Shares gradient_shares = {}, Shares value_shares = {})
+      : several_(!of_tables.empty()), of_tables_(std::move(of_tables)) {
     if (!several_) of_tables_.push_back(1);
-    if (gradient_shares_.empty()) gradient_shares_.resize(of_tables_.size(), 1.0);
-    if (gradient_shares_.size() != of_tables_.size()) {
-      throw std::invalid_argument(std::to_string(gradient_shares_.size()) + " gradient shares for " +
-                                  std::to_string(of_tables_.size()) + " tables");
-    }
-    for (const double share : gradient_shares_) {
-      if (share > 0 && share <= kMostShare) continue;
-      throw std::invalid_argument("gradient share " + std::to_string(share) + " must be above 0, at most " +
-                                  std::to_string(kMostShare));
-    }
+    gradient_shares_ = checked(std::move(gradient_shares), kMostShare, "gradient");
+    value_shares_ = checked(std::move(value_shares), 1, "value");
     distinct_ = of_tables_;
     std::sort(distinct_.begin(), distinct_.end());
     distinct_.erase(std::unique(distinct_.begin(), distinct_.end()), distinct_.end());
@@ -60,8 +55,9 @@ class RowSizes {
     return static_cast<std::size_t>(found - distinct_.begin());
   }
 
-  // How large a partial gradient is by its row, by table.
-  const std::vector<double>& gradient_shares() const { return gradient_shares_; }
+  // How large a partial gradient, and a row's values alone, are by the row, by table.
+  const Shares& gradient_shares() const { return gradient_shares_; }
+  const Shares& value_shares() const { return value_shares_; }
 
   // Throws std::invalid_argument when an id names a table that is not there.
   void check(const std::uint64_t* ids, std::size_t count) const {
@@ -99,9 +95,24 @@ class RowSizes {
   }
 
  private:
+  // `what` names the shares in errors.
+  Shares checked(Shares shares, double most, const std::string& what) const {
+    if (shares.empty()) shares.resize(of_tables_.size(), 1.0);
+    if (shares.size() != of_tables_.size()) {
+      throw std::invalid_argument(std::to_string(shares.size()) + " " + what + " shares for " +
+                                  std::to_string(of_tables_.size()) + " tables");
+    }
+    for (const double share : shares) {
+      if (share > 0 && share <= most) continue;
+      throw std::invalid_argument(what + " share " + std::to_string(share) + " must be above 0, at most " +
+                                  std::to_string(most));
+    }
+    return shares;
+  }
+
   bool several_;
   std::vector<std::uint32_t> of_tables_;
-  std::vector<double> gradient_shares_;
+  Shares gradient_shares_, value_shares_;
   std::vector<std::uint32_t> distinct_;
 };
 

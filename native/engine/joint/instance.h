@@ -53,23 +53,28 @@ struct JointInstance {
   // train each row next, none where that is not planned; if `next` is empty, it is planned for no row.
   JointInstance(const PreparedBatch& batch, const std::vector<SampleIndex>& order, const std::vector<WorkerSet>& next,
                 const std::int32_t* link_costs, unsigned workers, const RowSizes& sizes, const ReuseStatistics& reuse);
+  JointInstance(const JointInstance&) = delete;  // `rows` refer to `links`
+  JointInstance& operator=(const JointInstance&) = delete;
 
   std::int32_t* own(std::size_t sample) { return &own_costs[sample * Width]; }
 };
 
-inline SharedRow describe(const RowState& state, std::uint32_t size, TableNumber table, WorkerSet next,
-                          const std::int32_t* pull) {
+template <unsigned Width>
+SharedRow describe(const RowState& state, std::uint32_t size, TableNumber table, WorkerSet next,
+                   const JointLinks<Width>& links) {
   const std::uint32_t reuse = next.empty() ? ReuseStatistics::class_of(state.version + 1) : ReuseStatistics::kCertain;
   const bool owned = state.kind == kOwned;
   const std::uint32_t owner = owned ? static_cast<std::uint32_t>(state.holders.first()) : SharedRow::kNobody;
   return {state.latest(),
           WorkerSet{},
           WorkerSet::all(),
-          owned ? pull[owner] : 0,
+          owned ? links.pull[owner] : 0,
           owner,
+          table,
           table * ReuseStatistics::kClasses + reuse,
           static_cast<std::int32_t>(size),
-          next};
+          next,
+          links.pulled_alone(state, table)};
 }
 
 namespace joint {
@@ -79,21 +84,21 @@ constexpr SharedIndex kNotShared = 0xffffffffu;
 // costs[j] += what a row of size 1 that no other sample uses costs at worker j.
 template <unsigned Width>
 [[gnu::always_inline]] inline void add_own(const RowState& state, WorkerSet next, const JointLinks<Width>& links,
-                                           std::int32_t* costs) {
-  add_next(next, links, costs);
-  if (state.kind != kOwned) return add_pulls(state.latest(), links, 0, costs);
+                                           TableNumber table, std::int32_t* costs) {
+  add_next(next, links, table, costs);
+  if (state.kind != kOwned) return add_pulls<Width>(state.latest(), links.pulled_alone(state, table), 0, costs);
   const int owner = state.holders.first();
-  add_pulls(state.holders, links, links.pull[owner], costs);
+  add_pulls<Width>(state.holders, links.pull, links.pull[owner], costs);
   costs[owner] -= links.pull[owner];
 }
 
 // Splits the rows of the samples into own costs and shared rows. `shared_index` [distinct] tells of each row where it
 // is among the shared ones, or kNotShared. Returns the end of `shared`.
 template <unsigned Width>
-ESD_HOT SharedIndex* split_rows(const PreparedBatch& batch, const std::vector<SampleIndex>& order,
-                                const std::vector<WorkerSet>& next, const SharedIndex* shared_index,
-                                const JointLinks<Width>& links, std::int32_t* own, SharedIndex* shared,
-                                std::uint32_t* shared_begins) {
+ESD_HOT SharedIndex* split_rows(const PreparedBatch& batch, const RowSizes& sizes,
+                                const std::vector<SampleIndex>& order, const std::vector<WorkerSet>& next,
+                                const SharedIndex* shared_index, const JointLinks<Width>& links, std::int32_t* own,
+                                SharedIndex* shared, std::uint32_t* shared_begins) {
   const auto repeated = static_cast<BatchIndex>(batch.distinct());
   SharedIndex* const begin = shared;
   for (std::size_t i = 0; i < order.size(); ++i, own += Width) {
@@ -110,10 +115,10 @@ ESD_HOT SharedIndex* split_rows(const PreparedBatch& batch, const std::vector<Sa
       }
       const WorkerSet planned = next.empty() ? WorkerSet{} : next[x];
       if (batch.sizes.empty()) {
-        add_own(batch.states[x], planned, links, costs);
+        add_own(batch.states[x], planned, links, 0, costs);
       } else {
         alignas(64) std::int32_t row_costs[Width] = {};
-        add_own(batch.states[x], planned, links, row_costs);
+        add_own(batch.states[x], planned, links, sizes.table_of(batch.ids[x]), row_costs);
         for (unsigned j = 0; j < Width; ++j) costs[j] += static_cast<std::int32_t>(batch.sizes[x]) * row_costs[j];
       }
     }
@@ -145,9 +150,9 @@ JointInstance<Width>::JointInstance(const PreparedBatch& batch, const std::vecto
     shared_index[x] = is_shared ? static_cast<SharedIndex>(rows.size()) : joint::kNotShared;
     if (!is_shared) continue;
     const TableNumber table = sizes.table_of(batch.ids[x]);
-    rows.push_back(describe(batch.states[x], batch.size(x), table, next.empty() ? WorkerSet{} : next[x], links.pull));
+    rows.push_back(describe(batch.states[x], batch.size(x), table, next.empty() ? WorkerSet{} : next[x], links));
   }
-  const SharedIndex* end = joint::split_rows(batch, order, next, shared_index.data(), links, own_costs.data(),
+  const SharedIndex* end = joint::split_rows(batch, sizes, order, next, shared_index.data(), links, own_costs.data(),
                                              shared.data(), shared_begins.data());
   shared.resize(static_cast<std::size_t>(end - shared.data()));
 }

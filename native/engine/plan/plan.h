@@ -9,11 +9,13 @@
 // slices of three arrays.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "common/workers.h"
+#include "engine/batch/row_sizes.h"
 #include "engine/memory/column.h"
 #include "engine/rows/index_types.h"
 #include "engine/rows/row_state.h"
@@ -55,6 +57,7 @@ struct TransferSpans {
 // The columns of services.domain.plans.IterationPlan.
 struct WorkerPlan {
   TransferSpans update_rows, update_gradients, evict_rows, evict_gradients, drops, discards, pulls;
+  std::array<std::uint32_t, RowSizes::kMaxTables> stateless_pulls{};    // by table, of rows without optimizer state
   Span positions, inverse;                                              // u32
   Span unique_ids, unique_slots, unique_versions, unique_contributors;  // u64, u32, i64, u64
 };

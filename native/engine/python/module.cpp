@@ -71,9 +71,9 @@ class SharedEngine {
  public:
   SharedEngine(const std::vector<std::int64_t>& cache_sizes, const std::string& policy,
                const std::vector<std::int64_t>& table_sizes, std::uint64_t max_rows,
-               const std::vector<double>& gradient_shares, bool push_trained)
+               const RowSizes::Shares& gradient_shares, const RowSizes::Shares& value_shares, bool push_trained)
       : engine_(check_cache_sizes(cache_sizes), policy, check_table_sizes(table_sizes), max_rows, gradient_shares,
-                push_trained) {}
+                value_shares, push_trained) {}
 
   void prepare(const Ids& ids, const std::optional<Lengths>& lengths) {
     if (ids.size() > 0xffffffffu) throw std::invalid_argument("ids has 2^32 elements or more");
@@ -305,9 +305,10 @@ NB_MODULE(engine, module) {
       .def_prop_ro("table_counts", &IterationColumns::table_counts, nb::rv_policy::automatic);
   nb::class_<SharedEngine>(module, "Engine")
       .def(nb::init<const std::vector<std::int64_t>&, const std::string&, const std::vector<std::int64_t>&,
-                    std::uint64_t, const std::vector<double>&, bool>(),
+                    std::uint64_t, const std::vector<double>&, const std::vector<double>&, bool>(),
            nb::arg("cache_sizes"), nb::arg("policy"), nb::arg("table_sizes") = std::vector<std::int64_t>(),
-           nb::arg("max_rows") = 0, nb::arg("gradient_shares") = std::vector<double>(), nb::arg("push_trained") = false)
+           nb::arg("max_rows") = 0, nb::arg("gradient_shares") = esd::RowSizes::Shares(),
+           nb::arg("value_shares") = esd::RowSizes::Shares(), nb::arg("push_trained") = false)
       .def("prepare", &SharedEngine::prepare, nb::arg("ids").noconvert(), nb::arg("lengths").noconvert() = nb::none())
       .def("costs", &SharedEngine::costs, nb::arg("link_costs").noconvert())
       .def("training_shares", &SharedEngine::training_shares)

@@ -135,14 +135,15 @@ IterationColumns::PerWorker IterationColumns::counts() const {
 }
 
 IterationColumns::PerTable IterationColumns::table_counts() const {
+  constexpr std::size_t kKinds = 7;  // the last one are those of the pulls that are stateless
   const std::size_t n = size(), tables = plans_.tables;
-  constexpr std::size_t kKinds = 6;
   std::vector<std::int64_t> counts(tables * kKinds * n);
   for (std::size_t j = 0; j < n; ++j) {
     const WorkerPlan& plan = plans_.workers[j];
-    const Span of_kinds[kKinds] = {plan.pulls.ids,      plan.update_rows.ids,     plan.update_gradients.ids,
-                                   plan.evict_rows.ids, plan.evict_gradients.ids, plan.unique_ids};
-    for (std::size_t kind = 0; kind < kKinds; ++kind) {
+    const Span of_kinds[] = {plan.pulls.ids,      plan.update_rows.ids,     plan.update_gradients.ids,
+                             plan.evict_rows.ids, plan.evict_gradients.ids, plan.unique_ids};
+    for (std::size_t t = 0; t < tables; ++t) counts[(t * kKinds + kKinds - 1) * n + j] = plan.stateless_pulls[t];
+    for (std::size_t kind = 0; kind + 1 < kKinds; ++kind) {
       if (tables == 1) {
         counts[kind * n + j] = static_cast<std::int64_t>(of_kinds[kind].size);
         continue;

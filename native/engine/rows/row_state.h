@@ -52,6 +52,10 @@ struct RowState {
   // ids, on which branches could hardly be predicted.
   bool used_in(std::uint32_t iteration) const { return (version > 0) & (last_use == iteration); }
 
+  // Whether a worker that pulls the row, for a training by `trainers`, needs no optimizer state: the server takes the
+  // step of a split row, and a row that was not trained has none but zeros.
+  bool pulled_stateless(WorkerSet trainers) const { return trainers.several() | (version == 0); }
+
   // The workers that can train the row without a pull.
   WorkerSet latest() const { return holders.when((kind == kClean) | (kind == kOwned)); }
 };

@@ -57,7 +57,9 @@ async def test_all_samples_are_trained_in_stream_order(dispatcher: Dispatcher) -
     rows = sum(len(p.pulls) + len(p.update_rows) + len(p.evict_rows) for p in plans)
     gradients = sum(len(p.update_gradients) + len(p.evict_gradients) for p in plans)
     assert sum(t.miss_pull + t.update_push + t.evict_push for t in moved) == rows + gradients
-    moved_bytes = rows * JOB.table.row_transfer_bytes + gradients * JOB.table.gradient_transfer_bytes
+    stateless = sum(int(p.stateless_pulls().sum()) for p in plans)
+    moved_bytes = (rows - stateless) * JOB.table.row_transfer_bytes + stateless * JOB.table.value_transfer_bytes
+    moved_bytes += gradients * JOB.table.gradient_transfer_bytes
     assert state.cost_seconds == pytest.approx(moved_bytes / 1e6)
     assert state.lookups - state.hits == sum(t.miss_pull for t in moved)
     assert 0 < state.decision_median_seconds <= state.decision_p99_seconds

@@ -35,7 +35,7 @@ NO_GRADIENTS = GradientBlock(
 
 
 def pulls(*ids: int) -> Pulls:
-    return Pulls(np.array(ids, np.uint64), np.ones(len(ids), np.int64), np.arange(len(ids)))
+    return Pulls.whole(np.array(ids, np.uint64), np.ones(len(ids), np.int64), np.arange(len(ids)))
 
 
 def push_of(*ids: int) -> Push:

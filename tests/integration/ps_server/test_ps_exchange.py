@@ -5,10 +5,10 @@ import asyncio
 import numpy as np
 import pytest
 
-from services.domain.errors import DeadlineExceeded, FailedPrecondition, Overloaded, StaleVersion
+from services.domain.errors import DeadlineExceeded, FailedPrecondition, InvalidArgument, Overloaded, StaleVersion
 from services.domain.worker_set import WorkerSet
 from services.wire.exchange import MAX_FRAME_BYTES, Credit
-from tests.support.exchange import METHOD, exchange
+from tests.support.exchange import METHOD, answered_rows, exchange
 from tests.support.frames import SPEC, frame, gradient_push, row_push
 
 
@@ -203,3 +203,25 @@ async def test_peers_that_leave_at_once_are_no_defect(client, caplog):
     await client.describe()
     await waiting(client, 0)
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+async def test_rows_come_without_their_optimizer_state_where_that_is_not_wanted(client, stream):
+    """The values alone, also of rows that were never trained, that come later, and of an answer in parts."""
+    rows = np.arange(4 * SPEC.row_width, dtype=np.float32).reshape(4, -1)
+    await stream.write(frame(1, row_push([1, 2, 3, 4], 1, rows), pull=([1, 9, 2, 8, 5], [1, 0, 1, 0, 1]), stateless=3))
+    first = await stream.read()
+    assert len(first.rows) == 2 * SPEC.row_bytes + 2 * 4 * SPEC.dimension
+    await stream.write(frame(2, row_push([5], 1, 7.0), pull=([8, 9], 0)))
+    initial = await stream.rows(2, 2)
+    (last,) = await stream.answer(1)
+    assert (np.frombuffer(last.rows, np.float32).tolist(), last.done) == ([7.0] * SPEC.dimension, True)
+    got = answered_rows(first, SPEC, 0, 5, stateless=3)
+    values = 4 * SPEC.dimension
+    whole = [rows[0], initial[1], rows[1], initial[0]]
+    assert got == {at: row.tobytes()[: None if at < 2 else values] for at, row in enumerate(whole)}
+
+
+async def test_no_more_rows_than_all_come_without_state(stream):
+    await stream.write(frame(1, row_push([1], 1, 1.0), pull=([1, 2], [1, 0]), stateless=3))
+    with pytest.raises(InvalidArgument, match="3 rows are wanted without their optimizer state, the frame pulls 2"):
+        await stream.rows(1, 2)

@@ -20,11 +20,15 @@ Place = tuple[int, int]  # a table and a slot
 
 @dataclass
 class Copy:
-    """A cached row: a row's value is how often it was trained, a partial gradient how often just now."""
+    """A cached row: a row's value is how often it was trained, a partial gradient how often just now.
+
+    `whole` says whether its optimizer state is there, too, which is all 0 before the first training.
+    """
 
     id: int
     version: int
     value: int
+    whole: bool = True
     owned: bool = False
     partial: int | None = None
     target: int = 0  # version that the sum of the partial gradients makes
@@ -104,6 +108,7 @@ class Cluster:
         latest = {copy.id for copy in self.caches[j].values() if copy.version == self.versions[copy.id]}
         assert set(plan.pulls.ids.tolist()) == needed - latest
         self._check_early(plan.pulls, self.freed[j])
+        stateless = set(plan.pulls.ids[plan.stateless_pulls()].tolist())
         for x, slot, version in _entries(plan.pulls):
             assert slot < self.cache_rows[j]
             assert version == self.versions[x], "a stale read was planned"
@@ -111,7 +116,9 @@ class Cluster:
             occupant = self.caches[j].get(self._place(x, slot))
             assert occupant is None or occupant.id == x
             assert occupant is None or (not occupant.owned and occupant.partial is None)
-            self.caches[j][self._place(x, slot)] = Copy(x, *self.server[x])
+            self.caches[j][self._place(x, slot)] = Copy(
+                x, *self.server[x], whole=x not in stateless or self.versions[x] == 0
+            )
         return len(plan.pulls)
 
     def _train(
@@ -132,6 +139,7 @@ class Cluster:
             assert copy.partial is None
             assert contributors == trainers[x]
             if contributors == 1 << j:
+                assert copy.whole, "a row without optimizer state was trained here"
                 copy.value += gradients[x]
                 copy.version += 1
                 copy.owned = True
@@ -145,6 +153,7 @@ class Cluster:
             copy = self.caches[j][self._place(x, slot)]
             assert copy.owned
             assert (copy.id, copy.version) == (x, version)
+            assert copy.whole, "a row without optimizer state was pushed"
             assert version > self.server[x][0]
             self.server[x] = (version, copy.value)
             copy.owned = False

@@ -49,23 +49,26 @@ def test_a_link_takes_the_time_of_all_its_operations():
 
 
 class Columns:
-    """Of two workers: 5 and 1 pulls, update pushes of 2 rows and 3 gradients, evict pushes of 1 row and 4 gradients."""
+    """Of two workers: 5 and 1 pulls, of which 2 and 0 without state; update pushes of 2 rows and 3 gradients; evict
+    pushes of 1 row and 4 gradients.
+    """
 
     counts = np.array([[5, 1], [2, 0], [3, 0], [1, 0], [4, 1], [9, 9], [9, 9]])
-    table_counts = counts[None, :5]
+    table_counts = np.array([[*counts[:5], [9, 9], [2, 0]]])
 
 
 @pytest.mark.parametrize(
     ("kind", "row"), [(OptimizerKind.SGD, 64), (OptimizerKind.ROWWISE_ADAGRAD, 68), (OptimizerKind.ADAM, 192)]
 )
-def test_a_row_moves_with_its_state_and_a_partial_gradient_without_it(kind, row):
+def test_a_row_moves_with_its_state_and_parts_move_without_it(kind, row):
     """16 values of 4 bytes; a row's id and version have 16 bytes, a gradient's name 32."""
     sizes = RowSizes([TableSpec("t", 16, OptimizerSpec(kind), seed=0, init_scale=0.1)], numbered_ids(3))
     moved = sizes.moved_bytes(Columns)
-    assert moved.miss_pull.tolist() == [5 * (row + 16), row + 16]
+    assert moved.miss_pull.tolist() == [3 * (row + 16) + 2 * (64 + 16), row + 16]
     assert moved.update_push.tolist() == [2 * (row + 16) + 3 * (64 + 32), 0]
     assert moved.evict_push.tolist() == [row + 16 + 4 * (64 + 32), 64 + 32]
     assert sizes.gradient_shares == ((64 + 32) / (row + 16),)
+    assert sizes.value_shares == ((64 + 16) / (row + 16),)
 
 
 def test_operations_add_kind_by_kind():

@@ -49,6 +49,7 @@ def test_units_are_the_common_measure_of_the_rows():
     with_state = RowSizes(tables([16, 8], OptimizerKind.ADAM), features(2, tables=2))
     assert (with_state.unit_bytes, with_state.of_tables) == (16, (13, 7))
     assert with_state.gradient_shares == ((64 + 32) / 208, (32 + 32) / 112)
+    assert with_state.value_shares == ((64 + 16) / 208, (32 + 16) / 112)
 
 
 def test_with_one_table_a_row_is_the_unit():
@@ -80,15 +81,17 @@ def test_every_row_and_gradient_is_charged_by_its_own_bytes(make_job, kind, rows
     job = with_tables(make_job(mechanism="esd", fields=2, batch_size=40), tables((16, 64), kind))
     planner = Planner(job, BANDWIDTHS, [200] * 4)
     row, gradient = {True: rows[0] + 16, False: rows[1] + 16}, {True: 64 + 32, False: 256 + 32}
+    values = {True: 64 + 16, False: 256 + 16}
     for batch in in_tables_of_fields(trace_batches(trace, 40)):
         decision = planner.plan(batch)
         for worker, plan in enumerate(decision.plans):
+            stateless = plan.stateless_pulls()
             for kind, moves in (
-                ("miss_pull", [(row, plan.pulls)]),
-                ("update_push", [(row, plan.update_rows), (gradient, plan.update_gradients.rows)]),
-                ("evict_push", [(row, plan.evict_rows), (gradient, plan.evict_gradients.rows)]),
+                ("miss_pull", [(row, plan.pulls.ids[~stateless]), (values, plan.pulls.ids[stateless])]),
+                ("update_push", [(row, plan.update_rows.ids), (gradient, plan.update_gradients.rows.ids)]),
+                ("evict_push", [(row, plan.evict_rows.ids), (gradient, plan.evict_gradients.rows.ids)]),
             ):
-                expected = sum(bytes_of[x < 2**56] for bytes_of, moved in moves for x in moved.ids.tolist())
+                expected = sum(bytes_of[x < 2**56] for bytes_of, moved in moves for x in moved.tolist())
                 assert getattr(decision.moved_bytes, kind)[worker] == expected
         assert decision.link_seconds == pytest.approx(decision.moved_bytes.total / np.array(BANDWIDTHS))
         assert decision.cost_seconds == pytest.approx(decision.link_seconds.sum())

@@ -103,6 +103,7 @@ class ReferenceEngine:
         table_sizes: Sequence[int] = (),
         max_rows: int = 0,
         gradient_shares: Sequence[float] = (),
+        value_shares: Sequence[float] = (),
         *,
         push_trained: bool = False,
     ) -> None:
@@ -113,6 +114,7 @@ class ReferenceEngine:
         self.caches = [Cache(capacity, policy) for capacity in cache_sizes]
         self.table_sizes = table_sizes
         self.gradient_shares = gradient_shares or [1.0] * max(1, len(table_sizes))
+        self.value_shares = value_shares or [1.0] * max(1, len(table_sizes))
         self.n = len(self.caches)
         self.rows: dict[int, Row] = {}
         self.hot: set[int] = set()
@@ -123,6 +125,10 @@ class ReferenceEngine:
     def gradient_share(self, x: int) -> float:
         """How large a partial gradient of a row of the batch is by the row."""
         return self.gradient_shares[self.table(x)]
+
+    def value_share(self, x: int) -> float:
+        """How large the values of a row of the batch are without its optimizer state, by the row."""
+        return self.value_shares[self.table(x)]
 
     def table(self, x: int) -> int:
         return x >> 56 if self.table_sizes else 0

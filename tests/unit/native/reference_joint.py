@@ -52,7 +52,8 @@ def row_cost(
     engine: ReferenceEngine, x: int, trainers: set[int], link_costs: Sequence[int], next_trainers: set[int] | None
 ) -> float:
     row = engine.rows[x]
-    cost: float = sum(link_costs[j] for j in trainers if not row.has_latest(j))
+    fresh = row.version == 0
+    cost = sum(pull_cost(engine, x, trainers, link_costs[j], fresh=fresh) for j in trainers if not row.has_latest(j))
     if row.kind == "owned" and trainers - row.workers:
         cost += link_costs[min(row.workers)]
     if next_trainers is not None:
@@ -71,7 +72,15 @@ def next_cost(
         return sum(partial_cost(engine, x, link_costs[j], 1.0) for j in trainers)
     (owner,) = trainers
     pushes = link_costs[owner] if next_trainers != trainers else 0
-    return pushes - (link_costs[owner] if owner in next_trainers else 0)
+    return pushes - (
+        pull_cost(engine, x, next_trainers, link_costs[owner], fresh=False) if owner in next_trainers else 0
+    )
+
+
+def pull_cost(engine: ReferenceEngine, x: int, trainers: set[int], link_cost: int, *, fresh: bool) -> float:
+    """What a pull of a row of size 1 costs: of its values alone if others train it, too, or nobody has before."""
+    share = engine.value_share(x) if len(trainers) > 1 or fresh else 1.0
+    return math.floor(share * link_cost / STEP + 0.5) * STEP
 
 
 def partial_cost(engine: ReferenceEngine, x: int, link_cost: int, reused: float) -> float:

@@ -263,7 +263,7 @@ def test_a_big_row_makes_room_for_small_ones() -> None:
     engine.commit(workers(0))  # 5 of 6 units
     engine.prepare(ids([3, SECOND_TABLE + 4]))
     plans = engine.commit(workers(0))
-    assert plans.table_counts.tolist() == [[[1], [0], [0], [1], [0], [1]], [[1], [0], [0], [0], [0], [1]]]
+    assert plans.table_counts.tolist() == [[[1], [0], [0], [1], [0], [1], [1]], [[1], [0], [0], [0], [0], [1], [1]]]
     (plan,) = plans
     assert plan["evict_rows"]["ids"].tolist() == [1]  # as old as row 2, and enough
     assert plan["pulls"]["ids"].tolist() == [SECOND_TABLE + 4, 3]
@@ -288,3 +288,11 @@ def test_refuses_gradient_shares_that_cannot_be(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         Engine([4, 4], "lru", table_sizes, 0, shares)
+
+
+@pytest.mark.parametrize(
+    ("shares", "message"), [([0.5, 0.5], "2 value shares for 1 tables"), ([1.1], "value share .* at most 1")]
+)
+def test_refuses_value_shares_that_cannot_be(shares: list[float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Engine([4, 4], "lru", value_shares=shares)

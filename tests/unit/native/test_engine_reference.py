@@ -86,10 +86,15 @@ def run_both(engine: Engine, reference: ReferenceEngine, batch: np.ndarray, rng:
     assignment = random_assignment(rng, len(batch), n)
     trained, moved = engine.preview(assignment)
     plans = engine.commit(assignment)
-    assert plans.table_counts.sum(axis=0).tolist() == plans.counts[[0, 1, 2, 3, 4, 6]].tolist()
-    sizes = np.array(reference.table_sizes or [1]) @ plans.table_counts.swapaxes(0, 1)  # [6, n]
+    assert plans.table_counts[:, :6].sum(axis=0).tolist() == plans.counts[[0, 1, 2, 3, 4, 6]].tolist()
+    sizes = np.array(reference.table_sizes or [1]) @ plans.table_counts.swapaxes(0, 1)  # [7, n]
     pushed = trained if reference.push_trained else sizes[1:3].sum(axis=0)
     assert moved.tolist() == (sizes[0] + pushed).tolist()
+    for plan, counts in zip(plans, plans.table_counts[:, 6].T.tolist(), strict=True):
+        trainers = dict(zip(plan["unique_ids"].tolist(), plan["unique_contributors"].tolist(), strict=True))
+        pulled = zip(plan["pulls"]["ids"].tolist(), plan["pulls"]["versions"].tolist(), strict=True)
+        stateless = [x for x, version in pulled if trainers[x].bit_count() > 1 or version % 2**30 == 0]
+        assert counts == [sum(reference.table(x) == table for x in stateless) for table in range(len(counts))]
     assert trained.tolist() == [sum(reference.size(x) for x in plan["unique_ids"].tolist()) for plan in plans]
     assert_plans(plans, reference.commit(assignment.tolist()))
     assert (engine.iteration, engine.lookups, engine.hits) == (

@@ -22,7 +22,7 @@ def next_trainers(window, assignment, samples, lookahead):
     return known
 
 
-def with_lookahead(rng, workers, samples, lookahead, sizes=(), shares=()):
+def with_lookahead(rng, workers, samples, lookahead, sizes=(), shares=((), ())):
     """Both engines with a batch and its lookahead prepared; capacities of its first batch, links and a seed."""
     whole = samples + sum(lookahead)
     engine, reference = with_history(rng, workers, 30, 40, 4, 12, last_samples=whole, sizes=sizes, shares=shares)
@@ -32,8 +32,12 @@ def with_lookahead(rng, workers, samples, lookahead, sizes=(), shares=()):
 
 @pytest.mark.parametrize(
     ("sizes", "shares"),
-    [((), ()), ((), [0.35]), ((1, 5, 2, 9), [1.5, 0.4, 0.7, 0.35])],
-    ids=["equal", "gradients", "unequal"],
+    [
+        ((), ((), ())),
+        ((), ([0.35], [0.34])),
+        ((1, 5, 2, 9), ([1.5, 0.4, 0.7, 0.35], [1.0, 0.37, 0.5, 0.35])),
+    ],
+    ids=["equal", "parts", "unequal"],
 )
 @pytest.mark.parametrize(("workers", "lookahead"), [(1, [5]), (2, [6, 6]), (4, [9, 1]), (8, [20, 20, 7]), (40, [12])])
 def test_the_objective_knows_who_trains_a_row_next(workers, lookahead, sizes, shares):

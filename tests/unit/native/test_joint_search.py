@@ -34,10 +34,10 @@ def draw_capacities(rng, samples, workers):
     return [chosen.count(j) for j in range(workers)]
 
 
-def with_history(rng, workers, universe, samples, fields, iterations, last_samples=None, sizes=(), shares=()):
+def with_history(rng, workers, universe, samples, fields, iterations, last_samples=None, sizes=(), shares=((), ())):
     """Both engines after the same random iterations, with the same batch prepared; a table per field with sizes."""
     caches = [samples * fields * max(sizes, default=1) + rng.choice((0, 5, 100)) for _ in range(workers)]
-    engine, reference = (kind(caches, "emark", sizes, 0, shares) for kind in (Engine, ReferenceEngine))
+    engine, reference = (kind(caches, "emark", sizes, 0, *shares) for kind in (Engine, ReferenceEngine))
     for t in range(iterations + 1):
         batch = draw_batch(rng, universe, samples if t < iterations else last_samples or samples, fields)
         for number in range(len(sizes)):
@@ -66,7 +66,14 @@ def test_capacities_are_met_and_the_cost_is_the_objective(workers):
 
 
 @pytest.mark.parametrize(
-    ("sizes", "shares"), [((), [0.35]), ((1, 5, 2, 9), []), ((1, 5, 2, 9), [1.5, 0.4, 0.7, 0.35])], ids=str
+    ("sizes", "shares"),
+    [
+        ((), ([0.35], [0.34])),
+        ((1, 5, 2, 9), ([], [])),
+        ((1, 5, 2, 9), ([1.5, 0.4, 0.7, 0.35], [])),
+        ((1, 5, 2, 9), ([1.5, 0.4, 0.7, 0.35], [1.0, 0.37, 0.5, 0.35])),
+    ],
+    ids=str,
 )
 @pytest.mark.parametrize("workers", [2, 5, 33])
 def test_the_cost_is_the_objective_where_rows_and_gradients_differ_in_size(workers, sizes, shares):

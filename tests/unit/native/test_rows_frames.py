@@ -19,7 +19,7 @@ from services.domain.ids import shard_of
 from services.domain.rows import GradientBlock, RowBlock
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 from services.wire.rows import decode_gradients, decode_rows, encode_gradients, encode_rows
-from tests.support.exchange import answered_positions
+from tests.support.exchange import answered_rows
 from tests.support.stores import as_dict, blocks_as_dict
 
 LIFE = 2**30
@@ -71,6 +71,7 @@ def random_frame(rng: np.random.Generator, spec: TableSpec, have: dict[int, int]
         ids, versions = some()
         frame.pulls.ids = ids.tobytes()
         frame.pulls.versions = (versions + rng.choice([0, 0, 0, 1], len(ids))).tobytes()
+        frame.pulls.stateless = int(rng.integers(0, len(ids) + (1 if rng.random() < 0.97 else 2)))
     if rng.random() < 0.03:
         frame.rows.ids += b"1"
     return frame
@@ -94,6 +95,8 @@ class Reference:
         gradients.validate(spec)
         SHARD.check(np.concatenate([rows.ids, gradients.ids]))
         self.table.check_pull(ids, versions)
+        if frame.pulls.stateless > len(ids):
+            raise InvalidArgument("more than all")
         if frame.HasField("rows"):
             pushed.append(self.table.push_rows(rows))
         if frame.HasField("gradients"):
@@ -109,23 +112,24 @@ class Reference:
         block = self.table.read(ids, versions)
         if (block.versions > versions).any():
             raise FailedPrecondition("stale")
-        return {int(at): block.rows[at].tobytes() for at in np.flatnonzero(block.versions == versions)}
+        floats = np.where(np.arange(len(ids)) < len(ids) - frame.pulls.stateless, None, self.table.spec.dimension)
+        return {int(at): block.rows[at, : floats[at]].tobytes() for at in np.flatnonzero(block.versions == versions)}
 
 
 def pulls_of(frame: ps_pb2.ExchangeRequest) -> tuple[np.ndarray, np.ndarray]:
     return np.frombuffer(frame.pulls.ids, np.uint64), np.frombuffer(frame.pulls.versions, np.int64)
 
 
-def answered(spec: TableSpec, messages: list[bytes], pulls: int) -> dict[int, bytes]:
+def answered(spec: TableSpec, messages: list[bytes], pulls: int, stateless: int) -> dict[int, bytes]:
     """The rows in answers to a frame, by position."""
-    rows, cursor = {}, 0
+    rows: dict[int, bytes] = {}
+    cursor = 0
     for message in map(ps_pb2.ExchangeResponse.FromString, messages):
-        at = answered_positions(message, spec, cursor, pulls)
-        assert len(at) <= LIMIT
-        assert not rows.keys() & set(at.tolist())
-        for i, position in enumerate(at.tolist()):
-            rows[position] = message.rows[i * spec.row_bytes : (i + 1) * spec.row_bytes]
-        cursor = int(at[-1]) + 1 if len(at) else cursor
+        some = answered_rows(message, spec, cursor, pulls, stateless)
+        assert len(some) <= LIMIT
+        assert not rows.keys() & some.keys()
+        rows |= some
+        cursor = max(some) + 1 if some else cursor
     return rows
 
 
@@ -135,7 +139,7 @@ def test_a_frame_does_what_its_parts_do_one_by_one(kind: OptimizerKind) -> None:
     spec = TableSpec("t", 3, OptimizerSpec(kind, 0.1, 1e-6), seed=9, init_scale=0.5)
     table, reference = new_table(spec), Reference(spec)
     taken = refused = stale = 0
-    for step in range(2000):
+    for step in range(2500):
         if step in (700, 1500):
             for each in (table, reference.table):
                 each.history.cut(0, step, 0, 1)
@@ -192,7 +196,7 @@ def check_answer(reference: Reference, table: Table, request: ps_pb2.ExchangeReq
     except FailedPrecondition:
         assert applied.pulls.stale is not None
         return True
-    assert answered(spec, told, pulls) == expected
+    assert answered(spec, told, pulls, request.pulls.stateless) == expected
     done = [ps_pb2.ExchangeResponse.FromString(message).done for message in told]
     assert done[:-1] == [False] * (len(done) - 1)
     assert (applied.pulls is None or applied.pulls.done) == (len(expected) == pulls)
@@ -276,21 +280,24 @@ def test_waiting_rows_against_a_dictionary() -> None:
 
 def test_answers_follow_the_rows_that_come() -> None:
     rng = np.random.default_rng(2)
-    spec = TableSpec("t", 3, OptimizerSpec(), seed=0, init_scale=1)
+    spec = TableSpec("t", 3, OptimizerSpec(OptimizerKind.ADAM), seed=0, init_scale=1)
     for _ in range(300):
         count = int(rng.integers(0, 20))
-        pulls = ExactPulls(np.arange(count, dtype=np.uint64), np.full(count, 5))
+        stateless = int(rng.integers(0, count + 1))
+        pulls = ExactPulls(np.arange(count, dtype=np.uint64), np.full(count, 5), stateless)
         rows = rng.standard_normal((count, spec.row_width)).astype(np.float32)
         messages: list[bytes] = []
         first: tuple[int, int] | None = (3, 1)
         while not pulls.done or first:
             ids, wanted = pulls.due_rows(LIMIT)
             versions = wanted - rng.integers(0, 2, len(ids))
-            message = pulls.answer(4, first, versions, rows[ids.astype(int)])
+            message = pulls.answer(4, first, versions, rows[ids.astype(int)], spec.dimension)
             messages += [message] if message else []
             first = None
             if not pulls.due and rng.random() < 0.7:
                 pulls.retry()
-        assert answered(spec, messages, count) == {at: rows[at].tobytes() for at in range(count)}
+        whole = {at: rows[at].tobytes() for at in range(count - stateless)}
+        values = {at: rows[at, : spec.dimension].tobytes() for at in range(count - stateless, count)}
+        assert answered(spec, messages, count, stateless) == whole | values
         assert ps_pb2.ExchangeResponse.FromString(messages[0]).newly_stored == 3
         assert ps_pb2.ExchangeResponse.FromString(messages[-1]).done

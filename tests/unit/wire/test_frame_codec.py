@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -37,7 +39,7 @@ def parcel(rows: int, gradients: int, pulls: int, *, cached: bool = True, worker
             rng.random(gradients, np.float32),
             floats(gradients, SPEC.dimension), worker,
         ),
-        Pulls(ids(pulls), numbers(pulls), np.arange(pulls)),
+        Pulls(ids(pulls), numbers(pulls), np.arange(pulls), np.arange(pulls) >= pulls - pulls // 3),
     )  # fmt: skip
 
 
@@ -66,6 +68,7 @@ def reference(what: Parcel, sequence: int = 5, epoch: int = 4, wait_ms: int = 15
         block.worker, block.rates = gradients.worker, gradients.rates.tobytes()
     if len(pulls):
         request.pulls.ids, request.pulls.versions = pulls.ids.tobytes(), pulls.versions.tobytes()
+        request.pulls.stateless = int(pulls.stateless.sum())
         request.wait_ms = wait_ms
     return request
 
@@ -115,7 +118,7 @@ def test_pieces_are_all_of_it_and_none_is_too_long_either_way(size: int) -> None
                 values(piece.gradients.values, SPEC.dimension), piece.pulls.versions,
             )
         )  # fmt: skip
-        assert len(piece) == 1 or (payload <= size and len(piece.pulls) * SPEC.row_bytes <= size)
+        assert len(piece) == 1 or (payload <= size and piece.pulls.answer_bytes(SPEC).sum() <= size)
     assert len(pieces) == {1: 132, 2**20: 1}.get(size, len(pieces))
 
 
@@ -165,11 +168,11 @@ def test_an_answer_is_read_as_protobuf_reads_it() -> None:
     assert (said.sequence, said.stored, said.newly_stored, said.already_known) == (2**40, True, 300, 7)
     assert (said.done, said.row_bytes, answer.refusal(), answer.credit()) == (True, rows.nbytes, None, None)
     into = np.zeros((9, SPEC.row_width), np.float32)
-    arrivals = Arrivals(into, np.array([8, 7, 6, 5, 4]))
+    arrivals = Arrivals(pulls_to([8, 7, 6, 5, 4]), into, SPEC)
     arrivals.take(answer)
     np.testing.assert_array_equal(into[[4, 7]], rows)
     assert not into[[0, 1, 2, 3, 5, 6, 8]].any()
-    assert arrivals.missing == 3
+    assert (arrivals.missing, arrivals.bytes_missing) == (3, 3 * SPEC.row_bytes)
 
     refused = Answer(ps_pb2.ExchangeResponse(refusal=common_pb2.Refusal(code=3, message="no")).SerializeToString())
     assert refused.refusal() == common_pb2.Refusal(code=3, message="no")
@@ -178,9 +181,49 @@ def test_an_answer_is_read_as_protobuf_reads_it() -> None:
     assert (granted.frames, granted.bytes) == (8, 2**20)
 
 
+def pulls_to(places: Iterable[int], stateless: int = 0) -> Pulls:
+    where = np.array(list(places))
+    ids = np.arange(len(where), dtype=np.uint64)
+    return Pulls(ids, np.ones(len(where), np.int64), where, ids >= len(where) - stateless)
+
+
+def test_values_come_without_the_state_that_is_not_asked_for() -> None:
+    into = np.full((5, SPEC.row_width), np.nan, np.float32)
+    arrivals = Arrivals(pulls_to([4, 3, 2, 1, 0], stateless=3), into, SPEC)
+    assert arrivals.bytes_missing == 2 * SPEC.row_bytes + 3 * 4 * SPEC.dimension
+    for positions in ([1, 3], [0, 2, 4]):
+        floats = b"".join(CACHE[at, : None if at < 2 else SPEC.dimension].tobytes() for at in positions)
+        listed = np.array(positions, np.uint32).tobytes()
+        arrivals.take(Answer(ps_pb2.ExchangeResponse(rows=floats, positions=listed).SerializeToString()))
+    np.testing.assert_array_equal(into[[4, 3]], CACHE[:2])
+    np.testing.assert_array_equal(into[[2, 1, 0], : SPEC.dimension], CACHE[2:5, : SPEC.dimension])
+    assert np.isnan(into[[2, 1, 0], SPEC.dimension :]).all()
+    assert (arrivals.missing, arrivals.bytes_missing) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("floats", "positions"),
+    [(SPEC.dimension, [0]), (SPEC.row_width, [1]), (2 * SPEC.dimension, [1]), (SPEC.dimension, [1, 2])],
+    ids=["a row without its state", "values with a state", "a row too many", "a row too few"],
+)
+def test_parts_that_are_not_what_is_asked_for_are_refused(floats: int, positions: list[int]) -> None:
+    arrivals = Arrivals(pulls_to(range(3), stateless=2), np.zeros((3, SPEC.row_width), np.float32), SPEC)
+    listed = np.array(positions, np.uint32).tobytes()
+    message = ps_pb2.ExchangeResponse(rows=bytes(4 * floats), positions=listed).SerializeToString()
+    with pytest.raises(Internal, match="does not hold whole rows"):
+        arrivals.take(Answer(message))
+
+
+def test_rows_without_state_are_the_last_ones() -> None:
+    whole = pulls_to(range(3))
+    mixed = Pulls(whole.ids, whole.versions, whole.places, np.array([True, False, True]))
+    with pytest.raises(ValueError, match="must be the last ones"):
+        encoded(Parcel.of(pulls=mixed))
+
+
 @given(st.binary(max_size=60))
 def test_any_bytes_are_an_answer_or_refused(data: bytes) -> None:
-    arrivals = Arrivals(np.zeros((4, SPEC.row_width), np.float32), np.arange(4))
+    arrivals = Arrivals(pulls_to(range(4), stateless=2), np.zeros((4, SPEC.row_width), np.float32), SPEC)
     try:
         answer = Answer(data)
         arrivals.take(answer)

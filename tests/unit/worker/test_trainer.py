@@ -155,6 +155,23 @@ def test_shared_rows_keep_their_gradient_for_the_push(plans, make_job, samples):
     torch.testing.assert_close(before - 0.1 * gradients, torch.from_numpy(cache_alone.read(slots, 5)))
 
 
+@pytest.mark.parametrize("kind", OptimizerKind, ids=lambda kind: kind.value)
+def test_nobody_reads_the_optimizer_state_of_a_split_row(plans, make_job, samples, kind):
+    """It was not pulled, so anything may lie there: a training among others leaves the same gradients in its place."""
+    job = make_job(optimizer=OptimizerSpec(kind, learning_rate=0.1))
+    dimension = job.table.dimension
+    outcomes = []
+    for state in (0.0, np.nan):
+        trainer, cache = trainer_of(job)
+        cache.rows[:, dimension:] = state
+        plan = plan_of(plans, 0, samples[0], SHARED)
+        result = trainer.step(plan)
+        gradients = cache.read(plan.unique_slots, dimension)
+        assert np.isfinite(gradients).all()
+        outcomes.append((gradients.tobytes(), trainer.dense.to_npz(), result.loss_sum, result.score_bins.tobytes()))
+    assert outcomes[0] == outcomes[1]
+
+
 def test_a_worker_without_samples_changes_nothing(plans, make_job):
     trainer, cache = trainer_of(make_job())
     before, dense = cache.rows.clone(), trainer.dense.to_npz()
