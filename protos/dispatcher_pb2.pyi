@@ -397,7 +397,7 @@ class PhaseTimes(_message.Message):
     def __init__(self, plan_wait: _Optional[float] = ..., push: _Optional[float] = ..., pull: _Optional[float] = ..., compute: _Optional[float] = ..., all_reduce: _Optional[float] = ..., update: _Optional[float] = ...) -> None: ...
 
 class IterationReport(_message.Message):
-    __slots__ = ("epoch", "iteration", "loss_sum", "score_bins", "labels", "transfers", "phases", "seconds", "measured_bandwidth_bytes_per_second", "labels_per_sample")
+    __slots__ = ("epoch", "iteration", "loss_sum", "score_bins", "labels", "transfers", "phases", "seconds", "measured_bandwidth_bytes_per_second", "labels_per_sample", "groups")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     ITERATION_FIELD_NUMBER: _ClassVar[int]
     LOSS_SUM_FIELD_NUMBER: _ClassVar[int]
@@ -408,6 +408,7 @@ class IterationReport(_message.Message):
     SECONDS_FIELD_NUMBER: _ClassVar[int]
     MEASURED_BANDWIDTH_BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
     LABELS_PER_SAMPLE_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     iteration: int
     loss_sum: float
@@ -418,7 +419,8 @@ class IterationReport(_message.Message):
     seconds: float
     measured_bandwidth_bytes_per_second: float
     labels_per_sample: int
-    def __init__(self, epoch: _Optional[int] = ..., iteration: _Optional[int] = ..., loss_sum: _Optional[float] = ..., score_bins: _Optional[bytes] = ..., labels: _Optional[bytes] = ..., transfers: _Optional[_Union[TransferCounts, _Mapping]] = ..., phases: _Optional[_Union[PhaseTimes, _Mapping]] = ..., seconds: _Optional[float] = ..., measured_bandwidth_bytes_per_second: _Optional[float] = ..., labels_per_sample: _Optional[int] = ...) -> None: ...
+    groups: bytes
+    def __init__(self, epoch: _Optional[int] = ..., iteration: _Optional[int] = ..., loss_sum: _Optional[float] = ..., score_bins: _Optional[bytes] = ..., labels: _Optional[bytes] = ..., transfers: _Optional[_Union[TransferCounts, _Mapping]] = ..., phases: _Optional[_Union[PhaseTimes, _Mapping]] = ..., seconds: _Optional[float] = ..., measured_bandwidth_bytes_per_second: _Optional[float] = ..., labels_per_sample: _Optional[int] = ..., groups: _Optional[bytes] = ...) -> None: ...
 
 class FlushReport(_message.Message):
     __slots__ = ("epoch", "iteration", "transfers", "dense_checksum", "failure")
@@ -671,16 +673,18 @@ class Recovery(_message.Message):
     def __init__(self, cause: _Optional[str] = ..., epoch: _Optional[int] = ..., iterations_redone: _Optional[int] = ..., seconds: _Optional[float] = ...) -> None: ...
 
 class Quality(_message.Message):
-    __slots__ = ("loss", "auc", "normalised_entropy", "calibration")
+    __slots__ = ("loss", "auc", "normalised_entropy", "calibration", "gauc")
     LOSS_FIELD_NUMBER: _ClassVar[int]
     AUC_FIELD_NUMBER: _ClassVar[int]
     NORMALISED_ENTROPY_FIELD_NUMBER: _ClassVar[int]
     CALIBRATION_FIELD_NUMBER: _ClassVar[int]
+    GAUC_FIELD_NUMBER: _ClassVar[int]
     loss: float
     auc: float
     normalised_entropy: float
     calibration: float
-    def __init__(self, loss: _Optional[float] = ..., auc: _Optional[float] = ..., normalised_entropy: _Optional[float] = ..., calibration: _Optional[float] = ...) -> None: ...
+    gauc: float
+    def __init__(self, loss: _Optional[float] = ..., auc: _Optional[float] = ..., normalised_entropy: _Optional[float] = ..., calibration: _Optional[float] = ..., gauc: _Optional[float] = ...) -> None: ...
 
 class JobState(_message.Message):
     __slots__ = ("job", "phase", "failure", "samples_submitted", "iterations_planned", "iterations_confirmed", "training_seconds", "workers", "quality", "recent", "cost_seconds", "makespan_seconds", "expected_cost_seconds", "lookups", "hits", "forgotten_rows", "decision_median_seconds", "decision_p99_seconds", "shadow_costs", "epoch", "resumed_from", "checkpoint", "recoveries")

@@ -49,6 +49,12 @@ ROWS: dict[str, Sequence[Panel]] = {
         Panel("Loss", "none", [("esd_loss", "all samples"), ("esd_recent_loss", "the latest")], _SCORED),
         Panel("AUC", "none", [("esd_auc", "all samples"), ("esd_recent_auc", "the latest")], _SCORED),
         Panel(
+            "GAUC",
+            "none",
+            [("esd_gauc", "all samples"), ("esd_recent_gauc", "the latest")],
+            "AUC within each group of samples, if the data name groups.",
+        ),
+        Panel(
             "Normalised entropy",
             "none",
             [("esd_normalised_entropy", "all samples"), ("esd_recent_normalised_entropy", "the latest")],

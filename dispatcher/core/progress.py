@@ -15,10 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dispatcher.core.grouped_auc import WindowedGauc, mean_gauc
 from services.domain.reports import OTHER_LABEL, SCORE_BINS, IterationReport
 from services.domain.state import Quality
 
 RECENT_SAMPLES = 1 << 15  # the latest iterations that hold this many samples are the recent ones
+_NO_GROUPS = np.empty(0, np.uint64)
 
 
 class ScoreHistogram:
@@ -56,7 +58,7 @@ class ScoreHistogram:
         """Samples by score bin, int64 [2 x 65536]: first the negatives, then the positives."""
         return self._counts
 
-    def quality(self, loss_sum: float, samples: int) -> Quality:
+    def quality(self, loss_sum: float, samples: int, gauc: float = math.nan) -> Quality:
         """Returns the figures of `samples` samples, whose losses have this sum and whose scores were counted."""
         bins, negatives, positives = self._occupied()
         negative, positive = int(negatives.sum()), int(positives.sum())
@@ -72,6 +74,7 @@ class ScoreHistogram:
             auc=_auc(negatives, positives),
             normalised_entropy=loss / entropy,
             calibration=predicted / positive if positive else math.nan,
+            gauc=gauc,
         )
 
     def auc(self) -> float:
@@ -97,11 +100,25 @@ def _auc(negatives: NDArray[np.int64], positives: NDArray[np.int64]) -> float:
 
 
 class _Iteration(NamedTuple):
-    """The scores of one iteration: bins, uint16 [m, L], labels, uint8 [m, L], and the sum of the losses."""
+    """The scores of one iteration.
+
+    Attributes:
+        bins: uint16 [m, L].
+        labels: uint8 [m, L].
+        loss_sum: the sum of the losses.
+        groups: uint64 [m], or [0] if the samples have none.
+    """
 
     bins: NDArray[np.uint16]
     labels: NDArray[np.uint8]
     loss_sum: float
+    groups: NDArray[np.uint64]
+
+    @property
+    def grouped(self) -> tuple[NDArray[np.uint64], NDArray[np.uint16], NDArray[np.uint8]]:
+        """Groups, and the bins and labels that have one, [m] each or [0]."""
+        count = len(self.groups)
+        return self.groups, self.bins[:count, 0], self.labels[:count, 0]
 
 
 class Progress:
@@ -118,6 +135,7 @@ class Progress:
 
     def _begin(self) -> None:
         self._histogram = ScoreHistogram()
+        self._gauc = WindowedGauc(RECENT_SAMPLES)
         self._loss_sum = 0.0
         self.samples = 0
         self._recent: deque[_Iteration] = deque()
@@ -140,9 +158,12 @@ class Progress:
             np.concatenate([part.score_bins for part in parts]),
             np.concatenate([part.labels for part in parts]),
             sum(part.loss_sum for part in parts),
+            np.concatenate([_NO_GROUPS, *(part.groups for part in parts if part.groups is not None)]),
         )
         self.samples += len(iteration.labels)
         self._histogram.add(iteration.bins[:, 0], iteration.labels[:, 0])
+        if len(iteration.groups):
+            self._gauc.add(*iteration.grouped)
         self._remember(iteration)
         return True
 
@@ -169,6 +190,9 @@ class Progress:
             recent_labels=_joined([each.labels for each in self._recent], np.uint8),
             recent_sizes=np.array([len(each.labels) for each in self._recent], np.int64),
             recent_losses=np.array([each.loss_sum for each in self._recent], np.float64),
+            recent_groups=np.concatenate([_NO_GROUPS, *(each.groups for each in self._recent)]),
+            recent_grouped=np.array([len(each.groups) for each in self._recent], np.int64),
+            **self._gauc.save(),  # type: ignore[arg-type]
         )
         return buffer.getvalue()
 
@@ -182,10 +206,13 @@ class Progress:
                 self._histogram.load(arrays["bins"], arrays["counts"])
                 self._loss_sum = float(arrays["loss_sum"])
                 self.samples = int(arrays["samples"])
+                self._gauc.load(arrays)
                 ends = np.cumsum(arrays["recent_sizes"])[:-1]
                 bins, labels = (np.split(arrays[name], ends) for name in ("recent_bins", "recent_labels"))
-                for loss_sum, some_bins, some_labels in zip(arrays["recent_losses"], bins, labels, strict=False):
-                    self._remember(_Iteration(some_bins, some_labels, float(loss_sum)))
+                groups = np.split(arrays["recent_groups"], np.cumsum(arrays["recent_grouped"])[:-1])
+                for loss_sum, *columns in zip(arrays["recent_losses"], bins, labels, groups, strict=False):
+                    some_bins, some_labels, some_groups = columns
+                    self._remember(_Iteration(some_bins, some_labels, float(loss_sum), some_groups))
 
     @property
     def loss(self) -> float:
@@ -200,14 +227,16 @@ class Progress:
     @property
     def lifetime(self) -> Quality:
         """The figures over all samples."""
-        return self._histogram.quality(self._loss_sum, self.samples)
+        return self._histogram.quality(self._loss_sum, self.samples, self._gauc.value)
 
     @property
     def recent(self) -> Quality:
         """The figures over the latest iterations, those that hold the last 32,768 samples."""
         recent = tuple(self._recent)  # metrics are read in another thread
         return self._recent_histogram.quality(
-            sum(each.loss_sum for each in recent), sum(len(each.labels) for each in recent)
+            sum(each.loss_sum for each in recent),
+            sum(len(each.labels) for each in recent),
+            mean_gauc([each.grouped for each in recent if len(each.groups)]),
         )
 
 

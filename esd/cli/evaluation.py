@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dispatcher.core.grouped_auc import Grouped, mean_gauc
 from dispatcher.core.progress import ScoreHistogram
 from esd.cli.stream import global_batches
 from services.clients.parameter_server import AsyncParameterServerClient
@@ -70,6 +71,7 @@ class Evaluator:
             Unavailable: a parameter server is away.
         """
         histogram, loss_sum, count = ScoreHistogram(), 0.0, 0
+        grouped: list[Grouped] = []
         async with AsyncExitStack() as stack:
             servers = [
                 await stack.enter_async_context(
@@ -88,10 +90,13 @@ class Evaluator:
                 ]
                 loss, bins = await self._in_thread(scorer.score, batch, values, inverse)
                 loss_sum, count = loss_sum + loss, count + len(batch)
-                histogram.add(bins[:, 0], label_classes(batch.labels[:, 0]))
+                labels = label_classes(batch.labels[:, 0])
+                histogram.add(bins[:, 0], labels)
+                if batch.groups is not None:
+                    grouped.append((batch.groups, bins[:, 0], labels))
         if not count:
             raise InvalidArgument("there are no held-out samples (--evaluate, --holdout)")
-        return histogram.quality(loss_sum, count)
+        return histogram.quality(loss_sum, count, mean_gauc(grouped))
 
     def close(self) -> None:
         """Lets go of the thread."""

@@ -30,7 +30,7 @@ from services.runtime.security import PLAINTEXT, Credentials
 _PATIENCE_SECONDS = 60.0  # with parameter servers that are away
 _MISSING_SECONDS = 600.0  # without the checkpoint of an evaluation, when all that was submitted is trained
 
-_SMALLER_IS_BETTER = {"loss": True, "normalised_entropy": True, "auc": False}
+_SMALLER_IS_BETTER = {"loss": True, "normalised_entropy": True, "auc": False, "gauc": False}
 
 Announce = Callable[[str], None]
 
@@ -40,7 +40,7 @@ class EarlyStop:
     """Ends a run that does not get better.
 
     Attributes:
-        metric: a figure of the held-out samples: auc, loss or normalised_entropy.
+        metric: a figure of the held-out samples: auc, gauc, loss or normalised_entropy.
         patience: how many evaluations in a row may bring no better one; the run stops at the last of them.
         best: the best so far, and where.
     """
@@ -224,7 +224,8 @@ def _print(line: str) -> None:
 
 def describe(quality: Quality) -> str:
     """Returns the figures in one line."""
+    within = "" if math.isnan(quality.gauc) else f"GAUC {quality.gauc:.4f}, "
     return (
-        f"loss {quality.loss:.4f}, AUC {quality.auc:.4f}, normalised entropy {quality.normalised_entropy:.4f}, "
+        f"loss {quality.loss:.4f}, AUC {quality.auc:.4f}, {within}normalised entropy {quality.normalised_entropy:.4f}, "
         f"calibration {quality.calibration:.4f}"
     )

@@ -129,6 +129,13 @@ def alternative_result(totals: AlternativeTotals) -> Result:
     }
 
 
+def _known(figure: float) -> str:
+    """Shows a figure that most runs lack. Raises KeyError if this one does."""
+    if math.isnan(figure):
+        raise KeyError("gauc")
+    return f"{figure:.4f}"
+
+
 _ROWS: tuple[tuple[str, Callable[[Mapping[str, Any]], str]], ...] = (
     ("iterations", lambda r: f"{r['iterations']:,}"),
     ("iterations per second", lambda r: f"{r['iterations_per_second']:.2f}"),
@@ -146,10 +153,12 @@ _ROWS: tuple[tuple[str, Callable[[Mapping[str, Any]], str]], ...] = (
     ("AUC", lambda r: f"{r['auc']:.4f}"),
     ("normalised entropy", lambda r: f"{r['normalised_entropy']:.4f}"),
     ("calibration", lambda r: f"{r['calibration']:.4f}"),
+    ("GAUC", lambda r: _known(r["gauc"])),
     ("held out: loss", lambda r: f"{r['held_out']['loss']:.4f}"),
     ("held out: AUC", lambda r: f"{r['held_out']['auc']:.4f}"),
     ("held out: normalised entropy", lambda r: f"{r['held_out']['normalised_entropy']:.4f}"),
     ("held out: calibration", lambda r: f"{r['held_out']['calibration']:.4f}"),
+    ("held out: GAUC", lambda r: _known(r["held_out"]["gauc"])),
 )
 
 

@@ -118,6 +118,7 @@ class IterationReport:
         seconds: wall time of the iteration.
         epoch: of the plan.
         measured_bandwidth: bytes per second seen on the link; 0 when there was too little traffic to tell.
+        groups: uint64 [m], what each sample belongs to; None: unknown.
     """
 
     iteration: int
@@ -129,8 +130,11 @@ class IterationReport:
     seconds: float
     epoch: int
     measured_bandwidth: float = 0.0
+    groups: NDArray[np.uint64] | None = None
 
     def __post_init__(self) -> None:
+        if self.groups is not None and len(self.groups) != len(self.labels):
+            raise InvalidArgument(f"{len(self.groups)} groups given for {len(self.labels)} samples")
         if self.score_bins.shape != self.labels.shape:
             raise InvalidArgument(f"score_bins are {self.score_bins.shape}, labels are {self.labels.shape}")
         if self.labels.size and self.labels.max() > OTHER_LABEL:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import Enum
 
@@ -83,12 +84,15 @@ class Quality:
         normalised_entropy: the loss, divided by that of who always predicts the mean of the labels; below 1 the model
             has learnt something (He et al., 2014). NaN until both labels were seen.
         calibration: the mean of the predictions, divided by that of the labels; 1 is right. NaN without a positive.
+        gauc: the AUC within each group of samples, averaged over the groups by their samples; over a whole stream that
+            of consecutive windows of 32,768 samples. NaN where samples have no groups, or none has both labels.
     """
 
     loss: float
     auc: float
     normalised_entropy: float
     calibration: float
+    gauc: float = math.nan
 
 
 @dataclass(frozen=True, slots=True)

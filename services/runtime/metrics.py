@@ -247,6 +247,12 @@ CALIBRATION = Gauge(
     "Mean prediction of the job's samples, divided by their mean label; 1 is right.",
     registry=REGISTRY,
 )
+GAUC = Gauge(
+    "esd_gauc",
+    "AUC within each group of samples, such as a user's, averaged over the groups. Well below esd_auc: the model knows "
+    "who clicks, and not what; NaN: the data name no group, or none has both labels.",
+    registry=REGISTRY,
+)
 RECENT_LOSS = Gauge(
     "esd_recent_loss",
     "As esd_loss, over the latest iterations, those that hold the last 32,768 samples. Rising while esd_loss does not: "
@@ -268,6 +274,12 @@ RECENT_CALIBRATION = Gauge(
     "esd_recent_calibration",
     "As esd_calibration, over the latest iterations. Far from 1: predictions are too high or too low for what comes "
     "now; the stream has changed, or the learning rate is too high.",
+    registry=REGISTRY,
+)
+
+RECENT_GAUC = Gauge(
+    "esd_recent_gauc",
+    "As esd_gauc, over the latest iterations. Falling: the ranking within groups gets worse; the stream has changed.",
     registry=REGISTRY,
 )
 

@@ -98,6 +98,7 @@ def encode_iteration_report(report: IterationReport) -> pb.IterationReport:
         seconds=report.seconds,
         measured_bandwidth_bytes_per_second=report.measured_bandwidth,
         labels_per_sample=0 if report.labels.shape[1] == 1 else report.labels.shape[1],
+        groups=b"" if report.groups is None else encode_array(report.groups, np.uint64, "groups"),
     )
 
 
@@ -119,6 +120,7 @@ def decode_iteration_report(message: pb.IterationReport) -> IterationReport:
         seconds=message.seconds,
         epoch=message.epoch,
         measured_bandwidth=message.measured_bandwidth_bytes_per_second,
+        groups=decode_column(message.groups, np.uint64, "groups") if message.groups else None,
     )
 
 

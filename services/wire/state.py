@@ -28,7 +28,7 @@ _FIGURES = (  # same name and unit on both sides
     "checkpoint",
     "forgotten_rows",
 )
-_QUALITY = ("loss", "auc", "normalised_entropy", "calibration")
+_QUALITY = ("loss", "auc", "normalised_entropy", "calibration", "gauc")
 _RECOVERY = ("cause", "epoch", "iterations_redone", "seconds")
 
 

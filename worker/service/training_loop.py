@@ -157,6 +157,7 @@ class TrainingLoop:
             seconds=seconds,
             measured_bandwidth=self._link.uplink.take(),
             epoch=plan.epoch,
+            groups=plan.groups,
         )
 
 

@@ -42,10 +42,12 @@ def show_job(
     metrics.AUC.set_function(lambda: totals.progress.auc)
     metrics.NORMALISED_ENTROPY.set_function(lambda: totals.progress.lifetime.normalised_entropy)
     metrics.CALIBRATION.set_function(lambda: totals.progress.lifetime.calibration)
+    metrics.GAUC.set_function(lambda: totals.progress.lifetime.gauc)
     metrics.RECENT_LOSS.set_function(lambda: totals.progress.recent.loss)
     metrics.RECENT_AUC.set_function(lambda: totals.progress.recent.auc)
     metrics.RECENT_NORMALISED_ENTROPY.set_function(lambda: totals.progress.recent.normalised_entropy)
     metrics.RECENT_CALIBRATION.set_function(lambda: totals.progress.recent.calibration)
+    metrics.RECENT_GAUC.set_function(lambda: totals.progress.recent.gauc)
     metrics.QUEUED_SAMPLES.set_function(lambda: samples.pending)
     metrics.LOGGED_SAMPLES.set_function(logged)
 

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -112,6 +113,20 @@ def test_recent_figures_are_those_of_the_latest_iterations() -> None:
         each.add(0, report(4, 5.0, [1] * 20_000, [0, 1] * 10_000))
     assert again.recent == progress.recent
     assert again.lifetime == progress.lifetime
+
+
+def test_gauc_is_of_the_samples_that_have_groups() -> None:
+    """Within group 7 the model is right, within 9 wrong; a worker without samples has no groups either."""
+    progress = Progress(workers=2)
+    progress.add(0, replace(report(0, 1.0, [1, 2, 9], [0, 1, 0]), groups=np.array([7, 7, 9], np.uint64)))
+    progress.add(1, report(0, 0.0, [], []))
+    assert progress.lifetime.gauc == progress.recent.gauc == 1.0
+    again = Progress(workers=2)
+    again.load(progress.save(), workers=2)
+    for each in (progress, again):
+        each.add(0, replace(report(1, 1.0, [5], [1]), groups=np.array([9], np.uint64)))
+        each.add(1, replace(report(1, 1.0, [4, 6], [1, 0]), groups=np.array([7, 9], np.uint64)))
+        assert each.lifetime.gauc == each.recent.gauc == pytest.approx((3 * 1.0 + 3 * 0.0) / 6)
 
 
 def test_only_complete_iterations_count() -> None:

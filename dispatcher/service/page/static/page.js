@@ -98,6 +98,7 @@ function showTiles(state, course) {
     ["Loss", [fixed(state.quality.loss), ""], lately(state.recent.loss)],
     ["Normalised entropy", [fixed(state.quality.normalised_entropy), ""], lately(state.recent.normalised_entropy) || "1 is guessing"],
     ["Calibration", [fixed(state.quality.calibration), ""], lately(state.recent.calibration) || "1 is right"],
+    ...(state.quality.gauc === null ? [] : [["GAUC", [fixed(state.quality.gauc), ""], lately(state.recent.gauc) || "AUC within groups"]]),
     ["Cache hit ratio", [percent(state.hit_ratio), ""], "rows found up to date"],
     ["Decision", seconds(state.decision_median_seconds || null), Number.isFinite(share) && share > 0 ? `${percent(share)} of an iteration` : ""],
   ];
