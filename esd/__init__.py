@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from services.runtime.security import Credentials
     from worker.models.inputs import Jagged, ModelInputs
     from worker.models.model import Model
+    from worker.training.trained import TrainedModel
 
     __version__: str
 
@@ -94,6 +95,7 @@ __all__ = [
     "Schema",
     "TableOptions",
     "TableSpec",
+    "TrainedModel",
     "TransferCounts",
     "Transfers",
     "WorkerPhase",
@@ -118,6 +120,7 @@ _WHEN_USED = {
     "IdList": "services.data.schema",
     "Schema": "services.data.schema",
     "TableOptions": "services.data.schema",
+    "TrainedModel": "worker.training.trained",
     "hybrid_dis": "esd.hybrid",
     "read": "esd.tables",
 }

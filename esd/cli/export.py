@@ -18,6 +18,7 @@ from services.domain.rows import RowBlock
 from services.domain.tables import TableSpec
 from services.domain.versions import trainings
 from services.runtime.security import PLAINTEXT, Credentials
+from services.wire.trained_models import describe_model
 
 _TIMEOUT_SECONDS = 600.0
 
@@ -27,7 +28,8 @@ async def export_model(job: JobSpec, path: Path, credentials: Credentials = PLAI
 
     The file holds `ids` uint64 [R] ascending, `rows` float32 [R, D], `versions` int64 [R], how often each row was
     trained in its present life, and each dense parameter as `dense/NAME`. With several tables the first three are there
-    for each of them, as `TABLE/ids` and so on.
+    for each of them, as `TABLE/ids` and so on. `model` is a text that says what the model is, its features, labels and
+    tables included (services/wire/trained_models.py).
 
     Raises:
         FailedPrecondition: the rows are not those of the job's last checkpoint; the store has lost or changed some.
@@ -39,7 +41,7 @@ async def export_model(job: JobSpec, path: Path, credentials: Credentials = PLAI
             )
             for address in job.parameter_servers
         ]
-        arrays: dict[str, Any] = {}
+        arrays: dict[str, Any] = {"model": np.array(describe_model(job))}
         for table in job.tables:
             prefix = f"{table.name}/" if len(job.tables) > 1 else ""
             columns = await _columns_of(table, [shard.of_table(table) for shard in shards])

@@ -8,10 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import esd
 from esd.cli import train
 from esd.cli.options import RunOptions
 from esd.cli.stream import global_batches, held_out_samples
 from examples.visits.make_data import make
+from services.domain.batches import SampleBatch
 from tests.support.auc import exact_auc
 from tests.support.reference import train_reference
 
@@ -69,5 +71,8 @@ def test_the_example_is_the_model_of_one_process(tmp_path: Path, store: str, red
     assert result["auc"] == pytest.approx(exact_auc(expected.scores, labels), abs=1e-3)
     held_out = held_out_samples(options)
     assert held_out is not None
-    assert sum(len(batch) for batch in held_out) == 200
+    judged = SampleBatch.concatenate(list(held_out))
+    scores = esd.TrainedModel.load(tmp_path / "out" / "model.npz").scores(judged)
+    assert scores.shape == (200, 1)
+    assert result["held_out"]["auc"] == pytest.approx(exact_auc(scores[:, 0], judged.labels[:, 0]), abs=1e-3)
     assert 0.5 < result["held_out"]["auc"] < 1

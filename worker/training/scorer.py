@@ -66,6 +66,7 @@ class Scorer:
             for each, of_table in zip(inverse, values, strict=True)
         ]
         samples = Batch(self._embed(rows, batch.lengths), torch.tensor(batch.dense), torch.tensor(batch.labels))
+        self._model.samples.begin(0, np.arange(len(batch), dtype=np.uint32))
         outputs = self._model(samples.embeddings, samples.dense)
         loss_sum = self._model.loss(outputs, samples).double().sum().item()
         return loss_sum, _bins(self._model.scores(outputs.double()))

@@ -81,6 +81,6 @@ def test_what_is_wrong_is_said(folder, make_job, path, message):
 
 
 def test_the_page_of_models_shows_the_example_which_is_a_model(make_job):
-    (shown,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "models.md").read_text(), re.DOTALL)
+    shown, *_ = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "models.md").read_text(), re.DOTALL)
     assert shown in (ROOT / "examples" / "visits" / "net.py").read_text()
     assert build_model(make_job(model="examples.visits.net:Net")).layers[1].out_features == 64

@@ -1,0 +1,73 @@
+"""A file of a trained model is enough to use it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import esd
+from services.domain.batches import SampleBatch
+from services.domain.errors import InvalidArgument
+from services.domain.features import Feature, Pooling
+from services.domain.ids import in_table
+from services.domain.tables import OptimizerSpec, TableSpec
+from services.wire.trained_models import describe_model, job_of_model
+from tests.support.reference import initial_rows
+from worker.models import build_model
+
+FEATURES = (Feature("user"), Feature("seen", table=1, pooling=Pooling.SUM, max_length=5), Feature("item", table=1))
+TABLES = (TableSpec("users", 4, OptimizerSpec(), 7, 0.1), TableSpec("items", 3, OptimizerSpec(), 8, 0.1))
+
+
+@pytest.fixture
+def job(make_job):
+    return replace(make_job(model="mmoe"), tables=TABLES, features=FEATURES, labels=("clicked", "bought"))
+
+
+def test_what_it_says_is_what_the_model_is_and_nothing_else(job):
+    again = job_of_model(describe_model(job))
+    for part in ("name", "features", "labels", "dense_features", "tables", "model", "seed"):
+        assert getattr(again, part) == getattr(job, part)
+    other = replace(job, workers=2, workloads=(4, 4), parameter_servers=("elsewhere:1",), mechanism="laia")
+    assert describe_model(other) == describe_model(job)
+
+
+def test_samples_of_several_tables_are_scored_with_trained_and_initial_rows(job, tmp_path):
+    rng = np.random.default_rng(5)
+    model = build_model(job)
+    ids = [np.sort(in_table(rng.integers(0, 2**40, 6).astype(np.uint64), table)) for table in range(2)]
+    rows = [rng.normal(size=(6, table.dimension)).astype(np.float32) for table in TABLES]
+    arrays = {f"dense/{name}": values.numpy() for name, values in model.state_dict().items()}
+    for table, known, values in zip(TABLES, ids, rows, strict=True):
+        arrays |= {f"{table.name}/ids": known, f"{table.name}/rows": values}
+    np.savez(tmp_path / "model.npz", model=np.array(describe_model(job)), **arrays)
+
+    new_user, new_item = (in_table(np.array([9], np.uint64), table) for table in range(2))
+    batch = SampleBatch(
+        ids=np.concatenate([ids[0][:1], ids[1][:2], ids[1][3:4], new_user, new_item]),
+        dense=rng.normal(size=(2, 3)).astype(np.float32),
+        labels=np.zeros((2, 2), np.float32),
+        lengths=np.array([[1, 2, 1], [1, 0, 1]], np.uint16),
+    )
+    embeddings = {
+        "user": np.stack([rows[0][0], initial_rows(TABLES[0], new_user)[0]]),
+        "seen": np.stack([rows[1][0] + rows[1][1], np.zeros(3, np.float32)]),
+        "item": np.stack([rows[1][3], initial_rows(TABLES[1], new_item)[0]]),
+    }
+    expected = model({name: torch.from_numpy(each) for name, each in embeddings.items()}, torch.from_numpy(batch.dense))
+    found = esd.TrainedModel.load(tmp_path / "model.npz").scores(batch)
+    np.testing.assert_allclose(found, expected.detach().sigmoid().numpy(), rtol=1e-5)
+
+
+def test_what_is_no_file_of_a_model_is_refused(job, tmp_path):
+    np.savez(tmp_path / "old.npz", ids=np.zeros(0, np.uint64))
+    with pytest.raises(InvalidArgument, match=r"old.npz does not say which model it is"):
+        esd.TrainedModel.load(tmp_path / "old.npz")
+    np.savez(tmp_path / "other.npz", model=np.array(describe_model(job)), **{"dense/bias": np.zeros(1)})
+    with pytest.raises(InvalidArgument, match="are not the arrays of model 'mmoe'"):
+        esd.TrainedModel.load(tmp_path / "other.npz")
+    with pytest.raises(InvalidArgument, match="this describes no model"):
+        job_of_model("wdl")

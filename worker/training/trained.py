@@ -1,0 +1,91 @@
+"""A model as training has left it, for whoever uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from esd_native.rows import initialise
+from services.domain.batches import SampleBatch
+from services.domain.errors import InvalidArgument
+from services.domain.ids import parts_of_tables
+from services.domain.jobs import JobSpec
+from services.wire.trained_models import job_of_model
+from worker.models import build_model
+from worker.training.embeddings import Embedder
+
+
+class TrainedModel:
+    """A trained model on the CPU, with the rows of all its tables in memory.
+
+    Args:
+        job: says what the model is; of several parts of it nothing is used (`job_of_model`).
+        arrays: what `model.npz` holds.
+
+    Attributes:
+        job: the same.
+        model: the module of torch, in evaluation mode: nothing is dropped.
+
+    Raises:
+        InvalidArgument: the arrays are those of another model.
+    """
+
+    def __init__(self, job: JobSpec, arrays: Mapping[str, NDArray[Any]]) -> None:
+        self.job = job
+        self.model = build_model(job).eval()
+        self._embed = Embedder(job.features, len(job.tables))
+        dense = {name.removeprefix("dense/"): arrays[name] for name in arrays if name.startswith("dense/")}
+        prefixes = [f"{table.name}/" if len(job.tables) > 1 else "" for table in job.tables]
+        try:
+            self.model.load_state_dict({name: torch.from_numpy(values) for name, values in dense.items()})
+            self._rows = [(arrays[f"{prefix}ids"], arrays[f"{prefix}rows"]) for prefix in prefixes]
+        except (KeyError, RuntimeError) as error:
+            raise InvalidArgument(f"these are not the arrays of model {job.model.name!r}: {error}") from None
+
+    @classmethod
+    def load(cls, path: Path | str) -> Self:
+        """Reads the file `model.npz` that `esd train --out` has written.
+
+        A model of one's own is imported by the path that it was trained by.
+
+        Raises:
+            InvalidArgument: the file does not say which model it is, or that cannot be imported.
+        """
+        with np.load(path, allow_pickle=False) as arrays:
+            if "model" not in arrays:
+                raise InvalidArgument(f"{path} does not say which model it is: it is no model.npz of this version")
+            return cls(job_of_model(str(arrays["model"])), {name: arrays[name] for name in arrays.files})
+
+    @torch.inference_mode()
+    def scores(self, batch: SampleBatch) -> NDArray[np.float32]:
+        """Returns what the model makes of k samples, float32 [k, L]: probabilities, or what its loss means.
+
+        Ids that were never trained count with their initial rows. The labels of the batch are not looked at.
+
+        Raises:
+            InvalidArgument: these are other samples than those that the model was trained with.
+        """
+        batch.check_shape(self.job.features, self.job.dense_features, len(self.job.labels))
+        ids = batch.ids.reshape(-1)
+        parts = parts_of_tables(ids, len(self.job.tables))
+        rows = [self._look_up(table, ids[part]) for table, part in enumerate(parts)]
+        outputs = self.model(self._embed(rows, batch.lengths), torch.tensor(batch.dense))
+        scores: NDArray[np.float32] = self.model.scores(outputs).numpy()
+        return scores
+
+    def _look_up(self, table: int, ids: NDArray[np.uint64]) -> Tensor:
+        """Returns the rows of ids, float32 [r, D]."""
+        spec = self.job.tables[table]
+        known_ids, known_rows = self._rows[table]
+        wanted, inverse = np.unique(ids, return_inverse=True)
+        rows = np.empty((len(wanted), spec.dimension), np.float32)
+        initialise(wanted, np.zeros(len(wanted), np.int64), rows, spec.dimension, spec.seed, spec.init_scale)
+        _, here, there = np.intersect1d(wanted, known_ids, assume_unique=True, return_indices=True)
+        rows[here] = known_rows[there]
+        return torch.from_numpy(rows[inverse])
