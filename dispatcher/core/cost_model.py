@@ -160,7 +160,11 @@ class CostModel:
 
     def link_seconds(self, moved_bytes: Operations) -> NDArray[np.float64]:
         """Returns time on each link, float64 [n], for the bytes that its operations move."""
-        seconds: NDArray[np.float64] = moved_bytes.total / self._bandwidths
+        return self.seconds_of(moved_bytes.total)
+
+    def seconds_of(self, sizes: Sequence[int] | NDArray[np.int64]) -> NDArray[np.float64]:
+        """Returns the time that so many bytes, [n], take on each worker's link, float64 [n]."""
+        seconds: NDArray[np.float64] = np.asarray(sizes) / self._bandwidths
         return seconds
 
 

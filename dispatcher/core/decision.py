@@ -89,6 +89,11 @@ class Decision:
         """Bytes of all workers' plans as they are sent."""
         return sum(map(len, self.messages))
 
+    @property
+    def plan_seconds(self) -> float:
+        """Time of all workers' plans on their links. It is no part of the cost, which the papers define without it."""
+        return float(self.cost_model.seconds_of([len(message) for message in self.messages]).sum())
+
     @cached_property
     def workloads(self) -> NDArray[np.int32]:
         """Samples of each worker, int32 [n]."""

@@ -30,7 +30,8 @@ class Totals:
         lookups: (row, worker) pairs trained.
         hits: how many of the lookups found the latest version in the worker's cache.
         forgotten_rows: how many rows left the table to keep it within its limit.
-        plan_bytes: of all workers' plans, as they would be sent; in no cost.
+        plan_bytes: of all workers' plans, as they would be sent.
+        plan_seconds: time of these plans on their links, beside the cost.
         decision_median_seconds: median time of one decision, from the batch to its plans, ready to be sent.
         decision_p99_seconds: the 99th percentile of that time.
     """
@@ -48,6 +49,7 @@ class Totals:
     hits: int
     forgotten_rows: int
     plan_bytes: int
+    plan_seconds: float
     decision_median_seconds: float
     decision_p99_seconds: float
 
@@ -66,7 +68,7 @@ class Tally:
         self._operations = self._moved_bytes = Operations.none(workers)
         self._workloads = np.zeros(workers)
         self._flushed = np.zeros(workers, np.int64)
-        self._cost = self._makespan = self._expected = 0.0
+        self._cost = self._makespan = self._expected = self._plan_seconds = 0.0
         self._decision_seconds = array("d")
 
     @property
@@ -87,6 +89,7 @@ class Tally:
         self._hits += decision.hits
         self._forgotten_rows += decision.forgotten_rows
         self._plan_bytes += decision.plan_bytes  # before the time is taken, which encoding is a part of
+        self._plan_seconds += decision.plan_seconds
         self._decision_seconds.append(decision.decision_seconds)
 
     def flush(self, plans: tuple[FlushPlan, ...]) -> None:
@@ -111,6 +114,7 @@ class Tally:
             hits=self._hits,
             forgotten_rows=self._forgotten_rows,
             plan_bytes=self._plan_bytes,
+            plan_seconds=self._plan_seconds,
             decision_median_seconds=float(median),
             decision_p99_seconds=float(p99),
         )

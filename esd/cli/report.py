@@ -98,7 +98,8 @@ def simulation_result(totals: Totals) -> Result:
             "pushed": (totals.moved_bytes.update_push + totals.moved_bytes.evict_push).tolist(),
         },
         "forgotten_rows": totals.forgotten_rows,
-        "plan_bytes": totals.plan_bytes,  # of all workers, in no cost
+        "plan_bytes": totals.plan_bytes,  # of all workers
+        "plan_seconds": totals.plan_seconds,  # beside the cost
         "cost_seconds": totals.cost_seconds,
         "makespan_seconds": totals.makespan_seconds,
         "workloads": totals.workloads.tolist(),
@@ -145,6 +146,7 @@ _ROWS: tuple[tuple[str, Callable[[Mapping[str, Any]], str]], ...] = (
     ("update pushes", lambda r: f"{sum(r['operations']['update_push']):,}"),
     ("evict pushes", lambda r: f"{sum(r['operations']['evict_push']):,}"),
     ("flush pushes, beside the cost", lambda r: f"{sum(r['operations']['flush_push']):,}"),
+    ("plans, seconds of transfer, beside the cost", lambda r: f"{r['plan_seconds']:.2f}"),
     ("plans, kB per iteration", lambda r: f"{r['plan_bytes'] / 1e3 / max(1, r['iterations']):,.1f}"),
     ("worker-to-worker rows", lambda r: f"{sum(r['operations']['peer']):,.0f}"),
     ("hit ratio", lambda r: f"{r['hit_ratio']:.3f}"),

@@ -141,7 +141,7 @@ def test_a_cluster_trains_the_model_of_one_machine(case: Cluster, tmp_path: Path
     if (apart >= tolerance).any():
         assert (apart < np.maximum(tolerance, 2 * distances_of_one_process_to_itself(case.options, expected))).all()
 
-    labels = np.concatenate([batch.labels for batch in stream(case.options)])
+    labels = np.concatenate([batch.labels[:, 0] for batch in stream(case.options)])
     assert result["auc"] == pytest.approx(exact_auc(expected.scores, labels), abs=1e-3)
     simulated = simulate.run(case.options, None, None)
     assert result["operations"] == simulated["operations"]

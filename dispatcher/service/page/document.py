@@ -47,6 +47,7 @@ def _document(job: Job) -> dict[str, Any]:
         "decision_p99_seconds": state.decision_p99_seconds,
         "costs": _costs(state),
         "plan_bytes_per_iteration": totals.plan_bytes_per_iteration,
+        "plan_seconds_per_iteration": totals.plan_seconds_per_iteration,
         "workers": [_worker(worker, totals, job.settings.lease_seconds, now) for worker in job.workers],
         "history": _columns([*totals.history.points, totals.point(state.iterations_confirmed)]),
     }

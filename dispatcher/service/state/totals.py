@@ -91,6 +91,7 @@ class JobTotals:
         hits: how many of these found the latest version in the cache.
         forgotten_rows: how many rows leave the table to keep it within its limit.
         plan_bytes: the bytes of all workers' plans, since this dispatcher took the job up.
+        plan_seconds: the time of these plans on their links, beside the cost.
         worker_lookups: int64 [n], the lookups by worker slot.
         worker_hits: int64 [n], the hits by worker slot.
         workloads: int32 [n], m_j: samples of each worker in the latest planned iteration.
@@ -107,6 +108,7 @@ class JobTotals:
         self.hits = 0
         self.forgotten_rows = 0
         self.plan_bytes = 0
+        self.plan_seconds = 0.0
         self.worker_lookups = np.zeros(job.workers, np.int64)
         self.worker_hits = np.zeros(job.workers, np.int64)
         self.workloads = np.array(job.workloads, np.int32)
@@ -131,6 +133,7 @@ class JobTotals:
         self.hits += decision.hits
         self.forgotten_rows += decision.forgotten_rows
         self.plan_bytes += decision.plan_bytes
+        self.plan_seconds += decision.plan_seconds
         self.workloads = decision.workloads
         self.held_back = decision.held_back
         self.worker_lookups += decision.worker_lookups
@@ -188,6 +191,11 @@ class JobTotals:
     def plan_bytes_per_iteration(self) -> float:
         """The mean size of an iteration's plans, all workers' together; 0 before the first."""
         return self.plan_bytes / self._planned if self._planned else 0.0
+
+    @property
+    def plan_seconds_per_iteration(self) -> float:
+        """The mean time of an iteration's plans on their links, all workers' together; 0 before the first."""
+        return self.plan_seconds / self._planned if self._planned else 0.0
 
     @property
     def training_seconds(self) -> float:

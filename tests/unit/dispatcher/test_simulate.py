@@ -28,6 +28,9 @@ def test_totals_are_the_sums_of_the_decisions(make_job, stream):
         assert (getattr(totals.operations, kind) == sum(getattr(d.operations, kind) for d in decisions)).all()
     for name in ("cost_seconds", "makespan_seconds", "expected_cost_seconds", "lookups", "hits"):
         assert getattr(totals, name) == pytest.approx(sum(getattr(d, name) for d in decisions)), name
+    plans = [[len(message) for message in decision.messages] for decision in decisions]
+    assert totals.plan_bytes == sum(map(sum, plans))
+    assert totals.plan_seconds == pytest.approx((np.array(plans) / BANDWIDTHS).sum())
     assert totals.flush_push.tolist() == [len(plan.rows) + len(plan.gradients) for plan in flush]
     assert totals.hit_ratio == totals.hits / totals.lookups
     assert 0 < totals.decision_median_seconds <= totals.decision_p99_seconds

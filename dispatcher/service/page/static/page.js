@@ -124,7 +124,8 @@ function showCosts(state) {
   const verdicts = costs.filter((cost) => cost.shadow && own?.each > 0).map((cost) => `${(cost.each / own.each).toFixed(2)}× under ${cost.mechanism}`);
   $("costs").replaceChildren(element("div", { class: "cost" }, ...rows,
     verdicts.length ? element("p", { class: "verdict" }, `The same stream costs ${verdicts.join(" and ")}.`) : null,
-    element("p", { class: "verdict" }, `Plans take ${joined(bytes(state.plan_bytes_per_iteration))} per iteration besides.`)));
+    element("p", { class: "verdict" },
+      `Beside the cost, the plans of an iteration take ${joined(bytes(state.plan_bytes_per_iteration))}, ${joined(seconds(state.plan_seconds_per_iteration))} of transfer.`)));
 }
 
 function showCharts(course) {
