@@ -78,7 +78,7 @@ async def test_bad_messages_are_refused_one_by_one_between_good_ones(dispatcher:
             (encode_request(8, report_of(plan, epoch=9)), "epoch 9 is over"),
             (
                 pb.AttendRequest(sequence=9, iteration=pb.IterationReport(labels=b"\1")).SerializeToString(),
-                "0 score_bins for 1 labels",
+                "score_bins are (0, 1), labels are (1, 1)",
             ),
             (
                 pb.AttendRequest(sequence=10, flush=pb.FlushReport(iteration=7)).SerializeToString(),
