@@ -35,17 +35,18 @@ class Hash:
 
     def decide(self, problem: DispatchInput, /) -> Assignment:
         """Gives each sample to the worker with room that is nearest to its value."""
+        order = content_order(problem.batch)  # among samples of one value
+        values = problem.batch.first_ids[order]
         if self._profile is not None and problem.iteration >= self._next:  # not again under other workloads
             self._next = problem.iteration + 1
-            self._choose(problem)
-        order = content_order(problem.batch)  # among samples of one value
+            self._choose(values, problem)
         workers = np.empty(len(order), np.int32)
-        workers[order] = solver.assign_by_value(problem.batch.first_ids[order, self._field], problem.capacities)
+        workers[order] = solver.assign_by_value(np.ascontiguousarray(values[:, self._field]), problem.capacities)
         return Assignment(workers)
 
-    def _choose(self, problem: DispatchInput) -> None:
+    def _choose(self, values: NDArray[np.uint64], problem: DispatchInput) -> None:
         profile = self._profile or []
-        profile.append((problem.batch.first_ids, problem.capacities))
+        profile.append((values, problem.capacities))
         samples = sum(len(ids) for ids, _ in profile)
         complete = len(profile) == _PROFILED_BATCHES or samples >= _PROFILED_SAMPLES
         if complete or len(profile).bit_count() == 1:

@@ -26,7 +26,8 @@ inline std::vector<SampleIndex> content_order(const PreparedBatch& batch, std::s
   std::vector<std::pair<std::uint64_t, SampleIndex>> keys(samples);
   const BatchIndex* indices = batch.indices.data();  // the ranks of the ids, the same wherever a sample stands
   for (SampleIndex i = 0; i < samples; ++i) {
-    std::uint64_t key = 0;
+    // Where samples differ in size, their sizes count, too: mix64 leaves 0 as it is.
+    std::uint64_t key = batch.begins.empty() ? 0 : batch.begin(i + 1) - batch.begin(i);
     for (const BatchIndex* const end = batch.indices.data() + batch.begin(i + 1); indices < end;) {
       key = mix64(key ^ *indices++);
     }

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -10,7 +10,7 @@ import pytest
 
 from dispatcher.core.cost_model import Operations
 from services.domain.batches import SampleBatch
-from services.domain.features import numbered_ids
+from services.domain.features import Feature, Pooling, numbered_ids
 from services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
 from services.domain.plans import FlushPlan, GradientTransfers, IterationPlan, Transfers
 from services.domain.tables import OptimizerSpec, TableSpec
@@ -194,7 +194,10 @@ def _job(**changes: object) -> JobSpec:
     """A job of 4 workers and 3 fields unless told otherwise; workloads default to equal shares."""
     values: dict = {"workers": 4, "fields": 3, "batch_size": 16, "mechanism": "random", "alpha": 1.0, "seed": 7}
     values |= {"criterion": Criterion.MIN2_MIN, "policy": "emark", "window": 1} | changes
-    values["features"] = numbered_ids(values.pop("fields"))
+    fields, longest = values.pop("fields"), values.pop("longest", None)
+    values["features"] = numbered_ids(fields)
+    if longest is not None:
+        values["features"] = tuple(Feature(str(at), 0, Pooling.SUM, longest) for at in range(fields))
     values.setdefault("workloads", equal_workloads(values["batch_size"], values["workers"]))
     sgd = OptimizerSpec()
     return JobSpec(
@@ -207,15 +210,27 @@ def _job(**changes: object) -> JobSpec:
     )
 
 
-def _batches(count: int, samples: int, fields: int, rows: int, seed: int) -> list[SampleBatch]:
-    """Skewed random batches: ids spread over 64 bits, a few of them in most samples."""
+def _batches(
+    count: int, samples: int, fields: int, rows: int, seed: int, longest: int | None = None
+) -> list[SampleBatch]:
+    """Skewed random batches: ids spread over 64 bits, a few of them in most samples.
+
+    With `longest`, every feature has lists of up to so many ids, among them empty ones; samples then repeat ids.
+    """
     rng = np.random.default_rng(seed)
     names = rng.integers(0, 2**64, rows, dtype=np.uint64)
     names[:2] = 0, 2**64 - 1
     picks = (rows * rng.random((count, samples, fields)) ** 3).astype(np.int64)
     dense = rng.random((count, samples, 2), dtype=np.float32)
     labels = rng.integers(0, 2, (count, samples)).astype(np.float32)
-    return [SampleBatch.of_fields(names[picks[t]], dense[t], labels[t]) for t in range(count)]
+    plain = [SampleBatch.of_fields(names[picks[t]], dense[t], labels[t]) for t in range(count)]
+    return plain if longest is None else [_with_lists(batch, rng, names, longest) for batch in plain]
+
+
+def _with_lists(batch: SampleBatch, rng: np.random.Generator, names: np.ndarray, longest: int) -> SampleBatch:
+    lengths = rng.integers(0, longest + 1, (len(batch), batch.fields)).astype(np.uint16)
+    picks = (len(names) * rng.random(int(lengths.sum())) ** 3).astype(np.int64)
+    return replace(batch, ids=names[picks], lengths=lengths)
 
 
 @pytest.fixture

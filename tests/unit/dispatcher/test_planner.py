@@ -5,6 +5,7 @@ import pytest
 
 from dispatcher.core.mechanisms import MECHANISMS
 from dispatcher.core.planner import Planner
+from dispatcher.simulator.simulate import with_lookahead
 from services.domain.errors import InvalidArgument, ResourceExhausted
 from services.domain.jobs import RowLimitPolicy, scale_workloads
 
@@ -63,6 +64,20 @@ def test_plans_train_the_model_of_a_single_process(
     planner = Planner(job, BANDWIDTHS[:workers], cache_rows)
     batches = make_batches(60, samples=16, fields=3, rows=80, seed=3)
     run(planner, make_cluster(cache_rows), [*batches, batches[0][:5]])
+
+
+@pytest.mark.parametrize("mechanism", SCALABLE)
+def test_lists_are_trained_as_in_a_single_process(make_job, make_batches, make_cluster, mechanism):
+    job = make_job(mechanism=mechanism, longest=3, horizon=2)
+    cache_rows = [34, 40, 36, 100]
+    planner = Planner(job, BANDWIDTHS, cache_rows)
+    batches = make_batches(40, samples=16, fields=3, rows=80, seed=3, longest=3)
+    cluster = make_cluster(cache_rows)
+    for batch, later in with_lookahead([*batches, batches[0][:5]], planner.lookahead):
+        decision = planner.plan(batch, later)
+        demanded = cluster.run(batch, decision.assignment, decision.plans)
+        assert (decision.operations.total == demanded.total).all()
+    cluster.flush(planner.flush())
 
 
 def test_sixty_four_workers(make_job, make_batches, make_cluster):

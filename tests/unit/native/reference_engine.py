@@ -6,10 +6,15 @@ section 8.1. Row sizes: ESD paper, section 8.2. With several tables the top 8 bi
 
 from __future__ import annotations
 
+import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+
+import numpy as np
+
+from esd_native.engine import Engine
 
 MAX_FREQUENCY = 1023
 PROFILE = 100  # iterations after which policy "static" chooses its hot rows
@@ -365,3 +370,19 @@ def columns(transfers: list[tuple]) -> dict:
     names = ("ids", "slots", "versions", "contributors", "steps")
     table = {name: [transfer[1 + c] for transfer in ordered if len(transfer) > 1 + c] for c, name in enumerate(names)}
     return table | {"early": sum(transfer[0] for transfer in ordered)}
+
+
+def prepare_both(engine: Engine, reference: ReferenceEngine, batch: np.ndarray, rng: random.Random) -> None:
+    """Prepares a batch as it is, or with lists: ids of its samples are left out, and said twice."""
+    if rng.random() < 0.5:
+        engine.prepare(batch)
+        reference.prepare(batch.tolist())
+        return
+    lengths = np.array([rng.choice((0, 1, 1, 2, 3)) for _ in range(batch.size)], np.uint16).reshape(batch.shape)
+    # A field's further ids are those of the next fields, so that ids repeat within a list and across fields.
+    lists = [
+        [int(sample[(f + rng.choice((0, 0, i))) % len(sample)]) for f, count in enumerate(counts) for i in range(count)]
+        for sample, counts in zip(batch, lengths.tolist(), strict=True)
+    ]
+    engine.prepare(np.array([x for sample in lists for x in sample], np.uint64), lengths)
+    reference.prepare(lists, lengths.tolist())

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from esd_native.engine import CacheTooSmall, Engine
-from tests.unit.native.reference_engine import PROFILE, ReferenceEngine, columns
+from tests.unit.native.reference_engine import PROFILE, ReferenceEngine, columns, prepare_both
 
 if TYPE_CHECKING:  # in its stub only
     from esd_native.engine import CacheColumns
@@ -56,22 +56,6 @@ def random_stream(
 def random_assignment(rng: random.Random, samples: int, workers: int) -> np.ndarray:
     active = rng.sample(range(workers), rng.randint(1, workers))
     return np.array([rng.choice(active) for _ in range(samples)], dtype=np.int32)
-
-
-def prepare_both(engine: Engine, reference: ReferenceEngine, batch: np.ndarray, rng: random.Random) -> None:
-    """Prepares a batch as it is, or with lists: ids of its samples are left out, and said twice."""
-    if rng.random() < 0.5:
-        engine.prepare(batch)
-        reference.prepare(batch.tolist())
-        return
-    lengths = np.array([rng.choice((0, 1, 1, 2, 3)) for _ in range(batch.size)], np.uint16).reshape(batch.shape)
-    # A field's further ids are those of the next fields, so that ids repeat within a list and across fields.
-    lists = [
-        [int(sample[(f + rng.choice((0, 0, i))) % len(sample)]) for f, count in enumerate(counts) for i in range(count)]
-        for sample, counts in zip(batch, lengths.tolist(), strict=True)
-    ]
-    engine.prepare(np.array([x for sample in lists for x in sample], np.uint64), lengths)
-    reference.prepare(lists, lengths.tolist())
 
 
 def run_both(engine: Engine, reference: ReferenceEngine, batch: np.ndarray, rng: random.Random) -> None:

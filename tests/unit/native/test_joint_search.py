@@ -10,7 +10,7 @@ import pytest
 from esd_native import solver
 from esd_native.engine import Engine
 from services.domain.ids import in_table
-from tests.unit.native.reference_engine import ReferenceEngine
+from tests.unit.native.reference_engine import ReferenceEngine, prepare_both
 from tests.unit.native.reference_joint import objective
 
 LINKS = (1, 2, 3, 10)
@@ -34,7 +34,9 @@ def draw_capacities(rng, samples, workers):
     return [chosen.count(j) for j in range(workers)]
 
 
-def with_history(rng, workers, universe, samples, fields, iterations, last_samples=None, sizes=(), shares=((), ())):
+def with_history(
+    rng, workers, universe, samples, fields, iterations, last_samples=None, sizes=(), shares=((), ()), lists=False
+):
     """Both engines after the same random iterations, with the same batch prepared; a table per field with sizes."""
     caches = [samples * fields * max(sizes, default=1) + rng.choice((0, 5, 100)) for _ in range(workers)]
     engine, reference = (kind(caches, "emark", sizes, 0, *shares) for kind in (Engine, ReferenceEngine))
@@ -42,8 +44,11 @@ def with_history(rng, workers, universe, samples, fields, iterations, last_sampl
         batch = draw_batch(rng, universe, samples if t < iterations else last_samples or samples, fields)
         for number in range(len(sizes)):
             batch[:, number] = in_table(batch[:, number], number)
-        engine.prepare(batch)
-        reference.prepare(batch.tolist())
+        if lists:
+            prepare_both(engine, reference, batch, rng)
+        else:
+            engine.prepare(batch)
+            reference.prepare(batch.tolist())
         if t < iterations:
             assignment = [rng.randrange(workers) for _ in batch]
             engine.commit(int32(assignment))
@@ -55,7 +60,8 @@ def with_history(rng, workers, universe, samples, fields, iterations, last_sampl
 def test_capacities_are_met_and_the_cost_is_the_objective(workers):
     rng = random.Random(workers)
     for _ in range(12):
-        engine, reference = with_history(rng, workers, rng.choice((20, 200)), rng.choice((1, 9, 40)), 4, 20)
+        universe, samples, lists = rng.choice((20, 200)), rng.choice((1, 9, 40)), rng.random() < 0.5
+        engine, reference = with_history(rng, workers, universe, samples, 4, 20, lists=lists)
         capacities = draw_capacities(rng, len(reference.batch), workers)
         links = [rng.choice(LINKS) for _ in range(workers)]
         assignment, cost, start, rounds = engine.joint(int32(links), int32(capacities), rng.getrandbits(64))

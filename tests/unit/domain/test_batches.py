@@ -1,0 +1,128 @@
+"""Batches of samples against lists of lists: parts, joins and columns of features."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.domain.batches import SampleBatch
+from services.domain.errors import InvalidArgument
+from services.domain.features import Feature, Pooling, check_features
+
+FIELDS = 3
+SAMPLE = st.lists(st.lists(st.integers(0, 2**64 - 1), max_size=3), min_size=FIELDS, max_size=FIELDS)
+SAMPLES = st.lists(SAMPLE, min_size=1, max_size=7)
+
+
+def batch_of(samples: list[list[list[int]]], first: int = 0, **more: Any) -> SampleBatch:
+    """Samples whose dense feature, label, weight and group are their number."""
+    numbers = np.arange(first, first + len(samples), dtype=np.float32)
+    flat = [x for sample in samples for ids in sample for x in ids]
+    lengths = np.array([[len(ids) for ids in sample] for sample in samples], np.uint16).reshape(-1, FIELDS)
+    columns: dict[str, Any] = {"weights": numbers, "groups": numbers.astype(np.uint64)} | more
+    return SampleBatch(np.array(flat, np.uint64), numbers[:, None], numbers[:, None], lengths, **columns)
+
+
+def lists_of(batch: SampleBatch) -> list[list[list[int]]]:
+    ids = iter(batch.ids.tolist())
+    lengths = np.ones((len(batch), FIELDS), int) if batch.lengths is None else batch.lengths
+    return [[[next(ids) for _ in range(n)] for n in sample] for sample in lengths.tolist()]
+
+
+@given(SAMPLES, st.data())
+def test_parts_are_parts_of_every_column(samples: list[list[list[int]]], data: st.DataObject) -> None:
+    batch, k = batch_of(samples), len(samples)
+    start, stop = data.draw(st.integers(-k, k)), data.draw(st.integers(-k, k + 2))
+    chosen = np.array(data.draw(st.lists(st.integers(0, k - 1), max_size=9)), np.int64)
+    for part, rows in (
+        (batch[start:stop], slice(start, stop)),
+        (batch[chosen], chosen),
+        (batch[::2], slice(None, None, 2)),
+    ):
+        numbers = np.arange(k)[rows].tolist()
+        assert lists_of(part) == [samples[at] for at in numbers]
+        for column in (part.dense[:, 0], part.labels[:, 0], part.weights, part.groups):
+            assert column is not None
+            assert column.tolist() == numbers
+
+
+@given(SAMPLES, SAMPLES)
+def test_joined_parts_are_the_whole(one: list[list[list[int]]], other: list[list[list[int]]]) -> None:
+    joined = SampleBatch.concatenate([batch_of(one), batch_of(one)[:0], batch_of(other, len(one))])
+    whole = batch_of(one + other)
+    for name in ("ids", "dense", "labels", "lengths", "weights", "groups"):
+        np.testing.assert_array_equal(getattr(joined, name), getattr(whole, name))
+
+
+def test_a_batch_of_one_id_each_joins_one_of_lists() -> None:
+    plain = SampleBatch.of_fields(
+        np.array([[1, 2, 3]], np.uint64), np.zeros((1, 1), np.float32), np.ones(1, np.float32)
+    )
+    joined = SampleBatch.concatenate([plain[:0], plain, batch_of([[[], [7, 8], [9]]], weights=None, groups=None)])
+    assert lists_of(joined) == [[[1], [2], [3]], [[], [7, 8], [9]]]
+    assert joined.weights is joined.groups is None
+    weighted = SampleBatch.concatenate([plain, batch_of([[[], [], []]])])
+    assert weighted.weights is not None
+    assert weighted.weights.tolist() == [1, 0]
+
+
+@given(SAMPLES)
+def test_columns_of_features(samples: list[list[list[int]]]) -> None:
+    batch = batch_of(samples)
+    assert batch.fields == FIELDS
+    assert batch.first_ids.tolist() == [[ids[0] if ids else 0 for ids in sample] for sample in samples]
+    for field in range(FIELDS):
+        assert batch.ids_of_feature(field).tolist() == [x for sample in samples for x in sample[field]]
+    ends = np.cumsum([sum(map(len, sample)) for sample in samples])
+    assert batch.begins.tolist() == [0, *ends.tolist()]
+
+
+def test_lists_must_fit_the_features() -> None:
+    features = (Feature("one"), Feature("tags", 0, Pooling.MEAN, 2), Feature("seen", 0, Pooling.LIST, 3))
+    batch_of([[[1], [], [2, 3, 4]]]).check_shape(features, 1, 1)
+    for wrong, message in (
+        ([[1], [], []], None),
+        ([[], [1], [1]], "sample 0 has 0 ids of feature 'one', it may have exactly one"),
+        ([[1], [1, 2, 3], []], "sample 0 has 3 ids of feature 'tags', it may have at most 2"),
+    ):
+        if message is None:
+            batch_of([wrong]).check_shape(features, 1, 1)
+            continue
+        with pytest.raises(InvalidArgument, match=message):
+            batch_of([wrong]).check_shape(features, 1, 1)
+    with pytest.raises(InvalidArgument, match="the batch has 3 features per sample, the job has 2"):
+        batch_of([[[1], [], []]]).check_shape(features[:2], 1, 1)
+    with pytest.raises(InvalidArgument, match="the batch has 1 labels per sample, the job has 2"):
+        batch_of([[[1], [], []]]).check_shape(features, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("features", "message"),
+    [
+        ((), "the job has 0 features"),
+        ((Feature("a"), Feature("a")), "two features are named 'a'"),
+        ((Feature("a", 1),), "feature 'a' is of table 1, the job has 1 tables"),
+        ((Feature("a", 0, Pooling.SUM, 65535), Feature("b")), "a sample may have 65536 ids"),
+    ],
+)
+def test_features_that_cannot_be_a_jobs_are_refused(features: tuple[Feature, ...], message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        check_features(features, tables=1)
+
+
+@pytest.mark.parametrize(
+    ("given_values", "message"),
+    [
+        ({"name": ""}, "name has 0 characters"),
+        ({"name": "a", "max_length": 2}, "at most 2 ids per sample and no pooling"),
+        ({"name": "a", "pooling": Pooling.SUM, "max_length": 0}, "at most 0 ids"),
+        ({"name": "a", "table": -1}, "of table -1"),
+    ],
+)
+def test_a_feature_that_cannot_be_is_refused(given_values: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        Feature(**given_values)
