@@ -73,9 +73,7 @@ def advise(
     profile = Profile.of(chosen, samples)
     tables = profile.job(chosen).tables
     if len(tables) > 1:
-        raise InvalidArgument(
-            f"esd plan weighs rows of one size, the schema has {len(tables)} tables: simulate instead"
-        )
+        raise InvalidArgument(f"esd plan weighs rows of one size, the schema has {len(tables)} tables")
     messages.print(f"memory and computation of {chosen.model}", style="dim", highlight=False)
     footprint = measure(chosen, profile, device, threads)
     search = size_search(chosen, profile, footprint, available)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from typer.testing import CliRunner
 
-from esd.cli import train
+from esd.cli import checkpoint, train
 from services.domain.jobs import RowLimitPolicy
 from tests.recovery.kills import KILLED_AT, Killer, assert_same_run, dispatcher, parameter_server, worker
+from tests.support.models import assert_same_model
 from tests.support.several_tables import ADAGRAD, ADAM, TabledOptions
 
 OPTIONS = TabledOptions(
@@ -46,6 +50,26 @@ def test_a_killed_parameter_server_goes_on_with_the_tables_that_redis_has(undist
     result = train.run(OPTIONS, store=redis_url, shards=2, out=tmp_path, watch=kill)
     assert kill.killed == "ps-1"
     assert_same_run(result, tmp_path, undisturbed)
+
+
+def test_esd_checkpoint_goes_back_with_all_tables(undisturbed, tmp_path):
+    keep = {"store": "memory", "checkpoint_dir": tmp_path / "kept"}
+    train.run(OPTIONS, **keep, shards=2, out=tmp_path / "first")
+
+    def esd(*arguments: str) -> dict:
+        result = CliRunner().invoke(checkpoint.app, [*arguments, "--checkpoint-dir", str(tmp_path / "kept"), "--json"])
+        assert result.exit_code == 0, result.exception
+        return json.loads(result.stdout.splitlines()[-1])
+
+    listed = esd("list")["checkpoints"]
+    assert [(each["table"], each["iteration"]) for each in listed] == [("embeddings", 50), ("embeddings", 60)]
+    with np.load(tmp_path / "first" / "model.npz") as model:
+        assert listed[-1]["rows"] == sum(len(model[name]) for name in model.files if name.endswith("/ids"))
+    assert all(not each["damage"] for each in esd("verify")["checkpoints"])
+    esd("restore", "50")
+    assert [each["iteration"] for each in esd("list")["checkpoints"]] == [50]
+    train.run(OPTIONS, **keep, shards=1, out=tmp_path / "again")
+    assert_same_model(tmp_path / "again", undisturbed[0])
 
 
 def test_rows_of_all_tables_leave_a_full_job_and_come_back_as_new(tmp_path):
