@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from esd.cli.evaluation import Evaluation, Evaluator
 from esd.cli.options import RunOptions
 from esd.cli.report import messages
-from services.clients.dispatcher_async import drawn_in_thread
+from services.clients.read_ahead import read_ahead
 from services.data import Dataset
 from services.domain.batches import SampleBatch
 from services.domain.errors import FailedPrecondition, InvalidArgument, NotFound
@@ -106,7 +106,7 @@ class HeldOut:
 
     async def gate(self, batches: Iterable[SampleBatch], position: int) -> AsyncIterator[SampleBatch]:
         """Yields the batches that begin at sample `position`, each as soon as it may be trained."""
-        async for drawn in drawn_in_thread(batches):
+        async for drawn in read_ahead(batches):
             batch = drawn
             while len(batch):
                 room = self._allowed() - position

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterable, Callable, Iterable
 from functools import partial
 from typing import Any, Self
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from protos import dispatcher_pb2 as pb
 from protos import dispatcher_pb2_grpc
 from services.clients.attendance import Attendance, idle
+from services.clients.read_ahead import read_ahead
 from services.domain.batches import SampleBatch
 from services.domain.errors import NotFound, Unavailable
 from services.domain.hybrid import HybridProblem, HybridResult
@@ -116,7 +117,7 @@ class AsyncDispatcherClient:
         call, position = await repeated(lambda: self._open_submit(job), _OPENING_SECONDS)
         try:
             with domain_errors():
-                async for batch in drawn_in_thread(stream_from(position)):
+                async for batch in read_ahead(stream_from(position)):
                     position = await _exchange(call, pb.SubmitRequest(batch=encode_batch(batch), position=position))
                 samples = await _exchange(call, pb.SubmitRequest(end=True))
                 await call.code()  # lets the call end in order
@@ -185,14 +186,3 @@ async def _exchange(call: Any, request: pb.SubmitRequest) -> int:
     if not isinstance(response, pb.SubmitResponse):  # gRPC's mark of the end
         raise Unavailable("the dispatcher closed the sample stream before its end")
     return int(response.samples)
-
-
-async def drawn_in_thread(batches: AsyncIterable[SampleBatch] | Iterable[SampleBatch]) -> AsyncIterator[SampleBatch]:
-    """Yields the batches as they come; a blocking source is drawn from in a thread."""
-    if isinstance(batches, AsyncIterable):
-        async for batch in batches:
-            yield batch
-        return
-    source = iter(batches)
-    while (drawn := await asyncio.to_thread(next, source, None)) is not None:
-        yield drawn
