@@ -68,12 +68,13 @@ def follow_plans(dispatcher: esd.DispatcherClient, lease: esd.Lease) -> int:
 
 
 async def cut(membership: esd.Membership, plan: esd.FlushPlan) -> None:
-    """Tells every parameter server that this worker owes it nothing any more, so that a checkpoint can be taken."""
-    for address in membership.job.parameter_servers:
-        async with esd.AsyncParameterServerClient(
-            address, membership.job.table, credentials=esd.Credentials.load()
-        ) as server:
-            await server.cut(plan.iteration, membership.slot, membership.members, epoch=plan.epoch)
+    """Tells every parameter server, for every table, that this worker owes nothing: so a checkpoint can be taken."""
+    job = membership.job
+    for address in job.parameter_servers:
+        async with esd.AsyncParameterServerClient(address, job.table, credentials=esd.Credentials.load()) as server:
+            for table in job.tables:
+                of_table = server.of_table(table)
+                await of_table.cut(plan.iteration, membership.slot, membership.members, epoch=plan.epoch)
 
 
 def carried_out(plan: esd.IterationPlan) -> esd.IterationReport:

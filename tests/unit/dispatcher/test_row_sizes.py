@@ -8,7 +8,9 @@ import pytest
 from dispatcher.core.cost_model import RowSizes
 from dispatcher.core.mechanisms import MECHANISMS
 from dispatcher.core.planner import Planner
+from dispatcher.simulator.dimensions import with_dimensions
 from dispatcher.simulator.simulate import simulate, trace_batches, with_lookahead
+from services.domain.errors import InvalidArgument
 from services.domain.features import Feature
 from services.domain.ids import in_table
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
@@ -129,3 +131,13 @@ def test_every_mechanism_keeps_the_caches_within_their_bytes(make_job, make_batc
         decision = planner.plan(batch, lookahead_batches)
         cluster.run(batch, decision.assignment, decision.plans)
     cluster.flush(planner.flush())
+
+
+def test_dimensions_of_fields_are_for_data_without_tables(make_job):
+    job, numbers = with_dimensions(make_job(fields=3), [8, 16, 8])
+    assert ([table.dimension for table in job.tables], numbers) == ([8, 16], (0, 1, 0))
+    assert [feature.table for feature in job.features] == [0, 1, 0]
+    with pytest.raises(InvalidArgument, match="--dims is for data without tables"):
+        with_dimensions(job, [8, 16, 8])
+    with pytest.raises(InvalidArgument, match="18 different dimensions, a job has at most 16"):
+        with_dimensions(make_job(fields=17), range(9, 26))
