@@ -29,6 +29,7 @@ from esd.cli.learning import (
     WeightDecay,
     parse_schedule,
 )
+from esd.cli.model import Hidden, LossOption, Model, parse_hidden
 from services.data import Dataset, count_distinct, open_data
 from services.data.epochs import Epochs
 from services.data.parts import hold_out
@@ -44,7 +45,6 @@ TABLE = "embeddings"
 DEFAULT_BATCH = 64
 BALANCED = "balanced"
 DEFAULT_CACHE_RATIO = 0.08  # ESD §6.1
-HIDDEN_LAYERS = (256, 128)
 PLAN_WINDOW = 4  # iterations planned ahead, the running one included: two overlap, more absorb jitter
 
 # The groups of options in `--help`.
@@ -69,16 +69,6 @@ SchemaFile = Annotated[
         "--data 'events/*.parquet' --schema events.toml.",
         rich_help_panel=TRAINING,
     ),
-]
-Model = Annotated[
-    str,
-    typer.Option(
-        help="wdl, dfm, dcn, dlrm, ncf, flen, mmoe, tbsm, or your own: package.module:Class.", rich_help_panel=TRAINING
-    ),
-]
-LossOption = Annotated[
-    Loss,
-    typer.Option("--loss", help="Loss of the model, unless it has one of its own.", rich_help_panel=TRAINING),
 ]
 Workers = Annotated[int, typer.Option(min=1, max=64, help="Number of workers.", rich_help_panel=CLUSTER)]
 Links = Annotated[
@@ -291,6 +281,7 @@ class RunOptions:
     data: Data = "flights"
     schema: SchemaFile = None
     model: Model = "wdl"
+    hidden: Hidden = "256,128"
     loss: LossOption = Loss.BCE
     workers: Workers = 4
     links: Links = "500m"
@@ -409,7 +400,7 @@ class RunOptions:
             "tables": self._tables(table, optimizer),
             "model": ModelSpec(
                 self.model,
-                HIDDEN_LAYERS,
+                parse_hidden(self.hidden),
                 OptimizerSpec(self.optimizer, dense_rate),
                 self.weight_decay,
                 self.clip,
