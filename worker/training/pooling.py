@@ -28,13 +28,11 @@ def embed(
         By name: float32 [m, D] of each feature, or the sequences of one that is not pooled.
     """
     names = tuple(feature.name for feature in features)
-    if lengths is None:
-        stacked = rows.view(-1, len(features), rows.shape[1])
-        lengths = np.ones(stacked.shape[:2], np.uint16)
-    else:
-        stacked = _pooled(rows, lengths, features)
+    stacked = rows.view(-1, len(features), rows.shape[1]) if lengths is None else _pooled(rows, lengths, features)
     if all(feature.pooling is not Pooling.LIST for feature in features):
         return StackedEmbeddings(names, stacked)
+    if lengths is None:
+        lengths = np.ones(stacked.shape[:2], np.uint16)
     embeddings: dict[str, Tensor | Jagged] = dict(zip(names, stacked.unbind(1), strict=True))
     for field, feature in enumerate(features):
         if feature.pooling is Pooling.LIST:
