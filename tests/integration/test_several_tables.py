@@ -9,9 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+import esd
 from esd.cli import simulate, train
-from esd.cli.stream import first_samples, global_batches
+from esd.cli.stream import first_samples, global_batches, held_out_samples
+from services.domain.batches import SampleBatch
+from services.domain.ids import table_of
 from services.domain.tables import OptimizerKind
+from tests.support.auc import exact_auc
 from tests.support.several_tables import ADAGRAD, ADAM, SGD, TabledOptions, train_in_one_process
 
 BASE = TabledOptions(
@@ -95,3 +99,24 @@ def assert_no_byte_too_many(result: dict[str, Any], simulated: dict[str, Any], c
         <= pushed - sum(simulated["bytes"]["pushed"])
         <= flushed * sum(result["operations"]["flush_push"]) + (100 * frames)
     )
+
+
+def test_held_out_samples_see_all_tables_and_another_run_goes_on_with_them(tmp_path: Path) -> None:
+    first = replace(BASE, iterations=20, holdout=0.01, evaluate_every=20)
+    keep: dict[str, Any] = {"store": "memory", "shards": 2, "checkpoint_dir": tmp_path / "kept"}
+    result = train.run(first, out=tmp_path, table="model", **keep)
+    held_out = held_out_samples(first)
+    assert held_out is not None
+    judged = SampleBatch.concatenate(list(held_out))
+    scores = esd.TrainedModel.load(tmp_path / "model.npz").scores(judged)[:, 0]
+    assert result["held_out"]["auc"] == pytest.approx(exact_auc(scores, judged.labels[:, 0]), abs=1e-3)
+
+    slower = tuple((dimension, replace(optimizer, learning_rate=0.01)) for dimension, optimizer in first.specs)
+    train.run(replace(first, specs=slower), out=tmp_path, continue_from="model", **keep)
+    trained = [np.unique(batch.ids) for batch in batches(first)] * 2
+    ids, versions = np.unique(np.concatenate(trained), return_counts=True)
+    with np.load(tmp_path / "model.npz") as model:
+        for number, name in enumerate(("model", "model~1")):
+            of_table = table_of(ids) == number
+            np.testing.assert_array_equal(model[f"{name}/ids"], ids[of_table])
+            np.testing.assert_array_equal(model[f"{name}/versions"], versions[of_table])

@@ -63,8 +63,8 @@ class TabledOptions(RunOptions):
 
     specs: tuple[tuple[int, OptimizerSpec], ...] = ()
 
-    def open(self, batch_size: int) -> Dataset:
-        return TabledFlights(RunOptions.open(self, batch_size), len(self.specs))
+    def open_all(self, uri: str, batch_size: int) -> Dataset:
+        return TabledFlights(RunOptions.open_all(self, uri, batch_size), len(self.specs))
 
     def job(self, **given: Any) -> JobSpec:
         first = RunOptions.job(self, **given | {"features": (Feature("any"),)})
