@@ -92,6 +92,10 @@ def _apply(model: Model, batch: Batch, name: str) -> tuple[Tensor, Tensor, Tenso
             raise InvalidArgument(
                 f"`{what}` of model {name!r} makes {_form(found)} of two samples, it must make {list(shape)}, finite"
             )
+    if not ((scores >= 0) & (scores <= 1)).all():
+        raise InvalidArgument(
+            f"`scores` of model {name!r} makes {scores.tolist()} of two samples, they must be in 0..1"
+        )
     return outputs, losses, scores
 
 

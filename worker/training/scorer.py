@@ -73,7 +73,7 @@ class Scorer:
 
 
 def _bins(scores: Tensor) -> NDArray[np.uint16]:
-    return (scores * SCORE_BINS).clamp(max=SCORE_BINS - 1).numpy().astype(np.uint16)
+    return (scores * SCORE_BINS).clamp(0, SCORE_BINS - 1).numpy().astype(np.uint16)
 
 
 def _plain(name: str) -> str:

@@ -127,5 +127,5 @@ class Trainer:
             losses = losses * torch.tensor(plan.weights, device=self._device)
         torch.autograd.backward(losses.sum() / plan.batch_size)
         scores = self._model.scores(outputs.detach().double()) * SCORE_BINS
-        bins = scores.clamp(max=SCORE_BINS - 1).cpu().numpy().astype(np.uint16)
+        bins = scores.clamp(0, SCORE_BINS - 1).cpu().numpy().astype(np.uint16)
         return loss_sum, bins, [each.grad for each in rows]

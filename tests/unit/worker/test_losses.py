@@ -151,6 +151,11 @@ class Scoreless(Gaussian):
         return outputs
 
 
+class Unbounded(Gaussian):
+    def scores(self, outputs):
+        return outputs[:, :1] - 7
+
+
 class Bare(Gaussian):
     loss = Model.loss
     scores = Model.scores
@@ -162,6 +167,7 @@ class Bare(Gaussian):
         (Wrong, r"`loss` of model 'own' makes torch.float32 \[\] of two samples, it must make \[2\]"),
         (Pairwise, "the loss of model 'own' depends on the other samples of its batch"),
         (Scoreless, r"`scores` of model 'own' makes torch.float32 \[2, 2\] of two samples, it must make \[2, 1\]"),
+        (Unbounded, r"`scores` of model 'own' makes \[\[-.* they must be in 0..1"),
         (Bare, r"makes torch.float32 \[2, 2\] of two samples with 1 labels, it must make one .* or have a `loss`"),
     ],
 )
