@@ -18,8 +18,9 @@ class Figure:
     Attributes:
         page: its path below the repository.
         text: the passage, with `{expression:format}` in place of each number (scripts/figures/values.py) or word
-            (format `s`). Any run of white space matches any other, and `…` whatever stands there. Without a number to
-            fill in, it is written by hand.
+            (format `s`); format `3sf` is three significant digits, and more before the point if need be. Any run of
+            white space matches any other, and `…` whatever stands there. Without a number to fill in, it is written by
+            hand.
         command: prints JSON in its last line. `$each` in it stands for one of `each`.
         each: what `$each` stands for, by the name under which expressions find that run's values.
         rows: name of a list of objects in the JSON (`.`: the JSON is one), which are found by their `key` instead.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +23,9 @@ class Place:
     end: int
 
     def written(self, value: object) -> str:
-        """Writes a value as it is written here."""
+        """Writes a value as it is written here: as Python formats it, or with three significant digits (`3sf`)."""
+        if self.form == "3sf":
+            return _with_three_digits(float(value))  # type: ignore[arg-type]
         return format(value, "" if self.form == "s" else self.form)
 
     def shows(self, value: object, tolerance: float | None) -> bool:
@@ -62,6 +65,13 @@ def rewritten(page: str, changes: Sequence[tuple[Place, str]]) -> str:
         else:
             page = before + text + after
     return page
+
+
+def _with_three_digits(value: float) -> str:
+    """Writes 1.23, 12.3, 123 and 1234."""
+    rounded = float(f"{value:.3g}")
+    decimals = 2 - math.floor(math.log10(abs(rounded))) if rounded else 2
+    return f"{value:.{max(0, decimals)}f}"
 
 
 def _find(text: str, page: str) -> re.Match[str]:

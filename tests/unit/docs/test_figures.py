@@ -64,6 +64,13 @@ def test_new_numbers_leave_the_rest_of_the_page_and_its_columns_as_they_are() ->
     assert page == "a  10.25 │       7\nend, 0.25 of it"
 
 
+def test_numbers_have_three_significant_digits_and_more_before_the_point() -> None:
+    (place,) = places("took {ms:3sf} ms", "It took 1 ms.")
+    numbers = (0.0012345, 0.36, 1.5, 9.996, 52.25, 99.96, 111.4, 1854.3, 0.0)
+    written = ("0.00123", "0.360", "1.50", "10.0", "52.2", "100", "111", "1854", "0.00")
+    assert tuple(map(place.written, numbers)) == written
+
+
 def test_what_stands_between_two_pieces_may_be_left_out() -> None:
     page = "| a | 1 |\n| b | 2 |\n| c | 3 |"
     assert span("| b | … 3 |", page) == (10, 29)
