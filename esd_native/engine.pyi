@@ -77,12 +77,14 @@ class IterationColumns:
         forgotten: the number of rows that leave the table.
         counts: int64 [7, n], by worker the rows of its pulls, of its update pushes of rows, of those of gradients, of
             its evict pushes of rows, of those of gradients, of its drops, and the rows it trains.
+        pushed_ahead: int64 [n], how many of its update pushes nobody needs yet.
         table_counts: int64 [T, 7, n], the first five by table, the rows that are trained, and those of the pulls that
             come without optimizer state: of rows that several workers train, or nobody has trained before.
     """
 
     forgotten: int
     counts: NDArray[np.int64]
+    pushed_ahead: NDArray[np.int64]
     table_counts: NDArray[np.int64]
 
     def __len__(self) -> int:
@@ -190,6 +192,7 @@ class Engine:
         push_trained: every row that an iteration trains is an update push of the next one, at each worker that trained
             it, or of a flush before it; all rows are clean in between. Else a row is pushed when another worker needs
             it, or when it leaves a cache.
+        flush_ahead: rows may also be pushed before anybody needs them, as `commit` and `look_ahead` say.
 
     Raises:
         ValueError: no or more than 64 workers, a cache without room, an unknown policy, a size or share out of range.
@@ -204,6 +207,7 @@ class Engine:
         gradient_shares: Sequence[float] = (),
         value_shares: Sequence[float] = (),
         push_trained: bool = False,
+        flush_ahead: bool = False,
     ) -> None: ...
     def prepare(self, ids: NDArray[np.uint64], lengths: NDArray[np.uint16] | None = None) -> None:
         """Looks a batch up; unseen ids are born clean, at version 0, cached nowhere.
@@ -348,13 +352,29 @@ class Engine:
             RuntimeError: no batch is prepared.
         """
 
-    def commit(self, assignment: NDArray[np.int32]) -> IterationColumns:
+    def look_ahead(self, ids: NDArray[np.uint64], iteration: int) -> None:
+        """Tells which rows a later iteration reads, so that those that are read first are pushed ahead first.
+
+        A prepared batch is forgotten.
+
+        Args:
+            ids: uint64 [u], C-contiguous.
+            iteration: one of the 31 behind the next; each once.
+
+        Raises:
+            ValueError: another iteration.
+            RuntimeError: the engine does not flush ahead.
+        """
+
+    def commit(self, assignment: NDArray[np.int32], flush_limits: Sequence[int] | None = None) -> IterationColumns:
         """Dispatches the prepared batch and advances the state by one iteration.
 
         In this order: rows are forgotten, update pushes of everything the batch needs, evictions, pulls, training.
 
         Args:
             assignment: int32 [k], worker of each sample.
+            flush_limits: with `flush_ahead`, how many rows each worker pushes at most of those that neither this
+                iteration nor the last one trains, [n]; they are early update pushes. By default none.
 
         Returns:
             The plan columns of every worker, in slot order.

@@ -38,6 +38,7 @@ class Sync(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     SYNC_ON_DEMAND: _ClassVar[Sync]
     SYNC_FULL: _ClassVar[Sync]
     SYNC_WRITE_THROUGH: _ClassVar[Sync]
+    SYNC_PROACTIVE: _ClassVar[Sync]
 
 class RowLimitPolicy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -73,6 +74,7 @@ SYNC_UNSPECIFIED: Sync
 SYNC_ON_DEMAND: Sync
 SYNC_FULL: Sync
 SYNC_WRITE_THROUGH: Sync
+SYNC_PROACTIVE: Sync
 ROW_LIMIT_POLICY_UNSPECIFIED: RowLimitPolicy
 ROW_LIMIT_POLICY_REFUSE: RowLimitPolicy
 ROW_LIMIT_POLICY_FORGET: RowLimitPolicy

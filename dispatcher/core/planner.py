@@ -13,11 +13,12 @@ from dispatcher.core.balancing import Balancing
 from dispatcher.core.cost_model import CostModel, EvictionRisk, Operations, RowSizes
 from dispatcher.core.decision import Decision, flush_plan, reload_plan
 from dispatcher.core.feedback import Feedback, MeasuredLinks
+from dispatcher.core.flushing import LOOKAHEAD, FlushAhead
 from dispatcher.core.mechanisms import DispatchInput, Mechanism, get_mechanism
 from esd_native.engine import CacheTooSmall, Engine
 from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument, ResourceExhausted
-from services.domain.jobs import JobSpec, scale_workloads
+from services.domain.jobs import JobSpec, Sync, scale_workloads
 from services.domain.plans import FlushPlan, Reload
 
 
@@ -79,6 +80,9 @@ class Planner:
         self._balancing: Balancing | None = None
         if job.workload_limits is not None:
             self._balancing = Balancing(job, (least, most), self._sizes, caches, self.cost_model)
+        self._flush_ahead: FlushAhead | None = None
+        if job.sync is Sync.PROACTIVE:
+            self._flush_ahead = FlushAhead(bandwidths, max(table.row_transfer_bytes for table in job.tables))
         self._epoch = epoch
         self._mechanism = mechanism or get_mechanism(job)
         try:
@@ -90,6 +94,7 @@ class Planner:
                 self._sizes.gradient_shares,
                 self._sizes.value_shares,
                 job.sync.pushes_all,
+                self._flush_ahead is not None,
             )
             if snapshot is not None:
                 self._engine.restore(snapshot, warm)
@@ -99,8 +104,10 @@ class Planner:
     def observe(self, feedback: Feedback) -> None:
         """Takes in what the workers measured; decisions after this call take it into account.
 
-        It does nothing to a job with fixed workloads and links as registered.
+        It does nothing to a job with fixed workloads and links as registered that pushes nothing ahead.
         """
+        if self._flush_ahead is not None:
+            self._flush_ahead.observe(feedback)
         if self._balancing is not None:
             self._balancing.observe(feedback.seconds)
         if self.job.measured_links and self._links.update(feedback.bandwidths):
@@ -113,8 +120,8 @@ class Planner:
 
     @property
     def lookahead(self) -> int:
-        """How many batches beyond the one to plan the mechanism looks at."""
-        return self._mechanism.lookahead
+        """How many batches beyond the one to plan are looked at."""
+        return max(self._mechanism.lookahead, LOOKAHEAD if self._flush_ahead is not None else 0)
 
     def plan(self, batch: SampleBatch, lookahead_batches: Sequence[SampleBatch] = ()) -> Decision:
         """Assigns the next global batch and advances the mirrored caches by one iteration.
@@ -137,6 +144,8 @@ class Planner:
             self._check(later)
         started = time.perf_counter()
         capacities = np.array(scale_workloads(self.workloads, len(batch)), np.int32)
+        if self._flush_ahead is not None:
+            self._flush_ahead.announce(self._engine, lookahead_batches)
         try:
             self._engine.prepare(*batch.id_columns)
         except ValueError as error:
@@ -152,7 +161,7 @@ class Planner:
             link_costs=self.cost_model.link_costs,
             sizes=self._sizes,
             eviction_costs=self._evictions.costs(self.cost_model.link_costs) if self._evictions else None,
-            lookahead=tuple(lookahead_batches[: self.lookahead]),
+            lookahead=tuple(lookahead_batches[: self._mechanism.lookahead]),
             deadline=indexed + (self.job.budget_seconds or math.inf),
         )
         if self._balancing is None or len(batch) < self.job.batch_size:
@@ -161,7 +170,9 @@ class Planner:
             assigned = self._balancing.assign(self._mechanism, problem, self.cost_model)
         decided = time.perf_counter()
         try:
-            columns = self._engine.commit(assigned.workers)
+            columns = self._engine.commit(
+                assigned.workers, None if self._flush_ahead is None else self._flush_ahead.limits()
+            )
         except CacheTooSmall as error:
             raise ResourceExhausted(str(error)) from None
         counts = columns.counts
@@ -192,6 +203,8 @@ class Planner:
         )
         if self._balancing is not None:
             self._balancing.learn(decision)
+        if self._flush_ahead is not None:
+            self._flush_ahead.learn(decision)
         return decision
 
     def flush(self) -> tuple[FlushPlan, ...]:

@@ -170,8 +170,8 @@ SyncOption = Annotated[
     Sync,
     typer.Option(
         "--sync",
-        help="When trained rows are pushed: when others need them; all, while the next iteration trains (full); all, "
-        "before it trains (write-through).",
+        help="When trained rows are pushed: when others need them; before that, while links are idle (proactive); all, "
+        "while the next iteration trains (full); all, before it trains (write-through).",
         rich_help_panel=TRAINING,
     ),
 ]

@@ -23,15 +23,17 @@ void place(const CacheMirror& cache, Span slots, Arena& arena) {
 
 Engine::Engine(std::vector<std::uint32_t> cache_sizes, std::string policy, std::vector<std::uint32_t> table_sizes,
                std::uint64_t max_rows, RowSizes::Shares gradient_shares, RowSizes::Shares value_shares,
-               bool push_trained)
+               bool push_trained, bool flush_ahead)
     : cache_sizes_(std::move(cache_sizes)),
       policy_(std::move(policy)),
       push_trained_(push_trained),
+      flush_ahead_(flush_ahead),
       sizes_(std::move(table_sizes), std::move(gradient_shares), std::move(value_shares)),
       row_limit_(max_rows),
       caches_(make_caches()),
       directory_(workers()),
       history_(workers()),
+      flush_queue_(workers()),
       owed_(workers()),
       lists_(workers()),
       replacement_(index_, batch_, directory_, sizes_) {}
@@ -138,22 +140,19 @@ JointResult Engine::joint(const JointRequest& request) const {
   return joint_search(batch(), sizes_, reuse_, request);
 }
 
-IterationPlans Engine::commit(const std::int32_t* assignment, Arena&& arena) {
+IterationPlans Engine::commit(const std::int32_t* assignment, Arena&& arena, const std::int64_t* flush_limits) {
   trainers_.assign(batch(), assignment, workers());
   check_room();
   row_limit_.check(batch_);
   // Nothing has changed so far; from here on nothing is refused.
   IterationPlans plans = empty_plans(std::move(arena));
   forget_rows(plans);
+  if (flush_limits != nullptr) flush_ahead(flush_limits, plans);
   resolve(batch_, trainers_, directory_, iteration_, lists_);
   for (unsigned j = 0; j < workers(); ++j) {
     WorkerPlan& plan = plans.workers[j];
     lists_[j].write_needs(batch_, trainers_, plans.arena, plan);
-    if (push_trained_) {
-      owed_[j].write(plans.arena, plan.update_rows, plan.update_gradients);  // what `resolve` would name, and the rest
-    } else {
-      lists_[j].write_pushes(batch_, directory_, plans.arena, plan);
-    }
+    write_pushes(j, plan, plans.arena);
   }
   for (unsigned j = 0; j < workers(); ++j) plan_worker(j, plans);
   history_.train(batch_, trainers_, index_.size());
@@ -161,9 +160,29 @@ IterationPlans Engine::commit(const std::int32_t* assignment, Arena&& arena) {
   count_hits(plans);
   ++iteration_;
   if (push_trained_) owe_trained(plans);
+  if (flush_ahead_) await_flush();
   choose_hot_rows();
   place_slots(plans);
   return plans;
+}
+
+// What is owed besides what the batch needs comes among it, in the order of ids, as readers of plans expect.
+void Engine::write_pushes(unsigned worker, WorkerPlan& plan, Arena& arena) {
+  const WorkerLists& lists = lists_[worker];
+  OwedPushes& owed = owed_[worker];
+  if (owed.empty()) return lists.write_pushes(batch_, directory_, arena, plan);
+  for (const Payload payload : {kRow, kGradient}) {
+    std::vector<TransferRow>& pushes = payload == kRow ? owed.rows : owed.gradients;
+    for (const Timing timing : {kEarly, kLate}) {
+      for (const auto [x, slot] : lists.pushes[payload][timing]) {
+        const RowState& row = batch_.states[x];
+        pushes.emplace_back(row, sizes_.of_row(row.id), directory_.contributors(row), slot, iteration_);
+      }
+    }
+  }
+  SorterById<std::vector<TransferRow>> sorter;
+  owed.sort(sorter);
+  owed.write(arena, plan.update_rows, plan.update_gradients);
 }
 
 void Engine::check_room() const {
@@ -186,6 +205,7 @@ IterationPlans Engine::empty_plans(Arena&& arena) const {
   plans.tables = sizes_.tables();
   plans.arena = std::move(arena);
   plans.workers.resize(workers());
+  plans.pushed_ahead.resize(workers());
   return plans;
 }
 
@@ -324,6 +344,8 @@ FlushPlans Engine::flush(Arena&& arena) {
   check_in();
   plans.workers.resize(workers());
   if (!push_trained_) owe_all();
+  flush_queue_.clear();
+  trained_.clear();
   for (unsigned j = 0; j < workers(); ++j) {
     owed_[j].write(plans.arena, plans.workers[j].rows, plans.workers[j].gradients);
   }

@@ -21,6 +21,7 @@
 #include "engine/cache/hot_rows.h"
 #include "engine/joint/reuse.h"
 #include "engine/joint/search.h"
+#include "engine/plan/flush_queue.h"
 #include "engine/plan/owed_pushes.h"
 #include "engine/plan/plan.h"
 #include "engine/plan/replacement.h"
@@ -40,10 +41,10 @@ class Engine {
  public:
   // `cache_sizes` is the room of each cache, in units of row size; see RowSizes for `table_sizes` and
   // both shares, RowLimit for `max_rows`. With `push_trained` every row that an iteration trains is pushed in the
-  // next one, else only what somebody needs.
+  // next one, else only what somebody needs; with `flush_ahead` also what `commit` is asked to push before that.
   Engine(std::vector<std::uint32_t> cache_sizes, std::string policy, std::vector<std::uint32_t> table_sizes = {},
          std::uint64_t max_rows = 0, RowSizes::Shares gradient_shares = {}, RowSizes::Shares value_shares = {},
-         bool push_trained = false);
+         bool push_trained = false, bool flush_ahead = false);
   Engine(const Engine&) = delete;  // `replacement_` refers to members
   Engine& operator=(const Engine&) = delete;
 
@@ -72,7 +73,12 @@ class Engine {
   // Trains the prepared batch as `assignment` [samples] says: forgets rows, plans update pushes, evictions and pulls,
   // and advances the state by one iteration. Throws std::invalid_argument or CacheTooSmall when that is not possible;
   // the batch then stays prepared.
-  IterationPlans commit(const std::int32_t* assignment, Arena&& arena);
+  // `flush_limits` [workers] is how many rows each worker pushes ahead of their need at most; none does without.
+  IterationPlans commit(const std::int32_t* assignment, Arena&& arena, const std::int64_t* flush_limits = nullptr);
+
+  // Tells which ids a later iteration will read, so that what is pushed ahead is what is needed first (flush_ahead.cpp).
+  // Throws std::invalid_argument when the iteration is not one of the next FlushQueue::kSteps - 1.
+  void look_ahead(const std::uint64_t* ids, std::size_t count, std::uint32_t iteration);
 
   // Makes the workers push everything that the parameter server lacks. All rows are clean afterwards.
   FlushPlans flush(Arena&& arena);
@@ -109,6 +115,10 @@ class Engine {
   TransferRow discard_copy(RowNumber number, unsigned worker);
   void plan_worker(unsigned worker, IterationPlans& plans);
   void train(const IterationPlans& plans);
+  void write_pushes(unsigned worker, WorkerPlan& plan, Arena& arena);
+  void flush_ahead(const std::int64_t* limits, IterationPlans& plans);
+  void give_away(unsigned worker, RowNumber number);
+  void await_flush();
   void owe_all();
   void owe_trained(const IterationPlans& plans);
   void owe(unsigned worker, RowNumber number, SlotIndex slot);
@@ -120,7 +130,7 @@ class Engine {
 
   const std::vector<std::uint32_t> cache_sizes_;
   const std::string policy_;
-  const bool push_trained_;
+  const bool push_trained_, flush_ahead_;
 
   const RowSizes sizes_;
 
@@ -135,7 +145,9 @@ class Engine {
   std::uint32_t iteration_ = 0;
   std::uint64_t lookups_ = 0, hits_ = 0;  // of the last commit
 
-  std::vector<OwedPushes> owed_;  // by worker; with `push_trained_`, of what the last iteration trained
+  FlushQueue flush_queue_;
+  std::vector<RowNumber> trained_;  // by the last iteration, where the queue is in use
+  std::vector<OwedPushes> owed_;    // by worker; with `push_trained_`, of what the last iteration trained
 
   BatchPreparer preparer_;
   PreparedBatch batch_;

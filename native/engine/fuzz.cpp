@@ -111,8 +111,18 @@ void check_messages(const esd::IterationPlans& plans, std::size_t samples, Rando
   }
 }
 
+// Some ids of some later iteration, which may be one that is too far ahead.
+void tell_reads(esd::Engine& engine, Random& random, std::uint64_t universe, std::size_t tables) {
+  std::vector<std::uint64_t> ids(random.below(30));
+  for (std::uint64_t& id : ids) id = draw_id(random, universe, tables);
+  try {
+    engine.look_ahead(ids.data(), ids.size(), engine.iteration() + static_cast<std::uint32_t>(random.below(33)));
+  } catch (const std::invalid_argument&) {
+  }
+}
+
 void run_iteration(esd::Engine& engine, Random& random, std::uint64_t universe, std::size_t samples, std::size_t fields,
-                   std::size_t tables) {
+                   std::size_t tables, bool flush_ahead) {
   std::vector<std::uint16_t> lengths(samples * fields, 1);
   const bool lists = random.below(2) == 0;
   if (lists) {
@@ -135,7 +145,9 @@ void run_iteration(esd::Engine& engine, Random& random, std::uint64_t universe, 
   for (std::int32_t& worker : assignment) worker = static_cast<std::int32_t>(random.below(engine.workers()));
   if (samples > 0 && random.below(50) == 0) assignment[0] = static_cast<std::int32_t>(engine.workers());
   try {
-    const esd::IterationPlans plans = engine.commit(assignment.data(), {});
+    std::vector<std::int64_t> limits(engine.workers());
+    for (std::int64_t& limit : limits) limit = static_cast<std::int64_t>(random.below(20)) - 1;
+    const esd::IterationPlans plans = engine.commit(assignment.data(), {}, flush_ahead ? limits.data() : nullptr);
     check_messages(plans, samples, random);
   } catch (const esd::CacheTooSmall&) {
   } catch (const std::invalid_argument&) {
@@ -163,12 +175,13 @@ void run_job(Random& random) {
   std::vector<std::uint32_t> sizes(random.below(2) ? 1 + random.below(16) : 0);
   for (std::uint32_t& size : sizes) size = static_cast<std::uint32_t>(1 + random.below(9));
   const std::uint64_t max_rows = random.below(2) ? 0 : samples * fields + 1 + random.below(40);
-  const bool push_trained = random.below(4) == 0;
-  esd::Engine engine(cache_rows, policies[random.below(5)], sizes, max_rows, {}, {}, push_trained);
+  const bool push_trained = random.below(4) == 0, flush_ahead = !push_trained && random.below(2) == 0;
+  esd::Engine engine(cache_rows, policies[random.below(5)], sizes, max_rows, {}, {}, push_trained, flush_ahead);
   const std::uint64_t universe = 1 + random.below(400);
   for (int iteration = 0; iteration < 130; ++iteration) {
-    run_iteration(engine, random, universe, random.below(4) ? samples : random.below(samples + 1), fields,
-                  sizes.size());
+    if (flush_ahead) tell_reads(engine, random, universe, sizes.size());
+    run_iteration(engine, random, universe, random.below(4) ? samples : random.below(samples + 1), fields, sizes.size(),
+                  flush_ahead);
     if (random.below(40) != 0) continue;
     if (push_trained) engine.flush({});
     use_snapshot(engine, random);

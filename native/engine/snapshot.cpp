@@ -236,6 +236,8 @@ void Engine::restore(const char* data, std::size_t size, bool warm) {
   directory_ = std::move(directory);
   caches_ = std::move(caches);
   owed_.assign(workers(), {});
+  flush_queue_ = FlushQueue(workers());
+  trained_.clear();
   prepared_ = false;
 }
 

@@ -38,11 +38,12 @@ class Sync(Enum):
     ON_DEMAND = "on-demand"  # when another worker needs the row, or it leaves a cache
     FULL = "full"  # every trained row is pushed while the next iteration trains (vanilla of Herald §3.1)
     WRITE_THROUGH = "write-through"  # the same, and the next iteration begins when all is durable (FRUGAL-SYNC)
+    PROACTIVE = "proactive"  # as on demand, and before while links are idle, what is read next first (FRUGAL P2F)
 
     @property
     def pushes_all(self) -> bool:
         """Whether every trained row is pushed, needed or not."""
-        return self is not Sync.ON_DEMAND
+        return self in (Sync.FULL, Sync.WRITE_THROUGH)
 
 
 class RowLimitPolicy(Enum):

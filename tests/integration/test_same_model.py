@@ -67,6 +67,7 @@ EPOCHS = {"data": "synthetic:zipf?samples=1000&keys=3000", "epochs": 3, "shuffle
 FULL = {"max_rows": 700, "at_max_rows": RowLimitPolicy.FORGET, "cache_rows": 500, **ADAM}
 
 PUSHED = {"sync": Sync.FULL}
+AHEAD = {"sync": Sync.PROACTIVE, "links": "40m,20m,10m", "checkpoint_every": 20}
 THROUGH = {"sync": Sync.WRITE_THROUGH, "mechanism": "random", "cache_rows": 500}
 
 # Every value of every axis occurs, and each optimizer meets evictions, split rows and both stores.
@@ -86,6 +87,7 @@ CLUSTERS = [
     cluster("two workers, all pushed, LAIA, Adam, checkpoints", mechanism="laia", checkpoint_every=20, **PUSHED | ADAM),
     cluster("four workers, all pushed, ESD, Redis, two shards", workers=4, batch=16, store="redis", shards=2, **PUSHED),
     cluster("three workers, write-through, random, Adagrad", workers=3, batch=20, policy="lru", **THROUGH | ADAGRAD),
+    cluster("three workers, pushed ahead, ESD, Adam", workers=3, batch=20, **AHEAD | ADAM),
     cluster("two workers, full table, write-through, Redis", store="redis", **THROUGH | FULL),
     cluster("four workers, full table, joint, Redis", workers=4, batch=16, mechanism="joint", store="redis", **FULL),
 ]  # fmt: skip
@@ -143,6 +145,8 @@ def test_a_cluster_trains_the_model_of_one_machine(case: Cluster, tmp_path: Path
 
     labels = np.concatenate([batch.labels[:, 0] for batch in stream(case.options)])
     assert result["auc"] == pytest.approx(exact_auc(expected.scores, labels), abs=1e-3)
+    if case.options.sync is Sync.PROACTIVE:
+        return  # what is pushed ahead depends on how long iterations take
     simulated = simulate.run(case.options, None, None)
     assert result["operations"] == simulated["operations"]
     assert result["forgotten_rows"] == simulated["forgotten_rows"]

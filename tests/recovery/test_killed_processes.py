@@ -23,6 +23,7 @@ from services.domain.jobs import Sync
 from services.domain.state import JobPhase, JobState
 from services.runtime.security import PLAINTEXT
 from tests.recovery.kills import KILLED_AT, OPTIONS, Killer, assert_same_run, dispatcher, parameter_server, worker
+from tests.support.models import assert_same_model
 from tests.support.redis_server import redis_cluster
 from tests.support.reference import train_reference
 
@@ -77,6 +78,15 @@ def test_a_killed_parameter_server_goes_back_to_its_checkpoint_directory(undistu
     result = train.run(OPTIONS, **keep, out=tmp_path, watch=kill)
     assert [each["iterations_redone"] >= 10 for each in result["recoveries"]] == [True]
     assert_same_run(result, tmp_path, undisturbed)
+
+
+def test_a_kill_where_rows_are_pushed_ahead(tmp_path):
+    """What is pushed ahead depends on measurements, and dispatch by a hash on nothing but the samples."""
+    options = replace(OPTIONS, sync=Sync.PROACTIVE, mechanism="hash", hash_field=0)
+    train.run(options, store="memory", shards=2, out=tmp_path / "undisturbed")
+    result = train.run(options, store="memory", shards=2, out=tmp_path, watch=Killer(worker, iteration=KILLED_AT))
+    assert [each["iterations_redone"] >= 10 for each in result["recoveries"]] == [True]
+    assert_same_model(tmp_path, tmp_path / "undisturbed")
 
 
 @pytest.mark.parametrize(("sync", "victim"), [(Sync.FULL, worker), (Sync.WRITE_THROUGH, parameter_server)])

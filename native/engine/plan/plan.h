@@ -70,6 +70,7 @@ struct IterationPlans {
   std::int64_t forgotten_below = 0;  // their versions so far are all below it
   Arena arena;
   std::vector<WorkerPlan> workers;
+  std::vector<std::int64_t> pushed_ahead;  // by worker, how many of its update pushes nobody needs yet
 };
 
 // The columns of services.domain.plans.FlushPlan.

@@ -71,9 +71,10 @@ class SharedEngine {
  public:
   SharedEngine(const std::vector<std::int64_t>& cache_sizes, const std::string& policy,
                const std::vector<std::int64_t>& table_sizes, std::uint64_t max_rows,
-               const RowSizes::Shares& gradient_shares, const RowSizes::Shares& value_shares, bool push_trained)
+               const RowSizes::Shares& gradient_shares, const RowSizes::Shares& value_shares, bool push_trained,
+               bool flush_ahead)
       : engine_(check_cache_sizes(cache_sizes), policy, check_table_sizes(table_sizes), max_rows, gradient_shares,
-                value_shares, push_trained) {}
+                value_shares, push_trained, flush_ahead) {}
 
   void prepare(const Ids& ids, const std::optional<Lengths>& lengths) {
     if (ids.size() > 0xffffffffu) throw std::invalid_argument("ids has 2^32 elements or more");
@@ -142,14 +143,24 @@ class SharedEngine {
     return nb::make_tuple(to_numpy(std::move(expected.trained)), to_numpy(std::move(expected.moved)));
   }
 
-  IterationColumns commit(const Integers& assignment) {
+  IterationColumns commit(const Integers& assignment, const std::optional<std::vector<std::int64_t>>& flush_limits) {
+    if (flush_limits && flush_limits->size() != engine_.workers()) {
+      throw std::invalid_argument("flush_limits has " + std::to_string(flush_limits->size()) + " numbers for " +
+                                  std::to_string(engine_.workers()) + " workers");
+    }
     IterationPlans plans;
     {
       const ExclusiveCall call(*this);
       check_samples(assignment);
-      plans = engine_.commit(assignment.data(), pool_->take());
+      plans = engine_.commit(assignment.data(), pool_->take(), flush_limits ? flush_limits->data() : nullptr);
     }
     return {std::move(plans), pool_};
+  }
+
+  void look_ahead(const nb::ndarray<const std::uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>& ids,
+                  std::uint32_t iteration) {
+    const ExclusiveCall call(*this);
+    engine_.look_ahead(ids.data(), ids.size(), iteration);
   }
 
   nb::list flush() {
@@ -302,13 +313,15 @@ NB_MODULE(engine, module) {
            nb::arg("weights").noconvert() = nb::none(), nb::arg("groups").noconvert() = nb::none())
       .def_prop_ro("forgotten", &IterationColumns::forgotten)
       .def_prop_ro("counts", &IterationColumns::counts, nb::rv_policy::automatic)
+      .def_prop_ro("pushed_ahead", &IterationColumns::pushed_ahead, nb::rv_policy::automatic)
       .def_prop_ro("table_counts", &IterationColumns::table_counts, nb::rv_policy::automatic);
   nb::class_<SharedEngine>(module, "Engine")
       .def(nb::init<const std::vector<std::int64_t>&, const std::string&, const std::vector<std::int64_t>&,
-                    std::uint64_t, const std::vector<double>&, const std::vector<double>&, bool>(),
+                    std::uint64_t, const std::vector<double>&, const std::vector<double>&, bool, bool>(),
            nb::arg("cache_sizes"), nb::arg("policy"), nb::arg("table_sizes") = std::vector<std::int64_t>(),
            nb::arg("max_rows") = 0, nb::arg("gradient_shares") = esd::RowSizes::Shares(),
-           nb::arg("value_shares") = esd::RowSizes::Shares(), nb::arg("push_trained") = false)
+           nb::arg("value_shares") = esd::RowSizes::Shares(), nb::arg("push_trained") = false,
+           nb::arg("flush_ahead") = false)
       .def("prepare", &SharedEngine::prepare, nb::arg("ids").noconvert(), nb::arg("lengths").noconvert() = nb::none())
       .def("costs", &SharedEngine::costs, nb::arg("link_costs").noconvert())
       .def("training_shares", &SharedEngine::training_shares)
@@ -319,7 +332,8 @@ NB_MODULE(engine, module) {
            nb::arg("seed"), nb::arg("seconds") = std::numeric_limits<double>::infinity(), nb::arg("wide_rounds") = 5,
            nb::arg("narrow_rounds") = 30, nb::arg("limits") = nb::none(),
            nb::arg("lookahead") = std::vector<std::uint32_t>())
-      .def("commit", &SharedEngine::commit, nb::arg("assignment").noconvert())
+      .def("commit", &SharedEngine::commit, nb::arg("assignment").noconvert(), nb::arg("flush_limits") = nb::none())
+      .def("look_ahead", &SharedEngine::look_ahead, nb::arg("ids").noconvert(), nb::arg("iteration"))
       .def("flush", &SharedEngine::flush)
       .def("stats", &SharedEngine::stats)
       .def("contents", &SharedEngine::contents)

@@ -134,6 +134,10 @@ IterationColumns::PerWorker IterationColumns::counts() const {
   return to_numpy(std::move(counts), 7, n);
 }
 
+nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>> IterationColumns::pushed_ahead() const {
+  return to_numpy(std::vector<std::int64_t>(plans_.pushed_ahead));
+}
+
 IterationColumns::PerTable IterationColumns::table_counts() const {
   constexpr std::size_t kKinds = 7;  // the last one are those of the pulls that are stateless
   const std::size_t n = size(), tables = plans_.tables;

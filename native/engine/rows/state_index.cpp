@@ -53,6 +53,21 @@ const StateIndex::Bucket* StateIndex::first_bucket(std::uint64_t hash) const {
   return segment.bucket_count ? &segment.buckets[bucket_of(hash, segment.bucket_count)] : nullptr;
 }
 
+RowNumber StateIndex::find(std::uint64_t id) const {
+  const std::uint64_t hash = mix64(id);
+  const Segment& segment = segments_[hash >> (64 - kSegmentBits)];
+  if (segment.bucket_count == 0) return kNoRow;
+  const std::uint8_t tag = tag_of(hash);
+  for (std::uint32_t b = bucket_of(hash, segment.bucket_count);; b = next_bucket(b, segment.bucket_count)) {
+    const Bucket& bucket = segment.buckets[b];
+    for (unsigned found = matches(bucket, tag); found; found &= found - 1) {
+      const RowNumber row = bucket.rows[__builtin_ctz(found)];
+      if (holds(row, id)) return row;
+    }
+    if (bucket.size < kBucketRows) return kNoRow;
+  }
+}
+
 RowNumber StateIndex::find_or_add(std::uint64_t id) { return find_or_add(id, mix64(id)); }
 
 RowNumber StateIndex::find_or_add(std::uint64_t id, std::uint64_t hash) {

@@ -33,6 +33,9 @@ class StateIndex {
 
   [[gnu::always_inline]] void prefetch(RowNumber row) const { __builtin_prefetch(&(*this)[row], 1); }
 
+  // The row number of an id; kNoRow if it is unseen.
+  RowNumber find(std::uint64_t id) const;
+
   // The row number of an id; an unseen one is appended as a clean row at version 0.
   RowNumber find_or_add(std::uint64_t id);
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from dispatcher.core.feedback import Feedback
 from dispatcher.core.mechanisms import Replay
 from dispatcher.core.planner import Planner
 from dispatcher.simulator.alternatives import Cluster, get_alternative
@@ -69,3 +70,56 @@ def test_a_shadow_pushes_as_the_job_does(make_job):
     job = make_job(sync=Sync.FULL, mechanism="joint", horizon=3)
     shadow = job.under("laia")
     assert (shadow.mechanism, shadow.sync, shadow.horizon) == ("laia", Sync.FULL, 1)
+
+
+def late_pushes(decision):
+    """How many update pushes wait for the end of the iteration before."""
+    pushes = [each for plan in decision.plans for each in (plan.update_rows, plan.update_gradients.rows)]
+    return sum(len(each) - each.early for each in pushes)
+
+
+def test_idle_links_push_what_nobody_needs_yet(make_job, make_batches):
+    """The same pulls as on demand, and no push comes later; what waits for its iteration is what was just trained."""
+    batches = make_batches(40, samples=12, fields=3, rows=60, seed=3)
+    planners = [
+        Planner(make_job(workers=3, batch_size=12, mechanism="random", sync=sync), BANDWIDTHS, [60] * 3)
+        for sync in (Sync.ON_DEMAND, Sync.PROACTIVE)
+    ]
+    ahead, later_on_demand, later_ahead = 0, 0, 0
+    for t, batch in enumerate(batches):
+        for planner in planners:
+            if t:
+                planner.observe(Feedback(np.full(3, 0.05), np.zeros(3)))  # links are idle most of the time
+        on_demand, proactive = (planner.plan(batch, batches[t + 1 : t + 11]) for planner in planners)
+        assert (on_demand.assignment == proactive.assignment).all()
+        assert proactive.operations.miss_pull.tolist() == on_demand.operations.miss_pull.tolist()
+        assert late_pushes(proactive) == late_pushes(on_demand)
+        if t < 2:
+            assert not proactive.columns.pushed_ahead.any()  # nothing is known, or everything was just trained
+        needed = set(batch.ids.ravel().tolist())
+        for plan, count in zip(proactive.plans, proactive.columns.pushed_ahead, strict=True):
+            rows = [*plan.update_rows.ids.tolist(), *plan.update_gradients.rows.ids.tolist()]
+            assert len(set(rows) - needed) == count
+        ahead += proactive.columns.pushed_ahead.sum()
+        later_on_demand += pushed_in(on_demand) - late_pushes(on_demand)
+        later_ahead += pushed_in(proactive) - late_pushes(proactive) - proactive.columns.pushed_ahead.sum()
+    assert ahead > 300
+    assert later_ahead < 0.5 * later_on_demand  # the rest was trained in the last iteration but one
+    assert pushed(planners[1].flush()).sum() < pushed(planners[0].flush()).sum()
+
+
+def pushed_in(decision):
+    return int(decision.operations.update_push.sum())
+
+
+def test_a_link_that_is_never_idle_pushes_nothing_ahead(make_job, make_batches):
+    """Worker 2 has the slowest link, which is all that iterations wait for."""
+    planner = Planner(make_job(workers=3, batch_size=12, sync=Sync.PROACTIVE), [4e6, 4e6, 1e4], [60] * 3)
+    ahead = np.zeros(3, np.int64)
+    batches = make_batches(40, samples=12, fields=3, rows=60, seed=3)
+    for t, batch in enumerate(batches):
+        decision = planner.plan(batch, batches[t + 1 : t + 11])
+        planner.observe(Feedback(decision.link_seconds, np.zeros(3)))
+        ahead += decision.columns.pushed_ahead
+    assert ahead[:2].min() > 50
+    assert ahead[2] < 0.2 * ahead[:2].min()

@@ -17,6 +17,7 @@ import numpy as np
 from esd_native.engine import Engine
 
 MAX_FREQUENCY = 1023
+NEVER = 2**32 - 1  # no iteration
 PROFILE = 100  # iterations after which policy "static" chooses its hot rows
 
 
@@ -111,9 +112,14 @@ class ReferenceEngine:
         value_shares: Sequence[float] = (),
         *,
         push_trained: bool = False,
+        flush_ahead: bool = False,
     ) -> None:
         self.max_rows = max_rows
         self.push_trained = push_trained
+        self.flush_ahead = flush_ahead
+        self.reads: dict[int, set[int]] = defaultdict(set)  # by id, the later iterations that are known to read it
+        self.unpushed: list[dict[int, list[int]]] = [defaultdict(list) for _ in cache_sizes]  # by next read, in order
+        self.trained: list[int] = []  # by the last iteration
         self.owed: list[dict] = [{"rows": [], "gradients": []} for _ in cache_sizes]  # what the next plan pushes
         self.life = 0  # of rows that are born now
         self.caches = [Cache(capacity, policy) for capacity in cache_sizes]
@@ -178,7 +184,56 @@ class ReferenceEngine:
             for sample in self.batch
         ]
 
-    def commit(self, assignment: list[int]) -> list[dict]:
+    def next_read(self, x: int, now: int) -> int:
+        return min((t for t in self.reads[x] if t > now), default=NEVER)
+
+    def look_ahead(self, ids: list[int], iteration: int) -> None:
+        for x in ids:
+            first = self.next_read(x, self.iteration) == NEVER
+            self.reads[x].add(iteration)
+            row = self.rows.get(x)
+            if first and row and row.kind in ("owned", "split") and row.last_use != self.iteration - 1:
+                for j in row.workers:
+                    self.unpushed[j][iteration].append(x)
+
+    def _push_ahead(self, limits: list[int], batch: set[int], plans: list[dict], early: set[int]) -> None:
+        """Rows that wait leave, those that are read first before all others."""
+        now = self.iteration
+        for j, limit in enumerate(limits):
+            left, queue = limit, self.unpushed[j]
+            queue.pop(now, None)
+            for priority in sorted(queue):
+                while queue[priority] and left > 0:
+                    x = queue[priority].pop(0)
+                    row = self.rows[x]
+                    waits = row.kind in ("owned", "split") and j in row.workers and x not in batch and x in early
+                    if not waits or self.next_read(x, now) != priority:
+                        continue
+                    left -= 1
+                    if row.kind == "owned":
+                        plans[j]["update_rows"].append(self._row(x, j, early))
+                        row.kind = "clean"
+                        continue
+                    plans[j]["update_gradients"].append(self._gradient(x, j, early))
+                    self.caches[j].outdate(x, now, by_flush=True)
+                    row.workers.discard(j)
+                    if not row.workers:
+                        row.workers = {each for each in row.contributors if x in self.caches[each].copies}
+                        row.kind = "settled" if row.workers else "clean"
+
+    def _await_push(self, batch: set[int]) -> None:
+        """What the last iteration but one has trained, and the last one has not, waits from now on."""
+        last = self.iteration - 1
+        for x in self.trained:
+            row = self.rows[x]
+            if row.kind in ("owned", "split") and row.last_use != last:
+                for j in row.workers:
+                    self.unpushed[j][self.next_read(x, last)].append(x)
+        self.trained = sorted(batch)
+        for x in batch:
+            self.reads[x].discard(last)
+
+    def commit(self, assignment: list[int], flush_limits: list[int] | None = None) -> list[dict]:
         now = self.iteration
         needs = [
             sorted({x for sample, j in zip(self.batch, assignment, strict=True) if j == worker for x in sample})
@@ -198,30 +253,43 @@ class ReferenceEngine:
             | {kind: [] for kind in ("evict_gradients", "drops", "pulls")}
             for j in range(self.n)
         ]
-        for plan, owed in zip(plans, self.owed, strict=True):
-            plan["update_rows"] += [each for each in owed["rows"] if each[1] not in forgotten]
-            plan["update_gradients"] += [each for each in owed["gradients"] if each[1] not in forgotten]
-        for x in sorted(trainers):
-            self._push_updates(x, trainers[x], plans, early)
+        self._push(trainers, plans, early, flush_limits or [])
         late_slots = [self._make_room(j, needs[j], plans[j], early, late_slots[j]) for j in range(self.n)]
         self.lookups = sum(map(len, needs))
         self.hits = 0
         for j, plan in enumerate(plans):
             self._pull(j, needs[j], plan, early, late_slots[j])
             self._describe(j, needs[j], plan, assignment, trainers)
+        self._train(trainers)
+        return plans
+
+    def _push(self, trainers: dict[int, set[int]], plans: list[dict], early: set[int], limits: list[int]) -> None:
+        """What is owed of the last iteration, what leaves ahead of its need, and what the batch needs, by id."""
+        for plan, owed in zip(plans, self.owed, strict=True):
+            plan["update_rows"] += [each for each in owed["rows"] if each[1] not in plan["forgotten"]]
+            plan["update_gradients"] += [each for each in owed["gradients"] if each[1] not in plan["forgotten"]]
+        self._push_ahead(limits, set(trainers), plans, early)
+        for x in sorted(trainers):
+            self._push_updates(x, trainers[x], plans, early)
+        for plan in plans:
+            for kind in ("update_rows", "update_gradients"):
+                plan[kind].sort(key=lambda row: row[1])
+
+    def _train(self, trainers: dict[int, set[int]]) -> None:
         for x, workers in trainers.items():
             row = self.rows[x]
             row.kind = "owned" if len(workers) == 1 else "split"
             row.workers = set(workers)
             row.contributors = set(workers)
             row.version += 1
-            row.last_use = now
+            row.last_use = self.iteration
         self.iteration += 1
         if self.push_trained:
             self.owed = self._push_all()
+        if self.flush_ahead:
+            self._await_push(set(trainers))
         if self.iteration == PROFILE:
             self._choose_hot_rows()
-        return plans
 
     def _forget(self, batch: set[int], early: set[int]) -> tuple[list[int], list[list[tuple]], list[dict]]:
         """Rows that leave the table, what each worker discards, and its slots, by table, in use until now - 1 ends."""
@@ -332,6 +400,7 @@ class ReferenceEngine:
     def flush(self) -> list[dict]:
         plans = self.owed if self.push_trained else self._push_all()
         self.owed = [{"rows": [], "gradients": []} for _ in self.caches]
+        self.unpushed, self.trained = [defaultdict(list) for _ in self.caches], []
         return [{"iteration": self.iteration, **plan} for plan in plans]
 
     def _push_all(self) -> list[dict]:

@@ -58,7 +58,9 @@ def random_assignment(rng: random.Random, samples: int, workers: int) -> np.ndar
     return np.array([rng.choice(active) for _ in range(samples)], dtype=np.int32)
 
 
-def run_both(engine: Engine, reference: ReferenceEngine, batch: np.ndarray, rng: random.Random) -> None:
+def run_both(
+    engine: Engine, reference: ReferenceEngine, batch: np.ndarray, rng: random.Random, limits: list[int] | None = None
+) -> None:
     n = reference.n
     prepare_both(engine, reference, batch, rng)
     link_costs = [rng.choice((0, 1, 10, 1000)) for _ in range(n)]
@@ -69,18 +71,19 @@ def run_both(engine: Engine, reference: ReferenceEngine, batch: np.ndarray, rng:
     assert engine.room_needed().tolist() == reference.room_needed()
     assignment = random_assignment(rng, len(batch), n)
     trained, moved = engine.preview(assignment)
-    plans = engine.commit(assignment)
+    plans = engine.commit(assignment, limits)
     assert plans.table_counts[:, :6].sum(axis=0).tolist() == plans.counts[[0, 1, 2, 3, 4, 6]].tolist()
     sizes = np.array(reference.table_sizes or [1]) @ plans.table_counts.swapaxes(0, 1)  # [7, n]
     pushed = trained if reference.push_trained else sizes[1:3].sum(axis=0)
-    assert moved.tolist() == (sizes[0] + pushed).tolist()
+    if limits is None:  # a preview knows nothing of what is pushed ahead
+        assert moved.tolist() == (sizes[0] + pushed).tolist()
     for plan, counts in zip(plans, plans.table_counts[:, 6].T.tolist(), strict=True):
         trainers = dict(zip(plan["unique_ids"].tolist(), plan["unique_contributors"].tolist(), strict=True))
         pulled = zip(plan["pulls"]["ids"].tolist(), plan["pulls"]["versions"].tolist(), strict=True)
         stateless = [x for x, version in pulled if trainers[x].bit_count() > 1 or version % 2**30 == 0]
         assert counts == [sum(reference.table(x) == table for x in stateless) for table in range(len(counts))]
     assert trained.tolist() == [sum(reference.size(x) for x in plan["unique_ids"].tolist()) for plan in plans]
-    assert_plans(plans, reference.commit(assignment.tolist()))
+    assert_plans(plans, reference.commit(assignment.tolist(), limits))
     assert (engine.iteration, engine.lookups, engine.hits) == (
         reference.iteration,
         reference.lookups,
@@ -235,6 +238,59 @@ def test_equals_reference_when_all_that_is_trained_is_pushed(workers: int, polic
                 snapshot = engine.snapshot()
                 engine = Engine(capacities, policy, sizes, limit, push_trained=True)
                 engine.restore(snapshot)
+
+
+@pytest.mark.parametrize("lookahead", [0, 1, 5, 31])
+@pytest.mark.parametrize("policy", ["emark", "lru"])
+@pytest.mark.parametrize("workers", [1, 3, 17])
+def test_equals_reference_when_rows_are_pushed_ahead(workers: int, policy: str, lookahead: int) -> None:
+    """Limits from nothing to everything; a flush in between leaves nothing that waits."""
+    rng = random.Random(f"ahead {workers} {policy} {lookahead}")
+    ahead = 0
+    for universe in (60, 300):
+        samples, fields = 12, 3
+        batches = random_stream(rng, universe, samples, fields, 70)
+        capacities = [samples * fields + rng.choice((0, 10, 60)) for _ in range(workers)]
+        reference = ReferenceEngine(capacities, policy, flush_ahead=True)
+        engine = Engine(capacities, policy, flush_ahead=True)
+        known = 0
+        for t, batch in enumerate(batches):
+            for later in range(max(known, t) + 1, min(t + lookahead + 1, len(batches))):
+                engine.look_ahead(np.unique(batches[later]), later)
+                reference.look_ahead(np.unique(batches[later]).tolist(), later)
+                known = later
+            run_both(engine, reference, batch, rng, [rng.choice((0, 1, 3, 10, 1000)) for _ in range(workers)])
+            trained = set(reference.trained)
+            ahead += any(x not in trained and row.version and row.kind == "clean" for x, row in reference.rows.items())
+            if rng.random() < 0.05:
+                assert_flush(engine, reference)
+    assert ahead > 50
+
+
+def test_what_is_read_first_is_pushed_first() -> None:
+    """Six rows wait at one worker, of which later iterations read three; that one of them does is told late."""
+    engine = Engine([9], "lru", flush_ahead=True)
+
+    def pushed(*trained: int, limit: int) -> list[int]:
+        engine.prepare(np.array([[x] for x in trained], np.uint64))
+        (plan,) = engine.commit(np.zeros(len(trained), np.int32), [limit])
+        assert plan["update_rows"]["early"] == len(plan["update_rows"]["ids"])
+        return plan["update_rows"]["ids"].tolist()
+
+    engine.look_ahead(np.array([5], np.uint64), 5)
+    engine.look_ahead(np.array([3], np.uint64), 6)
+    assert pushed(1, 2, 3, 4, 5, 6, limit=9) == []
+    assert pushed(7, limit=9) == []  # iteration 0 may still train what it pushes
+    engine.look_ahead(np.array([6], np.uint64), 4)
+    assert pushed(7, limit=1) == [6]
+    assert pushed(7, limit=2) == [3, 5]
+    assert pushed(6, limit=1) == [1]
+    assert pushed(5, limit=9) == [2, 4, 7]
+    assert pushed(8, limit=9) == [6]
+    with pytest.raises(ValueError, match="iteration 39 is announced, the next one is 7"):
+        engine.look_ahead(np.array([1], np.uint64), 39)
+    with pytest.raises(ValueError, match="flush_limits has 2 numbers for 1 workers"):
+        engine.commit(np.zeros(1, np.int32), [1, 1])
 
 
 def test_what_is_not_pushed_yet_is_in_no_snapshot() -> None:

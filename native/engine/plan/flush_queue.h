@@ -1,0 +1,102 @@
+// Which rows are pushed before anybody needs them, and in which order (FRUGAL §3.3).
+//
+// A row that was trained and not pushed waits at each worker that has something of it, with the next iteration that
+// reads it as its priority; kNever if none of the iterations that are known does. The queue has two levels: an entry
+// lies in the bucket of its priority, and each bucket is first in, first out. So entries come and go in constant time.
+// An entry whose row has changed since stays where it is, and is dropped when its turn comes: the row has another entry.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <unordered_map>
+#include <vector>
+
+#include "common/mix64.h"
+#include "engine/rows/index_types.h"
+
+namespace esd {
+
+class FlushQueue {
+ public:
+  static constexpr std::uint32_t kSteps = 32;  // iterations that reads are known of, the present one included
+  static constexpr std::uint32_t kNever = 0xffffffffu;
+
+  explicit FlushQueue(unsigned workers) : queues_(workers) {}
+
+  // The reads of each id (FRUGAL's R set), one bit of a word for each iteration of the next kSteps.
+  void read(std::uint64_t id, std::uint32_t iteration) {
+    reads_[id] |= bit(iteration);
+    readers_[iteration % kSteps].push_back(id);
+  }
+  void pass(std::uint32_t iteration) {
+    std::vector<std::uint64_t>& ids = readers_[iteration % kSteps];
+    for (const std::uint64_t id : ids) {
+      const auto found = reads_.find(id);
+      if (found == reads_.end()) continue;  // the iteration was told twice
+      found->second &= ~bit(iteration);
+      if (found->second == 0) reads_.erase(found);
+    }
+    ids.clear();
+  }
+
+  // The first iteration after `now` that reads the id.
+  std::uint32_t next_read(std::uint64_t id, std::uint32_t now) const {
+    const auto found = reads_.find(id);
+    if (found == reads_.end()) return kNever;
+    const unsigned shift = (now + 1) % kSteps;
+    const std::uint64_t twice = std::uint64_t{found->second} << kSteps | found->second;
+    const auto ahead = static_cast<std::uint32_t>(twice >> shift) & ~(1u << (kSteps - 1));  // without `now` itself
+    return ahead == 0 ? kNever : now + 1 + static_cast<std::uint32_t>(__builtin_ctz(ahead));
+  }
+
+  void put(unsigned worker, RowNumber row, std::uint32_t priority) {
+    Queue& queue = queues_[worker];
+    (priority == kNever ? queue.later : queue.due[priority % kSteps]).push_back(row);
+  }
+
+  // Takes a worker's entries of later priority than `now` out, the earliest first: `use(row, priority)` returns whether
+  // to go on with the next; if not, its entry stays.
+  template <typename Use>
+  void take(unsigned worker, std::uint32_t now, Use use) {
+    Queue& queue = queues_[worker];
+    queue.due[now % kSteps].clear();  // the iteration itself pushes what others need of these rows, and trains them
+    for (std::uint32_t priority = now + 1; priority < now + kSteps; ++priority) {
+      if (!drain(queue.due[priority % kSteps], priority, use)) return;
+    }
+    drain(queue.later, kNever, use);
+  }
+
+  // All rows are clean: nothing waits.
+  void clear() {
+    for (Queue& queue : queues_) queue = Queue();
+  }
+
+ private:
+  using Bucket = std::deque<RowNumber>;
+
+  struct Queue {
+    Bucket due[kSteps];  // by priority, modulo kSteps
+    Bucket later;
+  };
+
+  struct Hash {
+    std::size_t operator()(std::uint64_t id) const { return mix64(id); }
+  };
+
+  static std::uint32_t bit(std::uint32_t iteration) { return 1u << iteration % kSteps; }
+
+  template <typename Use>
+  static bool drain(Bucket& bucket, std::uint32_t priority, Use& use) {
+    for (; !bucket.empty(); bucket.pop_front()) {
+      if (!use(bucket.front(), priority)) return false;
+    }
+    return true;
+  }
+
+  std::unordered_map<std::uint64_t, std::uint32_t, Hash> reads_;
+  std::vector<std::uint64_t> readers_[kSteps];  // by iteration, modulo kSteps, what it reads
+  std::vector<Queue> queues_;  // by worker
+};
+
+}  // namespace esd
