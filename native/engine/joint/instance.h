@@ -54,8 +54,6 @@ struct JointInstance {
   // train each row next, none where that is not planned; if `next` is empty, it is planned for no row.
   JointInstance(const PreparedBatch& batch, const std::vector<SampleIndex>& order, const std::vector<WorkerSet>& next,
                 const std::int32_t* link_costs, unsigned workers, const RowSizes& sizes, const ReuseStatistics& reuse);
-  JointInstance(const JointInstance&) = delete;  // `rows` refer to `links`
-  JointInstance& operator=(const JointInstance&) = delete;
 
   std::int32_t* own(std::size_t sample) { return &own_costs[sample * Width]; }
 };
@@ -65,17 +63,17 @@ SharedRow describe(const RowState& state, std::uint32_t size, TableNumber table,
                    const JointLinks<Width>& links) {
   const std::uint32_t reuse = next.empty() ? ReuseStatistics::class_of(state.version + 1) : ReuseStatistics::kCertain;
   const bool owned = state.kind == kOwned;
-  const std::uint32_t owner = owned ? static_cast<std::uint32_t>(state.holders.first()) : SharedRow::kNobody;
+  const auto owner = owned ? static_cast<std::uint8_t>(state.holders.first()) : SharedRow::kNobody;
   return {state.latest(),
           WorkerSet{},
           WorkerSet::all(),
           owned ? links.pull[owner] : 0,
-          owner,
-          table,
           table * ReuseStatistics::kClasses + reuse,
           static_cast<std::int32_t>(size),
-          next,
-          links.pulled_alone(state, table)};
+          owner,
+          table,
+          state.version == 0,
+          next};
 }
 
 namespace joint {
@@ -87,7 +85,8 @@ template <unsigned Width>
 [[gnu::always_inline]] inline void add_own(const RowState& state, WorkerSet next, const JointLinks<Width>& links,
                                            TableNumber table, std::int32_t* costs) {
   add_next(next, links, table, costs);
-  if (state.kind != kOwned) return add_pulls<Width>(state.latest(), links.pulled_alone(state, table), 0, costs);
+  if (state.kind != kOwned)
+    return add_pulls<Width>(state.latest(), links.pulled_alone(state.version == 0, table), 0, costs);
   const int owner = state.holders.first();
   add_pulls<Width>(state.holders, links.pull, links.pull[owner], costs);
   costs[owner] -= links.pull[owner];

@@ -27,7 +27,6 @@
 #include "engine/batch/row_sizes.h"
 #include "engine/joint/reuse.h"
 #include "engine/rows/index_types.h"
-#include "engine/rows/row_state.h"
 
 namespace esd {
 
@@ -73,10 +72,8 @@ struct JointLinks {
   // v T_j of every worker, [Width], for rows of a table.
   const std::int32_t* pulled_values(TableNumber table) const { return &value[table * std::size_t{Width}]; }
 
-  // What a pull of the row costs every worker that trains it alone, [Width].
-  const std::int32_t* pulled_alone(const RowState& row, TableNumber table) const {
-    return row.pulled_stateless(WorkerSet{}) ? pulled_values(table) : pull;
-  }
+  // What a pull costs every worker that trains a row of the table alone, [Width]; `fresh` if it was never trained.
+  const std::int32_t* pulled_alone(bool fresh, TableNumber table) const { return fresh ? pulled_values(table) : pull; }
 };
 
 struct SharedRow {
@@ -84,14 +81,14 @@ struct SharedRow {
   WorkerSet trainers;       // M as the samples are placed now
   WorkerSet priced_for;     // M for which the row's added costs were last computed
   std::int32_t owner_cost;  // T_h for a row of size 1, 0 without an owner
-  std::uint32_t owner;      // h, or kNobody
-  TableNumber table;
-  std::uint32_t again;  // its table and class of reuse, with this iteration's training counted
+  std::uint32_t again;      // its table and class of reuse, with this iteration's training counted
   std::int32_t size;
-  WorkerSet next;            // N, empty if it is not planned
-  const std::int32_t* pull;  // [Width], what a pull costs whoever trains the row alone
+  std::uint8_t owner;  // h, or kNobody
+  TableNumber table;
+  bool fresh;      // it was never trained
+  WorkerSet next;  // N, empty if it is not planned
 
-  static constexpr std::uint32_t kNobody = kMaxWorkers;
+  static constexpr std::uint8_t kNobody = kMaxWorkers;
 };
 
 // What it adds, for a row of size 1, to the costs of its next training by `next` that `worker` alone trains it now.
@@ -110,7 +107,7 @@ std::int32_t common_cost(const SharedRow& row, const JointLinks<Width>& links, W
   if (trainers.several()) return 0;
   const auto alone = static_cast<std::uint32_t>(trainers.first());
   const std::int32_t push = alone == row.owner ? row.owner_cost : 0;
-  const std::int32_t state = row.pull[alone] - links.pulled_values(row.table)[alone];
+  const std::int32_t state = links.pulled_alone(row.fresh, row.table)[alone] - links.pulled_values(row.table)[alone];
   const std::int32_t saved = row.latest.contains(alone) ? 0 : state;
   return links.pushed_again(row.again)[alone] + push - saved - next_cost(row.next, links, row.table, alone);
 }
@@ -120,7 +117,7 @@ template <unsigned Width>
 std::int32_t added_cost(const SharedRow& row, const JointLinks<Width>& links, WorkerSet trainers, unsigned worker) {
   if (trainers.contains(worker)) return 0;
   if (trainers.empty() && worker == row.owner) return row.size * next_cost(row.next, links, row.table, worker);
-  const std::int32_t* const pulls = trainers.empty() ? row.pull : links.pulled_values(row.table);
+  const std::int32_t* const pulls = links.pulled_alone(row.fresh | !trainers.empty(), row.table);
   const std::int32_t pull = row.latest.contains(worker) ? 0 : pulls[worker];
   const std::int32_t later =
       trainers.empty() ? next_cost(row.next, links, row.table, worker) : links.pushed_again(row.again)[worker];
@@ -157,7 +154,7 @@ template <unsigned Width>
   const bool first = row.trainers.empty();
   const std::int32_t* again = first ? links.nothing : links.pushed_again(row.again);
   for (unsigned j = 0; j < Width; ++j) costs[j] = again[j];
-  const std::int32_t* pull = first ? row.pull : links.pulled_values(row.table);
+  const std::int32_t* pull = links.pulled_alone(row.fresh | !first, row.table);
   add_pulls<Width>(row.latest, pull, common_cost(row, links, row.trainers), costs);
   if (first) {
     if (row.owner != SharedRow::kNobody) costs[row.owner] = 0;
