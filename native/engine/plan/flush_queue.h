@@ -96,7 +96,7 @@ class FlushQueue {
 
   std::unordered_map<std::uint64_t, std::uint32_t, Hash> reads_;
   std::vector<std::uint64_t> readers_[kSteps];  // by iteration, modulo kSteps, what it reads
-  std::vector<Queue> queues_;  // by worker
+  std::vector<Queue> queues_;                   // by worker
 };
 
 }  // namespace esd
