@@ -415,7 +415,7 @@ std::size_t Engine::cache_bytes() const {
 
 std::size_t Engine::memory_bytes() const {
   return index_.memory_bytes() + hot_rows_.memory_bytes() + row_limit_.memory_bytes() + history_.memory_bytes() +
-         cache_bytes() + preparer_.memory_bytes() + batch_.memory_bytes();
+         cache_bytes() + preparer_.memory_bytes() + batch_.memory_bytes() + flush_queue_.memory_bytes();
 }
 
 }  // namespace esd

@@ -6,7 +6,7 @@ import asyncio
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -15,8 +15,9 @@ from deploy.grafana import dashboard
 from esd.cli.driver import drive
 from esd.cli.launcher import local_cluster
 from esd.cli.options import RunOptions
-from esd.cli.stream import training_stream
+from esd.cli.stream import TrainingStream, training_stream
 from services.clients.dispatcher_async import AsyncDispatcherClient
+from services.domain.batches import SampleBatch
 from services.domain.state import JobState
 from services.domain.tables import OptimizerKind
 from services.runtime.metrics import REGISTRY
@@ -50,12 +51,21 @@ class Monitored:
         return sum(self.prometheus.values(expression))
 
 
+class GroupedStream(TrainingStream):
+    """The samples of a run, in groups by the id of their first field, so that there is a GAUC to watch."""
+
+    def __iter__(self) -> Iterator[SampleBatch]:
+        for batch in super().__iter__():
+            yield replace(batch, groups=batch.ids.reshape(len(batch), -1)[:, 0])
+
+
 @pytest.fixture(scope="module")
 def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
     directory = tmp_path_factory.mktemp("monitored")
     (directory / "redis").mkdir()
     with asyncio.Runner() as runner, redis_server(directory / "redis") as redis:
-        stream = training_stream(OPTIONS)
+        chosen = training_stream(OPTIONS)
+        stream = GroupedStream(chosen.dataset, chosen.limit, chosen.batch_size)
         cluster_context = local_cluster(
             shards=1, store=redis.url, worker_links=OPTIONS.bandwidths(), cache_rows=[400, 400], logs=directory
         )

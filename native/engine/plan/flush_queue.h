@@ -50,9 +50,17 @@ class FlushQueue {
     return ahead == 0 ? kNever : now + 1 + static_cast<std::uint32_t>(__builtin_ctz(ahead));
   }
 
+  // A row lies among those of no known reader once: on a link that is never idle nothing is taken out of them.
   void put(unsigned worker, RowNumber row, std::uint32_t priority) {
     Queue& queue = queues_[worker];
-    (priority == kNever ? queue.later : queue.due[priority % kSteps]).push_back(row);
+    if (priority != kNever) {
+      queue.due[priority % kSteps].push_back(row);
+      return;
+    }
+    if (row >= queue.is_later.size()) queue.is_later.resize(row + std::size_t{1});
+    if (queue.is_later[row]) return;
+    queue.is_later[row] = true;
+    queue.later.push_back(row);
   }
 
   // Takes a worker's entries of later priority than `now` out, the earliest first: `use(row, priority)` returns whether
@@ -62,9 +70,33 @@ class FlushQueue {
     Queue& queue = queues_[worker];
     queue.due[now % kSteps].clear();  // the iteration itself pushes what others need of these rows, and trains them
     for (std::uint32_t priority = now + 1; priority < now + kSteps; ++priority) {
-      if (!drain(queue.due[priority % kSteps], priority, use)) return;
+      Bucket& bucket = queue.due[priority % kSteps];
+      for (; !bucket.empty(); bucket.pop_front()) {
+        if (!use(bucket.front(), priority)) return;
+      }
     }
-    drain(queue.later, kNever, use);
+    for (; !queue.later.empty(); queue.later.pop_front()) {
+      if (!use(queue.later.front(), kNever)) return;
+      queue.is_later[queue.later.front()] = false;
+    }
+  }
+
+  // How many entries wait.
+  std::size_t size() const {
+    std::size_t entries = 0;
+    for (const Queue& queue : queues_) {
+      entries += queue.later.size();
+      for (const Bucket& bucket : queue.due) entries += bucket.size();
+    }
+    return entries;
+  }
+
+  std::size_t memory_bytes() const {
+    constexpr std::size_t kNode = 2 * sizeof(void*) + sizeof(std::uint64_t) + sizeof(std::uint32_t);
+    std::size_t bytes = size() * sizeof(RowNumber) + reads_.size() * kNode;
+    for (const Queue& queue : queues_) bytes += queue.is_later.capacity() / 8;
+    for (const std::vector<std::uint64_t>& ids : readers_) bytes += ids.capacity() * sizeof(std::uint64_t);
+    return bytes;
   }
 
   // All rows are clean: nothing waits.
@@ -78,6 +110,7 @@ class FlushQueue {
   struct Queue {
     Bucket due[kSteps];  // by priority, modulo kSteps
     Bucket later;
+    std::vector<bool> is_later;  // by row number
   };
 
   struct Hash {
@@ -85,14 +118,6 @@ class FlushQueue {
   };
 
   static std::uint32_t bit(std::uint32_t iteration) { return 1u << iteration % kSteps; }
-
-  template <typename Use>
-  static bool drain(Bucket& bucket, std::uint32_t priority, Use& use) {
-    for (; !bucket.empty(); bucket.pop_front()) {
-      if (!use(bucket.front(), priority)) return false;
-    }
-    return true;
-  }
 
   std::unordered_map<std::uint64_t, std::uint32_t, Hash> reads_;
   std::vector<std::uint64_t> readers_[kSteps];  // by iteration, modulo kSteps, what it reads

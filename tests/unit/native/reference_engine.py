@@ -227,8 +227,10 @@ class ReferenceEngine:
         for x in self.trained:
             row = self.rows[x]
             if row.kind in ("owned", "split") and row.last_use != last:
+                priority = self.next_read(x, last)
                 for j in row.workers:
-                    self.unpushed[j][self.next_read(x, last)].append(x)
+                    if priority != NEVER or x not in self.unpushed[j][priority]:  # without a reader it waits once
+                        self.unpushed[j][priority].append(x)
         self.trained = sorted(batch)
         for x in batch:
             self.reads[x].discard(last)

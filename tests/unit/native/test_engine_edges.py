@@ -227,9 +227,10 @@ def test_index_finds_every_id_again() -> None:
     assert engine.hits == len(keys)
 
 
-@pytest.mark.parametrize("policy", ["emark", "lru", "lfu"])
-def test_memory_is_flat_at_a_bounded_number_of_ids(policy: str) -> None:
-    engine = Engine([300, 400], policy)
+@pytest.mark.parametrize(("policy", "flush_ahead"), [("emark", False), ("lru", False), ("lfu", False), ("emark", True)])
+def test_memory_is_flat_at_a_bounded_number_of_ids(policy: str, flush_ahead: bool) -> None:
+    """Also where rows wait to be flushed ahead, and the links never have the time for it."""
+    engine = Engine([300, 400], policy, flush_ahead=flush_ahead)
     rng = np.random.default_rng(8)
 
     def run(iterations: int) -> int:
