@@ -18,7 +18,8 @@ from services.domain import errors
 from services.domain.batches import SampleBatch
 from services.domain.features import Feature, Pooling
 from services.domain.hybrid import HybridResult
-from services.domain.jobs import Criterion, JobSpec, Loss, ModelSpec, RowLimitPolicy, equal_workloads
+from services.domain.jobs import Criterion, JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
+from services.domain.losses import Loss
 from services.domain.plans import (
     EndOfStream,
     FlushPlan,

@@ -23,6 +23,7 @@ class Loss(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     LOSS_MSE: _ClassVar[Loss]
     LOSS_POISSON: _ClassVar[Loss]
     LOSS_HINGE: _ClassVar[Loss]
+    LOSS_OWN: _ClassVar[Loss]
 
 class Pooling(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -65,6 +66,7 @@ LOSS_BCE: Loss
 LOSS_MSE: Loss
 LOSS_POISSON: Loss
 LOSS_HINGE: Loss
+LOSS_OWN: Loss
 POOLING_UNSPECIFIED: Pooling
 POOLING_ONE: Pooling
 POOLING_SUM: Pooling

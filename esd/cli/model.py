@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from services.domain.errors import InvalidArgument
-from services.domain.jobs import Loss
+from services.domain.losses import Loss
 
 _PANEL = "What is trained"
 
@@ -20,7 +20,7 @@ Model = Annotated[
 ]
 Hidden = Annotated[str, typer.Option(help="Widths of the model's hidden layers; empty: none.", rich_help_panel=_PANEL)]
 LossOption = Annotated[
-    Loss, typer.Option("--loss", help="Loss of the model, unless it has one of its own.", rich_help_panel=_PANEL)
+    Loss, typer.Option("--loss", help="Loss of the model; own: it has one of its own.", rich_help_panel=_PANEL)
 ]
 
 

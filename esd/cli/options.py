@@ -33,12 +33,13 @@ from esd.cli.model import Hidden, LossOption, Model, parse_hidden
 from services.data import Dataset, count_distinct, open_data
 from services.data.epochs import Epochs
 from services.data.parts import hold_out
-from services.data.schema import TableOptions
+from services.data.schema import Schema, TableOptions
 from services.data.schema_file import read_schema
 from services.domain.errors import InvalidArgument
 from services.domain.features import Feature
-from services.domain.jobs import MAX_HORIZON, Criterion, JobSpec, Loss, ModelSpec, RowLimitPolicy, Sync, equal_workloads
+from services.domain.jobs import MAX_HORIZON, Criterion, JobSpec, ModelSpec, RowLimitPolicy, Sync, equal_workloads
 from services.domain.links import parse_links
+from services.domain.losses import Loss
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 
 TABLE = "embeddings"
@@ -382,6 +383,9 @@ class RunOptions:
         """Returns the job that these options describe, on data of the given shape, fingerprint and length if known."""
         if self.budget_ms == 0:
             raise InvalidArgument("--budget-ms 0 leaves no time: leave it out, and decisions take as long as they take")
+        schema = None if self.schema is None else read_schema(self.schema)
+        if schema is not None and schema.label_range is not None:
+            self.loss.check_range(*schema.label_range)
         workloads = self.worker_samples()
         optimizer = OptimizerSpec(self.optimizer, self.learning_rate)
         dense_rate = self.learning_rate if self.dense_learning_rate is None else self.dense_learning_rate
@@ -397,7 +401,7 @@ class RunOptions:
             "workload_limits": self.limits(),
             "budget_seconds": (self.budget_ms or 0.0) / 1e3,
             "window": PLAN_WINDOW,
-            "tables": self._tables(table, optimizer),
+            "tables": self._tables(schema, table, optimizer),
             "model": ModelSpec(
                 self.model,
                 parse_hidden(self.hidden),
@@ -417,12 +421,12 @@ class RunOptions:
             options |= {"checkpoint_every": self.evaluate_every, "checkpoints_kept": kept}
         return JobSpec(**options)
 
-    def _tables(self, name: str, optimizer: OptimizerSpec) -> tuple[TableSpec, ...]:
+    def _tables(self, schema: Schema | None, name: str, optimizer: OptimizerSpec) -> tuple[TableSpec, ...]:
         """Returns the tables of the data: one, or those that the schema names, with what it says of them."""
         first = TableSpec(name, self.dim, optimizer, self.seed, init_scale=self.dim**-0.5)
-        if self.schema is None:
+        if schema is None:
             return (first,)
-        schema, tables = read_schema(self.schema), []
+        tables = []
         for number, of_table in enumerate(schema.table_names):
             said = TableOptions() if of_table is None else schema.tables.get(of_table, TableOptions())
             dimension = self.dim if said.dim is None else said.dim

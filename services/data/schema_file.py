@@ -1,7 +1,7 @@
 """The file of a schema. `esd data inspect` proposes one.
 
 label = "rating"                   # 0 and 1, or true and false; ["clicked", "bought"] are two labels
-positive-from = 4                  # any number is 1 from here on, 0 below; label-range = [0, 10] takes it as it is
+positive-from = 4                  # any number is 1 from here on, 0 below; label-range = [0, 10]: it stays as it is
 ids = [
 "user",                        # texts, whole numbers, dates: one embedding row per distinct value
 { column = "item", table = "item" },

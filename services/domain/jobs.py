@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from services.domain.errors import InvalidArgument
 from services.domain.features import Feature, Pooling, check_features
+from services.domain.losses import Loss
 from services.domain.schedules import CONSTANT, Schedule
 from services.domain.tables import OptimizerSpec, TableSpec
 
@@ -53,17 +54,6 @@ class RowLimitPolicy(Enum):
     FORGET = "forget"  # the rows trained longest ago are forgotten, ties by id
 
 
-class Loss(Enum):
-    """What an output of a model is compared with its label by. A sample's loss is the mean over its labels."""
-
-    BCE = "bce"  # binary cross-entropy of a logit, labels in 0..1
-    MSE = "mse"  # squared error of a value, any label
-    POISSON = (
-        "poisson"  # negative log-likelihood of the logarithm of a rate, labels from 0 on, without the constant term
-    )
-    HINGE = "hinge"  # how far a margin is below 1, labels 0 and 1
-
-
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
     """A model over the embedding layer: one that comes with ESD, or one's own as `package.module:Class`.
@@ -75,7 +65,7 @@ class ModelSpec:
         weight_decay: times the parameters, it is added to their gradients, as torch.optim does; 0: nothing is.
         clip_norm: gradients of the dense parameters whose norm over all of them is larger are scaled down to it, as
             torch.nn.utils.clip_grad_norm_ does; 0: they stay as they are.
-        loss: of its outputs, unless the model has one of its own.
+        loss: of its outputs; a model with a loss of its own has `Loss.OWN`. It decides which labels a job takes.
     """
 
     name: str

@@ -6,7 +6,8 @@ import torch
 
 from services.domain.errors import InvalidArgument
 from services.domain.features import Pooling
-from services.domain.jobs import JobSpec, Loss
+from services.domain.jobs import JobSpec
+from services.domain.losses import Loss
 from worker.models.dcn import DeepCross
 from worker.models.dfm import DeepFM
 from worker.models.dlrm import DLRM
@@ -53,9 +54,11 @@ def build_model(job: JobSpec) -> Model:
             raise
         except Exception as error:  # the model may be anybody's code
             raise InvalidArgument(f"model {name!r} cannot be built: {type(error).__name__}: {error}") from error
-    if job.model.loss is not Loss.BCE and kind.loss is not Model.loss:
-        raise InvalidArgument(f"model {name!r} has a loss of its own: leave {job.model.loss.value} (--loss) out")
-    model.loss_function = LOSSES[job.model.loss]
+    if (job.model.loss is Loss.OWN) != (kind.loss is not Model.loss):
+        has, said = ("no", "another --loss") if job.model.loss is Loss.OWN else ("a", "--loss own")
+        raise InvalidArgument(f"model {name!r} has {has} loss of its own: say {said}, not {job.model.loss.value}")
+    if job.model.loss is not Loss.OWN:
+        model.loss_function = LOSSES[job.model.loss]
     replace_dropout(model, job.seed, model.samples)
     try_model(model, name, inputs)
     return model

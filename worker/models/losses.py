@@ -1,4 +1,4 @@
-"""Losses by name: what a model's outputs mean, which labels they are compared with, what the metrics see."""
+"""Losses by name: what a model's outputs mean, and what the metrics see of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from services.domain.jobs import Loss
+from services.domain.losses import Loss
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,14 +19,10 @@ class LossFunction:
     Attributes:
         losses: of outputs and labels.
         scores: of outputs, in 0..1, the larger the likelier is a label of 1.
-        accepts: which labels it is for, as a mask.
-        labels: the same in words.
     """
 
     losses: Callable[[Tensor, Tensor], Tensor]
     scores: Callable[[Tensor], Tensor]
-    accepts: Callable[[Tensor], Tensor]
-    labels: str
 
 
 def _bce(logits: Tensor, labels: Tensor) -> Tensor:
@@ -46,11 +42,9 @@ def _hinge(margins: Tensor, labels: Tensor) -> Tensor:
 
 
 LOSSES = {
-    Loss.BCE: LossFunction(_bce, torch.sigmoid, lambda y: (y >= 0) & (y <= 1), "in 0..1"),
-    Loss.MSE: LossFunction(_mse, lambda values: values.clamp(0, 1), torch.isfinite, "finite"),
+    Loss.BCE: LossFunction(_bce, torch.sigmoid),
+    Loss.MSE: LossFunction(_mse, lambda values: values.clamp(0, 1)),
     # The probability that something that happens at this rate happens at all.
-    Loss.POISSON: LossFunction(
-        _poisson, lambda log_rates: -torch.expm1(-log_rates.exp()), lambda y: y >= 0, "at least 0"
-    ),
-    Loss.HINGE: LossFunction(_hinge, torch.sigmoid, lambda y: (y == 0) | (y == 1), "0 or 1"),
+    Loss.POISSON: LossFunction(_poisson, lambda log_rates: -torch.expm1(-log_rates.exp())),
+    Loss.HINGE: LossFunction(_hinge, torch.sigmoid),
 }

@@ -7,11 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
-from services.domain.errors import InvalidArgument
-from services.domain.jobs import Loss
+from services.domain.losses import Loss
 from worker.models.dropout import Samples
 from worker.models.inputs import ModelInputs
 from worker.models.losses import LOSSES, LossFunction
@@ -73,18 +71,10 @@ class Model(nn.Module, ABC):
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         """Returns the loss of each sample, float32 [m]: `loss_function`, averaged over the labels.
 
-        Raises:
-            InvalidArgument: a label that it does not accept.
+        A model that replaces it is trained with `--loss own`, so that the job takes any label.
         """
-        labels, function = batch.labels, self.loss_function
-        accepted = function.accepts(labels)
-        if not accepted.all():
-            sample, label = torch.nonzero(~accepted)[0].tolist()
-            raise InvalidArgument(
-                f"label {self.inputs.labels[label]!r} of sample {self.samples.positions[sample]} of iteration "
-                f"{self.samples.iteration} is {labels[sample, label]:g}, the loss takes labels {function.labels}"
-            )
-        losses = function.losses(outputs.view_as(labels), labels)
+        labels = batch.labels
+        losses = self.loss_function.losses(outputs.view_as(labels), labels)
         return losses.squeeze(1) if labels.shape[1] == 1 else losses.mean(dim=1)
 
     def scores(self, outputs: Tensor) -> Tensor:

@@ -92,7 +92,8 @@ class Submission:
             position: how many samples of the stream come before the batch; None: as many as were taken in.
 
         Raises:
-            InvalidArgument: the batch is malformed, or has other fields or dense features than the job.
+            InvalidArgument: the batch is malformed, has other features or labels than the job, or a label that the
+                job's loss does not take. None of it is taken in.
             FailedPrecondition: samples are missing before it, or the stream has ended; the job failed.
         """
         batch = decode_batch(message)
@@ -107,6 +108,7 @@ class Submission:
         known = taken - position
         if known >= len(batch):
             return
+        self._job.model.loss.check_labels(batch.labels, self._job.labels, position)
         if self._samples.closed:
             raise FailedPrecondition(f"the sample stream of job {self._job.name} has ended after {taken} samples")
         if known:

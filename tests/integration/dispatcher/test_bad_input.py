@@ -171,6 +171,12 @@ NAN = np.float32(np.nan).tobytes()
         (JOB.name, batch(labels=NAN * 2), INVALID, "label of sample 0 is not finite"),
         (
             JOB.name,
+            batch(labels=np.array([1, 2], np.float32).tobytes()),
+            INVALID,
+            "label 'label' of sample 1 is 2, the loss bce (--loss) takes labels in 0..1",
+        ),
+        (
+            JOB.name,
             encode_batch(samples(2, job=job_with(fields=4))),
             INVALID,
             "the batch has 4 features per sample, the job has 3",

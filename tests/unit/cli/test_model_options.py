@@ -1,6 +1,8 @@
-"""What --hidden may say."""
+"""What --hidden and --loss may say."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +10,7 @@ from esd.cli.model import parse_hidden
 from esd.cli.options import RunOptions
 from services.domain.errors import InvalidArgument
 from services.domain.features import Feature
+from services.domain.losses import Loss
 
 
 @pytest.mark.parametrize(("text", "widths"), [("256,128", (256, 128)), ("64", (64,)), ("", ()), (" 8, 4 ", (8, 4))])
@@ -26,3 +29,12 @@ def test_what_are_no_widths_is_refused(text: str) -> None:
 def test_layers_have_limits() -> None:
     with pytest.raises(InvalidArgument, match=r"a hidden layer has width 0, it must be in 1\.\."):
         RunOptions(hidden="0").job(features=(Feature("user"),), dense_features=0, parameter_servers=("any",))
+
+
+def test_a_schema_whose_labels_the_loss_does_not_take_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    schema = tmp_path / "schema.toml"
+    schema.write_text('label = "stars"\nlabel-range = [0, 5]\nids = ["user"]\n')
+    shape = {"features": (Feature("user"),), "dense_features": 0, "parameter_servers": ("any",)}
+    with pytest.raises(InvalidArgument, match=r"labels in 0\.\.5 .* loss bce \(--loss\), which takes labels in 0\.\.1"):
+        RunOptions(schema=schema).job(**shape)
+    assert RunOptions(schema=schema, loss=Loss.MSE).job(**shape).model.loss is Loss.MSE

@@ -90,6 +90,18 @@ async def test_a_malformed_batch_is_refused_before_it_is_logged(stream: Stream) 
     assert await stream.submission.taken() == 0
 
 
+async def test_a_label_that_the_loss_does_not_take_is_refused_before_it_is_logged(stream: Stream) -> None:
+    """Whoever submits may leave the sample out, and goes on."""
+    await stream.submission.take_in(message(0, 3))
+    wrong = message(3, 3)
+    wrong.labels = np.array([0, 1, 1.5], np.float32).tobytes()
+    with pytest.raises(InvalidArgument, match=r"label 'label' of sample 5 is 1\.5, the loss bce"):
+        await stream.submission.take_in(wrong, position=3)
+    assert (len(stream.log.entries), stream.lifecycle.failure) == (1, "")
+    await stream.submission.take_in(message(3, 2), position=3)
+    assert await stream.submission.taken() == 5
+
+
 async def test_the_end_is_logged_once(stream: Stream) -> None:
     await stream.submission.take_in(message(0, 2))
     await stream.submission.end()

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from protos import common_pb2, dispatcher_pb2
 from services.domain.errors import InvalidArgument
 from services.domain.features import Feature, Pooling
-from services.domain.jobs import Criterion, JobSpec, Loss, ModelSpec, RowLimitPolicy, equal_workloads
+from services.domain.jobs import Criterion, JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
+from services.domain.losses import Loss
 from services.domain.schedules import CONSTANT, Decay, Schedule
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 from services.wire.jobs import CRITERIA, decode_job, encode_job

@@ -1,0 +1,74 @@
+"""Losses by name, and the labels that each takes, which are checked before a sample is part of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.domain.errors import InvalidArgument
+
+
+class Loss(Enum):
+    """What an output of a model is compared with its label by. A sample's loss is the mean over its labels."""
+
+    BCE = "bce"  # binary cross-entropy of a logit, labels in 0..1
+    MSE = "mse"  # squared error of a value, any label
+    POISSON = (
+        "poisson"  # negative log-likelihood of the logarithm of a rate, labels from 0 on, without the constant term
+    )
+    HINGE = "hinge"  # how far a margin is below 1, labels 0 and 1
+    OWN = "own"  # the model's own, any label
+
+    @property
+    def labels(self) -> str:
+        """The labels that it takes, in words."""
+        return _LABELS.get(self, "that are finite")
+
+    def check_labels(self, labels: NDArray[np.float32], names: Sequence[str], first: int) -> None:
+        """Refuses labels that the loss does not take.
+
+        Args:
+            labels: finite, float32 [k, L].
+            names: of the L labels.
+            first: the place of the first sample in its stream, for the message.
+
+        Raises:
+            InvalidArgument: names the label and the sample.
+        """
+        taken = self._takes(labels)
+        if taken.all():
+            return
+        sample, label = (int(each) for each in np.argwhere(~taken)[0])
+        raise InvalidArgument(
+            f"label {names[label]!r} of sample {first + sample} is {labels[sample, label]:g}, the loss {self.value} "
+            f"(--loss) takes labels {self.labels}"
+        )
+
+    def check_range(self, least: float, most: float) -> None:
+        """Refuses a range of labels, not all of which the loss takes.
+
+        Raises:
+            InvalidArgument: names the range and the loss.
+        """
+        if self is Loss.HINGE or not self._takes(np.array([least, most])).all():
+            raise InvalidArgument(
+                f"labels in {least:g}..{most:g} (label-range of the schema) are not all taken by the loss {self.value} "
+                f"(--loss), which takes labels {self.labels}"
+            )
+
+    def _takes(self, labels: NDArray[np.floating]) -> NDArray[np.bool_]:
+        match self:
+            case Loss.BCE:
+                return (labels >= 0) & (labels <= 1)
+            case Loss.POISSON:
+                return labels >= 0
+            case Loss.HINGE:
+                return (labels == 0) | (labels == 1)
+            case _:
+                return np.ones(labels.shape, np.bool_)
+
+
+_LABELS = {Loss.BCE: "in 0..1", Loss.POISSON: "from 0 on", Loss.HINGE: "0 and 1"}
