@@ -17,8 +17,9 @@ from dispatcher.simulator.alternatives import Cluster, get_alternative, simulate
 from services.domain.batches import SampleBatch
 from services.domain.errors import ResourceExhausted
 from services.domain.features import numbered_ids
-from services.domain.jobs import Criterion, JobSpec, ModelSpec, Sync, equal_workloads
+from services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
 from services.domain.links import parse_link
+from services.domain.sync import Sync
 from services.domain.tables import OptimizerSpec, TableSpec
 
 WARM_UP = 10  # iterations, ESD §6.1 and Herald §6.1

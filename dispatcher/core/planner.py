@@ -18,8 +18,9 @@ from dispatcher.core.mechanisms import DispatchInput, Mechanism, get_mechanism
 from esd_native.engine import CacheTooSmall, Engine
 from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument, ResourceExhausted
-from services.domain.jobs import JobSpec, Sync, scale_workloads
+from services.domain.jobs import JobSpec, scale_workloads
 from services.domain.plans import FlushPlan, Reload
+from services.domain.sync import Sync
 
 
 class Planner:

@@ -37,9 +37,10 @@ from services.data.schema import Schema, TableOptions
 from services.data.schema_file import read_schema
 from services.domain.errors import InvalidArgument
 from services.domain.features import Feature
-from services.domain.jobs import MAX_HORIZON, Criterion, JobSpec, ModelSpec, RowLimitPolicy, Sync, equal_workloads
+from services.domain.jobs import MAX_HORIZON, Criterion, JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
 from services.domain.links import parse_links
 from services.domain.losses import Loss
+from services.domain.sync import parse_sync
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 
 TABLE = "embeddings"
@@ -168,11 +169,11 @@ Policy = Annotated[
     str, typer.Option(help="Cache replacement: emark, emark-size, lru, lfu or static.", rich_help_panel=CLUSTER)
 ]
 SyncOption = Annotated[
-    Sync,
+    str,
     typer.Option(
         "--sync",
-        help="When trained rows are pushed: when others need them; before that, while links are idle (proactive); all, "
-        "while the next iteration trains (full); all, before it trains (write-through).",
+        help="When trained rows are pushed: when others need them (on-demand); before that, while links are idle "
+        "(proactive); all, while the next iteration trains (full); all, before it trains (write-through).",
         rich_help_panel=TRAINING,
     ),
 ]
@@ -302,7 +303,7 @@ class RunOptions:
     cache_ratio: CacheRatio = None
     cache_rows: CacheRows = None
     policy: Policy = "emark"
-    sync: SyncOption = Sync.ON_DEMAND
+    sync: SyncOption = "on-demand"
     optimizer: Optimizer = OptimizerKind.ROWWISE_ADAGRAD
     learning_rate: LearningRate = 0.02
     dense_learning_rate: DenseLearningRate = None
@@ -390,6 +391,7 @@ class RunOptions:
         optimizer = OptimizerSpec(self.optimizer, self.learning_rate)
         dense_rate = self.learning_rate if self.dense_learning_rate is None else self.dense_learning_rate
         options: dict[str, Any] = {name: getattr(self, name) for name in _OPTIONS_OF_THE_JOB}
+        options |= parse_sync(self.sync)
         options |= {  # what is derived, from other options or from the data
             "name": self.data_name,
             "features": features,

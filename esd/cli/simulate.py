@@ -27,7 +27,8 @@ from esd.cli.report import Result, alternative_result, print_result, simulation_
 from esd.cli.stream import READ_SAMPLES, global_batches, simulated_stream
 from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument
-from services.domain.jobs import Sync, equal_workloads
+from services.domain.jobs import equal_workloads
+from services.domain.sync import Sync
 from services.wire.jobs import job_of_json
 from services.wire.plans import digest_of
 
@@ -92,8 +93,8 @@ def command(
     if table is not None:
         chosen = _fit(chosen, table)
     name = chosen.mechanism if table is None else "given assignments"
-    if alternative is not None or chosen.sync is not Sync.ON_DEMAND:
-        name += f", {alternative or chosen.sync.value}"
+    if alternative is not None or chosen.sync != Sync.ON_DEMAND.value:
+        name += f", {alternative or chosen.sync}"
     seconds = _compute_seconds(compute_us, chosen.workers)
     print_result(name, run(chosen, ids, table, seconds, alternative, dims), as_json=as_json)
 
@@ -134,7 +135,7 @@ def run(
     if alternative is None:
         return simulation_result(simulate(planner, batches, sample_seconds=sample_seconds))
     if job.sync is not Sync.ON_DEMAND:
-        raise InvalidArgument(f"--alternative {alternative} takes the place of --sync {job.sync.value}: leave one out")
+        raise InvalidArgument(f"--alternative {alternative} takes the place of --sync {chosen.sync}: leave one out")
     if dims is not None:
         raise InvalidArgument("--dims does not go with --alternative, which counts rows of one size")
     if job.forgets_rows:

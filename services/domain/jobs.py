@@ -13,6 +13,7 @@ from services.domain.errors import InvalidArgument
 from services.domain.features import Feature, Pooling, check_features
 from services.domain.losses import Loss
 from services.domain.schedules import CONSTANT, Schedule
+from services.domain.sync import Sync
 from services.domain.tables import OptimizerSpec, TableSpec
 
 MAX_WORKERS = 64  # worker sets are uint64 masks
@@ -31,20 +32,6 @@ class Criterion(Enum):
     MIN3_MIN = "min3-min"
     MIN3_MIN2 = "min3-min2"
     ROW_MEAN = "row-mean"
-
-
-class Sync(Enum):
-    """When workers push what they have trained. Each trains the same model."""
-
-    ON_DEMAND = "on-demand"  # when another worker needs the row, or it leaves a cache
-    FULL = "full"  # every trained row is pushed while the next iteration trains (vanilla of Herald §3.1)
-    WRITE_THROUGH = "write-through"  # the same, and the next iteration begins when all is durable (FRUGAL-SYNC)
-    PROACTIVE = "proactive"  # as on demand, and before while links are idle, what is read next first (FRUGAL P2F)
-
-    @property
-    def pushes_all(self) -> bool:
-        """Whether every trained row is pushed, needed or not."""
-        return self in (Sync.FULL, Sync.WRITE_THROUGH)
 
 
 class RowLimitPolicy(Enum):
@@ -234,8 +221,9 @@ class JobSpec(DispatchOptions):
         So its links and workloads stay as they are, and it has no option that the other mechanism lacks. What it
         pushes, and when, is the same.
         """
-        defaults = {each.name: each.default for each in fields(DispatchOptions) if each.default is not MISSING}
-        return replace(self, mechanism=mechanism, **defaults | {"sync": self.sync})
+        options = {each.name: each.default for each in fields(DispatchOptions) if each.default is not MISSING}
+        options |= {name: getattr(self, name) for name in ("sync", *self.sync.numbers)}
+        return replace(self, mechanism=mechanism, **options)
 
     @property
     def table(self) -> TableSpec:

@@ -15,9 +15,10 @@ from google.protobuf.json_format import ParseDict, ParseError
 from protos import common_pb2, dispatcher_pb2
 from services.domain.errors import InvalidArgument
 from services.domain.features import Feature, Pooling
-from services.domain.jobs import MAX_WORKERS, Criterion, JobSpec, ModelSpec, RowLimitPolicy, Sync, equal_workloads
+from services.domain.jobs import MAX_WORKERS, Criterion, JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
 from services.domain.losses import Loss
 from services.domain.schedules import CONSTANT, Decay, Schedule
+from services.domain.sync import Sync
 from services.domain.tables import TableSpec
 from services.wire.enums import EnumCodec
 from services.wire.tables import decode_optimizer, decode_table, encode_optimizer, encode_table

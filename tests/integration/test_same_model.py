@@ -14,7 +14,7 @@ from esd.cli import simulate, train
 from esd.cli.options import RunOptions
 from esd.cli.stream import first_samples, global_batches
 from services.domain.features import numbered_ids
-from services.domain.jobs import RowLimitPolicy, Sync
+from services.domain.jobs import RowLimitPolicy
 from services.domain.tables import OptimizerKind
 from tests.support.auc import exact_auc
 from tests.support.models import assert_same_model
@@ -66,9 +66,9 @@ EPOCHS = {"data": "synthetic:zipf?samples=1000&keys=3000", "epochs": 3, "shuffle
 # A table of few more rows than an iteration trains: most rows leave it, some in the iteration after their last.
 FULL = {"max_rows": 700, "at_max_rows": RowLimitPolicy.FORGET, "cache_rows": 500, **ADAM}
 
-PUSHED = {"sync": Sync.FULL}
-AHEAD = {"sync": Sync.PROACTIVE, "links": "40m,20m,10m", "checkpoint_every": 20}
-THROUGH = {"sync": Sync.WRITE_THROUGH, "mechanism": "random", "cache_rows": 500}
+PUSHED = {"sync": "full"}
+AHEAD = {"sync": "proactive", "links": "40m,20m,10m", "checkpoint_every": 20}
+THROUGH = {"sync": "write-through", "mechanism": "random", "cache_rows": 500}
 
 # Every value of every axis occurs, and each optimizer meets evictions, split rows and both stores.
 CLUSTERS = [
@@ -145,7 +145,7 @@ def test_a_cluster_trains_the_model_of_one_machine(case: Cluster, tmp_path: Path
 
     labels = np.concatenate([batch.labels[:, 0] for batch in stream(case.options)])
     assert result["auc"] == pytest.approx(exact_auc(expected.scores, labels), abs=1e-3)
-    if case.options.sync is Sync.PROACTIVE:
+    if case.options.sync == "proactive":
         return  # what is pushed ahead depends on how long iterations take
     simulated = simulate.run(case.options, None, None)
     assert result["operations"] == simulated["operations"]

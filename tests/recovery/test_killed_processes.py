@@ -19,7 +19,6 @@ from esd.cli.stream import global_batches, training_stream
 from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.batches import SampleBatch
 from services.domain.errors import EsdError
-from services.domain.jobs import Sync
 from services.domain.state import JobPhase, JobState
 from services.runtime.security import PLAINTEXT
 from tests.recovery.kills import KILLED_AT, OPTIONS, Killer, assert_same_run, dispatcher, parameter_server, worker
@@ -82,14 +81,14 @@ def test_a_killed_parameter_server_goes_back_to_its_checkpoint_directory(undistu
 
 def test_a_kill_where_rows_are_pushed_ahead(tmp_path):
     """What is pushed ahead depends on measurements, and dispatch by a hash on nothing but the samples."""
-    options = replace(OPTIONS, sync=Sync.PROACTIVE, mechanism="hash", hash_field=0)
+    options = replace(OPTIONS, sync="proactive", mechanism="hash", hash_field=0)
     train.run(options, store="memory", shards=2, out=tmp_path / "undisturbed")
     result = train.run(options, store="memory", shards=2, out=tmp_path, watch=Killer(worker, iteration=KILLED_AT))
     assert [each["iterations_redone"] >= 10 for each in result["recoveries"]] == [True]
     assert_same_model(tmp_path, tmp_path / "undisturbed")
 
 
-@pytest.mark.parametrize(("sync", "victim"), [(Sync.FULL, worker), (Sync.WRITE_THROUGH, parameter_server)])
+@pytest.mark.parametrize(("sync", "victim"), [("full", worker), ("write-through", parameter_server)])
 def test_a_kill_where_all_that_is_trained_is_pushed(sync, victim, tmp_path):
     options = replace(OPTIONS, sync=sync)
     expected = train.run(options, store="memory", shards=2, out=tmp_path / "undisturbed")

@@ -11,9 +11,9 @@ from typing import TypeVar
 from services.clients.attendance import Attendance
 from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.errors import FailedPrecondition
-from services.domain.jobs import Sync
 from services.domain.plans import EndOfStream, Membership, PlanMessage, Reload
 from services.domain.reports import Lease, WorkerPhase
+from services.domain.sync import Sync
 from services.domain.tables import slots_of_tables
 from services.runtime.threads import named_threads
 from worker.core.cache_book import CacheBook

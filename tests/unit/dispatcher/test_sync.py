@@ -9,7 +9,7 @@ from dispatcher.core.planner import Planner
 from dispatcher.simulator.alternatives import Cluster, get_alternative
 from dispatcher.simulator.alternatives.alternative import Trained
 from dispatcher.simulator.simulate import trace_batches
-from services.domain.jobs import Sync
+from services.domain.sync import Sync
 
 BANDWIDTHS = [4e6, 2e6, 1e6]
 
