@@ -60,15 +60,15 @@ class Loss(Enum):
             )
 
     def _takes(self, labels: NDArray[np.floating]) -> NDArray[np.bool_]:
+        taken = np.ones(labels.shape, np.bool_)
         match self:
             case Loss.BCE:
-                return (labels >= 0) & (labels <= 1)
+                taken = (labels >= 0) & (labels <= 1)
             case Loss.POISSON:
-                return labels >= 0
+                taken = labels >= 0
             case Loss.HINGE:
-                return (labels == 0) | (labels == 1)
-            case _:
-                return np.ones(labels.shape, np.bool_)
+                taken = (labels == 0) | (labels == 1)
+        return taken
 
 
 _LABELS = {Loss.BCE: "in 0..1", Loss.POISSON: "from 0 on", Loss.HINGE: "0 and 1"}
