@@ -1,152 +1,97 @@
-"""FRUGAL's two-level priority queue and a tree heap, with what their operations touch counted (FRUGAL §3.4, Exp. 4)."""
+"""Times the engine's two-level queue beside tree heaps, with threads (FRUGAL §3.4 and Exp. 4).
+
+The programme is native/yardsticks/flush_queues.cpp; it is built when it is first asked for.
+"""
 
 from __future__ import annotations
 
-from typing import Protocol
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
-NEVER = 2**31  # the priority of an update whose next read is not known: infinity
+import numpy as np
+from numpy.typing import NDArray
+
+ROOT = Path(__file__).parents[2]
+BUILD = ROOT / "build" / "yardsticks"  # stays, so that only what has changed is compiled again
+QUEUES = {  # by the programme's names
+    "two-level": "two-level queues, one per worker, as the dispatcher has them",
+    "heap": "one tree heap",
+    "heaps": "tree heaps, one per worker",
+}
 
 
-class FlushQueue(Protocol):
-    """Rows that have updates to be flushed, by the step that reads them next.
+@dataclass(frozen=True, slots=True)
+class QueueTimes:
+    """What a queue took for a stream.
 
     Attributes:
-        touched: entries of the data structure that were read or written so far.
+        queue: a name of QUEUES.
+        threads: that worked at it.
+        update_seconds: wall time of enqueue and adjustPriority.
+        dequeue_seconds: wall time of dequeue.
+        processor_seconds: of all threads together.
+        updates: how many there were.
+        dequeues: likewise, rows that were flushed.
     """
 
-    touched: int
-
-    def __len__(self) -> int: ...
-
-    def put(self, row: int, priority: int) -> None:
-        """Enqueues a row, or changes its priority (adjustPriority)."""
-        ...
-
-    def take(self) -> tuple[int, int]:
-        """Dequeues a row of the lowest priority: (row, priority)."""
-        ...
-
-    def front(self) -> int:
-        """Returns the lowest priority; NEVER when it is that, or there is no row."""
-        ...
+    queue: str
+    threads: int
+    update_seconds: float
+    dequeue_seconds: float
+    processor_seconds: float
+    updates: int
+    dequeues: int
 
 
-class TwoLevelQueue:
-    """An index of priorities over hash tables of rows: every operation touches a constant number of entries.
+def queue_times(
+    steps: Sequence[NDArray[np.uint32]],
+    threads: Sequence[int],
+    *,
+    workers: int = 8,
+    lookahead: int = 10,
+    share: float = 0.8,
+    rounds: int = 3,
+) -> list[QueueTimes]:
+    """Runs P2F (FRUGAL §3.3) over the rows of every step, once per queue and number of threads.
 
-    The index is scanned from the last priority that was dequeued to the latest that is known (scan-range compression),
-    and at infinity.
+    Args:
+        steps: distinct rows of each step, numbered from 0.
+        threads: numbers of threads.
+        workers: among which the rows of a step are shared out.
+        lookahead: L, at most 31.
+        share: rows that are flushed in the background, of those that a step trains.
+        rounds: the fastest of so many runs counts.
+
+    Raises:
+        CalledProcessError: the programme cannot be built, or finds that a queue lost a row.
     """
-
-    def __init__(self) -> None:
-        self.touched = 0
-        self._rows: dict[int, int] = {}  # priority of each
-        self._index: dict[int, dict[int, None]] = {}
-        self._lowest, self._highest = NEVER, -1  # of the finite ones
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def put(self, row: int, priority: int) -> None:
-        """Insert, then delete the old entry."""
-        before = self._rows.get(row)
-        if before == priority:
-            return
-        self._index.setdefault(priority, {})[row] = None
-        self._rows[row] = priority
-        self.touched += 1
-        if before is not None:
-            del self._index[before][row]
-            self.touched += 1
-        if priority != NEVER:
-            self._lowest, self._highest = min(self._lowest, priority), max(self._highest, priority)
-
-    def front(self) -> int:
-        """Scans the index."""
-        while self._lowest <= self._highest:
-            if self._index.get(self._lowest):
-                return self._lowest
-            self.touched += 1
-            self._lowest += 1
-        self._lowest, self._highest = NEVER, -1
-        return NEVER
-
-    def take(self) -> tuple[int, int]:
-        """Takes any row of the first table that is not empty."""
-        priority = self.front()
-        row, _ = self._index[priority].popitem()
-        del self._rows[row]
-        self.touched += 1
-        return row, priority
+    numbers = [str(number) for number in (workers, lookahead, share, rounds, *threads)]
+    with tempfile.TemporaryDirectory() as folder:
+        trace = Path(folder) / "steps"
+        trace.write_bytes(b"".join(np.uint32(len(rows)).tobytes() + rows.astype(np.uint32).tobytes() for rows in steps))
+        command = [str(_programme()), str(trace), *numbers]
+        printed = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
+    return [_times(line.split()) for line in printed.stdout.splitlines()]
 
 
-class TreeHeap:
-    """A binary heap whose rows know their places, so that a priority can be changed: logarithmic."""
+def _times(words: Sequence[str]) -> QueueTimes:
+    queue, threads, update, dequeue, processor, updates, dequeues = words
+    return QueueTimes(queue, int(threads), float(update), float(dequeue), float(processor), int(updates), int(dequeues))
 
-    def __init__(self) -> None:
-        self.touched = 0
-        self._heap: list[tuple[int, int]] = []  # (priority, row)
-        self._places: dict[int, int] = {}
 
-    def __len__(self) -> int:
-        return len(self._heap)
-
-    def put(self, row: int, priority: int) -> None:
-        """Sifts up or down from where the row is, or from the end."""
-        place = self._places.get(row)
-        if place is None:
-            self._heap.append((priority, row))
-            self._up(len(self._heap) - 1)
-        elif self._heap[place][0] != priority:
-            rises = priority < self._heap[place][0]
-            self._heap[place] = priority, row
-            if rises:
-                self._up(place)
-            else:
-                self._down(place)
-
-    def front(self) -> int:
-        """Looks at the root."""
-        self.touched += 1
-        return self._heap[0][0] if self._heap else NEVER
-
-    def take(self) -> tuple[int, int]:
-        """Takes the root; the last entry sifts down from there."""
-        priority, row = self._heap[0]
-        last = self._heap.pop()
-        del self._places[row]
-        self.touched += 1
-        if self._heap:
-            self._heap[0] = last
-            self._down(0)
-        return row, priority
-
-    def _up(self, place: int) -> None:
-        entry = self._heap[place]
-        self.touched += 1
-        while place > 0:
-            parent = (place - 1) // 2
-            self.touched += 1
-            if self._heap[parent] <= entry:
-                break
-            self._set(place, self._heap[parent])
-            place = parent
-        self._set(place, entry)
-
-    def _down(self, place: int) -> None:
-        entry = self._heap[place]
-        self.touched += 1
-        while (child := 2 * place + 1) < len(self._heap):
-            self.touched += 1
-            if child + 1 < len(self._heap):
-                self.touched += 1
-                child += self._heap[child + 1] < self._heap[child]
-            if entry <= self._heap[child]:
-                break
-            self._set(place, self._heap[child])
-            place = child
-        self._set(place, entry)
-
-    def _set(self, place: int, entry: tuple[int, int]) -> None:
-        self._heap[place] = entry
-        self._places[entry[1]] = place
+@cache
+def _programme() -> Path:
+    # cmake and ninja are installed beside the interpreter.
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    for command in (
+        ["cmake", "-S", str(ROOT), "-B", str(BUILD), "-G", "Ninja", f"-DPython_EXECUTABLE={sys.executable}"],
+        ["cmake", "--build", str(BUILD), "--target", "flush_queues"],
+    ):
+        subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=True)  # noqa: S603
+    return BUILD / "native" / "yardsticks" / "flush_queues"

@@ -1,53 +1,46 @@
-"""FRUGAL's queue and the heap do the same, and touch what their structure says."""
+"""The engine's queue and the heaps that it is timed against flush the same rows, whatever the number of threads."""
 
-import random
+from __future__ import annotations
 
 import numpy as np
-import pytest
 
-from benchmarks.papers.flush_queues import NEVER, FlushQueue, TreeHeap, TwoLevelQueue
-from benchmarks.papers.flushing_work import queue_work
+from benchmarks.papers.flush_queues import QUEUES, queue_times
 
 
-@pytest.mark.parametrize("kind", [TwoLevelQueue, TreeHeap])
-def test_rows_leave_by_priority_whatever_was_changed(kind: type[FlushQueue]) -> None:
-    rng, queue, expected = random.Random(3), kind(), {}
-    for _ in range(4000):
-        if expected and rng.random() < 0.4:
-            row, priority = queue.take()
-            assert priority == min(expected.values()) == expected.pop(row)
-        else:
-            row, priority = rng.randrange(200), rng.choice((rng.randrange(50), NEVER))
-            queue.put(row, priority)
-            expected[row] = priority
-        assert len(queue) == len(expected)
-        assert queue.front() == min(expected.values(), default=NEVER)
+def waiting_and_flushed(steps: list[np.ndarray], lookahead: int, share: float) -> tuple[int, int]:
+    """One worker's updates and dequeues, row by row: a step reads what it trains."""
+    waiting: dict[int, float] = {}
+    updates = flushed = 0
+
+    def next_read(row: int, first: int, last: int) -> float:
+        return next((s for s in range(first, min(last + 1, len(steps))) if row in steps[s]), np.inf)
+
+    for now, rows in enumerate(steps):
+        for row in list(waiting):
+            read = next_read(row, now, now + lookahead)
+            updates += read != waiting[row]
+            waiting[row] = read
+        due = [row for row, read in waiting.items() if read <= now]
+        for row in due:
+            del waiting[row]
+        waiting |= {row: next_read(row, now + 1, now + lookahead) for row in rows.tolist()}
+        updates += len(rows)
+        first = sorted(waiting, key=waiting.__getitem__)[: int(share * len(rows))]
+        for row in first:
+            del waiting[row]
+        flushed += len(due) + len(first)
+    return updates, flushed
 
 
-def test_the_heap_touches_more_the_more_rows_wait() -> None:
-    touched = {}
-    for kind in (TwoLevelQueue, TreeHeap):
-        for rows in (100, 10_000):
-            queue = kind()
-            for row in random.Random(1).sample(range(rows), rows):
-                queue.put(row, row % 37)
-            filled = queue.touched
-            for _ in range(rows):
-                queue.take()
-            touched[kind, rows] = (queue.touched - filled) / rows
-    assert touched[TwoLevelQueue, 10_000] < 1.1
-    assert touched[TreeHeap, 10_000] > 1.5 * touched[TreeHeap, 100]
-
-
-@pytest.mark.parametrize("kind", [TwoLevelQueue, TreeHeap])
-def test_gates_flush_what_a_step_reads_and_the_background_the_rest(kind: type[FlushQueue]) -> None:
-    steps = [np.array(rows) for rows in ([1, 2, 3], [1, 4], [2, 5], [5, 6])]
-    gates_only = queue_work(kind(), steps, lookahead=2, share=0.0)
-    assert (gates_only.updates, gates_only.dequeues, gates_only.rows) == (9, 3, 6)
-    everything = queue_work(kind(), steps, lookahead=2, share=1.0)
-    assert (everything.updates, everything.dequeues, everything.rows) == (9, 9, 0)
-
-
-def test_a_row_that_waits_becomes_due_when_its_next_read_is_known() -> None:
-    steps = [np.array(rows) for rows in ([7], [1], [2], [7])]
-    assert queue_work(TwoLevelQueue(), steps, lookahead=2, share=0.0).updates == 4 + 1
+def test_every_queue_flushes_what_is_due_and_as_much_more_as_it_may() -> None:
+    """The programme itself fails when a row is lost, flushed twice, or waits when its step reads it."""
+    rng = np.random.default_rng(4)
+    steps = [np.unique((400 * rng.random(150) ** 2).astype(np.uint32)) for _ in range(30)]
+    updates, flushed = waiting_and_flushed(steps, 10, 0.0)
+    alone = queue_times(steps, [1], workers=1, lookahead=10, share=0.0, rounds=1)
+    assert {(t.updates, t.dequeues) for t in alone} == {(updates, flushed)}
+    _, flushed = waiting_and_flushed(steps, 10, 0.5)
+    assert {t.dequeues for t in queue_times(steps, [1], workers=1, lookahead=10, share=0.5, rounds=1)} == {flushed}
+    threads = queue_times(steps, [1, 2, 5], workers=8, share=0.8, rounds=2)
+    assert [(t.queue, t.threads) for t in threads] == [(queue, n) for n in (1, 2, 5) for queue in QUEUES]
+    assert len({t.dequeues for t in threads if t.queue != "heap"}) == 1

@@ -5,11 +5,15 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from esd_native.engine import Engine
+
+if TYPE_CHECKING:
+    from esd_native.engine import PlanColumns
 
 NEVER = 2**31
 
@@ -22,9 +26,9 @@ def step(engine: Engine, workloads: Sequence[Sequence[int]], limits: Sequence[in
     return [pushes_of(plan) for plan in engine.commit(np.array(assignment, np.int32), limits)]
 
 
-def pushes_of(plan: dict) -> list[int]:
-    kinds = ("update_rows", "update_gradients", "evict_rows", "evict_gradients")
-    return [x for kind in kinds for x in plan[kind]["ids"].tolist()]
+def pushes_of(plan: PlanColumns) -> list[int]:
+    pushes = plan["update_rows"], plan["update_gradients"], plan["evict_rows"], plan["evict_gradients"]
+    return [x for push in pushes for x in push["ids"].tolist()]
 
 
 @pytest.mark.parametrize("room", [0, 1])
