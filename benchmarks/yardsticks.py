@@ -2,11 +2,13 @@
 
 A yardstick prepares an instance, which is not timed, and returns what is: a call that gives the total cost. The
 libraries are optional: `pip install .[bench]`, and for ortools `pip install --no-deps ortools`, whose pinned protobuf
-is older than ours and not needed by its flow solver.
+is older than ours and not needed by its flow solver. The serial Hungarian algorithm of the ESD paper is built from
+native/yardsticks.
 """
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.cost_families import Costs
+from benchmarks.native_yardsticks import built
 
 Run = Callable[[], float]
 Prepare = Callable[[Costs, NDArray[np.int32]], Run | None]
@@ -25,7 +28,7 @@ class Yardstick:
     """A published solver.
 
     Attributes:
-        library: the module it needs.
+        library: the module it needs; empty: none.
         largest: entries of the matrix it works on, up to which a solve takes seconds at most.
         expands: it works on the k x k matrix, not on k x n.
         prepare: returns the timed part, or None where the solver cannot take the instance.
@@ -44,6 +47,20 @@ class Yardstick:
 def _expanded(costs: Costs, capacities: NDArray[np.int32]) -> NDArray[np.float64]:
     """Makes the paper's square matrix (§4.3): every column as often as its capacity."""
     return np.ascontiguousarray(np.repeat(costs, capacities, axis=1), np.float64)
+
+
+def serial_hungarian(costs: Costs, capacities: NDArray[np.int32]) -> Run:
+    """The paper's own yardstick (Table 2): the Hungarian algorithm on one thread, on the expanded matrix."""
+    solve = ctypes.CDLL(str(built("hungarian"))).esd_hungarian
+    square = _expanded(costs, capacities)
+    k = len(square)
+    columns = np.empty(k, np.int32)
+
+    def run() -> float:
+        solve(ctypes.c_void_p(square.ctypes.data), ctypes.c_int32(k), ctypes.c_void_p(columns.ctypes.data))
+        return float(square[np.arange(k), columns].sum())
+
+    return run
 
 
 def scipy_assignment(costs: Costs, capacities: NDArray[np.int32]) -> Run:
@@ -91,6 +108,7 @@ def ortools_flow(costs: Costs, capacities: NDArray[np.int32]) -> Run | None:
 
 
 _YARDSTICKS = {
+    "hungarian": Yardstick("", 1 << 20, True, serial_hungarian),
     "scipy": Yardstick("scipy", 1 << 20, True, scipy_assignment),
     "lapx": Yardstick("lap", 1 << 22, True, lapx_lapjv),
     "pot": Yardstick("ot", 1 << 17, False, pot_emd),
@@ -101,4 +119,4 @@ YARDSTICKS = tuple(_YARDSTICKS)
 
 def installed() -> dict[str, Yardstick]:
     """Returns the yardsticks whose library is there, by name."""
-    return {name: y for name, y in _YARDSTICKS.items() if importlib.util.find_spec(y.library)}
+    return {name: y for name, y in _YARDSTICKS.items() if not y.library or importlib.util.find_spec(y.library)}

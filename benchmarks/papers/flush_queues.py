@@ -1,24 +1,21 @@
 """Times the engine's two-level queue beside tree heaps, with threads (FRUGAL §3.4 and Exp. 4).
 
-The programme is native/yardsticks/flush_queues.cpp; it is built when it is first asked for.
+The programme is native/yardsticks/flush_queues.cpp.
 """
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-ROOT = Path(__file__).parents[2]
-BUILD = ROOT / "build" / "yardsticks"  # stays, so that only what has changed is compiled again
+from benchmarks.native_yardsticks import built
+
 QUEUES = {  # by the programme's names
     "two-level": "two-level queues, one per worker, as the dispatcher has them",
     "heap": "one tree heap",
@@ -75,7 +72,7 @@ def queue_times(
     with tempfile.TemporaryDirectory() as folder:
         trace = Path(folder) / "steps"
         trace.write_bytes(b"".join(np.uint32(len(rows)).tobytes() + rows.astype(np.uint32).tobytes() for rows in steps))
-        command = [str(_programme()), str(trace), *numbers]
+        command = [str(built("flush_queues")), str(trace), *numbers]
         printed = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
     return [_times(line.split()) for line in printed.stdout.splitlines()]
 
@@ -83,15 +80,3 @@ def queue_times(
 def _times(words: Sequence[str]) -> QueueTimes:
     queue, threads, update, dequeue, processor, updates, dequeues = words
     return QueueTimes(queue, int(threads), float(update), float(dequeue), float(processor), int(updates), int(dequeues))
-
-
-@cache
-def _programme() -> Path:
-    # cmake and ninja are installed beside the interpreter.
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    for command in (
-        ["cmake", "-S", str(ROOT), "-B", str(BUILD), "-G", "Ninja", f"-DPython_EXECUTABLE={sys.executable}"],
-        ["cmake", "--build", str(BUILD), "--target", "flush_queues"],
-    ):
-        subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=True)  # noqa: S603
-    return BUILD / "native" / "yardsticks" / "flush_queues"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 
 from dispatcher.core.planner import Planner
 from dispatcher.service.state import job_metrics
@@ -31,15 +33,24 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Shadow:
+    """One mechanism.
+
+    Attributes:
+        planner: plans under it.
+        cost: of what it has planned.
+        batches: the next one to plan, and its lookahead; the thread's.
+    """
+
     planner: Planner
     cost: ShadowCost
+    batches: deque[SampleBatch] = field(default_factory=deque)
 
 
 class Shadows:
     """Plans the stream of one job under other mechanisms, each with mirrored caches of its own, and adds up the cost.
 
-    A shadow sees every batch or it ends: one that had skipped a batch would no longer know its caches. Links and
-    workloads are those that the job started with.
+    A shadow sees every batch or it ends: one that had skipped a batch would no longer know its caches. One that looks
+    ahead is as many batches behind. Links and workloads are those that the job started with.
 
     Args:
         mechanisms: the names of the mechanisms; the job's own is left out.
@@ -85,33 +96,33 @@ class Shadows:
 
     def close(self) -> None:
         """Takes no more batches. Those that were taken are still planned."""
-        self._plan_waiting()
+        self._plan_waiting(ended=True)
         self._thread.shutdown(wait=False)
 
     @property
     def _behind(self) -> int:
         return self._in_work + len(self._waiting)
 
-    def _plan_waiting(self) -> None:
-        """Gives the batches that wait to the thread."""
+    def _plan_waiting(self, *, ended: bool = False) -> None:
+        """Gives the batches that wait to the thread; after the end of the stream none is kept as lookahead."""
         if self._due is not None:
             self._due.cancel()
             self._due = None
-        if self._waiting and self._shadows:
+        if (self._waiting or ended) and self._shadows:
             batches, self._waiting = self._waiting, []
             self._in_work += len(batches)
-            planning = asyncio.get_running_loop().run_in_executor(self._thread, _plan, self._shadows, batches)
+            planning = asyncio.get_running_loop().run_in_executor(self._thread, _plan, self._shadows, batches, ended)
             planning.add_done_callback(partial(self._planned, len(batches)))
 
-    def _planned(self, batches: int, planning: asyncio.Future[list[float]]) -> None:
+    def _planned(self, batches: int, planning: asyncio.Future[list[tuple[int, float]]]) -> None:
         self._in_work -= batches
         error = planning.exception()
         if error is not None:
             self._end(str(error) if isinstance(error, EsdError) else repr(error))
             return
-        for shadow, seconds in zip(self._shadows, planning.result(), strict=False):  # there are none after an end
+        for shadow, (planned, seconds) in zip(self._shadows, planning.result(), strict=False):  # none after an end
             shadow.cost = ShadowCost(
-                shadow.cost.mechanism, shadow.cost.iterations + batches, shadow.cost.cost_seconds + seconds
+                shadow.cost.mechanism, shadow.cost.iterations + planned, shadow.cost.cost_seconds + seconds
             )
             job_metrics.shadowed(shadow.cost.mechanism, seconds)
 
@@ -122,6 +133,21 @@ class Shadows:
         self._waiting = []
 
 
-def _plan(shadows: Sequence[_Shadow], batches: Sequence[SampleBatch]) -> list[float]:
-    """Plans batches under each mechanism, one after the other, and returns what they cost; runs in the thread."""
-    return [sum(shadow.planner.plan(batch).cost_seconds for batch in batches) for shadow in shadows]
+def _plan(shadows: Sequence[_Shadow], batches: Sequence[SampleBatch], ended: bool) -> list[tuple[int, float]]:
+    """Plans under each mechanism what it has the lookahead for; runs in the thread.
+
+    Returns:
+        How many batches each has planned now, and what they cost.
+    """
+    return [_plan_one(shadow, batches, ended) for shadow in shadows]
+
+
+def _plan_one(shadow: _Shadow, batches: Sequence[SampleBatch], ended: bool) -> tuple[int, float]:
+    waiting, lookahead = shadow.batches, shadow.planner.lookahead
+    waiting.extend(batches)
+    planned, seconds = 0, 0.0
+    while len(waiting) > (0 if ended else lookahead):
+        batch = waiting.popleft()
+        seconds += shadow.planner.plan(batch, list(islice(waiting, lookahead))).cost_seconds
+        planned += 1
+    return planned, seconds

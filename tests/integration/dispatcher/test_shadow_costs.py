@@ -84,6 +84,20 @@ async def test_a_shadow_has_no_options_of_the_mechanism_in_force() -> None:
     assert cost.cost_seconds == pytest.approx(simulated(JOB, "laia", 40))
 
 
+async def test_a_shadow_looks_ahead_as_its_mechanism_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two choices compare what the next batch costs; that one comes later, and after the last one there is none."""
+    monkeypatch.setattr(shadow, "_TOGETHER", 5)
+    shadows = Shadows(("laia", "laia-two-choices"))
+    shadows.start(JOB, WORKERS)
+    for iteration, batch in enumerate(BATCHES):
+        shadows.follow(iteration, batch)
+    costs = {cost.mechanism: cost for cost in await until_planned(shadows)}
+    assert {cost.iterations for cost in costs.values()} == {len(BATCHES)}
+    for mechanism, cost in costs.items():
+        assert cost.cost_seconds == pytest.approx(simulated(JOB, mechanism, 40))
+    assert costs["laia"].cost_seconds != costs["laia-two-choices"].cost_seconds
+
+
 async def test_a_batch_that_comes_again_counts_once() -> None:
     shadows = Shadows(("random",))
     shadows.start(JOB, WORKERS)

@@ -26,10 +26,9 @@ def test_families_make_valid_costs(family):
 
 
 def test_every_solver_is_measured_and_optimal():
-    results = list(run([3], [8], solvers=[*CPU_SOLVERS, "dual-warm", "scipy"], seconds=0))
-    assert {(r.solver, r.family) for r in results} == {
-        (solver, family) for solver in (*CPU_SOLVERS, "dual-warm", "scipy") for family in FAMILIES
-    }
+    solvers = [*CPU_SOLVERS, "dual-warm", "hungarian", "scipy"]
+    results = list(run([3], [8], solvers=solvers, seconds=0))
+    assert {(r.solver, r.family) for r in results} == {(solver, family) for solver in solvers for family in FAMILIES}
     assert all(r.optimal and r.k == 24 and 0 <= r.ms_min <= r.ms_median <= r.ms_max for r in results)
 
 

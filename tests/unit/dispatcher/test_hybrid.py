@@ -7,6 +7,7 @@ import pytest
 
 from dispatcher.core.hybrid import hybrid_dis
 from dispatcher.solvers import get_solver
+from esd_native import solver as native
 from services.domain.errors import InvalidArgument
 from services.domain.jobs import Criterion
 
@@ -67,6 +68,24 @@ def test_heu_gives_each_sample_the_cheapest_worker_with_room():
     costs = np.array([[0, 1], [0, 9], [0, 5], [0, 2]], np.int32)
     result = hybrid_dis(costs, [2, 2], 0, Criterion.MIN2_MIN, AUTO)
     assert result.assignment.tolist() == [1, 0, 0, 1]  # samples 1 and 2 would lose most
+
+
+@pytest.mark.parametrize("criterion", Criterion)
+@pytest.mark.parametrize("most", [3, 1000])
+def test_theorem_1_bounds_the_error_of_the_heuristic(criterion, most):
+    """The i-th sample that Heu gives away costs at most the (i // m + 1)-th least of its row; the bound is met."""
+    rng = np.random.default_rng(6)
+    tight = 0
+    for _ in range(40):
+        n, m = int(rng.integers(1, 9)), int(rng.integers(1, 12))
+        costs = (rng.integers(0, most, (n * m, n)) + rng.integers(0, most, n)).astype(np.int32)
+        result = hybrid_dis(costs, np.full(n, m), 0, criterion, AUTO)
+        order = native.rank(costs, np.full(n, m, np.int32), criterion.value, None)
+        chosen = costs[order, result.assignment[order]]
+        bounds = np.sort(costs[order], axis=1)[np.arange(n * m), np.arange(n * m) // m]
+        assert (chosen <= bounds).all()
+        tight += int((chosen == bounds)[m:].sum())
+    assert tight > 0
 
 
 def test_prices_guide_the_heuristic():
