@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from importlib import import_module
@@ -16,7 +16,6 @@ from dispatcher.core.grouped_auc import Grouped, mean_gauc
 from dispatcher.core.progress import ScoreHistogram
 from esd.cli.stream import global_batches
 from services.clients.parameter_server import AsyncParameterServerClient
-from services.data import Dataset
 from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument, NotFound
 from services.domain.ids import parts_of_tables, shard_of
@@ -56,7 +55,7 @@ class Evaluator:
         credentials: for the parameter servers.
     """
 
-    def __init__(self, job: JobSpec, samples: Dataset, credentials: Credentials = PLAINTEXT) -> None:
+    def __init__(self, job: JobSpec, samples: Iterable[SampleBatch], credentials: Credentials = PLAINTEXT) -> None:
         self._job = job
         self._samples = samples
         self._credentials = credentials

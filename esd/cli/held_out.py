@@ -147,7 +147,7 @@ class HeldOut:
             quality = await repeated(self._evaluator.evaluate, _PATIENCE_SECONDS, on=AWAY)
             self._add(Evaluation(iterations, quality))
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Gives up what is not done."""
         if self._running is not None:
             self._running.cancel()
@@ -215,7 +215,7 @@ async def watched(
     try:
         yield held_out
     finally:
-        await held_out.close()
+        await held_out.aclose()
 
 
 def _print(line: str) -> None:

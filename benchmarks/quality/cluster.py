@@ -1,0 +1,55 @@
+"""Training on a cluster of local processes, seed after seed on the same services."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks.quality.samples import Samples, batches
+from esd.cli.driver import drive
+from esd.cli.evaluation import Evaluator
+from esd.cli.held_out import HeldOut
+from esd.cli.launcher import local_cluster
+from esd.cli.options import RunOptions
+from services.clients.dispatcher_async import AsyncDispatcherClient
+from services.domain.state import Quality
+
+Tell = Callable[[int, Quality], None]
+
+
+def train(samples: Samples, chosen: RunOptions, seeds: Sequence[int], tell: Tell) -> None:
+    """Trains a model with each seed, in a table of its own, and tells seed and figures of the held-out samples."""
+    with tempfile.TemporaryDirectory(prefix="esd-quality-") as logs:
+        asyncio.run(_train(samples, chosen, seeds, tell, Path(logs)))
+
+
+async def _train(samples: Samples, chosen: RunOptions, seeds: Sequence[int], tell: Tell, logs: Path) -> None:
+    async with (
+        local_cluster(
+            shards=1,
+            store="memory",
+            worker_links=chosen.bandwidths(),
+            cache_rows=[chosen.cache_rows or 1] * chosen.workers,
+            logs=logs,
+        ) as cluster,
+        AsyncDispatcherClient(cluster.dispatcher.address) as client,
+    ):
+        for number, seed in enumerate(seeds):
+            if number:  # workers of a local cluster end with their job
+                await asyncio.gather(*(worker.process.wait() for worker in cluster.workers))
+                await asyncio.gather(*(worker.restart() for worker in cluster.workers))
+            job = replace(chosen, seed=seed).job(
+                features=samples.features,
+                dense_features=samples.dense_features,
+                parameter_servers=tuple(server.address for server in cluster.parameter_servers),
+                table=f"seed-{seed}",
+            )
+            evaluator = Evaluator(job, batches(samples.held_out))
+            held_out = HeldOut(job, evaluator, every=0, early_stop=None, announce=lambda _: None)
+            async with contextlib.aclosing(held_out):
+                await drive(client, job, batches(samples.trained), lambda _: None, held_out)
+            tell(seed, held_out.evaluations[-1].quality)

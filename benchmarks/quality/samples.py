@@ -1,0 +1,81 @@
+"""What both sides train and are judged by: samples of a real data set, in memory."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from esd.cli.stream import first_samples
+from services.data import open_data
+from services.domain.batches import SampleBatch
+from services.domain.features import Feature, Pooling
+
+BATCH = 1024  # samples of an iteration
+TRAINED = 80 * BATCH
+HELD_OUT = 16 * BATCH  # those that follow
+HISTORY = 8
+
+# Of whom a history is, of what, and whether only samples with the label are in it.
+_HISTORIES = {"flights": ("tailnum", "dest", False), "journey": ("household", "product", True)}
+DATA = tuple(_HISTORIES)
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """The samples of one comparison.
+
+    Attributes:
+        features: of the samples; with a history it is the last one, and what it lists is the first.
+        dense_features: d.
+        trained: in the order in which they are trained.
+        held_out: the model is judged by these in the end.
+    """
+
+    features: tuple[Feature, ...]
+    dense_features: int
+    trained: SampleBatch
+    held_out: SampleBatch
+
+
+@cache
+def load(data: str, *, history: bool) -> Samples:
+    """Reads the first samples of a data set, with a list of what came before of each plane or household on demand."""
+    dataset = open_data(data, BATCH, seed=0)
+    read = list(first_samples(dataset, TRAINED + HELD_OUT))
+    features, dense_features = dataset.features, len(dataset.dense_features)
+    if history:
+        of_whom, of_what, liked = _HISTORIES[data]
+        names = [feature.name for feature in features]
+        target = names.index(of_what)
+        order = [target, *(at for at in range(len(names)) if at != target)]
+        read = with_history(read, order, order.index(names.index(of_whom)), liked=liked)
+        features = (*(features[at] for at in order), Feature("history", 0, Pooling.LIST, HISTORY))
+    samples = SampleBatch.concatenate(read)
+    return Samples(features, dense_features, samples[:TRAINED], samples[TRAINED:])
+
+
+def batches(samples: SampleBatch) -> list[SampleBatch]:
+    """Cuts samples into the global batches."""
+    return [samples[start : start + BATCH] for start in range(0, len(samples), BATCH)]
+
+
+def with_history(read: list[SampleBatch], order: list[int], owner: int, *, liked: bool) -> list[SampleBatch]:
+    """Adds to every sample the latest ids of its first feature that its owner had before the sample's batch."""
+    seen: defaultdict[int, deque[np.uint64]] = defaultdict(lambda: deque(maxlen=HISTORY))
+    made = []
+    for batch in read:
+        ids = batch.by_field[:, order]
+        lists: list[NDArray[Any]] = [np.array(seen[int(row[owner])], np.uint64) for row in ids]
+        lengths = np.ones((len(batch), len(order) + 1), np.uint16)
+        lengths[:, -1] = [len(each) for each in lists]
+        joined = np.concatenate([part for row, each in zip(ids, lists, strict=True) for part in (row, each)])
+        made.append(replace(batch, ids=joined, lengths=lengths))
+        for row, label in zip(ids, batch.labels[:, 0], strict=True):
+            if label or not liked:
+                seen[int(row[owner])].append(row[0])
+    return made
