@@ -1,6 +1,7 @@
 """Fixtures that several areas share."""
 
 import os
+import subprocess
 
 import pytest
 from hypothesis import settings
@@ -9,6 +10,9 @@ from dispatcher.solvers.cuda.device import open_device
 from services.domain.errors import Unavailable
 from tests.support.certificates import Certificates
 from tests.support.redis_server import redis_cluster, redis_server
+from tests.support.warm_python import ForkServer, WarmPopen
+
+COLD_POPEN = subprocess.Popen
 
 
 def pytest_configure():
@@ -31,6 +35,20 @@ def pytest_collection_modifyitems(items):
     except Unavailable as reason:
         for item in marked:
             item.add_marker(pytest.mark.skip(reason=str(reason)))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def warm_python():
+    """Services are forks of one process that has imported what they need (tests/support/warm_python.py)."""
+    with ForkServer() as server, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subprocess, "Popen", type("WarmPopen", (WarmPopen,), {"server": server}))
+        yield
+
+
+@pytest.fixture
+def cold_python(monkeypatch):
+    """Services are processes of their own from the start, as users start them."""
+    monkeypatch.setattr(subprocess, "Popen", COLD_POPEN)
 
 
 @pytest.fixture(scope="session")

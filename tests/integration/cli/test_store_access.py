@@ -25,7 +25,7 @@ async def command_line_of_a_server(store: str, logs: Path) -> bytes:
 
 
 async def test_password_and_authority_of_redis_are_passed_on(
-    tmp_path: Path, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, certificates: Certificates, monkeypatch: pytest.MonkeyPatch, cold_python: None
 ) -> None:
     password = tmp_path / "password"
     password.write_text(f"{PASSWORD}\n")

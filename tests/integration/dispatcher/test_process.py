@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from services.clients.dispatcher_async import AsyncDispatcherClient
@@ -18,6 +19,8 @@ from services.domain.plans import Membership
 from services.domain.state import JobPhase
 from services.runtime.channel import channel
 from tests.support.simple_clients import JOB, Dispatcher, Worker, run_to_the_end, samples, stream
+
+pytestmark = pytest.mark.usefixtures("cold_python")
 
 
 @asynccontextmanager
