@@ -12,14 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.data.dataset import Dataset
+from services.data.derived import DerivedDataset
 from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument
-from services.domain.ids import mix64
-
-_STEP = np.uint64(0x9E3779B97F4A7C15)  # splitmix64's increment
+from services.domain.ids import mix64, sequence
 
 
-class Epochs:
+class Epochs(DerivedDataset):
     """A `Dataset` of all samples of another one, `epochs` times, shuffled within each.
 
     Shuffling goes through a buffer: when `shuffle` samples are read, a random half of them is given, and the next ones
@@ -42,22 +41,12 @@ class Epochs:
             raise InvalidArgument(f"epochs is {epochs} and shuffle {shuffle}; they must be at least 1 and 0")
         if dataset.endless and epochs > 1:
             raise InvalidArgument(f"{dataset.name} is endless: it has no second epoch (--epochs)")
-        self._dataset = dataset
+        super().__init__(dataset)
         self._epochs = epochs
         self._shuffle = shuffle
         self._seed = seed
         self._batch_size = batch_size
-        self.name = dataset.name
-        self.features = dataset.features
-        self.labels = dataset.labels
-        self.dense_features = dataset.dense_features
         self.samples = None if dataset.samples is None else epochs * dataset.samples
-        self.endless = dataset.endless
-
-    @property
-    def skipped(self) -> int:
-        """How many malformed records were skipped in the epoch that is read."""
-        return self._dataset.skipped
 
     @property
     def fingerprint(self) -> str:
@@ -65,19 +54,19 @@ class Epochs:
         order = f"; {self._epochs} epochs" if self._epochs > 1 else ""
         if self._shuffle:
             order += f"; shuffled through {self._shuffle} by seed {self._seed}"
-        return self._dataset.fingerprint + order
+        return self._source.fingerprint + order
 
     def __iter__(self) -> Iterator[SampleBatch]:
         """Reads all epochs."""
         for epoch in range(self._epochs):
-            yield from self._shuffled(epoch) if self._shuffle else self._dataset
+            yield from self._shuffled(epoch) if self._shuffle else self._source
 
     def _shuffled(self, epoch: int) -> Iterator[SampleBatch]:
         chance = _Chance(self._seed, epoch)
         given = max(1, self._shuffle // 2)
         buffer: list[SampleBatch] = []
         held = 0
-        for batch in self._dataset:
+        for batch in self._source:
             at = 0
             while at < len(batch):
                 part = batch[at : at + self._shuffle - held]
@@ -99,12 +88,11 @@ class _Chance:
     """Random orders, one after the other."""
 
     def __init__(self, seed: int, epoch: int) -> None:
-        self._start = mix64(mix64(np.array([seed % 2**64], np.uint64)) + np.array([epoch + 1], np.uint64) * _STEP)
+        self._start = sequence(mix64(np.array([seed % 2**64], np.uint64))[0], epoch + 1, 1)[0]
         self._drawn = 0
 
     def order(self, count: int) -> NDArray[np.int64]:
         """Returns a permutation of 0..count-1."""
-        numbers = np.arange(self._drawn, self._drawn + count, dtype=np.uint64)
+        keys = sequence(self._start, self._drawn, count)
         self._drawn += count
-        keys = mix64(self._start + numbers * _STEP)
         return np.argsort(keys, kind="stable")

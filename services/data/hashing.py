@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.data.memory import recall, remember
-from services.domain.ids import mix64
+from services.domain.ids import GOLDEN, mix64
 
 # Part of every data set's fingerprint. Raise it when any reader makes other ids, labels or features of the same input.
 READER_VERSION = 1
@@ -33,7 +33,6 @@ _CONTENT = "content"  # the kind of what is remembered here
 # A file that was changed within one step of its file system's clock may be changed once more and look the same.
 _CLOCK_STEP_NS = 2_000_000_000
 
-_GOLDEN = 0x9E3779B97F4A7C15
 _MASK = 2**64 - 1
 
 
@@ -72,7 +71,7 @@ def derived_ids(name: str, *parts: NDArray[np.integer]) -> NDArray[np.uint64]:
 
 
 def _start(key: int, length: int) -> NDArray[np.uint64]:
-    return mix64(np.array([key ^ (length * _GOLDEN & _MASK)], np.uint64))
+    return mix64(np.array([key ^ (length * GOLDEN & _MASK)], np.uint64))
 
 
 def _fold(start: NDArray[np.uint64], words: list[NDArray[np.uint64]]) -> NDArray[np.uint64]:

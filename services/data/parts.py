@@ -5,42 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from services.data.dataset import Dataset
+from services.data.derived import DerivedDataset
 from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument
 
 
-class Part:
+class Part(DerivedDataset):
     """A `Dataset` of the samples `first` to `last - 1` of another one.
 
     What comes before them is read, too, and dropped.
     """
 
-    endless = False
-
     def __init__(self, dataset: Dataset, first: int, last: int) -> None:
-        self._dataset = dataset
+        super().__init__(dataset)
         self._first = first
         self._last = last
-        self.name = dataset.name
-        self.features = dataset.features
-        self.labels = dataset.labels
-        self.dense_features = dataset.dense_features
         self.samples = last - first
-
-    @property
-    def skipped(self) -> int:
-        """How many malformed records the latest iteration has skipped so far."""
-        return self._dataset.skipped
+        self.endless = False
 
     @property
     def fingerprint(self) -> str:
         """Names the data set and the part."""
-        return f"{self._dataset.fingerprint}; samples {self._first} to {self._last - 1}"
+        return f"{self._source.fingerprint}; samples {self._first} to {self._last - 1}"
 
     def __iter__(self) -> Iterator[SampleBatch]:
         """Reads the part, in batches of at most the data set's."""
         position = 0
-        for batch in self._dataset:
+        for batch in self._source:
             part = batch[max(0, self._first - position) : self._last - position]
             if len(part):
                 yield part

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 Number = TypeVar("Number", bound=np.number)
 
+GOLDEN = 0x9E3779B97F4A7C15  # 2^64 divided by the golden ratio: splitmix64's increment
 PARTITIONS = 64  # fixed, so that a store need not be rearranged for another number of shards
 _VALUE_BITS = np.uint64(56)  # of an id, below the number of its table
 
@@ -27,6 +28,15 @@ def mix64(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     x *= np.uint64(0x94D049BB133111EB)
     x ^= x >> np.uint64(31)
     return x
+
+
+def sequence(start: int | np.uint64 | NDArray[np.uint64], first: int | np.uint64, count: int) -> NDArray[np.uint64]:
+    """Returns the numbers `first` to `first + count - 1` that splitmix64 makes of a start, uint64 [count].
+
+    Number i is mix64(start + i GOLDEN): no state is kept, and every number can be had without those before it.
+    """
+    places = np.arange(count, dtype=np.uint64) + np.uint64(first)
+    return mix64(np.uint64(start) + places * np.uint64(GOLDEN))
 
 
 def distinct_values(values: NDArray[Number]) -> NDArray[Number]:

@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from esd.cli.options import RunOptions
 from services.data import Dataset
+from services.data.derived import DerivedDataset
 from services.domain.batches import SampleBatch
 from services.domain.features import Feature, Pooling
 from services.domain.ids import in_table, parts_of_tables
@@ -29,7 +30,7 @@ SGD = OptimizerSpec(OptimizerKind.SGD, 0.05)
 _AIRPORTS = ("origin", "dest")  # of which we make one list
 
 
-class TabledFlights:
+class TabledFlights(DerivedDataset):
     """Flights, whose airports are a list of two ids and whose other fields take turns with the other tables.
 
     Args:
@@ -38,20 +39,21 @@ class TabledFlights:
     """
 
     def __init__(self, flights: Dataset, tables: int) -> None:
-        self._flights = flights
+        super().__init__(flights)
         names = [feature.name for feature in flights.features]
         self._airports = [names.index(name) for name in _AIRPORTS]
         self._others = [at for at in range(len(names)) if at not in self._airports]
         others = [Feature(names[at], turn % max(1, tables - 1)) for turn, at in enumerate(self._others)]
         self.features = (*others, Feature("airports", tables - 1, Pooling.MEAN, max_length=2))
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._flights, name)
+    @property
+    def fingerprint(self) -> str:
+        return self._source.fingerprint
 
     def __iter__(self) -> Iterator[SampleBatch]:
         lengths = np.array([[1] * len(self._others) + [2]], np.uint16)
         of_features = np.array([feature.table for feature in self.features], np.uint64)
-        for batch in self._flights:
+        for batch in self._source:
             ids = batch.by_field[:, [*self._others, *self._airports]].reshape(-1)
             listed = replace(batch, ids=ids, lengths=np.repeat(lengths, len(batch), axis=0))
             yield replace(listed, ids=in_table(ids, listed.of_ids(of_features)))

@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from services.domain.errors import InvalidArgument
-from services.domain.ids import mix64
+from services.domain.ids import GOLDEN, mix64
 
-_GOLDEN = 0x9E3779B97F4A7C15
 _DRAWN_BITS = 24
 
 
@@ -102,7 +101,7 @@ def replace_dropout(model: nn.Module, seed: int, samples: Samples) -> None:
 
 def _draw(keys: Tensor, count: int) -> Tensor:
     """Returns `count` draws of 24 bits for each key [m], int64 [m, count]."""
-    counters = torch.arange(1, count + 1, device=keys.device) * _signed(_GOLDEN)
+    counters = torch.arange(1, count + 1, device=keys.device) * _signed(GOLDEN)
     bits = keys[:, None] + counters
     bits.bitwise_xor_(_shifted(bits, 30)).mul_(_signed(0xBF58476D1CE4E5B9))
     bits.bitwise_xor_(_shifted(bits, 27)).mul_(_signed(0x94D049BB133111EB))

@@ -12,21 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.domain.batches import SampleBatch
-from services.domain.ids import mix64
+from services.domain.ids import GOLDEN, mix64, sequence
 
-_STEP = 0x9E3779B97F4A7C15  # 2^64 divided by the golden ratio, splitmix64's increment
 _MASK = 2**64 - 1
 
 
 def draws(seed: int, iteration: int, count: int) -> NDArray[np.uint64]:
     """`count` independent uniform draws for one iteration, uint64 [count]: splitmix64 from a mixed start."""
-    steps = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(_STEP)
-    return mix64(np.uint64(start_of(seed, iteration)) + steps)
+    return sequence(start_of(seed, iteration), 1, count)
 
 
 def start_of(seed: int, iteration: int) -> int:
     """Tells where the sequence of one iteration starts, in 0..2^64-1."""
-    return _mix(_mix((seed + _STEP) & _MASK) ^ _mix((iteration + 1) * _STEP & _MASK))
+    return _mix(_mix((seed + GOLDEN) & _MASK) ^ _mix((iteration + 1) * GOLDEN & _MASK))
 
 
 def _mix(x: int) -> int:

@@ -11,9 +11,8 @@ from dispatcher.core.mechanisms.draws import start_of
 from dispatcher.core.mechanisms.protocol import Assignment, DispatchInput
 from esd_native import solver
 from services.domain.batches import SampleBatch
+from services.domain.ids import GOLDEN
 from services.domain.jobs import JobSpec, scale_workloads
-
-_SECOND = 0x9E3779B97F4A7C15  # makes the second choice's seed from the first's
 
 
 class Laia:
@@ -72,7 +71,7 @@ class LaiaTwoChoices:
         first = allocate(scores, problem.capacities, self._seed, problem.iteration)
         if not problem.lookahead or not len(problem.lookahead[0]):
             return Assignment(first, score_seconds=time.perf_counter() - started)
-        second = allocate(scores, problem.capacities, (self._seed + _SECOND) % 2**64, problem.iteration)
+        second = allocate(scores, problem.capacities, (self._seed + GOLDEN) % 2**64, problem.iteration)
         next_batch = _NextBatch(problem)
         scored = time.perf_counter()
         totals = [

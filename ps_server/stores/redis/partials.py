@@ -16,7 +16,7 @@ from ps_server.stores.redis import layout
 from ps_server.stores.redis.claim import Claim
 from ps_server.stores.redis.connection import Command, RedisConnection
 from services.domain.errors import FailedPrecondition
-from services.domain.ids import partition_of
+from services.domain.ids import GOLDEN, partition_of
 from services.domain.rows import GradientBlock
 from services.domain.tables import TableSpec
 
@@ -153,7 +153,7 @@ class RedisPartials:
 
 def _checksums(ids: NDArray[np.uint64], worker: int, values: NDArray[np.void]) -> NDArray[np.uint32]:
     """Returns a checksum per gradient over its id, its worker and all that is kept under these."""
-    names = ids ^ np.uint64(worker * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF)
+    names = ids ^ np.uint64(worker * GOLDEN & 0xFFFFFFFFFFFFFFFF)
     covered = np.ascontiguousarray(_packed(values)[:, 8:-4]).view(np.float32)
     return checksums(names, np.ascontiguousarray(values["target"]), covered)
 
