@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -53,6 +55,8 @@ class Evaluator:
         job: trains the model.
         samples: the held-out ones; each evaluation reads them from the beginning.
         credentials: for the parameter servers.
+
+    `prepare` comes before all else.
     """
 
     def __init__(self, job: JobSpec, samples: Iterable[SampleBatch], credentials: Credentials = PLAINTEXT) -> None:
@@ -60,6 +64,15 @@ class Evaluator:
         self._samples = samples
         self._credentials = credentials
         self._thread = named_threads("esd-evaluate")  # one: torch's settings belong to a thread
+
+    async def prepare(self) -> None:
+        """Builds the model once: one that cannot be scored here is refused before it is trained, not after.
+
+        Raises:
+            NotFound: torch is not installed here.
+            InvalidArgument: there is no such model, or it cannot be built.
+        """
+        await self._in_thread(_try_model, self._job)
 
     async def evaluate(self, checkpoint: int = 0) -> Quality:
         """Returns the figures of the model at a checkpoint, or of the one that is there when nobody trains (0).
@@ -105,12 +118,23 @@ class Evaluator:
         return await asyncio.get_running_loop().run_in_executor(self._thread, function, *args)
 
 
-def _make_scorer(job: JobSpec, dense: bytes) -> Any:
-    """Makes a worker.training.scorer.Scorer; torch is imported when the first one is made."""
+def _try_model(job: JobSpec) -> None:
+    """Builds the job's model, which is looked for where the workers look that this command starts: in its folder first.
+
+    torch is imported with it.
+    """
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
     try:
-        return import_module("worker.training.scorer").Scorer(job, dense)
+        import_module("worker.models").build_model(job)
     except ModuleNotFoundError as error:
         raise NotFound(f"held-out samples are scored with torch, which is not installed here: {error}") from error
+
+
+def _make_scorer(job: JobSpec, dense: bytes) -> Any:
+    """Makes a worker.training.scorer.Scorer."""
+    return import_module("worker.training.scorer").Scorer(job, dense)
 
 
 def _next_chunk(

@@ -205,7 +205,11 @@ class HeldOut:
 async def watched(
     chosen: RunOptions, job: JobSpec, samples: Dataset | None, credentials: Credentials = PLAINTEXT
 ) -> AsyncIterator[HeldOut | None]:
-    """Makes the evaluations of a job that these options ask for, on these samples; None if there are none."""
+    """Makes the evaluations of a job that these options ask for, on these samples; None if there are none.
+
+    Raises:
+        NotFound, InvalidArgument: the model cannot be scored here.
+    """
     if samples is None:
         yield None
         return
@@ -213,6 +217,7 @@ async def watched(
     evaluator = Evaluator(job, samples, credentials)
     held_out = HeldOut(job, evaluator, every=chosen.evaluate_every, early_stop=early_stop, announce=_print)
     try:
+        await evaluator.prepare()
         yield held_out
     finally:
         await held_out.aclose()

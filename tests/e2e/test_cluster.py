@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +45,14 @@ def cluster_file(tmp_path_factory, project_names):
     with second_machine(directory, f"esd{os.getpid()}") as second:
         ports = {name: free_port() for name in PORTS}
         file = directory / "cluster.toml"
+        (directory / "models").mkdir()
+        shutil.copy(ROOT / "examples/visits/net.py", directory / "models")
         file.write_text(
             f"""
 name = "{next(project_names)}"
 version = "e2e"
 redis_image = "esd-e2e-redis"
+code = "models"
 head = "first"
 
 [[hosts]]
@@ -113,7 +118,7 @@ def test_a_cluster_of_two_hosts_trains(images, cluster_file, tmp_path, monkeypat
     for variable, name in CREDENTIALS.items():
         monkeypatch.setenv(variable, str(certificates / "client" / name))
     result = run_attached(
-        OPTIONS,
+        replace(OPTIONS, model="net:Net"),
         dispatcher=f"{head}:{ports['dispatcher']}",
         parameter_servers=f"{head}:{ports['ps_server']}",
         table=None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,10 +12,12 @@ import torch
 from torch.nn import functional
 
 from esd.cli import train
+from esd.cli.held_out import watched
 from esd.cli.options import RunOptions
 from esd.cli.stream import global_batches, held_out_samples
 from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument
+from services.domain.features import numbered_ids
 from services.domain.jobs import JobSpec
 from services.domain.tables import OptimizerKind
 from tests.support.auc import exact_auc
@@ -90,6 +93,21 @@ def test_a_run_that_does_not_get_better_stops_at_the_same_place(tmp_path: Path) 
     stopped_at = 10 + 2 * 5 + options.horizon
     assert [each["iteration"] for each in result["evaluations"]][:3] == [5, 10, 15]
     assert result["iterations"] == stopped_at
+
+
+def test_a_model_that_cannot_be_scored_here_is_refused_before_it_is_trained() -> None:
+    """With services that run already, their workers may have a model that this machine lacks."""
+    trained: list[int] = []
+    options = replace(OPTIONS, model="nowhere.net:Net")
+    job = options.job(features=numbered_ids(26), dense_features=13, parameter_servers=("none",))
+
+    async def train_it() -> None:
+        async with watched(options, job, held_out_samples(OPTIONS)):
+            trained.append(1)
+
+    with pytest.raises(InvalidArgument, match=r"module nowhere\.net cannot be imported"):
+        asyncio.run(train_it())
+    assert not trained
 
 
 def test_options_that_do_not_fit_are_refused() -> None:

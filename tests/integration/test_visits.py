@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import tomllib
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,63 +10,25 @@ import pytest
 
 import esd
 from esd.cli import train
-from esd.cli.options import RunOptions
-from esd.cli.stream import global_batches, held_out_samples
-from examples.visits.make_data import make
+from esd.cli.stream import held_out_samples
 from services.domain.batches import SampleBatch
 from tests.support.auc import exact_auc
-from tests.support.reference import train_reference
-
-EXAMPLE = Path(__file__).parents[2] / "examples" / "visits"
-
-
-def options_of(folder: Path) -> RunOptions:
-    """What job.toml says, with the data in a folder, and fewer of them."""
-    said = tomllib.loads((EXAMPLE / "job.toml").read_text())
-    return RunOptions(
-        data=str(folder / "day-[123].parquet"),
-        evaluate=str(folder / "day-4.parquet"),
-        schema=EXAMPLE / "schema.toml",
-        model=said["model"],
-        epochs=said["epochs"],
-        shuffle=300,
-        learning_rate=said["lr"],
-        lr_schedule=said["lr-schedule"],
-        workers=said["workers"],
-        links=",".join(said["links"]),
-        batch=16,
-        dim=8,
-        cache_rows=900,
-    )
-
-
-def relative_distance(found: np.ndarray, expected: np.ndarray) -> float:
-    return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
+from tests.support.visits import assert_is, copied, model_of_one_process, options_of
 
 
 @pytest.mark.parametrize("store", ["memory", "redis"])
-def test_the_example_is_the_model_of_one_process(tmp_path: Path, store: str, redis_url: str) -> None:
-    make(tmp_path, 200)
-    options = options_of(tmp_path)
+def test_the_example_is_the_model_of_one_process(
+    tmp_path: Path, store: str, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = copied(tmp_path / "visits", 200)
+    monkeypatch.chdir(folder)  # where a user calls the command, and the model is looked for
+    monkeypatch.setattr(sys, "path", [*sys.path])  # which the command adds to
+    options = options_of(folder, shuffle=300, links="500m,500m,50m,50m", batch=16, dim=8, cache_rows=900)
     result = train.run(options, store=redis_url if store == "redis" else store, shards=2, out=tmp_path / "out")
     assert (result["samples"], result["iterations"]) == (1800, 29)
 
-    dataset = options.open(1024)
-    job = options.job(
-        features=dataset.features,
-        dense_features=len(dataset.dense_features),
-        parameter_servers=("none",),
-        labels=dataset.labels,
-        iterations=29,
-    )
-    batches = list(global_batches(dataset, 64))
-    expected = train_reference(job, batches)
-    with np.load(tmp_path / "out" / "model.npz") as model:
-        np.testing.assert_array_equal(model["ids"], expected.ids)
-        np.testing.assert_array_equal(model["versions"], expected.versions)
-        assert relative_distance(model["rows"], expected.rows) < 1e-4
-        for name, values in expected.dense.items():
-            assert relative_distance(model[f"dense/{name}"], values) < 1e-4, name
+    expected, batches = model_of_one_process(options)
+    assert_is(tmp_path / "out" / "model.npz", expected)
     labels = np.concatenate([batch.labels[:, 0] for batch in batches])
     assert result["auc"] == pytest.approx(exact_auc(expected.scores, labels), abs=1e-3)
     held_out = held_out_samples(options)

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from esd.cli import options as opt
+from esd.cli.cluster.code import read_code
 from esd.cli.cluster.config import Cluster, read_cluster
 from esd.cli.cluster.containers import containers_of
 from esd.cli.cluster.secrets import CLIENT, provide_secrets
@@ -41,9 +42,10 @@ app = typer.Typer(help="ESD on several machines with container engines (see docs
 def up(file: File = FILE) -> None:
     """Starts what does not run yet, and waits until all of it is healthy."""
     cluster = read_cluster(file)
+    code = None if cluster.code is None else read_code(cluster.code)
     secrets = provide_secrets(cluster) if cluster.tls else None
     with _engines(cluster) as engines:
-        for container in containers_of(cluster, secrets):
+        for container in containers_of(cluster, secrets, code):
             messages.print(f"{container.host.name}: {container.service}", highlight=False)
             engines.start(container)
         _await_health(engines)

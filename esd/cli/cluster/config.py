@@ -67,6 +67,7 @@ class Cluster(_Section):
         head: name of the host that runs Redis, parameter server and dispatcher.
         tls: whether every channel is encrypted and asks for certificate and token, and Redis for a password.
         certificates: folder of all that, relative to the file; what is missing in it is made.
+        code: folder of models of one's own, relative to the file, which every worker gets; none: there is none.
         hosts: the machines.
         ports: of the services.
     """
@@ -76,6 +77,7 @@ class Cluster(_Section):
     redis_image: str = "redis:7.4.11-bookworm@sha256:4fa24486b8bcca8eec45ee0eb166edc674795e53a2b53d1a9ef263eecebaac85"
     tls: bool = True
     certificates: Path = Path("certs")
+    code: Path | None = None
     head: str
     hosts: tuple[Host, ...] = Field(min_length=1)
     ports: Ports = Ports()
@@ -116,4 +118,5 @@ def read_cluster(path: Path) -> Cluster:
             for mistake in error.errors()
         )
         raise InvalidArgument(f"{path}:" + "".join(f"\n  {mistake}" for mistake in mistakes)) from None
-    return cluster.model_copy(update={"certificates": path.parent / cluster.certificates})
+    code = None if cluster.code is None else path.parent / cluster.code
+    return cluster.model_copy(update={"certificates": path.parent / cluster.certificates, "code": code})

@@ -7,15 +7,17 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
+from esd.cli.cluster.code import Files
 from esd.cli.cluster.config import Cluster, Host
-from esd.cli.cluster.secrets import PASSWORD, Files, worker_name
+from esd.cli.cluster.secrets import PASSWORD, worker_name
 from services.domain.links import parse_link
 
 _USER = "10001:10001"
 _REDIS_USER = "999:999"
 
-# Where a container finds its files.
+# The folders in which a container finds its files.
 FILES = "/run/secrets"
+CODE = "/code"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,7 @@ class Container:
         environment: of the service.
         health: the command that finds out how it is.
         volumes: name of the volume by its place.
-        files: what it reads in the folder FILES: certificate, key, token, password.
+        files: what it reads, by folder: in FILES certificate, key, token and password, in CODE the models of one's own.
         gpu: whether it needs one.
     """
 
@@ -43,29 +45,36 @@ class Container:
     environment: Mapping[str, str]
     health: tuple[str, ...]
     volumes: Mapping[str, str] = field(default_factory=dict)
-    files: Files = field(default_factory=dict, repr=False)
+    files: Mapping[str, Files] = field(default_factory=dict, repr=False)
     gpu: bool = False
 
     @property
     def fingerprint(self) -> str:
         """A hash that changes whenever anything about the container does."""
         described = {key: value for key, value in asdict(self).items() if key != "host"}
-        described["files"] = {name: hashlib.sha256(content).hexdigest() for name, content in self.files.items()}
+        described["files"] = {
+            f"{folder}/{name}": hashlib.sha256(content).hexdigest()
+            for folder, files in self.files.items()
+            for name, content in files.items()
+        }
         return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def containers_of(cluster: Cluster, secrets: Mapping[str, Files] | None = None) -> list[Container]:
+def containers_of(
+    cluster: Cluster, secrets: Mapping[str, Files] | None = None, code: Files | None = None
+) -> list[Container]:
     """Returns all containers of a cluster, in the order in which they start.
 
     Args:
         cluster: the description.
         secrets: the files of every service, as `provide_secrets` returns them; None: everything in plaintext.
+        code: the files of models of one's own, as `read_code` returns them; None: there are none.
     """
     return [
         _redis(cluster, secrets),
         _parameter_server(cluster, secrets),
         _dispatcher(cluster, secrets),
-        *(_worker(cluster, host, secrets) for host in cluster.workers),
+        *(_worker(cluster, host, secrets, code) for host in cluster.workers),
     ]
 
 
@@ -88,7 +97,7 @@ SECRET
         {},
         ("CMD-SHELL", f"{password}redis-cli -p {cluster.ports.redis} ping | grep -q PONG"),
         volumes={"/data": f"{cluster.name}_redis"},
-        files=secrets["redis"] if secrets else {},
+        files=_secret_files("redis", secrets),
     )
 
 
@@ -110,7 +119,7 @@ def _parameter_server(cluster: Cluster, secrets: Mapping[str, Files] | None) -> 
         | password
         | _secured("ESD_PS", secrets),
         _probe(address),
-        files=secrets["ps_server"] if secrets else {},
+        files=_secret_files("ps_server", secrets),
     )
 
 
@@ -130,11 +139,11 @@ def _dispatcher(cluster: Cluster, secrets: Mapping[str, Files] | None) -> Contai
         }
         | _secured("ESD_DISPATCHER", secrets),
         _probe(address),
-        files=secrets["dispatcher"] if secrets else {},
+        files=_secret_files("dispatcher", secrets),
     )
 
 
-def _worker(cluster: Cluster, host: Host, secrets: Mapping[str, Files] | None) -> Container:
+def _worker(cluster: Cluster, host: Host, secrets: Mapping[str, Files] | None, code: Files | None) -> Container:
     address = f"{host.address}:{cluster.ports.worker}"
     return Container(
         host,
@@ -153,11 +162,16 @@ def _worker(cluster: Cluster, host: Host, secrets: Mapping[str, Files] | None) -
             "ESD_WORKER_CACHE_ROWS": str(host.cache_rows),
             "ESD_WORKER_DEVICE": "cuda" if host.gpus else "cpu",
         }
+        | ({"ESD_WORKER_CODE": CODE} if code else {})
         | _secured("ESD_WORKER", secrets),
         _probe(address),
-        files=secrets[worker_name(host)] if secrets else {},
+        files=_secret_files(worker_name(host), secrets) | ({CODE: code} if code else {}),
         gpu=bool(host.gpus),
     )
+
+
+def _secret_files(service: str, secrets: Mapping[str, Files] | None) -> dict[str, Files]:
+    return {FILES: secrets[service]} if secrets else {}
 
 
 def _secured(prefix: str, secrets: Mapping[str, Files] | None) -> dict[str, str]:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import io
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any
 
 import docker
 from docker.errors import DockerException, ImageNotFound, NotFound
 from docker.types import DeviceRequest, Healthcheck, LogConfig
 
+from esd.cli.cluster.code import Files
 from esd.cli.cluster.config import Cluster, Host
-from esd.cli.cluster.containers import FILES, Container
+from esd.cli.cluster.containers import Container
 from esd.cli.report import messages
 from services.domain.errors import FailedPrecondition, Unavailable
 
@@ -61,10 +63,10 @@ class Engines:
             image = self._provide_image(client, container)
             for volume in container.volumes.values():
                 client.volumes.create(volume, labels={_CLUSTER: self._cluster.name})
-            files = f"{name}_files" if container.files else ""
-            if files:
-                self._place_files(client, container, image, files)
-            client.containers.run(name=name, **_arguments(self._cluster, container, image, files))
+            filled = {folder: f"{name}_{PurePosixPath(folder).name}" for folder in container.files}
+            for folder, volume in filled.items():
+                self._fill(client, container, image, volume, folder)
+            client.containers.run(name=name, **_arguments(self._cluster, container, image, filled))
 
     def found(self) -> list[Found]:
         """Returns all containers of the cluster, whatever their state."""
@@ -97,14 +99,16 @@ class Engines:
             for each in client.containers.list(all=True, filters={"label": label})
         ]
 
-    def _place_files(self, client: docker.DockerClient, container: Container, image: str, volume: str) -> None:
-        """Puts a container's files into a volume, by way of a container that never runs."""
+    def _fill(self, client: docker.DockerClient, container: Container, image: str, volume: str, folder: str) -> None:
+        """Makes a volume of a container's files in a folder, by way of a container that never runs."""
+        with suppress(NotFound):
+            client.volumes.get(volume).remove()  # with what was in it before
         client.volumes.create(volume, labels={_FILES: self._cluster.name})
         carrier = client.containers.create(
-            image, command=["true"], network_mode="none", volumes={volume: {"bind": FILES, "mode": "rw"}}
+            image, command=["true"], network_mode="none", volumes={volume: {"bind": folder, "mode": "rw"}}
         )
         try:
-            carrier.put_archive(FILES, _archive(container))
+            carrier.put_archive(folder, _archive(container.files[folder], container.user))
         finally:
             carrier.remove()
 
@@ -154,23 +158,31 @@ def connected(cluster: Cluster) -> Iterator[Engines]:
         yield Engines(cluster, clients)
 
 
-def _archive(container: Container) -> bytes:
-    """Returns a container's files as an archive, readable by its user alone."""
-    user, group = map(int, container.user.split(":"))
+def _archive(files: Files, owner: str) -> bytes:
+    """Returns files, and the folders in which they are, as an archive that is readable by its owner alone."""
+    user, group = map(int, owner.split(":"))
+    folders = {str(parent) for name in files for parent in PurePosixPath(name).parents} - {"."}
     written = io.BytesIO()
     with tarfile.open(fileobj=written, mode="w") as archive:
-        for name, content in container.files.items():
+        for name in [*sorted(folders), *files]:
             entry = tarfile.TarInfo(name)
-            entry.size, entry.mode, entry.uid, entry.gid = len(content), 0o400, user, group
-            archive.addfile(entry, io.BytesIO(content))
+            entry.uid, entry.gid = user, group
+            if name in folders:
+                entry.type, entry.mode = tarfile.DIRTYPE, 0o500
+                archive.addfile(entry)
+            else:
+                entry.size, entry.mode = len(files[name]), 0o400
+                archive.addfile(entry, io.BytesIO(files[name]))
     return written.getvalue()
 
 
-def _arguments(cluster: Cluster, container: Container, image: str, files: str) -> dict[str, Any]:
-    """Returns what the engine is asked for, with the same restraints as in docker-compose.yml."""
+def _arguments(cluster: Cluster, container: Container, image: str, filled: Mapping[str, str]) -> dict[str, Any]:
+    """Returns what the engine is asked for, with the same restraints as in docker-compose.yml.
+
+    `filled` names the volume that has the container's files of each folder.
+    """
     volumes = {name: {"bind": place, "mode": "rw"} for place, name in container.volumes.items()}
-    if files:
-        volumes[files] = {"bind": FILES, "mode": "ro"}
+    volumes |= {name: {"bind": folder, "mode": "ro"} for folder, name in filled.items()}
     labels = {_CLUSTER: cluster.name, _SERVICE: container.service}
     return {
         "image": image,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import secrets
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 
+from esd.cli.cluster.code import Files
 from esd.cli.cluster.config import Cluster, Host
 from services.domain.errors import FailedPrecondition
 
@@ -16,8 +16,6 @@ _RENEW_SECONDS = 14 * 24 * 3600
 
 CLIENT = "client"
 PASSWORD = "password"  # noqa: S105 - the name of a file
-
-Files = Mapping[str, bytes]
 
 
 def worker_name(host: Host) -> str:

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from esd.cli.cluster.code import LIMIT, read_code
 from esd.cli.cluster.config import read_cluster
-from esd.cli.cluster.containers import containers_of
+from esd.cli.cluster.containers import CODE, containers_of
 from services.domain.errors import InvalidArgument
 
 EXAMPLE = Path(__file__).parents[3] / "deploy" / "cluster.toml"
@@ -59,6 +60,36 @@ def test_a_container_is_another_one_when_anything_about_it_changes(tmp_path: Pat
     after = containers_of(read_cluster(write(tmp_path, MINIMAL.replace("1g", "2g"))))
     changed = [old.service for old, new in zip(before, after, strict=True) if old.fingerprint != new.fingerprint]
     assert changed == ["worker"]
+
+
+def test_workers_get_the_code_that_lies_beside_the_file(tmp_path: Path) -> None:
+    models = tmp_path / "models"
+    for name, text in (("net.py", "one"), ("shop/deep.py", "two"), (".git/config", "x"), ("__pycache__/net.pyc", "x")):
+        (models / name).parent.mkdir(parents=True, exist_ok=True)
+        (models / name).write_text(text)
+    cluster = read_cluster(write(tmp_path, 'code = "models"\n' + MINIMAL))
+    assert cluster.code == models
+    code = read_code(models)
+    assert code == {"net.py": b"one", "shop/deep.py": b"two"}
+    before = containers_of(cluster, code=code)
+    assert [CODE in each.files for each in before] == [each.service == "worker" for each in before]
+    assert before[-1].environment["ESD_WORKER_CODE"] == CODE
+    (models / "net.py").write_text("another")
+    after = containers_of(cluster, code=read_code(models))
+    changed = [old.service for old, new in zip(before, after, strict=True) if old.fingerprint != new.fingerprint]
+    assert changed == ["worker"]
+
+
+def test_a_folder_that_holds_no_code_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument, match=r"code: there is no folder .*/models"):
+        read_code(tmp_path / "models")
+    (tmp_path / "readme.txt").write_text("x")
+    with pytest.raises(InvalidArgument, match="has no Python module"):
+        read_code(tmp_path)
+    with (tmp_path / "data.bin").open("wb") as data:
+        data.truncate(LIMIT)
+    with pytest.raises(InvalidArgument, match="has more than 16 MiB"):
+        read_code(tmp_path)
 
 
 @pytest.mark.parametrize(

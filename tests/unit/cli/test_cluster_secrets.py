@@ -33,18 +33,18 @@ def described(container: Container) -> str:
 def test_every_service_has_its_own_key_and_nobody_the_authoritys(cluster: Cluster) -> None:
     secrets = provide_secrets(cluster)
     containers = containers_of(cluster, secrets)
-    keys = [container.files["tls.key"] for container in containers if container.service != "redis"]
+    keys = [container.files[FILES]["tls.key"] for container in containers if container.service != "redis"]
     assert len(set(keys)) == len(keys) == 4
     authority = (cluster.certificates / "authority" / "ca.key").read_bytes()
-    assert all(authority not in container.files.values() for container in containers)
-    (password,) = containers[0].files.values()
-    assert [each.service for each in containers if password in each.files.values()] == ["redis", "ps_server"]
+    assert all(authority not in container.files[FILES].values() for container in containers)
+    (password,) = containers[0].files[FILES].values()
+    assert [each.service for each in containers if password in each.files[FILES].values()] == ["redis", "ps_server"]
 
 
 def test_services_ask_for_tls_certificate_and_token_of_files_that_they_have(cluster: Cluster) -> None:
     for container in containers_of(cluster, provide_secrets(cluster)):
         named = [value for value in container.environment.values() if value.startswith(FILES)]
-        assert {value.removeprefix(f"{FILES}/") for value in named} <= set(container.files)
+        assert {value.removeprefix(f"{FILES}/") for value in named} <= set(container.files[FILES])
         if container.service != "redis":
             settings = {name.split("_", 2)[2] for name in container.environment}
             assert {"TLS_CA", "TLS_CERTIFICATE", "TLS_KEY", "TLS_CLIENTS", "TOKEN_FILE"} <= settings
@@ -52,8 +52,8 @@ def test_services_ask_for_tls_certificate_and_token_of_files_that_they_have(clus
 
 def test_no_secret_is_in_what_an_engine_shows(cluster: Cluster) -> None:
     for container in containers_of(cluster, provide_secrets(cluster)):
-        for name in {"token", "password", "tls.key"} & set(container.files):
-            assert container.files[name].decode().strip() not in described(container)
+        for name in {"token", "password", "tls.key"} & set(container.files[FILES]):
+            assert container.files[FILES][name].decode().strip() not in described(container)
 
 
 def test_secrets_are_made_once_and_a_new_one_makes_another_container(cluster: Cluster) -> None:

@@ -1,0 +1,31 @@
+"""The example with data and a model of one's own in containers: what a user writes lies in a folder that they see."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.compose import docker
+from tests.support.visits import assert_is, copied, model_of_one_process, options_of
+
+pytestmark = pytest.mark.timeout(600)
+
+
+def test_the_example_trains_in_containers(new_project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = copied(tmp_path / "code", 1000)
+    project = new_project(
+        files=["deploy/code.yml"],
+        variables={"CODE_DIR": str(folder), "TRAIN": "--config job.toml", "CACHE_ROWS": "2000"},
+    )
+    project.must("up", "--detach", timeout=180)
+    assert project.exit_of("driver", timeout=300) == 0, project.logs()
+    result = project.result(project.logs("driver"))
+    assert len(project.containers("worker")) == 4
+    assert (result["samples"], result["iterations"]) == (9000, 18)
+    assert 0.5 < result["held_out"]["auc"] < 1  # scored in the driver's container, with the model that lies there, too
+
+    docker("cp", f"{project.containers('driver')[0]}:/out/model.npz", str(tmp_path))
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(folder)
+    assert_is(tmp_path / "model.npz", model_of_one_process(options_of(folder))[0])

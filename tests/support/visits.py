@@ -1,0 +1,63 @@
+"""The example with data and a model of one's own: its job as options, and the model it has to make."""
+
+from __future__ import annotations
+
+import shutil
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from esd.cli.options import RunOptions
+from esd.cli.stream import global_batches, training_stream
+from examples.visits.make_data import make
+from services.domain.batches import SampleBatch
+from tests.support.reference import TrainedModel, train_reference
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "visits"
+LEFT_OUT = {"out"}  # where a test says so itself
+
+
+def copied(folder: Path, visits: int) -> Path:
+    """Makes a copy of the example, with so many visits a day; a process that starts there finds what its job names."""
+    shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("__pycache__", "visits", "out"))
+    make(folder / "visits", visits)
+    return folder
+
+
+def options_of(folder: Path, **changes: Any) -> RunOptions:
+    """What job.toml of a copy says, with its files by their full paths, and changes."""
+    said = tomllib.loads((folder / "job.toml").read_text())
+    options: dict[str, Any] = {key.replace("-", "_"): value for key, value in said.items() if key not in LEFT_OUT}
+    options["learning_rate"], options["lr_schedule"] = options.pop("lr"), options.pop("lr_schedule")
+    options |= {name: str(folder / options[name]) for name in ("data", "evaluate")}
+    return RunOptions(**options | {"schema": folder / options["schema"]} | changes)
+
+
+def model_of_one_process(options: RunOptions) -> tuple[TrainedModel, list[SampleBatch]]:
+    """The model, and the global batches that it was trained with. Its class must be found by whoever calls."""
+    stream = training_stream(options)
+    job = options.job(
+        features=stream.dataset.features,
+        dense_features=len(stream.dataset.dense_features),
+        parameter_servers=("none",),
+        labels=stream.dataset.labels,
+        iterations=stream.iterations,
+    )
+    batches = list(global_batches(stream, job.batch_size))
+    return train_reference(job, batches), batches
+
+
+def assert_is(path: Path, expected: TrainedModel) -> None:
+    """Compares a `model.npz`: ids and versions exactly, numbers to 1e-4 in norm."""
+    with np.load(path) as model:
+        np.testing.assert_array_equal(model["ids"], expected.ids)
+        np.testing.assert_array_equal(model["versions"], expected.versions)
+        assert _distance(model["rows"], expected.rows) < 1e-4
+        for name, values in expected.dense.items():
+            assert _distance(model[f"dense/{name}"], values) < 1e-4, name
+
+
+def _distance(found: np.ndarray, expected: np.ndarray) -> float:
+    return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
