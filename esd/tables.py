@@ -5,19 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from services.data.dataset import Dataset, table_reader
+from services.data.opening import table_reader
 from services.data.schema import Schema
 
 if TYPE_CHECKING:
-    from services.data.tables.dataset import Frame
+    from services.data.tables.dataset import Frame, FrameDataset, TableDataset
 
 
-def read(source: str | Path | Frame, schema: Schema, *, batch_size: int = 1024, skip_bad: int = 0) -> Dataset:
+def read(
+    source: str | Path | Frame, schema: Schema, *, batch_size: int = 1024, skip_bad: int = 0
+) -> TableDataset | FrameDataset:
     """Opens files or a frame as a stream of samples, in the order of file names and rows.
 
         schema = esd.Schema(label="clicked", ids=("user", "item"), dense=("price",))
         for batch in esd.read("events/day=*/*.parquet", schema):
             ...
+
+    `split(last="1d")` of what it returns is two streams: all but the last day, and that day, by the schema's `time`.
 
     Args:
         source: a file, a folder or a pattern (Parquet, Arrow, CSV); or a frame of pandas, polars or pyarrow.
@@ -30,7 +34,7 @@ def read(source: str | Path | Frame, schema: Schema, *, batch_size: int = 1024, 
         InvalidArgument: a file or the frame does not fit the schema.
     """
     reader = table_reader()
-    opened: Dataset
+    opened: TableDataset | FrameDataset
     if isinstance(source, str | Path):
         opened = reader.TableDataset(str(source), schema, batch_size, skip_bad)
     else:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from services.data.dataset import table_reader
+from services.data.opening import table_reader
 
 app = typer.Typer(no_args_is_help=True, help="Looks at data of your own.")
 

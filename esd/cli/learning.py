@@ -76,9 +76,11 @@ Evaluate = Annotated[
     typer.Option(help="Data that the model is judged by and not trained with, as --data.", rich_help_panel=_JUDGED),
 ]
 Holdout = Annotated[
-    float,
+    str,
     typer.Option(
-        min=0, max=1, help="The last share of the data that is judged by instead of trained.", rich_help_panel=_JUDGED
+        help="The last part of the data, which is judged by instead of trained: a share such as 0.1, or with `time` in"
+        " the schema a time such as 1d.",
+        rich_help_panel=_JUDGED,
     ),
 ]
 EvaluateEvery = Annotated[

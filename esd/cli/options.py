@@ -32,9 +32,9 @@ from esd.cli.learning import (
 from esd.cli.model import Hidden, LossOption, Model, parse_hidden
 from services.data import Dataset, count_distinct, open_data
 from services.data.epochs import Epochs
-from services.data.parts import hold_out
 from services.data.schema import Schema, TableOptions
 from services.data.schema_file import read_schema
+from services.data.split import split
 from services.domain.errors import InvalidArgument
 from services.domain.features import Feature
 from services.domain.jobs import MAX_HORIZON, Criterion, JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
@@ -314,7 +314,7 @@ class RunOptions:
     epochs: EpochsOption = 1
     shuffle: Shuffle = 0
     evaluate: Evaluate = None
-    holdout: Holdout = 0.0
+    holdout: Holdout = ""
     evaluate_every: EvaluateEvery = 0
     early_stop: EarlyStopOption = None
     iterations: Iterations = None
@@ -443,7 +443,7 @@ class RunOptions:
         """Opens the data set with all its epochs, which come in batches of up to `batch_size` samples."""
         dataset = self.open_all(self.data, batch_size)
         if self.holdout:
-            dataset, _ = hold_out(dataset, self.holdout)
+            dataset, _ = split(dataset, self.holdout)
         if self.epochs == 1 and not self.shuffle:
             return dataset
         return Epochs(dataset, epochs=self.epochs, shuffle=self.shuffle, seed=self.seed, batch_size=batch_size)

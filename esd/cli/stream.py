@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dispatcher.simulator.simulate import trace_batches
 from esd.cli.options import DEFAULT_CACHE_RATIO, RunOptions
 from services.data import Dataset
-from services.data.parts import hold_out
+from services.data.split import split
 from services.domain.batches import SampleBatch
 from services.domain.errors import FailedPrecondition, InvalidArgument
 from services.domain.features import Feature, numbered_ids
@@ -67,13 +67,13 @@ def held_out_samples(chosen: RunOptions) -> Dataset | None:
     """
     if chosen.evaluate is None and not chosen.holdout:
         if chosen.evaluate_every or chosen.early_stop:
-            raise InvalidArgument("--evaluate-every and --early-stop need --evaluate DATA or --holdout SHARE")
+            raise InvalidArgument("--evaluate-every and --early-stop need --evaluate DATA or --holdout LAST")
         return None
     if chosen.early_stop and not chosen.evaluate_every:
         raise InvalidArgument("--early-stop needs --evaluate-every")
     trained = chosen.open_all(chosen.data, READ_SAMPLES)
     if chosen.evaluate is None:
-        return hold_out(trained, chosen.holdout)[1]
+        return split(trained, chosen.holdout)[1]
     if chosen.holdout:
         raise InvalidArgument("--evaluate and --holdout exclude each other")
     held_out = chosen.open_all(chosen.evaluate, READ_SAMPLES)

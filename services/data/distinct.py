@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from esd_native.text import DistinctIds
-from services.data.dataset import Dataset, open_data
+from services.data.dataset import Dataset
 from services.data.memory import recall, remember
+from services.data.opening import open_data
 from services.domain.errors import InvalidArgument
 
 _KIND = "distinct"

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from services.data.dataset import Dataset
 from services.data.derived import DerivedDataset
 from services.domain.batches import SampleBatch
-from services.domain.errors import InvalidArgument
 
 
 class Part(DerivedDataset):
@@ -38,20 +37,3 @@ class Part(DerivedDataset):
             position += len(batch)
             if position >= self._last:
                 return
-
-
-def hold_out(dataset: Dataset, share: float) -> tuple[Part, Part]:
-    """Returns what is left of a data set to train, and the last `share` of its samples, 0..1, to judge the model by.
-
-    Raises:
-        InvalidArgument: the number of samples is not known before they are read, or one of the parts is empty.
-    """
-    if dataset.samples is None:
-        raise InvalidArgument(
-            f"--holdout needs to know how many samples there are, and {dataset.name} is read to its end to know: give "
-            "--evaluate another file, or a pattern of files"
-        )
-    trained = dataset.samples - round(share * dataset.samples)
-    if not 0 < trained < dataset.samples:
-        raise InvalidArgument(f"--holdout {share} of {dataset.samples} samples leaves none for one of the two parts")
-    return Part(dataset, 0, trained), Part(dataset, trained, dataset.samples)

@@ -97,6 +97,7 @@ class Schema:
         missing: by column, what stands for an absent value; of a list, for one that is absent within it.
         weight: the column of numbers that the samples' losses are multiplied by.
         group: the column of what samples belong to, such as their user, for metrics by group.
+        time: the column of when samples happened, by which the last ones can be held out; it may be one of `ids`, too.
         tables: by name, how the tables that `ids` name differ.
 
     Raises:
@@ -113,6 +114,7 @@ class Schema:
     missing: Mapping[str, str | float] = field(default_factory=dict)
     weight: str | None = None
     group: str | None = None
+    time: str | None = None
     tables: Mapping[str, TableOptions] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -159,7 +161,7 @@ class Schema:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """All columns that are read."""
+        """All columns that samples are made of."""
         return (*self.categories, *self.numbers)
 
     @property

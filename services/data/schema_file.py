@@ -12,6 +12,7 @@ dense = ["price", "age"]           # numbers, as they are
 log = ["price"]                    # of these ln(1 + x), and 0 below 0
 weight = "importance"              # what a sample's loss is multiplied by
 group = "user"                     # for metrics by group
+time = "at"                        # when it happened: --holdout 1d holds out the last day
 
 [tables.item]                      # of ids that name it; what is not said is as the options have it
 dim = 32
@@ -65,7 +66,7 @@ def _schema(document: dict[str, Any]) -> Schema:
     if not isinstance(crosses, list):
         raise InvalidArgument(f"crosses is {crosses!r}, it must be a list of lists of columns")
     values["crosses"] = tuple(_names(cross, "a cross") for cross in crosses)
-    for key in ("weight", "group"):
+    for key in ("weight", "group", "time"):
         if not isinstance(values.get(key, ""), str):
             raise InvalidArgument(f"{key} is {values[key]!r}, it must be the name of a column")
     _check_labels(values)

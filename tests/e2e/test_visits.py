@@ -22,7 +22,7 @@ def test_the_example_trains_in_containers(new_project, tmp_path: Path, monkeypat
     assert project.exit_of("driver", timeout=300) == 0, project.logs()
     result = project.result(project.logs("driver"))
     assert len(project.containers("worker")) == 4
-    assert (result["samples"], result["iterations"]) == (9000, 18)
+    assert (result["samples"], result["iterations"]) == (9000, 36)
     assert 0.5 < result["held_out"]["auc"] < 1  # scored in the driver's container, with the model that lies there, too
 
     docker("cp", f"{project.containers('driver')[0]}:/out/model.npz", str(tmp_path))

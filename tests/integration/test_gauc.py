@@ -39,7 +39,7 @@ def write_events(folder: Path) -> RunOptions:
     return RunOptions(
         data=str(folder / "events.parquet"),
         schema=folder / "schema.toml",
-        holdout=0.2,
+        holdout="0.2",
         workers=2,
         links="1g",
         batch=32,

@@ -26,7 +26,7 @@ from worker.models import build_model
 
 OPTIONS = RunOptions(
     data="synthetic:criteo?samples=4000",
-    holdout=0.2,
+    holdout="0.2",
     workers=2,
     links="1g",
     batch=32,
@@ -113,13 +113,13 @@ def test_a_model_that_cannot_be_scored_here_is_refused_before_it_is_trained() ->
 def test_options_that_do_not_fit_are_refused() -> None:
     for changes, message in [
         ({"evaluate": "flights"}, "exclude each other"),
-        ({"evaluate": "flights", "holdout": 0.0}, "other columns"),
-        ({"evaluate": "synthetic:criteo", "holdout": 0.0}, "an evaluation would not end"),
-        ({"holdout": 0.0, "evaluate_every": 5}, "need --evaluate DATA or --holdout SHARE"),
+        ({"evaluate": "flights", "holdout": ""}, "other columns"),
+        ({"evaluate": "synthetic:criteo", "holdout": ""}, "an evaluation would not end"),
+        ({"holdout": "", "evaluate_every": 5}, "need --evaluate DATA or --holdout LAST"),
         ({"early_stop": "auc:2"}, "needs --evaluate-every"),
         ({"early_stop": "precision:2", "evaluate_every": 5}, "is not METRIC:PATIENCE"),
         ({"evaluate_every": 5, "checkpoint_seconds": 3.0}, "leave out --checkpoint-seconds"),
-        ({"holdout": 1.0}, "leaves none for one of the two parts"),
+        ({"holdout": "1.0"}, "neither a share"),
         ({"data": "synthetic:criteo"}, "needs to know how many samples"),
     ]:
         with pytest.raises(InvalidArgument, match=message):

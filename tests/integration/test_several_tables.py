@@ -102,7 +102,7 @@ def assert_no_byte_too_many(result: dict[str, Any], simulated: dict[str, Any], c
 
 
 def test_held_out_samples_see_all_tables_and_another_run_goes_on_with_them(tmp_path: Path) -> None:
-    first = replace(BASE, iterations=20, holdout=0.01, evaluate_every=20)
+    first = replace(BASE, iterations=20, holdout="0.01", evaluate_every=20)
     keep: dict[str, Any] = {"store": "memory", "shards": 2, "checkpoint_dir": tmp_path / "kept"}
     result = train.run(first, out=tmp_path, table="model", **keep)
     held_out = held_out_samples(first)

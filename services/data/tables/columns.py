@@ -15,6 +15,7 @@ from esd_native.text import hash_integers, hash_texts
 from services.data.hashing import derived_ids, field_key, hash_bytes
 from services.data.schema import CROSS, REFUSE, Id, IdList, Schema
 from services.data.tables.lists import first_of_lists, is_list, lists_of
+from services.data.tables.times import EXPECTED, is_time
 from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument
 from services.domain.ids import in_table
@@ -51,13 +52,17 @@ def check_types(schema: Schema, found: pa.Schema, source: str, *, written: bool 
         InvalidArgument: names source and column.
     """
     lists = {each.column for each in schema.id_columns if isinstance(each, IdList)}
-    for name in schema.columns:
+    for name in dict.fromkeys([*schema.columns, *([] if schema.time is None else [schema.time])]):
         index = found.get_all_field_indices(name)
         if len(index) != 1:
             times = "no" if not index else "more than one"
             raise InvalidArgument(f"{source} has {times} column {name!r}; its columns are {', '.join(found.names)}")
         kind = found.field(index[0]).type
         if written:
+            continue
+        if name == schema.time and not is_time(kind):
+            raise InvalidArgument(f"{source}: column {name!r} is of type {kind}, times are {EXPECTED}")
+        if name not in schema.columns:
             continue
         if name in lists and not is_category(kind.value_type if is_list(kind) else kind):
             raise InvalidArgument(f"{source}: column {name!r} is of type {kind}, lists are of texts, numbers or dates")

@@ -5,18 +5,22 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Iterable, Iterator
+from copy import copy
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from services.data.dataset import Dataset
 from services.data.hashing import READER_VERSION, file_fingerprint
 from services.data.schema import Schema
+from services.data.split import split
 from services.data.tables.columns import Mistakes, check_types, samples_of, shown, without, wrong_rows
 from services.data.tables.files import Piece, column_types, find_files, is_text, pieces, row_count, sliced
+from services.data.tables.times import EXPECTED, Span, times_of, within
 from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument
 
@@ -25,7 +29,44 @@ _log = logging.getLogger(__name__)
 _COLUMNS = ("ids", "dense", "labels", "lengths", "weights", "groups")  # of a SampleBatch
 
 
-class TableDataset:
+class _Table:
+    """What files and frames have in common: samples with times, if the schema names a column of these.
+
+    Args:
+        schema: which columns are what.
+        batch_size: samples of a batch, at most.
+    """
+
+    endless = False
+
+    def __init__(self, schema: Schema, batch_size: int) -> None:
+        self._schema = schema
+        self._batch_size = batch_size
+        self._span: Span | None = None
+        self.features = schema.features
+        self.labels = schema.labels
+        self.dense_features = schema.dense
+        self.skipped = 0
+
+    @property
+    def timed(self) -> bool:
+        """Whether samples have times."""
+        return self._schema.time is not None
+
+    def between(self, first: int | None, end: int | None) -> Self:
+        """See services.data.split.Timed."""
+        part = copy(self)
+        part.__dict__.pop("samples", None)
+        part._span = Span(first, end)  # noqa: SLF001 - of the same class
+        return part
+
+    def split(self, last: str | float) -> tuple[Dataset, Dataset]:
+        """Returns the samples to train and the last ones, to judge by: `split(last="1d")`. See services.data.split."""
+        parts: tuple[Dataset, Dataset] = split(self, last)  # type: ignore[arg-type] # what is missing, both kinds have
+        return parts
+
+
+class TableDataset(_Table):
     """A `Dataset` over files of one schema, in the order of their names.
 
     Every file is looked at before the first sample: one that lacks a column, or has another type in it than the files
@@ -37,19 +78,13 @@ class TableDataset:
     """
 
     name = "files"
-    endless = False
 
     def __init__(
         self, pattern: str, schema: Schema, batch_size: int, skip_bad: int = 0, data_dir: Path | None = None
     ) -> None:
+        super().__init__(schema, batch_size)
         self._files = find_files(pattern, data_dir or Path())
-        self._schema = schema
-        self._batch_size = batch_size
         self._skip_bad = skip_bad
-        self.features = schema.features
-        self.labels = schema.labels
-        self.dense_features = schema.dense
-        self.skipped = 0
         first = column_types(self._files[0])
         for file in self._files:
             found = column_types(file)
@@ -59,9 +94,18 @@ class TableDataset:
 
     @cached_property
     def samples(self) -> int | None:
-        """How many there are, where the files tell so and none may be skipped."""
+        """How many there are, where the files tell so or their times were read, and none may be skipped."""
+        if self._span is not None:
+            return None if self._skip_bad else _count_within(self.times(), self._span)
         counts = [] if self._skip_bad else [row_count(file) for file in self._files]
         return sum(filter(None, counts)) if counts and None not in counts else None
+
+    def times(self) -> Iterator[NDArray[np.int64]]:
+        """See services.data.split.Timed; rows without a time are left out."""
+        column = str(self._schema.time)
+        for file in self._files:
+            for piece in pieces(file, [column], []):
+                yield _present_times(piece.batch.column(column))
 
     @property
     def fingerprint(self) -> str:
@@ -70,13 +114,14 @@ class TableDataset:
         for file in self._files:
             content.update(f"{file_fingerprint(file)}\n".encode())
         made = hashlib.blake2b(self._schema.to_json().encode(), digest_size=8).hexdigest()
-        return f"{len(self._files)} files {content.hexdigest()}, schema {made}, reader {READER_VERSION}"
+        name = f"{len(self._files)} files {content.hexdigest()}, schema {made}, reader {READER_VERSION}"
+        return name if self._span is None else f"{name}; {self._span}"
 
     def __iter__(self) -> Iterator[SampleBatch]:
-        cleaned = _Cleaned(self._schema, self._skip_bad)
+        cleaned = _Cleaned(self._schema, self._skip_bad, self._span)
         for file in self._files:
             rows = 0
-            for piece in pieces(file, self._schema.categories, self._schema.numbers):
+            for piece in pieces(file, [*self._schema.categories, *cleaned.besides], self._schema.numbers):
                 rows += len(piece.batch)
                 yield from _cut(cleaned.samples(piece, str(file)), self._batch_size)
                 self.skipped = cleaned.skipped
@@ -91,7 +136,7 @@ class Frame(Protocol):
         """Exports the frame as a stream of Arrow batches."""
 
 
-class FrameDataset:
+class FrameDataset(_Table):
     """A `Dataset` over a frame, in the order of its rows.
 
     Raises:
@@ -99,18 +144,21 @@ class FrameDataset:
     """
 
     name = "frame"
-    endless = False
 
     def __init__(self, frame: Frame, schema: Schema, batch_size: int) -> None:
+        super().__init__(schema, batch_size)
         self._table = pa.table(frame)
-        self._schema = schema
-        self._batch_size = batch_size
-        self.features = schema.features
-        self.labels = schema.labels
-        self.dense_features = schema.dense
-        self.skipped = 0
-        self.samples = len(self._table)
         check_types(schema, self._table.schema, "the frame")
+
+    @cached_property
+    def samples(self) -> int:
+        """How many there are."""
+        return len(self._table) if self._span is None else _count_within(self.times(), self._span)
+
+    def times(self) -> Iterator[NDArray[np.int64]]:
+        """See services.data.split.Timed; rows without a time are left out."""
+        for column in self._table[self._schema.time].chunks:
+            yield _present_times(column)
 
     @property
     def fingerprint(self) -> str:
@@ -123,9 +171,9 @@ class FrameDataset:
         return f"frame of {self.samples} samples {' '.join(content.hexdigest() for content in contents.values())}"
 
     def __iter__(self) -> Iterator[SampleBatch]:
-        cleaned = _Cleaned(self._schema, skip_bad=0)
+        cleaned = _Cleaned(self._schema, 0, self._span)
         first = 0
-        for block in self._table.select(self._schema.columns).to_batches():
+        for block in self._table.select([*self._schema.columns, *cleaned.besides]).to_batches():
             for batch in sliced(block):
                 yield from _cut(cleaned.samples(Piece(batch, first), "the frame"), self._batch_size)
                 first += len(batch)
@@ -134,14 +182,22 @@ class FrameDataset:
 class _Cleaned:
     """Makes samples of pieces, and leaves out as many rows that are none as may be skipped.
 
+    Args:
+        schema: of the samples.
+        skip_bad: how many rows that is.
+        span: samples of other times are left out, too; None: there are none.
+
     Attributes:
-        skipped: rows left out so far.
+        skipped: rows left out so far that were no samples.
+        besides: columns that pieces have besides those that the schema makes samples of.
     """
 
-    def __init__(self, schema: Schema, skip_bad: int) -> None:
+    def __init__(self, schema: Schema, skip_bad: int, span: Span | None) -> None:
         self._schema = schema
         self._skip_bad = skip_bad
+        self._span = span
         self.skipped = 0
+        self.besides = [] if span is None else [each for each in (schema.time,) if each and each not in schema.columns]
 
     def samples(self, piece: Piece, source: str) -> SampleBatch:
         """Returns the samples of a piece.
@@ -149,7 +205,12 @@ class _Cleaned:
         Raises:
             InvalidArgument: more rows than may be skipped are no samples; names file, row and column.
         """
+        untimed: list[Mistakes] = []
+        if self._span is not None and self._schema.time is not None:
+            piece, absent = within(piece, self._schema.time, self._span)
+            untimed = [Mistakes(self._schema.time, absent, EXPECTED)] if absent.any() else []
         samples, mistakes = samples_of(piece.batch, self._schema)
+        mistakes += untimed
         if not mistakes:
             return samples
         for row, mistake in wrong_rows(mistakes):
@@ -165,7 +226,7 @@ class _Cleaned:
 
 def _described(piece: Piece, source: str, row: int, mistake: Mistakes) -> str:
     found = shown(piece.batch.column(mistake.column)[row])
-    place = f"{source}: row {piece.first + row + 1}{piece.place}: column {mistake.column!r}"
+    place = f"{source}: row {piece.number(row)}{piece.place}: column {mistake.column!r}"
     return f"{place}: expected {mistake.expected}, found {found}"
 
 
@@ -174,9 +235,18 @@ def _cut(samples: SampleBatch, size: int) -> Iterable[SampleBatch]:
         yield samples[start : start + size]
 
 
+def _present_times(column: pa.Array) -> NDArray[np.int64]:
+    times, absent = times_of(column)
+    return times[~absent]
+
+
+def _count_within(times: Iterable[NDArray[np.int64]], span: Span) -> int:
+    return sum(int(span.holds(each).sum()) for each in times)
+
+
 def _check_same(schema: Schema, first: pa.Schema, found: pa.Schema, files: str) -> None:
     """Refuses a column whose type changes from file to file: its values would have other ids from there on."""
-    for name in schema.categories:
+    for name in dict.fromkeys([*schema.categories, *([] if schema.time is None else [schema.time])]):
         before, now = first.field(name).type, found.field(name).type
         if before != now:
             raise InvalidArgument(f"column {name!r} is of another type in {files}: {now} and {before}")

@@ -11,10 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 import pyarrow.types as kinds
+from numpy.typing import NDArray
 
 from services.domain.errors import InvalidArgument, NotFound
 
@@ -32,11 +34,17 @@ class Piece:
         batch: the rows, with the columns that were asked for.
         first: how many rows of the file come before them.
         place: what of the file they are in, if it has parts: `row group 3`.
+        rows: where among the rows of the file from `first` on each one stands, int64 [n]; None: they follow each other.
     """
 
     batch: pa.RecordBatch
     first: int
     place: str = ""
+    rows: NDArray[np.int64] | None = None
+
+    def number(self, row: int) -> int:
+        """Returns the number of a row in its file, from 1 on."""
+        return self.first + 1 + (row if self.rows is None else int(self.rows[row]))
 
 
 def find_files(pattern: str, start: Path) -> tuple[Path, ...]:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from services.data.tables.columns import hashed, is_category, is_number, numbers_of
 from services.data.tables.files import Piece, column_types, find_files, pieces
 from services.data.tables.lists import is_list, lists_of
+from services.data.tables.separators import found_separator
 from services.domain.errors import InvalidArgument
 
 _LABELS = ("label", "click", "clicked", "is_click", "target", "y", "converted", "conversion", "bought", "purchased")
@@ -31,6 +32,7 @@ class Category:
         absent: the part of the rows without a value.
         unique: whether nearly every row has a value of its own.
         longest: of a column of lists, the length of the longest; 0: it has one value per row.
+        separator: of lists that are texts, what stands between their values.
     """
 
     distinct: int
@@ -38,6 +40,14 @@ class Category:
     absent: float
     unique: bool
     longest: int = 0
+    separator: str | None = None
+
+    def entry(self, name: str) -> str:
+        """Returns what `ids` of a schema says of a column of this name."""
+        if not self.longest:
+            return _text(name)
+        separator = "" if self.separator is None else f", separator = {_text(self.separator)}"
+        return f"{{ column = {_text(name)}, max = {self.longest}{separator} }}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +60,7 @@ class Proposal:
         label: the column of the label.
         ids: the columns of ids.
         dense: the columns of dense features, each with the mean that can stand for absent values, None where none is.
+        time: the column of when samples happened, if there is one.
         unread: the columns that are left out, each with its type.
     """
 
@@ -58,6 +69,7 @@ class Proposal:
     label: str
     ids: Mapping[str, Category]
     dense: Mapping[str, float | None]
+    time: str | None
     unread: Mapping[str, str]
 
     def to_toml(self) -> str:
@@ -66,11 +78,11 @@ class Proposal:
         for name, facts in self.ids.items():
             told = f"{facts.distinct:,} values, the commonest 1% of them in {facts.hot_share:.0%} of the rows"
             told += f"; {facts.absent:.2%} absent" if facts.absent else ""
-            column = f"{{ column = {_text(name)}, max = {facts.longest} }}" if facts.longest else _text(name)
-            line = f"{column},  # {told}"
+            line = f"{facts.entry(name)},  # {told}"
             lines.append(f"    # {line}; nearly every row has its own" if facts.unique else f"    {line}")
         lines.append("]")
         lines.append("dense = [" + ", ".join(map(_text, self.dense)) + "]")
+        lines += [f"time = {_text(self.time)}"] if self.time is not None else []
         lines += [f"# not read: {name}, of type {kind}" for name, kind in self.unread.items()]
         missing = [f'{_key(name)} = ""' for name, facts in self.ids.items() if facts.absent and not facts.unique]
         missing += [f"{_key(name)} = {mean:.6g}" for name, mean in self.dense.items() if mean is not None]
@@ -82,7 +94,8 @@ class Proposal:
 def propose(pattern: str, rows: int, label: str | None = None) -> Proposal:
     """Looks at the first rows of files and proposes a schema.
 
-    Texts, whole numbers, dates and lists of these become ids, other numbers dense features.
+    Texts, whole numbers, dates and lists of these become ids, other numbers dense features. The first column of
+    timestamps, or else of dates, becomes the samples' time. Texts become lists where something separates their values.
 
     Args:
         pattern: a file, a folder or a pattern (services/data/tables/files.py).
@@ -97,7 +110,10 @@ def propose(pattern: str, rows: int, label: str | None = None) -> Proposal:
     types = column_types(files[0])
     numbers = [each.name for each in types if is_number(each.type) and not is_category(each.type)]
     lists = [each.name for each in types if is_list(each.type) and is_category(each.type.value_type)]
+    # What happened at a moment that is over teaches nothing of others.
+    moments = [each.name for each in types if kinds.is_timestamp(each.type)]
     categories = [each.name for each in types if is_category(each.type) or each.name in lists]
+    categories = [name for name in categories if name not in moments]
     read = list(_first(files, categories, numbers, rows))
     if not read:
         raise InvalidArgument(f"data file {files[0]} has no rows")
@@ -105,6 +121,7 @@ def propose(pattern: str, rows: int, label: str | None = None) -> Proposal:
         name: pa.chunked_array([piece.batch.column(name) for piece in read]).combine_chunks()
         for name in (*categories, *numbers)
     }
+    time = next((each.name for each in types if kinds.is_date(each.type)), None) if not moments else moments[0]
     label = _label(columns, types, files[0]) if label is None else label
     if label not in columns or not is_number(types.field(label).type):
         raise InvalidArgument(f"--label {label!r} is no column of numbers of {files[0]}")
@@ -113,12 +130,13 @@ def propose(pattern: str, rows: int, label: str | None = None) -> Proposal:
         rows=sum(len(piece.batch) for piece in read),
         label=label,
         ids={
-            name: _list(columns[name]) if name in lists else _category(columns[name])
+            name: _list(columns[name], "") if name in lists else _text_or_category(columns[name])
             for name in categories
             if name != label
         },
         dense={name: _stand_in(numbers_of(columns[name])) for name in numbers if name != label},
-        unread={each.name: str(each.type) for each in types if each.name not in columns},
+        time=time,
+        unread={each.name: str(each.type) for each in types if each.name not in (*columns, time)},
     )
 
 
@@ -142,6 +160,11 @@ def _label(columns: Mapping[str, pa.Array], types: pa.Schema, file: Path) -> str
     raise InvalidArgument(f"no column of {file} has a label's name or is always 0 or 1: name it with --label")
 
 
+def _text_or_category(column: pa.Array) -> Category:
+    separator = found_separator(column)
+    return _category(column) if separator is None else replace(_list(column, separator), separator=separator)
+
+
 def _category(column: pa.Array) -> Category:
     ids = hashed(column.drop_null(), key=0)
     _, counts = np.unique(ids, return_counts=True)
@@ -154,8 +177,8 @@ def _category(column: pa.Array) -> Category:
     )
 
 
-def _list(column: pa.Array) -> Category:
-    values, lengths = lists_of(column, separator="")
+def _list(column: pa.Array, separator: str) -> Category:
+    values, lengths = lists_of(column, separator)
     if not len(values):
         return Category(distinct=0, hot_share=0.0, absent=0.0, unique=True, longest=1)
     of_values = _category(values)

@@ -4,8 +4,7 @@ import os
 
 import pytest
 
-from services.data import hashing
-from services.data.dataset import open_data
+from services.data import hashing, open_data
 from services.data.hashing import file_fingerprint
 
 MEBIBYTE = 1 << 20

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from services.data.schema import IdList
+from services.data.schema import Id, IdList
 from services.data.schema_file import read_schema
 from services.data.tables import TableDataset, propose
 from services.domain.errors import InvalidArgument
@@ -56,6 +58,54 @@ def test_a_text_file_and_a_named_label(tmp_path: Path) -> None:
     named = propose(str(tmp_path / "e.csv"), rows=100, label="price")
     assert (named.label, tuple(named.ids), tuple(named.dense)) == ("price", ("user", "click"), ())
     assert named.rows == 100
+
+
+def test_texts_of_separated_values_are_lists(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+
+    def joined(separator: str, values: int, form: str = "{}") -> list[str]:
+        return [
+            separator.join(form.format(int(values * rng.random() ** 2)) for _ in range(rng.integers(0, 5)))
+            for _ in range(ROWS)
+        ]
+
+    table = pa.table(
+        {
+            "click": [row % 2 for row in range(ROWS)],
+            "genres": joined("|", 9, "genre {}"),
+            "seen": joined(" ", 20, "N{}"),
+            "tags": joined(";", 12),
+            "place": [f"{('Bern', 'Basel')[row % 2]}, CH" for row in range(ROWS)],  # always two: one value
+            "title": [("a long way home", "home", "the way")[row % 3] for row in range(ROWS)],  # words, no codes
+            "amount": [f"{row % 5},{row % 7}" for row in range(ROWS)],
+            "key": [f"{row}|x{row}" if row % 2 else f"{row}" for row in range(ROWS)],  # its parts say more than it
+        }
+    )
+    for name in ("e.csv", "e.parquet"):
+        write = pyarrow.csv.write_csv if name == "e.csv" else pyarrow.parquet.write_table
+        write(table, tmp_path / name)
+        text = propose(str(tmp_path / name), rows=ROWS).to_toml()
+        (tmp_path / "schema.toml").write_text(text)
+        schema = read_schema(tmp_path / "schema.toml")
+        lists = {each.column: (each.max, each.separator) for each in schema.id_columns if isinstance(each, IdList)}
+        assert lists == {"genres": (4, "|"), "seen": (4, " "), "tags": (4, ";")}
+        assert [each.column for each in schema.id_columns if isinstance(each, Id)] == ["place", "title", "amount"]
+        assert '{ column = "genres", max = 4, separator = "|" },  # 9 values' in text
+        assert sum(map(len, TableDataset(str(tmp_path / name), schema, 64))) == ROWS
+
+
+def test_a_column_of_times_is_named(tmp_path: Path) -> None:
+    start = dt.datetime(2026, 11, 20)
+    for name, write in (("e.csv", pyarrow.csv.write_csv), ("e.parquet", pyarrow.parquet.write_table)):
+        timed = EVENTS.select(["user", "seen"])
+        timed = timed.append_column("day", pa.array([start.date()] * ROWS))
+        timed = timed.append_column("at", pa.array([start + dt.timedelta(hours=row) for row in range(ROWS)]))
+        write(timed, tmp_path / name)
+        proposal = propose(str(tmp_path / name), rows=ROWS)
+        assert (proposal.time, tuple(proposal.ids)) == ("at", ("user", "day"))
+        assert 'time = "at"\n' in proposal.to_toml()
+        write(timed.drop_columns("at"), tmp_path / name)
+        assert propose(str(tmp_path / name), rows=ROWS).time == "day"
 
 
 def test_files_without_a_label_are_refused(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from examples.extending.reader import SHOP
 from examples.extending.store import SqliteStore
 from ps_server.core.shard import Shard
 from ps_server.core.tables import Tables
-from services.data import dataset, open_data
+from services.data import open_data, opening
 from services.domain.errors import InvalidArgument
 from tests.support.stores import SPEC, assert_rows, rows_of
 
@@ -117,7 +117,7 @@ def test_the_store(tmp_path: Path, rng: np.random.Generator) -> None:
 
 def test_the_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "for source in (CRITEO, AVAZU, CRITEO_SEARCH, SHOP)" in PAGE
-    monkeypatch.setitem(dataset._FILES, SHOP.name, SHOP)
+    monkeypatch.setitem(opening._FILES, SHOP.name, SHOP)
     path = tmp_path / "clicks.csv"
     path.write_text("clicked,price,user,item,shop\n1,1.5,ann,tea,north\n0,,bob,tea,north\n")
     (batch,) = open_data(f"shop:{path}", 10, seed=0)

@@ -1,0 +1,125 @@
+"""What is trained and what is held out: the last samples of a data set, by their times or by their order.
+
+By time, the cut is found in a few passes over the times alone, in constant memory.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.data.dataset import Dataset
+from services.data.parts import Part
+from services.domain.errors import InvalidArgument
+
+Times = Callable[[], Iterator[NDArray[np.int64]]]
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
+_MICROSECONDS = {"s": 10**6, "m": 60 * 10**6, "h": 3600 * 10**6, "d": 86_400 * 10**6, "w": 7 * 86_400 * 10**6}
+_BINS = 1 << 16  # of times, of which each pass finds the one with the cut
+
+
+@runtime_checkable
+class Timed(Protocol):
+    """A data set whose samples have times."""
+
+    @property
+    def timed(self) -> bool:
+        """Whether they have."""
+        ...
+
+    def times(self) -> Iterator[NDArray[np.int64]]:
+        """Reads the times of all samples in their order, in microseconds since any point of time: int64 [n] each."""
+        ...
+
+    def between(self, first: int | None, end: int | None) -> Dataset:
+        """Returns the data set of the samples whose time is at least `first` and before `end`, microseconds."""
+        ...
+
+
+def split(dataset: Dataset, last: str | float) -> tuple[Dataset, Dataset]:
+    """Returns what is left of a data set to train, and its last samples, to judge the model by.
+
+    Args:
+        dataset: all samples.
+        last: a time, as `1d`, `12h`, `90m`: the samples of so much time before the latest one; or a share of the
+            samples, 0..1. Of samples with times these are the latest, and samples of one time stay together: rather
+            fewer are held out. Of others these are the last in order.
+
+    Raises:
+        InvalidArgument: `last` is neither, or needs times that the samples do not have; the number of samples is not
+            known before they are read, and they have no times; one of the parts is empty.
+    """
+    duration, share = _read(last)
+    if isinstance(dataset, Timed) and dataset.timed:
+        cut = _cut_of_share(dataset.times, share) if duration is None else _latest(dataset.times) - duration + 1
+        parts = dataset.between(None, cut), dataset.between(cut, None)
+        if 0 in (parts[0].samples, parts[1].samples):
+            raise InvalidArgument(f"--holdout {last} leaves no samples for one of the two parts")
+        return parts
+    if duration is not None:
+        raise InvalidArgument(
+            f"--holdout {last} is a time, and the samples of {dataset.name} have none: name the column of their times "
+            "as `time` in the schema, or give a share, such as 0.1"
+        )
+    return _by_order(dataset, share)
+
+
+def _read(last: str | float) -> tuple[int | None, float]:
+    """Returns a duration in microseconds and 0, or None and a share."""
+    text = str(last).strip()
+    match = _DURATION.fullmatch(text)
+    if match is not None and float(match[1]) > 0:
+        return round(float(match[1]) * _MICROSECONDS[match[2]]), 0.0
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if not 0 < share < 1:
+        raise InvalidArgument(
+            f"--holdout {last!r} is neither a share of the samples between 0 and 1 nor a time such as 1d, 12h or 90m"
+        )
+    return None, share
+
+
+def _by_order(dataset: Dataset, share: float) -> tuple[Dataset, Dataset]:
+    if dataset.samples is None:
+        raise InvalidArgument(
+            f"--holdout needs to know how many samples there are, and {dataset.name} is read to its end to know: give "
+            "--evaluate another file, or a pattern of files"
+        )
+    trained = dataset.samples - round(share * dataset.samples)
+    if not 0 < trained < dataset.samples:
+        raise InvalidArgument(f"--holdout {share} of {dataset.samples} samples leaves none for one of the two parts")
+    return Part(dataset, 0, trained), Part(dataset, trained, dataset.samples)
+
+
+def _latest(times: Times) -> int:
+    return max((int(each.max()) for each in times() if len(each)), default=0)
+
+
+def _cut_of_share(times: Times, share: float) -> int:
+    """Returns the first time at which no more than this share of the samples is as late or later."""
+    first, last, count = np.iinfo(np.int64).max, np.iinfo(np.int64).min, 0
+    for each in times():
+        if len(each):
+            first, last, count = min(first, int(each.min())), max(last, int(each.max())), count + len(each)
+    room = round(share * count)
+    if count <= room:
+        return first
+    low, high, later = first, last + 1, 0  # too many at `low` or later; at `high` or later so many that fit
+    while high - low > 1:
+        width = -(-(high - low) // _BINS)
+        counts = np.zeros(_BINS, np.int64)
+        for each in times():
+            within = each[(each >= low) & (each < high)]
+            counts += np.bincount((within - low) // width, minlength=_BINS)
+        behind = np.append(later + np.cumsum(counts[::-1])[::-1], later)  # samples at a bin's begin or later
+        fits = int(np.argmax(behind <= room))  # so the cut is in the bin before
+        later = int(behind[fits])
+        low, high = low + (fits - 1) * width, min(high, low + fits * width)
+    return high
