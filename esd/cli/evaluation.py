@@ -56,7 +56,7 @@ class Evaluator:
         samples: the held-out ones; each evaluation reads them from the beginning.
         credentials: for the parameter servers.
 
-    `prepare` comes before all else.
+    Call `prepare` before the model is trained.
     """
 
     def __init__(self, job: JobSpec, samples: Iterable[SampleBatch], credentials: Credentials = PLAINTEXT) -> None:
