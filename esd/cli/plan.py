@@ -74,10 +74,11 @@ def advise(
     tables = profile.job(chosen).tables
     if len(tables) > 1:
         raise InvalidArgument(f"esd plan weighs rows of one size, the schema has {len(tables)} tables")
+    batches = _batches(chosen, batch_limits, profile.table.samples)
     messages.print(f"memory and computation of {chosen.model}", style="dim", highlight=False)
     footprint = measure(chosen, profile, device, threads)
     search = size_search(chosen, profile, footprint, available)
-    best = search.run(_batches(chosen, batch_limits, profile.table.samples))
+    best = search.run(batches)
     policies = {chosen.policy: best}
     for policy in POLICIES:
         if policy not in policies:

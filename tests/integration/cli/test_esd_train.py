@@ -15,7 +15,7 @@ import pytest
 from services.data import open_data
 from services.domain.batches import SampleBatch
 from tests.support.auc import exact_auc
-from tests.support.command import esd
+from tests.support.command import esd, esd_here
 from tests.support.processes import children_of, is_running
 
 POLL_SECONDS = 0.05  # between looks at other processes, which need the processor more
@@ -109,7 +109,7 @@ def test_a_command_that_is_ended_leaves_no_service_behind(tmp_path: Path, number
 def test_a_model_that_cannot_train_is_refused_before_a_service_starts(
     tmp_path: Path, arguments: list[str], message: str
 ) -> None:
-    refused = esd("train", "--workers", "1", "--iterations", "3", "--dim", "4", "--out", str(tmp_path), *arguments)
+    refused = esd_here("train", "--workers", "1", "--iterations", "3", "--dim", "4", "--out", str(tmp_path), *arguments)
     assert refused.returncode == 2
     assert message in refused.stderr
     assert [log.name for log in (tmp_path / "logs").iterdir()] == ["worker-host.log"]
@@ -127,7 +127,7 @@ def test_a_model_that_cannot_train_is_refused_before_a_service_starts(
     ids=lambda value: " ".join(value) if value[0].startswith("--") else "",
 )
 def test_a_mistake_ends_the_run_and_names_itself(arguments: list[str], messages: list[str]) -> None:
-    refused = esd("train", "--workers", "1", "--iterations", "3", "--dim", "4", *arguments)
+    refused = esd_here("train", "--workers", "1", "--iterations", "3", "--dim", "4", *arguments)
     assert refused.returncode in (1, 2)
     assert refused.stdout == ""
     for message in messages:
@@ -140,7 +140,7 @@ def test_a_solver_without_its_device_is_refused_before_anything_starts(
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # hides the devices of a machine that has some
     out = tmp_path / "out"
-    refused = esd("train", "--mechanism", "esd", "--solver", "dual-cuda", "--iterations", "3", "--out", str(out))
+    refused = esd_here("train", "--mechanism", "esd", "--solver", "dual-cuda", "--iterations", "3", "--out", str(out))
     assert refused.returncode in (1, 2)
     assert "solver dual-cuda needs a CUDA device" in refused.stderr
     assert "Traceback" not in refused.stderr
@@ -151,11 +151,11 @@ def test_a_malformed_record_ends_the_run_and_names_its_place(tmp_path: Path) -> 
     good = "\t".join(["1", *(["3"] * 13), *(["0a1b2c3d"] * 26)])
     path = tmp_path / "train.txt"
     path.write_text(f"{good}\n" * 40 + good.replace("3", "three", 1) + "\n" + f"{good}\n" * 5)
-    refused = esd("train", "--data", f"criteo:{path}", "--workers", "1", "--batch", "8", "--cache-rows", "99")
+    refused = esd_here("train", "--data", f"criteo:{path}", "--workers", "1", "--batch", "8", "--cache-rows", "99")
     assert refused.returncode == 2
     assert f"{path}:41: column 2" in refused.stderr
     assert "--skip-bad" in refused.stderr
-    taken = esd(
+    taken = esd_here(
         "train", "--data", f"criteo:{path}", "--workers", "1", "--batch", "8", "--cache-rows", "99", "--skip-bad", "1",
         "--json",
     )  # fmt: skip
