@@ -286,7 +286,8 @@ class Engine:
         narrow_rounds: int = 30,
         limits: tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]] | None = None,
         lookahead: Sequence[int] = (),
-    ) -> tuple[NDArray[np.int32], float, float, int]:
+        most_rounds: tuple[int | None, int | None] = (None, None),
+    ) -> tuple[NDArray[np.int32], float, float, tuple[int, int]]:
         """Places all samples of the prepared batch together, so that the iteration's operations cost least.
 
         The objective counts a row once per worker that trains it, whatever the number of samples there. For a row
@@ -326,10 +327,12 @@ class Engine:
                 slowest worker becomes faster. None: capacities are met.
             lookahead: samples of each batch that follows, in order; together they are the last ones of the
                 prepared batch.
+            most_rounds: how many rounds there are after the first, at most: when all batches are placed together, and
+                when the first one is. What a search with a time limit returns makes one without a limit do the same.
 
         Returns:
             The assignment, int32 [k]; its objective; the objective after the first round; the number of rounds after
-            the first. Without limits the second is never above the third.
+            the first, both times. Without limits the second is never above the third.
 
         Raises:
             ValueError: wrong lengths, a negative or too large link cost, capacities that do not sum to k or are not

@@ -10,7 +10,8 @@ import numpy as np
 from benchmarks.papers.figure import Figure
 from benchmarks.papers.runs import EQUAL_LINKS, FAST, Outcome, Runs, Setting
 from benchmarks.papers.workload import Workload
-from dispatcher.core.mechanisms.laia_adaptive import LaiaAdaptive, TableProfiler
+from dispatcher.core.mechanisms.laia_adaptive import LaiaAdaptive
+from dispatcher.core.mechanisms.table_profiler import TableProfiler
 from dispatcher.simulator.alternatives.cached_rows import LruCaches, RowNumbers
 from dispatcher.simulator.simulate import trace_batches
 

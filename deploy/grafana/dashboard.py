@@ -89,9 +89,14 @@ ROWS: dict[str, Sequence[Panel]] = {
         Panel(
             "Decision against iteration",
             "s",
-            [("esd:decision_seconds:mean5m", "decision"), ("esd:iteration_seconds:mean5m", "iteration")],
+            [
+                ("esd:decision_seconds:mean5m", "decision"),
+                ("esd:iteration_seconds:mean5m", "iteration"),
+                ("esd_decision_budget_seconds < Inf", "budget"),
+            ],
             "Decisions are hidden behind training as long as they take less.",
         ),
+        Panel("Decisions that came late", "ops", [(_rate("esd_late_decisions_total"), "iterations")]),
         Panel("Time of a decision", "s", [(_mean("esd_dispatch_seconds", "phase"), "{{phase}}")], stacked=True),
         Panel("Exact assignment, 99th percentile", "s", [(_p99("esd_solver_seconds", "solver"), "{{solver}}")]),
         Panel(
@@ -99,6 +104,12 @@ ROWS: dict[str, Sequence[Panel]] = {
             "none",
             [("esd_solver_gap", "{{solver}}")],
             "Cost less dual bound: 0 proves the latest assignment optimal.",
+        ),
+        Panel(
+            "Infrequent rows",
+            "percentunit",
+            [("esd_feature_infrequency_ratio", "{{feature}}")],
+            "Of features, under laia-adaptive: at 0 there is nothing for dispatch to gain.",
         ),
         Panel("Iterations planned ahead", "none", [("esd_dispatch_window_iterations", "iterations")]),
         Panel("Rows", "none", [("esd_known_rows", "trained"), ("esd_row_limit", "limit")]),

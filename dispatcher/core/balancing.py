@@ -106,7 +106,7 @@ class Balancing:
             if fits and slowest < least_seconds:
                 best, least_seconds = assigned, slowest
             even = fits and slowest <= _EVEN * float(seconds.mean())
-            if trial == _REFINEMENTS or even or not gained or problem.seconds_left <= 0:
+            if trial == _REFINEMENTS or even or not gained or problem.time.over():
                 break
             capacities = self._balance.refine(workloads, seconds, self._most())
         return best if best is not None else self._cautious(mechanism, problem)

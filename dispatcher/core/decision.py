@@ -46,6 +46,8 @@ class Decision:
         held_back: int32 [n], samples beyond which a worker would get more if its cache had room for them; 0: it has.
         solver: the solver that ran, "" for a mechanism without one.
         gap: the solver's certificate: cost less dual bound, 0 proves optimality; None when there is none.
+        budget_seconds: time that the assignment had; infinite without a limit.
+        efforts: what the assignment used a limited time for; see dispatcher.core.decision_time.
         seconds: wall time of this decision by phase: `index` (looking the batch up), `score` (costs or
             affinities), `assign` (the assignment), `plan` (advancing the state, the columns of the plans), and `encode`
             once the messages are made.
@@ -65,6 +67,8 @@ class Decision:
     held_back: NDArray[np.int32]
     solver: str
     gap: float | None
+    budget_seconds: float
+    efforts: list[int]
     seconds: dict[str, float]
 
     @cached_property

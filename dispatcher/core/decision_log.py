@@ -51,6 +51,7 @@ class Observed:
 
     seconds: list[float]
     bandwidths: list[float]
+    necessary_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +63,17 @@ class CheckpointPlanned:
 
 @dataclass(frozen=True, slots=True)
 class IterationPlanned:
-    """All workers were given plans of an iteration. The digest tells whether a replay makes the same plans."""
+    """All workers were given plans of an iteration.
+
+    Attributes:
+        iteration: its number.
+        digest: tells whether a replay makes the same plans.
+        efforts: what the decision used a limited time for; see dispatcher.core.decision_time.
+    """
 
     iteration: int
     digest: str
+    efforts: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

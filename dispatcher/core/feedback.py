@@ -24,10 +24,13 @@ class Feedback:
     Attributes:
         seconds: float64 [n], what each worker took for transfers and computation, without waiting for others.
         bandwidths: float64 [n], bytes per second seen on each link, 0 where there was too little traffic to tell.
+        necessary_seconds: what the iteration takes all workers together without any transfer of rows (Herald §4.1); 0
+            where nobody has measured it.
     """
 
     seconds: NDArray[np.float64]
     bandwidths: NDArray[np.float64]
+    necessary_seconds: float = 0.0
 
 
 class ComputeTimes:

@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 from dispatcher.core.balancing import Balancing
 from dispatcher.core.cost_model import CostModel, EvictionRisk, Operations, RowSizes
 from dispatcher.core.decision import Decision, flush_plan, reload_plan
+from dispatcher.core.decision_time import DecisionTime, NecessaryTime
 from dispatcher.core.feedback import Feedback, MeasuredLinks
 from dispatcher.core.flushing import LOOKAHEAD, FlushAhead
 from dispatcher.core.mechanisms import DispatchInput, Mechanism, get_mechanism
+from dispatcher.core.mechanisms.laia_adaptive import LaiaAdaptive
 from esd_native.engine import CacheTooSmall, Engine
 from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument, ResourceExhausted
@@ -84,6 +86,7 @@ class Planner:
         self._flush_ahead: FlushAhead | None = None
         if job.sync is Sync.PROACTIVE:
             self._flush_ahead = FlushAhead(bandwidths, max(table.row_transfer_bytes for table in job.tables))
+        self._necessary = NecessaryTime() if job.auto_budget else None
         self._epoch = epoch
         self._mechanism = mechanism or get_mechanism(job)
         try:
@@ -105,8 +108,11 @@ class Planner:
     def observe(self, feedback: Feedback) -> None:
         """Takes in what the workers measured; decisions after this call take it into account.
 
-        It does nothing to a job with fixed workloads and links as registered that pushes nothing ahead.
+        It does nothing to a job with fixed workloads and links as registered that pushes nothing ahead and has no
+        budget that follows the training.
         """
+        if self._necessary is not None:
+            self._necessary.observe(feedback.necessary_seconds)
         if self._flush_ahead is not None:
             self._flush_ahead.observe(feedback)
         if self._balancing is not None:
@@ -124,7 +130,12 @@ class Planner:
         """How many batches beyond the one to plan are looked at."""
         return max(self._mechanism.lookahead, LOOKAHEAD if self._flush_ahead is not None else 0)
 
-    def plan(self, batch: SampleBatch, lookahead_batches: Sequence[SampleBatch] = ()) -> Decision:
+    def plan(
+        self,
+        batch: SampleBatch,
+        lookahead_batches: Sequence[SampleBatch] = (),
+        efforts: Sequence[int] | None = None,
+    ) -> Decision:
         """Assigns the next global batch and advances the mirrored caches by one iteration.
 
         A batch shorter than the job's batch size (the end of a finite stream) is shared out in proportion to the
@@ -133,6 +144,7 @@ class Planner:
         Args:
             batch: 1..batch_size samples.
             lookahead_batches: the `lookahead` batches after it; fewer if the stream ends before.
+            efforts: of the decision, when it is made again; no clock counts then.
 
         Raises:
             InvalidArgument: the batch is empty, too long, or has another number of fields; an id names a table that the
@@ -154,6 +166,8 @@ class Planner:
         self._check_rows()
         indexed = time.perf_counter()
         iteration = self._engine.iteration
+        budget = self._budget_seconds
+        decision_time = DecisionTime(indexed + budget, efforts)
         problem = DispatchInput(
             engine=self._engine,
             batch=batch,
@@ -163,7 +177,7 @@ class Planner:
             sizes=self._sizes,
             eviction_costs=self._evictions.costs(self.cost_model.link_costs) if self._evictions else None,
             lookahead=tuple(lookahead_batches[: self._mechanism.lookahead]),
-            deadline=indexed + (self.job.budget_seconds or math.inf),
+            time=decision_time,
         )
         if self._balancing is None or len(batch) < self.job.batch_size:
             assigned = self._mechanism.decide(problem)
@@ -195,6 +209,8 @@ class Planner:
             held_back=self._balancing.held_back if self._balancing else np.zeros(self.job.workers, np.int32),
             solver=assigned.solver,
             gap=assigned.gap,
+            budget_seconds=budget,
+            efforts=decision_time.efforts,
             seconds={
                 "index": indexed - started,
                 "score": assigned.score_seconds,
@@ -206,6 +222,8 @@ class Planner:
             self._balancing.learn(decision)
         if self._flush_ahead is not None:
             self._flush_ahead.learn(decision)
+        if self._necessary is not None:
+            self._necessary.learn(decision.seconds["index"] + decision.seconds["plan"])
         return decision
 
     def flush(self) -> tuple[FlushPlan, ...]:
@@ -226,6 +244,21 @@ class Planner:
     def rows(self) -> int:
         """How many rows of the table are trained, or will be by the batches that are being planned."""
         return self._engine.stats()["ids"]
+
+    @property
+    def infrequency(self) -> NDArray[np.float64] | None:
+        """The degree of infrequency of every feature's rows, float64 [F], where the mechanism has it (Herald §3.2).
+
+        It is the same array until the mechanism ranks the features anew.
+        """
+        return self._mechanism.infrequency if isinstance(self._mechanism, LaiaAdaptive) else None
+
+    @property
+    def _budget_seconds(self) -> float:
+        """Time for the next assignment; infinite without a limit."""
+        if self._necessary is not None:
+            return self._necessary.seconds
+        return self.job.budget_seconds or math.inf
 
     def _cost_model(self) -> CostModel:
         return CostModel(self._sizes.unit_bytes, self._links.in_use.tolist(), self._sizes.of_sample)

@@ -43,7 +43,7 @@ def replay_decisions(
         digest: hashes the messages of one iteration's plans as it was done for the log.
 
     Raises:
-        FailedPrecondition: a plan differs from the recorded one: the samples are others, or the job had a time budget.
+        FailedPrecondition: a plan differs from the recorded one: the samples are others.
         InvalidArgument: the stream ends before the log does; the log goes back to a checkpoint that is not in it.
     """
     return _Replay(job, batches, digest).run(records)
@@ -71,7 +71,8 @@ class _Replay:
                 raise InvalidArgument("the decision log has decisions before its first epoch")
             match record:
                 case Observed():
-                    planner.observe(Feedback(np.array(record.seconds), np.array(record.bandwidths)))
+                    measured = np.array(record.seconds), np.array(record.bandwidths)
+                    planner.observe(Feedback(*measured, record.necessary_seconds))
                 case CheckpointPlanned():
                     flushes, snapshot = planner.checkpoint()
                     self._tally.flush(flushes)
@@ -119,11 +120,9 @@ class _Replay:
         if planned is None:
             raise InvalidArgument(f"the stream ends before iteration {record.iteration}, which the decision log has")
         batch, lookahead_batches = planned
-        decision = planner.plan(batch, lookahead_batches)
+        decision = planner.plan(batch, lookahead_batches, record.efforts)
         if self._digest(decision.messages) != record.digest:
-            budget = ", or the time budget decided" if self._job.budget_seconds else ""
             raise FailedPrecondition(
                 f"the plans of iteration {record.iteration} are not those of the decision log: the samples are others"
-                f"{budget}"
             )
         self._tally.add(decision, decision.link_seconds)

@@ -13,6 +13,7 @@ import typer
 
 from dispatcher.core.mechanisms import MECHANISMS
 from dispatcher.solvers import SOLVERS
+from esd.cli.budget import parse_alpha, parse_budget
 from esd.cli.job_file import Config
 from esd.cli.learning import (
     Clip,
@@ -80,19 +81,20 @@ Links = Annotated[
     ),
 ]
 Mechanism = Annotated[str, typer.Option(help=f"Dispatch mechanism: {', '.join(MECHANISMS)}.", rich_help_panel=DISPATCH)]
-BudgetMs = Annotated[
-    float | None,
+Budget = Annotated[
+    str | None,
     typer.Option(
-        min=0,
-        help="Time for one assignment, milliseconds; a first one is made whatever time it takes.",
+        help="Time for one assignment: milliseconds, or auto, what training is measured to leave. A first one is made "
+        "whatever time it takes.",
         show_default="as long as it takes",
         rich_help_panel=DISPATCH,
     ),
 ]
 Alpha = Annotated[
-    float,
+    str,
     typer.Option(
-        min=0, max=1, help="esd: share of the samples that the exact solver assigns.", rich_help_panel=DISPATCH
+        help="esd: share of the samples that the exact solver assigns, 0 to 1, or auto: as the budget allows.",
+        rich_help_panel=DISPATCH,
     ),
 ]
 CriterionOption = Annotated[
@@ -289,13 +291,13 @@ class RunOptions:
     links: Links = "500m"
     measured_links: MeasuredLinks = False
     mechanism: Mechanism = "joint"
-    alpha: Alpha = 1.0
+    alpha: Alpha = "1"
     criterion: CriterionOption = Criterion.MIN2_MIN
     solver: Solver = "auto"
     eviction_term: EvictionTerm = False
     hash_field: HashField = None
     horizon: Horizon = 1
-    budget_ms: BudgetMs = None
+    budget: Budget = None
     batch: Batch = None
     workloads: Workloads = None
     workload_limits: WorkloadLimits = None
@@ -382,8 +384,6 @@ class RunOptions:
         labels: tuple[str, ...] = ("label",),
     ) -> JobSpec:
         """Returns the job that these options describe, on data of the given shape, fingerprint and length if known."""
-        if self.budget_ms == 0:
-            raise InvalidArgument("--budget-ms 0 leaves no time: leave it out, and decisions take as long as they take")
         schema = None if self.schema is None else read_schema(self.schema)
         if schema is not None and schema.label_range is not None:
             self.loss.check_range(*schema.label_range)
@@ -391,7 +391,7 @@ class RunOptions:
         optimizer = OptimizerSpec(self.optimizer, self.learning_rate)
         dense_rate = self.learning_rate if self.dense_learning_rate is None else self.dense_learning_rate
         options: dict[str, Any] = {name: getattr(self, name) for name in _OPTIONS_OF_THE_JOB}
-        options |= parse_sync(self.sync)
+        options |= parse_alpha(self.alpha) | parse_budget(self.budget) | parse_sync(self.sync)
         options |= {  # what is derived, from other options or from the data
             "name": self.data_name,
             "features": features,
@@ -401,7 +401,6 @@ class RunOptions:
             "stream": stream,
             "workloads": workloads,
             "workload_limits": self.limits(),
-            "budget_seconds": (self.budget_ms or 0.0) / 1e3,
             "window": PLAN_WINDOW,
             "tables": self._tables(schema, table, optimizer),
             "model": ModelSpec(

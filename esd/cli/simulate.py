@@ -21,6 +21,7 @@ from dispatcher.simulator.decision_replay import replay_decisions
 from dispatcher.simulator.dimensions import in_tables, with_dimensions
 from dispatcher.simulator.simulate import simulate
 from esd.cli import options as opt
+from esd.cli.budget import AUTO
 from esd.cli.dimensions import parse_dimensions
 from esd.cli.options import takes_run_options
 from esd.cli.report import Result, alternative_result, print_result, simulation_result
@@ -87,7 +88,8 @@ def command(
                 raise InvalidArgument(f"--replay makes the recorded plans again, {option} would change them")
         print_result(f"replay of {replay.name}", replay_result(chosen, replay), as_json=as_json)
         return
-    chosen = replace(chosen, measured_links=False)  # nothing is measured here
+    budget = None if chosen.budget == AUTO else chosen.budget
+    chosen = replace(chosen, measured_links=False, budget=budget)  # nothing is measured here
     table = None if assignments is None else _load(assignments, np.int32, "--assignments")
     ids = None if trace is None else _load(trace, np.uint64, "--trace")
     if table is not None:

@@ -60,7 +60,15 @@ void check_joint(const esd::Engine& engine, Random& random, const std::vector<st
       most(capacities.size(), static_cast<std::int32_t>(samples));
   const std::vector<double> sample_costs(capacities.size(), static_cast<double>(random.below(1000)));
   const esd::WorkloadLimits limits{least.data(), most.data(), sample_costs.data()};
-  engine.joint({link_costs.data(), capacities.data(), engine.workers(), random.next(), 2, 3, lookahead, no_limit,
+  engine.joint({link_costs.data(),
+                capacities.data(),
+                engine.workers(),
+                random.next(),
+                2,
+                3,
+                lookahead,
+                no_limit,
+                {9, 9},
                 random.below(2) ? &limits : nullptr});
 }
 

@@ -84,6 +84,7 @@ class DispatchOptions:
         workloads: m_j, samples of each worker per iteration; they sum to the batch size.
         mechanism: name of the dispatch mechanism.
         alpha: share of the exact solver in HybridDis, 0..1.
+        auto_alpha: whether that share is what the time allows, `alpha` at most.
         criterion: HybridDis' partition criterion.
         solver: name of the solver of HybridDis' exact part. All give the same assignment, in different times.
         eviction_term: whether expected costs contain the evict pushes that a row's entry into a full cache may cause.
@@ -91,6 +92,8 @@ class DispatchOptions:
         horizon: batches that one decision of `joint` looks at, its own included, 1..64.
         budget_seconds: time for one assignment, 0 for as long as it takes. A mechanism that improves with time returns
             the best it has by then; its decisions then depend on the machine's speed.
+        auto_budget: whether that time is what the workers are measured to take for an iteration without its transfers
+            of rows, less the rest of its planning.
         workload_limits: the least and the most samples of a worker, when workloads follow measured times, starting
             from `workloads`; None when they stay.
         measured_links: whether link speeds follow measurements; else they are as registered.
@@ -106,12 +109,14 @@ class DispatchOptions:
     workloads: tuple[int, ...]
     mechanism: str
     alpha: float
+    auto_alpha: bool = False
     criterion: Criterion = Criterion.MIN2_MIN
     solver: str = "auto"
     eviction_term: bool = False
     hash_field: int | None = None
     horizon: int = 1
     budget_seconds: float = 0.0
+    auto_budget: bool = False
     workload_limits: tuple[int, int] | None = None
     measured_links: bool = False
     policy: str
@@ -130,6 +135,10 @@ class DispatchOptions:
         _check_range("checkpoint_every", self.checkpoint_every, 0)
         _check_range("checkpoint_seconds", self.checkpoint_seconds, 0)
         _check_range("checkpoints_kept", self.checkpoints_kept, 1)
+        if self.auto_budget and self.budget_seconds:
+            raise InvalidArgument(
+                f"budget_seconds is {self.budget_seconds}, and auto_budget measures it: leave one out (--budget)"
+            )
         if len(self.workloads) != self.workers:
             raise InvalidArgument(f"{len(self.workloads)} workloads given for {self.workers} workers")
         if self.workload_limits is not None:

@@ -94,6 +94,28 @@ DISPATCH_SECONDS = Histogram(
     buckets=_SECONDS,
     registry=REGISTRY,
 )
+LATE_DECISIONS = Counter(
+    "esd_late_decisions_total",
+    "Iterations whose plans came when the workers had trained all others, though the samples had been there in time. "
+    "Now and then is no matter; many of esd_iterations_total: give decisions a --budget (auto), a cheaper --mechanism, "
+    "or more samples per iteration.",
+    registry=REGISTRY,
+)
+DECISION_BUDGET = Gauge(
+    "esd_decision_budget_seconds",
+    "Time that the latest assignment had; infinite without --budget, and with --budget auto until workers have "
+    "reported. Near 0 the mechanism does its least: give the dispatcher a faster processor, or iterations more "
+    "samples.",
+    registry=REGISTRY,
+)
+INFREQUENCY = Gauge(
+    "esd_feature_infrequency_ratio",
+    "The share of a feature's rows that occur less often than one worker trains samples (Herald's degree of "
+    "infrequency), where laia-adaptive dispatches or is a shadow (ESD_DISPATCHER_SHADOW_MECHANISMS). Features near 0 "
+    "gain nothing from dispatch; their scores are the first to be left out.",
+    ("feature",),
+    registry=REGISTRY,
+)
 PLAN_BYTES = Counter(
     "esd_dispatcher_plan_bytes_total",
     "Bytes of the plans of all workers, as they are sent. Over the rate of esd_iterations_total: bytes per iteration, "
@@ -366,6 +388,9 @@ BY_SERVICE = {
         SHADOW_TRANSFER_COST,
         CACHE_LOOKUPS,
         DISPATCH_SECONDS,
+        LATE_DECISIONS,
+        DECISION_BUDGET,
+        INFREQUENCY,
         PLAN_BYTES,
         SOLVER_SECONDS,
         SOLVER_GAP,

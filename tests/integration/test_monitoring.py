@@ -35,6 +35,7 @@ OPTIONS = RunOptions(
     learning_rate=0.05,
     iterations=150,
     max_rows=1_000_000,
+    budget="auto",
     seed=3,
 )
 
@@ -100,7 +101,8 @@ async def _all_ready(services: list) -> None:
     await asyncio.gather(*(service.wait_ready() for service in services))
 
 
-FAMILIES = [family.name for family in REGISTRY.collect() if not family.name.startswith("process_")]
+OF_LAIA_ADAPTIVE = "esd_feature_infrequency_ratio"  # tests/integration/dispatcher/test_budget.py sees it fed
+FAMILIES = [family.name for family in REGISTRY.collect() if not family.name.startswith(("process_", OF_LAIA_ADAPTIVE))]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -114,6 +116,7 @@ QUERIES = [
     for panels in dashboard.ROWS.values()
     for panel in panels
     for expression, legend in panel.queries
+    if expression != OF_LAIA_ADAPTIVE
 ]
 
 

@@ -61,6 +61,8 @@ def get_mechanism(job: JobSpec) -> Mechanism:
         owners = " and ".join(_OF_ESD)
         if job.eviction_term:
             raise InvalidArgument(f"eviction_term (--eviction-term) is for {owners}, {job.mechanism} has none")
+        if job.auto_alpha:
+            raise InvalidArgument(f"auto_alpha (--alpha auto) is for {owners}, {job.mechanism} has no exact part")
         if job.solver != _ANY_SOLVER:
             raise InvalidArgument(f"solver {job.solver} (--solver) is for {owners}, {job.mechanism} has no exact part")
     return build(job)

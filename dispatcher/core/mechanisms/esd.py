@@ -7,6 +7,7 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
+from dispatcher.core.decision_time import DecisionTime
 from dispatcher.core.hybrid import hybrid_dis
 from dispatcher.core.mechanisms.draws import content_order
 from dispatcher.core.mechanisms.protocol import Assignment, DispatchInput
@@ -17,6 +18,8 @@ from services.domain.jobs import JobSpec, scale_workloads
 _FINER = 16
 _FINER_LIMIT = 2**25  # with evictions at most doubling a cost, entries stay below 2^30
 _WARM_WORKERS = 8  # a warm start is for no more than that
+_SHARE_STEPS = 1000  # in which alpha follows the time
+_SMOOTHING = 0.2
 _SAMPLE_STEP = 8  # every 8th sample tells the prices: 0.5-2.3% above the optimum, where greedy is 4-10% above
 
 
@@ -29,8 +32,8 @@ class Esd:
         """Takes the parameters of HybridDis.
 
         Args:
-            job: `alpha` is the share of the samples that Opt assigns, `criterion` says which ones, and `solver` names
-                the solver that does it.
+            job: `alpha` is the share of the samples that Opt assigns, or the most where `auto_alpha` adapts it to the
+                time (Herald §4.3), `criterion` says which ones, and `solver` names the solver that does it.
             priced: Heu goes by cost + price of a place at the worker, instead of by cost as in the paper. The prices
                 are the exact duals of every 8th sample, so that Heu foresees which workers fill up.
 
@@ -39,6 +42,7 @@ class Esd:
             FailedPrecondition: the solver needs a device that is not here.
         """
         self._alpha = job.alpha
+        self._share = AffordableShare(job.alpha) if job.auto_alpha else None
         self._criterion = job.criterion
         self._priced = priced
         self._solver = _WarmStart(get_training_solver(job.solver))
@@ -51,7 +55,10 @@ class Esd:
         costs = costs[order]
         scored = time.perf_counter()
         prices = self._sample_prices(costs, problem.capacities) if self._priced else None
-        result = hybrid_dis(costs, problem.capacities, self._alpha, self._criterion, self._solver, prices=prices)
+        alpha = self._alpha if self._share is None else self._share.choose(problem.time, len(costs))
+        result = hybrid_dis(costs, problem.capacities, alpha, self._criterion, self._solver, prices=prices)
+        if self._share is not None:
+            self._share.learn(result.seconds, len(result.optimal_rows), time.perf_counter() - scored)
         workers = np.empty_like(result.assignment)
         workers[order] = result.assignment
         if not len(result.optimal_rows):
@@ -75,6 +82,35 @@ def _expected_costs(problem: DispatchInput) -> tuple[NDArray[np.int32], float]:
     finer = _FINER if costs.max() < _FINER_LIMIT else 1  # a link may cost 1, and a share of it must not be lost
     per_slot = np.rint(finer * problem.eviction_costs).astype(np.int32)
     return finer * costs + problem.engine.room_needed() * per_slot, 1 / finer
+
+
+class AffordableShare:
+    """Opt's share of the samples as the time allows: all of it when there is enough (Herald §4.3)."""
+
+    def __init__(self, most: float) -> None:
+        """Starts without knowledge, with the largest share."""
+        self._most = most
+        self._exact_seconds = 0.0  # per sample that Opt assigns
+        self._other_seconds = 0.0  # per decision
+
+    def choose(self, time_limit: DecisionTime, samples: int) -> float:
+        """Returns alpha for a batch of so many samples, in thousandths of the most."""
+        steps = time_limit.recorded()
+        if steps is None:
+            left = time_limit.seconds_left - self._other_seconds
+            everything = self._most * self._exact_seconds * samples
+            enough = left >= everything or everything == 0
+            steps = _SHARE_STEPS if enough else max(0, int(_SHARE_STEPS * left / everything))
+            time_limit.note(steps)
+        return self._most * steps / _SHARE_STEPS
+
+    def learn(self, exact_seconds: float, exact_samples: int, seconds: float) -> None:
+        """Takes in what a decision took: Opt, for how many samples, and the whole of HybridDis."""
+        first = self._exact_seconds == 0.0
+        weight = 1.0 if first else _SMOOTHING
+        if exact_samples:
+            self._exact_seconds += weight * (exact_seconds / exact_samples - self._exact_seconds)
+        self._other_seconds += weight * (seconds - exact_seconds - self._other_seconds)
 
 
 class _WarmStart:

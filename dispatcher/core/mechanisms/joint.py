@@ -28,14 +28,18 @@ class Joint:
         limits = problem.limits
         if problem.lookahead:
             problem.engine.prepare(*SampleBatch.concatenate([problem.batch, *problem.lookahead]).id_columns)
-        workers, cost, _, _ = problem.engine.joint(
+        recorded = problem.time.recorded(), problem.time.recorded()
+        workers, cost, _, rounds = problem.engine.joint(
             problem.link_costs,
             problem.capacities,
             seed,
-            problem.seconds_left,
+            problem.time.seconds_left,
+            most_rounds=recorded,
             limits=None if limits is None else (limits.least, limits.most, limits.sample_costs),
             lookahead=[len(later) for later in problem.lookahead],
         )
+        for effort in rounds:
+            problem.time.note(effort)
         if problem.lookahead:
             problem.engine.prepare(*problem.batch.id_columns)
         return Assignment(workers, expected_cost=cost, solver="joint")

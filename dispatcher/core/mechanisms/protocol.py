@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
-import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dispatcher.core.cost_model import RowSizes
+from dispatcher.core.decision_time import DecisionTime
 from esd_native.engine import Engine
 from services.domain.batches import SampleBatch
 
@@ -43,7 +42,7 @@ class DispatchInput:
         sizes: what a row and a partial gradient take on the wire.
         lookahead: the batches that follow, in order; as many as the mechanism's `lookahead` asks for, fewer at the end
             of a stream.
-        deadline: `time.perf_counter()` by which the decision is wanted; infinite without a budget.
+        time: by when the decision is wanted, and what it used its time for.
         eviction_costs: float64 [n], in the unit of the link costs, what a slot that is taken in each cache, or a unit
             of its room, is expected to cost in evict pushes; None when the job's cost model leaves evictions out.
         limits: within which worker j may get another number of samples than capacities[j]; None: capacities are met.
@@ -56,14 +55,9 @@ class DispatchInput:
     link_costs: NDArray[np.int32]
     sizes: RowSizes
     lookahead: tuple[SampleBatch, ...] = ()
-    deadline: float = math.inf
+    time: DecisionTime = field(default_factory=DecisionTime)
     eviction_costs: NDArray[np.float64] | None = None
     limits: WorkloadLimits | None = None
-
-    @property
-    def seconds_left(self) -> float:
-        """Time to the deadline; infinite without one, negative after it."""
-        return self.deadline - time.perf_counter()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +83,9 @@ class Assignment:
 class Mechanism(Protocol):
     """Decides where samples train. Mechanisms that a job can name are built from the job, whose options they read.
 
-    A mechanism is deterministic: the same inputs in the same order give the same assignments, as long as there is no
-    deadline. One that can use time well stops at the deadline with the best it has; the others need a fraction of any
-    sensible one.
+    A mechanism is deterministic: the same inputs in the same order give the same assignments, the efforts of each
+    decision among them where there is a deadline. One that can use time well stops at the deadline with the best it
+    has; the others need a fraction of any sensible one.
     """
 
     @property

@@ -90,6 +90,7 @@ class _EpochPlanning:
         self._log = decision_log
         self._thread = thread
         self._batches: deque[SampleBatch] = deque()  # the next one to plan, and its lookahead
+        self._starved = False  # whether the workers had nothing to train when these samples came
 
     async def run(self) -> None:
         """Plans and publishes the epoch. Raises StaleEpoch when it ends before the stream."""
@@ -107,9 +108,11 @@ class _EpochPlanning:
 
     async def _fill(self) -> bool:
         """Takes batches from the stream; returns whether there is one to plan."""
-        samples = self._job.samples
+        samples, self._starved = self._job.samples, False
         while len(self._batches) <= self._planner.lookahead:
-            await self._wait_until(lambda: samples.ready or samples.exhausted)
+            if not (samples.ready or samples.exhausted):
+                await self._wait_until(lambda: samples.ready or samples.exhausted)
+                self._starved = self._idle
             if samples.exhausted:
                 break
             self._batches.append(samples.take())
@@ -135,7 +138,8 @@ class _EpochPlanning:
         left_window = self._epoch.plans.planned - self._job.spec.window
         if left_window >= self._epoch.first:
             feedback = self._job.feedback.take(left_window)
-            self._record(Observed(feedback.seconds.tolist(), feedback.bandwidths.tolist()))
+            measured = feedback.seconds.tolist(), feedback.bandwidths.tolist()
+            self._record(Observed(*measured, feedback.necessary_seconds))
             self._planner.observe(feedback)
 
     async def _plan_iteration(self) -> None:
@@ -143,8 +147,10 @@ class _EpochPlanning:
         batch = self._batches.popleft()
         job.shadows.follow(plans.planned, batch)
         decision, published = await self._in_thread(_decide, self._planner, batch, list(self._batches), self._log)
+        late = self._idle and not self._starved
         job.publish(decision, published)
-        job_metrics.planned(job.spec, decision, plans.planned - job.confirmed, self._planner.rows)
+        job_metrics.planned(job.spec, decision, plans.planned - job.confirmed, self._planner.rows, late=late)
+        job_metrics.ranked(job.spec.features, self._planner.infrequency)
 
     async def _flush(self) -> None:
         """Lets the workers flush at the end of the stream, and ends the job when all have done so."""
@@ -159,6 +165,12 @@ class _EpochPlanning:
             self._record(CheckpointPlanned(plans.planned))
             await commit_end(job, checkpoints, self._epoch, engine)
         job.lifecycle.advance(JobPhase.FINISHED)
+
+    @property
+    def _idle(self) -> bool:
+        """Whether the workers have trained all that is planned in the epoch, and wait."""
+        plans = self._epoch.plans
+        return self._epoch.first < plans.planned == self._job.confirmed
 
     async def _wait_until(self, condition: Callable[[], bool]) -> None:
         await self._job.lifecycle.wait_until(condition, during=self._epoch)
@@ -195,5 +207,5 @@ def _decide(
     samples = decision.workloads.tolist()
     published = [PublishedPlan(message, m) for message, m in zip(decision.messages, samples, strict=True)]
     if log is not None:
-        log.add(IterationPlanned(decision.iteration, digest_of(decision.messages)))
+        log.add(IterationPlanned(decision.iteration, digest_of(decision.messages), decision.efforts))
     return decision, published

@@ -14,6 +14,7 @@ from dispatcher.core.planner import Planner
 from dispatcher.service.state import job_metrics
 from services.domain.batches import SampleBatch
 from services.domain.errors import EsdError
+from services.domain.features import Feature
 from services.domain.jobs import JobSpec
 from services.domain.reports import Registration
 from services.domain.state import ShadowCost
@@ -59,6 +60,7 @@ class Shadows:
     def __init__(self, mechanisms: Sequence[str]) -> None:
         self._mechanisms = mechanisms
         self._shadows: list[_Shadow] = []
+        self._features: tuple[Feature, ...] = ()
         self._thread = named_threads("esd-shadow")
         self._next = 0
         self._waiting: list[SampleBatch] = []
@@ -72,6 +74,7 @@ class Shadows:
 
     def start(self, job: JobSpec, workers: Sequence[Registration]) -> None:
         """Begins with empty caches at iteration 0, with one registration per slot."""
+        self._features = job.features
         for mechanism in self._mechanisms:
             if mechanism != job.mechanism:
                 links, caches = [w.bandwidth for w in workers], [w.cache_rows for w in workers]
@@ -125,6 +128,7 @@ class Shadows:
                 shadow.cost.mechanism, shadow.cost.iterations + planned, shadow.cost.cost_seconds + seconds
             )
             job_metrics.shadowed(shadow.cost.mechanism, seconds)
+            job_metrics.ranked(self._features, shadow.planner.infrequency)
 
     def _end(self, cause: str) -> None:
         if self._shadows:

@@ -12,7 +12,9 @@ class ReportedFeedback:
     """Collects the reports of the iterations that no decision has used yet.
 
     The time of a worker is what it moved, at the speed of its link, plus computation and row updates. Time in which a
-    worker waits for rows that others have yet to push, or for their dense gradients, is none of its own.
+    worker waits for rows that others have yet to push, or for their dense gradients, is none of its own. The necessary
+    time of an iteration is the longest computation and the shortest all-reduce, that of the worker for which the others
+    waited.
 
     Args:
         workers: n, the slots of the job.
@@ -42,4 +44,6 @@ class ReportedFeedback:
                 self._bandwidths[slot] = report.measured_bandwidth
             moved = report.transfers.bytes_pulled + report.transfers.bytes_pushed
             seconds[slot] = moved / self._bandwidths[slot] + report.phases.compute + report.phases.update
-        return Feedback(seconds, measured)
+        phases = [report.phases for report in reports.values()]
+        necessary = max(each.compute + each.update for each in phases) + min(each.all_reduce for each in phases)
+        return Feedback(seconds, measured, necessary)

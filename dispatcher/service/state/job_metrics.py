@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from functools import cache, partial
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dispatcher.core.decision import Decision
 from dispatcher.service.state.lifecycle import Lifecycle
 from dispatcher.service.state.samples import SampleQueue
 from dispatcher.service.state.totals import JobTotals
 from dispatcher.service.state.worker_record import WorkerRecord
+from services.domain.features import Feature
 from services.domain.jobs import JobSpec
 from services.domain.reports import IterationReport, PhaseTimes, TransferCounts
 from services.domain.state import JobPhase
@@ -59,8 +63,18 @@ def show_worker(lifecycle: Lifecycle, worker: WorkerRecord) -> None:
     metrics.HEARTBEAT_AGE.labels(worker.slot).set_function(lambda: _silence(lifecycle, worker))
 
 
-def planned(job: JobSpec, decision: Decision, window: int, rows: int) -> None:
-    """Counts a planned iteration; `window` iterations are not confirmed now, and the tables have `rows` rows."""
+def planned(job: JobSpec, decision: Decision, window: int, rows: int, *, late: bool) -> None:
+    """Counts a planned iteration.
+
+    Args:
+        job: whose iteration it is.
+        decision: on it.
+        window: iterations that are not confirmed now.
+        rows: of the job's tables.
+        late: whether the workers had to wait for it.
+    """
+    metrics.LATE_DECISIONS.inc(late)
+    metrics.DECISION_BUDGET.set(decision.budget_seconds)
     _child(metrics.KNOWN_ROWS, job.table.name).set(rows)
     if job.max_rows:
         _child(metrics.ROW_LIMIT, job.table.name).set(job.max_rows)
@@ -78,6 +92,14 @@ def planned(job: JobSpec, decision: Decision, window: int, rows: int) -> None:
         _child(metrics.CACHE_LOOKUPS, "hit", table.name).inc(lookups - misses)
         _child(metrics.CACHE_LOOKUPS, "miss", table.name).inc(misses)
     metrics.DISPATCH_WINDOW.set(window)
+
+
+def ranked(features: Sequence[Feature], degrees: NDArray[np.float64] | None) -> None:
+    """Shows the degree of infrequency of each feature, float64 [F], where it is known."""
+    if degrees is None:
+        return
+    for feature, degree in zip(features, degrees.tolist(), strict=True):
+        _child(metrics.INFREQUENCY, feature.name).set(degree)
 
 
 def held_back(slot: int, samples: int) -> None:

@@ -48,10 +48,11 @@ template <unsigned Width>
 class JointSearch {
  public:
   JointSearch(const PreparedBatch& batch, std::size_t samples, const std::vector<WorkerSet>& next,
-              const RowSizes& sizes, const ReuseStatistics& reuse, const JointRequest& request)
+              const RowSizes& sizes, const ReuseStatistics& reuse, const JointRequest& request, bool ahead = false)
       : batch_(batch),
         sizes_(sizes),
         request_(request),
+        most_rounds_(request.most_rounds[ahead ? 0 : 1]),
         order_(content_order(batch, samples)),
         instance_(batch, order_, next, request.link_costs, request.workers, sizes, reuse),
         placement_(instance_),
@@ -84,13 +85,15 @@ class JointSearch {
     }
     if (request_.limits && instance_.samples > 0) shift_workloads();
     result_.assignment = in_batch_order(result_.assignment);
+    result_.rounds = {0, rounds_};
     return std::move(result_);
   }
 
  private:
   bool in_time() {
+    if (rounds_ >= most_rounds_) return false;
     if (request_.deadline != Clock::time_point::max() && Clock::now() >= request_.deadline) return false;
-    ++result_.rounds;
+    ++rounds_;
     return true;
   }
 
@@ -191,7 +194,7 @@ class JointSearch {
   }
 
   void keep_if_best() {
-    if (result_.rounds > 0 && placement_.cost() >= best_) return;
+    if (rounds_ > 0 && placement_.cost() >= best_) return;
     best_ = placement_.cost();
     result_.assignment = placement_.assignment();
     result_.cost = static_cast<double>(best_) / instance_.links.scale;
@@ -200,6 +203,8 @@ class JointSearch {
   const PreparedBatch& batch_;
   const RowSizes& sizes_;
   const JointRequest& request_;
+  const unsigned most_rounds_;
+  unsigned rounds_ = 0;                   // besides the first
   const std::vector<SampleIndex> order_;  // of content: sample i here is sample order_[i] of the batch
   JointInstance<Width> instance_;
   JointPlacement<Width> placement_;
@@ -235,9 +240,12 @@ JointResult search(const PreparedBatch& batch, const RowSizes& sizes, const Reus
   whole.capacities = capacities.data();
   whole.deadline = halfway(request.deadline);
   whole.limits = nullptr;
-  const JointResult plan = JointSearch<Width>(batch, batch.samples, {}, sizes, reuse, whole).run();
-  return JointSearch<Width>(batch, lookahead.samples(), lookahead.next_trainers(plan.assignment), sizes, reuse, request)
-      .run();
+  const JointResult plan = JointSearch<Width>(batch, batch.samples, {}, sizes, reuse, whole, true).run();
+  JointResult result =
+      JointSearch<Width>(batch, lookahead.samples(), lookahead.next_trainers(plan.assignment), sizes, reuse, request)
+          .run();
+  result.rounds[0] = plan.rounds[1];
+  return result;
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 // Samples are taken in an order that depends on their content alone, so permuting the batch permutes the result.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <vector>
@@ -35,6 +36,7 @@ struct JointRequest {
   unsigned narrow_rounds;
   std::vector<std::uint32_t> lookahead;  // how many samples each batch that follows has; they are behind those to place
   std::chrono::steady_clock::time_point deadline;  // no round but the first starts after it
+  std::array<unsigned, 2> most_rounds;             // besides the first: with the lookahead, and without
   const WorkloadLimits* limits = nullptr;          // how far workloads may depart from the capacities; null: not at all
 };
 
@@ -42,10 +44,11 @@ struct JointResult {
   std::vector<std::int32_t> assignment;  // [samples]
   double cost = 0;                       // in units of the link costs
   double start_cost = 0;                 // after the first round
-  unsigned rounds = 0;                   // besides the first
+  std::array<unsigned, 2> rounds{};      // besides the first: with the lookahead, and without
 };
 
-// Places samples of a prepared batch. A pure function of its arguments as long as the deadline is not reached.
+// Places samples of a prepared batch. A pure function of its arguments as long as the deadline is not reached; where it
+// is, a search with as many rounds at most as there were gives the same.
 JointResult joint_search(const PreparedBatch& batch, const RowSizes& sizes, const ReuseStatistics& reuse,
                          const JointRequest& request);
 

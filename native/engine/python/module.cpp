@@ -1,12 +1,14 @@
 // Python binding of the dispatch engine; documented in esd_native/engine.pyi.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -113,7 +115,8 @@ class SharedEngine {
 
   nb::tuple joint(const Integers& link_costs, const Integers& capacities, std::uint64_t seed, double seconds,
                   unsigned wide_rounds, unsigned narrow_rounds, const std::optional<Limits>& limits,
-                  const std::vector<std::uint32_t>& lookahead) {
+                  const std::vector<std::uint32_t>& lookahead,
+                  const std::array<std::optional<unsigned>, 2>& most_rounds) {
     check_length("link_costs", link_costs);
     check_length("capacities", capacities);
     WorkloadLimits bounds{};
@@ -124,13 +127,23 @@ class SharedEngine {
       check_length("sample costs", sample_costs);
       bounds = {least.data(), most.data(), sample_costs.data()};
     }
+    constexpr unsigned kAny = std::numeric_limits<unsigned>::max();
     JointResult result;
     {
       const ExclusiveCall call(*this);
-      result = engine_.joint({link_costs.data(), capacities.data(), engine_.workers(), seed, wide_rounds, narrow_rounds,
-                              lookahead, deadline(seconds), limits ? &bounds : nullptr});
+      result = engine_.joint({link_costs.data(),
+                              capacities.data(),
+                              engine_.workers(),
+                              seed,
+                              wide_rounds,
+                              narrow_rounds,
+                              lookahead,
+                              deadline(seconds),
+                              {most_rounds[0].value_or(kAny), most_rounds[1].value_or(kAny)},
+                              limits ? &bounds : nullptr});
     }
-    return nb::make_tuple(to_numpy(std::move(result.assignment)), result.cost, result.start_cost, result.rounds);
+    return nb::make_tuple(to_numpy(std::move(result.assignment)), result.cost, result.start_cost,
+                          nb::make_tuple(result.rounds[0], result.rounds[1]));
   }
 
   nb::tuple preview(const Integers& assignment) {
@@ -331,7 +344,8 @@ NB_MODULE(engine, module) {
       .def("joint", &SharedEngine::joint, nb::arg("link_costs").noconvert(), nb::arg("capacities").noconvert(),
            nb::arg("seed"), nb::arg("seconds") = std::numeric_limits<double>::infinity(), nb::arg("wide_rounds") = 5,
            nb::arg("narrow_rounds") = 30, nb::arg("limits") = nb::none(),
-           nb::arg("lookahead") = std::vector<std::uint32_t>())
+           nb::arg("lookahead") = std::vector<std::uint32_t>(),
+           nb::arg("most_rounds") = std::array<std::optional<unsigned>, 2>())
       .def("commit", &SharedEngine::commit, nb::arg("assignment").noconvert(), nb::arg("flush_limits") = nb::none())
       .def("look_ahead", &SharedEngine::look_ahead, nb::arg("ids").noconvert(), nb::arg("iteration"))
       .def("flush", &SharedEngine::flush)

@@ -110,7 +110,10 @@ def test_an_empty_trace_and_too_few_assignments_are_refused(trace: list[str], tm
     [
         (["--mechanism", "nearest"], "'nearest' is unknown"),
         (["--eviction-term"], "is for esd and esd-priced, joint has none"),
-        (["--budget-ms", "0"], "--budget-ms 0 leaves no time"),
+        (["--budget", "0"], "--budget 0 leaves no time"),
+        (["--budget", "soon"], "--budget 'soon' is neither a number nor auto"),
+        (["--alpha", "auto"], "auto_alpha (--alpha auto) is for esd and esd-priced, joint has no exact part"),
+        (["--alpha", "2"], "alpha is 2.0, it must be in 0..1"),
         (["--alternative", "sometimes"], "known are het:S, fae"),
         (["--alternative", "p2f:9", "--workloads", "balanced"], "does not go with --alternative"),
         (["--alternative", "p2p", "--sync", "full"], "takes the place of --sync full"),

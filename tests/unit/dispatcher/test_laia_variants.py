@@ -5,10 +5,12 @@ import numpy as np
 import pytest
 
 from dispatcher.core.cost_model import RowSizes
+from dispatcher.core.decision_time import DecisionTime
 from dispatcher.core.mechanisms import DispatchInput
 from dispatcher.core.mechanisms.laia import Laia, LaiaTwoChoices, allocate
-from dispatcher.core.mechanisms.laia_adaptive import LaiaAdaptive, TableProfiler
+from dispatcher.core.mechanisms.laia_adaptive import LaiaAdaptive
 from dispatcher.core.mechanisms.random import Random
+from dispatcher.core.mechanisms.table_profiler import TableProfiler
 from dispatcher.core.planner import Planner
 from dispatcher.simulator.simulate import simulate
 from esd_native.engine import Engine
@@ -48,8 +50,8 @@ def test_the_profiler_counts_what_the_stream_held(make_batches):
     seen = np.concatenate(columns)
     expected = [degree_of_infrequency(seen[:, f], 4) for f in range(5)]
     assert profiler.degrees().tolist() == pytest.approx(expected)
-    assert 2 not in profiler.highest(4)
-    assert profiler.highest(5).tolist() == [0, 1, 2, 3, 4]
+    assert 2 not in profiler.ranking.highest(4)
+    assert profiler.ranking.highest(5).tolist() == [0, 1, 2, 3, 4]
 
 
 def test_adaptive_laia_is_laia_when_time_does_not_press(make_job, make_batches):
@@ -88,8 +90,8 @@ def test_adaptive_laia_scores_fewer_tables_the_less_time_it_has(make_job, make_b
 
     adaptive = LaiaAdaptive(make_job(seed=5, fields=4, workers=3))
     for t, budget in enumerate([10.0, 10.0, 0.0]):
-        deadline = time.perf_counter() + budget
-        adaptive.decide(DispatchInput(Spy(), batch, CAPACITIES, t, LINKS, SIZES, deadline=deadline))
+        clock = DecisionTime(time.perf_counter() + budget)
+        adaptive.decide(DispatchInput(Spy(), batch, CAPACITIES, t, LINKS, SIZES, time=clock))
     assert asked == [4, 4, 1]
 
 
