@@ -14,7 +14,7 @@ from esd.cli import simulate, train
 from esd.cli.options import RunOptions
 from esd.cli.stream import first_samples, global_batches
 from services.domain.tables import OptimizerKind
-from tests.support.several_tables import train_in_one_process
+from tests.support.reference import train_reference
 
 ITERATIONS, BATCH = 30, 32
 
@@ -102,14 +102,14 @@ def test_a_cluster_trains_lists_as_one_process_does(
     result = train.run(options, store=store, shards=case.shards, out=tmp_path)
     opened = options.open(1024)
     job = options.job(features=opened.features, dense_features=1, parameter_servers=("none",), labels=opened.labels)
-    expected = train_in_one_process(job, global_batches(first_samples(opened, None), BATCH))
+    expected = train_reference(job, global_batches(first_samples(opened, None), BATCH))
     assert result["iterations"] == ITERATIONS
     with np.load(tmp_path / "model.npz") as model:
-        for name, arrays in expected.tables.items():
+        for name, table in expected.tables.items():
             prefix = f"{name}/" if len(job.tables) > 1 else ""
-            np.testing.assert_array_equal(model[f"{prefix}ids"], arrays["ids"])
-            np.testing.assert_array_equal(model[f"{prefix}versions"], arrays["versions"])
-            assert distance(model[f"{prefix}rows"], arrays["rows"]) < 1e-4
+            np.testing.assert_array_equal(model[f"{prefix}ids"], table.ids)
+            np.testing.assert_array_equal(model[f"{prefix}versions"], table.versions)
+            assert distance(model[f"{prefix}rows"], table.rows) < 1e-4
         for name, parameter in expected.dense.items():
             assert distance(model[f"dense/{name}"], parameter) < 1e-4
     simulated = simulate.run(options, None, None)

@@ -16,7 +16,8 @@ from services.domain.batches import SampleBatch
 from services.domain.ids import table_of
 from services.domain.tables import OptimizerKind
 from tests.support.auc import exact_auc
-from tests.support.several_tables import ADAGRAD, ADAM, SGD, TabledOptions, train_in_one_process
+from tests.support.reference import train_reference
+from tests.support.several_tables import ADAGRAD, ADAM, SGD, TabledOptions
 
 BASE = TabledOptions(
     workers=2,
@@ -69,13 +70,13 @@ def test_a_cluster_trains_the_tables_of_one_process(case: Cluster, tmp_path: Pat
     job = case.options.job(
         features=opened.features, dense_features=len(opened.dense_features), parameter_servers=("none",)
     )
-    expected = train_in_one_process(job, batches(case.options))
+    expected = train_reference(job, batches(case.options))
     tolerance = 1e-3 if job.table.optimizer.kind is OptimizerKind.ADAM else 1e-4
     with np.load(tmp_path / "model.npz") as model:
-        for name, arrays in expected.tables.items():
-            np.testing.assert_array_equal(model[f"{name}/ids"], arrays["ids"])
-            np.testing.assert_array_equal(model[f"{name}/versions"], arrays["versions"])
-            assert distance(model[f"{name}/rows"], arrays["rows"]) < tolerance
+        for name, table in expected.tables.items():
+            np.testing.assert_array_equal(model[f"{name}/ids"], table.ids)
+            np.testing.assert_array_equal(model[f"{name}/versions"], table.versions)
+            assert distance(model[f"{name}/rows"], table.rows) < tolerance
         for name, parameter in expected.dense.items():
             assert distance(model[f"dense/{name}"], parameter) < tolerance
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,21 +14,46 @@ from torch.nn import functional
 
 from services.domain.batches import SampleBatch
 from services.domain.features import Pooling
-from services.domain.ids import mix64
+from services.domain.ids import mix64, parts_of_tables, table_of
 from services.domain.jobs import JobSpec, ModelSpec, RowLimitPolicy
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
-from worker.models import build_model, inputs_of
+from worker.models import build_model
+from worker.models.inputs import Jagged
 
 
 @dataclass(frozen=True, slots=True)
-class TrainedModel:
-    """Rows that were trained (ids ascending), how often, and the dense parameters by name."""
+class TrainedTable:
+    """The rows of a table that were trained, ids ascending, and how often."""
 
     ids: NDArray[np.uint64]
     rows: NDArray[np.float32]
     versions: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedModel:
+    """Tables in order and dense parameters by name, and the scores of the first label, in stream order."""
+
+    tables: Mapping[str, TrainedTable]
     dense: dict[str, NDArray[np.float32]]
-    scores: NDArray[np.float64]  # predicted before each sample was trained, in stream order
+    scores: NDArray[np.float64]  # predicted before each sample was trained
+
+    @property
+    def ids(self) -> NDArray[np.uint64]:
+        """Those of the first table, as `rows` and `versions`."""
+        return self._first.ids
+
+    @property
+    def rows(self) -> NDArray[np.float32]:
+        return self._first.rows
+
+    @property
+    def versions(self) -> NDArray[np.int64]:
+        return self._first.versions
+
+    @property
+    def _first(self) -> TrainedTable:
+        return next(iter(self.tables.values()))
 
 
 def initial_rows(table: TableSpec, ids: NDArray[np.uint64]) -> NDArray[np.float32]:
@@ -37,26 +63,61 @@ def initial_rows(table: TableSpec, ids: NDArray[np.uint64]) -> NDArray[np.float3
     columns = np.arange(1, table.dimension + 1, dtype=np.uint64) * np.uint64(golden)
     bits = mix64(mix64(ids ^ seed)[:, None] + columns[None, :])
     uniform = (bits >> np.uint64(40)).astype(np.float64) * 2.0**-24
-    return ((2 * uniform - 1) * np.float64(np.float32(table.init_scale))).astype(np.float32)
+    return ((2 * uniform - 1) * table.init_scale).astype(np.float32)
 
 
-def by_feature(job: JobSpec, rows: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Embeddings [m, D] by the name of the feature, of rows [m, F, D]."""
-    return {feature.name: rows[:, field] for field, feature in enumerate(inputs_of(job).features)}
+class Rows:
+    """The rows of one table in training.
 
+    Args:
+        spec: the table.
+        ids: all that the stream has of it, ascending.
+        limit: how many may be trained at a time; those trained longest ago leave. None: any.
+    """
 
-def embeddings_of(job: JobSpec, batch: SampleBatch, rows: torch.Tensor) -> dict[str, torch.Tensor]:
-    """What a model gets of the rows [N, D] of a batch's ids; lists are pooled sample by sample."""
-    if batch.lengths is None:
-        return by_feature(job, rows.view(len(batch), len(job.features), -1))
-    lists = iter(torch.split(rows, batch.lengths.reshape(-1).tolist()))
-    pooled: dict[str, list[torch.Tensor]] = {feature.name: [] for feature in job.features}
-    for _ in range(len(batch)):
-        for feature in job.features:
-            of_sample = next(lists)
-            share = max(1, len(of_sample)) if feature.pooling is Pooling.MEAN else 1
-            pooled[feature.name].append(of_sample.sum(dim=0) / share)
-    return {name: torch.stack(each) for name, each in pooled.items()}
+    def __init__(self, spec: TableSpec, ids: NDArray[np.uint64], limit: int | None) -> None:
+        self.spec = spec
+        self.ids = ids
+        self.versions = np.zeros(len(ids), np.int64)
+        self.embedding = nn.Embedding(len(ids), spec.dimension, sparse=True)
+        with torch.no_grad():
+            self.embedding.weight.copy_(torch.from_numpy(initial_rows(spec, ids)))
+        self._limit = limit
+        self._last_use = np.zeros(len(ids), np.int64)
+        self._train, self._states = _row_optimizer(spec.optimizer, self.embedding)
+
+    def look_up(self, ids: NDArray[np.uint64], iteration: int) -> torch.Tensor:
+        """The rows [N, D] of ids that this iteration trains."""
+        places = np.searchsorted(self.ids, ids)
+        if self._limit is not None:
+            self._forget(places, self._limit)
+        self._last_use[places] = iteration
+        self.versions[np.unique(places)] += 1
+        self.embedding.zero_grad()
+        rows: torch.Tensor = self.embedding(torch.from_numpy(places))
+        return rows
+
+    def train(self, factor: float) -> None:
+        """A step at so many times the learning rate."""
+        self._train(self.spec.optimizer.learning_rate * factor)
+
+    def trained(self) -> TrainedTable:
+        """What is trained now."""
+        there = self.versions > 0
+        return TrainedTable(self.ids[there], self.embedding.weight.detach().numpy()[there], self.versions[there])
+
+    def _forget(self, places: NDArray[np.int64], limit: int) -> None:
+        """Makes room for these rows (docs/semantics.md)."""
+        trained = self.versions > 0
+        trained[places] = False
+        excess = int(trained.sum()) + len(np.unique(places)) - limit
+        oldest = sorted(np.flatnonzero(trained).tolist(), key=lambda at: (self._last_use[at], self.ids[at]))
+        gone = oldest[: max(0, excess)]
+        with torch.no_grad():
+            self.embedding.weight[gone] = torch.from_numpy(initial_rows(self.spec, self.ids[gone]))
+            for state in self._states():
+                state[gone] = 0
+        self.versions[gone] = 0
 
 
 def train_reference(
@@ -68,53 +129,66 @@ def train_reference(
     """
     torch.manual_seed(0)
     stream = list(batches)
-    ids = np.unique(np.concatenate([batch.ids.ravel() for batch in stream]))
-    embedding = nn.Embedding(len(ids), job.table.dimension, sparse=True)
-    with torch.no_grad():
-        embedding.weight.copy_(torch.from_numpy(initial_rows(job.table, ids)))
+    ids = np.unique(np.concatenate([batch.ids for batch in stream]))
+    limit = job.max_rows if job.at_max_rows is RowLimitPolicy.FORGET else None
+    of_tables = parts_of_tables(ids, len(job.tables))
+    tables = [Rows(spec, ids[part], limit) for spec, part in zip(job.tables, of_tables, strict=True)]
     model = build_model(job)
-    train_rows, states = _row_optimizer(job.table.optimizer, embedding)
     train_dense = _dense_optimizer(job.model, model)
-    versions = np.zeros(len(ids), np.int64)
-    last_use = np.zeros(len(ids), np.int64)
     scores = []
     for iteration, batch in enumerate(stream):
-        index = np.searchsorted(ids, batch.ids)
-        if job.at_max_rows is RowLimitPolicy.FORGET:
-            trained = versions > 0
-            trained[index] = False
-            excess = int(trained.sum()) + len(np.unique(index)) - job.max_rows
-            oldest = sorted(np.flatnonzero(trained).tolist(), key=lambda at: (last_use[at], ids[at]))
-            gone = oldest[: max(0, excess)]
-            with torch.no_grad():
-                embedding.weight[gone] = torch.from_numpy(initial_rows(job.table, ids[gone]))
-                for state in states():
-                    state[gone] = 0
-            versions[gone] = 0
-        last_use[index] = iteration
-        versions[np.unique(index)] += 1
         model.zero_grad()
-        embedding.zero_grad()
         places = np.arange(len(batch)) if positions is None else positions[iteration]
         model.samples.begin(iteration, places.astype(np.uint32))
-        rows = embedding(torch.from_numpy(index))
-        logits = model(embeddings_of(job, batch, rows), torch.tensor(batch.dense)).view(-1)
-        functional.binary_cross_entropy_with_logits(logits, torch.tensor(batch.labels[:, 0])).backward()  # type: ignore[no-untyped-call]
-        scores.append(torch.sigmoid(logits.detach().double()).numpy())
-        train_rows(job.table.optimizer.learning_rate * job.schedule.factor(iteration))
+        labels = torch.tensor(batch.labels)
+        weights = torch.ones(len(batch)) if batch.weights is None else torch.tensor(batch.weights)
+        logits = model(_look_up(job, tables, batch, iteration), torch.tensor(batch.dense)).view_as(labels)
+        losses = functional.binary_cross_entropy_with_logits(logits, labels, reduction="none").mean(dim=1)
+        torch.autograd.backward((losses * weights).mean())
+        scores.append(torch.sigmoid(logits.detach()[:, 0].double()).numpy())
+        for table in tables:
+            table.train(job.schedule.factor(iteration))
         for group in train_dense.param_groups:
             group["lr"] = job.model.dense_optimizer.learning_rate * job.dense_schedule.factor(iteration)
         if job.model.clip_norm:
             nn.utils.clip_grad_norm_(model.parameters(), job.model.clip_norm)
         train_dense.step()
-    there = versions > 0
     return TrainedModel(
-        ids=ids[there],
-        rows=embedding.weight.detach().numpy()[there],
-        versions=versions[there],
-        dense={name: parameter.detach().numpy() for name, parameter in model.named_parameters()},
-        scores=np.concatenate(scores),
+        {table.spec.name: table.trained() for table in tables},
+        {name: parameter.detach().numpy() for name, parameter in model.named_parameters()},
+        np.concatenate(scores),
     )
+
+
+def _look_up(job: JobSpec, tables: Sequence[Rows], batch: SampleBatch, iteration: int) -> dict[str, Any]:
+    """What a model gets: embeddings by the name of the feature."""
+    numbers = table_of(batch.ids) if len(tables) > 1 else np.zeros(len(batch.ids), np.int64)
+    ranks = np.empty(len(batch.ids), np.int64)  # of each id among those of its table
+    rows = []
+    for number, table in enumerate(tables):
+        of_table = numbers == number
+        ranks[of_table] = np.arange(of_table.sum())
+        rows.append(table.look_up(batch.ids[of_table], iteration))
+    by_rank = replace(batch, ids=ranks.astype(np.uint64))
+    return {
+        feature.name: _pooled(
+            rows[feature.table][torch.from_numpy(by_rank.ids_of_feature(at).astype(np.int64))],
+            None if batch.lengths is None else batch.lengths[:, at].tolist(),
+            feature.pooling,
+        )
+        for at, feature in enumerate(job.features)
+    }
+
+
+def _pooled(rows: torch.Tensor, lengths: list[int] | None, pooling: Pooling) -> torch.Tensor | Jagged:
+    """What a model gets of a feature's rows [n, D], which are lists of these lengths, or one for each sample."""
+    if lengths is None:
+        return rows
+    lists = torch.split(rows, lengths)
+    if pooling is Pooling.LIST:
+        return Jagged(nn.utils.rnn.pad_sequence(list(lists), batch_first=True), torch.tensor(lengths))
+    sums = torch.stack([each.sum(dim=0) for each in lists])
+    return sums / torch.tensor(lengths).clamp(min=1)[:, None] if pooling is Pooling.MEAN else sums
 
 
 def _row_optimizer(

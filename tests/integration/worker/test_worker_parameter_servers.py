@@ -13,8 +13,8 @@ from services.domain.frames import Parcel
 from services.domain.jobs import JobSpec
 from services.domain.rows import GradientBlock, Push, RowBlock
 from services.domain.tables import OptimizerSpec
-from tests.integration.worker.single_machine import initial_rows
 from tests.integration.worker.small import small_job
+from tests.support.reference import initial_rows
 from worker.service.link import Link
 from worker.service.parameter_servers import ParameterServers
 from worker.service.settings import WorkerSettings
@@ -49,7 +49,7 @@ async def servers(job):
 async def test_rows_come_in_the_order_they_were_asked_for(job, servers):
     rows = np.empty((len(IDS), 5), np.float32)
     size = await servers.tables[0].pull(IDS, NEVER_TRAINED, rows)
-    np.testing.assert_array_equal(rows, initial_rows(IDS, job.table))
+    np.testing.assert_array_equal(rows, initial_rows(job.table, IDS))
     assert len(IDS) * 36 <= size < len(IDS) * 37  # id and version there, the row back
 
 
@@ -87,7 +87,7 @@ async def test_a_push_in_many_pieces_arrives_whole(job):
     pulled = np.empty_like(rows)
     await servers.tables[0].pull(IDS, NEVER_TRAINED + 1, pulled)
     np.testing.assert_array_equal(pulled[trained], rows[trained])
-    expected = initial_rows(IDS[split], job.table) - 0.5 * rows[split]
+    expected = initial_rows(job.table, IDS[split]) - 0.5 * rows[split]
     np.testing.assert_allclose(pulled[split], expected, rtol=1e-5, atol=1e-6)
     await servers.aclose()
 
@@ -111,7 +111,7 @@ async def test_a_pull_waits_for_the_gradients_of_all_contributors(job, servers):
     await other.tables[0].push(Parcel.of(Push(NO_ROWS, replace(block, worker=1))))
     await other.aclose()
     await pulling
-    np.testing.assert_allclose(rows, initial_rows(ids, job.table) - 0.5 * 2 * gradients, rtol=1e-6)
+    np.testing.assert_allclose(rows, initial_rows(job.table, ids) - 0.5 * 2 * gradients, rtol=1e-6)
 
 
 async def test_traffic_is_never_faster_than_the_link_in_either_direction(job, servers):
@@ -142,5 +142,5 @@ async def test_a_server_that_restarts_is_waited_for(start_process):
     await again
     rows = np.empty((10, 5), np.float32)
     await servers.tables[0].pull(IDS[:10], NEVER_TRAINED[:10], rows)
-    np.testing.assert_array_equal(rows, initial_rows(IDS[:10], job.table))
+    np.testing.assert_array_equal(rows, initial_rows(job.table, IDS[:10]))
     await servers.aclose()

@@ -13,9 +13,9 @@ from dispatcher.core.planner import Planner
 from services.domain.plans import EndOfStream, IterationPlan
 from services.domain.reports import TransferCounts
 from services.domain.tables import OptimizerKind, OptimizerSpec
-from tests.integration.worker.single_machine import train
 from tests.integration.worker.small import small_job, small_stream, stored_model
 from tests.support.cuttable_proxy import cuttable_proxy
+from tests.support.reference import train_reference
 
 ITERATIONS = 20
 
@@ -117,16 +117,15 @@ async def test_connections_that_are_cut_at_any_byte_leave_the_model_as_it_is(
 async def assert_model_of_one_machine(job, batches):
     """The servers hold each row as often trained as it should be, and the model that one machine trains."""
     rows, dense = await stored_model(job)
-    expected_rows, expected_dense = train(job, batches)
-    assert rows.keys() == expected_rows.keys()
+    expected = train_reference(job, batches)
     ids = sorted(rows)
+    assert ids == expected.ids.tolist()
     trained = Counter(x for batch in batches for x in np.unique(batch.ids).tolist())
     assert {x: rows[x][0] for x in ids} == dict(trained)
     values = np.stack([rows[x][1][: job.table.dimension] for x in ids])
-    expected = np.stack([expected_rows[x] for x in ids])
     tolerance = 1e-3 if job.table.optimizer.kind is OptimizerKind.ADAM else 1e-4
-    assert np.linalg.norm(values - expected) <= tolerance * np.linalg.norm(expected)
-    for name, parameter in expected_dense.items():
+    assert np.linalg.norm(values - expected.rows) <= tolerance * np.linalg.norm(expected.rows)
+    for name, parameter in expected.dense.items():
         np.testing.assert_allclose(dense[name], parameter, rtol=10 * tolerance, atol=tolerance)
 
 
