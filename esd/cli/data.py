@@ -5,15 +5,20 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
+from esd.cli.options import Json
+from esd.cli.report import print_json
+from services.data.opening import readers as known_readers
 from services.data.opening import table_reader
 
-app = typer.Typer(no_args_is_help=True, help="Looks at data of your own.")
+app = typer.Typer(no_args_is_help=True, help="Looks at data of your own, and lists the readers of data.")
 
 
 @app.callback()
 def _group() -> None:
-    """Looks at data of your own."""
+    """Looks at data of your own, and lists the readers of data."""
 
 
 @app.command()
@@ -29,3 +34,16 @@ def inspect(
     `esd train --data events/ --schema events.toml` trains on them.
     """
     print(table_reader().propose(path, rows, label).to_toml(), end="")
+
+
+@app.command()
+def readers(as_json: Json = False) -> None:
+    """Lists the readers of `--data NAME` and `--data NAME:PATH`, with those that installed packages offer."""
+    known = known_readers()
+    if as_json:
+        print_json(known)
+        return
+    table = Table("--data", "from", show_edge=False, pad_edge=False)
+    for name, origin in known.items():
+        table.add_row(name, origin)
+    Console().print(table)

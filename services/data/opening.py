@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from services.data.dataset import Dataset
+from services.data.installed import installed_readers, open_installed
+from services.data.reader import Reader, ReadRequest
 from services.data.readers.flights import FlightsDataset
 from services.data.readers.synthetic import SyntheticDataset
-from services.data.readers.text_sources import AVAZU, CRITEO, CRITEO_SEARCH, movielens_source
+from services.data.readers.text_sources import AVAZU, CRITEO, CRITEO_SEARCH, movielens
 from services.data.schema_file import read_schema
-from services.data.text_dataset import TextDataset, TextSource
 from services.domain.errors import InvalidArgument, NotFound
 
-_FILES: dict[str, TextSource] = {source.name: source for source in (CRITEO, AVAZU, CRITEO_SEARCH)}
-_KNOWN = "flights, journey, criteo:PATH, avazu:PATH, criteo-search:PATH, movielens:PATH, synthetic:criteo|avazu|zipf"
+BUILT_IN = "comes with ESD"
 
 
 def open_data(
@@ -24,9 +24,8 @@ def open_data(
     """Opens a data set.
 
     Args:
-        uri: with a schema, the files of a table (services/data/tables/files.py). Without: flights, journey,
-            criteo:PATH, avazu:PATH, criteo-search:PATH, movielens:PATH (plain or gzip), or
-            synthetic:criteo|avazu|zipf, optionally with ?samples=N and more (services/data/readers/synthetic.py).
+        uri: with a schema, the files of a table (services/data/tables/files.py). Without: the name of a reader, which
+            comes with ESD or with another installed package, and what it reads: `flights`, `criteo:PATH`.
         batch_size: samples of a yielded batch, at most; at least 1.
         seed: decides the samples of synthetic streams; the other data sets do not depend on it.
         skip_bad: malformed records of a file that are skipped and counted before one is an error.
@@ -35,30 +34,32 @@ def open_data(
 
     Raises:
         NotFound: the file does not exist, or a package that reads it is not installed.
-        InvalidArgument: unknown name, bad option, unreadable file.
+        InvalidArgument: unknown name, bad option, unreadable file; a reader of one's own fails.
     """
     if batch_size < 1:
         raise InvalidArgument(f"batch_size is {batch_size}, it must be at least 1")
     if skip_bad < 0:
         raise InvalidArgument(f"--skip-bad is {skip_bad}, it must be at least 0")
+    folder = data_dir or Path()
     if schema is not None:
-        opened: Dataset = table_reader().TableDataset(uri, read_schema(schema), batch_size, skip_bad, data_dir)
-        return opened
-    name, _, rest = uri.partition(":")
-    if uri == "flights":
-        return FlightsDataset(batch_size)
-    if uri == "journey":
-        journey: Dataset = _with_pyarrow("services.data.readers.journey").JourneyDataset(batch_size)
-        return journey
-    if name == "synthetic":
-        return SyntheticDataset.open(rest, batch_size, seed)
-    if name not in (*_FILES, "movielens"):
-        raise InvalidArgument(f"data {uri!r} is unknown; there are {_KNOWN}; files of your own need --schema")
-    if not rest:
-        raise InvalidArgument(f"data {uri!r} names no file, write {name}:PATH")
-    path = (data_dir or Path()) / Path(rest).expanduser()
-    source = movielens_source(path) if name == "movielens" else _FILES[name]
-    return TextDataset(source, path, batch_size, skip_bad)
+        table: Dataset = table_reader().TableDataset(uri, read_schema(schema), batch_size, skip_bad, folder)
+        return table
+    name, _, argument = uri.partition(":")
+    request = ReadRequest(name, argument, batch_size, seed, skip_bad, folder)
+    opened = _READERS[name](request) if name in _READERS else open_installed(request)
+    if opened is None:
+        known = ", ".join(readers())
+        raise InvalidArgument(
+            f"data {uri!r} is unknown; there are {known} (esd data readers); files of your own need --schema"
+        )
+    return opened
+
+
+def readers() -> dict[str, str]:
+    """Returns where each reader comes from, by its name."""
+    return dict.fromkeys(_READERS, BUILT_IN) | {
+        name: " and ".join(packages) for name, packages in installed_readers().items() if name not in _READERS
+    }
 
 
 def table_reader() -> Any:
@@ -76,3 +77,29 @@ def _with_pyarrow(module: str) -> Any:
         return import_module(module)
     except ModuleNotFoundError as error:
         raise NotFound("Parquet files are read with pyarrow: pip install 'esd-train[tables]'") from error
+
+
+def _flights(request: ReadRequest) -> Dataset:
+    request.nothing()
+    return FlightsDataset(request.batch_size)
+
+
+def _journey(request: ReadRequest) -> Dataset:
+    request.nothing()
+    journey: Dataset = _with_pyarrow("services.data.readers.journey").JourneyDataset(request.batch_size)
+    return journey
+
+
+def _synthetic(request: ReadRequest) -> Dataset:
+    return SyntheticDataset.open(request.argument, request.batch_size, request.seed)
+
+
+_READERS: dict[str, Reader] = {
+    "flights": _flights,
+    "journey": _journey,
+    "criteo": CRITEO,
+    "avazu": AVAZU,
+    "criteo-search": CRITEO_SEARCH,
+    "movielens": movielens,
+    "synthetic": _synthetic,
+}

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from esd_native.text import Parser
 from services.data.hashing import READER_VERSION, field_key, file_fingerprint
 from services.data.lines import MAX_LINE_BYTES, read_line_blocks
+from services.data.reader import ReadRequest
 from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument, NotFound
 from services.domain.features import single_ids
@@ -158,7 +159,7 @@ def _header(name: str | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TextSource:
-    """How one kind of file becomes samples.
+    """How one kind of file becomes samples. It is a reader: called with a request, it opens a data set.
 
     Attributes:
         fields: names of the F fields.
@@ -171,6 +172,10 @@ class TextSource:
     fields: tuple[str, ...]
     dense_features: tuple[str, ...]
     to_samples: Callable[[Records], SampleBatch]
+
+    def __call__(self, request: ReadRequest) -> TextDataset:
+        """Opens the file that the request names."""
+        return TextDataset(self, request.file(), request.batch_size, request.skip_bad)
 
 
 class TextDataset:

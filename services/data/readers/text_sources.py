@@ -6,12 +6,11 @@ columns into samples. In all of them a blank or absent category is a value of it
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 
 from services.data.hashing import derived_ids
-from services.data.text_dataset import Column, Kind, Records, TextFormat, TextSource
+from services.data.reader import ReadRequest
+from services.data.text_dataset import Column, Kind, Records, TextDataset, TextFormat, TextSource
 from services.domain.batches import SampleBatch
 
 # Criteo Display Advertising (Kaggle 2014, and the days of the Terabyte log): tab-separated, without a header. A line is
@@ -154,10 +153,10 @@ def _movielens_samples(records: Records) -> SampleBatch:
     return SampleBatch.of_fields(records.ids, np.empty((len(labels), 0), np.float32), labels)
 
 
-def movielens_source(path: Path) -> TextSource:
+def movielens(request: ReadRequest) -> TextDataset:
     """Tells the format of a ratings file by its name: `.dat` and `.dat.gz` are separated by `::`, others are CSV."""
-    if ".dat" in path.suffixes:
+    if ".dat" in request.file().suffixes:
         text_format = TextFormat(_RATING_COLUMNS, delimiter="::")
     else:
         text_format = TextFormat(_RATING_COLUMNS, delimiter=",", header=True)
-    return TextSource("movielens", text_format, text_format.names(Kind.ID), (), _movielens_samples)
+    return TextSource("movielens", text_format, text_format.names(Kind.ID), (), _movielens_samples)(request)

@@ -136,8 +136,8 @@ def test_batches_are_bounded_and_iteration_starts_again(tmp_path):
 @pytest.mark.parametrize(
     ("uri", "message"),
     [
-        ("flight", "data 'flight' is unknown; there are flights, journey, criteo:PATH"),
-        ("flights:x", "data 'flights:x' is unknown"),
+        ("flight", "data 'flight' is unknown; there are flights, journey, criteo, avazu"),
+        ("flights:x", "data 'flights' takes nothing behind its name, found 'x'"),
         ("criteo", "data 'criteo' names no file, write criteo:PATH"),
         ("criteo:", "names no file"),
         ("criteo:.", "is not a file; criteo reads one file, plain or gzip"),

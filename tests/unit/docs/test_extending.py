@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +16,10 @@ from typer.testing import CliRunner
 from dispatcher.core.mechanisms import MECHANISMS
 from esd.cli.main import app
 from examples.extending.mechanism import ByField
-from examples.extending.reader import SHOP
 from examples.extending.store import SqliteStore
 from ps_server.core.shard import Shard
 from ps_server.core.tables import Tables
-from services.data import open_data, opening
+from services.data import open_data
 from services.domain.errors import InvalidArgument
 from tests.support.stores import SPEC, assert_rows, rows_of
 
@@ -29,7 +30,7 @@ PAGE = (ROOT / "docs" / "extending.md").read_text()
 
 def test_the_page_shows_what_the_files_hold() -> None:
     files = [path.read_text() for path in EXAMPLES.iterdir() if path.is_file()]
-    blocks = re.findall(r"```\w+\n(.*?)```", PAGE, re.DOTALL)
+    blocks = re.findall(r"```(?:python|cpp)\n(.*?)```", PAGE, re.DOTALL)
     assert len(blocks) == 5
     assert [block for block in blocks if not any(block in file for file in files)] == []
 
@@ -115,19 +116,63 @@ def test_the_store(tmp_path: Path, rng: np.random.Generator) -> None:
     assert (kept.checkpoints(), kept.get_part(4, "engine"), kept.get_dense()) == ({6}, None, b"model")
 
 
-def test_the_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "for source in (CRITEO, AVAZU, CRITEO_SEARCH, SHOP)" in PAGE
-    monkeypatch.setitem(opening._FILES, SHOP.name, SHOP)
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package of the page, installed by pip in a folder of its own; and another one, which is broken."""
+    folder = tmp_path_factory.mktemp("packages")
+    (toml,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    broken = toml.replace("shop-data", "broken-data").replace("shop =", "broken =").replace("shop_data", "broken_data")
+    for module, text, code in (
+        ("shop_data", toml, (EXAMPLES / "reader.py").read_text()),
+        ("broken_data", broken, "def SHOP(request):\n    return request.path\n"),
+    ):
+        source = folder / "sources" / module
+        source.mkdir(parents=True)
+        (source / f"{module}.py").write_text(code)
+        backend = '[build-system]\nrequires = ["setuptools"]\nbuild-backend = "setuptools.build_meta"\n'
+        (source / "pyproject.toml").write_text(backend + text)
+        options = ["--no-deps", "--no-index", "--no-build-isolation", "--disable-pip-version-check", "--quiet"]
+        command = [sys.executable, "-m", "pip", "install", *options, "--target", folder / "site", source]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+        assert done.returncode == 0, done.stderr
+    return folder / "site"
+
+
+def test_the_reader(tmp_path: Path, installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(installed)
     path = tmp_path / "clicks.csv"
     path.write_text("clicked,price,user,item,shop\n1,1.5,ann,tea,north\n0,,bob,tea,north\n")
-    (batch,) = open_data(f"shop:{path}", 10, seed=0)
+    dataset = open_data(f"shop:{path}", 10, seed=0)
+    (batch,) = dataset
     assert batch.labels[:, 0].tolist() == [1, 0]
     np.testing.assert_allclose(batch.dense, [[np.log(2.5)], [0]], rtol=1e-6)
     assert batch.by_field.shape == (2, 3)
     assert (batch.by_field[0] == batch.by_field[1]).tolist() == [False, True, True]
+    assert dataset.fingerprint.endswith("; read by shop-data 1.2")
     path.write_text("clicked,price,user,item,shop\n1,dear,ann,tea,north\n")
     with pytest.raises(InvalidArgument, match=r"column 2 \(price\)"):
         list(open_data(f"shop:{path}", 10, seed=0))
+
+
+def test_readers_are_listed_and_mistakes_name_the_package(
+    tmp_path: Path, installed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(installed)
+    listed = json.loads(CliRunner().invoke(app, ["data", "readers", "--json"]).stdout)
+    assert listed["shop"] == "shop-data 1.2"
+    assert listed["criteo"] == "comes with ESD"
+    with pytest.raises(InvalidArgument, match=r"'shops:x' is unknown; there are flights, .*broken, shop"):
+        open_data("shops:x", 10, seed=0)
+    with pytest.raises(InvalidArgument, match="data 'shop' names no file, write shop:PATH"):
+        open_data("shop", 10, seed=0)
+    with pytest.raises(InvalidArgument, match=r"'broken' of broken-data 1\.2 .*SHOP\) fails: AttributeError"):
+        open_data("broken:x", 10, seed=0)
+    shutil.copytree(installed / "shop_data-1.2.dist-info", tmp_path / "other_shop-1.2.dist-info")
+    metadata = tmp_path / "other_shop-1.2.dist-info" / "METADATA"
+    metadata.write_text(metadata.read_text().replace("Name: shop-data", "Name: other-shop"))
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(InvalidArgument, match=r"a reader of other-shop 1\.2 and shop-data 1\.2: uninstall all but one"):
+        open_data("shop:x", 10, seed=0)
 
 
 @pytest.fixture
