@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 
 class CheckpointSchedule:
     """A checkpoint is due after a number of iterations or of seconds, whichever is over first.
@@ -33,4 +35,10 @@ class CheckpointSchedule:
         if iteration <= self._latest:
             return False
         in_time = self._every > 0 and iteration % self._every == 0
-        return in_time or (self._seconds > 0 and now - self._latest_time >= self._seconds)
+        return in_time or self.seconds_left(iteration, now) <= 0
+
+    def seconds_left(self, iteration: int, now: float) -> float:
+        """Returns how long it takes for a checkpoint before this iteration to be due by time; infinite if never."""
+        if iteration <= self._latest or not self._seconds:
+            return math.inf
+        return self._latest_time + self._seconds - now

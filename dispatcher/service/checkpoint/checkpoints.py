@@ -99,6 +99,10 @@ class Checkpoints:
         """Tells whether a checkpoint is to be taken before this iteration."""
         return self._schedule.due(iteration, time.monotonic())
 
+    def seconds_left(self, iteration: int) -> float:
+        """Returns how long it takes for a checkpoint before this iteration to be due by time; infinite if never."""
+        return self._schedule.seconds_left(iteration, time.monotonic())
+
     def begin_epoch(self, iteration: int) -> None:
         """Counts from the first iteration of an epoch to the next checkpoint."""
         self._schedule.start(iteration, time.monotonic())

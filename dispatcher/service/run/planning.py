@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -111,13 +112,30 @@ class _EpochPlanning:
         samples, self._starved = self._job.samples, False
         while len(self._batches) <= self._planner.lookahead:
             if not (samples.ready or samples.exhausted):
-                await self._wait_until(lambda: samples.ready or samples.exhausted)
+                await self._wait_for_samples()
                 self._starved = self._idle
             if samples.exhausted:
                 break
             self._batches.append(samples.take())
             self._job.lifecycle.notify(workers=False)  # Submit may wait for the room
         return bool(self._batches)
+
+    async def _wait_for_samples(self) -> None:
+        """Waits for the next batch. While the stream pauses, a checkpoint that falls due by time is taken all the same.
+
+        So whatever the workers have trained is at the parameter servers after that time (Herald §7 has them push
+        everything when no next batch is visible).
+        """
+        job, samples = self._job, self._job.samples
+        while True:
+            left = math.inf if job.checkpoints is None else job.checkpoints.seconds_left(self._epoch.plans.planned)
+            if await job.lifecycle.wait_until(
+                lambda: samples.ready or samples.exhausted,
+                seconds=max(left, 0.0) if math.isfinite(left) else None,
+                during=self._epoch,
+            ):
+                return
+            await self._checkpoint_if_due()
 
     async def _checkpoint_if_due(self) -> None:
         job, checkpoints = self._job, self._job.checkpoints

@@ -12,6 +12,7 @@ from ps_server.service.app import parameter_server
 from ps_server.service.settings import ParameterServerSettings
 from services.clients.dispatcher import DispatcherClient
 from services.clients.dispatcher_async import AsyncDispatcherClient
+from services.domain.batches import SampleBatch
 from services.domain.errors import FailedPrecondition, StaleEpoch
 from services.domain.jobs import JobSpec
 from services.domain.plans import EndOfStream, FlushPlan, IterationPlan, Membership, PlanMessage, Reload
@@ -242,3 +243,25 @@ async def test_an_epoch_that_begins_while_a_stream_is_broken_is_told(dispatcher:
     assert [plan.epoch for plan in worker.plans] == [membership.epoch + 1]
     await others_end
     assert await submission == 8
+
+
+async def test_a_stream_that_pauses_is_checkpointed_meanwhile(dispatcher: Dispatcher, server: str) -> None:
+    """Three iterations, then nothing comes until they are covered by a checkpoint; after that, nothing is due."""
+    job, *workers = await start_job(dispatcher, server, checkpoint_every=0, checkpoint_seconds=0.5)
+    covered = asyncio.Event()
+
+    async def pausing() -> AsyncIterator[SampleBatch]:
+        for seed in range(3):
+            yield samples(8, seed=seed)
+        await covered.wait()
+        yield samples(8, seed=3)
+
+    async with asyncio.TaskGroup() as tasks:
+        for worker in workers:
+            tasks.create_task(worker.train())
+        tasks.create_task(dispatcher.client.submit(job.name, pausing()))
+        state = await state_when(dispatcher.client, lambda state: state.checkpoint == 3)
+        assert (state.iterations_confirmed, state.phase) == (3, JobPhase.RUNNING)
+        covered.set()
+    state = await dispatcher.client.describe()
+    assert (state.phase, state.iterations_confirmed, state.checkpoint) == (JobPhase.FINISHED, 4, 4)

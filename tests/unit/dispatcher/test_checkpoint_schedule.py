@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from dispatcher.core.checkpoint_schedule import CheckpointSchedule
@@ -35,3 +37,11 @@ def test_whichever_comes_first(every, seconds, expected):
 def test_an_epoch_begins_where_a_checkpoint_was():
     assert taken(CheckpointSchedule(10, 0), 40, 1, first=20) == [30]
     assert taken(CheckpointSchedule(0, 7), 40, 1, first=20) == [27, 34]
+
+
+def test_the_time_to_a_checkpoint_is_known():
+    schedule = CheckpointSchedule(10, 6)
+    schedule.start(20, 100.0)
+    assert schedule.seconds_left(20, 200.0) == math.inf  # nothing has been trained since
+    assert schedule.seconds_left(21, 104.5) == 1.5
+    assert CheckpointSchedule(10, 0).seconds_left(21, 200.0) == math.inf
