@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from dispatcher.core.cost_model import CostModel, Operations, RowSizes
 from dispatcher.core.decision import Decision
 from dispatcher.core.feedback import ComputeTimes
+from dispatcher.core.learned import Arrays, of, within
 from dispatcher.core.mechanisms import Assignment, DispatchInput, Mechanism, WorkloadLimits
 from dispatcher.core.workloads import BalancedWorkloads
 from services.domain.jobs import JobSpec
@@ -122,6 +124,17 @@ class Balancing:
         self._evicting += _SMOOTHING * (evicting - self._evicting)
         seconds = decision.link_seconds + self._computing * workloads
         self._balance.update(np.maximum(seconds, 0.0), workloads)
+
+    def save(self) -> dict[str, NDArray[Any]]:
+        """Returns what the workloads follow, for `load`."""
+        parts = {"paces": self._balance.save(), "computing": self._compute_times.save()}
+        return within(parts) | {"evicting": self._evicting, "fits": self._fits}
+
+    def load(self, saved: Arrays) -> None:
+        """Goes on with what was saved, for the same workers."""
+        self._balance.load(of(saved, "paces"))
+        self._compute_times.load(of(saved, "computing"))
+        self._evicting, self._fits = saved["evicting"], saved["fits"]
 
     @property
     def _computing(self) -> NDArray[np.float64]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dispatcher.core.learned import Arrays
 from services.domain.errors import InvalidArgument
 from services.domain.features import Feature
 from services.domain.tables import TableSpec
@@ -204,3 +205,11 @@ class EvictionRisk:
         """
         costs: NDArray[np.float64] = self._risks * link_costs
         return costs
+
+    def save(self) -> dict[str, NDArray[Any]]:
+        """Returns the risks, for `load`."""
+        return {"risks": self._risks}
+
+    def load(self, saved: Arrays) -> None:
+        """Goes on with the risks that were saved."""
+        self._risks = saved["risks"]

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from dispatcher.core.learned import Arrays
 
 LINK_SMOOTHING = 0.2  # weight of the newest measurement of a link's speed
 _SMOOTHING = 0.2  # least weight of the newest measurement of a computation's time
@@ -61,6 +64,24 @@ class ComputeTimes:
         self._computing += weight * (seconds - link_seconds - self._computing)
         self._samples += weight * (workloads - self._samples)
 
+    def save(self) -> dict[str, NDArray[Any]]:
+        """Returns what is known, and the iterations that wait for feedback, for `load`."""
+        links, samples = zip(*self._planned, strict=True) if self._planned else ((), ())
+        workers = len(self._computing)
+        return {
+            "computing": self._computing,
+            "samples": self._samples,
+            "updates": np.array(self._updates),
+            "planned_seconds": np.reshape(np.array(links, np.float64), (-1, workers)),
+            "planned_samples": np.reshape(np.array(samples, np.int32), (-1, workers)),
+        }
+
+    def load(self, saved: Arrays) -> None:
+        """Goes on with what was saved."""
+        self._computing, self._samples = saved["computing"], saved["samples"]
+        self._updates = int(saved["updates"])
+        self._planned = deque(zip(saved["planned_seconds"], saved["planned_samples"], strict=True))
+
     @property
     def known(self) -> bool:
         """Whether there was any feedback."""
@@ -94,3 +115,11 @@ class MeasuredLinks:
         changed = np.abs(followed - self.in_use) > _DEAD_BAND * self.in_use
         self.in_use[changed] = followed[changed]
         return bool(changed.any())
+
+    def save(self) -> dict[str, NDArray[Any]]:
+        """Returns the speeds, for `load`."""
+        return {"means": self._means, "in_use": self.in_use}
+
+    def load(self, saved: Arrays) -> None:
+        """Goes on with the speeds that were saved."""
+        self._means, self.in_use = saved["means"], saved["in_use"]

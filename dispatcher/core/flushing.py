@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dispatcher.core.decision import Decision
 from dispatcher.core.feedback import Feedback
+from dispatcher.core.learned import Arrays, of, within
 from esd_native.engine import Engine
 from services.domain.batches import SampleBatch
 
@@ -67,6 +69,19 @@ class FlushAhead:
         self._planned.append(moved)
         self._needed.add(np.maximum(moved - self._row_bytes * decision.columns.pushed_ahead, 0.0))
 
+    def save(self) -> dict[str, NDArray[Any]]:
+        """Returns what limits depend on, and the iterations that wait for feedback, for `load`."""
+        planned = np.reshape(np.array(list(self._planned), np.float64), (-1, len(self._bandwidths)))
+        parts = {"needed": self._needed.save(), "computing": self._computing.save()}
+        return within(parts) | {"bandwidths": self._bandwidths, "planned": planned}
+
+    def load(self, saved: Arrays) -> None:
+        """Goes on with what was saved; later reads are announced anew."""
+        self._needed.load(of(saved, "needed"))
+        self._computing.load(of(saved, "computing"))
+        self._bandwidths = saved["bandwidths"]
+        self._planned = deque(saved["planned"])
+
 
 class _Mean:
     """A mean of everything at first, and of the latest iterations later."""
@@ -82,3 +97,10 @@ class _Mean:
     def add(self, values: NDArray[np.float64]) -> None:
         self._added += 1
         self.value += max(1 / self._added, _SMOOTHING) * (values - self.value)
+
+    def save(self) -> dict[str, NDArray[Any]]:
+        return {"value": self.value, "added": np.array(self._added)}
+
+    def load(self, saved: Arrays) -> None:
+        self.value = saved["value"]
+        self._added = int(saved["added"])

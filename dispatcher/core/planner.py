@@ -15,6 +15,7 @@ from dispatcher.core.decision import Decision, flush_plan, reload_plan
 from dispatcher.core.decision_time import DecisionTime, NecessaryTime
 from dispatcher.core.feedback import Feedback, MeasuredLinks
 from dispatcher.core.flushing import LOOKAHEAD, FlushAhead
+from dispatcher.core.learned import Learned, Learner, Snapshot
 from dispatcher.core.mechanisms import DispatchInput, Mechanism, get_mechanism
 from dispatcher.core.mechanisms.laia_adaptive import LaiaAdaptive
 from esd_native.engine import CacheTooSmall, Engine
@@ -30,6 +31,10 @@ class Planner:
 
     It is pure and synchronous: the same job, links, caches, stream and feedback give the same plans, byte for byte. It
     is not for concurrent use; the kernels release the GIL, so a call may run in a thread of its own.
+
+    Attributes:
+        knows_workers: whether it goes on with what a snapshot says of these workers. The feedback of iterations that
+            were planned before the snapshot, and not yet observed, is to be observed then.
     """
 
     def __init__(
@@ -41,7 +46,7 @@ class Planner:
         worker_limits: Sequence[tuple[int, int]] = (),
         epoch: int = 0,
         mechanism: Mechanism | None = None,
-        snapshot: bytes | None = None,
+        snapshot: Snapshot | None = None,
         warm: bool = True,
     ) -> None:
         """Starts with empty caches at iteration 0, or where a checkpoint left off.
@@ -101,9 +106,12 @@ class Planner:
                 self._flush_ahead is not None,
             )
             if snapshot is not None:
-                self._engine.restore(snapshot, warm)
+                self._engine.restore(snapshot.engine, warm)
         except ValueError as error:
             raise InvalidArgument(str(error)) from None
+        self._learned = self._learners()
+        self.knows_workers = snapshot is not None and self._learned.load(snapshot.learned)
+        self.cost_model = self._cost_model()
 
     def observe(self, feedback: Feedback) -> None:
         """Takes in what the workers measured; decisions after this call take it into account.
@@ -230,10 +238,10 @@ class Planner:
         """Plans, for each worker, the push of all that the parameter server lacks; afterwards every row is clean."""
         return tuple(flush_plan(columns, self._epoch) for columns in self._engine.flush())
 
-    def checkpoint(self) -> tuple[tuple[FlushPlan, ...], bytes]:
+    def checkpoint(self) -> tuple[tuple[FlushPlan, ...], Snapshot]:
         """Plans the flush of a checkpoint before the next iteration, and takes a snapshot of the state after it."""
         flushes = tuple(flush_plan(columns, self._epoch, checkpoint=True) for columns in self._engine.flush())
-        return flushes, self._engine.snapshot()
+        return flushes, Snapshot(self._engine.snapshot(), self._learned.save())
 
     def reloads(self) -> tuple[Reload, ...]:
         """Tells what the caches of workers that start with empty ones must hold. Ask before the first `plan`."""
@@ -259,6 +267,19 @@ class Planner:
         if self._necessary is not None:
             return self._necessary.seconds
         return self.job.budget_seconds or math.inf
+
+    def _learners(self) -> Learned:
+        """Returns whoever takes something from one iteration to later ones."""
+        of_workers: dict[str, Learner | None] = {
+            "links": self._links if self.job.measured_links else None,
+            "evictions": self._evictions,
+            "balancing": self._balancing,
+            "flush_ahead": self._flush_ahead,
+        }
+        of_stream = {self.job.mechanism: self._mechanism} if isinstance(self._mechanism, Learner) else {}
+        limits = self.worker_limits or [(0, self.job.batch_size)] * self.job.workers
+        registered = np.column_stack([self.bandwidths, self.cache_rows, np.array(limits)]).astype(np.float64)
+        return Learned(registered, {name: each for name, each in of_workers.items() if each is not None}, of_stream)
 
     def _cost_model(self) -> CostModel:
         return CostModel(self._sizes.unit_bytes, self._links.in_use.tolist(), self._sizes.of_sample)

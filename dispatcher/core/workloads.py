@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dispatcher.core.learned import Arrays
 from services.domain.errors import InvalidArgument
 
 # A worker's time grows with about this power of its samples, since more samples share more rows.
@@ -68,6 +70,15 @@ class BalancedWorkloads:
         """Lets the next iteration count as the first."""
         self._iterations = 0
 
+    def save(self) -> dict[str, NDArray[Any]]:
+        """Returns the paces, for `load`."""
+        return {"paces": self._paces, "iterations": np.array(self._iterations)}
+
+    def load(self, saved: Arrays) -> None:
+        """Goes on with the paces that were saved."""
+        self._paces = saved["paces"]
+        self._iterations = int(saved["iterations"])
+
     def current(self, most: NDArray[np.float64] | None = None) -> NDArray[np.int32]:
         """Returns the present m_j, int32 [n]; under other upper limits if given, float64 [n], of sum k or more."""
         return self._whole(np.exp((self._paces.min() - self._paces) / _ELASTICITY), most)
@@ -76,7 +87,8 @@ class BalancedWorkloads:
         self, workloads: NDArray[np.int32], seconds: NDArray[np.float64], most: NDArray[np.float64]
     ) -> NDArray[np.int32]:
         """Returns workloads, int32 [n], that would bring one iteration's times, float64 [n], nearer to each other."""
-        factors = (seconds.mean() / _positive(seconds)) ** (1 / _ELASTICITY)
+        positive = _positive(seconds)
+        factors = (positive.mean() / positive) ** (1 / _ELASTICITY)
         return self._whole(np.maximum(workloads, 0.5) * np.clip(factors, 1 / _LARGEST_STEP, _LARGEST_STEP), most)
 
     def _whole(self, shares: NDArray[np.float64], most: NDArray[np.float64] | None) -> NDArray[np.int32]:

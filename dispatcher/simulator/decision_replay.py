@@ -19,6 +19,7 @@ from dispatcher.core.decision_log import (
     StreamEnded,
 )
 from dispatcher.core.feedback import Feedback
+from dispatcher.core.learned import Snapshot
 from dispatcher.core.planner import Planner
 from dispatcher.simulator.simulate import with_lookahead
 from dispatcher.simulator.totals import Tally, Totals
@@ -55,7 +56,7 @@ class _Replay:
         self._batches = batches
         self._digest = digest
         self._tally = Tally(job.workers)
-        self._checkpoints: dict[int, tuple[bytes, Tally]] = {}
+        self._checkpoints: dict[int, tuple[Snapshot, Tally]] = {}
 
     def run(self, records: Iterable[Record]) -> Totals:
         planner: Planner | None = None
@@ -108,7 +109,7 @@ class _Replay:
             snapshot=snapshot,
         )
 
-    def _keep(self, iteration: int, snapshot: bytes) -> None:
+    def _keep(self, iteration: int, snapshot: Snapshot) -> None:
         self._checkpoints[iteration] = snapshot, copy.deepcopy(self._tally)
         for old in sorted(self._checkpoints)[:-_KEPT]:
             del self._checkpoints[old]

@@ -15,7 +15,7 @@ from pydantic import SecretStr
 from rich.console import Console
 from rich.table import Table
 
-from dispatcher.service.state.manifest import DENSE, PARTS, Manifest
+from dispatcher.service.state.manifest import Manifest
 from esd.cli import options as opt
 from esd.cli.report import messages, print_json
 from ps_server.service.offline import OfflineTable, offline_tables
@@ -196,7 +196,7 @@ def _describe(job: _Job, manifest: Manifest) -> dict[str, Any]:
 def _damage(job: _Job, manifest: Manifest) -> list[str]:
     """Returns what is wrong with a checkpoint, one sentence for each defect."""
     damage = []
-    for name in (*PARTS, DENSE) if manifest.iteration else ():
+    for name in manifest.checksums or {}:
         data = job.first.part(manifest.iteration, name)
         if data is None:
             damage.append(f"part {name!r} is missing")

@@ -21,7 +21,7 @@ from services.domain.worker_set import WorkerSet
 
 _LONGEST_STEP = 2**20  # from one epoch to the next; a cluster of many shards that die often needs some dozens
 _MOST_PENDING = 8  # checkpoints that have parts and are not committed; one or two are made at a time
-_MOST_PARTS = 8  # of one checkpoint; there are three
+_MOST_PARTS = 8  # of one checkpoint; there are five
 
 
 def go_back(store: TableStore, record: HistoryRecord, checkpoint: int, epoch: int) -> tuple[HistoryRecord, int]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
+from dispatcher.core.learned import Arrays
 from dispatcher.core.mechanisms.draws import content_order
 from dispatcher.core.mechanisms.protocol import Assignment, DispatchInput
 from esd_native import solver
@@ -27,10 +30,11 @@ class Hash:
 
     def __init__(self, job: JobSpec) -> None:
         """Takes `job.hash_field`, the field to go by; None chooses one."""
+        self._given = job.hash_field is not None
         self._field = job.hash_field or 0
         self._profile: list[tuple[NDArray[np.uint64], NDArray[np.int32]]] | None = []
         self._next = 0  # the iteration that is profiled next
-        if job.hash_field is not None or job.fields == 1:
+        if self._given or job.fields == 1:
             self._profile = None
 
     def decide(self, problem: DispatchInput, /) -> Assignment:
@@ -43,6 +47,24 @@ class Hash:
         workers = np.empty(len(order), np.int32)
         workers[order] = solver.assign_by_value(np.ascontiguousarray(values[:, self._field]), problem.capacities)
         return Assignment(workers)
+
+    def save(self) -> dict[str, NDArray[Any]]:
+        """Returns the field that was chosen, and the profile while it is not complete, for `load`."""
+        if self._given:
+            return {}
+        saved = {"field": np.array(self._field), "next": np.array(self._next)}
+        for number, (values, capacities) in enumerate(self._profile or []):
+            saved |= {f"values_{number}": values, f"capacities_{number}": capacities}
+        return saved | {"complete": np.array(self._profile is None)}
+
+    def load(self, saved: Arrays) -> None:
+        """Goes on with the field that was chosen; one that is given stays."""
+        if self._given:
+            return
+        self._field, self._next = int(saved["field"]), int(saved["next"])
+        batches = sum(name.startswith("values_") for name in saved)
+        profile = [(saved[f"values_{number}"], saved[f"capacities_{number}"]) for number in range(batches)]
+        self._profile = None if saved["complete"] else profile
 
     def _choose(self, values: NDArray[np.uint64], problem: DispatchInput) -> None:
         profile = self._profile or []

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from dispatcher.core.checkpoint_schedule import CheckpointSchedule
+from dispatcher.core.learned import Snapshot
 from dispatcher.service.checkpoint.servers import CheckpointStore
 from dispatcher.service.state.manifest import DENSE, Manifest, SavedWorker, checksum, describe_job
 from dispatcher.service.state.worker_record import WorkerRecord
@@ -28,10 +29,11 @@ class PendingCheckpoint:
         iteration: the iteration that follows the checkpoint.
         samples: how many samples of the stream come before it.
         planned: the totals of the plans before it; see `JobTotals.save_planned`.
-        engine: the snapshot of the planner's state.
+        planner: the snapshot of the planner's state.
         workers: the workers that have flushed, by slot.
         dense_checksum: SHA-256 of the dense parameters, from the worker that has stored them.
         progress: loss and AUC of the iterations before it, once all workers have flushed.
+        feedback: what workers have measured before it and decisions behind it will use, likewise.
         failure: why a worker could not store its part; empty while it can be committed.
         finished: whether the stream ends here.
     """
@@ -39,10 +41,11 @@ class PendingCheckpoint:
     iteration: int
     samples: int
     planned: dict[str, float]
-    engine: bytes
+    planner: Snapshot
     workers: dict[int, SavedWorker] = field(default_factory=dict)
     dense_checksum: str = ""
     progress: bytes = b""
+    feedback: bytes = b""
     failure: str = ""
     finished: bool = False
 
@@ -54,14 +57,16 @@ class RestoredCheckpoint:
     Attributes:
         manifest: what the checkpoint is made of.
         epoch: the number of the epoch that the servers have begun there.
-        engine: the snapshot of the planner's state; None when nothing is trained.
+        planner: the snapshot of the planner's state; None when nothing is trained.
         progress: loss and AUC of the iterations before; None when this job has trained nothing.
+        feedback: what workers had measured and no decision had used; empty when this job has trained nothing.
     """
 
     manifest: Manifest
     epoch: int
-    engine: bytes | None
+    planner: Snapshot | None
     progress: bytes | None
+    feedback: bytes = b""
 
 
 class Checkpoints:
@@ -122,16 +127,18 @@ class Checkpoints:
         pending.workers[worker.slot] = worker.saved
         return len(pending.workers) == workers
 
-    def commit(self, epoch: int, progress: bytes, on_done: Callable[[], None]) -> None:
+    def commit(self, epoch: int, progress: bytes, feedback: bytes, on_done: Callable[[], None]) -> None:
         """Starts to commit the checkpoint in the making, for which all workers have flushed.
 
         Args:
             epoch: the number of the present epoch.
             progress: loss and AUC of the iterations before the checkpoint.
+            feedback: what workers have measured before it and decisions behind it will use.
             on_done: called in the end, whether the commit succeeded or not.
         """
         assert self._pending is not None  # noqa: S101 - all workers have just flushed for it
         self._pending.progress = progress
+        self._pending.feedback = feedback
         self._commit = asyncio.create_task(
             self._commit_in_background(self._pending, epoch, on_done), name="commit_checkpoint"
         )
@@ -185,9 +192,13 @@ class Checkpoints:
         if not self.latest.iteration:
             return RestoredCheckpoint(self.latest, self.epoch, None, None)
         engine = await self.read_part("engine")
-        of_earlier_job = self.latest.iteration == self._job.first_iteration
-        progress = None if of_earlier_job else await self.read_part("progress")
-        return RestoredCheckpoint(self.latest, self.epoch, engine, progress)
+        if self.latest.iteration == self._job.first_iteration:  # what an earlier job has learned is none of this one's
+            return RestoredCheckpoint(self.latest, self.epoch, Snapshot(engine), None)
+        progress = await self.read_part("progress")
+        if not self.latest.has_part("learned"):
+            return RestoredCheckpoint(self.latest, self.epoch, Snapshot(engine), progress)
+        learned, feedback = await self.read_part("learned"), await self.read_part("feedback")
+        return RestoredCheckpoint(self.latest, self.epoch, Snapshot(engine, learned), progress, feedback)
 
     def _check_made_here(self, found: Manifest) -> None:
         """Refuses a checkpoint behind which the samples that are kept here do not belong."""
@@ -242,7 +253,12 @@ class Checkpoints:
             _log.warning("the sample log could not be trimmed: %s", error)
 
     async def _write(self, pending: PendingCheckpoint, epoch: int) -> None:
-        parts = {"engine": pending.engine, "progress": pending.progress}
+        parts = {
+            "engine": pending.planner.engine,
+            "learned": pending.planner.learned,
+            "progress": pending.progress,
+            "feedback": pending.feedback,
+        }
         known = dict(enumerate(self.latest.workers_of(self._job.workers)))
         workers = known | pending.workers  # a worker that is away now keeps its slot and its totals
         for name, data in parts.items():

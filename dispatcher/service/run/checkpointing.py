@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dispatcher.core.learned import Snapshot
 from dispatcher.service.checkpoint.checkpoints import Checkpoints, PendingCheckpoint
 from dispatcher.service.run.job import Job
 from dispatcher.service.state.epoch import Epoch
@@ -22,7 +23,7 @@ _FAILED_CHECKPOINTS = 3  # in a row, after which samples and pre-images have pil
 
 
 def begin_checkpoint(
-    job: Job, checkpoints: Checkpoints, flushes: Sequence[FlushPlan], engine: bytes, samples: int
+    job: Job, checkpoints: Checkpoints, flushes: Sequence[FlushPlan], planner: Snapshot, samples: int
 ) -> None:
     """Publishes the flush plans of a checkpoint before the next iteration.
 
@@ -30,11 +31,11 @@ def begin_checkpoint(
         job: the job.
         checkpoints: its checkpoints.
         flushes: what each slot has to flush.
-        engine: the snapshot of the planner's state.
+        planner: the snapshot of the planner's state.
         samples: how many samples of the stream come before the checkpoint.
     """
     plans = job.current_epoch().plans
-    checkpoints.begin(PendingCheckpoint(plans.planned, samples, job.totals.save_planned(), engine))
+    checkpoints.begin(PendingCheckpoint(plans.planned, samples, job.totals.save_planned(), planner))
     plans.checkpoint_flushes[plans.planned] = [encode_plan_message(flush) for flush in flushes]
     job.lifecycle.notify()
 
@@ -44,11 +45,14 @@ def checkpoint_flushed(job: Job, epoch: Epoch, worker: WorkerRecord, report: Flu
     checkpoints = job.checkpoints
     if checkpoints is not None and checkpoints.flushed(report, worker, len(job.training_workers)):
         checkpoints.commit(
-            epoch.number, job.totals.progress.save(), on_done=lambda: _commit_ended(job, checkpoints, epoch)
+            epoch.number,
+            job.totals.progress.save(),
+            job.feedback.save(report.iteration),
+            on_done=lambda: _commit_ended(job, checkpoints, epoch),
         )
 
 
-async def commit_end(job: Job, checkpoints: Checkpoints, epoch: Epoch, engine: bytes) -> None:
+async def commit_end(job: Job, checkpoints: Checkpoints, epoch: Epoch, planner: Snapshot) -> None:
     """Makes the end of the job durable before anyone hears of it: from then on the workers may leave.
 
     Raises:
@@ -58,10 +62,11 @@ async def commit_end(job: Job, checkpoints: Checkpoints, epoch: Epoch, engine: b
         iteration=epoch.plans.planned,
         samples=job.samples.taken,
         planned=job.totals.save_planned(),
-        engine=engine,
+        planner=planner,
         workers={worker.slot: worker.saved for worker in job.training_workers},
         dense_checksum="".join(worker.dense_checksum for worker in job.training_workers),  # one has stored them
         progress=job.totals.progress.save(),
+        feedback=job.feedback.save(epoch.plans.planned),
         finished=True,
     )
     await checkpoints.commit_end(pending, epoch.number)

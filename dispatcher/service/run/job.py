@@ -84,7 +84,7 @@ class Job:
         )
         self.submission = Submission(spec, self.lifecycle, self.samples, checkpoints)
         self.totals = JobTotals(spec)
-        self.feedback = ReportedFeedback(spec.workers)
+        self.feedback = ReportedFeedback(spec.workers, spec.window)
         self.held_back = HeldBack()
         self.stragglers = Stragglers(settings.straggler_factor, settings.variable("straggler_factor"))
         self.shadows = Shadows(settings.shadow_mechanisms)
@@ -172,7 +172,7 @@ class Job:
         self.workers.stop_waiting()
         self.held_back.begin_epoch()
         self.stragglers.begin_epoch(epoch.first)
-        self.feedback = ReportedFeedback(self.spec.workers)
+        self.feedback = ReportedFeedback(self.spec.workers, self.spec.window, epoch.first)
         for worker in self.training_workers:
             self.feedback.set_link(worker.slot, worker.registration.bandwidth)
             job_metrics.show_worker(self.lifecycle, worker)

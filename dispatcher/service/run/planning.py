@@ -142,10 +142,10 @@ class _EpochPlanning:
         if checkpoints is None or not checkpoints.due(self._epoch.plans.planned):
             return
         await self._wait_until(lambda: checkpoints.idle)
-        flushes, engine = await self._in_thread(self._planner.checkpoint)
+        flushes, planner = await self._in_thread(self._planner.checkpoint)
         self._record(CheckpointPlanned(self._epoch.plans.planned))
         samples = job.samples.position - sum(map(len, self._batches))
-        begin_checkpoint(job, checkpoints, flushes, engine, samples)
+        begin_checkpoint(job, checkpoints, flushes, planner, samples)
 
     def _observe(self) -> None:
         """Gives the planner the feedback of the iteration that left the window.
@@ -154,8 +154,7 @@ class _EpochPlanning:
         recorded, and never on which report came first.
         """
         left_window = self._epoch.plans.planned - self._job.spec.window
-        if left_window >= self._epoch.first:
-            feedback = self._job.feedback.take(left_window)
+        for feedback in self._job.feedback.take_through(left_window):
             measured = feedback.seconds.tolist(), feedback.bandwidths.tolist()
             self._record(Observed(*measured, feedback.necessary_seconds))
             self._planner.observe(feedback)
@@ -179,9 +178,9 @@ class _EpochPlanning:
         await self._wait_until(lambda: all(worker.flushed for worker in job.training_workers))
         if checkpoints is not None:
             await self._wait_until(lambda: checkpoints.idle)
-            _, engine = await self._in_thread(self._planner.checkpoint)
+            _, planner = await self._in_thread(self._planner.checkpoint)
             self._record(CheckpointPlanned(plans.planned))
-            await commit_end(job, checkpoints, self._epoch, engine)
+            await commit_end(job, checkpoints, self._epoch, planner)
         job.lifecycle.advance(JobPhase.FINISHED)
 
     @property

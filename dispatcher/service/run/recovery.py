@@ -53,6 +53,8 @@ async def next_epoch(job: Job, thread: Executor) -> tuple[Epoch, Planner]:
     reloads = _reloads(planner, checkpoint.manifest)
     epoch = Epoch(checkpoint.epoch, first, members, PlanLog(job.spec.workers, first), reloads)
     job.rewind_to(checkpoint, epoch)
+    if planner.knows_workers:
+        job.feedback.load(checkpoint.feedback)
     return epoch, planner
 
 
@@ -164,7 +166,7 @@ def _planner_from(
         cache_rows,
         worker_limits=_limits(job, registrations) if complete else (),  # else the others train what is left over
         epoch=checkpoint.epoch,
-        snapshot=checkpoint.engine,
+        snapshot=checkpoint.planner,
         warm=manifest.iteration > 0 and manifest.fits(job.policy, cache_rows),
     )
 

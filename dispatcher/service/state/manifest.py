@@ -16,8 +16,7 @@ from services.domain.reports import PhaseTimes, TransferCounts
 from services.wire.jobs import encode_job
 
 _FORMAT = 3
-PARTS = ("engine", "progress")  # written by the dispatcher
-DENSE = "dense"  # written by the leading worker
+DENSE = "dense"  # the part that the leading worker writes; the others are the dispatcher's
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ class Manifest:
         samples: how many samples of the stream are trained.
         workers: the workers by slot; empty at iteration 0.
         planned: the totals of the plans before the checkpoint; see `JobTotals.save_planned`.
-        checksums: SHA-256 of each part: those in PARTS and DENSE.
+        checksums: SHA-256 of each part, by name.
         finished: whether the stream ends here, and all of the job is done.
         time: when the checkpoint was committed, in seconds since 1970.
         changed: how many rows changed since the checkpoint before, on all servers.
@@ -81,6 +80,10 @@ class Manifest:
             for worker in saved.pop("workers")
         )
         return cls(workers=workers, **saved)
+
+    def has_part(self, name: str) -> bool:
+        """Tells whether the checkpoint has a part of this name; earlier versions wrote fewer."""
+        return name in (self.checksums or {})
 
     def check_part(self, name: str, data: bytes) -> None:
         """Raises FailedPrecondition unless the part is the one that was written."""

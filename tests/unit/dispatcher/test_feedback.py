@@ -144,7 +144,7 @@ def report(iteration, **changes):
 
 
 def test_a_workers_time_is_what_it_moved_and_computed_not_what_it_waited():
-    feedback = ReportedFeedback(2)
+    feedback = ReportedFeedback(2, window=1)
     for slot in range(2):
         feedback.set_link(slot, 1000.0)
     waits = PhaseTimes(plan_wait=5, push=5, pull=5, compute=0.5, all_reduce=5, update=0.25)
@@ -152,7 +152,29 @@ def test_a_workers_time_is_what_it_moved_and_computed_not_what_it_waited():
     feedback.add(0, report(1, bytes_pulled=300))  # a fast worker is ahead
     feedback.add(1, report(0, bytes_pulled=300, measured_bandwidth=100.0))
     feedback.add(1, report(1, bytes_pulled=300))  # the last speed seen still holds
-    first, second = feedback.take(0), feedback.take(1)
+    first, second = feedback.take_through(1)
     assert first.seconds.tolist() == [0.5 + 0.75, 3.0]
     assert first.bandwidths.tolist() == [0, 100]
     assert second.seconds.tolist() == [0.3, 3.0]
+
+
+def test_a_checkpoint_takes_the_feedback_that_decisions_behind_it_use():
+    """Whether some of it was used meanwhile or not; what was measured of a link before it holds behind it."""
+
+    def reported(first, last):
+        feedback = ReportedFeedback(1, window=3, first=first)
+        feedback.set_link(0, 1000.0)
+        for t in range(first, last):
+            feedback.add(0, report(t, bytes_pulled=100 * t, measured_bandwidth=100.0 * (t < 7)))
+        return feedback
+
+    undisturbed = reported(0, 14)
+    expected = [each.seconds.tolist() for each in undisturbed.take_through(13)]
+    for used in (4, 7):
+        before = reported(0, 8)
+        before.take_through(used)
+        saved = before.save(8)
+        after = reported(8, 14)
+        after.load(saved)
+        taken = [feedback for t in range(5, 14) for feedback in after.take_through(t)]
+        assert [each.seconds.tolist() for each in taken] == expected[5:]

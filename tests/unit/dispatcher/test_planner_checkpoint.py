@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 
 import numpy as np
 import pytest
 
+from dispatcher.core.feedback import Feedback
+from dispatcher.core.learned import Snapshot
 from dispatcher.core.planner import Planner
 from services.domain.errors import InvalidArgument
 from services.domain.jobs import RowLimitPolicy
+from services.domain.sync import Sync
 from tests.support.simple_clients import job_with, samples
 
 BANDWIDTHS, CACHE_ROWS = [1e6, 1e5], [30, 25]
@@ -47,6 +50,73 @@ def test_the_restored_planner_goes_on_byte_for_byte(policy, mechanism):
     for batch in stream[20:]:
         for a, b in zip(original.plan(batch).plans, restored.plan(batch).plans, strict=True):
             assert_equal(a, b)
+
+
+LEARNING = [
+    {"workload_limits": (1, 12), "mechanism": "joint"},
+    {"workload_limits": (1, 12), "mechanism": "hash"},
+    {"workload_limits": (1, 12), "mechanism": "laia", "measured_links": True},
+    {"mechanism": "esd", "measured_links": True},
+    {"mechanism": "esd", "eviction_term": True},
+    {"mechanism": "hash"},
+    {"mechanism": "esd", "sync": Sync.PROACTIVE},
+]
+LINKS, TRUE_LINKS, CACHES = [1e6, 1e6, 1e5, 1e5], [2e5, 1e6, 1e5, 4e5], [16, 16, 16, 20]
+
+
+def learning_job(**options):
+    return job_with(workers=4, batch_size=16, **options)
+
+
+def run_on(planner, stream, first, end, pending):
+    """Plans iterations; every worker's times come two iterations later. Returns the plans' messages."""
+    messages = []
+    for t in range(first, end):
+        if len(pending) == 2:
+            planner.observe(pending.pop(0))
+        decision = planner.plan(stream[t], stream[t + 1 : t + 1 + planner.lookahead])
+        messages.append(decision.messages)
+        seconds = decision.moved_bytes.total / TRUE_LINKS + np.array([1, 2, 4, 1]) * 1e-4 * decision.workloads
+        pending.append(Feedback(seconds, np.array(TRUE_LINKS)))
+    return messages
+
+
+@pytest.mark.parametrize("cut", [5, 20])  # while hash still profiles, and when it has done so
+@pytest.mark.parametrize("options", LEARNING, ids=lambda options: "-".join(map(str, options.values())))
+def test_what_was_learned_is_not_forgotten(options, cut):
+    """The feedback that was on its way at the checkpoint comes to the restored planner, too."""
+    stream, job = turning_stream(50, cut), learning_job(**options)
+    original = Planner(job, LINKS, CACHES)
+    pending = []
+    run_on(original, stream, 0, cut, pending)
+    snapshot = original.checkpoint()[1]
+    restored = Planner(job, LINKS, CACHES, snapshot=snapshot)
+    forgetful = Planner(job, LINKS, CACHES, snapshot=Snapshot(snapshot.engine))
+    assert [restored.knows_workers, forgetful.knows_workers] == [True, False]
+    expected = run_on(original, stream, cut, 40, list(pending))
+    assert run_on(restored, stream, cut, 40, list(pending)) == expected
+    assert run_on(forgetful, stream, cut, 40, list(pending)) != expected
+
+
+def turning_stream(count, turn):
+    """Before the turn the values of the last field are few, so that hash goes by it; then those of the first."""
+    stream = []
+    for t in range(count):
+        ids = samples(16, seed=t).by_field.copy()
+        ids[:, 2 if t < turn else 0] %= 3
+        stream.append(replace(samples(16, seed=t), ids=ids.ravel()))
+    return stream
+
+
+@pytest.mark.parametrize("changes", [{"bandwidths": [1e6, 1e6, 1e5, 2e5]}, {"worker_limits": [(0, 16)] * 3 + [(5, 9)]}])
+def test_what_was_learned_of_workers_is_theirs(changes):
+    """With another link, or within other limits, workloads begin as they do in a new job."""
+    job, arguments = learning_job(workload_limits=(1, 12), mechanism="laia"), {"bandwidths": LINKS} | changes
+    original = Planner(job, LINKS, CACHES)
+    run_on(original, turning_stream(20, 20), 0, 20, [])
+    restored = Planner(job, cache_rows=CACHES, snapshot=original.checkpoint()[1], **arguments)
+    assert not restored.knows_workers
+    assert restored.workloads == Planner(job, cache_rows=CACHES, **arguments).workloads != original.workloads
 
 
 FULL = {"max_rows": 30, "at_max_rows": RowLimitPolicy.FORGET}
@@ -133,4 +203,6 @@ def test_a_snapshot_that_was_not_flushed_needs_its_caches():
     for batch in batches(3):
         original.plan(batch)
     with pytest.raises(InvalidArgument, match="not taken after a flush"):
-        Planner(job_with(policy="emark"), BANDWIDTHS, CACHE_ROWS, snapshot=original._engine.snapshot(), warm=False)
+        Planner(
+            job_with(policy="emark"), BANDWIDTHS, CACHE_ROWS, snapshot=Snapshot(original._engine.snapshot()), warm=False
+        )

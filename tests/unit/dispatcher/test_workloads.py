@@ -81,6 +81,12 @@ def test_a_refinement_brings_one_batch_nearer_to_even_times():
     assert balance.current().tolist() == [64] * 4  # it says nothing of the next batch
 
 
+def test_links_that_are_all_faster_than_thought_leave_workloads_alone():
+    """Times are negative then: what operations were to take, less what they took."""
+    balance = balance_of(4, 256)
+    assert balance.refine(balance.current(), np.array([-1, -2, -0.5, -1.0]), balance.most).tolist() == [64] * 4
+
+
 def test_limits_hold_where_times_cannot_even_out():
     history = run(balance_of(4, 256, least=16, most=128), lambda m: np.array([1, 1, 1, 100]) * m, 40)
     assert history[-1][0].tolist() == [80, 80, 80, 16]
