@@ -121,7 +121,8 @@ class Trainer:
         loss_sum = losses.detach().double().sum().item()
         if not math.isfinite(loss_sum):
             raise FailedPrecondition(
-                f"the loss of iteration {plan.iteration} is {loss_sum}: training diverged, lower the learning rate"
+                f"the loss of iteration {plan.iteration} is {loss_sum}: training diverged, lower the learning rate; "
+                f"{self._not_finite(plan, losses, rows)}"
             )
         if plan.weights is not None:
             losses = losses * torch.tensor(plan.weights, device=self._device)
@@ -129,3 +130,16 @@ class Trainer:
         scores = self._model.scores(outputs.detach().double()) * SCORE_BINS
         bins = scores.clamp(0, SCORE_BINS - 1).cpu().numpy().astype(np.uint16)
         return loss_sum, bins, [each.grad for each in rows]
+
+    def _not_finite(self, plan: IterationPlan, losses: Tensor, rows: Sequence[Tensor]) -> str:
+        """Names the first sample without a finite loss, by its number in the stream, and what is not finite besides."""
+        first = int(torch.nonzero(~losses.isfinite())[0, 0])
+        sample = (plan.iteration - self._job.first_iteration) * self._job.batch_size + int(plan.positions[first])
+        wrong = [f"parameter {name}" for name, each in self._model.named_parameters() if not each.isfinite().all()]
+        wrong += [
+            f"rows of table {table.name}"
+            for table, each in zip(self._job.tables, rows, strict=True)
+            if not each.isfinite().all()
+        ]
+        besides = f"not finite are {', '.join(wrong)}" if wrong else "all parameters and rows are finite"
+        return f"it is so for sample {sample} of the stream, and {besides}"

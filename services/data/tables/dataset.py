@@ -19,7 +19,7 @@ from services.data.hashing import READER_VERSION, file_fingerprint
 from services.data.schema import Schema
 from services.data.split import split
 from services.data.tables.columns import Mistakes, check_types, samples_of, shown, without, wrong_rows
-from services.data.tables.files import Piece, column_types, find_files, is_text, pieces, row_count, sliced
+from services.data.tables.files import Piece, column_types, find_files, is_empty, is_text, pieces, row_count, sliced
 from services.data.tables.times import EXPECTED, Span, times_of, within
 from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument
@@ -89,6 +89,8 @@ class TableDataset(_Table):
         for file in self._files:
             found = column_types(file)
             check_types(schema, found, f"data file {file}", written=is_text(file))
+            if is_empty(file):
+                raise InvalidArgument(f"data file {file} has no rows")
             if not is_text(file):
                 _check_same(schema, first, found, f"{file} and {self._files[0]}")
 
@@ -120,13 +122,9 @@ class TableDataset(_Table):
     def __iter__(self) -> Iterator[SampleBatch]:
         cleaned = _Cleaned(self._schema, self._skip_bad, self._span)
         for file in self._files:
-            rows = 0
             for piece in pieces(file, [*self._schema.categories, *cleaned.besides], self._schema.numbers):
-                rows += len(piece.batch)
                 yield from _cut(cleaned.samples(piece, str(file)), self._batch_size)
                 self.skipped = cleaned.skipped
-            if rows == 0:
-                raise InvalidArgument(f"data file {file} has no rows")
 
 
 class Frame(Protocol):

@@ -98,6 +98,22 @@ def column_types(file: Path) -> pa.Schema:
             return reader.schema
 
 
+def is_empty(file: Path) -> bool:
+    """Tells whether a file has no rows. Of a file of texts this takes its first few megabytes.
+
+    Raises:
+        InvalidArgument: the file is damaged.
+    """
+    with _named(file):
+        if is_text(file):
+            with _open_text(file, pyarrow.csv.ConvertOptions(strings_can_be_null=False)) as reader:
+                return not any(len(block) for block in reader)
+        if file.suffix == ".parquet":
+            return row_count(file) == 0
+        with pa.memory_map(str(file)) as source, pa.ipc.open_file(source) as reader:
+            return not any(len(reader.get_batch(at)) for at in range(reader.num_record_batches))
+
+
 def row_count(file: Path) -> int | None:
     """Returns the rows of a file, None if it is to be read to know.
 

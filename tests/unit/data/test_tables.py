@@ -261,6 +261,14 @@ def test_what_is_no_sample_is_refused_by_file_row_and_column(tmp_path: Path, eve
     assert named in str(refused.value)
 
 
+@pytest.mark.parametrize("name", ["2.parquet", "2.arrow", "2.csv", "2.csv.gz"])
+def test_an_empty_file_is_refused_before_the_first_sample(tmp_path: Path, name: str) -> None:
+    write(EVENTS, tmp_path / f"1{name[1:]}")
+    empty = write(EVENTS.slice(0, 0), tmp_path / name)
+    with pytest.raises(InvalidArgument, match=f"data file {empty} has no rows"):
+        TableDataset(str(tmp_path), SCHEMA, 10)
+
+
 def test_a_later_file_with_another_type_is_refused_before_the_first_sample(tmp_path: Path) -> None:
     write(EVENTS, tmp_path / "1.parquet")
     write(replaced("user", ["a", "b", "c", "d"]), tmp_path / "2.parquet")
