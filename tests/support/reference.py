@@ -56,6 +56,11 @@ class TrainedModel:
         return next(iter(self.tables.values()))
 
 
+def by_feature(job: JobSpec, rows: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Embeddings [m, D] by the name of the feature, of rows [m, F, D]."""
+    return {feature.name: rows[:, at] for at, feature in enumerate(job.features)}
+
+
 def initial_rows(table: TableSpec, ids: NDArray[np.uint64]) -> NDArray[np.float32]:
     """Initial values [r, D], by the documented formula."""
     golden = 0x9E3779B97F4A7C15
