@@ -40,7 +40,7 @@ from services.domain.reports import (
     TransferCounts,
     WorkerPhase,
 )
-from services.domain.state import JobPhase, JobState, WorkerState
+from services.domain.state import Evaluation, JobPhase, JobState, Quality, WorkerState
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ __all__ = [
     "Criterion",
     "DispatcherClient",
     "EndOfStream",
+    "Evaluation",
     "FailureReport",
     "Feature",
     "FlushPlan",
@@ -89,6 +90,7 @@ __all__ = [
     "PhaseTimes",
     "PlanMessage",
     "Pooling",
+    "Quality",
     "Registration",
     "Reload",
     "RowLimitPolicy",

@@ -74,6 +74,11 @@ class DispatcherStub:
                 request_serializer=protos_dot_dispatcher__pb2.SubmitRequest.SerializeToString,
                 response_deserializer=protos_dot_dispatcher__pb2.SubmitResponse.FromString,
                 _registered_method=True)
+        self.RecordEvaluations = channel.unary_unary(
+                '/esd.v1.Dispatcher/RecordEvaluations',
+                request_serializer=protos_dot_dispatcher__pb2.RecordEvaluationsRequest.SerializeToString,
+                response_deserializer=protos_dot_dispatcher__pb2.RecordEvaluationsResponse.FromString,
+                _registered_method=True)
         self.DescribeJob = channel.unary_unary(
                 '/esd.v1.Dispatcher/DescribeJob',
                 request_serializer=protos_dot_dispatcher__pb2.DescribeJobRequest.SerializeToString,
@@ -174,6 +179,17 @@ class DispatcherServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RecordEvaluations(self, request, context):
+        """Tells how good the model was on samples that it is not trained with, for whoever looks at the job, and for its driver
+        if that is started again: the dispatcher keeps the latest 128 evaluations, and each checkpoint has those that were
+        recorded before. What is recorded again at an iteration takes the place of what was there.
+        NOT_FOUND: the running or last job is another one. INVALID_ARGUMENT: the labels are not the job's; an iteration that
+        is not trained yet.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DescribeJob(self, request, context):
         """State, figures and costs of the running job.
         """
@@ -223,6 +239,11 @@ def add_DispatcherServicer_to_server(servicer, server):
                     servicer.Submit,
                     request_deserializer=protos_dot_dispatcher__pb2.SubmitRequest.FromString,
                     response_serializer=protos_dot_dispatcher__pb2.SubmitResponse.SerializeToString,
+            ),
+            'RecordEvaluations': grpc.unary_unary_rpc_method_handler(
+                    servicer.RecordEvaluations,
+                    request_deserializer=protos_dot_dispatcher__pb2.RecordEvaluationsRequest.FromString,
+                    response_serializer=protos_dot_dispatcher__pb2.RecordEvaluationsResponse.SerializeToString,
             ),
             'DescribeJob': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeJob,
@@ -446,6 +467,33 @@ class Dispatcher:
             '/esd.v1.Dispatcher/Submit',
             protos_dot_dispatcher__pb2.SubmitRequest.SerializeToString,
             protos_dot_dispatcher__pb2.SubmitResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RecordEvaluations(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/esd.v1.Dispatcher/RecordEvaluations',
+            protos_dot_dispatcher__pb2.RecordEvaluationsRequest.SerializeToString,
+            protos_dot_dispatcher__pb2.RecordEvaluationsResponse.FromString,
             options,
             channel_credentials,
             insecure,

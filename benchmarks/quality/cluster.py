@@ -49,7 +49,7 @@ async def _train(samples: Samples, chosen: RunOptions, seeds: Sequence[int], tel
                 table=f"seed-{seed}",
             )
             evaluator = Evaluator(job, batches(samples.held_out))
-            held_out = HeldOut(job, evaluator, every=0, early_stop=None, announce=lambda _: None)
+            held_out = HeldOut(job, evaluator, client, every=0, early_stop=None, announce=lambda _: None)
             async with contextlib.aclosing(held_out):
                 await drive(client, job, batches(samples.trained), lambda _: None, held_out)
             tell(seed, held_out.evaluations[-1].quality)

@@ -43,6 +43,8 @@ def _p99(histogram: str, by: str) -> str:
 
 _SCORED = "Of each sample before it is trained; the latest are 32,768."
 
+_HELD_OUT = "Of samples that are not trained, at the latest evaluation, by label."
+
 ROWS: dict[str, Sequence[Panel]] = {
     "Training": (
         Panel("Iterations per second", "iops", [("esd:iterations:rate1m", "iterations")]),
@@ -65,6 +67,15 @@ ROWS: dict[str, Sequence[Panel]] = {
             "none",
             [("esd_calibration", "all samples"), ("esd_recent_calibration", "the latest")],
             "Mean prediction, divided by the mean label; 1 is right.",
+        ),
+        *(
+            Panel(f"Held out: {title}", "none", [(f"esd_held_out_{figure}", "{{label}}")], _HELD_OUT)
+            for title, figure in (
+                ("loss", "loss"),
+                ("AUC", "auc"),
+                ("normalised entropy", "normalised_entropy"),
+                ("calibration", "calibration"),
+            )
         ),
         Panel("Time of an iteration", "s", [(_mean("esd_iteration_seconds", "phase"), "{{phase}}")], stacked=True),
         Panel("Phase of the job", "none", [("esd_job_phase == 1", "{{phase}}")]),

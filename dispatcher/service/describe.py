@@ -38,6 +38,7 @@ def job_state(job: Job) -> JobState:
         resumed_from=job.resumed_from,
         checkpoint=job.checkpoints.latest.iteration if job.checkpoints else 0,
         recoveries=tuple(job.recoveries),
+        evaluations=job.evaluations.latest,
     )
 
 

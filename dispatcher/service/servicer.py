@@ -25,7 +25,7 @@ from services.runtime import metrics
 from services.wire.hybrid import decode_problem, encode_result
 from services.wire.jobs import decode_job
 from services.wire.reports import decode_registration, decode_wait, encode_lease
-from services.wire.state import encode_state
+from services.wire.state import decode_evaluation, encode_state
 
 _Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -114,6 +114,14 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
                     await job.submission.end()
                 yield pb.SubmitResponse(samples=await job.submission.taken(), durable=job.submission.durable)
                 request = None if request.end else await anext(requests, None)
+
+    async def RecordEvaluations(
+        self, request: pb.RecordEvaluationsRequest, context: _Context
+    ) -> pb.RecordEvaluationsResponse:
+        """Keeps what a driver has found out about held-out samples."""
+        job = self._current_job.named(request.job)
+        job.evaluations.record(map(decode_evaluation, request.evaluations), trained=job.confirmed)
+        return pb.RecordEvaluationsResponse()
 
     async def DescribeJob(self, request: pb.DescribeJobRequest, context: _Context) -> pb.DescribeJobResponse:
         """Tells the job's state, which is absent while there was no job. Whoever asks may be the job's driver."""

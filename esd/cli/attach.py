@@ -55,7 +55,7 @@ def run_attached(
         job = asked if continue_from is None else await going_on(asked, shown)
         async with AsyncDispatcherClient(dispatcher, credentials=shown) as client:
             with progress_bar(chosen.mechanism, job.first_iteration, stream.iterations) as bar:
-                async with watched(chosen, job, held_out_data, shown) as held_out:
+                async with watched(chosen, job, held_out_data, client, shown) as held_out:
                     state = await drive(client, job, stream, bar, held_out)
         if out is not None:
             await repeated(lambda: export_model(job, out / "model.npz", shown), PATIENCE_SECONDS, on=AWAY)

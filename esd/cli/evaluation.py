@@ -6,7 +6,6 @@ import asyncio
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
@@ -31,19 +30,6 @@ from services.runtime.threads import named_threads
 _TOGETHER = 16_384  # samples whose rows are read at once, each row once
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Evaluation:
-    """One look at the held-out samples.
-
-    Attributes:
-        iteration: the model is that of the iterations before this one.
-        quality: its figures over all held-out samples.
-    """
-
-    iteration: int
-    quality: Quality
 
 
 class Evaluator:
@@ -74,16 +60,17 @@ class Evaluator:
         """
         await self._in_thread(_try_model, self._job)
 
-    async def evaluate(self, checkpoint: int = 0) -> Quality:
+    async def evaluate(self, checkpoint: int = 0) -> tuple[Quality, ...]:
         """Returns the figures of the model at a checkpoint, or of the one that is there when nobody trains (0).
+
+        They are by label, in the job's order.
 
         Raises:
             FailedPrecondition, NotFound: the checkpoint is not kept.
             InvalidArgument: a held-out sample is malformed, or there is none.
             Unavailable: a parameter server is away.
         """
-        histogram, loss_sum, count = ScoreHistogram(), 0.0, 0
-        grouped: list[Grouped] = []
+        of_labels, count = [_OfLabel() for _ in self._job.labels], 0
         async with AsyncExitStack() as stack:
             servers = [
                 await stack.enter_async_context(
@@ -100,15 +87,13 @@ class Evaluator:
                     await _look_up([server.of_table(table) for server in servers], table, wanted, checkpoint)
                     for table, wanted in zip(self._job.tables, ids, strict=True)
                 ]
-                loss, bins = await self._in_thread(scorer.score, batch, values, inverse)
-                loss_sum, count = loss_sum + loss, count + len(batch)
-                labels = label_classes(batch.labels[:, 0])
-                histogram.add(bins[:, 0], labels)
-                if batch.groups is not None:
-                    grouped.append((batch.groups, bins[:, 0], labels))
+                losses, bins = await self._in_thread(scorer.score, batch, values, inverse)
+                count += len(batch)
+                for label, figures in enumerate(of_labels):
+                    figures.add(losses[label], bins[:, label], label_classes(batch.labels[:, label]), batch.groups)
         if not count:
             raise InvalidArgument("there are no held-out samples (--evaluate, --holdout)")
-        return histogram.quality(loss_sum, count, mean_gauc(grouped))
+        return tuple(each.quality(count) for each in of_labels)
 
     def close(self) -> None:
         """Lets go of the thread."""
@@ -116,6 +101,27 @@ class Evaluator:
 
     async def _in_thread(self, function: Callable[..., T], *args: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, function, *args)
+
+
+class _OfLabel:
+    """What all held-out samples say of one label."""
+
+    def __init__(self) -> None:
+        self._histogram = ScoreHistogram()
+        self._loss_sum = 0.0
+        self._grouped: list[Grouped] = []
+
+    def add(
+        self, loss: float, bins: NDArray[np.uint16], classes: NDArray[np.uint8], groups: NDArray[np.uint64] | None
+    ) -> None:
+        """Takes the sum of the losses of k samples, their score bins, classes of labels and groups, [k] each."""
+        self._loss_sum += loss
+        self._histogram.add(bins, classes)
+        if groups is not None:
+            self._grouped.append((groups, bins, classes))
+
+    def quality(self, samples: int) -> Quality:
+        return self._histogram.quality(self._loss_sum, samples, mean_gauc(self._grouped))
 
 
 def _try_model(job: JobSpec) -> None:

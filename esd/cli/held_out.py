@@ -3,6 +3,9 @@
 Every so many iterations the job takes a checkpoint, and the model is scored as it was there, while training goes on.
 Training never gets further ahead than to the next evaluation but one: the stream waits there. So every evaluation
 happens, its checkpoint is still kept then, and where a run stops early is a function of the stream.
+
+What was found is recorded with the dispatcher, which keeps it with the job's checkpoints. A driver that is started
+again begins with that, and evaluates what is missing: it stops where one that was never interrupted would have.
 """
 
 from __future__ import annotations
@@ -11,66 +14,27 @@ import asyncio
 import math
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 
-from esd.cli.evaluation import Evaluation, Evaluator
+from esd.cli.early_stop import EarlyStop
+from esd.cli.evaluation import Evaluator
 from esd.cli.options import RunOptions
 from esd.cli.report import messages
+from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.clients.read_ahead import read_ahead
 from services.data import Dataset
 from services.domain.batches import SampleBatch
-from services.domain.errors import FailedPrecondition, InvalidArgument, NotFound
+from services.domain.errors import EsdError, FailedPrecondition, NotFound
 from services.domain.jobs import JobSpec
-from services.domain.state import JobState, Quality
+from services.domain.state import KEPT_EVALUATIONS, Evaluation, JobState, Quality
 from services.runtime.retry import AWAY, repeated
 from services.runtime.security import PLAINTEXT, Credentials
 
 _PATIENCE_SECONDS = 60.0  # with parameter servers that are away
 _MISSING_SECONDS = 600.0  # without the checkpoint of an evaluation, when all that was submitted is trained
 
-_SMALLER_IS_BETTER = {"loss": True, "normalised_entropy": True, "auc": False, "gauc": False}
-
 Announce = Callable[[str], None]
-
-
-@dataclass(slots=True)
-class EarlyStop:
-    """Ends a run that does not get better.
-
-    Attributes:
-        metric: a figure of the held-out samples: auc, gauc, loss or normalised_entropy.
-        patience: how many evaluations in a row may bring no better one; the run stops at the last of them.
-        best: the best so far, and where.
-    """
-
-    metric: str
-    patience: int
-    best: tuple[float, int] = (math.nan, 0)
-    _without: int = field(default=0, init=False)
-
-    @classmethod
-    def parse(cls, text: str) -> EarlyStop:
-        """Reads METRIC:PATIENCE. Raises InvalidArgument."""
-        metric, _, patience = text.partition(":")
-        if metric not in _SMALLER_IS_BETTER or not patience.isdecimal() or int(patience) < 1:
-            raise InvalidArgument(
-                f"--early-stop {text!r} is not METRIC:PATIENCE, such as auc:3; the metrics are "
-                f"{', '.join(_SMALLER_IS_BETTER)}"
-            )
-        return cls(metric, int(patience))
-
-    def stops(self, evaluation: Evaluation) -> bool:
-        """Takes an evaluation in, and tells whether the run is to end."""
-        figure: float = getattr(evaluation.quality, self.metric)
-        best = self.best[0]
-        better = figure < best if _SMALLER_IS_BETTER[self.metric] else figure > best
-        if better or math.isnan(best):
-            self.best, self._without = (figure, evaluation.iteration), 0
-        else:
-            self._without += 1
-        return self._without >= self.patience
 
 
 class HeldOut:
@@ -79,27 +43,38 @@ class HeldOut:
     Args:
         job: what is trained. It takes a checkpoint every `every` iterations.
         evaluator: scores the samples.
+        client: of the dispatcher, which keeps what was found.
         every: iterations between evaluations; 0: there is one at the end only.
         early_stop: ends the run; None: nothing does.
         announce: is told each result.
 
     Attributes:
-        evaluations: those that were made, in order.
+        evaluations: those that were made, in order; also by an earlier driver of the job.
         stopped: whether the run ends early.
     """
 
     def __init__(
-        self, job: JobSpec, evaluator: Evaluator, *, every: int, early_stop: EarlyStop | None, announce: Announce
+        self,
+        job: JobSpec,
+        evaluator: Evaluator,
+        client: AsyncDispatcherClient,
+        *,
+        every: int,
+        early_stop: EarlyStop | None,
+        announce: Announce,
     ) -> None:
         self.evaluations: list[Evaluation] = []
         self.stopped = False
         self._job = job
         self._evaluator = evaluator
+        self._client = client
         self._every = every
         self._early_stop = early_stop
         self._announce = announce
         self._done = job.first_iteration  # the evaluations up to this iteration are made, or are given up
         self._running: asyncio.Task[None] | None = None
+        self._recording: asyncio.Task[None] | None = None
+        self._not_recorded = ""  # why, as it was announced
         self._changed = asyncio.Event()
         self._missing_since: float | None = None
         self._begun = False
@@ -122,14 +97,12 @@ class HeldOut:
                     await self._changed.wait()
 
     def seen(self, state: JobState) -> None:
-        """Begins the next evaluation if its checkpoint is there."""
+        """Begins the next evaluation if its checkpoint is there, and records what the dispatcher does not know."""
+        if not self._begun:
+            self._begin(state)
+        self._record_unknown(state)
         if not self._every or self.stopped:
             return
-        if not self._begun:
-            self._begun = True  # what came before this driver was evaluated by another one
-            trained = max(0, state.resumed_from - self._job.first_iteration)
-            self._done += max(0, trained // self._every - 1) * self._every
-            self._changed.set()
         due = self._done + self._every
         if self._running is not None and (not self._running.done() or self._running.exception() is not None):
             return
@@ -144,23 +117,63 @@ class HeldOut:
         if self._running is not None:
             await self._running
         if not self.evaluations or self.evaluations[-1].iteration != iterations:
-            quality = await repeated(self._evaluator.evaluate, _PATIENCE_SECONDS, on=AWAY)
-            self._add(Evaluation(iterations, quality))
+            self._add(Evaluation(iterations, await repeated(self._evaluator.evaluate, _PATIENCE_SECONDS, on=AWAY)))
+        await self._record(self.evaluations[-KEPT_EVALUATIONS:])
 
     async def aclose(self) -> None:
         """Gives up what is not done."""
-        if self._running is not None:
-            self._running.cancel()
-            await asyncio.gather(self._running, return_exceptions=True)
+        tasks = [task for task in (self._running, self._recording) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         self._evaluator.close()
+
+    def _begin(self, state: JobState) -> None:
+        """Takes over what an earlier driver of the job has found."""
+        self._begun = True
+        if not self._every:
+            return
+        for each in state.evaluations:
+            self.evaluations.append(each)
+            self._done = each.iteration
+            self._stop_if_no_better()
+            if self.stopped:
+                self._done -= self._every  # the stream ends where it would wait
+                break
+        else:
+            # Of a checkpoint that nobody has evaluated, it and the one before it are kept.
+            trained = max(0, state.resumed_from - self._job.first_iteration)
+            missed = self._job.first_iteration + max(0, trained // self._every - 2) * self._every
+            self._done = max(self._done, missed)
+        self._changed.set()
+
+    def _record_unknown(self, state: JobState) -> None:
+        known = {each.iteration for each in state.evaluations}
+        unknown = [each for each in self.evaluations[-KEPT_EVALUATIONS:] if each.iteration not in known]
+        if unknown and (self._recording is None or self._recording.done()):
+            self._recording = asyncio.create_task(self._record(unknown), name="record")
+
+    async def _record(self, evaluations: Sequence[Evaluation]) -> None:
+        """Tells the dispatcher. What it refuses ends nothing: training goes on, and so do evaluations."""
+        try:
+            await repeated(
+                lambda: self._client.record_evaluations(self._job.name, evaluations), _PATIENCE_SECONDS, on=AWAY
+            )
+        except EsdError as error:
+            if str(error) != self._not_recorded:
+                self._not_recorded = str(error)
+                self._announce(f"the dispatcher has not kept the evaluations: {error}")
 
     async def _evaluate(self, checkpoint: int) -> None:
         try:
-            quality = await repeated(lambda: self._evaluator.evaluate(checkpoint), _PATIENCE_SECONDS, on=AWAY)
+            labels = await repeated(lambda: self._evaluator.evaluate(checkpoint), _PATIENCE_SECONDS, on=AWAY)
         except (FailedPrecondition, NotFound) as error:
             self._announce(f"no evaluation at iteration {checkpoint}: {error}")
         else:
-            self._add(Evaluation(checkpoint, quality))
+            self._add(Evaluation(checkpoint, labels))
+            # Before the stream goes on: so the next checkpoint but one has it, and a driver that is started again there
+            # finds the two before it, which it can evaluate.
+            await self._record(self.evaluations[-1:])
             self._stop_if_no_better()
         finally:
             self._changed.set()
@@ -176,7 +189,11 @@ class HeldOut:
 
     def _add(self, evaluation: Evaluation) -> None:
         self.evaluations.append(evaluation)
-        self._announce(f"held out, iteration {evaluation.iteration}: {describe(evaluation.quality)}")
+        figures = describe(evaluation.quality)
+        if len(self._job.labels) > 1:
+            of_labels = zip(self._job.labels, evaluation.labels, strict=True)
+            figures = "; ".join(f"{label}: {describe(quality)}" for label, quality in of_labels)
+        self._announce(f"held out, iteration {evaluation.iteration}: {figures}")
 
     def _allowed(self) -> int:
         """How many samples of the stream may be submitted now."""
@@ -203,7 +220,11 @@ class HeldOut:
 
 @asynccontextmanager
 async def watched(
-    chosen: RunOptions, job: JobSpec, samples: Dataset | None, credentials: Credentials = PLAINTEXT
+    chosen: RunOptions,
+    job: JobSpec,
+    samples: Dataset | None,
+    client: AsyncDispatcherClient,
+    credentials: Credentials = PLAINTEXT,
 ) -> AsyncIterator[HeldOut | None]:
     """Makes the evaluations of a job that these options ask for, on these samples; None if there are none.
 
@@ -215,7 +236,7 @@ async def watched(
         return
     early_stop = None if chosen.early_stop is None else EarlyStop.parse(chosen.early_stop)
     evaluator = Evaluator(job, samples, credentials)
-    held_out = HeldOut(job, evaluator, every=chosen.evaluate_every, early_stop=early_stop, announce=_print)
+    held_out = HeldOut(job, evaluator, client, every=chosen.evaluate_every, early_stop=early_stop, announce=_print)
     try:
         await evaluator.prepare()
         yield held_out

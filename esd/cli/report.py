@@ -13,8 +13,7 @@ from rich.table import Table
 
 from dispatcher.simulator.alternatives import AlternativeTotals
 from dispatcher.simulator.totals import Totals
-from esd.cli.evaluation import Evaluation
-from services.domain.state import JobState
+from services.domain.state import Evaluation, JobState
 
 # Progress and messages go to standard error, so that standard output holds the result only.
 messages = Console(stderr=True)
@@ -41,8 +40,8 @@ def training_result(state: JobState, evaluations: Sequence[Evaluation] = ()) -> 
         **asdict(state.quality),
         "recent": asdict(state.recent),
         # None without held-out samples; `evaluations` has what came before.
-        "held_out": asdict(evaluations[-1].quality) if evaluations else None,
-        "evaluations": [{"iteration": each.iteration, **asdict(each.quality)} for each in evaluations],
+        "held_out": _held_out(evaluations[-1], state.job.labels) if evaluations else None,
+        "evaluations": [{"iteration": each.iteration, **_held_out(each, state.job.labels)} for each in evaluations],
         "operations": {
             "miss_pull": [worker.transfers.miss_pull for worker in workers],
             "update_push": [worker.transfers.update_push for worker in workers],
@@ -80,6 +79,15 @@ def training_result(state: JobState, evaluations: Sequence[Evaluation] = ()) -> 
             phase: sum(getattr(worker.phases, phase) for worker in workers) / max(1, len(workers)) for phase in _PHASES
         },
     }
+
+
+def _held_out(evaluation: Evaluation, labels: Sequence[str]) -> Result:
+    """The figures of the first label, with the loss that is trained; those of each label, where there are several."""
+    figures = asdict(evaluation.quality)
+    if len(labels) > 1:
+        of_labels = zip(labels, evaluation.labels, strict=True)
+        figures["labels"] = {label: asdict(quality) for label, quality in of_labels}
+    return figures
 
 
 def simulation_result(totals: Totals) -> Result:

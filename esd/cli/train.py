@@ -154,7 +154,7 @@ def run(
                     watch(cluster, state)
 
                 async def work() -> Result:
-                    async with watched(chosen, job, held_out_data) as held_out:
+                    async with watched(chosen, job, held_out_data, client) as held_out:
                         state = await drive(client, job, stream, progress, held_out)
                     if out is not None:
                         await repeated(lambda: export_model(job, out / "model.npz"), PATIENCE_SECONDS, on=AWAY)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -17,7 +17,7 @@ from services.domain.hybrid import HybridResult
 from services.domain.jobs import Criterion, JobSpec
 from services.domain.plans import PlanMessage
 from services.domain.reports import Lease, Registration, Report, WorkerPhase
-from services.domain.state import JobState
+from services.domain.state import Evaluation, JobState
 from services.runtime.security import PLAINTEXT, Credentials
 from services.runtime.settings import DEFAULT_MAX_MESSAGE_BYTES
 
@@ -135,6 +135,18 @@ class DispatcherClient:
             NotFound: no such job is running.
         """
         return self._run(self._client.cancel_job(job, reason))
+
+    def record_evaluations(self, job: str, evaluations: Sequence[Evaluation]) -> None:
+        """Tells how good the model of a job is on held-out samples.
+
+        Whoever looks at the job sees it, and a driver that is started again. What is recorded again at an iteration
+        takes the place of what was there.
+
+        Raises:
+            NotFound: no such job is there.
+            InvalidArgument: the labels are not the job's, or an iteration is not trained yet.
+        """
+        self._run(self._client.record_evaluations(job, evaluations))
 
     def describe(self) -> JobState | None:
         """Returns the state of the running or last job, None if there was none."""

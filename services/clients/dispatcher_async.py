@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, Callable, Iterable
+from collections.abc import AsyncIterable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Self
 
@@ -20,7 +20,7 @@ from services.domain.errors import NotFound, Unavailable
 from services.domain.hybrid import HybridProblem, HybridResult
 from services.domain.jobs import Criterion, JobSpec
 from services.domain.reports import Lease, Registration, WorkerPhase
-from services.domain.state import JobState
+from services.domain.state import Evaluation, JobState
 from services.runtime.channel import channel
 from services.runtime.retry import AWAY, repeated
 from services.runtime.security import PLAINTEXT, Credentials
@@ -30,7 +30,7 @@ from services.wire.batches import encode_batch
 from services.wire.hybrid import decode_result, encode_problem
 from services.wire.jobs import encode_job
 from services.wire.reports import LONGEST_WAIT_SECONDS, decode_lease, encode_registration
-from services.wire.state import decode_state
+from services.wire.state import decode_state, encode_evaluation
 
 _ATTEND = f"/{pb.DESCRIPTOR.services_by_name['Dispatcher'].full_name}/Attend"
 _OPENING_SECONDS = 3.0  # for which a sample stream is opened again, as gRPC does with calls that are no streams
@@ -100,6 +100,11 @@ class AsyncDispatcherClient:
         """Ends a job; False if it was over before."""
         response = await _answer(self._stub.CancelJob, pb.CancelJobRequest(job=job, reason=reason))
         return bool(response.cancelled)
+
+    async def record_evaluations(self, job: str, evaluations: Sequence[Evaluation]) -> None:
+        """Tells how good the model of a job is on held-out samples."""
+        messages = map(encode_evaluation, evaluations)
+        await _answer(self._stub.RecordEvaluations, pb.RecordEvaluationsRequest(job=job, evaluations=messages))
 
     async def describe(self) -> JobState | None:
         """Returns the state of the running or last job, None if there was none."""

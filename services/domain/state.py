@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
+from statistics import fmean
 
+from services.domain.errors import InvalidArgument
 from services.domain.jobs import JobSpec
 from services.domain.reports import PhaseTimes, TransferCounts
+
+KEPT_EVALUATIONS = 128  # the latest, of which a driver that is started again sees whether the model still gets better
 
 
 class JobPhase(Enum):
@@ -96,6 +100,32 @@ class Quality:
 
 
 @dataclass(frozen=True, slots=True)
+class Evaluation:
+    """One look at held-out samples.
+
+    Attributes:
+        iteration: the model is that of the iterations before this one.
+        labels: the figures over all held-out samples by label, in the job's order. The loss of a label is that of its
+            outputs; of a model with a loss of its own it is that loss, for all labels.
+    """
+
+    iteration: int
+    labels: tuple[Quality, ...]
+
+    def __post_init__(self) -> None:
+        if self.iteration < 0 or not self.labels:
+            raise InvalidArgument(
+                f"an evaluation at iteration {self.iteration} has figures of {len(self.labels)} labels: there must be "
+                "one label at least, and the iteration must not be negative"
+            )
+
+    @property
+    def quality(self) -> Quality:
+        """The figures of the first label, and the loss that is trained: the mean over all labels."""
+        return replace(self.labels[0], loss=fmean(label.loss for label in self.labels))
+
+
+@dataclass(frozen=True, slots=True)
 class JobState:
     """The job's figures so far.
 
@@ -120,6 +150,7 @@ class JobState:
         checkpoint: the checkpoint that was committed last, named by the iteration that follows it.
         recoveries: epochs that ended early while this dispatcher had the job.
         forgotten_rows: how many rows the plans have made leave the table.
+        evaluations: the latest ones that its drivers have recorded, by iteration, at most KEPT_EVALUATIONS.
     """
 
     job: JobSpec
@@ -145,3 +176,4 @@ class JobState:
     checkpoint: int = 0
     recoveries: tuple[Recovery, ...] = ()
     forgotten_rows: int = 0
+    evaluations: tuple[Evaluation, ...] = ()

@@ -305,6 +305,51 @@ RECENT_GAUC = Gauge(
     registry=REGISTRY,
 )
 
+# Of held-out samples, at the latest evaluation that the job's driver has recorded; by the names of `Quality`.
+HELD_OUT = {
+    "loss": Gauge(
+        "esd_held_out_loss",
+        "Mean loss of held-out samples at the latest evaluation, by label. Rising while esd_recent_loss falls: the "
+        "model learns its samples by heart; stop earlier (--early-stop), or give it more samples or fewer parameters.",
+        ("label",),
+        registry=REGISTRY,
+    ),
+    "auc": Gauge(
+        "esd_held_out_auc",
+        "Area under the ROC curve of held-out samples at the latest evaluation, by label. Far below esd_recent_auc: "
+        "the held-out samples are of another kind, or the model learns its samples by heart.",
+        ("label",),
+        registry=REGISTRY,
+    ),
+    "normalised_entropy": Gauge(
+        "esd_held_out_normalised_entropy",
+        "Loss of held-out samples at the latest evaluation, divided by that of always predicting their mean label, by "
+        "label. 1 or above: the model knows no more than the mean.",
+        ("label",),
+        registry=REGISTRY,
+    ),
+    "calibration": Gauge(
+        "esd_held_out_calibration",
+        "Mean prediction of held-out samples at the latest evaluation, divided by their mean label, by label; 1 is "
+        "right. Far from it: what is predicted for samples of this kind is too high or too low.",
+        ("label",),
+        registry=REGISTRY,
+    ),
+    "gauc": Gauge(
+        "esd_held_out_gauc",
+        "AUC within each group of held-out samples at the latest evaluation, averaged over the groups, by label. NaN: "
+        "the data name no group, or none has both labels.",
+        ("label",),
+        registry=REGISTRY,
+    ),
+}
+HELD_OUT_ITERATION = Gauge(
+    "esd_held_out_iteration",
+    "Iteration at which held-out samples were evaluated last; 0: they were not. Flat while the job runs: evaluations "
+    "take longer than --evaluate-every, or their driver is away.",
+    registry=REGISTRY,
+)
+
 # --- parameter server ------------------------------------------------------------------------------------------
 
 TABLE_ROWS = Gauge(
@@ -417,6 +462,8 @@ BY_SERVICE = {
         RECENT_LOSS,
         RECENT_AUC,
         RECENT_GAUC,
+        *HELD_OUT.values(),
+        HELD_OUT_ITERATION,
         RECENT_NORMALISED_ENTROPY,
         RECENT_CALIBRATION,
     ),

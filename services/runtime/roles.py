@@ -42,6 +42,7 @@ ROLES_BY_RPC: Mapping[str, frozenset[Role]] = MappingProxyType(
         "/esd.v1.Dispatcher/PutGroupKey": _WORKER,
         "/esd.v1.Dispatcher/GetGroupKey": _WORKER,
         "/esd.v1.Dispatcher/Submit": _DRIVER,
+        "/esd.v1.Dispatcher/RecordEvaluations": _DRIVER,
         "/esd.v1.Dispatcher/DescribeJob": _PEOPLE,
         "/esd.v1.ParameterServer/CreateTable": _TRAINING,
         "/esd.v1.ParameterServer/Exchange": _WORKER,

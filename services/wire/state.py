@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from protos import dispatcher_pb2 as pb
-from services.domain.state import JobPhase, JobState, Quality, Recovery, ShadowCost, WorkerState
+from services.domain.state import Evaluation, JobPhase, JobState, Quality, Recovery, ShadowCost, WorkerState
 from services.wire.enums import EnumCodec
 from services.wire.jobs import decode_job, encode_job
 from services.wire.reports import decode_phases, decode_transfers, encode_phases, encode_transfers
@@ -44,6 +44,7 @@ def encode_state(state: JobState) -> pb.JobState:
         ],
         quality=_encode_quality(state.quality),
         recent=_encode_quality(state.recent),
+        evaluations=[encode_evaluation(each) for each in state.evaluations],
         recoveries=[pb.Recovery(**{name: getattr(each, name) for name in _RECOVERY}) for each in state.recoveries],
         **{name: getattr(state, name) for name in _FIGURES},
     )
@@ -60,9 +61,20 @@ def decode_state(message: pb.JobState) -> JobState:
         ),
         quality=_decode_quality(message.quality),
         recent=_decode_quality(message.recent),
+        evaluations=tuple(map(decode_evaluation, message.evaluations)),
         recoveries=tuple(Recovery(*(getattr(each, name) for name in _RECOVERY)) for each in message.recoveries),
         **{name: getattr(message, name) for name in _FIGURES},
     )
+
+
+def encode_evaluation(evaluation: Evaluation) -> pb.Evaluation:
+    """Encodes one look at held-out samples."""
+    return pb.Evaluation(iteration=evaluation.iteration, labels=map(_encode_quality, evaluation.labels))
+
+
+def decode_evaluation(message: pb.Evaluation) -> Evaluation:
+    """Decodes one. Raises InvalidArgument if it is of no label."""
+    return Evaluation(message.iteration, tuple(map(_decode_quality, message.labels)))
 
 
 def _encode_quality(quality: Quality) -> pb.Quality:

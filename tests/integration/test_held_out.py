@@ -11,10 +11,12 @@ import pytest
 import torch
 from torch.nn import functional
 
+from esd import TrainedModel as TrainedModelFile
 from esd.cli import train
 from esd.cli.held_out import watched
 from esd.cli.options import RunOptions
 from esd.cli.stream import global_batches, held_out_samples
+from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument
 from services.domain.features import numbered_ids
@@ -103,12 +105,49 @@ def test_a_model_that_cannot_be_scored_here_is_refused_before_it_is_trained() ->
     job = options.job(features=numbered_ids(26), dense_features=13, parameter_servers=("none",))
 
     async def train_it() -> None:
-        async with watched(options, job, held_out_samples(OPTIONS)):
+        async with (
+            AsyncDispatcherClient("127.0.0.1:1") as client,
+            watched(options, job, held_out_samples(OPTIONS), client),
+        ):
             trained.append(1)
 
     with pytest.raises(InvalidArgument, match=r"module nowhere\.net cannot be imported"):
         asyncio.run(train_it())
     assert not trained
+
+
+def test_figures_are_given_by_label(tmp_path: Path) -> None:
+    """Of two labels, by what a model of the trained parameters makes of the held-out samples."""
+    rng = np.random.default_rng(5)
+    for name, count in (("trained", 1500), ("judged", 400)):
+        items, likes = rng.integers(0, 60, count), rng.random(count)
+        clicked, bought = likes < 0.2 + items / 120, likes < items / 300
+        lines = (f"{item},{item % 7},{int(c)},{int(b)}" for item, c, b in zip(items, clicked, bought, strict=True))
+        (tmp_path / f"{name}.csv").write_text("\n".join(("item,kind,clicked,bought", *lines)) + "\n")
+    schema = tmp_path / "schema.toml"
+    schema.write_text('label = ["clicked", "bought"]\nids = ["item", "kind"]\n')
+    options = replace(
+        OPTIONS, data=str(tmp_path / "trained.csv"), evaluate=str(tmp_path / "judged.csv"), holdout=0.0, schema=schema,
+        model="mmoe", hidden="8", cache_rows=200,
+    )  # fmt: skip
+    result = train.run(options, store="memory", shards=1, out=tmp_path)
+    held_out = held_out_samples(options)
+    assert held_out is not None
+    judged = SampleBatch.concatenate(list(held_out))
+    scores = TrainedModelFile.load(tmp_path / "model.npz").scores(judged).astype(np.float64)
+    found = result["held_out"]["labels"]
+    assert list(found) == ["clicked", "bought"]
+    for at, name in enumerate(found):
+        labels, guesses = judged.labels[:, at].astype(np.float64), scores[:, at]
+        loss = -np.mean(labels * np.log(guesses) + (1 - labels) * np.log(1 - guesses))
+        share = labels.mean()
+        entropy = -share * np.log(share) - (1 - share) * np.log(1 - share)
+        assert found[name]["loss"] == pytest.approx(loss, abs=1e-5)
+        assert found[name]["auc"] == pytest.approx(exact_auc(guesses, labels), abs=1e-3)
+        assert found[name]["normalised_entropy"] == pytest.approx(loss / entropy, abs=1e-4)
+        assert found[name]["calibration"] == pytest.approx(guesses.mean() / share, abs=1e-3)
+    assert result["held_out"]["loss"] == pytest.approx((found["clicked"]["loss"] + found["bought"]["loss"]) / 2)
+    assert result["held_out"]["auc"] == found["clicked"]["auc"]
 
 
 def test_options_that_do_not_fit_are_refused() -> None:
@@ -119,6 +158,7 @@ def test_options_that_do_not_fit_are_refused() -> None:
         ({"holdout": "", "evaluate_every": 5}, "need --evaluate DATA or --holdout LAST"),
         ({"early_stop": "auc:2"}, "needs --evaluate-every"),
         ({"early_stop": "precision:2", "evaluate_every": 5}, "is not METRIC:PATIENCE"),
+        ({"early_stop": "auc:128", "evaluate_every": 5}, "the patience from 1 to 127"),
         ({"evaluate_every": 5, "checkpoint_seconds": 3.0}, "leave out --checkpoint-seconds"),
         ({"holdout": "1.0"}, "neither a share"),
         ({"data": "synthetic:criteo"}, "needs to know how many samples"),

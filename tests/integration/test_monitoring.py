@@ -13,9 +13,10 @@ import pytest
 
 from deploy.grafana import dashboard
 from esd.cli.driver import drive
+from esd.cli.held_out import watched
 from esd.cli.launcher import local_cluster
 from esd.cli.options import RunOptions
-from esd.cli.stream import TrainingStream, training_stream
+from esd.cli.stream import TrainingStream, first_samples, training_stream
 from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.batches import SampleBatch
 from services.domain.state import JobState
@@ -86,13 +87,17 @@ def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
             )
 
             async def train() -> JobState:
-                async with AsyncDispatcherClient(cluster.dispatcher.address) as client:
-                    return await drive(client, job, stream, lambda _: None)
+                async with (
+                    AsyncDispatcherClient(cluster.dispatcher.address) as client,
+                    watched(OPTIONS, job, list(first_samples(stream.dataset, 2000)), client) as held_out,
+                ):
+                    return await drive(client, job, stream, lambda _: None, held_out)
 
             state = runner.run(train())
             alerts = server.alerts()
             server.until('esd_job_phase{phase="finished"} == 1')
             server.until("esd:decision_seconds:mean5m > 0")
+            server.until("esd_held_out_iteration > 0")
             yield Monitored(server, state, alerts)
         runner.run(cluster_context.__aexit__(None, None, None))
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dispatcher.service.app import serve_dispatcher
 from dispatcher.service.settings import DispatcherSettings
 from services.clients.dispatcher_async import AsyncDispatcherClient
+from services.domain.state import Evaluation, Quality
 from tests.support.browser import Browser, chromium
 from tests.support.simple_clients import Dispatcher, job_with, run_to_the_end, samples
 
@@ -19,7 +23,13 @@ DESKTOP = {"width": 1280, "height": 900}
 PHONE = {"width": 360, "height": 780, "touch": True}
 JOB = job_with(workers=4, batch_size=32, name="flights")
 NO_NOTICE = "document.getElementById('notice').hidden"
+NOTHING = "\N{EN DASH}"
 ALL_WORKERS = "document.querySelectorAll('#workers tbody tr').length === 4"
+
+
+def evaluation(iteration: int, auc: float) -> Evaluation:
+    """Of two labels, of which the second has no AUC."""
+    return Evaluation(iteration, (Quality(0.5, auc, 0.9, 1.1), Quality(0.25, math.nan, math.nan, 0.8)))
 
 
 @pytest.fixture
@@ -54,12 +64,33 @@ async def test_a_job_from_its_start_to_its_end(dispatcher: Dispatcher, browser: 
     }  # fmt: skip
 
 
+async def test_held_out_samples_are_shown_label_by_label(dispatcher: Dispatcher, browser: Browser) -> None:
+    job = job_with(workers=4, batch_size=32, name="flights", labels=("clicked", "bought"))
+    await run_to_the_end(dispatcher, job, [replace(samples(640, job=job), labels=np.ones((640, 2), np.float32))])
+    await browser.open(f"http://{dispatcher.page_address}/", **DESKTOP)
+    await browser.until(ALL_WORKERS)
+    assert await browser.run("document.getElementById('held-out').hidden"), "nobody has evaluated anything"
+    await dispatcher.client.record_evaluations(job.name, [evaluation(10, 0.7), evaluation(20, 0.7531)])
+    await browser.until("!document.getElementById('held-out').hidden")
+    rows = "[...document.querySelectorAll('#held-out-table tr')].map(row => [...row.children].map(e => e.innerText))"
+    head, *found = await browser.run(rows)
+    assert [title.lower() for title in head] == ["label", "loss", "auc", "normalised entropy", "calibration"]
+    assert found == [
+        ["clicked", "0.5000", "0.7531", "0.9000", "1.1000"],
+        ["bought", "0.2500", NOTHING, NOTHING, "0.8000"],
+    ]
+    assert "at iteration 20" in await browser.run("document.getElementById('held-out-hint').innerText")
+    assert await browser.run("document.querySelectorAll('#loss path.series, #auc path.series').length") == 4
+    assert browser.complaints == []
+
+
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("window", [DESKTOP, PHONE], ids=["desktop", "phone"])
 async def test_it_fits_the_window(
     dispatcher: Dispatcher, browser: Browser, window: dict[str, Any], dark: bool, tmp_path: Path
 ) -> None:
     await run_to_the_end(dispatcher, JOB, [samples(640, job=JOB)])
+    await dispatcher.client.record_evaluations(JOB.name, [Evaluation(20, (Quality(0.5, 0.7, 0.9, 1.1, 0.6),))])
     await browser.open(f"http://{dispatcher.page_address}/", dark=dark, **window)
     await browser.until(ALL_WORKERS)
     assert await browser.run("document.documentElement.scrollWidth") == window["width"]

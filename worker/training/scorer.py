@@ -17,7 +17,7 @@ from services.domain.errors import FailedPrecondition
 from services.domain.jobs import JobSpec
 from services.domain.reports import SCORE_BINS
 from worker.models import build_model
-from worker.models.model import Batch
+from worker.models.model import Batch, Model
 from worker.training.device import prepare_device
 from worker.training.embeddings import Embedder
 
@@ -53,8 +53,10 @@ class Scorer:
         batch: SampleBatch,
         values: Sequence[NDArray[np.float32]],
         inverse: Sequence[NDArray[np.integer[Any]]],
-    ) -> tuple[float, NDArray[np.uint16]]:
-        """Returns the sum of the losses of k samples, and their score bins, uint16 [k, L].
+    ) -> tuple[NDArray[np.float64], NDArray[np.uint16]]:
+        """Returns the sums of the losses of k samples by label, float64 [L], and their score bins, uint16 [k, L].
+
+        A model with a loss of its own has one for all labels.
 
         Args:
             batch: the samples.
@@ -68,8 +70,16 @@ class Scorer:
         samples = Batch(self._embed(rows, batch.lengths), torch.tensor(batch.dense), torch.tensor(batch.labels))
         self._model.samples.begin(0, np.arange(len(batch), dtype=np.uint32))
         outputs = self._model(samples.embeddings, samples.dense)
-        loss_sum = self._model.loss(outputs, samples).double().sum().item()
-        return loss_sum, _bins(self._model.scores(outputs.double()))
+        return self._loss_sums(outputs, samples), _bins(self._model.scores(outputs.double()))
+
+    def _loss_sums(self, outputs: Tensor, samples: Batch) -> NDArray[np.float64]:
+        labels = samples.labels
+        if type(self._model).loss is Model.loss:  # the mean over the labels of these
+            losses = self._model.loss_function.losses(outputs.view_as(labels), labels)
+        else:
+            losses = self._model.loss(outputs, samples).unsqueeze(1).expand_as(labels)
+        sums: NDArray[np.float64] = losses.double().sum(dim=0).numpy()
+        return sums
 
 
 def _bins(scores: Tensor) -> NDArray[np.uint16]:

@@ -17,6 +17,7 @@ from dispatcher.service.state.worker_record import WorkerRecord
 from services.domain.errors import EsdError, FailedPrecondition, StorageUnwritable
 from services.domain.jobs import JobSpec
 from services.domain.reports import FlushReport
+from services.domain.state import Evaluation
 
 _log = logging.getLogger(__name__)
 
@@ -34,6 +35,7 @@ class PendingCheckpoint:
         dense_checksum: SHA-256 of the dense parameters, from the worker that has stored them.
         progress: loss and AUC of the iterations before it, once all workers have flushed.
         feedback: what workers have measured before it and decisions behind it will use, likewise.
+        evaluations: those of held-out samples that were recorded until then.
         failure: why a worker could not store its part; empty while it can be committed.
         finished: whether the stream ends here.
     """
@@ -46,6 +48,7 @@ class PendingCheckpoint:
     dense_checksum: str = ""
     progress: bytes = b""
     feedback: bytes = b""
+    evaluations: tuple[Evaluation, ...] = ()
     failure: str = ""
     finished: bool = False
 
@@ -127,18 +130,27 @@ class Checkpoints:
         pending.workers[worker.slot] = worker.saved
         return len(pending.workers) == workers
 
-    def commit(self, epoch: int, progress: bytes, feedback: bytes, on_done: Callable[[], None]) -> None:
+    def commit(
+        self,
+        epoch: int,
+        progress: bytes,
+        feedback: bytes,
+        evaluations: tuple[Evaluation, ...],
+        on_done: Callable[[], None],
+    ) -> None:
         """Starts to commit the checkpoint in the making, for which all workers have flushed.
 
         Args:
             epoch: the number of the present epoch.
             progress: loss and AUC of the iterations before the checkpoint.
             feedback: what workers have measured before it and decisions behind it will use.
+            evaluations: of held-out samples, as far as they were recorded.
             on_done: called in the end, whether the commit succeeded or not.
         """
         assert self._pending is not None  # noqa: S101 - all workers have just flushed for it
         self._pending.progress = progress
         self._pending.feedback = feedback
+        self._pending.evaluations = evaluations
         self._commit = asyncio.create_task(
             self._commit_in_background(self._pending, epoch, on_done), name="commit_checkpoint"
         )
@@ -277,6 +289,7 @@ class Checkpoints:
             time=time.time(),
             changed=changed,
             size=size + sum(map(len, parts.values())),
+            evaluations=pending.evaluations,
             cuts=(*(cut for cut in self.latest.cuts if cut < pending.iteration), pending.iteration),
         )
         self._made.append(manifest)

@@ -42,6 +42,8 @@ def _document(job: Job) -> dict[str, Any]:
         "training_seconds": state.training_seconds,
         "quality": asdict(state.quality),
         "recent": asdict(state.recent),
+        "labels": job.spec.labels,
+        "evaluations": [asdict(each) for each in state.evaluations],
         "hit_ratio": _ratio(state.hits, state.lookups),
         "decision_median_seconds": state.decision_median_seconds,
         "decision_p99_seconds": state.decision_p99_seconds,
@@ -100,7 +102,7 @@ def _ratio(part: int, whole: int) -> float | None:
 def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _plain(each) for key, each in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return [_plain(each) for each in value]
     if isinstance(value, float):
         return float(f"{value:.6g}") if math.isfinite(value) else None

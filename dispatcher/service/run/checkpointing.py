@@ -48,6 +48,7 @@ def checkpoint_flushed(job: Job, epoch: Epoch, worker: WorkerRecord, report: Flu
             epoch.number,
             job.totals.progress.save(),
             job.feedback.save(report.iteration),
+            job.evaluations.latest,
             on_done=lambda: _commit_ended(job, checkpoints, epoch),
         )
 
@@ -67,6 +68,7 @@ async def commit_end(job: Job, checkpoints: Checkpoints, epoch: Epoch, planner: 
         dense_checksum="".join(worker.dense_checksum for worker in job.training_workers),  # one has stored them
         progress=job.totals.progress.save(),
         feedback=job.feedback.save(epoch.plans.planned),
+        evaluations=job.evaluations.latest,
         finished=True,
     )
     await checkpoints.commit_end(pending, epoch.number)

@@ -21,6 +21,7 @@ from dispatcher.service.run.submit import Submission
 from dispatcher.service.settings import DispatcherSettings
 from dispatcher.service.state import job_metrics
 from dispatcher.service.state.epoch import Epoch, PlanLog, PublishedPlan
+from dispatcher.service.state.evaluations import Evaluations
 from dispatcher.service.state.feedback import ReportedFeedback
 from dispatcher.service.state.held_back import HeldBack
 from dispatcher.service.state.leases import Workers
@@ -60,6 +61,7 @@ class Job:
         shadows: what other mechanisms would cost.
         epoch: the present epoch, or the last one; None before the first.
         recoveries: the latest epochs that ended early.
+        evaluations: what drivers have found out about held-out samples.
     """
 
     def __init__(self, spec: JobSpec, settings: DispatcherSettings, checkpoints: Checkpoints | None = None) -> None:
@@ -93,6 +95,7 @@ class Job:
         self._farthest = start.iteration  # the first iteration that was never trained, whatever was redone
         self._epochs_without_progress: list[str] = []  # why each of the latest in a row ended
         job_metrics.show_job(self.lifecycle, self.totals, self.samples, self._logged_samples, settings.lease_seconds)
+        self.evaluations = Evaluations(spec.labels, start.evaluations)
 
     # --- who takes part ------------------------------------------------------------------------------------------
 

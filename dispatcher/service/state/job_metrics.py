@@ -19,7 +19,7 @@ from dispatcher.service.state.worker_record import WorkerRecord
 from services.domain.features import Feature
 from services.domain.jobs import JobSpec
 from services.domain.reports import IterationReport, PhaseTimes, TransferCounts
-from services.domain.state import JobPhase
+from services.domain.state import Evaluation, JobPhase
 from services.runtime import metrics
 
 _PHASES = tuple(each.name for each in fields(PhaseTimes))
@@ -52,6 +52,9 @@ def show_job(
     metrics.RECENT_NORMALISED_ENTROPY.set_function(lambda: totals.progress.recent.normalised_entropy)
     metrics.RECENT_CALIBRATION.set_function(lambda: totals.progress.recent.calibration)
     metrics.RECENT_GAUC.set_function(lambda: totals.progress.recent.gauc)
+    for gauge in metrics.HELD_OUT.values():
+        gauge.clear()
+    metrics.HELD_OUT_ITERATION.set(0)
     metrics.QUEUED_SAMPLES.set_function(lambda: samples.pending)
     metrics.LOGGED_SAMPLES.set_function(logged)
 
@@ -137,6 +140,14 @@ def moved(slot: int, transfers: TransferCounts) -> None:
         _child(metrics.TRANSFERS, operation, slot).inc(getattr(transfers, operation))
     _child(metrics.TRANSFER_BYTES, "pull", slot).inc(transfers.bytes_pulled)
     _child(metrics.TRANSFER_BYTES, "push", slot).inc(transfers.bytes_pushed)
+
+
+def evaluated(labels: Sequence[str], evaluation: Evaluation) -> None:
+    """Shows how good the model is on held-out samples, label by label."""
+    for label, quality in zip(labels, evaluation.labels, strict=True):
+        for figure, gauge in metrics.HELD_OUT.items():
+            gauge.labels(label).set(getattr(quality, figure))
+    metrics.HELD_OUT_ITERATION.set(evaluation.iteration)
 
 
 def late(slot: int) -> None:

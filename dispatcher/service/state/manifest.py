@@ -13,6 +13,7 @@ from google.protobuf.json_format import MessageToDict
 from services.domain.errors import FailedPrecondition
 from services.domain.jobs import DispatchOptions, JobSpec
 from services.domain.reports import PhaseTimes, TransferCounts
+from services.domain.state import Evaluation, Quality
 from services.wire.jobs import encode_job
 
 _FORMAT = 3
@@ -47,6 +48,7 @@ class Manifest:
         size: how many bytes these rows and the parts take.
         cuts: the iterations before which checkpoints were taken so far, ascending, this one included; with them, the
             same stream gives the same plans.
+        evaluations: the latest ones of held-out samples that were recorded before it was committed, by iteration.
     """
 
     job: dict[str, Any]
@@ -60,6 +62,7 @@ class Manifest:
     changed: int = 0
     size: int = 0
     cuts: tuple[int, ...] = ()
+    evaluations: tuple[Evaluation, ...] = ()
 
     def encode(self) -> bytes:
         """Writes the manifest as JSON, in UTF-8."""
@@ -70,6 +73,7 @@ class Manifest:
         """Reads what `encode` wrote. Raises FailedPrecondition for another format."""
         saved = json.loads(data)
         saved["cuts"] = tuple(saved.get("cuts", ()))
+        saved["evaluations"] = tuple(map(_evaluation, saved.get("evaluations", ())))
         if saved.pop("format") != _FORMAT:
             raise FailedPrecondition("the checkpoint was written by another version")
         workers = tuple(
@@ -106,6 +110,10 @@ class Manifest:
         asked = describe_job(job)
         names = (asked.keys() | self.job.keys()) - {option.name for option in fields(DispatchOptions)}
         return sorted(name for name in names if asked.get(name) != self.job.get(name))
+
+
+def _evaluation(saved: dict[str, Any]) -> Evaluation:
+    return Evaluation(saved["iteration"], tuple(Quality(**label) for label in saved["labels"]))
 
 
 def checksum(data: bytes) -> str:

@@ -37,7 +37,8 @@ def test_every_call_has_its_roles_and_no_other_is_named() -> None:
 def test_what_a_worker_may_not_do() -> None:
     assert not of(Role.WORKER) & {
         "Restore", "Commit", "Save", "GetCheckpoint", "AppendSamples", "ReadSamples", "TrimSamples", "Scan", "GetDense",
-        "Lookup", "CreateJob", "CancelJob", "Submit", "DescribeJob", "DescribeServer",
+        "Lookup", "CreateJob", "CancelJob", "Submit", "RecordEvaluations", "DescribeJob",
+        "DescribeServer",
     }  # fmt: skip
     assert {"dense"} == PARTS_OF_WORKERS
 
@@ -50,7 +51,7 @@ def test_what_the_dispatcher_alone_may_do() -> None:
 def test_what_people_may_do() -> None:
     assert of(Role.OBSERVER) == {"DescribeJob", "DescribeServer", "DescribeWorker"}
     assert of(Role.OPERATOR) - of(Role.DRIVER) == set()
-    assert of(Role.DRIVER) - of(Role.OPERATOR) == {"CreateJob", "Submit"}
+    assert of(Role.DRIVER) - of(Role.OPERATOR) == {"CreateJob", "Submit", "RecordEvaluations"}
     people, training = of(Role.DRIVER) | of(Role.OPERATOR), of(Role.WORKER) | of(Role.DISPATCHER)
     assert people & training == {"GetCheckpoint"}, (
         "nobody who trains can be taken for a person, nor the other way round"

@@ -54,7 +54,8 @@ function show(state) {
   const course = between(state.history);
   showTiles(state, course);
   showCosts(state);
-  showCharts(course);
+  showHeldOut(state);
+  showCharts(course, state.evaluations);
   showWorkers(state);
 }
 
@@ -128,7 +129,23 @@ function showCosts(state) {
       `Beside the cost, the plans of an iteration take ${joined(bytes(state.plan_bytes_per_iteration))}, ${joined(seconds(state.plan_seconds_per_iteration))} of transfer.`)));
 }
 
-function showCharts(course) {
+/** How good the model is on samples that it is not trained with, label by label, if somebody evaluates it. */
+function showHeldOut(state) {
+  const latest = state.evaluations.at(-1);
+  $("held-out").hidden = !latest;
+  if (!latest) return;
+  $("held-out-hint").textContent = `Scored at iteration ${number(latest.iteration)}, never trained. Normalised entropy: 1 is guessing; calibration: 1 is right.`;
+  const figures = [["loss", "Loss"], ["auc", "AUC"], ["normalised_entropy", "Normalised entropy"], ["calibration", "Calibration"], ["gauc", "GAUC"]]
+    .filter(([name]) => name !== "gauc" || latest.labels.some((label) => label.gauc !== null));
+  const names = ["Label", ...figures.map(([, title]) => title)];
+  $("held-out-table").replaceChildren(element("table", {},
+    element("thead", {}, element("tr", {}, ...names.map((name) => element("th", { scope: "col" }, name)))),
+    element("tbody", {}, ...latest.labels.map((label, at) => element("tr", {}, element("td", { class: "who full" }, state.labels[at]),
+      ...figures.map(([name, title]) => element("td", { "data-label": title }, label[name] === null ? NOTHING : label[name].toFixed(4))))))));
+}
+
+function showCharts(course, evaluations) {
+  const heldOut = (name) => evaluations.map((each) => [each.iteration, each.labels[0][name]]).filter(([, value]) => value !== null);
   const line = (name) => course.map((each) => [each.iteration, each[name]]);
   const time = (value) => joined(seconds(value));
   lineChart($("cost"), [{ name: "cost", colour: "var(--accent)", points: line("costSeconds") }], { format: time });
@@ -136,8 +153,12 @@ function showCharts(course) {
     { name: "iteration", colour: colour(3), points: line("iterationSeconds") },
     { name: "decision", colour: colour(0), points: line("decisionSeconds") },
   ], { format: time, logarithmic: true });
-  lineChart($("loss"), [{ name: "loss", colour: colour(4), points: line("loss") }], { format: number });
-  lineChart($("auc"), [{ name: "AUC", colour: colour(2), points: line("auc") }], { format: number });
+  const scored = (id, name, title, index) => lineChart($(id), [
+    { name: title, colour: colour(index), points: line(name) },
+    ...(heldOut(name).length ? [{ name: "held out", colour: colour(0), points: heldOut(name) }] : []),
+  ], { format: number });
+  scored("loss", "loss", "loss", 4);
+  scored("auc", "auc", "AUC", 2);
 }
 
 function showWorkers(state) {

@@ -1,0 +1,49 @@
+"""`--early-stop`: when a run ends because it does not get better."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from services.domain.errors import InvalidArgument
+from services.domain.state import KEPT_EVALUATIONS, Evaluation
+
+_SMALLER_IS_BETTER = {"loss": True, "normalised_entropy": True, "auc": False, "gauc": False}
+
+
+@dataclass(slots=True)
+class EarlyStop:
+    """Ends a run that does not get better.
+
+    Attributes:
+        metric: a figure of the held-out samples: auc, gauc, loss or normalised_entropy.
+        patience: how many evaluations in a row may bring no better one; the run stops at the last of them.
+        best: the best so far, and where.
+    """
+
+    metric: str
+    patience: int
+    best: tuple[float, int] = (math.nan, 0)
+    _without: int = field(default=0, init=False)
+
+    @classmethod
+    def parse(cls, text: str) -> EarlyStop:
+        """Reads METRIC:PATIENCE. Raises InvalidArgument."""
+        metric, _, patience = text.partition(":")
+        if metric not in _SMALLER_IS_BETTER or not patience.isdecimal() or not 0 < int(patience) < KEPT_EVALUATIONS:
+            raise InvalidArgument(
+                f"--early-stop {text!r} is not METRIC:PATIENCE, such as auc:3, the patience from 1 to "
+                f"{KEPT_EVALUATIONS - 1}; the metrics are {', '.join(_SMALLER_IS_BETTER)}"
+            )
+        return cls(metric, int(patience))
+
+    def stops(self, evaluation: Evaluation) -> bool:
+        """Takes an evaluation in, and tells whether the run is to end."""
+        figure: float = getattr(evaluation.quality, self.metric)
+        best = self.best[0]
+        better = figure < best if _SMALLER_IS_BETTER[self.metric] else figure > best
+        if better or math.isnan(best):
+            self.best, self._without = (figure, evaluation.iteration), 0
+        else:
+            self._without += 1
+        return self._without >= self.patience
