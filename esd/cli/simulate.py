@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +13,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from dispatcher.core.decision_log import JobOpened, read_decisions
+from dispatcher.core.decision_log import JobOpened, StreamEnded, read_decisions
 from dispatcher.core.mechanisms import Replay
 from dispatcher.core.planner import Planner
 from dispatcher.simulator.alternatives import ALTERNATIVES, Cluster, get_alternative, simulate_alternative
@@ -166,9 +166,11 @@ def replay_result(chosen: opt.RunOptions, log: Path) -> Result:
     if not isinstance(opened, JobOpened):
         raise InvalidArgument(f"decision log {log} is empty")
     job = job_of_json(opened.job)
+    ends = (each.iteration for each in read_decisions(log) if isinstance(each, StreamEnded))
+    end = next(ends, None)  # the data may go on, and a decision with a lookahead would see that
 
     def batches() -> Iterator[SampleBatch]:
-        return global_batches(chosen.open(READ_SAMPLES), job.batch_size)
+        return islice(global_batches(chosen.open(READ_SAMPLES), job.batch_size), end)
 
     return simulation_result(replay_decisions(chain([opened], records), job, batches, digest_of))
 

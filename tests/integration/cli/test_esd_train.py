@@ -40,7 +40,7 @@ def test_what_a_program_reads(tmp_path: Path) -> None:
     finished = esd(
         "train", "--data", "flights", "--workers", "2", "--batch", "128", "--dim", "16", "--iterations", "200",
         "--optimizer", "adagrad", "--lr", "0.02", "--seed", "1", "--json", "--out", str(tmp_path),
-        "--workloads", "balanced", "--measured-links", "--decision-log", log,
+        "--workloads", "balanced", "--measured-links", "--horizon", "2", "--budget", "auto", "--decision-log", log,
     )  # fmt: skip
     assert finished.returncode == 0, finished.stderr
     result = json.loads(finished.stdout.splitlines()[-1])
