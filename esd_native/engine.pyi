@@ -65,6 +65,7 @@ class PlanColumns(TypedDict):
     unique_slots: NDArray[np.uint32]
     unique_versions: NDArray[np.int64]
     unique_contributors: NDArray[np.uint64]
+    replicated: NDArray[np.uint32]
     inverse: NDArray[np.uint32]
 
 class IterationColumns:
@@ -75,8 +76,10 @@ class IterationColumns:
 
     Attributes:
         forgotten: the number of rows that leave the table.
-        counts: int64 [7, n], by worker the rows of its pulls, of its update pushes of rows, of those of gradients, of
-            its evict pushes of rows, of those of gradients, of its drops, and the rows it trains.
+        counts: int64 [8, n], by worker the rows of its pulls, of its update pushes of rows, of those of gradients, of
+            its evict pushes of rows, of those of gradients, of its drops, the rows that its samples use, and those of
+            them that it has the latest value of.
+        replicated: int64 [T], by table the replicated rows that are trained.
         pushed_ahead: int64 [n], how many of its update pushes nobody needs yet.
         table_counts: int64 [T, 7, n], the first five by table, the rows that are trained, and those of the pulls that
             come without optimizer state: of rows that several workers train, or nobody has trained before.
@@ -84,6 +87,7 @@ class IterationColumns:
 
     forgotten: int
     counts: NDArray[np.int64]
+    replicated: NDArray[np.int64]
     pushed_ahead: NDArray[np.int64]
     table_counts: NDArray[np.int64]
 
@@ -193,6 +197,16 @@ class Engine:
             it, or of a flush before it; all rows are clean in between. Else a row is pushed when another worker needs
             it, or when it leaves a cache.
         flush_ahead: rows may also be pushed before anybody needs them, as `commit` and `look_ahead` say.
+        replicated_room: room in every cache, in units of row size, for the rows that are read most; below the smallest
+            cache; 0: none. Reads are counted as batches are trained. Every 32 iterations a quarter of them is
+            forgotten, and the rows that are read most, and more often than there are workers that replicate, are
+            chosen anew; one that was chosen before counts for a quarter more; ties go to the lower id. A chosen row
+            becomes replicated in the iteration that trains it next: all workers pull it, and train it from then on,
+            with none of their samples, too. It stays in their caches, and nobody pushes it, until it is not chosen any
+            more: then one worker does, which its id tells, in the next iteration. For decisions it is a clean row that
+            all have.
+        replicated_by: the workers that replicate, as bits; 0: all.
+        seed: decides in which iterations rows are chosen.
 
     Raises:
         ValueError: no or more than 64 workers, a cache without room, an unknown policy, a size or share out of range.
@@ -208,6 +222,9 @@ class Engine:
         value_shares: Sequence[float] = (),
         push_trained: bool = False,
         flush_ahead: bool = False,
+        replicated_room: int = 0,
+        replicated_by: int = 0,
+        seed: int = 0,
     ) -> None: ...
     def prepare(self, ids: NDArray[np.uint64], lengths: NDArray[np.uint16] | None = None) -> None:
         """Looks a batch up; unseen ids are born clean, at version 0, cached nowhere.

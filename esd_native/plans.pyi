@@ -79,6 +79,7 @@ class SlotBook:
         drops: Rows,
         pulls: Rows,
         trained: Gradients,
+        replicated: NDArray[np.uint32],
     ) -> None:
         """Enters the columns of a plan (services.domain.plans.IterationPlan) in this order, all or nothing.
 
@@ -92,6 +93,8 @@ class SlotBook:
             drops: rows that leave without anything unpushed.
             pulls: rows that come, with their versions.
             trained: the unique rows, with their versions before training.
+            replicated: uint32 [h], places of the replicated ones among these, ascending. Whom their contributors name
+                owns them afterwards; the copies of the others are clean.
 
         Raises:
             Misfit: a row is not what the plan takes for granted, a slot does not exist or is named twice in one list,

@@ -7,7 +7,8 @@ of a row are added up in the order of the ids.
 
 `contributors`, uint64 [u], says as bits which workers train each row. A row with one bit takes a step of the optimizer,
 with the formulas of services/domain/tables.py. Of a row with more bits the slot's first D floats become the sum of the
-gradients, for the parameter server to add up with those of the others.
+gradients, for the parameter server to add up with those of the others. A row without bits is replicated: it stays as
+it is, and the sums of such rows go to `shared`, float32 [h, D], in their order.
 
 Shapes that do not fit, and slots or rows that are not there, raise ValueError before anything is changed.
 """
@@ -21,6 +22,7 @@ def sgd(
     contributors: NDArray[np.uint64],
     inverse: NDArray[np.uint32],
     gradients: NDArray[np.float32],
+    shared: NDArray[np.float32],
     learning_rate: float,
 ) -> None:
     """Takes one step of SGD; W = D."""
@@ -31,6 +33,7 @@ def rowwise_adagrad(
     contributors: NDArray[np.uint64],
     inverse: NDArray[np.uint32],
     gradients: NDArray[np.float32],
+    shared: NDArray[np.float32],
     learning_rate: float,
     epsilon: float,
 ) -> None:
@@ -42,6 +45,7 @@ def adam(
     contributors: NDArray[np.uint64],
     inverse: NDArray[np.uint32],
     gradients: NDArray[np.float32],
+    shared: NDArray[np.float32],
     step: int,
     learning_rate: float,
     epsilon: float,

@@ -38,10 +38,12 @@ class Decision:
         operations: rows moved, per worker and kind.
         moved_bytes: what moves with them: rows with their optimizer state, partial gradients without it, and the ids,
             versions and the like beside each.
+        reduced_bytes: int64 [n], what each worker sends to the next to sum the gradients of replicated rows.
         cost_model: what these operations cost.
         expected_cost_seconds: the mechanism's own estimate, the sum over samples of ESD Alg. 1's cost, which
             counts an id once per sample; 0 for a mechanism that makes no estimate.
-        worker_lookups: int64 [n], rows that each worker trains.
+        worker_lookups: int64 [n], rows that each worker's samples use.
+        worker_hits: int64 [n], how many of these it has the latest version of.
         forgotten_rows: how many rows leave the table to keep it within its limit.
         held_back: int32 [n], samples beyond which a worker would get more if its cache had room for them; 0: it has.
         solver: the solver that ran, "" for a mechanism without one.
@@ -60,9 +62,11 @@ class Decision:
     columns: IterationColumns
     operations: Operations
     moved_bytes: Operations
+    reduced_bytes: NDArray[np.int64]
     cost_model: CostModel
     expected_cost_seconds: float
     worker_lookups: NDArray[np.int64]
+    worker_hits: NDArray[np.int64]
     forgotten_rows: int
     held_back: NDArray[np.int32]
     solver: str
@@ -98,6 +102,11 @@ class Decision:
         """Time of all workers' plans on their links. It is no part of the cost, which the papers define without it."""
         return float(self.cost_model.seconds_of([len(message) for message in self.messages]).sum())
 
+    @property
+    def reduced_seconds(self) -> float:
+        """Time of the gradients of replicated rows on their workers' links. It is no part of the cost, either."""
+        return float(self.cost_model.seconds_of(self.reduced_bytes).sum())
+
     @cached_property
     def workloads(self) -> NDArray[np.int32]:
         """Samples of each worker, int32 [n]."""
@@ -120,13 +129,13 @@ class Decision:
 
     @property
     def lookups(self) -> int:
-        """(row, worker) pairs that the iteration trains."""
+        """(row, worker) pairs that the iteration's samples use."""
         return int(self.worker_lookups.sum())
 
     @property
     def hits(self) -> int:
         """How many of the lookups find the latest version in the worker's cache."""
-        return self.lookups - int(self.operations.miss_pull.sum())
+        return int(self.worker_hits.sum())
 
     @property
     def decision_seconds(self) -> float:

@@ -34,6 +34,7 @@ class EpochBegan:
         bandwidths: bytes per second of each worker's link as registered, [n].
         cache_rows: rows of each worker's cache, [n].
         worker_limits: the least and the most samples that each worker takes, [n]; none: any number.
+        members: the slots of the workers that train; none: all.
     """
 
     epoch: int
@@ -43,6 +44,7 @@ class EpochBegan:
     bandwidths: list[float]
     cache_rows: list[int]
     worker_limits: list[list[int]] = field(default_factory=list)
+    members: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,11 @@ from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument, ResourceExhausted
 from services.domain.jobs import JobSpec, scale_workloads
 from services.domain.plans import FlushPlan, Reload
-from services.domain.sync import Sync
+from services.domain.sync import Sync, ring_bytes
+from services.domain.worker_set import WorkerSet
+
+if TYPE_CHECKING:  # in its stub only
+    from esd_native.engine import IterationColumns
 
 
 class Planner:
@@ -44,6 +49,7 @@ class Planner:
         cache_rows: Sequence[int],
         *,
         worker_limits: Sequence[tuple[int, int]] = (),
+        members: WorkerSet | None = None,
         epoch: int = 0,
         mechanism: Mechanism | None = None,
         snapshot: Snapshot | None = None,
@@ -58,6 +64,7 @@ class Planner:
                 number of rows of the first.
             worker_limits: the least and the most samples that each worker takes per iteration, [n], beside the job's
                 limits; none: any number.
+            members: the workers that train; None: all. Replicated rows are theirs.
             epoch: the membership that the plans are for; copied into them.
             mechanism: decides in place of the one that `job.mechanism` names.
             snapshot: what `checkpoint` returned.
@@ -66,8 +73,8 @@ class Planner:
 
         Raises:
             InvalidArgument: unknown mechanism, solver or policy, a wrong number of links or caches, or a link
-                or cache that is not positive; workloads that workers do not take; a snapshot that is damaged or does
-                not fit.
+                or cache that is not positive; a cache that replicated rows fill; workloads that workers do not take; a
+                snapshot that is damaged or does not fit.
         """
         for name, values in (("bandwidths", bandwidths), ("cache_rows", cache_rows)):
             if len(values) != job.workers:
@@ -75,7 +82,9 @@ class Planner:
         for worker, rows in enumerate(cache_rows):
             if rows < 1:
                 raise InvalidArgument(f"cache_rows of worker {worker} is {rows}, it must be at least 1")
+        check_caches(job, cache_rows)
         self.job = job
+        self.members = members or WorkerSet.all_of(job.workers)
         self.bandwidths = tuple(bandwidths)
         self.cache_rows = tuple(cache_rows)
         self.worker_limits = tuple(worker_limits)
@@ -84,10 +93,12 @@ class Planner:
         self.cost_model = self._cost_model()
         self._evictions = EvictionRisk(job.workers) if job.eviction_term else None
         caches = [self._sizes.cache_room(rows) for rows in cache_rows]
+        replicated = self._sizes.cache_room(job.replicated_rows)
         least, most = _worker_limits(job, worker_limits)
         self._balancing: Balancing | None = None
         if job.workload_limits is not None:
-            self._balancing = Balancing(job, (least, most), self._sizes, caches, self.cost_model)
+            free = [room - replicated for room in caches]
+            self._balancing = Balancing(job, (least, most), self._sizes, free, self.cost_model)
         self._flush_ahead: FlushAhead | None = None
         if job.sync is Sync.PROACTIVE:
             self._flush_ahead = FlushAhead(bandwidths, max(table.row_transfer_bytes for table in job.tables))
@@ -104,6 +115,9 @@ class Planner:
                 self._sizes.value_shares,
                 job.sync.pushes_all,
                 self._flush_ahead is not None,
+                replicated,
+                self.members.mask,
+                job.seed,
             )
             if snapshot is not None:
                 self._engine.restore(snapshot.engine, warm)
@@ -210,9 +224,11 @@ class Planner:
             columns=columns,
             operations=Operations(counts[0], counts[1] + counts[2], counts[3] + counts[4]),
             moved_bytes=self._sizes.moved_bytes(columns),
+            reduced_bytes=self._reduced_bytes(columns),
             cost_model=self.cost_model,
             expected_cost_seconds=assigned.expected_cost * self.cost_model.unit_seconds,
             worker_lookups=counts[6],
+            worker_hits=counts[7],
             forgotten_rows=columns.forgotten,
             held_back=self._balancing.held_back if self._balancing else np.zeros(self.job.workers, np.int32),
             solver=assigned.solver,
@@ -284,6 +300,14 @@ class Planner:
     def _cost_model(self) -> CostModel:
         return CostModel(self._sizes.unit_bytes, self._links.in_use.tolist(), self._sizes.of_sample)
 
+    def _reduced_bytes(self, columns: IterationColumns) -> NDArray[np.int64]:
+        floats = sum(
+            rows * table.dimension for rows, table in zip(columns.replicated.tolist(), self.job.tables, strict=True)
+        )
+        reduced = np.zeros(self.job.workers, np.int64)
+        reduced[list(self.members)] = ring_bytes(floats, len(self.members))
+        return reduced
+
     def _check_rows(self) -> None:
         limit = self.job.max_rows
         if self.job.forgets_rows:
@@ -309,14 +333,32 @@ class Planner:
             )
 
 
-def check_job(job: JobSpec) -> None:
+def check_job(job: JobSpec, cache_rows: Sequence[int] = ()) -> None:
     """Refuses a job that cannot be dispatched here, before anything of it starts.
 
+    Args:
+        job: the job.
+        cache_rows: rows that each worker's cache will hold, [n]; none: that is not known yet.
+
     Raises:
-        InvalidArgument: the mechanism, the cache policy or another name is unknown.
+        InvalidArgument: the mechanism, the cache policy or another name is unknown; replicated rows fill a cache.
         FailedPrecondition: the job asks for what this machine does not have.
     """
-    Planner(job, [1.0] * job.workers, [1] * job.workers)
+    Planner(job, [1.0] * job.workers, cache_rows or [job.replicated_rows + 1] * job.workers)
+
+
+def check_caches(job: JobSpec, cache_rows: Sequence[int]) -> None:
+    """Refuses a job whose replicated rows leave no room in some worker's cache.
+
+    Raises:
+        InvalidArgument: the message names both.
+    """
+    least = min(cache_rows)
+    if job.replicated_rows and job.replicated_rows >= least:
+        raise InvalidArgument(
+            f"{job.replicated_rows} rows are to be replicated (--sync {job.sync.value}:{job.replicated_rows}), and the"
+            f" smallest cache holds {least}: choose fewer, or larger caches (--cache-rows, --cache-ratio)"
+        )
 
 
 def _worker_limits(job: JobSpec, of_workers: Sequence[tuple[int, int]]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:

@@ -26,6 +26,7 @@ from dispatcher.simulator.totals import Tally, Totals
 from services.domain.batches import SampleBatch
 from services.domain.errors import FailedPrecondition, InvalidArgument
 from services.domain.jobs import JobSpec
+from services.domain.worker_set import WorkerSet
 
 _KEPT = 2  # checkpoints: an epoch goes back to the latest, or to the one before if that was not committed
 
@@ -105,6 +106,7 @@ class _Replay:
             epoch.bandwidths,
             epoch.cache_rows,
             worker_limits=[(least, most) for least, most in epoch.worker_limits],
+            members=WorkerSet.of(epoch.members),
             epoch=epoch.epoch,
             snapshot=snapshot,
         )

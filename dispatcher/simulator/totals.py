@@ -32,6 +32,8 @@ class Totals:
         forgotten_rows: how many rows left the table to keep it within its limit.
         plan_bytes: of all workers' plans, as they would be sent.
         plan_seconds: time of these plans on their links, beside the cost.
+        reduced_bytes: int64 [n], what each worker sends to the next to sum the gradients of replicated rows.
+        reduced_seconds: time of these on the workers' links, beside the cost.
         decision_median_seconds: median time of one decision, from the batch to its plans, ready to be sent.
         decision_p99_seconds: the 99th percentile of that time.
     """
@@ -50,6 +52,8 @@ class Totals:
     forgotten_rows: int
     plan_bytes: int
     plan_seconds: float
+    reduced_bytes: NDArray[np.int64]
+    reduced_seconds: float
     decision_median_seconds: float
     decision_p99_seconds: float
 
@@ -67,8 +71,8 @@ class Tally:
         self._samples = self._lookups = self._hits = self._forgotten_rows = self._plan_bytes = 0
         self._operations = self._moved_bytes = Operations.none(workers)
         self._workloads = np.zeros(workers)
-        self._flushed = np.zeros(workers, np.int64)
-        self._cost = self._makespan = self._expected = self._plan_seconds = 0.0
+        self._flushed, self._reduced = np.zeros(workers, np.int64), np.zeros(workers, np.int64)
+        self._cost = self._makespan = self._expected = self._plan_seconds = self._reduced_seconds = 0.0
         self._decision_seconds = array("d")
 
     @property
@@ -90,6 +94,8 @@ class Tally:
         self._forgotten_rows += decision.forgotten_rows
         self._plan_bytes += decision.plan_bytes  # before the time is taken, which encoding is a part of
         self._plan_seconds += decision.plan_seconds
+        self._reduced = self._reduced + decision.reduced_bytes
+        self._reduced_seconds += decision.reduced_seconds
         self._decision_seconds.append(decision.decision_seconds)
 
     def flush(self, plans: tuple[FlushPlan, ...]) -> None:
@@ -115,6 +121,8 @@ class Tally:
             forgotten_rows=self._forgotten_rows,
             plan_bytes=self._plan_bytes,
             plan_seconds=self._plan_seconds,
+            reduced_bytes=self._reduced,
+            reduced_seconds=self._reduced_seconds,
             decision_median_seconds=float(median),
             decision_p99_seconds=float(p99),
         )

@@ -175,7 +175,8 @@ SyncOption = Annotated[
     typer.Option(
         "--sync",
         help="When trained rows are pushed: when others need them (on-demand); before that, while links are idle "
-        "(proactive); all, while the next iteration trains (full); all, before it trains (write-through).",
+        "(proactive); all, while the next iteration trains (full); all, before it trains (write-through); never those "
+        "of the R that are read most, which all workers train (replicated:R).",
         rich_help_panel=TRAINING,
     ),
 ]

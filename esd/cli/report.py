@@ -51,6 +51,7 @@ def training_result(state: JobState, evaluations: Sequence[Evaluation] = ()) -> 
         "bytes": {
             "pulled": [worker.transfers.bytes_pulled for worker in workers],
             "pushed": [worker.transfers.bytes_pushed for worker in workers],
+            "reduced": [worker.transfers.bytes_reduced for worker in workers],
         },
         "recoveries": [
             {
@@ -104,10 +105,12 @@ def simulation_result(totals: Totals) -> Result:
         "bytes": {  # without flushes, and without what messages add
             "pulled": totals.moved_bytes.miss_pull.tolist(),
             "pushed": (totals.moved_bytes.update_push + totals.moved_bytes.evict_push).tolist(),
+            "reduced": totals.reduced_bytes.tolist(),
         },
         "forgotten_rows": totals.forgotten_rows,
         "plan_bytes": totals.plan_bytes,  # of all workers
         "plan_seconds": totals.plan_seconds,  # beside the cost
+        "reduced_seconds": totals.reduced_seconds,  # likewise
         "cost_seconds": totals.cost_seconds,
         "makespan_seconds": totals.makespan_seconds,
         "workloads": totals.workloads.tolist(),
@@ -145,6 +148,14 @@ def _known(figure: float) -> str:
     return f"{figure:.4f}"
 
 
+def _reduced(result: Mapping[str, Any]) -> str:
+    """Shows what a worker sends of them. Raises KeyError if no row is replicated."""
+    reduced = max(result["bytes"]["reduced"])
+    if not reduced:
+        raise KeyError("reduced")
+    return f"{reduced / 1e3 / result['iterations']:,.1f}"
+
+
 _ROWS: tuple[tuple[str, Callable[[Mapping[str, Any]], str]], ...] = (
     ("iterations", lambda r: f"{r['iterations']:,}"),
     ("iterations per second", lambda r: f"{r['iterations_per_second']:.2f}"),
@@ -155,6 +166,7 @@ _ROWS: tuple[tuple[str, Callable[[Mapping[str, Any]], str]], ...] = (
     ("evict pushes", lambda r: f"{sum(r['operations']['evict_push']):,}"),
     ("flush pushes, beside the cost", lambda r: f"{sum(r['operations']['flush_push']):,}"),
     ("plans, seconds of transfer, beside the cost", lambda r: f"{r['plan_seconds']:.2f}"),
+    ("gradients of replicated rows, kB per worker and iteration", _reduced),
     ("plans, kB per iteration", lambda r: f"{r['plan_bytes'] / 1e3 / max(1, r['iterations']):,.1f}"),
     ("worker-to-worker rows", lambda r: f"{sum(r['operations']['peer']):,.0f}"),
     ("hit ratio", lambda r: f"{r['hit_ratio']:.3f}"),

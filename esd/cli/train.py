@@ -126,7 +126,7 @@ def run(
         table=continue_from or table or opt.TABLE,
         iterations=stream.iterations,
     )
-    check_job(asked)
+    check_job(asked, cache_rows)
 
     async def train(logs: Path) -> Result:
         async with (

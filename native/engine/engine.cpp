@@ -23,12 +23,13 @@ void place(const CacheMirror& cache, Span slots, Arena& arena) {
 
 Engine::Engine(std::vector<std::uint32_t> cache_sizes, std::string policy, std::vector<std::uint32_t> table_sizes,
                std::uint64_t max_rows, RowSizes::Shares gradient_shares, RowSizes::Shares value_shares,
-               bool push_trained, bool flush_ahead)
+               bool push_trained, bool flush_ahead, Replication replication)
     : cache_sizes_(std::move(cache_sizes)),
       policy_(std::move(policy)),
       push_trained_(push_trained),
       flush_ahead_(flush_ahead),
       sizes_(std::move(table_sizes), std::move(gradient_shares), std::move(value_shares)),
+      replication_(std::move(replication)),
       row_limit_(max_rows),
       caches_(make_caches()),
       directory_(workers()),
@@ -142,25 +143,30 @@ JointResult Engine::joint(const JointRequest& request) const {
 
 IterationPlans Engine::commit(const std::int32_t* assignment, Arena&& arena, const std::int64_t* flush_limits) {
   trainers_.assign(batch(), assignment, workers());
+  if (replication_.active()) extend_trainers();
   check_room();
   row_limit_.check(batch_);
   // Nothing has changed so far; from here on nothing is refused.
   IterationPlans plans = empty_plans(std::move(arena));
   forget_rows(plans);
+  if (replication_.active()) join_replicated();
   if (flush_limits != nullptr) flush_ahead(flush_limits, plans);
   resolve(batch_, trainers_, directory_, iteration_, lists_);
   for (unsigned j = 0; j < workers(); ++j) {
     WorkerPlan& plan = plans.workers[j];
     lists_[j].write_needs(batch_, trainers_, plans.arena, plan);
+    if (replication_.active()) mark_replicated(j, plan, plans.arena);
     write_pushes(j, plan, plans.arena);
   }
   for (unsigned j = 0; j < workers(); ++j) plan_worker(j, plans);
   history_.train(batch_, trainers_, index_.size());
+  if (replication_.active()) count_idle(plans);
   train(plans);
   count_hits(plans);
   ++iteration_;
   if (push_trained_) owe_trained(plans);
   if (flush_ahead_) await_flush();
+  if (replication_.active()) swap_replicated();
   choose_hot_rows();
   place_slots(plans);
   return plans;
@@ -187,13 +193,16 @@ void Engine::write_pushes(unsigned worker, WorkerPlan& plan, Arena& arena) {
 
 void Engine::check_room() const {
   if (iteration_ == kMaxVersion) throw std::length_error("the engine counts at most 2^30 - 1 iterations");
+  std::uint64_t pinned = replication_.filled();  // by replicated rows that the batch does not train
+  for (const auto& [x, idle] : idle_) pinned -= batch_.states[x].replicated ? batch_.size(x) : 0;
   const std::vector<std::uint64_t> room = trainers_.room(batch_);
   for (unsigned j = 0; j < workers(); ++j) {
     const std::uint32_t capacity = caches_[j]->capacity;
-    if (room[j] <= capacity) continue;
+    if (room[j] + pinned <= capacity) continue;
     throw CacheTooSmall("worker " + std::to_string(j) + " caches " + std::to_string(capacity) +
                         (sizes_.uniform() ? " rows, iteration " : " units of row size, iteration ") +
-                        std::to_string(iteration_) + " needs " + std::to_string(room[j]) +
+                        std::to_string(iteration_) + " needs " + std::to_string(room[j] + pinned) +
+                        (pinned > 0 ? ", " + std::to_string(pinned) + " of them for other replicated rows" : "") +
                         ": give it at least as many by --cache-rows or --cache-ratio, or fewer samples");
   }
 }
@@ -229,6 +238,7 @@ void Engine::forget_rows(IterationPlans& plans) {
       discards[worker].push_back(discard);
     });
     hot_rows_.forget(number);
+    replication_.forget(number, index_[number].replicated, sizes_.of_row(index_[number].id));
     history_.forget(number);
     index_.forget(number);
   }
@@ -265,7 +275,7 @@ void Engine::plan_worker(unsigned worker, IterationPlans& plans) {
   cache.policy->outdate(lists.outdated.begin(), lists.outdated.size(), iteration_);
   cache.restamp(lists.cached.data(), lists.cached.size(), iteration_);
   replacement_.run(worker, iteration_, cache, discarded_late_[worker], lists, arena, plan);
-  cache.policy->use(arena.u32.data() + plan.unique_slots.begin, plan.unique_slots.size);
+  use_copies(cache, plan, arena);
   lists.write_pulls(batch_, sizes_, arena, plan);
   lists.write_samples(trainers_.samples(worker), batch_, arena, plan, need_of_);
 }
@@ -286,15 +296,16 @@ void Engine::train(const IterationPlans& plans) {
     const WorkerSet trainers = trainers_[x];
     // The state is read before `location`, its neighbour, is written, and written before it, field by field: what has
     // just been written in parts is slow to read as a whole.
-    const std::uint32_t version = row.version, life = row.life;
+    const std::uint32_t version = row.version, life = row.life, replicated = row.replicated;
     directory_.add(row, trainers, [next = next_slots_.data()](unsigned j) { return *next[j]++; });
     reuse_.train(version);
     RowState& home = index_[numbers[x]];
     home.holders = trainers;
     home.version = version + 1;
-    home.kind = trainers.several() ? kSplit : kOwned;
+    home.kind = replicated ? kClean : trainers.several() ? kSplit : kOwned;
     home.last_use = iteration;
     home.life = life;
+    home.replicated = replicated;
     home.location = row.location;
     home.slot = row.slot;
   }
@@ -304,8 +315,8 @@ void Engine::train(const IterationPlans& plans) {
 void Engine::count_hits(const IterationPlans& plans) {
   lookups_ = hits_ = 0;
   for (const WorkerPlan& plan : plans.workers) {
-    lookups_ += plan.unique_ids.size;
-    hits_ += plan.unique_ids.size - plan.pulls.ids.size;
+    lookups_ += plan.lookups();
+    hits_ += plan.hits();
   }
 }
 
@@ -364,12 +375,14 @@ void Engine::owe_all() {
       if (number == kNoRow) continue;
       const RowState& row = index_[number];
       if (!row.holders.contains(j)) continue;
-      if (row.kind != kOwned && row.kind != kSplit) continue;
+      const bool replica = row.replicated && replication_.unpushed(row) && replication_.home(row.id) == j;
+      if (row.kind != kOwned && row.kind != kSplit && !replica) continue;
       owe(j, number, slot);
       numbers.push_back(number);
     }
   }
   settle(numbers);
+  replication_.flush(iteration_);
 }
 
 // What this iteration has trained is to be pushed in the next one. All rows are clean as they will be then, so that
@@ -414,8 +427,9 @@ std::size_t Engine::cache_bytes() const {
 }
 
 std::size_t Engine::memory_bytes() const {
-  return index_.memory_bytes() + hot_rows_.memory_bytes() + row_limit_.memory_bytes() + history_.memory_bytes() +
-         cache_bytes() + preparer_.memory_bytes() + batch_.memory_bytes() + flush_queue_.memory_bytes();
+  return index_.memory_bytes() + hot_rows_.memory_bytes() + replication_.memory_bytes() + row_limit_.memory_bytes() +
+         history_.memory_bytes() + cache_bytes() + preparer_.memory_bytes() + batch_.memory_bytes() +
+         flush_queue_.memory_bytes();
 }
 
 }  // namespace esd

@@ -9,6 +9,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/batch/prepared_batch.h"
@@ -19,6 +20,7 @@
 #include "engine/batch/training_history.h"
 #include "engine/cache/cache_mirror.h"
 #include "engine/cache/hot_rows.h"
+#include "engine/cache/replication.h"
 #include "engine/joint/reuse.h"
 #include "engine/joint/search.h"
 #include "engine/plan/flush_queue.h"
@@ -41,10 +43,11 @@ class Engine {
  public:
   // `cache_sizes` is the room of each cache, in units of row size; see RowSizes for `table_sizes` and
   // both shares, RowLimit for `max_rows`. With `push_trained` every row that an iteration trains is pushed in the
-  // next one, else only what somebody needs; with `flush_ahead` also what `commit` is asked to push before that.
+  // next one, else only what somebody needs; with `flush_ahead` also what `commit` is asked to push before that. The
+  // rows that `replication` chooses are not pushed but trained by all workers, until they leave.
   Engine(std::vector<std::uint32_t> cache_sizes, std::string policy, std::vector<std::uint32_t> table_sizes = {},
          std::uint64_t max_rows = 0, RowSizes::Shares gradient_shares = {}, RowSizes::Shares value_shares = {},
-         bool push_trained = false, bool flush_ahead = false);
+         bool push_trained = false, bool flush_ahead = false, Replication replication = {});
   Engine(const Engine&) = delete;  // `replacement_` refers to members
   Engine& operator=(const Engine&) = delete;
 
@@ -84,8 +87,8 @@ class Engine {
   FlushPlans flush(Arena&& arena);
 
   // The whole state as bytes, and back (snapshot.cpp). Where `warm` is false, the caches are left empty. A prepared
-  // batch is no part of a snapshot, and forgotten by `restore`. With `push_trained` there is a snapshot after a flush
-  // only: `snapshot` throws std::logic_error otherwise.
+  // batch is no part of a snapshot, and forgotten by `restore`. With `push_trained` or `replication` there is a snapshot
+  // after a flush only: `snapshot` throws std::logic_error otherwise.
   std::string snapshot();
   void restore(const char* data, std::size_t size, bool warm);
 
@@ -120,6 +123,14 @@ class Engine {
   void give_away(unsigned worker, RowNumber number);
   void await_flush();
   void owe_all();
+  void extend_trainers();
+  void join_replicated();
+  void mark_replicated(unsigned worker, WorkerPlan& plan, Arena& arena);
+  void use_copies(CacheMirror& cache, const WorkerPlan& plan, const Arena& arena);
+  void count_idle(IterationPlans& plans) const;
+  void swap_replicated();
+  void release(RowNumber number);
+  void restore_replicated(WorkerSet workers);
   void owe_trained(const IterationPlans& plans);
   void owe(unsigned worker, RowNumber number, SlotIndex slot);
   void settle(const std::vector<RowNumber>& numbers);
@@ -137,6 +148,7 @@ class Engine {
   // What a snapshot holds.
   StateIndex index_;
   HotRows hot_rows_;
+  Replication replication_;
   RowLimit row_limit_;
   std::vector<std::unique_ptr<CacheMirror>> caches_;  // by worker
   CopyDirectory directory_;
@@ -155,6 +167,8 @@ class Engine {
 
   // Scratch space of `commit`.
   Trainers trainers_;
+  std::vector<std::pair<BatchIndex, WorkerSet>> idle_;  // replicated rows, with those that train none of their samples
+  Slots unpinned_;
   std::vector<RowNumber> forgotten_;
   std::vector<Slots> discarded_late_;  // by worker, slots of forgotten rows that the previous iteration trains
   std::vector<WorkerLists> lists_;     // by worker

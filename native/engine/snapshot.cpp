@@ -19,7 +19,7 @@
 namespace esd {
 namespace {
 
-constexpr char kMagic[8] = {'E', 'S', 'D', 'E', 'N', 'G', '0', '5'};
+constexpr char kMagic[8] = {'E', 'S', 'D', 'E', 'N', 'G', '0', '6'};
 
 class Writer {
  public:
@@ -90,13 +90,20 @@ struct SavedCopy {
   Copy copy;
 };
 
-void save_cache(const CacheMirror& cache, Writer& out) {
+// Copies of replicated rows are in no order.
+void save_cache(const CacheMirror& cache, const StateIndex& index, Writer& out) {
   Slots order;
   cache.policy->list(order);
+  const auto ordered = static_cast<std::uint32_t>(order.size());
+  for (SlotIndex slot = 0; slot < cache.slots(); ++slot) {
+    const RowNumber row = cache.copies[slot].row;
+    if (row != kNoRow && index[row].replicated) order.push_back(slot);
+  }
   out.put(cache.policy->counter());
   for (const Slots& vacant : cache.vacant) out.put_block(vacant.data(), vacant.size());
   out.put_block(cache.places().data(), cache.places().size());
   out.put(cache.filled);
+  out.put(ordered);
   out.put(std::uint32_t(order.size()));
   for (const SlotIndex slot : order) out.put(SavedCopy{slot, cache.copies[slot]});
 }
@@ -110,7 +117,7 @@ void load_cache(CacheMirror& cache, Reader& in) {
   }
   auto places = in.get_block<Slots>();
   cache.filled = in.get<std::uint64_t>();
-  const auto rows = in.get<std::uint32_t>();
+  const auto ordered = in.get<std::uint32_t>(), rows = in.get<std::uint32_t>();
   cache.copies.resize(rows + slots);
   for (TableNumber table = 0; table < cache.vacant.size(); ++table) {
     for (const SlotIndex slot : cache.vacant[table]) {
@@ -121,7 +128,7 @@ void load_cache(CacheMirror& cache, Reader& in) {
   for (std::uint32_t i = 0; i < rows; ++i) {
     const auto saved = in.get<SavedCopy>();
     cache.copies[saved.slot] = saved.copy;
-    cache.policy->append(saved.slot);
+    if (i < ordered) cache.policy->append(saved.slot);
   }
   cache.restore_places(std::move(places));
 }
@@ -145,6 +152,7 @@ void forget_copies(RowState& row) {
   row.kind = kClean;
   row.holders = {};
   row.location = kNowhere;
+  row.replicated = 0;
   row.slot = 0;
 }
 
@@ -171,8 +179,12 @@ std::string Engine::snapshot() {
   for (RowNumber row = 0; row < index_.size(); ++row) out.put(index_[row]);
   out.put_block(index_.unused().data(), index_.unused().size());
   out.put_block(hot_rows_.flags().data(), hot_rows_.flags().size());
+  out.put(replication_.workers());
+  out.put(replication_.flushed());
+  out.put_block(replication_.heat().data(), replication_.heat().size());
+  out.put_block(replication_.flags().data(), replication_.flags().size());
   out.put_block(history_.trainings().data(), history_.trainings().size());
-  for (const auto& cache : caches_) save_cache(*cache, out);
+  for (const auto& cache : caches_) save_cache(*cache, index_, out);
   save_directory(directory_, out);
   if (prepared) check_out();
   out.put(checksum(out.bytes().data(), out.bytes().size()));
@@ -220,6 +232,10 @@ void Engine::restore(const char* data, std::size_t size, bool warm) {
   }
   index.restore_unused(in.get_block<std::vector<RowNumber>>());
   hot_rows_.restore(in.get_block<std::vector<std::uint8_t>>());  // the policies of the caches look at it
+  const auto replicating = in.get<WorkerSet>();
+  const auto flushed = in.get<std::uint32_t>();
+  auto heat = in.get_block<std::vector<std::uint32_t>>();
+  replication_.restore(flushed, std::move(heat), in.get_block<std::vector<std::uint8_t>>());
   history_.restore(in.get_block<std::vector<std::uint32_t>>(), cache_sizes.size() == workers());
   auto caches = make_caches();
   CopyDirectory directory(workers());
@@ -235,6 +251,7 @@ void Engine::restore(const char* data, std::size_t size, bool warm) {
   row_limit_.restore(index_, life);
   directory_ = std::move(directory);
   caches_ = std::move(caches);
+  restore_replicated(replicating);
   owed_.assign(workers(), {});
   flush_queue_ = FlushQueue(workers());
   trained_.clear();

@@ -44,7 +44,7 @@ void CacheBook::enter(const PlanColumns& plan, const std::string& where) {
     push(plan.evict_gradients, SlotState::kEmpty, "evict push");
     drop(plan.drops);
     pull(plan.pulls);
-    train(plan.trained);
+    train(plan);
   } catch (const Misfit&) {
     roll_back();
     throw;
@@ -156,8 +156,12 @@ void CacheBook::pull(const Rows& rows) {
   }
 }
 
-void CacheBook::train(const Gradients& trained) {
+// The only contributor of a replicated row is the worker that owns it on behalf of all; the copies of the others are as
+// if the parameter server had it.
+void CacheBook::train(const PlanColumns& plan) {
+  const Gradients& trained = plan.trained;
   const Rows& rows = trained.rows;
+  const std::uint32_t *next = plan.replicated, *const end = next + plan.replicated_count;
   const std::uint64_t alone = std::uint64_t{1} << worker_;
   for (std::size_t i = 0; i < rows.count; ++i) {
     Slot& slot = change(rows, i);
@@ -165,9 +169,12 @@ void CacheBook::train(const Gradients& trained) {
         (slot.state != SlotState::kClean && slot.state != SlotState::kOwned)) {
       refuse("training: " + row_text(rows, i) + " at version " + std::to_string(rows.versions[i]), rows, i);
     }
-    check_contributor(trained, i, "training");
+    const bool replicated = next < end && *next == i;
+    next += replicated;
+    if (!replicated) check_contributor(trained, i, "training");
     slot.version += 1;
-    set_state(slot, trained.contributors[i] == alone ? SlotState::kOwned : SlotState::kPartial);
+    const SlotState shared = replicated ? SlotState::kClean : SlotState::kPartial;
+    set_state(slot, trained.contributors[i] == alone ? SlotState::kOwned : shared);
   }
 }
 

@@ -47,7 +47,9 @@ struct PlanColumns {
   Rows evict_rows;
   Gradients evict_gradients;
   Rows drops, pulls;
-  Gradients trained;  // the rows that are trained, with their versions before
+  Gradients trained;                // the rows that are trained, with their versions before
+  const std::uint32_t* replicated;  // their places in `trained`, ascending
+  std::size_t replicated_count;
 };
 
 class CacheBook {
@@ -92,7 +94,7 @@ class CacheBook {
   void discard(const Rows& rows);
   void drop(const Rows& rows);
   void pull(const Rows& rows);
-  void train(const Gradients& rows);
+  void train(const PlanColumns& plan);
 
   void begin(const std::string& where);
   void check_slots(std::initializer_list<const Rows*> list);

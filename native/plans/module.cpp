@@ -112,10 +112,12 @@ CacheBook make_book(const std::vector<std::size_t>& rows, unsigned worker) {
 
 void enter(CacheBook& book, const std::string& where, const RowArrays& discards, const RowArrays& update_rows,
            const GradientArrays& update_gradients, const RowArrays& evict_rows, const GradientArrays& evict_gradients,
-           const RowArrays& drops, const RowArrays& pulls, const GradientArrays& trained) {
+           const RowArrays& drops, const RowArrays& pulls, const GradientArrays& trained,
+           const In<std::uint32_t>& replicated) {
   const PlanColumns plan{rows_of(discards),   rows_of(update_rows),          gradients_of(update_gradients),
                          rows_of(evict_rows), gradients_of(evict_gradients), rows_of(drops),
-                         rows_of(pulls),      gradients_of(trained)};
+                         rows_of(pulls),      gradients_of(trained),         replicated.data(),
+                         replicated.size()};
   book.enter(plan, where);
 }
 
@@ -145,7 +147,7 @@ NB_MODULE(plans, module) {
   nb::class_<CacheBook>(module, "SlotBook")
       .def(nb::new_(&make_book), "rows"_a, "worker"_a)
       .def("enter", &enter, "where"_a, "discards"_a, "update_rows"_a, "update_gradients"_a, "evict_rows"_a,
-           "evict_gradients"_a, "drops"_a, "pulls"_a, "trained"_a)
+           "evict_gradients"_a, "drops"_a, "pulls"_a, "trained"_a, "replicated"_a)
       .def("enter_flush", &enter_flush, "where"_a, "rows"_a, "gradients"_a)
       .def("enter_reload", &enter_reload, "rows"_a, "outdated"_a)
       .def("contents", &contents)

@@ -16,12 +16,13 @@ namespace esd::training {
 // The distinct rows of a micro-batch, and the gradients that its samples give them.
 struct Trained {
   const std::uint32_t* slots;         // [u], of each distinct row
-  const std::uint64_t* contributors;  // [u], the workers that train it, as bits
+  const std::uint64_t* contributors;  // [u], the workers that train it, as bits; none: it is replicated
   std::size_t rows;                   // u
   const std::uint32_t* inverse;       // [lookups], the row of each id, sample by sample
   const float* gradients;             // [lookups, D]
   std::size_t lookups;                // N
   std::size_t dimension;              // D
+  float* shared;                      // [h, D], for the gradients of the replicated rows
 };
 
 inline bool within(const std::uint32_t* values, std::size_t n, std::size_t limit) {
@@ -39,17 +40,20 @@ ESD_HOT static void add_up(const Trained& trained, float* sums) {
 }
 
 // Trains the rows that nobody else trains with `update(row, gradient)`. Of a row that others train, too, the slot keeps
-// the partial gradient, in its first D floats.
+// the partial gradient, in its first D floats. That of a replicated row goes to `shared`, and the row stays as it is.
 template <typename Update>
 void train_cached(float* cache, std::size_t width, const Trained& trained, const Update& update) {
   const std::size_t d = trained.dimension;
   std::vector<float> sums(trained.rows * d, 0.0F);
   add_up(trained, sums.data());
+  float* shared = trained.shared;
   for (std::size_t i = 0; i < trained.rows; ++i) {
     float* row = cache + trained.slots[i] * width;
     const float* sum = sums.data() + i * d;
     const std::uint64_t workers = trained.contributors[i];
-    if ((workers & (workers - 1)) == 0) {
+    if (workers == 0) {
+      shared = std::copy_n(sum, d, shared);
+    } else if ((workers & (workers - 1)) == 0) {
       update(row, sum);
     } else {
       std::copy_n(sum, d, row);

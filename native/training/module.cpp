@@ -3,6 +3,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
@@ -19,34 +20,40 @@ namespace {
 template <typename T>
 using In1 = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using In2 = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-using Cache = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Out2 = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Cache = Out2;
 
 void require(bool condition, const char* what) {
   if (!condition) throw std::invalid_argument(what);
 }
 
 Trained checked(const Cache& cache, std::size_t floats_per_value, std::size_t more, const In1<std::uint32_t>& slots,
-                const In1<std::uint64_t>& contributors, const In1<std::uint32_t>& inverse, const In2& gradients) {
+                const In1<std::uint64_t>& contributors, const In1<std::uint32_t>& inverse, const In2& gradients,
+                const Out2& shared) {
   require(contributors.size() == slots.size(), "slots and contributors differ in length");
   require(gradients.shape(0) == inverse.size(), "there is not one gradient per id");
   require(cache.shape(1) == floats_per_value * gradients.shape(1) + more, "the slots have not this optimizer's width");
   require(within(slots.data(), slots.size(), cache.shape(0)), "a slot is beyond the cache");
   require(within(inverse.data(), inverse.size(), slots.size()), "a sample uses a row that is not among the distinct");
-  return {slots.data(),     contributors.data(), slots.size(),      inverse.data(),
-          gradients.data(), inverse.size(),      gradients.shape(1)};
+  const auto replicated = std::count(contributors.data(), contributors.data() + contributors.size(), std::uint64_t{0});
+  require(shared.shape(0) == static_cast<std::size_t>(replicated),
+          "there is not one shared gradient per replicated row");
+  require(shared.shape(1) == gradients.shape(1), "shared gradients have another dimension");
+  return {slots.data(),     contributors.data(), slots.size(),       inverse.data(),
+          gradients.data(), inverse.size(),      gradients.shape(1), shared.data()};
 }
 
 void sgd(Cache cache, In1<std::uint32_t> slots, In1<std::uint64_t> contributors, In1<std::uint32_t> inverse,
-         In2 gradients, float rate) {
-  const Trained trained = checked(cache, 1, 0, slots, contributors, inverse, gradients);
+         In2 gradients, Out2 shared, float rate) {
+  const Trained trained = checked(cache, 1, 0, slots, contributors, inverse, gradients, shared);
   const nb::gil_scoped_release release;
   train_cached(cache.data(), cache.shape(1), trained,
                [&](float* row, const float* gradient) { rows::sgd(row, gradient, 1, trained.dimension, rate); });
 }
 
 void rowwise_adagrad(Cache cache, In1<std::uint32_t> slots, In1<std::uint64_t> contributors, In1<std::uint32_t> inverse,
-                     In2 gradients, float rate, float epsilon) {
-  const Trained trained = checked(cache, 1, 1, slots, contributors, inverse, gradients);
+                     In2 gradients, Out2 shared, float rate, float epsilon) {
+  const Trained trained = checked(cache, 1, 1, slots, contributors, inverse, gradients, shared);
   const nb::gil_scoped_release release;
   train_cached(cache.data(), cache.shape(1), trained, [&](float* row, const float* gradient) {
     rows::rowwise_adagrad(row, gradient, 1, trained.dimension, rate, epsilon);
@@ -54,8 +61,8 @@ void rowwise_adagrad(Cache cache, In1<std::uint32_t> slots, In1<std::uint64_t> c
 }
 
 void adam(Cache cache, In1<std::uint32_t> slots, In1<std::uint64_t> contributors, In1<std::uint32_t> inverse,
-          In2 gradients, std::int64_t step, double rate, double epsilon, double beta1, double beta2) {
-  const Trained trained = checked(cache, 3, 0, slots, contributors, inverse, gradients);
+          In2 gradients, Out2 shared, std::int64_t step, double rate, double epsilon, double beta1, double beta2) {
+  const Trained trained = checked(cache, 3, 0, slots, contributors, inverse, gradients, shared);
   const nb::gil_scoped_release release;
   train_cached(cache.data(), cache.shape(1), trained, [&](float* row, const float* gradient) {
     rows::adam(row, gradient, &step, 1, trained.dimension, {rate, epsilon, beta1, beta2});
@@ -65,11 +72,12 @@ void adam(Cache cache, In1<std::uint32_t> slots, In1<std::uint64_t> contributors
 }  // namespace
 
 NB_MODULE(training, m) {
-  m.def("sgd", &sgd, "cache"_a.noconvert(), "slots"_a, "contributors"_a, "inverse"_a, "gradients"_a, "learning_rate"_a);
+  m.def("sgd", &sgd, "cache"_a.noconvert(), "slots"_a, "contributors"_a, "inverse"_a, "gradients"_a,
+        "shared"_a.noconvert(), "learning_rate"_a);
   m.def("rowwise_adagrad", &rowwise_adagrad, "cache"_a.noconvert(), "slots"_a, "contributors"_a, "inverse"_a,
-        "gradients"_a, "learning_rate"_a, "epsilon"_a);
-  m.def("adam", &adam, "cache"_a.noconvert(), "slots"_a, "contributors"_a, "inverse"_a, "gradients"_a, "step"_a,
-        "learning_rate"_a, "epsilon"_a, "beta1"_a, "beta2"_a);
+        "gradients"_a, "shared"_a.noconvert(), "learning_rate"_a, "epsilon"_a);
+  m.def("adam", &adam, "cache"_a.noconvert(), "slots"_a, "contributors"_a, "inverse"_a, "gradients"_a,
+        "shared"_a.noconvert(), "step"_a, "learning_rate"_a, "epsilon"_a, "beta1"_a, "beta2"_a);
 }
 
 }  // namespace esd::training

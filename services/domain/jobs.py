@@ -99,6 +99,8 @@ class DispatchOptions:
         measured_links: whether link speeds follow measurements; else they are as registered.
         policy: cache replacement policy.
         sync: when workers push what they have trained.
+        replicated_rows: with `Sync.REPLICATED`, how many rows every worker replicates; with several tables, rows of any
+            that take the room of so many of the first.
         window: iterations that may be planned ahead of the slowest worker, >= 1.
         checkpoint_every: iterations between checkpoints; 0: `checkpoint_seconds` alone decides.
         checkpoint_seconds: longest time between checkpoints; 0: `checkpoint_every` alone decides. Both 0: none.
@@ -121,6 +123,7 @@ class DispatchOptions:
     measured_links: bool = False
     policy: str
     sync: Sync = Sync.ON_DEMAND
+    replicated_rows: int = 0
     window: int
     checkpoint_every: int = 0
     checkpoint_seconds: float = 0.0
@@ -139,6 +142,7 @@ class DispatchOptions:
             raise InvalidArgument(
                 f"budget_seconds is {self.budget_seconds}, and auto_budget measures it: leave one out (--budget)"
             )
+        self._check_sync()
         if len(self.workloads) != self.workers:
             raise InvalidArgument(f"{len(self.workloads)} workloads given for {self.workers} workers")
         if self.workload_limits is not None:
@@ -147,6 +151,14 @@ class DispatchOptions:
                 raise InvalidArgument(
                     f"workload_limits are {least}..{most}, they must enclose the workloads {list(self.workloads)}"
                 )
+
+    def _check_sync(self) -> None:
+        _check_range("replicated_rows", self.replicated_rows, 0)
+        if (self.sync is Sync.REPLICATED) != (self.replicated_rows > 0):
+            raise InvalidArgument(
+                f"replicated_rows is {self.replicated_rows} with sync {self.sync.value}: it is at least 1 with"
+                " replicated (--sync replicated:ROWS), and 0 with every other"
+            )
 
     @property
     def takes_checkpoints(self) -> bool:

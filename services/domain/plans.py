@@ -7,7 +7,7 @@ in the engine that makes them (esd_native/engine.pyi), here, and in the messages
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Self
 
@@ -94,17 +94,22 @@ class TableMoves:
 
 @dataclass(frozen=True, slots=True)
 class UsedRows:
-    """The rows of one table that a worker's samples use in an iteration.
+    """The rows of one table that a worker trains in an iteration.
 
     Attributes:
         slots: uint32 [u], in the cache of the table.
-        contributors: uint64 [u], the workers that train each of them.
+        contributors: uint64 [u], the workers that train each of them; 0: it is replicated.
         inverse: uint32 [N], which of them each of the samples' ids in this table is.
     """
 
     slots: NDArray[np.uint32]
     contributors: NDArray[np.uint64]
     inverse: NDArray[np.uint32]
+
+    def replicated(self) -> NDArray[np.uint32]:
+        """Returns the slots of the replicated ones, uint32 [h]."""
+        slots: NDArray[np.uint32] = self.slots[self.contributors == 0]
+        return slots
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +127,13 @@ class IterationPlan:
         drops: clean or outdated rows that leave the cache for free; their versions mean nothing.
         pulls: missing or outdated rows to fetch (miss pull); of those in `stateless_pulls`, the values alone.
         positions: uint32 [m], the position of each sample in the global batch.
-        unique_ids: uint64 [u], the distinct ids of the worker's samples (U_j).
+        unique_ids: uint64 [u], the distinct ids of the worker's samples (U_j), and those of the replicated rows that
+            other workers' samples use.
         unique_slots: uint32 [u], the cache slot of each of these rows.
         unique_versions: int64 [u], the version of each of these rows before training.
         unique_contributors: uint64 [u], the workers that train each row now (W_x): one bit means that this
-            worker owns the row afterwards, more bits that it holds a partial gradient.
+            worker owns the row afterwards, more bits that it holds a partial gradient. Of a replicated row it is the
+            bit of the worker that owns it on behalf of all.
         inverse: uint32 [N]: id i of the samples is unique_ids[inverse[i]]. They stand sample by sample, and in each
             feature by feature.
         dense: float32 [m, d], dense features of the worker's samples.
@@ -138,6 +145,8 @@ class IterationPlan:
         lengths: uint16 [m, F], how many ids each sample has of each feature; None: exactly one of each, so N = m F.
         weights: float32 [m], what each sample's loss is multiplied by; None: 1.
         groups: uint64 [m], what each sample belongs to; None: unknown.
+        replicated: uint32 [h], places among the unique ids, ascending, of the rows that all workers train by the sum of
+            their gradients; the same ids in all workers' plans.
     """
 
     epoch: int
@@ -163,17 +172,22 @@ class IterationPlan:
     lengths: NDArray[np.uint16] | None = None
     weights: NDArray[np.float32] | None = None
     groups: NDArray[np.uint64] | None = None
+    replicated: NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))
 
     def rows_by_table(self, tables: int) -> list[UsedRows]:
         """Returns the rows that the samples use of each of the job's tables, by number."""
+        contributors = self.unique_contributors
+        if len(self.replicated):
+            contributors = contributors.copy()
+            contributors[self.replicated] = 0
         if tables == 1:
-            return [UsedRows(self.unique_slots, self.unique_contributors, self.inverse)]
+            return [UsedRows(self.unique_slots, contributors, self.inverse)]
         # Ids ascend, so those of a table lie together.
         ends = np.searchsorted(table_of(self.unique_ids), np.arange(tables), side="right").tolist()
         used = []
         for begin, end in pairwise([0, *ends]):
             inverse = self.inverse[(self.inverse >= begin) & (self.inverse < end)] - np.uint32(begin)
-            used.append(UsedRows(self.unique_slots[begin:end], self.unique_contributors[begin:end], inverse))
+            used.append(UsedRows(self.unique_slots[begin:end], contributors[begin:end], inverse))
         return used
 
     def moves_by_table(self, tables: int) -> list[TableMoves]:

@@ -29,7 +29,10 @@ class _Summable:
 
 @dataclass(frozen=True, slots=True)
 class TransferCounts(_Summable):
-    """What one worker moved over its link: rows by kind of operation, and bytes; what asks for rows is pulled, too."""
+    """What one worker moved over its link: rows by kind of operation, and bytes; what asks for rows is pulled, too.
+
+    `bytes_reduced` went to other workers: the gradients of replicated rows.
+    """
 
     miss_pull: int = 0
     update_push: int = 0
@@ -37,6 +40,7 @@ class TransferCounts(_Summable):
     flush_push: int = 0
     bytes_pulled: int = 0
     bytes_pushed: int = 0
+    bytes_reduced: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ class Sync(Enum):
     FULL = "full"  # every trained row is pushed while the next iteration trains (vanilla of Herald §3.1)
     WRITE_THROUGH = "write-through"  # the same, and the next iteration begins when all is durable (FRUGAL-SYNC)
     PROACTIVE = "proactive"  # as on demand, and before while links are idle, what is read next first (FRUGAL P2F)
+    REPLICATED = "replicated"  # as on demand, but for the hottest rows, which all workers train together (FAE, SCARS)
 
     @property
     def pushes_all(self) -> bool:
@@ -27,7 +28,7 @@ class Sync(Enum):
 
 
 # Behind its name and a colon, `--sync` has these in this order. Of every other way they are 0.
-_NUMBERS: dict[Sync, tuple[str, ...]] = {}
+_NUMBERS: dict[Sync, tuple[str, ...]] = {Sync.REPLICATED: ("replicated_rows",)}
 
 
 def parse_sync(text: str) -> dict[str, Sync | int]:
@@ -50,3 +51,8 @@ def parse_sync(text: str) -> dict[str, Sync | int]:
 def _form(sync: Sync) -> str:
     numbers = ",".join(option.upper() for option in sync.numbers)
     return f"{sync.value}:{numbers}" if numbers else sync.value
+
+
+def ring_bytes(floats: int, workers: int) -> int:
+    """Returns what each of n workers sends to the next, to sum float32 values over all of them in a ring."""
+    return 2 * 4 * floats * (workers - 1) // workers

@@ -60,8 +60,9 @@ TRANSFERS = Counter(
 )
 TRANSFER_BYTES = Counter(
     "esd_transfer_bytes_total",
-    "Bytes moved over each worker's link, by operation: pull (what asks for rows, and the rows) or push. Much more per "
-    "iteration than transfers x row size: calls are being repeated; look for UNAVAILABLE in grpc_server_handled_total.",
+    "Bytes moved over each worker's link, by operation: pull (what asks for rows, and the rows), push, or reduce (the "
+    "gradients of replicated rows, sent to another worker). Pulls and pushes are much more per iteration than rows x "
+    "row size: calls are being repeated; look for UNAVAILABLE in grpc_server_handled_total.",
     ("op", "worker"),
     registry=REGISTRY,
 )

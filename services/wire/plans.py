@@ -180,6 +180,7 @@ def _decode_plan(message: dispatcher_pb2.IterationPlan) -> IterationPlan:
         dense=decode_array(message.dense, np.float32, (m, features), "dense"),
         labels=decode_array(message.labels, np.float32, (m, message.labels_per_sample or 1), "labels"),
         forgotten=_unpack(message.forgotten, np.uint64, "forgotten"),
+        replicated=_decode_replicated(message.replicated, contributors),
         lengths=lengths,
         weights=decode_array(message.weights, np.float32, (m,), "weights") if message.weights else None,
         groups=decode_array(message.groups, np.uint64, (m,), "groups") if message.groups else None,
@@ -190,6 +191,17 @@ def _decode_lengths(data: bytes, samples: int, fields: int) -> NDArray[np.uint16
     lengths = _unpack(data, np.uint32, "lengths", samples * fields)
     _check_below(lengths, MAX_LENGTH + 1, "lengths", "what a feature may have")
     return lengths.astype(np.uint16).reshape(samples, fields)
+
+
+def _decode_replicated(data: bytes, contributors: NDArray[np.uint64]) -> NDArray[np.uint32]:
+    places = _unpack(data, np.uint32, "replicated")
+    _check_below(places, len(contributors), "replicated", "the number of unique_ids")
+    if (places[1:] <= places[:-1]).any():
+        raise InvalidArgument("replicated must ascend")
+    owners = contributors[places]
+    if (owners & (owners - np.uint64(1))).any():
+        raise InvalidArgument("unique_contributors of a replicated row must name one worker")
+    return places
 
 
 def _check_contributors(contributors: NDArray[np.uint64], field: str) -> None:

@@ -69,6 +69,7 @@ FULL = {"max_rows": 700, "at_max_rows": RowLimitPolicy.FORGET, "cache_rows": 500
 PUSHED = {"sync": "full"}
 AHEAD = {"sync": "proactive", "links": "40m,20m,10m", "checkpoint_every": 20}
 THROUGH = {"sync": "write-through", "mechanism": "random", "cache_rows": 500}
+REPLICATED = {"sync": "replicated:150", "checkpoint_every": 20, "iterations": 60}  # the rows are chosen twice
 
 # Every value of every axis occurs, and each optimizer meets evictions, split rows and both stores.
 CLUSTERS = [
@@ -90,6 +91,11 @@ CLUSTERS = [
     cluster("three workers, pushed ahead, ESD, Adam", workers=3, batch=20, **AHEAD | ADAM),
     cluster("two workers, full table, write-through, Redis", store="redis", **THROUGH | FULL),
     cluster("four workers, full table, joint, Redis", workers=4, batch=16, mechanism="joint", store="redis", **FULL),
+    cluster("one worker, replicated rows, Adagrad", workers=1, batch=64, **REPLICATED | ADAGRAD),
+    cluster("two workers, replicated rows, LAIA, LRU, small caches", mechanism="laia", policy="lru", **REPLICATED),
+    cluster("three workers, replicated rows, Adam, Redis", workers=3, batch=20, store="redis", **REPLICATED | ADAM),
+    cluster("four workers, replicated rows, unequal, joint", mechanism="joint", shards=2, **REPLICATED | UNEQUAL),
+    cluster("two workers, full table, replicated rows", store="redis", **FULL | REPLICATED),
 ]  # fmt: skip
 
 
@@ -167,6 +173,8 @@ def assert_bytes_are_those_charged(result: Mapping[str, Any], simulated: Mapping
     pulled, pushed = (sum(result["bytes"][way]) for way in ("pulled", "pushed"))
     positions = 4 * sum(result["operations"]["miss_pull"])  # in answers that bring a part of the rows
     assert 0 <= pulled - sum(simulated["bytes"]["pulled"]) <= positions + 100 * frames
+    assert result["bytes"]["reduced"] == simulated["bytes"]["reduced"]
+    assert any(result["bytes"]["reduced"]) == (case.options.workers > 1 and "replicated" in case.options.sync)
     beside = pushed - sum(simulated["bytes"]["pushed"])
     assert flushed * min(sizes) <= beside <= flushed * max(sizes) + 100 * frames
 

@@ -98,6 +98,17 @@ def test_a_kill_where_all_that_is_trained_is_pushed(sync, victim, tmp_path):
     assert_same_run(result, tmp_path, (tmp_path / "undisturbed", expected))
 
 
+@pytest.mark.parametrize("victim", [worker, dispatcher, parameter_server])
+def test_a_kill_where_rows_are_replicated(victim, tmp_path):
+    """The rows have been chosen before the checkpoint; they are pulled again at each worker, and stay replicated."""
+    options = replace(OPTIONS, sync="replicated:100", seed=8)
+    expected = train.run(options, store="memory", shards=2, out=tmp_path / "undisturbed")
+    keep = {"store": "memory", "shards": 2, "checkpoint_dir": tmp_path / "kept"}
+    result = train.run(options, **keep, out=tmp_path, watch=Killer(victim, iteration=KILLED_AT))
+    assert any(result["bytes"]["reduced"])
+    assert_same_run(result, tmp_path, (tmp_path / "undisturbed", expected))
+
+
 def test_a_dispatcher_may_die_again_while_it_is_started(undisturbed, tmp_path):
     """The second kill comes as soon as there is another process, which is not ready yet."""
     killed: list[asyncio.subprocess.Process] = []

@@ -61,6 +61,7 @@ class CacheBook:
                 _rows(plan.drops),
                 _rows(plan.pulls),
                 (plan.unique_ids, plan.unique_slots, plan.unique_versions, plan.unique_contributors),
+                plan.replicated,
             )
         self._next_iteration += 1
 

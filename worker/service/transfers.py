@@ -10,6 +10,7 @@ from services.clients.frames import Frame
 from services.domain.ids import parts_of_tables
 from services.domain.plans import FlushPlan, IterationPlan, Membership, Transfers
 from services.domain.reports import TransferCounts
+from services.domain.sync import ring_bytes
 from worker.service.parameter_servers import ParameterServers
 from worker.service.table_mover import TableMover, TableTransfers
 from worker.service.tasks import all_of
@@ -53,6 +54,15 @@ class RowMover:
     def by_table(self, rows: Transfers) -> Iterator[tuple[TableMover, Transfers]]:
         """Yields every table with those rows that are its own."""
         yield from zip(self.tables, rows.by_table(len(self.tables)), strict=True)
+
+    def reduced_bytes(self, plan: IterationPlan) -> int:
+        """Returns what this worker sends to the next, to sum the gradients of the plan's replicated rows."""
+        parts = parts_of_tables(plan.unique_ids[plan.replicated], len(self.tables))
+        floats = sum(
+            len(plan.replicated[part]) * table.servers.spec.dimension
+            for table, part in zip(self.tables, parts, strict=True)
+        )
+        return ring_bytes(floats, len(self._membership.members))
 
     async def forget(self, plan: IterationPlan) -> None:
         """Has the parameter servers forget what the plan forgets, if this worker leads.
@@ -131,6 +141,7 @@ class IterationTransfers:
             evict_push=len(plan.evict_rows) + len(plan.evict_gradients),
             bytes_pulled=sum(frame.pull_bytes for frame in self._frames()),
             bytes_pushed=sum(frame.push_bytes for frame in self._frames()),
+            bytes_reduced=self._mover.reduced_bytes(plan),
         )
 
     def _frames(self) -> Iterator[Frame]:

@@ -27,7 +27,9 @@ class AllReduceGroup(Protocol):
 
 
 class DenseReducer:
-    """Sums the dense gradients over the workers of one epoch, which all start the same pieces in the same order.
+    """Sums gradients over the workers of one epoch, which all start the same pieces in the same order.
+
+    These are the dense ones, and those of replicated rows.
 
     Args:
         group: of these workers; None when there is only one.

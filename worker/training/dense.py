@@ -53,6 +53,14 @@ class DenseParameters:
         self._clip_norm = spec.clip_norm
         self._optimizer = DenseOptimizer(spec, flat)
 
+    def start(self) -> None:
+        """Starts to sum what the last backward pass has not started yet: what comes after is summed behind it.
+
+        Raises:
+            Unavailable: another worker is lost.
+        """
+        self._buckets.start()
+
     def wait(self) -> None:
         """Waits until the gradients of the last backward pass, if there was one, are summed over all workers.
 

@@ -47,17 +47,25 @@ class GradientBuckets:
                 hook = partial(self._arrived, bucket, at)
                 parameters[at].register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
 
-    def wait(self) -> None:
-        """Ends the sums. A parameter without a gradient, or a worker without samples, contributes zeros.
+    def start(self) -> None:
+        """Starts what the backward pass has not. A parameter without a gradient, or samples, contributes zeros.
 
         Raises:
-            Unavailable: another worker is lost or late.
+            Unavailable: another worker is lost.
         """
         for missing in self._missing[self._started :]:
             for at in missing:
                 self._places[at].zero_()
             missing.clear()
         self._start_whole()
+
+    def wait(self) -> None:
+        """Ends the sums, once all of them are started.
+
+        Raises:
+            Unavailable: another worker is lost or late.
+        """
+        self.start()
         self._reducer.wait()
         self._missing = [set(run) for run in self._buckets]
         self._started = 0

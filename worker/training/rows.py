@@ -112,21 +112,30 @@ class RowCache:
         with torch.no_grad():
             return functional.embedding(self.index(used.slots[used.inverse]), self.rows[:, :dimension])
 
-    def train(self, used: UsedRows, gradients: Tensor, optimizer: OptimizerSpec, rate: float, step: int) -> None:
+    def train(
+        self, used: UsedRows, gradients: Tensor, shared: Tensor, optimizer: OptimizerSpec, rate: float, step: int
+    ) -> None:
         """Trains the rows that no other worker trains at once, and keeps the partial gradients of the others.
 
         Args:
             used: the rows that the samples use, and who trains them.
             gradients: float32 [N, D], of what `look_up` gave. Those of a row are added up in the order of the ids.
+            shared: float32 [h, D], becomes the sums of the replicated rows, which stay as they are.
             optimizer: the table's.
             rate: the learning rate of the iteration.
             step: iteration + 1.
         """
         if self._device.type == "cpu":
-            _train_on_host(self.rows, used, gradients, optimizer, rate, step)
+            _train_on_host(self.rows, used, gradients, shared, optimizer, rate, step)
         else:
-            train_on_device(self.rows, used, gradients, optimizer, rate, step)
+            train_on_device(self.rows, used, gradients, shared, optimizer, rate, step)
         self.mark_written()
+
+    def train_replicated(self, used: UsedRows, sums: Tensor, optimizer: OptimizerSpec, rate: float, step: int) -> None:
+        """Trains the replicated rows by the sums of all workers' gradients, float32 [h, D]: everywhere alike."""
+        slots = used.replicated()
+        here = UsedRows(slots, np.ones(len(slots), np.uint64), np.arange(len(slots), dtype=np.uint32))
+        self.train(here, sums, sums[:0], optimizer, rate, step)
 
     def read(self, slots: NDArray[np.uint32], columns: int) -> NDArray[np.float32]:
         """Copies the first `columns` floats of each slot to host memory: float32 [r, columns]."""
@@ -153,10 +162,10 @@ class RowCache:
 
 
 def _train_on_host(
-    cache: Tensor, used: UsedRows, gradients: Tensor, optimizer: OptimizerSpec, rate: float, step: int
+    cache: Tensor, used: UsedRows, gradients: Tensor, shared: Tensor, optimizer: OptimizerSpec, rate: float, step: int
 ) -> None:
     """Does in one pass what `train_on_device` does in many; the loops are the parameter server's."""
-    rows = cache.numpy(), used.slots, used.contributors, used.inverse, gradients.numpy()
+    rows = cache.numpy(), used.slots, used.contributors, used.inverse, gradients.numpy(), shared.numpy()
     epsilon = optimizer.epsilon
     match optimizer.kind:
         case OptimizerKind.SGD:
@@ -169,18 +178,23 @@ def _train_on_host(
 
 @torch.no_grad()
 def train_on_device(
-    cache: Tensor, used: UsedRows, gradients: Tensor, optimizer: OptimizerSpec, rate: float, step: int
+    cache: Tensor, used: UsedRows, gradients: Tensor, shared: Tensor, optimizer: OptimizerSpec, rate: float, step: int
 ) -> None:
-    """Trains the rows that samples use in a cache [C, W] that is on the device of the gradients [N, D]."""
+    """Trains the rows that samples use in a cache [C, W] that is on the device of the gradients [N, D].
+
+    `shared` [h, D] becomes the sums of the replicated ones.
+    """
     device, dimension = cache.device, gradients.shape[1]
     inverse = torch.from_numpy(used.inverse.astype(np.int64)).to(device)
     slots = torch.from_numpy(used.slots.astype(np.int64)).to(device)
     # The backward pass of a lookup adds up the samples of each row in a fixed order.
     sums = torch.ops.aten.embedding_dense_backward(gradients, inverse, len(slots), -1, False)
     contributors = used.contributors
-    alone = (contributors & (contributors - np.uint64(1))) == 0
-    owned = torch.from_numpy(np.flatnonzero(alone)).to(device)
-    split = torch.from_numpy(np.flatnonzero(~alone)).to(device)
+    replicated = contributors == 0
+    several = (contributors & (contributors - np.uint64(1))) != 0
+    owned = torch.from_numpy(np.flatnonzero(~replicated & ~several)).to(device)
+    split = torch.from_numpy(np.flatnonzero(several & ~replicated)).to(device)
+    shared.copy_(sums[torch.from_numpy(np.flatnonzero(replicated)).to(device)])
     cache[slots[owned]] = updated_rows(cache[slots[owned]], sums[owned], optimizer, step, rate)
     cache[slots[split], :dimension] = sums[split]
 

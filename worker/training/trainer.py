@@ -22,6 +22,7 @@ from worker.training.all_reduce import DenseReducer
 from worker.training.dense import DenseParameters
 from worker.training.embeddings import Embedder
 from worker.training.rows import RowCache
+from worker.training.shared_gradients import SharedGradients
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,7 @@ class Trainer:
     def __init__(self, job: JobSpec, caches: Sequence[RowCache], reducer: DenseReducer, device: torch.device) -> None:
         self._job = job
         self._caches = caches
+        self._reducer = reducer
         self._device = device
         self._model = build_model(job).to(device)
         self._embed = Embedder(job.features, len(job.tables))
@@ -79,15 +81,24 @@ class Trainer:
         loss_sum, score_bins, gradients = self._forward_backward(plan, used)
 
         computed = time.perf_counter()
-        for table, cache, rows, gradient in zip(job.tables, self._caches, used, gradients, strict=True):
+        step = plan.iteration + 1
+        rates = [float(job.row_rates(table, np.array([step]))[0]) for table in job.tables]
+        tables = list(zip(self._caches, used, (table.optimizer for table in job.tables), rates, strict=True))
+        shared = SharedGradients(used, job.tables, self._device)
+        for (cache, rows, optimizer, rate), gradient, own in zip(tables, gradients, shared.of_tables, strict=True):
             if gradient is not None:
-                (rate,) = job.row_rates(table, np.array([plan.iteration + 1]))
-                cache.train(rows, gradient, table.optimizer, float(rate), plan.iteration + 1)
+                cache.train(rows, gradient, own, optimizer, rate, step)
 
         rows_updated = time.perf_counter()
+        if shared.floats:
+            self.dense.start()
+            shared.start(self._reducer)
         self.dense.wait()
 
         reduced = time.perf_counter()
+        if shared.floats:
+            for (cache, rows, optimizer, rate), sums in zip(tables, shared.of_tables, strict=True):
+                cache.train_replicated(rows, sums, optimizer, rate, step)
         self.dense.step(job.dense_rate(plan.iteration))
         return StepResult(
             loss_sum,

@@ -50,6 +50,7 @@ def _document(job: Job) -> dict[str, Any]:
         "costs": _costs(state),
         "plan_bytes_per_iteration": totals.plan_bytes_per_iteration,
         "plan_seconds_per_iteration": totals.plan_seconds_per_iteration,
+        "reduced_seconds_per_iteration": totals.reduced_seconds_per_iteration,
         "workers": [_worker(worker, totals, job.settings.lease_seconds, now) for worker in job.workers],
         "history": _columns([*totals.history.points, totals.point(state.iterations_confirmed)]),
     }

@@ -165,6 +165,7 @@ def _planner_from(
         [registration.bandwidth for registration in registrations],
         cache_rows,
         worker_limits=_limits(job, registrations) if complete else (),  # else the others train what is left over
+        members=members,
         epoch=checkpoint.epoch,
         snapshot=checkpoint.planner,
         warm=manifest.iteration > 0 and manifest.fits(job.policy, cache_rows),

@@ -140,6 +140,7 @@ def moved(slot: int, transfers: TransferCounts) -> None:
         _child(metrics.TRANSFERS, operation, slot).inc(getattr(transfers, operation))
     _child(metrics.TRANSFER_BYTES, "pull", slot).inc(transfers.bytes_pulled)
     _child(metrics.TRANSFER_BYTES, "push", slot).inc(transfers.bytes_pushed)
+    _child(metrics.TRANSFER_BYTES, "reduce", slot).inc(transfers.bytes_reduced)
 
 
 def evaluated(labels: Sequence[str], evaluation: Evaluation) -> None:

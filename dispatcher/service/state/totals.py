@@ -92,6 +92,7 @@ class JobTotals:
         forgotten_rows: how many rows leave the table to keep it within its limit.
         plan_bytes: the bytes of all workers' plans, since this dispatcher took the job up.
         plan_seconds: the time of these plans on their links, beside the cost.
+        reduced_seconds: the time of the gradients of replicated rows on the workers' links, beside the cost.
         worker_lookups: int64 [n], the lookups by worker slot.
         worker_hits: int64 [n], the hits by worker slot.
         workloads: int32 [n], m_j: samples of each worker in the latest planned iteration.
@@ -109,6 +110,7 @@ class JobTotals:
         self.forgotten_rows = 0
         self.plan_bytes = 0
         self.plan_seconds = 0.0
+        self.reduced_seconds = 0.0
         self.worker_lookups = np.zeros(job.workers, np.int64)
         self.worker_hits = np.zeros(job.workers, np.int64)
         self.workloads = np.array(job.workloads, np.int32)
@@ -134,10 +136,11 @@ class JobTotals:
         self.forgotten_rows += decision.forgotten_rows
         self.plan_bytes += decision.plan_bytes
         self.plan_seconds += decision.plan_seconds
+        self.reduced_seconds += decision.reduced_seconds
         self.workloads = decision.workloads
         self.held_back = decision.held_back
         self.worker_lookups += decision.worker_lookups
-        self.worker_hits += decision.worker_lookups - decision.operations.miss_pull
+        self.worker_hits += decision.worker_hits
         self._decision_seconds[self._planned % _RECENT_DECISIONS] = decision.decision_seconds
         self._decision_total += decision.decision_seconds
         self._planned += 1
@@ -196,6 +199,11 @@ class JobTotals:
     def plan_seconds_per_iteration(self) -> float:
         """The mean time of an iteration's plans on their links, all workers' together; 0 before the first."""
         return self.plan_seconds / self._planned if self._planned else 0.0
+
+    @property
+    def reduced_seconds_per_iteration(self) -> float:
+        """The mean time of an iteration's gradients of replicated rows, all workers' together; 0 before the first."""
+        return self.reduced_seconds / self._planned if self._planned else 0.0
 
     @property
     def training_seconds(self) -> float:

@@ -12,7 +12,7 @@
 
 namespace esd {
 
-// By worker, in units of row size. `moved` leaves evictions out, which are not known before.
+// By worker, in units of row size, without replicated rows, which have their room and do not move. `moved` leaves evictions out, which are not known before.
 struct Preview {
   std::vector<std::int64_t> trained;  // the distinct rows of its samples
   std::vector<double> moved;          // its pulls and update pushes; parts of rows are smaller than whole ones
@@ -33,6 +33,7 @@ inline Preview preview(const PreparedBatch& batch, const RowSizes& sizes, const 
   for (std::size_t x = 0; x < batch.distinct(); ++x) {
     if (trainers[x].empty()) continue;  // only a later batch needs the row
     const RowState& row = batch.states[x];
+    if (row.replicated) continue;
     const std::uint32_t size = batch.size(static_cast<BatchIndex>(x));
     const TableNumber table = sizes.table_of(row.id);
     const double share = sizes.gradient_shares()[table];

@@ -19,6 +19,12 @@ class Trainers {
   // `assignment` is the worker of each sample, [k]. Throws as `check_assignment` does.
   void assign(const PreparedBatch& batch, const std::int32_t* assignment, unsigned workers);
 
+  // Lets all workers of a set that contains W_x train the row.
+  void extend(BatchIndex x, WorkerSet workers) {
+    (workers - of_rows_[x]).for_each([&](unsigned j) { ++rows_[j]; });
+    of_rows_[x] = workers;
+  }
+
   // The workers W_x that train a row.
   WorkerSet operator[](BatchIndex x) const { return of_rows_[x]; }
 

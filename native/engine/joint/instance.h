@@ -79,6 +79,7 @@ SharedRow describe(const RowState& state, std::uint32_t size, TableNumber table,
 namespace joint {
 
 constexpr SharedIndex kNotShared = 0xffffffffu;
+constexpr SharedIndex kCostless = 0xfffffffeu;  // a replicated row: it is at hand everywhere, whoever trains it
 
 // costs[j] += what a row of size 1 that no other sample uses costs at worker j.
 template <unsigned Width>
@@ -93,7 +94,7 @@ template <unsigned Width>
 }
 
 // Splits the rows of the samples into own costs and shared rows. `shared_index` [distinct] tells of each row where it
-// is among the shared ones, or kNotShared. Returns the end of `shared`.
+// is among the shared ones, or kNotShared or kCostless. Returns the end of `shared`.
 template <unsigned Width>
 ESD_HOT SharedIndex* split_rows(const PreparedBatch& batch, const RowSizes& sizes,
                                 const std::vector<SampleIndex>& order, const std::vector<WorkerSet>& next,
@@ -109,6 +110,7 @@ ESD_HOT SharedIndex* split_rows(const PreparedBatch& batch, const RowSizes& size
       const BatchIndex x = *at;
       if (x == repeated) continue;
       *shared = shared_index[x];
+      if (shared_index[x] == kCostless) continue;
       if (shared_index[x] != kNotShared) {
         ++shared;
         continue;
@@ -146,6 +148,10 @@ JointInstance<Width>::JointInstance(const PreparedBatch& batch, const std::vecto
   }
   std::vector<SharedIndex> shared_index(batch.distinct());
   for (std::size_t x = 0; x < batch.distinct(); ++x) {
+    if (batch.states[x].replicated) {
+      shared_index[x] = joint::kCostless;
+      continue;
+    }
     const bool is_shared = users[x] >= 2;
     shared_index[x] = is_shared ? static_cast<SharedIndex>(rows.size()) : joint::kNotShared;
     if (!is_shared) continue;

@@ -60,6 +60,12 @@ struct WorkerPlan {
   std::array<std::uint32_t, RowSizes::kMaxTables> stateless_pulls{};    // by table, of rows without optimizer state
   Span positions, inverse;                                              // u32
   Span unique_ids, unique_slots, unique_versions, unique_contributors;  // u64, u32, i64, u64
+  Span replicated;                                                      // u32
+  std::size_t idle = 0, idle_pulls = 0;  // replicated rows that no sample here uses, and how many of these are pulled
+
+  // How many rows the worker's samples use, and how many of these are not pulled.
+  std::size_t lookups() const { return unique_ids.size - idle; }
+  std::size_t hits() const { return lookups() - (pulls.ids.size - idle_pulls); }
 };
 
 struct IterationPlans {

@@ -68,15 +68,29 @@ std::vector<std::uint32_t> check_table_sizes(const std::vector<std::int64_t>& ta
   return {table_sizes.begin(), table_sizes.end()};
 }
 
+Replication check_replication(const std::vector<std::int64_t>& cache_sizes, std::uint64_t room, std::uint64_t workers,
+                              std::uint64_t seed) {
+  if (room == 0) return {};
+  const std::int64_t least = *std::min_element(cache_sizes.begin(), cache_sizes.end());
+  if (room >= static_cast<std::uint64_t>(least)) {
+    throw std::invalid_argument("replicated rows of size " + std::to_string(room) +
+                                " leave no room in the smallest cache, which has " + std::to_string(least));
+  }
+  const std::uint64_t all = ~std::uint64_t{0} >> (kMaxWorkers - cache_sizes.size());
+  if ((workers & ~all) != 0) throw std::invalid_argument("replicated_by names workers that are not there");
+  return {room, seed, WorkerSet{workers == 0 ? all : workers}};
+}
+
 // The engine as Python sees it: calls release the GIL, and run one after another.
 class SharedEngine {
  public:
   SharedEngine(const std::vector<std::int64_t>& cache_sizes, const std::string& policy,
                const std::vector<std::int64_t>& table_sizes, std::uint64_t max_rows,
                const RowSizes::Shares& gradient_shares, const RowSizes::Shares& value_shares, bool push_trained,
-               bool flush_ahead)
+               bool flush_ahead, std::uint64_t replicated_room, std::uint64_t replicated_by, std::uint64_t seed)
       : engine_(check_cache_sizes(cache_sizes), policy, check_table_sizes(table_sizes), max_rows, gradient_shares,
-                value_shares, push_trained, flush_ahead) {}
+                value_shares, push_trained, flush_ahead,
+                check_replication(cache_sizes, replicated_room, replicated_by, seed)) {}
 
   void prepare(const Ids& ids, const std::optional<Lengths>& lengths) {
     if (ids.size() > 0xffffffffu) throw std::invalid_argument("ids has 2^32 elements or more");
@@ -326,15 +340,18 @@ NB_MODULE(engine, module) {
            nb::arg("weights").noconvert() = nb::none(), nb::arg("groups").noconvert() = nb::none())
       .def_prop_ro("forgotten", &IterationColumns::forgotten)
       .def_prop_ro("counts", &IterationColumns::counts, nb::rv_policy::automatic)
+      .def_prop_ro("replicated", &IterationColumns::replicated, nb::rv_policy::automatic)
       .def_prop_ro("pushed_ahead", &IterationColumns::pushed_ahead, nb::rv_policy::automatic)
       .def_prop_ro("table_counts", &IterationColumns::table_counts, nb::rv_policy::automatic);
   nb::class_<SharedEngine>(module, "Engine")
       .def(nb::init<const std::vector<std::int64_t>&, const std::string&, const std::vector<std::int64_t>&,
-                    std::uint64_t, const std::vector<double>&, const std::vector<double>&, bool, bool>(),
+                    std::uint64_t, const std::vector<double>&, const std::vector<double>&, bool, bool, std::uint64_t,
+                    std::uint64_t, std::uint64_t>(),
            nb::arg("cache_sizes"), nb::arg("policy"), nb::arg("table_sizes") = std::vector<std::int64_t>(),
            nb::arg("max_rows") = 0, nb::arg("gradient_shares") = esd::RowSizes::Shares(),
            nb::arg("value_shares") = esd::RowSizes::Shares(), nb::arg("push_trained") = false,
-           nb::arg("flush_ahead") = false)
+           nb::arg("flush_ahead") = false, nb::arg("replicated_room") = 0, nb::arg("replicated_by") = 0,
+           nb::arg("seed") = 0)
       .def("prepare", &SharedEngine::prepare, nb::arg("ids").noconvert(), nb::arg("lengths").noconvert() = nb::none())
       .def("costs", &SharedEngine::costs, nb::arg("link_costs").noconvert())
       .def("training_shares", &SharedEngine::training_shares)

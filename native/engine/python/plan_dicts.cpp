@@ -70,6 +70,7 @@ nb::dict IterationColumns::operator[](std::size_t worker) const {
   plan["unique_slots"] = columns_.u32(spans.unique_slots);
   plan["unique_versions"] = columns_.i64(spans.unique_versions);
   plan["unique_contributors"] = columns_.u64(spans.unique_contributors);
+  plan["replicated"] = columns_.u32(spans.replicated);
   plan["inverse"] = columns_.u32(spans.inverse);
   return plan;
 }
@@ -120,7 +121,7 @@ nb::list IterationColumns::all() const {
 
 IterationColumns::PerWorker IterationColumns::counts() const {
   const std::size_t n = size();
-  std::vector<std::int64_t> counts(7 * n);
+  std::vector<std::int64_t> counts(8 * n);
   for (std::size_t j = 0; j < n; ++j) {
     const WorkerPlan& plan = plans_.workers[j];
     counts[j] = static_cast<std::int64_t>(plan.pulls.ids.size);
@@ -129,9 +130,10 @@ IterationColumns::PerWorker IterationColumns::counts() const {
     counts[3 * n + j] = static_cast<std::int64_t>(plan.evict_rows.ids.size);
     counts[4 * n + j] = static_cast<std::int64_t>(plan.evict_gradients.ids.size);
     counts[5 * n + j] = static_cast<std::int64_t>(plan.drops.ids.size);
-    counts[6 * n + j] = static_cast<std::int64_t>(plan.unique_ids.size);
+    counts[6 * n + j] = static_cast<std::int64_t>(plan.lookups());
+    counts[7 * n + j] = static_cast<std::int64_t>(plan.hits());
   }
-  return to_numpy(std::move(counts), 7, n);
+  return to_numpy(std::move(counts), 8, n);
 }
 
 nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>> IterationColumns::pushed_ahead() const {
@@ -157,6 +159,19 @@ IterationColumns::PerTable IterationColumns::table_counts() const {
     }
   }
   return to_numpy(std::move(counts), tables, kKinds, n);
+}
+
+// Of the first worker that replicates any: all of these train the same ones.
+nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>> IterationColumns::replicated() const {
+  std::vector<std::int64_t> counts(plans_.tables);
+  for (const WorkerPlan& plan : plans_.workers) {
+    if (plan.replicated.size == 0) continue;
+    const std::uint64_t* const ids = columns_.arena().u64.data() + plan.unique_ids.begin;
+    const std::uint32_t* const places = columns_.arena().u32.data() + plan.replicated.begin;
+    for (std::size_t i = 0; i < plan.replicated.size; ++i) ++counts[plans_.tables == 1 ? 0 : table_in(ids[places[i]])];
+    break;
+  }
+  return to_numpy(std::move(counts));
 }
 
 nb::list to_python(FlushPlans&& plans, const std::shared_ptr<ArenaPool>& pool) {

@@ -9,7 +9,9 @@ from dispatcher.core.planner import Planner
 from dispatcher.simulator.alternatives import Cluster, get_alternative
 from dispatcher.simulator.alternatives.alternative import Trained
 from dispatcher.simulator.simulate import trace_batches
+from services.domain.errors import InvalidArgument
 from services.domain.sync import Sync
+from services.domain.worker_set import WorkerSet
 
 BANDWIDTHS = [4e6, 2e6, 1e6]
 
@@ -123,3 +125,88 @@ def test_a_link_that_is_never_idle_pushes_nothing_ahead(make_job, make_batches):
         ahead += decision.columns.pushed_ahead
     assert ahead[:2].min() > 50
     assert ahead[2] < 0.2 * ahead[:2].min()
+
+
+def replicating(make_job, **changes):
+    options = {"workers": 3, "batch_size": 12, "sync": Sync.REPLICATED, "replicated_rows": 10, "mechanism": "random"}
+    return make_job(**options | changes)
+
+
+def test_a_replicated_row_moves_when_it_joins_and_when_it_leaves_and_never_in_between(make_job, make_batches):
+    """All plans train the same ones, one of them as its owner; every worker has the latest of each."""
+    planner = Planner(replicating(make_job), BANDWIDTHS, [70] * 3)
+    members, pushed_then, moved_within = set(), 0, 0
+    for batch in make_batches(140, samples=12, fields=3, rows=90, seed=3):
+        decision = planner.plan(batch)
+        ids = [plan.unique_ids[plan.replicated] for plan in decision.plans]
+        assert [each.tolist() for each in ids] == [ids[0].tolist()] * 3
+        owners = [plan.unique_contributors[plan.replicated] for plan in decision.plans]
+        assert [each.tolist() for each in owners] == [owners[0].tolist()] * 3
+        assert np.isin(owners[0], [1, 2, 4]).all()
+        trained = set(ids[0].tolist())
+        pushed = {x for plan in decision.plans for x in plan.update_rows.ids.tolist()}
+        pushed_then += len(members & pushed)
+        members -= pushed  # they have left
+        moved = {x for plan in decision.plans for part in moves(plan) for x in part.ids.tolist()}
+        moved_within += len(members & moved)
+        members |= trained
+        assert len(members) <= 10
+        floats = len(trained) * planner.job.table.dimension
+        assert decision.reduced_bytes.tolist() == [2 * 4 * floats * 2 // 3] * 3
+        assert decision.worker_lookups.tolist() == [len(np.unique(plan.inverse)) for plan in decision.plans]
+        assert (decision.worker_hits <= decision.worker_lookups).all()
+    assert pushed_then > 0
+    assert moved_within == 0
+
+
+def moves(plan):
+    """The columns of a plan that move or drop rows."""
+    pushes = (plan.update_rows, plan.update_gradients.rows, plan.evict_rows, plan.evict_gradients.rows)
+    return (*pushes, plan.drops, plan.pulls)
+
+
+def test_a_flush_pushes_each_replicated_row_once_and_only_what_was_trained_since(make_job, make_batches):
+    planner = Planner(replicating(make_job), BANDWIDTHS, [70] * 3)
+    batches = list(make_batches(80, samples=12, fields=3, rows=90, seed=3))
+    for batch in batches[:-1]:
+        replicated = planner.plan(batch).columns.replicated.sum()
+    assert replicated > 3
+    flushed = [x for plan in planner.flush() for x in plan.rows.ids.tolist()]
+    assert len(flushed) == len(set(flushed))
+    assert not pushed(planner.flush()).any()
+    plans = planner.plan(batches[-1]).plans
+    trained = set(plans[0].unique_ids[plans[0].replicated].tolist())
+    again = {x for plan in planner.flush() for x in plan.rows.ids.tolist()}
+    assert trained <= again
+
+
+def test_the_rows_that_are_replicated_follow_from_the_stream_alone(make_job, make_batches):
+    """Not from the mechanism, the links or the number of workers, as far as reads suffice."""
+    trained = []
+    for mechanism, workers in (("random", 3), ("laia", 3), ("esd", 2)):
+        job = replicating(make_job, mechanism=mechanism, workers=workers)
+        planner = Planner(job, BANDWIDTHS[:workers], [90] * workers)
+        plans = [planner.plan(batch).plans[0] for batch in make_batches(90, samples=12, fields=3, rows=90, seed=3)]
+        trained.append([plan.unique_ids[plan.replicated].tolist() for plan in plans])
+    assert trained[0] == trained[1] == trained[2]
+    assert any(trained[0])
+
+
+def test_only_members_replicate(make_job, make_batches):
+    job = replicating(make_job, workloads=(6, 0, 6))
+    planner = Planner(job, BANDWIDTHS, [70] * 3, members=WorkerSet.of([0, 2]))
+    for batch in make_batches(80, samples=12, fields=3, rows=90, seed=3):
+        decision = planner.plan(batch)
+        assert len(decision.plans[1].unique_ids) == 0
+        assert decision.reduced_bytes[1] == 0
+    assert decision.reduced_bytes[0] == decision.reduced_bytes[2] > 0
+    assert pushed(planner.flush())[1] == 0
+
+
+def test_more_replicated_rows_than_a_cache_holds_are_refused_by_name(make_job):
+    with pytest.raises(InvalidArgument, match=r"--sync replicated:10\), and the smallest cache holds 10"):
+        Planner(replicating(make_job), BANDWIDTHS, [70, 10, 70])
+    with pytest.raises(InvalidArgument, match="at least 1 with replicated"):
+        replicating(make_job, replicated_rows=0)
+    with pytest.raises(InvalidArgument, match="0 with every other"):
+        make_job(replicated_rows=5)

@@ -10,15 +10,16 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 
 import numpy as np
 
 from esd_native.engine import Engine
+from services.domain.ids import mix64
+from tests.unit.native.reference_cache import Cache, Copy
 
-MAX_FREQUENCY = 1023
 NEVER = 2**32 - 1  # no iteration
 PROFILE = 100  # iterations after which policy "static" chooses its hot rows
+PERIOD = 32  # iterations from one choice of replicated rows to the next
 
 
 @dataclass
@@ -40,65 +41,6 @@ class Row:
         return self.kind in ("clean", "owned") and worker in self.workers
 
 
-@dataclass
-class Copy:
-    """A cached copy of a row in one worker's cache."""
-
-    slot: int
-    size: int
-    frequency: int = 0
-    mark: int = 0
-    outdated: bool = False
-    arrival: tuple[int, int, int] = (0, 0, 0)  # at its place in the policy's order: iteration, step, id
-    last_use: int = -1
-    hot: bool = False
-
-
-class Cache:
-    """One worker's cache: copies by id, and the policy that orders them."""
-
-    def __init__(self, capacity: int, policy: str) -> None:
-        self.capacity = capacity
-        self.policy = policy
-        self.copies: dict[int, Copy] = {}
-        self.slots: Counter[int] = Counter()  # by table, those that were ever used
-        self.vacant: dict[int, list[int]] = defaultdict(list)  # by table, slots without a copy
-        self.target = 1
-
-    def order(self, copy: Copy) -> tuple:
-        """The copy with the lowest key leaves first."""
-        if self.policy == "lru":
-            return copy.arrival
-        if self.policy == "lfu":
-            return (copy.frequency, copy.arrival)
-        if self.policy == "static":
-            return (copy.hot, copy.arrival)
-        if self.policy == "emark-size":
-            return (not copy.outdated, copy.mark, Fraction(copy.frequency, copy.size), -copy.size, copy.arrival)
-        return (not copy.outdated, copy.mark, copy.frequency, copy.arrival)
-
-    def victim(self, now: int) -> int:
-        """The id that leaves next; its copy is not used by iteration `now`."""
-        may_leave = {x: copy for x, copy in self.copies.items() if copy.last_use != now}
-        lowest = all(copy.mark == self.target and not copy.outdated for copy in may_leave.values())
-        if self.policy.startswith("emark") and lowest:
-            self.target += 1
-        return min(may_leave, key=lambda x: self.order(may_leave[x]))
-
-    def use(self, x: int, now: int, *, hot: bool) -> None:
-        copy = self.copies[x]
-        copy.frequency = min(copy.frequency + 1, MAX_FREQUENCY)
-        copy.mark = self.target
-        copy.outdated = False
-        copy.hot = hot
-        copy.arrival = (now, 2, x)
-
-    def outdate(self, x: int, now: int, *, by_flush: bool = False) -> None:
-        self.copies[x].outdated = True
-        if self.policy.startswith("emark"):
-            self.copies[x].arrival = (now, 0 if by_flush else 1, x)
-
-
 class ReferenceEngine:
     """Same calls as `esd_native.engine.Engine`, on lists of lists; plans hold lists of tuples."""
 
@@ -113,6 +55,9 @@ class ReferenceEngine:
         *,
         push_trained: bool = False,
         flush_ahead: bool = False,
+        replicated_room: int = 0,
+        replicated_by: int = 0,
+        seed: int = 0,
     ) -> None:
         self.max_rows = max_rows
         self.push_trained = push_trained
@@ -132,6 +77,18 @@ class ReferenceEngine:
         self.iteration = 0
         self.lookups = self.hits = 0
         self.batch: list[list[int]] = []
+        self.replicated_room = replicated_room
+        self.replicated_by = [j for j in range(self.n) if not replicated_by or replicated_by >> j & 1]
+        self.phase = int(mix64(np.array([seed], np.uint64))[0]) % PERIOD
+        self.heat: Counter[int] = Counter()  # by id, reads of late
+        self.wanted: set[int] = set()
+        self.replicated: set[int] = set()
+        self.flushed = 0  # iteration of the last flush
+
+    def home(self, x: int) -> int:
+        """The worker that pushes a replicated row."""
+        hashed = int(mix64(np.array([x], np.uint64))[0])
+        return self.replicated_by[(hashed >> 32) % len(self.replicated_by)]
 
     def gradient_share(self, x: int) -> float:
         """How large a partial gradient of a row of the batch is by the row."""
@@ -241,13 +198,18 @@ class ReferenceEngine:
             sorted({x for sample, j in zip(self.batch, assignment, strict=True) if j == worker for x in sample})
             for worker in range(self.n)
         ]
+        used = needs
+        together = (self.replicated | self.wanted) & {x for need in needs for x in need}
+        needs = [sorted({*need, *(together if j in self.replicated_by else ())}) for j, need in enumerate(used)]
+        pinned = sum(self.size(x) for x in self.replicated - together)
         for worker, cache in enumerate(self.caches):
-            needed = sum(self.size(x) for x in needs[worker])
+            needed = pinned + sum(self.size(x) for x in needs[worker])
             if needed > cache.capacity:
                 raise ValueError(f"the cache of worker {worker} is {cache.capacity}, it needs {needed}")
         trainers = {x: {j for j in range(self.n) if x in set(needs[j])} for x in {x for need in needs for x in need}}
         early = {x for x, row in self.rows.items() if now == 0 or row.last_use != now - 1}
         forgotten, discards, late_slots = self._forget(set(trainers), early)
+        self.replicated |= together
 
         plans = [
             {"iteration": now, "forgotten": forgotten, "forgotten_below": self.life << 30, "discards": discards[j]}
@@ -257,10 +219,10 @@ class ReferenceEngine:
         ]
         self._push(trainers, plans, early, flush_limits or [])
         late_slots = [self._make_room(j, needs[j], plans[j], early, late_slots[j]) for j in range(self.n)]
-        self.lookups = sum(map(len, needs))
+        self.lookups = sum(map(len, used))
         self.hits = 0
         for j, plan in enumerate(plans):
-            self._pull(j, needs[j], plan, early, late_slots[j])
+            self._pull(j, needs[j], plan, early, late_slots[j], set(used[j]))
             self._describe(j, needs[j], plan, assignment, trainers)
         self._train(trainers)
         return plans
@@ -270,6 +232,7 @@ class ReferenceEngine:
         for plan, owed in zip(plans, self.owed, strict=True):
             plan["update_rows"] += [each for each in owed["rows"] if each[1] not in plan["forgotten"]]
             plan["update_gradients"] += [each for each in owed["gradients"] if each[1] not in plan["forgotten"]]
+        self.owed = [{"rows": [], "gradients": []} for _ in self.caches]
         self._push_ahead(limits, set(trainers), plans, early)
         for x in sorted(trainers):
             self._push_updates(x, trainers[x], plans, early)
@@ -280,7 +243,7 @@ class ReferenceEngine:
     def _train(self, trainers: dict[int, set[int]]) -> None:
         for x, workers in trainers.items():
             row = self.rows[x]
-            row.kind = "owned" if len(workers) == 1 else "split"
+            row.kind = "clean" if x in self.replicated else "owned" if len(workers) == 1 else "split"
             row.workers = set(workers)
             row.contributors = set(workers)
             row.version += 1
@@ -290,8 +253,36 @@ class ReferenceEngine:
             self.owed = self._push_all()
         if self.flush_ahead:
             self._await_push(set(trainers))
+        if self.replicated_room:
+            self.heat.update(x for sample in self.batch for x in sample)
+            if self.iteration % PERIOD == self.phase:
+                self._choose_replicated()
         if self.iteration == PROFILE:
             self._choose_hot_rows()
+
+    def _choose_replicated(self) -> None:
+        """The rows that are read most, as many as fit; the others leave, and are owed by one worker each."""
+        candidates = [x for x, reads in self.heat.items() if reads > len(self.replicated_by)]
+        candidates.sort(key=lambda x: (-self.heat[x] * (5 if x in self.wanted else 4), x))
+        room, self.wanted = self.replicated_room, set()
+        for x in candidates:
+            room -= self.size(x)
+            if room < 0:
+                break
+            self.wanted.add(x)
+        self.heat = Counter({x: reads - (reads + 3) // 4 for x, reads in self.heat.items()})
+        early = {x for x, row in self.rows.items() if row.last_use != self.iteration - 1}
+        for x in sorted(self.replicated - self.wanted):
+            if self.unpushed_replica(x):
+                self.owed[self.home(x)]["rows"].append(self._row(x, self.home(x), early))
+            for j in self.rows[x].workers:
+                self.caches[j].copies[x].pinned = False
+                self.caches[j].use(x, self.iteration - 1, hot=x in self.hot, step=3)
+        self.replicated &= self.wanted
+
+    def unpushed_replica(self, x: int) -> bool:
+        last_use = self.rows[x].last_use
+        return x in self.replicated and last_use is not None and last_use >= self.flushed
 
     def _forget(self, batch: set[int], early: set[int]) -> tuple[list[int], list[list[tuple]], list[dict]]:
         """Rows that leave the table, what each worker discards, and its slots, by table, in use until now - 1 ends."""
@@ -308,7 +299,10 @@ class ReferenceEngine:
                     (cache.vacant if x in early else late_slots[j])[self.table(x)].append(cache.copies.pop(x).slot)
         for x in forgotten:
             del self.rows[x]
+            del self.heat[x]
         self.hot -= set(forgotten)
+        self.wanted -= set(forgotten)
+        self.replicated -= set(forgotten)
         for x in batch:
             if not self.rows[x].version:
                 self.rows[x].life = self.life if self.max_rows else 0
@@ -376,15 +370,20 @@ class ReferenceEngine:
             for x, slot in zip(in_turn, slots, strict=False):
                 cache.copies[x] = Copy(slot, self.size(x), last_use=self.iteration)
             cache.vacant[table] = slots[len(in_turn) :]
-        for x in needs:
-            cache.use(x, self.iteration, hot=x in self.hot)
+        self._use(cache, needs)
         return {(table, slot) for table, slots in late_slots.items() for slot in slots}
 
-    def _pull(self, j: int, needs: list[int], plan: dict, early: set[int], late_slots: set) -> None:
+    def _use(self, cache: Cache, needs: list[int]) -> None:
+        for x in needs:
+            cache.copies[x].pinned = x in self.replicated
+            if x not in self.replicated:
+                cache.use(x, self.iteration, hot=x in self.hot)
+
+    def _pull(self, j: int, needs: list[int], plan: dict, early: set[int], late_slots: set, used: set[int]) -> None:
         """Operation 3: a needed row without the latest value here is pulled."""
         for x in needs:
             if self.rows[x].has_latest(j):
-                self.hits += 1
+                self.hits += x in used
                 continue
             slot = self.caches[j].copies[x].slot
             plan["pulls"].append(
@@ -396,11 +395,17 @@ class ReferenceEngine:
         plan["unique_ids"] = needs
         plan["unique_slots"] = [self.caches[j].copies[x].slot for x in needs]
         plan["unique_versions"] = [self.rows[x].full_version for x in needs]
-        plan["unique_contributors"] = [mask(trainers[x]) for x in needs]
+        plan["unique_contributors"] = [mask({self.home(x)} if x in self.replicated else trainers[x]) for x in needs]
+        plan["replicated"] = [place for place, x in enumerate(needs) if x in self.replicated]
         plan["inverse"] = [needs.index(x) for i in plan["positions"] for x in self.batch[i]]
 
     def flush(self) -> list[dict]:
-        plans = self.owed if self.push_trained else self._push_all()
+        plans = self.owed
+        if not self.push_trained:
+            for owed, plan in zip(self.owed, self._push_all(), strict=True):
+                owed["gradients"] = plan["gradients"]
+                owed["rows"] = sorted(owed["rows"] + plan["rows"], key=lambda row: row[1])
+        self.flushed = self.iteration
         self.owed = [{"rows": [], "gradients": []} for _ in self.caches]
         self.unpushed, self.trained = [defaultdict(list) for _ in self.caches], []
         return [{"iteration": self.iteration, **plan} for plan in plans]
@@ -411,7 +416,9 @@ class ReferenceEngine:
         plans: list[dict] = [{"rows": [], "gradients": []} for _ in range(self.n)]
         for x in sorted(self.rows):
             row = self.rows[x]
-            if row.kind == "owned":
+            if self.unpushed_replica(x):
+                plans[self.home(x)]["rows"].append(self._row(x, self.home(x), early))
+            elif row.kind == "owned":
                 (owner,) = row.workers
                 plans[owner]["rows"].append(self._row(x, owner, early))
                 row.kind = "clean"

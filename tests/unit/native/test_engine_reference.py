@@ -34,7 +34,8 @@ def assert_plans(actual: list[dict], expected: list[dict]) -> None:
         assert plan["forgotten_below"] == planned["forgotten_below"], where
         for kind in TRANSFERS + GRADIENTS:
             assert_columns(plan[kind], planned[kind], kind in GRADIENTS, f"{where}, {kind}")
-        for name in ("positions", "unique_ids", "unique_slots", "unique_versions", "unique_contributors", "inverse"):
+        uniques = ("unique_ids", "unique_slots", "unique_versions", "unique_contributors")
+        for name in ("positions", *uniques, "replicated", "inverse"):
             assert plan[name].tolist() == planned[name], f"{where}, {name}"
 
 
@@ -59,7 +60,12 @@ def random_assignment(rng: random.Random, samples: int, workers: int) -> np.ndar
 
 
 def run_both(
-    engine: Engine, reference: ReferenceEngine, batch: np.ndarray, rng: random.Random, limits: list[int] | None = None
+    engine: Engine,
+    reference: ReferenceEngine,
+    batch: np.ndarray,
+    rng: random.Random,
+    limits: list[int] | None = None,
+    present: list[int] | None = None,
 ) -> None:
     n = reference.n
     prepare_both(engine, reference, batch, rng)
@@ -70,20 +76,26 @@ def run_both(
     assert engine.affinity(np.array(fields, np.uint32)).tolist() == reference.affinity(fields)
     assert engine.room_needed().tolist() == reference.room_needed()
     assignment = random_assignment(rng, len(batch), n)
+    if present is not None:
+        assignment = np.array(present, np.int32)[assignment % len(present)]
     trained, moved = engine.preview(assignment)
+    had_replicated = set(reference.replicated)
     plans = engine.commit(assignment, limits)
-    assert plans.table_counts[:, :6].sum(axis=0).tolist() == plans.counts[[0, 1, 2, 3, 4, 6]].tolist()
+    assert plans.table_counts[:, :5].sum(axis=0).tolist() == plans.counts[:5].tolist()
+    assert plans.table_counts[:, 5].sum(axis=0).tolist() == [len(plan["unique_ids"]) for plan in plans]
     sizes = np.array(reference.table_sizes or [1]) @ plans.table_counts.swapaxes(0, 1)  # [7, n]
     pushed = trained if reference.push_trained else sizes[1:3].sum(axis=0)
-    if limits is None:  # a preview knows nothing of what is pushed ahead
+    if limits is None and not reference.replicated_room:  # a preview knows nothing of what others are to have
         assert moved.tolist() == (sizes[0] + pushed).tolist()
     for plan, counts in zip(plans, plans.table_counts[:, 6].T.tolist(), strict=True):
         trainers = dict(zip(plan["unique_ids"].tolist(), plan["unique_contributors"].tolist(), strict=True))
         pulled = zip(plan["pulls"]["ids"].tolist(), plan["pulls"]["versions"].tolist(), strict=True)
         stateless = [x for x, version in pulled if trainers[x].bit_count() > 1 or version % 2**30 == 0]
         assert counts == [sum(reference.table(x) == table for x in stateless) for table in range(len(counts))]
-    assert trained.tolist() == [sum(reference.size(x) for x in plan["unique_ids"].tolist()) for plan in plans]
+    used = [set(plan["unique_ids"][plan["inverse"]].tolist()) - had_replicated for plan in plans]
+    assert trained.tolist() == [sum(map(reference.size, ids)) for ids in used]
     assert_plans(plans, reference.commit(assignment.tolist(), limits))
+    assert plans.counts[6:].sum(axis=1).tolist() == [reference.lookups, reference.hits]
     assert (engine.iteration, engine.lookups, engine.hits) == (
         reference.iteration,
         reference.lookups,
@@ -328,3 +340,71 @@ def test_refuses_a_batch_that_is_larger_than_the_table() -> None:
     engine.prepare(np.array([[1], [2]], np.uint64))
     (plan,) = engine.commit(np.zeros(2, np.int32))
     assert plan["forgotten"].tolist() == []
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("workers", [1, 2, 5, 17])
+def test_equals_reference_with_replicated_rows(policy: str, workers: int) -> None:
+    """Rows join, leave, are forgotten and flushed; some workers may be away; a snapshot goes on as if nothing was."""
+    rng = random.Random(f"replicated {policy} {workers}")
+    joined, left = set(), set()
+    for sizes, limit in (([], 0), ([3, 1, 2], 0), ([], 60)):
+        by = rng.choice((0, 1, 2**workers - 1, rng.randrange(1, 2**workers)))
+        present = [j for j in range(workers) if not by or by >> j & 1]
+        room = 12 * 3 * max(sizes or [1]) + rng.choice((13, 20, 60))
+        options = (policy, sizes, limit)
+        replication = {"replicated_room": 12, "replicated_by": by, "seed": rng.getrandbits(64)}
+        capacities = [room + rng.choice((0, 5)) for _ in range(workers)]
+        reference = ReferenceEngine(capacities, *options, **replication)
+        engine = Engine(capacities, *options, **replication)
+        for batch in random_stream(rng, 150, 12, 3, 130, max(1, len(sizes))):
+            before = set(reference.replicated)
+            run_both(engine, reference, batch, rng, present=present)
+            joined |= reference.replicated - before
+            left |= before - reference.replicated
+            if rng.random() < 0.1:
+                assert_flush(engine, reference)
+                snapshot = engine.snapshot()
+                engine = Engine(capacities, *options, **replication)
+                engine.restore(snapshot)
+        assert_flush(engine, reference)
+        assert not any(len(plan["rows"]["ids"]) for plan in engine.flush())
+    assert len(joined) > 10
+    assert left
+
+
+def test_a_snapshot_of_replicated_rows_serves_other_workers() -> None:
+    """Whoever replicates then, or not at all, finds clean rows, and loses none that is hot."""
+    batches = random_stream(random.Random(5), 60, 20, 3, 80)
+    assignment = np.arange(20, dtype=np.int32) % 3
+
+    def run(engine: Engine, some: list[np.ndarray]) -> None:
+        for batch in some:
+            engine.prepare(batch)
+            engine.commit(assignment[: len(batch)] % 2)
+
+    engine = Engine([90] * 3, "lru", replicated_room=20, seed=1)
+    run(engine, batches[:60])
+    engine.flush()
+    snapshot = engine.snapshot()
+    for changes, replicates in (({"replicated_by": 0b011}, True), ({"replicated_room": 0}, False)):
+        other = Engine([90] * 3, "lru", **{"replicated_room": 20, "seed": 1} | changes)
+        other.restore(snapshot)
+        for batch in batches[60:]:
+            other.prepare(batch)
+            plans = other.commit(assignment[: len(batch)] % 2)
+        assert bool(plans.replicated.sum()) == replicates
+        assert not len(plans[2]["replicated"])
+        flushed = [len(plan["rows"]["ids"]) for plan in other.flush()]
+        assert flushed[2] == 0
+
+
+def test_replicated_rows_that_fill_a_cache_are_refused() -> None:
+    with pytest.raises(ValueError, match="leave no room in the smallest cache, which has 9"):
+        Engine([20, 9], "lru", replicated_room=9)
+    with pytest.raises(ValueError, match="workers that are not there"):
+        Engine([20, 9], "lru", replicated_room=8, replicated_by=4)
+    engine = Engine([4], "lru", replicated_room=1)
+    engine.prepare(np.arange(5, dtype=np.uint64)[:, None])
+    with pytest.raises(CacheTooSmall, match="needs 5"):
+        engine.commit(np.zeros(5, np.int32))

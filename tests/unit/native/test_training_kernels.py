@@ -36,11 +36,15 @@ def step():
     return make
 
 
-def trained(optimizer, plan, cache, gradients):
-    """The cache after a step."""
+def trained(optimizer, plan, cache, gradients, sums=None):
+    """The cache after a step: that of one worker, or with the sums of all workers' gradients of replicated rows."""
     rows = RowCache(*cache.shape, torch.device("cpu"))
     rows.rows.copy_(torch.from_numpy(cache))
-    rows.train(*plan.rows_by_table(1), torch.from_numpy(gradients), optimizer, float(RATE), plan.iteration + 1)
+    (used,) = plan.rows_by_table(1)
+    shared = torch.empty(len(plan.replicated), DIMENSION)
+    rows.train(used, torch.from_numpy(gradients), shared, optimizer, float(RATE), plan.iteration + 1)
+    if sums is not None:
+        rows.train_replicated(used, torch.from_numpy(sums), optimizer, float(RATE), plan.iteration + 1)
     return rows.rows.numpy()
 
 
@@ -50,7 +54,8 @@ def test_does_what_steps_of_torch_do(step, kind):
     plan, cache, gradients = step(optimizer)
     expected = torch.from_numpy(cache.copy())
     (used,) = plan.rows_by_table(1)
-    train_on_device(expected, used, torch.from_numpy(gradients), optimizer, float(RATE), plan.iteration + 1)
+    none = torch.empty(0, DIMENSION)
+    train_on_device(expected, used, torch.from_numpy(gradients), none, optimizer, float(RATE), plan.iteration + 1)
     found = trained(optimizer, plan, cache, gradients)
     np.testing.assert_allclose(found, expected.numpy(), rtol=1e-6, atol=1e-7)
     shared = plan.unique_slots[1::2]
@@ -81,6 +86,37 @@ def test_rows_are_trained_as_the_parameter_server_trains_split_ones(step, kind):
     np.testing.assert_array_equal(trained(optimizer, plan, cache, gradients), expected)
 
 
+@pytest.mark.parametrize("kind", OptimizerKind, ids=lambda kind: kind.value)
+def test_a_replicated_row_waits_for_the_sum_and_is_trained_as_if_alone(step, kind):
+    optimizer = OptimizerSpec(kind, learning_rate=9.0)
+    plan, cache, gradients = step(optimizer)
+    plan = replace(plan, replicated=np.array([2, 5, 16], np.uint32))
+    (used,) = plan.rows_by_table(1)
+    mine = [train(torch.from_numpy(cache.copy()), used, gradients, optimizer) for train in (on_the_host, on_a_device)]
+    places = plan.replicated[:, None] == plan.inverse
+    sums = np.array([gradients[of_row].sum(axis=0) for of_row in places])
+    for rows, shared in mine:
+        np.testing.assert_allclose(shared, sums, rtol=1e-5, atol=1e-6)
+        np.testing.assert_array_equal(rows[used.replicated()], cache[used.replicated()])
+    alone = replace(plan, unique_contributors=np.full(DISTINCT, ALONE, np.uint64), replicated=plan.replicated[:0])
+    expected = trained(optimizer, alone, cache, gradients)
+    found = trained(optimizer, plan, cache, gradients, mine[0][1])
+    np.testing.assert_array_equal(found[used.replicated()], expected[used.replicated()])
+
+
+def on_the_host(cache, used, gradients, optimizer):
+    rows, shared = RowCache(*cache.shape, torch.device("cpu")), torch.full((3, DIMENSION), np.nan)
+    rows.rows.copy_(cache)
+    rows.train(used, torch.from_numpy(gradients), shared, optimizer, float(RATE), 7)
+    return rows.rows.numpy(), shared.numpy()
+
+
+def on_a_device(cache, used, gradients, optimizer):
+    shared = torch.full((3, DIMENSION), np.nan)
+    train_on_device(cache, used, torch.from_numpy(gradients), shared, optimizer, float(RATE), 7)
+    return cache.numpy(), shared.numpy()
+
+
 def test_a_worker_without_samples_trains_nothing(step):
     optimizer = OptimizerSpec()
     _, cache, gradients = step(optimizer)
@@ -95,6 +131,8 @@ def test_a_worker_without_samples_trains_nothing(step):
         ({"inverse": np.full(SAMPLES * FIELDS, DISTINCT, np.uint32)}, "not among the distinct"),
         ({"inverse": np.zeros(SAMPLES * FIELDS + 1, np.uint32)}, "one gradient per id"),
         ({"contributors": np.zeros(1, np.uint64)}, "differ in length"),
+        ({"contributors": np.zeros(DISTINCT, np.uint64)}, "one shared gradient per replicated row"),
+        ({"shared": np.zeros((0, DIMENSION + 1), np.float32)}, "another dimension"),
         ({"cache": np.zeros((SLOTS, DIMENSION + 1), np.float32)}, "this optimizer's width"),
     ],
 )
@@ -106,6 +144,7 @@ def test_what_does_not_fit_is_refused_before_anything_changes(step, changes, mes
         "contributors": plan.unique_contributors,
         "inverse": plan.inverse,
         "gradients": gradients,
+        "shared": np.empty((0, DIMENSION), np.float32),
     } | changes
     before = given["cache"].copy()
     with pytest.raises(ValueError, match=message):

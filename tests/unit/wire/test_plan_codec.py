@@ -78,6 +78,9 @@ def plans(draw: st.DrawFn) -> IterationPlan:
     u = draw(st.integers(1, 5)) if m else 0
     lengths = draw(st.none() | arrays(np.uint16, (m, per_sample), elements=st.integers(0, 3))) if m else None
     ids = m * per_sample if lengths is None else int(lengths.sum())
+    contributors = draw(arrays(np.uint64, u, elements=MASKS))
+    replicated = np.array(sorted(draw(st.sets(st.integers(0, u - 1)))) if u else [], np.uint32)
+    contributors[replicated] = np.uint64(1) << contributors[replicated] % np.uint64(64)
     return IterationPlan(
         epoch=draw(COUNTER),
         iteration=draw(COUNTER),
@@ -92,7 +95,7 @@ def plans(draw: st.DrawFn) -> IterationPlan:
         unique_ids=draw(arrays(np.uint64, u)),
         unique_slots=draw(arrays(np.uint32, u)),
         unique_versions=draw(arrays(np.int64, u)),
-        unique_contributors=draw(arrays(np.uint64, u, elements=MASKS)),
+        unique_contributors=contributors,
         inverse=draw(arrays(np.uint32, ids, elements=st.integers(0, max(u - 1, 0)))),
         dense=draw(arrays(np.float32, (m, features))),
         labels=draw(arrays(np.float32, (m, draw(st.integers(1, 3))))),
@@ -102,6 +105,7 @@ def plans(draw: st.DrawFn) -> IterationPlan:
         lengths=lengths,
         weights=draw(st.none() | arrays(np.float32, m)) if m else None,
         groups=draw(st.none() | arrays(np.uint64, m)) if m else None,
+        replicated=replicated,
     )
 
 

@@ -160,10 +160,12 @@ class ReferenceCacheBook:
         self._refuse_unless(
             fits, slots, lambda r: f"training: id {plan.unique_ids[r]} at version {plan.unique_versions[r]}"
         )
-        self._expect_contributor(plan.unique_ids, plan.unique_contributors, "training")
+        replicated = np.isin(np.arange(len(slots)), plan.replicated)
+        self._expect_contributor(plan.unique_ids[~replicated], plan.unique_contributors[~replicated], "training")
         self._versions[slots] += 1
         alone = plan.unique_contributors == self._worker_bit
-        self._states[slots] = np.where(alone, SlotState.OWNED, SlotState.PARTIAL)
+        shared = np.where(replicated, SlotState.CLEAN, SlotState.PARTIAL)
+        self._states[slots] = np.where(alone, SlotState.OWNED, shared)
 
     # Checks
 

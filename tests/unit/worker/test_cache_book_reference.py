@@ -13,6 +13,7 @@ from dispatcher.core.planner import Planner
 from services.domain.batches import SampleBatch
 from services.domain.errors import FailedPrecondition
 from services.domain.plans import GradientTransfers, IterationPlan, Transfers
+from services.domain.sync import Sync
 from tests.support.simple_clients import job_with
 from tests.unit.worker.reference_cache_book import ReferenceCacheBook
 from worker.core.cache_book import CacheBook
@@ -66,17 +67,21 @@ def _spoiled_column(column: Any, rng: random.Random) -> Any:
     return column
 
 
+@pytest.mark.parametrize("replicated", [0, 8])
 @pytest.mark.parametrize("seed", range(4))
-def test_they_agree_on_real_plans_and_on_spoiled_ones(seed: int) -> None:
+def test_they_agree_on_real_plans_and_on_spoiled_ones(seed: int, replicated: int) -> None:
     rng, draws = random.Random(seed), np.random.default_rng(seed)
     job = job_with(workers=3, fields=3, batch_size=18, mechanism="random", policy="emark")
+    if replicated:
+        job = replace(job, sync=Sync.REPLICATED, replicated_rows=replicated)
     planner = Planner(job, [1e6] * 3, [CACHE] * 3)
     books = [(CacheBook([CACHE], slot, 0), ReferenceCacheBook(CACHE, slot, 0)) for slot in range(3)]
-    refused = 0
+    refused = trains_replicated = 0
     for iteration in range(ITERATIONS):
         ids = (draws.zipf(1.2, (18, 3)) % 120).astype(np.uint64)
         plans = planner.plan(SampleBatch.of_fields(ids, np.zeros((18, 1), np.float32), np.zeros(18, np.float32))).plans
         for (book, reference), plan in zip(books, plans, strict=True):
+            trains_replicated += len(plan.replicated)
             for _ in range(3):
                 bad = spoiled(plan, rng)
                 if _would_fit(reference, bad):
@@ -90,6 +95,7 @@ def test_they_agree_on_real_plans_and_on_spoiled_ones(seed: int) -> None:
                 both(book, reference, "enter_flush", flush)
                 assert not book._slots.contents()[2].tolist().count(2)  # nothing is owned any more
     assert refused > ITERATIONS
+    assert (trains_replicated > 0) == (replicated > 0)
 
 
 def _would_fit(reference: ReferenceCacheBook, plan: IterationPlan) -> bool:

@@ -43,6 +43,9 @@ class HeldMover:
     async def forget(self, plan):
         pass
 
+    def reduced_bytes(self, _plan):
+        return 0
+
     def end_if_failed(self, frames):
         pass
 

@@ -126,7 +126,8 @@ function showCosts(state) {
   $("costs").replaceChildren(element("div", { class: "cost" }, ...rows,
     verdicts.length ? element("p", { class: "verdict" }, `The same stream costs ${verdicts.join(" and ")}.`) : null,
     element("p", { class: "verdict" },
-      `Beside the cost, the plans of an iteration take ${joined(bytes(state.plan_bytes_per_iteration))}, ${joined(seconds(state.plan_seconds_per_iteration))} of transfer.`)));
+      `Beside the cost, the plans of an iteration take ${joined(bytes(state.plan_bytes_per_iteration))}, ${joined(seconds(state.plan_seconds_per_iteration))} of transfer`
+      + (state.reduced_seconds_per_iteration ? `, and the gradients of replicated rows ${joined(seconds(state.reduced_seconds_per_iteration))}.` : "."))));
 }
 
 /** How good the model is on samples that it is not trained with, label by label, if somebody evaluates it. */
