@@ -335,20 +335,20 @@ class RegisterWorkerResponse(_message.Message):
     def __init__(self, lease_id: _Optional[str] = ..., heartbeat_seconds: _Optional[float] = ...) -> None: ...
 
 class AttendRequest(_message.Message):
-    __slots__ = ("sequence", "attendance", "heartbeat", "iteration", "flush", "failure")
+    __slots__ = ("sequence", "iterations", "attendance", "heartbeat", "flush", "failure")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    ITERATIONS_FIELD_NUMBER: _ClassVar[int]
     ATTENDANCE_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
-    ITERATION_FIELD_NUMBER: _ClassVar[int]
     FLUSH_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
     sequence: int
+    iterations: _containers.RepeatedCompositeFieldContainer[IterationReport]
     attendance: Attendance
     heartbeat: WorkerPhase
-    iteration: IterationReport
     flush: FlushReport
     failure: FailureReport
-    def __init__(self, sequence: _Optional[int] = ..., attendance: _Optional[_Union[Attendance, _Mapping]] = ..., heartbeat: _Optional[_Union[WorkerPhase, str]] = ..., iteration: _Optional[_Union[IterationReport, _Mapping]] = ..., flush: _Optional[_Union[FlushReport, _Mapping]] = ..., failure: _Optional[_Union[FailureReport, _Mapping]] = ...) -> None: ...
+    def __init__(self, sequence: _Optional[int] = ..., iterations: _Optional[_Iterable[_Union[IterationReport, _Mapping]]] = ..., attendance: _Optional[_Union[Attendance, _Mapping]] = ..., heartbeat: _Optional[_Union[WorkerPhase, str]] = ..., flush: _Optional[_Union[FlushReport, _Mapping]] = ..., failure: _Optional[_Union[FailureReport, _Mapping]] = ...) -> None: ...
 
 class Attendance(_message.Message):
     __slots__ = ("lease_id", "from_iteration", "epoch")
@@ -361,22 +361,22 @@ class Attendance(_message.Message):
     def __init__(self, lease_id: _Optional[str] = ..., from_iteration: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class AttendResponse(_message.Message):
-    __slots__ = ("received", "refusals", "membership", "plan", "flush", "end", "reload")
+    __slots__ = ("received", "refusals", "plans", "membership", "flush", "end", "reload")
     RECEIVED_FIELD_NUMBER: _ClassVar[int]
     REFUSALS_FIELD_NUMBER: _ClassVar[int]
+    PLANS_FIELD_NUMBER: _ClassVar[int]
     MEMBERSHIP_FIELD_NUMBER: _ClassVar[int]
-    PLAN_FIELD_NUMBER: _ClassVar[int]
     FLUSH_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
     RELOAD_FIELD_NUMBER: _ClassVar[int]
     received: int
     refusals: _containers.RepeatedCompositeFieldContainer[_common_pb2.Refusal]
+    plans: _containers.RepeatedCompositeFieldContainer[IterationPlan]
     membership: Membership
-    plan: IterationPlan
     flush: FlushPlan
     end: EndOfStream
     reload: Reload
-    def __init__(self, received: _Optional[int] = ..., refusals: _Optional[_Iterable[_Union[_common_pb2.Refusal, _Mapping]]] = ..., membership: _Optional[_Union[Membership, _Mapping]] = ..., plan: _Optional[_Union[IterationPlan, _Mapping]] = ..., flush: _Optional[_Union[FlushPlan, _Mapping]] = ..., end: _Optional[_Union[EndOfStream, _Mapping]] = ..., reload: _Optional[_Union[Reload, _Mapping]] = ...) -> None: ...
+    def __init__(self, received: _Optional[int] = ..., refusals: _Optional[_Iterable[_Union[_common_pb2.Refusal, _Mapping]]] = ..., plans: _Optional[_Iterable[_Union[IterationPlan, _Mapping]]] = ..., membership: _Optional[_Union[Membership, _Mapping]] = ..., flush: _Optional[_Union[FlushPlan, _Mapping]] = ..., end: _Optional[_Union[EndOfStream, _Mapping]] = ..., reload: _Optional[_Union[Reload, _Mapping]] = ...) -> None: ...
 
 class FailureReport(_message.Message):
     __slots__ = ("epoch", "cause", "fatal")

@@ -189,7 +189,7 @@ def dispatcher(address: str, client: AsyncDispatcherClient) -> Target:
         "Attend": [
             dispatcher_pb2.AttendRequest(attendance=dispatcher_pb2.Attendance(lease_id=_LEASES[0])),
             dispatcher_pb2.AttendRequest(sequence=1, heartbeat=dispatcher_pb2.WORKER_PHASE_COMPUTE),
-            dispatcher_pb2.AttendRequest(sequence=2, iteration=report),
+            dispatcher_pb2.AttendRequest(sequence=2, iterations=[report, report]),
             dispatcher_pb2.AttendRequest(sequence=3, flush=dispatcher_pb2.FlushReport()),
             dispatcher_pb2.AttendRequest(sequence=4, failure=dispatcher_pb2.FailureReport(cause="fuzzed")),
         ],

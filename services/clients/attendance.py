@@ -13,10 +13,14 @@ from services.clients.plan_position import PlanPosition
 from services.clients.unanswered import Unanswered
 from services.domain.errors import EsdError, Unavailable
 from services.domain.plans import PlanMessage
-from services.domain.reports import Lease, Report, WorkerPhase
+from services.domain.reports import IterationReport, Lease, Report, WorkerPhase
 from services.runtime.retry import AWAY, Backoff
 from services.runtime.status import domain_errors, error_of
 from services.wire.attend import Response, decode_response, encode_attendance
+
+# For which a report may wait, as far as the latest iterations tell: far less than what the dispatcher calls slow
+# (dispatcher/service/state/stragglers.py).
+_LONGEST_HOLD_SECONDS = 0.25
 
 OpenStream = Callable[[], Any]  # begins a call of Attend that takes and gives bytes
 
@@ -121,6 +125,20 @@ class Attendance:
             self._unanswered.give_up(self._error)
         return answer
 
+    def confirm(self, report: IterationReport) -> asyncio.Future[None]:
+        """Sends the report of an iteration as `report` does, or holds it back until the next one.
+
+        That saves every other message, and the plans that answer them, where iterations are quick. It is held back only
+        while more plans wait here than reports do, so that the dispatcher hears of half of its window while the worker
+        trains the other half. Reports of the iterations that follow, and everything else that is sent, take it along:
+        do not wait for its answer before.
+        """
+        unanswered = self._unanswered
+        soon = unanswered.held_seconds + report.seconds <= _LONGEST_HOLD_SECONDS
+        if not self._over and self._messages.qsize() > unanswered.held and soon:
+            return unanswered.hold(report)
+        return self.report(report)
+
     async def broken(self) -> None:
         """Waits until the stream ends out of order or a report was refused, whatever has come and is not read yet.
 
@@ -187,8 +205,9 @@ class Attendance:
             self._unanswered.refuse(refusal.sequence, error)
             self._break(error)
         self._unanswered.confirm(response.received)
-        if response.message is not None and self._position.is_new(response.message):
-            self._messages.put_nowait(response.message)
+        for message in response.messages:
+            if self._position.is_new(message):
+                self._messages.put_nowait(message)
 
     def _break(self, error: EsdError) -> None:
         if not self._broken.done():

@@ -8,13 +8,15 @@ from collections import deque
 from dataclasses import dataclass
 
 from services.domain.errors import EsdError, StaleEpoch
-from services.domain.reports import FailureReport, Report, WorkerPhase
-from services.wire.attend import encode_request
+from services.domain.reports import FailureReport, IterationReport, Report, WorkerPhase
+from services.wire.attend import encode_request, encode_said
+
+_MOST_HELD_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    body: WorkerPhase | Report
+    body: WorkerPhase | Report  # the last thing that it says
     data: bytes
     answer: asyncio.Future[None]
 
@@ -23,9 +25,18 @@ class Unanswered:
     """The messages of a worker by sequence, from their birth to their answer, over any number of streams.
 
     Reports are as many as plans that are not confirmed, which the dispatcher bounds; of heartbeats there is one.
+
+    Attributes:
+        held: how many reports wait for a message to travel with.
+        held_seconds: how long their iterations have taken.
     """
 
     def __init__(self) -> None:
+        self.held = 0
+        self.held_seconds = 0.0
+        self._said: list[bytes] = []  # what the next message says: the reports that wait
+        self._said_bytes = 0
+        self._answer: asyncio.Future[None] | None = None  # of the next message
         self._sent: dict[int, _Sent] = {}  # ascending
         self._to_send: deque[bytes] = deque()  # on the present stream
         self._more = asyncio.Event()
@@ -33,17 +44,43 @@ class Unanswered:
         self._heartbeat = 0  # the sequence of the latest
         self._heard = 0.0  # when the oldest began to wait, or the last answer came
 
+    def hold(self, report: IterationReport) -> asyncio.Future[None]:
+        """Takes a report that travels with whatever is sent next, if that is not too large then; returns its answer."""
+        answer = self._say(report)
+        if self._said_bytes > _MOST_HELD_BYTES:
+            self._send(report, answer)
+        else:
+            self.held += 1
+            self.held_seconds += report.seconds
+        return answer
+
     def add(self, body: WorkerPhase | Report) -> asyncio.Future[None]:
-        """Takes a message to send, and returns its answer."""
-        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Takes something to send, with the reports that wait before it, and returns its answer."""
+        answer = self._say(body)
+        self._send(body, answer)
+        return answer
+
+    def _say(self, body: WorkerPhase | Report) -> asyncio.Future[None]:
+        said = encode_said(body)
+        self._said.append(said)
+        self._said_bytes += len(said)
+        if self._answer is None:
+            self._answer = asyncio.get_running_loop().create_future()
+        return self._answer
+
+    def _send(self, last: WorkerPhase | Report, answer: asyncio.Future[None]) -> None:
+        """Makes a message of everything that is said and not sent."""
         if not self._sent:
             self._heard = time.monotonic()
         self._last += 1
-        data = encode_request(self._last, body)
-        self._sent[self._last] = _Sent(body, data, answer)
+        data = encode_request(self._last, *self._said)
+        self._said.clear()
+        self._said_bytes = self.held = 0
+        self.held_seconds = 0.0
+        self._answer = None
+        self._sent[self._last] = _Sent(last, data, answer)
         self._to_send.append(data)
         self._more.set()
-        return answer
 
     def beat(self, phase: WorkerPhase) -> None:
         """Takes a heartbeat to send, unless the last one is unanswered."""
@@ -87,6 +124,8 @@ class Unanswered:
         for sent in self._sent.values():
             over = isinstance(sent.body, FailureReport) and isinstance(error, StaleEpoch)
             _set(sent.answer, None if over else error)
+        if self._answer is not None:
+            _set(self._answer, error)
         self._sent.clear()
         self._to_send.clear()
 

@@ -15,7 +15,7 @@ from services.domain.errors import InvalidArgument
 from services.domain.plans import PlanMessage
 from services.domain.reports import FailureReport, FlushReport, IterationReport, Lease, Report, WorkerPhase
 from services.wire.messages import parse
-from services.wire.plans import decode_plan_message
+from services.wire.plans import decode_plan_messages
 from services.wire.reports import (
     decode_failure_report,
     decode_flush_report,
@@ -67,12 +67,12 @@ class Response:
     Attributes:
         received: every message of the worker up to this sequence is taken in or refused.
         refusals: those that were refused.
-        message: what the worker is told to do; None when the message only answers.
+        messages: what the worker is told to do, in order; none when the message only answers.
     """
 
     received: int
     refusals: Sequence[Refusal]
-    message: PlanMessage | None
+    messages: Sequence[PlanMessage]
 
 
 def encode_attendance(lease: Lease, from_iteration: int, epoch: int) -> bytes:
@@ -81,46 +81,51 @@ def encode_attendance(lease: Lease, from_iteration: int, epoch: int) -> bytes:
     return pb.AttendRequest(attendance=attendance).SerializeToString()
 
 
-def encode_request(sequence: int, body: WorkerPhase | Report) -> bytes:
-    """Encodes a heartbeat, which says what the worker is doing, or a report."""
-    match body:
+def encode_request(sequence: int, *said: bytes) -> bytes:
+    """Numbers what a worker says: reports of iterations one after the other, and at most one thing else, the last."""
+    return b"".join((pb.AttendRequest(sequence=sequence).SerializeToString(), *said))
+
+
+def encode_said(said: WorkerPhase | Report) -> bytes:
+    """Encodes a heartbeat, which says what the worker is doing, or a report, for `encode_request`."""
+    match said:
         case WorkerPhase():
-            request = pb.AttendRequest(sequence=sequence, heartbeat=encode_phase(body))
+            request = pb.AttendRequest(heartbeat=encode_phase(said))
         case IterationReport():
-            request = pb.AttendRequest(sequence=sequence, iteration=encode_iteration_report(body))
+            request = pb.AttendRequest(iterations=[encode_iteration_report(said)])
         case FlushReport():
-            request = pb.AttendRequest(sequence=sequence, flush=encode_flush_report(body))
+            request = pb.AttendRequest(flush=encode_flush_report(said))
         case FailureReport():
-            request = pb.AttendRequest(sequence=sequence, failure=encode_failure_report(body))
+            request = pb.AttendRequest(failure=encode_failure_report(said))
     return request.SerializeToString()
 
 
-def decode_request(data: bytes) -> Attendance | WorkerPhase | Report:
-    """Reads a message of a worker.
+def decode_request(data: bytes) -> Attendance | Sequence[WorkerPhase | Report]:
+    """Reads a message of a worker: how it opens its stream, or what it says, in order.
 
     Raises:
         InvalidArgument: these bytes are no message, it is of a kind that this version does not know, or a value in it
             is out of range.
     """
     message = parse(pb.AttendRequest, data)
+    said: list[WorkerPhase | Report] = [decode_iteration_report(report) for report in message.iterations]
     match message.WhichOneof("body"):
-        case "iteration":
-            return decode_iteration_report(message.iteration)
         case "heartbeat":
-            return decode_phase(message.heartbeat)
+            said.append(decode_phase(message.heartbeat))
         case "flush":
-            return decode_flush_report(message.flush)
+            said.append(decode_flush_report(message.flush))
         case "failure":
-            return decode_failure_report(message.failure)
+            said.append(decode_failure_report(message.failure))
         case "attendance":
             attendance = message.attendance
             return Attendance(attendance.lease_id, attendance.from_iteration, attendance.epoch)
-        case _:
-            raise InvalidArgument("body is not set, or of a kind that this version does not know")
+    if not said:
+        raise InvalidArgument("body is not set, or of a kind that this version does not know")
+    return said
 
 
 def encode_answer(received: int, refusals: Sequence[Refusal]) -> bytes:
-    """Encodes what the dispatcher has taken in and refused. Followed by a plan message, it is one message with it."""
+    """Encodes what the dispatcher has taken in and refused. Followed by plan messages, it is one message with them."""
     encoded = [
         common_pb2.Refusal(sequence=each.sequence, code=each.code, reason=each.reason, message=each.details)
         for each in refusals
@@ -132,5 +137,4 @@ def decode_response(data: bytes) -> Response:
     """Reads a message of the dispatcher. Raises InvalidArgument if it is malformed."""
     message = parse(pb.AttendResponse, data)
     refusals = [Refusal(each.sequence, each.code, each.reason, each.message) for each in message.refusals]
-    plan = decode_plan_message(message) if message.WhichOneof("body") else None
-    return Response(message.received, refusals, plan)
+    return Response(message.received, refusals, decode_plan_messages(message))

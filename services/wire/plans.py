@@ -66,25 +66,23 @@ def digest_of(messages: Iterable[bytes]) -> str:
     return hashed.hexdigest()
 
 
-def decode_plan_message(message: dispatcher_pb2.AttendResponse) -> PlanMessage:
+def decode_plan_messages(message: dispatcher_pb2.AttendResponse) -> list[PlanMessage]:
     """Returns what a message tells a worker to do, checked: columns agree in length, indexes are in range.
 
     Raises:
-        InvalidArgument: a column has another length, a number is out of range, or the kind of message is unknown.
+        InvalidArgument: a column has another length, or a number is out of range.
     """
+    told: list[PlanMessage] = [_decode_plan(plan) for plan in message.plans]
     match message.WhichOneof("body"):
-        case "plan":
-            return _decode_plan(message.plan)
         case "flush":
-            return _decode_flush(message.flush)
+            told.append(_decode_flush(message.flush))
         case "membership":
-            return _decode_membership(message.membership)
+            told.append(_decode_membership(message.membership))
         case "reload":
-            return _decode_reload(message.reload)
+            told.append(_decode_reload(message.reload))
         case "end":
-            return EndOfStream(message.end.iterations)
-        case _:
-            raise InvalidArgument("body is not set, or of a kind that this version does not know")
+            told.append(EndOfStream(message.end.iterations))
+    return told
 
 
 def _pack(column: NDArray[Any], dtype: type[np.generic], field: str) -> bytes:

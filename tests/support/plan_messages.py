@@ -35,7 +35,7 @@ def pack(values: NDArray[Any]) -> bytes:
 def message_of(message: PlanMessage, fields: int | None = None) -> bytes:
     """Encodes anything that a worker is told; a plan without samples does not tell its number of fields."""
     if isinstance(message, IterationPlan):
-        return pb.AttendResponse(plan=_plan(message, fields)).SerializeToString(deterministic=True)
+        return pb.AttendResponse(plans=[_plan(message, fields)]).SerializeToString(deterministic=True)
     return encode_plan_message(message)
 
 

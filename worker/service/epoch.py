@@ -115,7 +115,7 @@ class WorkerEpoch:
             if membership.iteration:
                 await checkpoints.go_back(await _expect(Reload, messages), book)
             self._loop = TrainingLoop(
-                messages, book, mover, trainer, self._training_thread, link, report, checkpoints.take,
+                messages, book, mover, trainer, self._training_thread, link, messages.confirm, checkpoints.take,
                 write_through=job.sync is Sync.WRITE_THROUGH,
             )  # fmt: skip
             await checkpoints.finish(await self._loop.run())

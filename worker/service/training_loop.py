@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import Executor
 from typing import Any
 
@@ -17,7 +17,7 @@ from worker.service.tasks import run_in
 from worker.service.transfers import IterationTransfers, RowMover
 from worker.training.trainer import StepResult, Trainer
 
-SendReport = Callable[[IterationReport], Awaitable[None]]
+Confirm = Callable[[IterationReport], object]
 TakeCheckpoint = Callable[[FlushPlan], Coroutine[Any, Any, None]]
 
 
@@ -34,7 +34,7 @@ class TrainingLoop:
         trainer: trains, in `training_thread`.
         training_thread: a single thread.
         link: measures the bandwidth.
-        send: confirms an iteration to the dispatcher.
+        confirm: tells the dispatcher of an iteration; returns at once.
         take_checkpoint: carries out the flush plan of a checkpoint.
         write_through: an iteration trains only when all that it pushes is durable.
 
@@ -50,7 +50,7 @@ class TrainingLoop:
         trainer: Trainer,
         training_thread: Executor,
         link: Link,
-        send: SendReport,
+        confirm: Confirm,
         take_checkpoint: TakeCheckpoint,
         *,
         write_through: bool,
@@ -61,7 +61,7 @@ class TrainingLoop:
         self._trainer = trainer
         self._training_thread = training_thread
         self._link = link
-        self._send = send
+        self._tell = confirm
         self._take_checkpoint = take_checkpoint
         self._write_through = write_through
         self.phase = WorkerPhase.IDLE
@@ -123,13 +123,13 @@ class TrainingLoop:
     ) -> None:
         """Reports an iteration when all that it has pushed is durable, while the next one begins.
 
-        Reports go out in order, one at a time: behind that of the iteration before, `earlier`. The dispatcher's window
-        bounds how many wait.
+        Reports go out in order: behind that of the iteration before, `earlier`. The dispatcher's window bounds how many
+        wait. A report that is refused ends the stream of plans.
         """
         if earlier is not None:
             await earlier
         transfers = await trained.finished()
-        await self._send(self._report(trained.plan, step, transfers, phases, seconds))
+        self._tell(self._report(trained.plan, step, transfers, phases, seconds))
 
     async def _next(self) -> IterationTransfers | FlushPlan:
         """Waits for the next plan, refuses it if it does not fit, and moves what may move early."""

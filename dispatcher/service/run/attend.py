@@ -125,10 +125,11 @@ class _Stream:
         try:
             if sequence <= self._received:
                 raise InvalidArgument(f"sequence is {sequence}, it must be above {self._received}")
-            report = decode_request(data)
-            if isinstance(report, Attendance):
+            said = decode_request(data)
+            if isinstance(said, Attendance):
                 raise InvalidArgument("attendance is set, and the stream is open already")
-            take_in(self._job, worker, report)
+            for report in said:
+                take_in(self._job, worker, report)
         except EsdError as error:
             self._refuse(sequence, error)
         self._received = max(self._received, sequence)

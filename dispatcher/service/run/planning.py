@@ -8,6 +8,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TypeVar
 
 from dispatcher.core.decision import Decision
@@ -20,6 +21,7 @@ from dispatcher.core.decision_log import (
     Record,
     StreamEnded,
 )
+from dispatcher.core.feedback import Feedback
 from dispatcher.core.planner import Planner
 from dispatcher.service.run.abandoned import end_when_abandoned
 from dispatcher.service.run.checkpointing import begin_checkpoint, commit_end
@@ -32,6 +34,10 @@ from services.domain.errors import EsdError, StaleEpoch
 from services.domain.state import JobPhase
 from services.runtime.threads import named_threads
 from services.wire.plans import digest_of, encode_plan_message
+
+# Iterations for which there is room at once are planned and published together, since each costs the loops of all
+# processes a turn. But no plan waits for longer than this until others are decided, by the time of the latest decision.
+_TOGETHER_SECONDS = 0.005
 
 _log = logging.getLogger(__name__)
 
@@ -92,6 +98,7 @@ class _EpochPlanning:
         self._thread = thread
         self._batches: deque[SampleBatch] = deque()  # the next one to plan, and its lookahead
         self._starved = False  # whether the workers had nothing to train when these samples came
+        self._decision_seconds = _TOGETHER_SECONDS  # of the latest decision
 
     async def run(self) -> None:
         """Plans and publishes the epoch. Raises StaleEpoch when it ends before the stream."""
@@ -102,23 +109,25 @@ class _EpochPlanning:
             if not await self._fill():
                 break
             await self._checkpoint_if_due()
-            self._observe()
-            await self._plan_iteration()
+            await self._plan(self._turns())
         await self._wait_until(lambda: job.confirmed == plans.planned)
         await self._flush()
 
     async def _fill(self) -> bool:
-        """Takes batches from the stream; returns whether there is one to plan."""
-        samples, self._starved = self._job.samples, False
-        while len(self._batches) <= self._planner.lookahead:
-            if not (samples.ready or samples.exhausted):
-                await self._wait_for_samples()
-                self._starved = self._idle
-            if samples.exhausted:
-                break
+        """Waits until there is a batch to plan, with its lookahead; returns False if the stream has no more."""
+        self._starved = False
+        while not self._filled():
+            await self._wait_for_samples()
+            self._starved = self._idle
+        return bool(self._batches)
+
+    def _filled(self) -> bool:
+        """Takes batches from the stream as far as they are there; returns whether all for the next plan are."""
+        samples = self._job.samples
+        while len(self._batches) <= self._planner.lookahead and samples.ready:
             self._batches.append(samples.take())
             self._job.lifecycle.notify(workers=False)  # Submit may wait for the room
-        return bool(self._batches)
+        return len(self._batches) > self._planner.lookahead or samples.exhausted
 
     async def _wait_for_samples(self) -> None:
         """Waits for the next batch. While the stream pauses, a checkpoint that falls due by time is taken all the same.
@@ -147,26 +156,34 @@ class _EpochPlanning:
         samples = job.samples.position - sum(map(len, self._batches))
         begin_checkpoint(job, checkpoints, flushes, planner, samples)
 
-    def _observe(self) -> None:
-        """Gives the planner the feedback of the iteration that left the window.
+    def _turns(self) -> list[_Turn]:
+        """Returns what the next iteration is planned from, and others that can be planned with it."""
+        job, checkpoints, first = self._job, self._job.checkpoints, self._epoch.plans.planned
+        turns = [self._turn(first)]
+        room = min(job.confirmed + job.spec.window - first, int(_TOGETHER_SECONDS / self._decision_seconds))
+        for iteration in range(first + 1, first + room):
+            if (checkpoints is not None and checkpoints.due(iteration)) or not (self._filled() and self._batches):
+                break
+            turns.append(self._turn(iteration))
+        return turns
+
+    def _turn(self, iteration: int) -> _Turn:
+        """Takes a batch, and the feedback of the iteration that leaves the window when this one is planned.
 
         All workers have confirmed that one, whatever their speed. So the plans depend on what was measured, which is
         recorded, and never on which report came first.
         """
-        left_window = self._epoch.plans.planned - self._job.spec.window
-        for feedback in self._job.feedback.take_through(left_window):
-            measured = feedback.seconds.tolist(), feedback.bandwidths.tolist()
-            self._record(Observed(*measured, feedback.necessary_seconds))
-            self._planner.observe(feedback)
-
-    async def _plan_iteration(self) -> None:
-        job, plans = self._job, self._epoch.plans
         batch = self._batches.popleft()
-        job.shadows.follow(plans.planned, batch)
-        decision, published = await self._in_thread(_decide, self._planner, batch, list(self._batches), self._log)
-        late = self._idle and not self._starved
-        job.publish(decision, published)
-        job_metrics.planned(job.spec, decision, plans.planned - job.confirmed, self._planner.rows, late=late)
+        self._job.shadows.follow(iteration, batch)
+        return _Turn(batch, tuple(self._batches), self._job.feedback.take_through(iteration - self._job.spec.window))
+
+    async def _plan(self, turns: Sequence[_Turn]) -> None:
+        job, plans = self._job, self._epoch.plans
+        for decision, published in await self._in_thread(_decide, self._planner, turns, self._log):
+            late = self._idle and not self._starved
+            job.publish(decision, published)
+            job_metrics.planned(job.spec, decision, plans.planned - job.confirmed, self._planner.rows, late=late)
+            self._decision_seconds = decision.decision_seconds
         job_metrics.ranked(job.spec.features, self._planner.infrequency)
 
     async def _flush(self) -> None:
@@ -217,13 +234,36 @@ def _epoch_record(epoch: Epoch, planner: Planner) -> EpochBegan:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """What an iteration is planned from.
+
+    Attributes:
+        batch: its samples.
+        later: those of the iterations behind it, as far as the mechanism looks ahead.
+        feedback: what is observed before, of earlier iterations.
+    """
+
+    batch: SampleBatch
+    later: Sequence[SampleBatch]
+    feedback: Sequence[Feedback]
+
+
 def _decide(
-    planner: Planner, batch: SampleBatch, lookahead_batches: Sequence[SampleBatch], log: DecisionLog | None
-) -> tuple[Decision, list[PublishedPlan]]:
-    """Plans one iteration and makes its plans ready to be sent, by slot; runs in the planner's thread."""
-    decision = planner.plan(batch, lookahead_batches)
-    samples = decision.workloads.tolist()
-    published = [PublishedPlan(message, m) for message, m in zip(decision.messages, samples, strict=True)]
-    if log is not None:
-        log.add(IterationPlanned(decision.iteration, digest_of(decision.messages), decision.efforts))
-    return decision, published
+    planner: Planner, turns: Sequence[_Turn], log: DecisionLog | None
+) -> list[tuple[Decision, list[PublishedPlan]]]:
+    """Plans iterations in order and makes their plans ready to be sent, by slot; runs in the planner's thread."""
+    decided = []
+    for turn in turns:
+        for feedback in turn.feedback:
+            if log is not None:
+                measured = feedback.seconds.tolist(), feedback.bandwidths.tolist()
+                log.add(Observed(*measured, feedback.necessary_seconds))
+            planner.observe(feedback)
+        decision = planner.plan(turn.batch, turn.later)
+        samples = decision.workloads.tolist()
+        plans = [PublishedPlan(message, m) for message, m in zip(decision.messages, samples, strict=True)]
+        if log is not None:
+            log.add(IterationPlanned(decision.iteration, digest_of(decision.messages), decision.efforts))
+        decided.append((decision, plans))
+    return decided

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 
 from dispatcher.service.run.job import Job
-from dispatcher.service.state.epoch import Epoch
+from dispatcher.service.state.epoch import Epoch, PlanLog
 from dispatcher.service.state.worker_record import WorkerRecord
 from services.domain.errors import FailedPrecondition, NotFound
 from services.domain.plans import EndOfStream, Membership
@@ -16,6 +16,7 @@ from services.wire.plans import encode_plan_message
 # A worker reads what it is told at once, and keeps it until its turn comes. So it gets at most this many plans that it
 # has not confirmed, however long the job's window is.
 _MOST_UNCONFIRMED = 256
+_TOGETHER_BYTES = 1 << 16  # of plans in one message, unless one plan has more
 
 
 def messages_for(job: Job, attendance: Attendance) -> Iterator[bytes | None]:
@@ -67,12 +68,26 @@ def _plans_from(iteration: int, job: Job, epoch: Epoch, worker: WorkerRecord) ->
         elif iteration < worker.confirmed:
             raise FailedPrecondition(f"{worker} confirmed iteration {iteration}, which this stream did not bring")
         elif iteration < min(plans.planned, worker.confirmed + _MOST_UNCONFIRMED):
-            yield plans.get(worker.slot, iteration).message
-            iteration += 1
+            ready = _together(plans, worker, iteration)
+            iteration += len(ready)
+            yield b"".join(ready)
         elif iteration == plans.planned and job.lifecycle.phase in (JobPhase.FLUSHING, JobPhase.FINISHED):
             return
         else:
             yield None
+
+
+def _together(plans: PlanLog, worker: WorkerRecord, first: int) -> list[bytes]:
+    """Returns the plans that make one message: those that follow `first` without a flush between, while it is small."""
+    ready = [plans.get(worker.slot, first).message]
+    size = len(ready[0])
+    for iteration in range(first + 1, min(plans.planned, worker.confirmed + _MOST_UNCONFIRMED)):
+        message = plans.get(worker.slot, iteration).message
+        size += len(message)
+        if size > _TOGETHER_BYTES or iteration in plans.checkpoint_flushes:
+            break
+        ready.append(message)
+    return ready
 
 
 def _join_epoch(job: Job, lease_id: str) -> Generator[None, None, tuple[WorkerRecord, Epoch]]:

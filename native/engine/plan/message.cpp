@@ -206,7 +206,7 @@ std::string plan_message(const IterationPlans& plans, const Arena& arena, std::s
   message.picked(28, context.groups, 1, positions, samples);
   message.column(29, encoder.u32(plan.replicated), plan.replicated.size);
   Message response;
-  response.message(4, message);  // AttendResponse.plan
+  response.message(4, message);  // AttendResponse.plans
   return response.take();
 }
 

@@ -17,9 +17,9 @@ from services.domain.plans import IterationPlan, Membership
 from services.domain.reports import FailureReport, Lease
 from services.runtime.channel import channel
 from services.runtime.status import domain_errors
-from services.wire.attend import encode_request
-from services.wire.plans import decode_plan_message
-from tests.support.simple_clients import JOB, Dispatcher, Worker, report_of, samples, stream
+from services.wire.attend import encode_request, encode_said
+from services.wire.plans import decode_plan_messages
+from tests.support.simple_clients import JOB, Dispatcher, Worker, job_with, report_of, samples, stream
 
 PATH = "/esd.v1.Dispatcher/Attend"
 Send = Callable[..., Awaitable[pb.AttendResponse]]
@@ -43,8 +43,7 @@ async def read_until_answered(call: Any, sequence: int, plans: list[Any]) -> lis
     async for data in call:
         response = pb.AttendResponse.FromString(data)
         refusals.extend(response.refusals)
-        if response.WhichOneof("body"):
-            plans.append(decode_plan_message(response))
+        plans.extend(decode_plan_messages(response))
         if response.received >= sequence:
             break
     return refusals
@@ -72,12 +71,12 @@ async def test_bad_messages_are_refused_one_by_one_between_good_ones(dispatcher:
                 "the stream is open already",
             ),
             (
-                encode_request(7, report_of(plan, iteration=5)),
+                encode_request(7, encode_said(report_of(plan, iteration=5))),
                 "reports iteration 5; the next one it has to report is 0",
             ),
-            (encode_request(8, report_of(plan, epoch=9)), "epoch 9 is over"),
+            (encode_request(8, encode_said(report_of(plan, epoch=9))), "epoch 9 is over"),
             (
-                pb.AttendRequest(sequence=9, iteration=pb.IterationReport(labels=b"\1")).SerializeToString(),
+                pb.AttendRequest(sequence=9, iterations=[pb.IterationReport(labels=b"\1")]).SerializeToString(),
                 "score_bins are (0, 1), labels are (1, 1)",
             ),
             (
@@ -87,7 +86,7 @@ async def test_bad_messages_are_refused_one_by_one_between_good_ones(dispatcher:
         ]
         for data, _ in bad:
             await call.write(data)
-        await call.write(encode_request(11, report_of(plan)))
+        await call.write(encode_request(11, encode_said(report_of(plan))))
         refusals = await read_until_answered(call, 11, plans)
         call.cancel()
     assert [refusal.sequence for refusal in refusals] == [2, 1, 4, 5, 6, 7, 8, 9, 10]
@@ -99,6 +98,49 @@ async def test_bad_messages_are_refused_one_by_one_between_good_ones(dispatcher:
     assert state is not None
     assert [each.iterations for each in state.workers] == [1, 0]  # the good report between the bad ones
     assert await submission == 8
+
+
+async def test_plans_that_are_ready_come_in_one_message(dispatcher: Dispatcher) -> None:
+    job = job_with(workers=1, window=4)
+    await dispatcher.client.create_job(job)
+    worker = dispatcher.worker("edge-0")
+    await worker.register()
+    submission = asyncio.create_task(dispatcher.client.submit(JOB.name, stream([samples(8 * 4)])))
+    attendance = await worker.attend()
+    for _ in range(1 + 4):  # the membership, and what the window has room for
+        await anext(attendance)
+    async with channel(dispatcher.address) as opened, asyncio.timeout(20):
+        call = opened.stream_stream(PATH, None, None)()
+        await call.write(pb.AttendRequest(attendance=pb.Attendance(lease_id=worker.held.lease_id)).SerializeToString())
+        told = [decode_plan_messages(pb.AttendResponse.FromString(await call.read())) for _ in range(2)]
+        call.cancel()
+    assert [[type(each) for each in message] for message in told] == [[Membership], [IterationPlan] * 4]
+    assert await submission == 8 * 4
+
+
+async def test_a_message_of_several_reports_confirms_them_in_order(dispatcher: Dispatcher) -> None:
+    job = job_with(workers=1, window=4)
+    await dispatcher.client.create_job(job)
+    worker = dispatcher.worker("edge-0")
+    await worker.register()
+    submission = asyncio.create_task(dispatcher.client.submit(JOB.name, stream([samples(8 * 4)])))
+    attendance = await worker.attend()
+    _, *plans = [await anext(attendance) for _ in range(1 + 4)]
+    said = [encode_said(report_of(plan)) for plan in plans if isinstance(plan, IterationPlan)]
+    async with channel(dispatcher.address) as opened, asyncio.timeout(20):
+        call = opened.stream_stream(PATH, None, None)()
+        await call.write(pb.AttendRequest(attendance=pb.Attendance(lease_id=worker.held.lease_id)).SerializeToString())
+        await call.write(encode_request(1, said[0], said[1], heartbeat(0).SerializeToString()))
+        await call.write(encode_request(2, said[2], said[0], said[2]))  # what is known comes again
+        assert await read_until_answered(call, 2, []) == []
+        await call.write(encode_request(3, said[3], encode_said(report_of(plans[3], iteration=9))))
+        (refusal,) = await read_until_answered(call, 3, [])
+        call.cancel()
+    assert "reports iteration 9; the next one it has to report is 4" in refusal.message
+    state = await dispatcher.client.describe()
+    assert state is not None
+    assert state.iterations_confirmed == 4
+    assert await submission == 8 * 4
 
 
 async def test_a_stream_that_does_not_say_whose_it_is_ends(dispatcher: Dispatcher) -> None:

@@ -196,12 +196,12 @@ class ScriptedDispatcher(dispatcher_pb2_grpc.DispatcherServicer):
         self, slot: int, requests: AsyncIterator[bytes], outbox: asyncio.Queue[bytes | EsdError]
     ) -> None:
         async for data in requests:
-            report = decode_request(data)
+            said = decode_request(data)
+            assert not isinstance(said, Attendance)
             outbox.put_nowait(encode_answer(sequence_of(data), []))
-            if isinstance(report, IterationReport | FlushReport):
-                async with self.changed:
-                    self.reports[slot].append(report)
-                    self.changed.notify_all()
+            async with self.changed:
+                self.reports[slot] += [each for each in said if isinstance(each, IterationReport | FlushReport)]
+                self.changed.notify_all()
 
     async def _tell(self, slot: int, start: int, outbox: asyncio.Queue[bytes | EsdError]) -> None:
         await self.until(lambda: len(self.registrations) == len(self.scripts))

@@ -71,7 +71,7 @@ def test_the_engine_encodes_what_its_columns_say(mechanism: str) -> None:
         decision = planner.plan(batch)
         assert list(decision.messages) == [message_of(plan, job.fields) for plan in decision.plans]
         for message, plan in zip(decision.messages, decision.plans, strict=True):
-            assert message_of(decode_response(message).message, job.fields) == message
+            assert message_of(decode_response(message).messages[0], job.fields) == message
             lists = (plan.update_rows, plan.update_gradients, plan.evict_rows, plan.evict_gradients, plan.drops)
             sizes += [len(each) for each in lists]
     assert (sizes > 0).all()

@@ -25,7 +25,7 @@ from services.domain.plans import (
 )
 from services.domain.tables import OptimizerSpec, TableSpec
 from services.domain.worker_set import WorkerSet
-from services.wire.plans import decode_plan_message, encode_plan_message
+from services.wire.plans import decode_plan_messages, encode_plan_message
 from tests.support.plan_messages import message_of, pack
 
 JOB = JobSpec(
@@ -139,7 +139,8 @@ def assert_same(before: Any, after: Any, path: str) -> None:
 @given(MESSAGES)
 def test_round_trip(message: PlanMessage) -> None:
     wire = message_of(message)
-    assert_same(message, decode_plan_message(dispatcher_pb2.AttendResponse.FromString(wire)), type(message).__name__)
+    (decoded,) = decode_plan_messages(dispatcher_pb2.AttendResponse.FromString(wire))
+    assert_same(message, decoded, type(message).__name__)
 
 
 def parsed(message: PlanMessage) -> dispatcher_pb2.AttendResponse:
@@ -240,15 +241,18 @@ def put(path: str, value: bytes | int) -> Spoil:
 )
 def test_malformed_plans_are_refused_by_field(spoil: Spoil, text: str) -> None:
     message = good_plan()
-    decode_plan_message(message)
-    spoil(message.plan)
+    decode_plan_messages(message)
+    spoil(message.plans[0])
     with pytest.raises(InvalidArgument, match=text):
-        decode_plan_message(message)
+        decode_plan_messages(message)
 
 
-def test_a_message_without_body_is_refused() -> None:
-    with pytest.raises(InvalidArgument, match="body is not set"):
-        decode_plan_message(dispatcher_pb2.AttendResponse())
+def test_messages_that_follow_each_other_make_one() -> None:
+    plan = message_of(decode_plan_messages(good_plan())[0])
+    end = message_of(EndOfStream(4))
+    decoded = decode_plan_messages(dispatcher_pb2.AttendResponse.FromString(plan + plan + end))
+    assert [type(each) for each in decoded] == [IterationPlan, IterationPlan, EndOfStream]
+    assert b"".join(map(message_of, decoded)) == plan + plan + end
 
 
 @pytest.mark.parametrize(
@@ -265,14 +269,14 @@ def test_a_contradictory_membership_is_refused(changes: dict[str, int], text: st
     for name, value in changes.items():
         setattr(message.membership, name, value)
     with pytest.raises(InvalidArgument, match=text):
-        decode_plan_message(message)
+        decode_plan_messages(message)
 
 
 def test_members_that_are_not_named_are_all_slots() -> None:
     message = parsed(Membership(1, 0, JOB, WorkerSet(0b1)))
-    assert decode_plan_message(message).members == WorkerSet(0b1)
+    assert decode_plan_messages(message)[0].members == WorkerSet(0b1)
     message.membership.members = 0
-    assert decode_plan_message(message).members == WorkerSet(0b11)
+    assert decode_plan_messages(message)[0].members == WorkerSet(0b11)
 
 
 def test_a_plan_with_columns_of_another_type_is_a_defect() -> None:

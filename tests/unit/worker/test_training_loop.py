@@ -84,7 +84,7 @@ async def test_write_through_trains_only_when_all_is_durable(plans, write_throug
         for plan in messages_of(plans):
             yield plan
 
-    async def send(_report):
+    def confirm(_report):
         pass
 
     async def no_checkpoint(_plan):
@@ -95,7 +95,7 @@ async def test_write_through_trains_only_when_all_is_durable(plans, write_throug
         with ThreadPoolExecutor(1) as thread:
             loop = TrainingLoop(
                 messages(), CacheBook([1], 0, 1, 0), mover, trainer, thread,
-                SimpleNamespace(uplink=SimpleNamespace(take=lambda: 0.0)), send, no_checkpoint,
+                SimpleNamespace(uplink=SimpleNamespace(take=lambda: 0.0)), confirm, no_checkpoint,
                 write_through=write_through,
             )  # fmt: skip
             running = tasks.create_task(loop.run())
