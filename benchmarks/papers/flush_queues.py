@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from benchmarks.native_yardsticks import built
 
 QUEUES = {  # by the programme's names
-    "two-level": "two-level queues, one per worker, as the dispatcher has them",
-    "heap": "one tree heap",
-    "heaps": "tree heaps, one per worker",
+    "two-level": "two-level queues",
+    "heap": "one heap",
+    "heaps": "a heap per worker",
 }
 
 

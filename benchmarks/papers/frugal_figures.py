@@ -66,7 +66,8 @@ def _queues(runs: Sequence[Runs]) -> Iterator[Figure]:
         "updates of g-entries 1.2 to 1.4 times faster; 74 to 106.8 times less stall; 2.1 to 3.3 times the throughput",
         f"{machine} Our queues are one per worker, since each worker's link is flushed on its own, so their threads"
         " share nothing. One heap is FRUGAL's yardstick, a lock per node; a heap per worker leaves the logarithm and"
-        " takes the waiting for each other away. The sets of reads, which cost every queue the same, are not timed.",
+        " takes the waiting for each other away. The sets of reads, which cost every queue the same, are not timed."
+        " With more threads our queues are done so soon that most of their time is spent on starting together.",
         groups="lines", x="threads",
     )  # fmt: skip
     speed = Figure(
