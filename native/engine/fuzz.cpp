@@ -175,6 +175,13 @@ void use_snapshot(esd::Engine& engine, Random& random) {
   }
 }
 
+// Of more room than some caches have, by some of the workers or all.
+esd::Replication draw_replication(Random& random, unsigned workers) {
+  const std::uint64_t all = ~std::uint64_t{0} >> (esd::kMaxWorkers - workers);
+  const std::uint64_t some = random.next() & all;
+  return {1 + random.below(60), random.next(), esd::WorkerSet{some == 0 ? all : some}};
+}
+
 void run_job(Random& random) {
   const char* policies[] = {"emark", "emark-size", "lru", "lfu", "static"};
   const std::size_t fields = random.below(6), samples = random.below(20);
@@ -184,14 +191,18 @@ void run_job(Random& random) {
   for (std::uint32_t& size : sizes) size = static_cast<std::uint32_t>(1 + random.below(9));
   const std::uint64_t max_rows = random.below(2) ? 0 : samples * fields + 1 + random.below(40);
   const bool push_trained = random.below(4) == 0, flush_ahead = !push_trained && random.below(2) == 0;
-  esd::Engine engine(cache_rows, policies[random.below(5)], sizes, max_rows, {}, {}, push_trained, flush_ahead);
+  const bool replicates = !push_trained && !flush_ahead && random.below(2) == 0;
+  const esd::Replication replication =
+      replicates ? draw_replication(random, static_cast<unsigned>(cache_rows.size())) : esd::Replication();
+  esd::Engine engine(cache_rows, policies[random.below(5)], sizes, max_rows, {}, {}, push_trained, flush_ahead,
+                     replication);
   const std::uint64_t universe = 1 + random.below(400);
   for (int iteration = 0; iteration < 130; ++iteration) {
     if (flush_ahead) tell_reads(engine, random, universe, sizes.size());
     run_iteration(engine, random, universe, random.below(4) ? samples : random.below(samples + 1), fields, sizes.size(),
                   flush_ahead);
     if (random.below(40) != 0) continue;
-    if (push_trained) engine.flush({});
+    if (push_trained || replicates) engine.flush({});
     use_snapshot(engine, random);
   }
 }

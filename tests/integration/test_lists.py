@@ -46,6 +46,7 @@ class Cluster:
     store: str = "memory"
     shards: int = 1
     cache_rows: int = 130
+    sync: str = "on-demand"
 
 
 CLUSTERS = [
@@ -53,7 +54,9 @@ CLUSTERS = [
     Cluster("two workers, Adagrad, joint, Redis", 2, OptimizerKind.ROWWISE_ADAGRAD, "joint", store="redis"),
     Cluster("four workers, SGD, ESD, two shards", 4, OptimizerKind.SGD, "esd", shards=2, cache_rows=90),
     Cluster("two workers, a table that lists share, Adam, LAIA", 2, OptimizerKind.ADAM, "laia", SHARED),
-]
+    Cluster("four workers, replicated rows, a shared table", 4, OptimizerKind.ADAM, "esd", SHARED, cache_rows=120,
+            sync="replicated:25"),
+]  # fmt: skip
 
 
 def lists(rng: np.random.Generator, rows: int, values: int, longest: int) -> list[list[int] | None]:
@@ -96,7 +99,7 @@ def test_a_cluster_trains_lists_as_one_process_does(
     options = RunOptions(
         data=str(events), schema=schema, workers=case.workers, batch=BATCH // case.workers, links="1g", dim=6,
         cache_rows=case.cache_rows, model="tests.support.list_model:Net", optimizer=case.optimizer,
-        mechanism=case.mechanism, learning_rate=0.01, seed=3,
+        mechanism=case.mechanism, learning_rate=0.01, seed=3, sync=case.sync,
     )  # fmt: skip
     store = redis_url if case.store == "redis" else "memory"
     result = train.run(options, store=store, shards=case.shards, out=tmp_path)
