@@ -25,7 +25,10 @@ def test_mechanisms_are_measured_in_turns() -> None:
             time.sleep(0.01)  # the second turn begins
         bench.send_signal(signal.SIGTERM)
         assert bench.wait(60) == 128 + signal.SIGTERM
-    assert not any(map(is_running, services))
+    deadline = time.monotonic() + 30
+    while any(map(is_running, services)):  # one that has just been forked ends once it has read that nobody is there
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
     assert [run["mechanism"] for run in result["runs"]] == ["random", "joint/balanced"]
     for run in result["runs"]:
         assert run["processor_ms"].keys() == {"worker-0", "worker-1", "dispatcher", "ps-0", "driver"}
