@@ -276,7 +276,7 @@ void Engine::plan_worker(unsigned worker, IterationPlans& plans) {
   cache.restamp(lists.cached.data(), lists.cached.size(), iteration_);
   replacement_.run(worker, iteration_, cache, discarded_late_[worker], lists, arena, plan);
   use_copies(cache, plan, arena);
-  lists.write_pulls(batch_, sizes_, arena, plan);
+  lists.write_pulls(sizes_, arena, plan);
   lists.write_samples(trainers_.samples(worker), batch_, arena, plan, need_of_);
 }
 

@@ -43,7 +43,7 @@ inline Preview preview(const PreparedBatch& batch, const RowSizes& sizes, const 
       const double pushed = split ? share * size : size;
       row.holders.for_each([&](int j) { result.moved[j] += pushed; });
     }
-    const double pulled = row.pulled_stateless(trainers[x]) ? sizes.value_shares()[table] * size : size;
+    const double pulled = pulled_stateless(trainers[x], row.full_version()) ? sizes.value_shares()[table] * size : size;
     (trainers[x] - row.latest()).for_each([&](int j) { result.moved[j] += pulled; });
     if (!push_trained) continue;
     const double pushed = trainers[x].several() ? share * size : size;

@@ -91,19 +91,21 @@ void WorkerLists::write_pushes(const PreparedBatch& batch, const CopyDirectory& 
   }
 }
 
-void WorkerLists::write_pulls(const PreparedBatch& batch, const RowSizes& sizes, Arena& arena, WorkerPlan& plan) const {
+void WorkerLists::write_pulls(const RowSizes& sizes, Arena& arena, WorkerPlan& plan) const {
   plan.pulls = reserve_transfers(arena, pulls[kEarly].size() + pulls[kLate].size(), pulls[kEarly].size());
   TransferWriter writer(arena, plan.pulls);
   const std::uint64_t* ids = arena.u64.data() + plan.unique_ids.begin;
   const SlotIndex* slots = arena.u32.data() + plan.unique_slots.begin;
   const std::int64_t* versions = arena.i64.data() + plan.unique_versions.begin;
   const std::uint64_t* contributors = arena.u64.data() + plan.unique_contributors.begin;
-  const RowState* const states = batch.states.data();
+  const auto stateless = [&](NeedIndex i) { return pulled_stateless(WorkerSet{contributors[i]}, versions[i]); };
   for (const Timing timing : {kEarly, kLate}) {
-    for (const NeedIndex i : pulls[timing]) {
-      writer.write(timing, ids[i], slots[i], versions[i]);
-      const bool stateless = states[needs[i].row].pulled_stateless(WorkerSet{contributors[i]});
-      plan.stateless_pulls[sizes.table_of(ids[i])] += stateless;
+    for (const NeedIndex i : pulls[timing]) writer.write(timing, ids[i], slots[i], versions[i]);
+    if (sizes.uniform()) {
+      const auto count = std::count_if(pulls[timing].begin(), pulls[timing].end(), stateless);
+      plan.stateless_pulls[0] += static_cast<std::uint32_t>(count);
+    } else {
+      for (const NeedIndex i : pulls[timing]) plan.stateless_pulls[sizes.table_of(ids[i])] += stateless(i);
     }
   }
 }

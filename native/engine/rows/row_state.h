@@ -35,6 +35,12 @@ constexpr std::uint32_t kMaxLife = (1u << 23) - 1;  // full versions stay below 
 // The full version of a row that is born in a life and not trained yet (services/domain/versions.py).
 inline std::int64_t first_version(std::uint32_t life) { return std::int64_t{life} << 30; }
 
+// Whether a worker that pulls a row, for a training by `trainers`, needs no optimizer state: the server takes the step of a
+// split row, and a row that was not trained in its present life, as a full version tells, has none but zeros.
+inline bool pulled_stateless(WorkerSet trainers, std::int64_t full_version) {
+  return trainers.several() | ((full_version & kMaxVersion) == 0);
+}
+
 struct RowState {
   std::uint64_t id;
   WorkerSet holders;             // as `kind` says
@@ -52,10 +58,6 @@ struct RowState {
   // Whether the iteration trained the row. There are no branches here and in `latest`: rows come in the order of their
   // ids, on which branches could hardly be predicted.
   bool used_in(std::uint32_t iteration) const { return (version > 0) & (last_use == iteration); }
-
-  // Whether a worker that pulls the row, for a training by `trainers`, needs no optimizer state: the server takes the
-  // step of a split row, and a row that was not trained has none but zeros.
-  bool pulled_stateless(WorkerSet trainers) const { return trainers.several() | (version == 0); }
 
   // The workers that can train the row without a pull.
   WorkerSet latest() const { return holders.when((kind == kClean) | (kind == kOwned)); }
