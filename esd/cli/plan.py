@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from dispatcher.simulator.sizing.coherence import expected_traffic
 from esd.cli import options as opt
 from esd.cli.options import BALANCED, takes_run_options
 from esd.cli.plan_report import Advice, print_advice, save_plot
@@ -71,9 +70,6 @@ def advise(
     available = _free_memory() / 2 if memory is None else parse_size(memory)
     messages.print(f"profile of {chosen.data}", style="dim", highlight=False)
     profile = Profile.of(chosen, samples)
-    tables = profile.job(chosen).tables
-    if len(tables) > 1:
-        raise InvalidArgument(f"esd plan weighs rows of one size, the schema has {len(tables)} tables")
     batches = _batches(chosen, batch_limits, profile.table.samples)
     messages.print(f"memory and computation of {chosen.model}", style="dim", highlight=False)
     footprint = measure(chosen, profile, device, threads)
@@ -89,13 +85,14 @@ def advise(
     if policies[fastest].seconds >= _BETTER * best.seconds:
         fastest = chosen.policy
     job = profile.job(chosen)
-    traffic = expected_traffic(profile.table.popularity, best.batch, chosen.workers, best.cache_rows)
-    on_demand = traffic.bytes_by_row(job.table.row_transfer_bytes, job.table.gradient_transfer_bytes)
-    all_reduced = 8 * job.table.dimension * (chosen.workers - 1) / chosen.workers
+    on_demand = profile.traffic(job, best.batch, best.cache_rows)
+    dimensions = profile.by_row([table.dimension for table in job.tables])
+    all_reduced = 8 * dimensions * (chosen.workers - 1) / chosen.workers
     return Advice(
         chosen=replace(chosen, batch=best.batch, cache_rows=best.cache_rows, policy=fastest),
         memory=available,
         table=profile.table,
+        room=profile.table.room(job.tables),
         footprint=footprint,
         trials=tuple(trial for trial in search.trials.values() if trial is not None),
         best=best,

@@ -29,6 +29,7 @@ class Advice:
         chosen: the options of the run, with what is recommended.
         memory: bytes of a worker that were planned with.
         table: how often the samples have each row.
+        room: of all rows, in rows of the first table, as caches are counted in.
         footprint: what training takes of this machine.
         trials: all simulations of the search.
         best: the recommended one.
@@ -40,6 +41,7 @@ class Advice:
     chosen: RunOptions
     memory: float
     table: AccessTable
+    room: int
     footprint: Footprint
     trials: tuple[Trial, ...]
     best: Trial
@@ -154,7 +156,7 @@ def _recommended(advice: Advice) -> Table:
     best, footprint = advice.best, advice.footprint
     table = _two_columns("recommended")
     table.add_row("samples per worker", f"{best.batch:,}")
-    table.add_row("cached rows", f"{best.cache_rows:,} ({best.cache_rows / len(advice.table.counts):.1%} of all)")
+    table.add_row("cached rows", f"{best.cache_rows:,} ({best.cache_rows / advice.room:.1%} of all)")
     taken = footprint.fixed_bytes + best.batch * footprint.sample_bytes + best.cache_rows * footprint.row_bytes
     table.add_row("memory, MB", f"{taken / 1e6:,.0f} of {advice.memory / 1e6:,.0f}")
     seconds = ", ".join(f"{policy} {1e6 * each:,.1f}" for policy, each in advice.policies.items())

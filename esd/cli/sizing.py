@@ -7,6 +7,9 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dispatcher.core.planner import Planner
 from dispatcher.simulator.simulate import simulate
 from dispatcher.simulator.sizing.access import AccessTable
@@ -44,7 +47,7 @@ class Profile:
         """Reads up to `count` samples."""
         dataset = chosen.open(READ_SAMPLES)
         samples = list(first_samples(dataset, count))
-        return cls(dataset, samples, AccessTable.of(samples))
+        return cls(dataset, samples, AccessTable.of(samples, 1 + max(feature.table for feature in dataset.features)))
 
     def job(self, chosen: RunOptions) -> JobSpec:
         """Returns the job of a run on this data."""
@@ -55,6 +58,19 @@ class Profile:
             parameter_servers=("planned",),
         )
 
+    def traffic(self, job: JobSpec, batch: int, cache_rows: int) -> NDArray[np.float64]:
+        """Returns the bytes that each row is expected to move at a worker in an iteration, float64 [E]."""
+        sizes = self.table.sizes(job.tables)
+        traffic = expected_traffic(self.table.popularity, batch, job.workers, cache_rows, sizes)
+        return traffic.bytes_by_row(
+            self.by_row([float(table.row_transfer_bytes) for table in job.tables]),
+            self.by_row([float(table.gradient_transfer_bytes) for table in job.tables]),
+        )
+
+    def by_row(self, of_tables: Sequence[float]) -> NDArray[np.float64]:
+        """Returns for each row what is said of its table, float64 [E]."""
+        return np.array(of_tables, np.float64)[self.table.tables]
+
     def batches(self, size: int) -> Iterator[SampleBatch]:
         """Cuts the samples into whole batches."""
         return (batch for batch in global_batches(self.samples, size) if len(batch) == size)
@@ -62,7 +78,7 @@ class Profile:
 
 def size_search(chosen: RunOptions, profile: Profile, footprint: Footprint, memory: float) -> SizeSearch:
     """Returns the search for the batch and the cache that train fastest in `memory` bytes per worker."""
-    rows = len(profile.table.counts)
+    rows = profile.table.room(profile.job(chosen).tables)
 
     def show(batch: int, cache_rows: int) -> Trial:
         messages.print(f"simulation of {batch} samples, {cache_rows:,} cached rows", style="dim", highlight=False)
@@ -102,9 +118,7 @@ def simulated(chosen: RunOptions, profile: Profile, footprint: Footprint, batch:
 
 def predicted(chosen: RunOptions, profile: Profile, footprint: Footprint, batch: int, cache_rows: int) -> float:
     """Returns the seconds of a sample under random dispatch, by the equations."""
-    table = profile.job(chosen).table
-    traffic = expected_traffic(profile.table.popularity, batch, chosen.workers, cache_rows)
-    moved = float(traffic.bytes_by_row(table.row_transfer_bytes, table.gradient_transfer_bytes).sum())
+    moved = float(profile.traffic(profile.job(chosen), batch, cache_rows).sum())
     seconds = moved / min(chosen.bandwidths()) + batch * footprint.sample_seconds + _step_seconds(chosen, footprint)
     return seconds / (batch * chosen.workers)
 
@@ -128,7 +142,7 @@ def _measure(
 def _plans(alone: RunOptions, profile: Profile) -> list[IterationPlan]:
     """Returns the plans of one worker's first iterations. Where the data is short, it begins again."""
     job = profile.job(alone)
-    planner = Planner(job, alone.bandwidths(), [len(profile.table.counts)])
+    planner = Planner(job, alone.bandwidths(), [profile.table.room(job.tables)])
 
     def endless() -> Iterator[SampleBatch]:
         while True:

@@ -11,7 +11,7 @@ class Footprint:
 
     Attributes:
         fixed_bytes: the process, the model and its optimizer, without rows and samples.
-        row_bytes: of a cached row, with its optimizer state and what is kept of it (SCARS' d).
+        row_bytes: of a cached row of the first table, with its optimizer state and what is kept of it (SCARS' d).
         sample_bytes: of a sample in an iteration: its rows on their way, activations and gradients (SCARS' a).
         step_seconds: computation of an iteration, however few samples it has.
         sample_seconds: computation of each of its samples.

@@ -11,11 +11,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from services.domain.footprint import Footprint
 from services.domain.jobs import JobSpec
 from services.domain.plans import IterationPlan
+from services.domain.tables import TableSpec
 from worker.core.cache_book import CacheBook
 from worker.models import build_model
 from worker.training.all_reduce import DenseReducer
@@ -52,11 +54,16 @@ def measure_footprint(
         ResourceExhausted: the device has not enough memory.
     """
     device = prepare_device(device_name, threads)
-    row_bytes = _weigh_row(job, device)
+    rows = [_weigh_row(table, device) for table in job.tables]
     runs = [_train(job, plans, device) for plans in (small, large)]
     few, many = runs
     grown = many.samples - few.samples
-    cached = [_slots(plans) * row_bytes for plans in (small, large)]
+    cached = [float(np.dot(_slots(job, plans), rows)) for plans in (small, large)]
+    # A cache has room for so many bytes as they move; they may weigh most in another table than the first.
+    row_bytes = max(
+        weight * job.table.row_transfer_bytes / table.row_transfer_bytes
+        for table, weight in zip(job.tables, rows, strict=True)
+    )
     sample_bytes = max(0.0, (many.peak_bytes - cached[1] - few.peak_bytes + cached[0]) / grown)
     sample_seconds = max(0.0, (many.seconds - few.seconds) / grown)
     return Footprint(
@@ -71,32 +78,36 @@ def measure_footprint(
 
 def _train(job: JobSpec, plans: Sequence[IterationPlan], device: torch.device) -> _Run:
     _forget_peak(device)
-    cache = RowCache(_slots(plans), job.table.row_width, device)
-    trainer = Trainer(job, [cache], DenseReducer(None), device)
+    slots = _slots(job, plans)
+    caches = [RowCache(each, table.row_width, device) for each, table in zip(slots, job.tables, strict=True)]
+    trainer = Trainer(job, caches, DenseReducer(None), device)
     seconds = []
     for plan in plans:
-        staging = cache.staging(len(plan.pulls))
-        staging.fill(_ROW_VALUE)
-        cache.write(plan.pulls.slots, staging)
+        for cache, pulls in zip(caches, plan.pulls.by_table(len(caches)), strict=True):
+            staging = cache.staging(len(pulls))
+            staging.fill(_ROW_VALUE)
+            cache.write(pulls.slots, staging)
         result = trainer.step(plan)
         seconds.append(result.compute + result.update)
     return _Run(plans[0].batch_size, statistics.median(seconds[1:]), _peak(device))
 
 
-def _slots(plans: Sequence[IterationPlan]) -> int:
-    return 1 + max(int(plan.unique_slots.max()) for plan in plans)
+def _slots(job: JobSpec, plans: Sequence[IterationPlan]) -> list[int]:
+    """Returns how many slots the plans use of each table."""
+    used = zip(*(plan.rows_by_table(len(job.tables)) for plan in plans), strict=True)
+    return [1 + max(int(each.slots.max(initial=0)) for each in of_table) for of_table in used]
 
 
-def _weigh_row(job: JobSpec, device: torch.device) -> float:
+def _weigh_row(table: TableSpec, device: torch.device) -> float:
     """Returns the bytes of a row in a cache, and of its entry in the cache book where both are on the host."""
-    slots = int(_CACHE_BYTES / job.table.row_bytes) + 1
+    slots = int(_CACHE_BYTES / table.row_bytes) + 1
     before = _used(device)
-    cache = RowCache(slots, job.table.row_width, device)
+    cache = RowCache(slots, table.row_width, device)
     cache.rows.fill_(_ROW_VALUE)  # the system gives memory when it is written
     book = CacheBook([slots], 0, 0)
     taken = _used(device) - before
     del cache, book
-    return max(float(job.table.row_bytes), taken / slots)
+    return max(float(table.row_bytes), taken / slots)
 
 
 def _used(device: torch.device) -> int:

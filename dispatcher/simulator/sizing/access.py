@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,8 @@ from numpy.typing import NDArray
 
 from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument
+from services.domain.ids import table_of
+from services.domain.tables import TableSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,14 +22,16 @@ class AccessTable:
     Attributes:
         samples: how many samples were counted.
         counts: int64 [E], lookups of each distinct row, descending.
+        tables: uint64 [E], the number of the table that it is of.
     """
 
     samples: int
     counts: NDArray[np.int64]
+    tables: NDArray[np.uint64]
 
     @classmethod
-    def of(cls, batches: Iterable[SampleBatch]) -> AccessTable:
-        """Counts a stream. Raises InvalidArgument when it is empty."""
+    def of(cls, batches: Iterable[SampleBatch], tables: int = 1) -> AccessTable:
+        """Counts a stream of samples of so many tables. Raises InvalidArgument when it is empty."""
         ids, counts, samples = np.empty(0, np.uint64), np.empty(0, np.int64), 0
         for batch in batches:
             samples += len(batch)
@@ -36,7 +41,9 @@ class AccessTable:
             counts = seen
         if not samples:
             raise InvalidArgument("the data has no samples to profile")
-        return cls(samples, np.sort(counts)[::-1].astype(np.int64))
+        order = np.argsort(-counts, kind="stable")
+        numbers = table_of(ids[order]) if tables > 1 else np.zeros(len(order), np.uint64)
+        return cls(samples, counts[order].astype(np.int64), numbers.astype(np.uint64))
 
     @property
     def popularity(self) -> NDArray[np.float64]:
@@ -48,6 +55,16 @@ class AccessTable:
     def lookups_per_sample(self) -> float:
         """Rows that a sample looks up."""
         return float(self.counts.sum()) / self.samples
+
+    def sizes(self, tables: Sequence[TableSpec]) -> NDArray[np.float64]:
+        """Returns the room that each row takes in a cache, in rows of the first table: float64 [E]."""
+        moved = np.array([table.row_transfer_bytes for table in tables], np.float64)
+        sizes: NDArray[np.float64] = (moved / moved[0])[self.tables]
+        return sizes
+
+    def room(self, tables: Sequence[TableSpec]) -> int:
+        """Returns how many rows of the first table take as much room as all rows do."""
+        return math.ceil(float(self.sizes(tables).sum()))
 
     def rows_for(self, share: float) -> int:
         """Returns how many of the most popular rows make up a share, 0..1, of all lookups."""

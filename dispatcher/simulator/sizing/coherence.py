@@ -14,6 +14,8 @@ approximation; Emark lets outdated copies leave first):
 
     C = sum of (1 - (1-q)^t) p / q,    r = 1 - (1-q)^t
 
+Where rows are of different sizes, each counts in the sum by the room that it takes.
+
 A row that was trained alone is pushed unless the same worker trains it next, alone again; a row that several trained
 is pushed by each of them, as a partial gradient. With n = 1, s = 1 and nothing goes stale.
 """
@@ -21,9 +23,12 @@ is pushed by each of them, as a partial gradient. With n = 1, s = 1 and nothing 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+Bytes: TypeAlias = int | NDArray[np.float64]  # of every row, or by row
 
 _STEPS = 60  # of the bisection for t
 _LONGEST = 1e12  # iterations
@@ -45,20 +50,27 @@ class ExpectedTraffic:
     row_pushes: NDArray[np.float64]
     gradient_pushes: NDArray[np.float64]
 
-    def bytes_by_row(self, row_bytes: int, gradient_bytes: int) -> NDArray[np.float64]:
-        """Returns what each row moves, float64 [E], where a row and a partial gradient take that many bytes."""
+    def bytes_by_row(self, row_bytes: Bytes, gradient_bytes: Bytes) -> NDArray[np.float64]:
+        """Returns what each row moves, float64 [E], where a row and a partial gradient take that many bytes, or [E]."""
         moved: NDArray[np.float64] = row_bytes * (self.pulls + self.row_pushes) + gradient_bytes * self.gradient_pushes
         return moved
 
 
-def expected_traffic(popularity: NDArray[np.float64], samples: float, workers: int, cached: float) -> ExpectedTraffic:
+def expected_traffic(
+    popularity: NDArray[np.float64],
+    samples: float,
+    workers: int,
+    cached: float,
+    sizes: NDArray[np.float64] | None = None,
+) -> ExpectedTraffic:
     """What each of n workers moves under random dispatch and on-demand synchronisation.
 
     Args:
         popularity: P(e), float64 [E], 0..1.
         samples: m, of one worker and iteration.
         workers: n.
-        cached: C, rows that its cache holds.
+        cached: C, the room of its cache, in rows.
+        sizes: the room that each row takes, float64 [E], where these differ; None: 1.
     """
     with np.errstate(divide="ignore"):  # a row that every sample has: log 0 is -inf, and exp of it 0
         absent = samples * np.log1p(-popularity)  # the logarithm of 1 - p
@@ -66,22 +78,25 @@ def expected_traffic(popularity: NDArray[np.float64], samples: float, workers: i
     by_any = -np.expm1(workers * absent)
     alone = trained * (1 - trained) ** (workers - 1)
     share = np.divide(trained, by_any, out=np.zeros_like(trained), where=by_any > 0)  # who trains it, trains it here
-    again = _trained_again(share, workers * absent, cached)
+    again = _trained_again(share, workers * absent, cached, np.ones_like(share) if sizes is None else sizes)
     latest = np.divide(alone, by_any, out=np.zeros_like(alone), where=by_any > 0) * again
     return ExpectedTraffic(trained, trained * (1 - latest), alone * (1 - latest), trained - alone)
 
 
-def _trained_again(share: NDArray[np.float64], absent: NDArray[np.float64], cached: float) -> NDArray[np.float64]:
+def _trained_again(
+    share: NDArray[np.float64], absent: NDArray[np.float64], cached: float, sizes: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Returns r by row. `absent` is the logarithm of how likely nobody trains the row in an iteration."""
 
     def within(iterations: float) -> NDArray[np.float64]:
         reached: NDArray[np.float64] = -np.expm1(iterations * absent)
         return reached
 
-    if float(share @ within(_LONGEST)) <= cached:
+    taken = share * sizes
+    if float(taken @ within(_LONGEST)) <= cached:
         return np.ones_like(share)
     low, high = 0.0, np.log(_LONGEST)
     for _ in range(_STEPS):
         middle = (low + high) / 2
-        low, high = (middle, high) if float(share @ within(np.exp(middle))) < cached else (low, middle)
+        low, high = (middle, high) if float(taken @ within(np.exp(middle))) < cached else (low, middle)
     return within(np.exp(low))

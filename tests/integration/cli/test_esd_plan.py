@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 from typer.testing import CliRunner
 
@@ -87,3 +91,30 @@ def test_a_mistake_is_refused_and_named(arguments: list[str], message: str) -> N
     refused = CliRunner().invoke(app, ["plan", *RUN, "--samples", "2000", *arguments]).exception
     assert isinstance(refused, EsdError)
     assert message in str(refused)
+
+
+def test_tables_of_several_dimensions_share_a_cache(tmp_path: Path) -> None:
+    """Its rows are counted in those of the first table; what is recommended holds what an iteration trains."""
+    rng = np.random.default_rng(2)
+    columns = {name: (size * rng.random(4000) ** 3).astype(int) for name, size in (("user", 900), ("item", 3000))}
+    lists = [(3000 * rng.random(count) ** 3).astype(int).tolist() for count in rng.integers(0, 4, 4000)]
+    table = pa.table({**columns, "seen": lists, "clicked": rng.integers(0, 2, 4000)})
+    pyarrow.parquet.write_table(table, tmp_path / "e.parquet")
+    (tmp_path / "s.toml").write_text(
+        'label = "clicked"\nids = ["user", { column = "item", table = "items" },\n'
+        '    { column = "seen", table = "items", max = 4 }]\n[tables.items]\ndim = 8\noptimizer = "adam"\n'
+    )
+    run = ("--data", str(tmp_path / "e.parquet"), "--schema", str(tmp_path / "s.toml"), "--model", "dcn", *RUN[2:])
+    advice = json.loads(invoke("plan", *run, "--samples", "4000", "--batch-limits", "16,64", "--json"))
+    distinct = {name: len(np.unique(values)) for name, values in columns.items()}
+    distinct["item"] = len(np.unique(np.concatenate([columns["item"], *map(np.array, lists)]).astype(int)))
+    assert advice["profile"]["rows"] == distinct["user"] + distinct["item"]
+    first, second = ((32 + 1) * 4 + 16, (8 + 16) * 4 + 16)  # bytes that a row moves, with optimizer state and key
+    room = distinct["user"] + distinct["item"] * second / first
+    assert max(trial["cache_rows"] for trial in advice["trials"] if trial) <= math.ceil(room)
+    assert advice["recommended"]["cache_rows"] < advice["profile"]["rows"]
+    assert advice["footprint"]["row_bytes"] >= 33 * 4
+    _, _, *arguments = shlex.split(advice["command"])
+    best = advice["recommended"]
+    counted = json.loads(invoke("simulate", *arguments, "--iterations", str(4000 // (2 * best["batch"])), "--json"))
+    assert counted["cost_seconds"] / counted["samples"] == pytest.approx(best["cost_seconds"], rel=0.3)

@@ -1,5 +1,7 @@
 """How large caches and batches should be: the access table, its shapes, the equations for n workers, and the search."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,10 @@ from dispatcher.simulator.sizing.coherence import expected_traffic
 from dispatcher.simulator.sizing.scars import expected_distinct
 from dispatcher.simulator.sizing.search import SizeSearch, Trial
 from dispatcher.simulator.sizing.shapes import fit_shapes
+from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument, ResourceExhausted
+from services.domain.ids import in_table
+from services.domain.tables import OptimizerSpec, TableSpec
 
 FIELDS, SAMPLES = 4, 24_000
 
@@ -122,3 +127,28 @@ def test_batches_whose_rows_do_not_fit_are_left_out():
     for room in (lambda batch: 159, lambda batch: -batch):  # of rows that an iteration needs, or of any
         with pytest.raises(ResourceExhausted, match="not even 16 samples per worker fit"):
             SizeSearch(room, lambda batch, _: -batch, Landscape()).run([16, 32])
+
+
+def test_rows_of_twice_the_size_need_twice_the_room() -> None:
+    """With some rows larger than others, more is pulled into the same room than if all were as the smallest."""
+    popularity = 1 / np.arange(2, 400, dtype=np.float64)
+
+    def pulls(cached: float, sizes: np.ndarray | None = None) -> float:
+        return float(expected_traffic(popularity, 16, 1, cached, sizes).pulls.sum())
+
+    assert pulls(300, np.full(398, 2.0)) == pytest.approx(pulls(150))
+    some = np.where(np.arange(398) % 2, 1.0, 3.0)
+    assert pulls(150) < pulls(250, some) < pulls(100)
+
+
+def test_rows_are_counted_by_table() -> None:
+    """Their ids tell it where there are several; the room of all is counted in rows of the first."""
+    first, second = (np.arange(each, dtype=np.uint64) for each in (3, 5))
+    column = np.concatenate([in_table(first, 0), in_table(second, 1), in_table(second, 1)])
+    batch = SampleBatch.of_fields(column[:, None], np.zeros((13, 0), np.float32), np.zeros(13, np.float32))
+    table = AccessTable.of([batch], tables=2)
+    assert (table.counts.tolist(), table.tables.tolist()) == ([2] * 5 + [1] * 3, [1] * 5 + [0] * 3)
+    specs = [TableSpec(name, dimension, OptimizerSpec(), 0, 0.1) for name, dimension in (("a", 8), ("b", 32))]
+    ratio = specs[1].row_transfer_bytes / specs[0].row_transfer_bytes
+    assert table.room(specs) == math.ceil(3 + 5 * ratio)
+    assert AccessTable.of([batch]).tables.tolist() == [0] * 8
