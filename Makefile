@@ -3,7 +3,6 @@
 PYTHON ?= python3
 VENV := .venv
 NATIVE := CMakeLists.txt $(shell find native -type f)
-WORKERS := 3 # of pytest, on two cores: tests wait for a third of their time
 
 .PHONY: help setup demo test recovery e2e chaos lint protos docs figures figures-check
 
@@ -46,11 +45,11 @@ lint: setup
 
 test: lint
 	scripts/debian-packages redis-server openssl prometheus chromium fonts-dejavu-core
-	$(VENV)/bin/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+	$(VENV)/bin/pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 recovery: setup
 	scripts/debian-packages redis-server
-	$(VENV)/bin/pytest -n $(WORKERS) --dist loadfile tests/recovery
+	$(VENV)/bin/pytest -n 2 --dist loadfile tests/recovery
 
 e2e: setup
 	scripts/debian-packages docker.io docker-compose debootstrap iproute2 openssl
