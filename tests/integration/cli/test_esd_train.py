@@ -16,6 +16,7 @@ from services.data import open_data
 from services.domain.batches import SampleBatch
 from tests.support.auc import exact_auc
 from tests.support.command import esd, esd_here
+from tests.support.models import assert_same_model
 from tests.support.processes import children_of, is_running
 
 POLL_SECONDS = 0.05  # between looks at other processes, which need the processor more
@@ -162,3 +163,23 @@ def test_a_malformed_record_ends_the_run_and_names_its_place(tmp_path: Path) -> 
     assert taken.returncode == 0, taken.stderr
     assert "skipped 1 malformed record" in taken.stderr
     assert json.loads(taken.stdout.splitlines()[-1])["samples"] == 45
+
+
+def test_several_seeds_make_the_models_of_single_runs(tmp_path: Path) -> None:
+    run = (
+        "train", "--data", "synthetic:zipf?fields=4&keys=500", "--workers", "2", "--batch", "16", "--dim", "4",
+        "--cache-rows", "200", "--iterations", "6", "--json",
+    )  # fmt: skip
+    both = esd_here(*run, "--seeds", "2", "--seed", "3", "--out", str(tmp_path))
+    assert both.returncode == 0, both.stderr
+    result = json.loads(both.stdout.splitlines()[-1])
+    assert [each["seed"] for each in result["runs"]] == [3, 4]
+    losses = []
+    for seed in (3, 4):
+        named = ("--table", f"embeddings-seed-{seed}")
+        alone = esd_here(*run, "--seed", str(seed), *named, "--out", str(tmp_path / f"alone-{seed}"))
+        losses.append(json.loads(alone.stdout.splitlines()[-1])["loss"])
+        assert_same_model(tmp_path / f"seed-{seed}", tmp_path / f"alone-{seed}")
+    assert losses[0] != losses[1]
+    assert [each["loss"] for each in result["runs"]] == losses
+    assert result["mean"]["loss"] == pytest.approx(np.mean(losses))
