@@ -84,6 +84,8 @@ CLUSTERS = [
     cluster("three workers, ESD, Adagrad, DLRM", workers=3, batch=20, model="dlrm", cache_rows=500, **ADAGRAD),
     cluster("unequal, part of ESD by heuristic, DCN, two shards", alpha=0.5, model="dcn", shards=2, **UNEQUAL),
     cluster("four workers, own model with dropout", model="examples.visits.net:Net", **UNEQUAL),
+    cluster("four workers, buffers that change", model="tests.support.running_model:Net", **UNEQUAL),
+    cluster("one worker, buffers that change", workers=1, batch=64, model="tests.support.running_model:Net"),
     cluster("two workers, full table, Adagrad, checkpoints", checkpoint_every=20, shards=2, **FULL | ADAGRAD),
     cluster("two workers, all pushed, LAIA, Adam, checkpoints", mechanism="laia", checkpoint_every=20, **PUSHED | ADAM),
     cluster("four workers, all pushed, ESD, Redis, two shards", workers=4, batch=16, store="redis", shards=2, **PUSHED),

@@ -32,7 +32,7 @@ class TrainedTable:
 
 @dataclass(frozen=True, slots=True)
 class TrainedModel:
-    """Tables in order and dense parameters by name, and the scores of the first label, in stream order."""
+    """Tables in order, dense parameters and buffers by name, and the scores of the first label, in stream order."""
 
     tables: Mapping[str, TrainedTable]
     dense: dict[str, NDArray[np.float32]]
@@ -160,7 +160,7 @@ def train_reference(
         train_dense.step()
     return TrainedModel(
         {table.spec.name: table.trained() for table in tables},
-        {name: parameter.detach().numpy() for name, parameter in model.named_parameters()},
+        {name: values.numpy() for name, values in model.state_dict().items()},
         np.concatenate(scores),
     )
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -35,7 +36,9 @@ class Model(nn.Module, ABC):
 
     The rows come from the worker's cache, so a model has no embedding table of its own; `parameters()` are the dense
     parameters, which are the same on every worker. A model initialises itself; what it draws comes from torch's default
-    generator, which has the job's seed then. Its buffers are constants, saved and exported with the parameters.
+    generator, which has the job's seed then. Its buffers are saved and exported with the parameters. They are
+    constants, but for those that `buffer_rules` names: "sum" for one that adds something up over samples, "lead" for
+    one that changes with the iterations whatever the samples are (worker/models/buffers.py).
 
     What it makes of a sample must depend on no other sample, since that would depend on who trains which.
 
@@ -47,6 +50,8 @@ class Model(nn.Module, ABC):
         samples: whoever calls the model announces the samples here, on which dropout depends.
         loss_function: the job's.
     """
+
+    buffer_rules: ClassVar[Mapping[str, str]] = MappingProxyType({})
 
     def __init__(self, inputs: ModelInputs, hidden: tuple[int, ...]) -> None:
         super().__init__()

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from services.domain.errors import InvalidArgument
+from worker.models.buffer_trial import TriedBuffers, evaluating
 from worker.models.inputs import Jagged, ModelInputs
 from worker.models.model import Batch, Model
 
@@ -28,14 +29,22 @@ def try_model(model: Model, name: str, inputs: ModelInputs) -> None:
         if values.dtype != torch.float32:
             raise InvalidArgument(f"parameter {parameter} of model {name!r} is {values.dtype}, it must be float32")
     pair = _two_samples(inputs)
-    one = Batch({name: each[:1] for name, each in pair.embeddings.items()}, pair.dense[:1], pair.labels[:1])
-    buffers = {buffer: values.clone() for buffer, values in model.named_buffers()}
     random = torch.get_rng_state()
     try:
-        outputs, losses, scores = _apply(model, pair, name)
-        _check_unchanged(model, name, buffers, random)
-        alone = _apply(model, one, name)
-        torch.autograd.backward(losses.sum())
+        buffers = TriedBuffers(model, name)
+        with buffers.left_by("two samples"):
+            outputs, losses, scores = _apply(model, pair, name)
+            torch.autograd.backward(losses.sum())
+        buffers.check_constants()
+        _check_not_random(name, random)
+        with buffers.left_by("the first"):
+            alone = _apply(model, _sample(pair, 0), name)
+        if buffers.rules:
+            with buffers.left_by("the second"):
+                _apply(model, _sample(pair, 1), name, first=1)
+            with evaluating(model), buffers.left_by("an evaluation"):
+                _apply(model, pair, name)
+            buffers.check_rules()
     except InvalidArgument:
         raise
     except Exception as error:  # the model may be anybody's code
@@ -71,10 +80,15 @@ def _two_samples(inputs: ModelInputs) -> Batch:
     return Batch(embeddings, dense, labels)
 
 
-def _apply(model: Model, batch: Batch, name: str) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns outputs, losses and scores, each of the shape that it must have."""
+def _sample(pair: Batch, at: int) -> Batch:
+    this = slice(at, at + 1)
+    return Batch({name: each[this] for name, each in pair.embeddings.items()}, pair.dense[this], pair.labels[this])
+
+
+def _apply(model: Model, batch: Batch, name: str, first: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns outputs, losses and scores, each of the shape that it must have; `first` is the first sample's place."""
     samples, labels = batch.labels.shape
-    model.samples.begin(0, np.arange(samples, dtype=np.uint32))
+    model.samples.begin(0, np.arange(first, first + samples, dtype=np.uint32))
     outputs = model(batch.embeddings, batch.dense)
     shapes = "float32 [2, L], a row of outputs for each"
     if not isinstance(outputs, Tensor) or outputs.shape[:1] != (samples,) or outputs.dtype != torch.float32:
@@ -111,15 +125,9 @@ def _check_independent(together: Tensor, alone: Tensor, what: str, name: str) ->
         )
 
 
-def _check_unchanged(model: Model, name: str, buffers: dict[str, Tensor], random: Tensor) -> None:
-    """Refuses what each worker would do in its own way: statistics over a micro-batch, and random numbers."""
-    for buffer, values in model.named_buffers():
-        if not torch.equal(values, buffers[buffer]):
-            raise InvalidArgument(
-                f"buffer {buffer} of model {name!r} changes in a forward pass: every worker would have another one; "
-                "LayerNorm needs none where BatchNorm does"
-            )
-    if not torch.equal(torch.get_rng_state(), random):
+def _check_not_random(name: str, before: Tensor) -> None:
+    """Refuses random numbers, which each worker would draw in its own way."""
+    if not torch.equal(torch.get_rng_state(), before):
         raise InvalidArgument(
             f"model {name!r} draws random numbers in a forward pass: every worker would have others; torch.nn.Dropout "
             "as a module of the model is the one way that does not"

@@ -22,6 +22,7 @@ from worker.training.all_reduce import DenseReducer
 from worker.training.dense import DenseParameters
 from worker.training.embeddings import Embedder
 from worker.training.rows import RowCache
+from worker.training.shared_buffers import SharedBuffers
 from worker.training.shared_gradients import SharedGradients
 
 
@@ -67,6 +68,7 @@ class Trainer:
         self._device = device
         self._model = build_model(job).to(device)
         self._embed = Embedder(job.features, len(job.tables))
+        self._buffers = SharedBuffers(self._model, reducer)
         self.dense = DenseParameters(self._model, job.model, reducer)
 
     def step(self, plan: IterationPlan) -> StepResult:
@@ -78,7 +80,8 @@ class Trainer:
         """
         job, begin = self._job, time.perf_counter()
         used = plan.rows_by_table(len(job.tables))
-        loss_sum, score_bins, gradients = self._forward_backward(plan, used)
+        with self._buffers.changing():
+            loss_sum, score_bins, gradients = self._forward_backward(plan, used)
 
         computed = time.perf_counter()
         step = plan.iteration + 1
@@ -94,6 +97,7 @@ class Trainer:
             self.dense.start()
             shared.start(self._reducer)
         self.dense.wait()
+        self._buffers.agree(leads=0 in plan.positions)
 
         reduced = time.perf_counter()
         if shared.floats:

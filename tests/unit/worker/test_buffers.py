@@ -1,0 +1,143 @@
+"""Buffers that change: what the rules take, what they refuse, and what becomes of them in an iteration."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from services.domain.errors import InvalidArgument
+from worker import models
+from worker.models import build_model
+from worker.models.inputs import join
+from worker.models.model import Model
+from worker.training.all_reduce import DenseReducer
+from worker.training.shared_buffers import SharedBuffers
+
+
+class Buffered(Model):
+    """Sums what it sees and counts its steps; each test has another way to change its buffers."""
+
+    change = None
+
+    def __init__(self, inputs, hidden):
+        super().__init__(inputs, hidden)
+        self.register_buffer("total", torch.zeros(inputs.width))
+        self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("passing", torch.zeros(1), persistent=False)
+        self.register_buffer("known", torch.zeros(1, dtype=torch.bool))
+        self.deep = nn.Linear(inputs.width, 1)
+
+    def forward(self, embeddings, dense):
+        inputs = join(embeddings, dense)
+        outputs = self.deep(inputs).squeeze(1) + 0 * self.total.sum() + 0 * self.steps
+        type(self).change(self, inputs)
+        return outputs
+
+
+def model_with(rules, change):
+    return type("Changed", (Buffered,), {"buffer_rules": rules, "change": staticmethod(change)})
+
+
+@pytest.fixture
+def build(make_job, monkeypatch):
+    def build(rules, change):
+        monkeypatch.setitem(models.MODELS, "own", model_with(rules, change))
+        return build_model(replace(make_job(model="own"), seed=7))
+
+    return build
+
+
+def add_up(model, inputs):
+    if model.training:
+        model.total = model.total + inputs.detach().sum(dim=0)
+        model.steps += 1
+
+
+GOOD = {"total": "sum", "steps": "lead"}
+
+
+def average(model, inputs):
+    model.total = 0.9 * model.total + 0.1 * inputs.detach().mean(dim=0)
+
+
+@pytest.mark.parametrize(
+    ("rules", "change", "message"),
+    [
+        ({}, add_up, "buffer total of model 'own' changes in a forward pass.*buffer_rules"),
+        ({"total": "mean"}, add_up, "the rule of buffer total is 'mean', there are 'sum' and 'lead'"),
+        (
+            {"totals": "sum"},
+            add_up,
+            "buffer_rules names 'totals', the model's buffers are total, steps, passing, known",
+        ),
+        ({"passing": "sum"}, add_up, "buffer passing changes and is not persistent"),
+        ({"known": "sum"}, add_up, "buffer known changes and is torch.bool"),
+        ({"total": "sum"}, average, "buffer total of model 'own' has the rule 'sum', but what two samples change"),
+        ({"total": "lead"}, average, "total of model 'own' has the rule 'lead', so its change must be the same"),
+        (GOOD | {"total": "lead"}, add_up, "total of model 'own' has the rule 'lead'"),
+        (GOOD | {"steps": "sum"}, add_up, "buffer steps of model 'own' has the rule 'sum'"),
+        (
+            {"total": "sum"},
+            lambda model, inputs: setattr(model, "total", model.total + inputs.detach().sum(dim=0)),
+            "buffer total of model 'own' changes in an evaluation",
+        ),
+        (
+            {"total": "sum"},
+            lambda model, inputs: setattr(model, "total", model.total + inputs.sum(dim=0)),
+            "buffer total of model 'own' becomes part of the gradient",
+        ),
+        (
+            {"total": "sum"},
+            lambda model, inputs: setattr(model, "total", torch.cat((model.total, inputs.detach()[0]))),
+            r"buffer total of model 'own' is torch.float32 \[23\] and becomes torch.float32 \[46\]",
+        ),
+    ],
+)
+def test_what_a_rule_does_not_take_is_refused_by_name(build, rules, change, message) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        build(rules, change)
+
+
+def test_a_model_is_as_it_was_after_its_trial(build) -> None:
+    model = build(GOOD, add_up)
+    assert model.training
+    assert not model.total.any()
+    assert model.steps == 0
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_an_iteration_changes_them_when_all_agree(build, leads) -> None:
+    model = build(GOOD, add_up)
+    total = model.total
+    shared = SharedBuffers(model, DenseReducer(None))
+    inputs = {str(at): torch.ones(3, 5) for at in range(4)}
+    for iteration in range(2):
+        with shared.changing():
+            model(inputs, torch.ones(3, 3))
+        assert model.steps == (iteration if leads else 0), "others have not been asked yet"
+        shared.agree(leads=leads)
+    assert model.total is total, "checkpoints and exports have another tensor"
+    assert torch.equal(total, torch.full((23,), 6.0))
+    assert model.steps == (2 if leads else 0)
+
+
+def test_a_worker_without_samples_changes_nothing(build) -> None:
+    model = build(GOOD, add_up)
+    shared = SharedBuffers(model, DenseReducer(None))
+    with shared.changing():
+        pass
+    shared.agree(leads=False)
+    assert not model.total.any()
+
+
+def test_an_iteration_that_fails_leaves_them(build) -> None:
+    model = build(GOOD, add_up)
+    shared = SharedBuffers(model, DenseReducer(None))
+    model.register_forward_hook(lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError), shared.changing():
+        model({str(at): torch.ones(3, 5) for at in range(4)}, torch.ones(3, 3))
+    assert not model.total.any()
+    assert model.steps == 0

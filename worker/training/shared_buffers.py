@@ -1,0 +1,70 @@
+"""The buffers that change, summed over the workers of an epoch: the same on each of them after every iteration."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from worker.models.buffers import BufferRule, Buffers, rules_of
+from worker.models.model import Model
+from worker.training.all_reduce import DenseReducer
+
+
+class SharedBuffers:
+    """The buffers of a model that have a rule (worker/models/buffers.py). Without any, all of this does nothing.
+
+    Args:
+        model: must already be on its device.
+        reducer: of the epoch.
+    """
+
+    def __init__(self, model: Model, reducer: DenseReducer) -> None:
+        self._rules = rules_of(model)
+        self._buffers = Buffers(model, self._rules)
+        self._reducer = reducer
+        self._changes: dict[str, Tensor] = {}
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Keeps what a forward pass changes for `agree`; until then the buffers are as they were."""
+        self._changes = {}
+        if not self._rules:
+            yield
+            return
+        with self._buffers.undone() as after:
+            yield
+        self._changes = {name: after[name] - values for name, values in self._buffers.values.items()}
+
+    def agree(self, *, leads: bool) -> None:
+        """Changes the buffers as the rules say, by what all workers have seen of this iteration.
+
+        Args:
+            leads: whether this worker has trained the first sample of the batch.
+
+        Raises:
+            Unavailable: another worker is lost or late.
+        """
+        by_dtype: defaultdict[torch.dtype, list[str]] = defaultdict(list)
+        for name, values in self._buffers.values.items():
+            by_dtype[values.dtype].append(name)
+        sums = {}
+        for dtype, names in by_dtype.items():
+            sums[dtype] = torch.cat([self._change(name, leads=leads).reshape(-1) for name in names])
+            self._reducer.start(sums[dtype])
+        if sums:
+            self._reducer.wait()
+        for dtype, names in by_dtype.items():
+            shared = [self._buffers.values[name] for name in names]
+            changes = torch.split(sums[dtype], [values.numel() for values in shared])
+            for values, change in zip(shared, changes, strict=True):
+                values.add_(change.view_as(values))
+
+    def _change(self, name: str, *, leads: bool) -> Tensor:
+        """What this worker adds; nothing without samples."""
+        if name in self._changes and (leads or self._rules[name] is BufferRule.SUM):
+            return self._changes[name]
+        return torch.zeros_like(self._buffers.values[name])
