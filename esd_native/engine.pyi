@@ -81,6 +81,8 @@ class IterationColumns:
             them that it has the latest value of.
         replicated: int64 [T], by table the replicated rows that are trained.
         pushed_ahead: int64 [n], how many of its update pushes nobody needs yet.
+        stale_reads: with bounds, how stale the rows are that training reads (services/domain/staleness.py): int64 [9],
+            the reads by how many updates they lack, what they lack together, and what one lacks at most.
         table_counts: int64 [T, 7, n], the first five by table, the rows that are trained, and those of the pulls that
             come without optimizer state: of rows that several workers train, or nobody has trained before.
     """
@@ -89,6 +91,7 @@ class IterationColumns:
     counts: NDArray[np.int64]
     replicated: NDArray[np.int64]
     pushed_ahead: NDArray[np.int64]
+    stale_reads: tuple[NDArray[np.int64], int, int]
     table_counts: NDArray[np.int64]
 
     def __len__(self) -> int:
@@ -207,6 +210,13 @@ class Engine:
             all have.
         replicated_by: the workers that replicate, as bits; 0: all.
         seed: decides in which iterations rows are chosen.
+        bounds: the pull and the push bound, at most 10000 each, of workers that train copies of their own, whoever else
+            trains the rows (HET; docs/semantics.md). Then `unique_contributors` are the worker alone,
+            `unique_versions` those that copies were pulled at or that their last push made, and all pushes are
+            gradients. There is a snapshot after a flush only. None: training reads the latest versions.
+        additive: with bounds, of each table, whether steps with several gradients come to one step with their sum; if
+            there are none, no table is. Else a copy is pulled again after a push that the server took as one step and
+            the worker as several.
 
     Raises:
         ValueError: no or more than 64 workers, a cache without room, an unknown policy, a size or share out of range.
@@ -225,6 +235,8 @@ class Engine:
         replicated_room: int = 0,
         replicated_by: int = 0,
         seed: int = 0,
+        bounds: tuple[int, int] | None = None,
+        additive: Sequence[bool] = (),
     ) -> None: ...
     def prepare(self, ids: NDArray[np.uint64], lengths: NDArray[np.uint16] | None = None) -> None:
         """Looks a batch up; unseen ids are born clean, at version 0, cached nowhere.

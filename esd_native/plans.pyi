@@ -65,9 +65,11 @@ class SlotBook:
         rows: slots that each table of the job may use, by number. With several tables, the top 8 bits of an id are the
             number of its table.
         worker: slot of the worker in the job, 0..63.
+        keeps_copies: a trained copy stays at its version and is partial until what was gathered on it is pushed, for a
+            later version, which is the copy's from then on; then it is clean, and may be trained or pulled again.
     """
 
-    def __init__(self, rows: Sequence[int], worker: int) -> None: ...
+    def __init__(self, rows: Sequence[int], worker: int, keeps_copies: bool = False) -> None: ...
     def enter(
         self,
         where: str,

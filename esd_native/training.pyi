@@ -10,6 +10,9 @@ with the formulas of services/domain/tables.py. Of a row with more bits the slot
 gradients, for the parameter server to add up with those of the others. A row without bits is replicated: it stays as
 it is, and the sums of such rows go to `shared`, float32 [h, D], in their order.
 
+With `gathered`, float32 [C, D], every row takes a step, whoever else trains it, and its gradient is added to its slot's
+there.
+
 Shapes that do not fit, and slots or rows that are not there, raise ValueError before anything is changed.
 """
 
@@ -24,6 +27,7 @@ def sgd(
     gradients: NDArray[np.float32],
     shared: NDArray[np.float32],
     learning_rate: float,
+    gathered: NDArray[np.float32] | None = None,
 ) -> None:
     """Takes one step of SGD; W = D."""
 
@@ -36,6 +40,7 @@ def rowwise_adagrad(
     shared: NDArray[np.float32],
     learning_rate: float,
     epsilon: float,
+    gathered: NDArray[np.float32] | None = None,
 ) -> None:
     """Takes one step of row-wise Adagrad; W = D + 1."""
 
@@ -51,5 +56,6 @@ def adam(
     epsilon: float,
     beta1: float,
     beta2: float,
+    gathered: NDArray[np.float32] | None = None,
 ) -> None:
     """Takes step `step`, counted from 1, of lazy Adam; W = 3 D."""

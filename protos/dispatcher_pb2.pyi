@@ -41,6 +41,7 @@ class Sync(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     SYNC_WRITE_THROUGH: _ClassVar[Sync]
     SYNC_PROACTIVE: _ClassVar[Sync]
     SYNC_REPLICATED: _ClassVar[Sync]
+    SYNC_BOUNDED: _ClassVar[Sync]
 
 class RowLimitPolicy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -79,6 +80,7 @@ SYNC_FULL: Sync
 SYNC_WRITE_THROUGH: Sync
 SYNC_PROACTIVE: Sync
 SYNC_REPLICATED: Sync
+SYNC_BOUNDED: Sync
 ROW_LIMIT_POLICY_UNSPECIFIED: RowLimitPolicy
 ROW_LIMIT_POLICY_REFUSE: RowLimitPolicy
 ROW_LIMIT_POLICY_FORGET: RowLimitPolicy
@@ -197,7 +199,7 @@ class Feature(_message.Message):
     def __init__(self, name: _Optional[str] = ..., table: _Optional[int] = ..., pooling: _Optional[_Union[Pooling, str]] = ..., max_length: _Optional[int] = ...) -> None: ...
 
 class JobSpec(_message.Message):
-    __slots__ = ("name", "workers", "seed", "features", "dense_features", "batch_size", "stream", "tables", "model", "parameter_servers", "max_rows", "at_max_rows", "mechanism", "alpha", "criterion", "solver", "eviction_term", "horizon", "budget_seconds", "workloads", "workload_limits", "measured_links", "policy", "window", "checkpoint_every", "checkpoint_seconds", "checkpoints_kept", "hash_field", "sync", "schedule", "dense_schedule", "labels", "first_iteration", "auto_alpha", "auto_budget", "replicated_rows")
+    __slots__ = ("name", "workers", "seed", "features", "dense_features", "batch_size", "stream", "tables", "model", "parameter_servers", "max_rows", "at_max_rows", "mechanism", "alpha", "criterion", "solver", "eviction_term", "horizon", "budget_seconds", "workloads", "workload_limits", "measured_links", "policy", "window", "checkpoint_every", "checkpoint_seconds", "checkpoints_kept", "hash_field", "sync", "schedule", "dense_schedule", "labels", "first_iteration", "auto_alpha", "auto_budget", "replicated_rows", "pull_bound", "push_bound")
     NAME_FIELD_NUMBER: _ClassVar[int]
     WORKERS_FIELD_NUMBER: _ClassVar[int]
     SEED_FIELD_NUMBER: _ClassVar[int]
@@ -234,6 +236,8 @@ class JobSpec(_message.Message):
     AUTO_ALPHA_FIELD_NUMBER: _ClassVar[int]
     AUTO_BUDGET_FIELD_NUMBER: _ClassVar[int]
     REPLICATED_ROWS_FIELD_NUMBER: _ClassVar[int]
+    PULL_BOUND_FIELD_NUMBER: _ClassVar[int]
+    PUSH_BOUND_FIELD_NUMBER: _ClassVar[int]
     name: str
     workers: int
     seed: int
@@ -270,7 +274,9 @@ class JobSpec(_message.Message):
     auto_alpha: bool
     auto_budget: bool
     replicated_rows: int
-    def __init__(self, name: _Optional[str] = ..., workers: _Optional[int] = ..., seed: _Optional[int] = ..., features: _Optional[_Iterable[_Union[Feature, _Mapping]]] = ..., dense_features: _Optional[int] = ..., batch_size: _Optional[int] = ..., stream: _Optional[str] = ..., tables: _Optional[_Iterable[_Union[_common_pb2.TableSpec, _Mapping]]] = ..., model: _Optional[_Union[ModelSpec, _Mapping]] = ..., parameter_servers: _Optional[_Iterable[str]] = ..., max_rows: _Optional[int] = ..., at_max_rows: _Optional[_Union[RowLimitPolicy, str]] = ..., mechanism: _Optional[str] = ..., alpha: _Optional[float] = ..., criterion: _Optional[_Union[Criterion, str]] = ..., solver: _Optional[str] = ..., eviction_term: _Optional[bool] = ..., horizon: _Optional[int] = ..., budget_seconds: _Optional[float] = ..., workloads: _Optional[_Iterable[int]] = ..., workload_limits: _Optional[_Union[WorkloadLimits, _Mapping]] = ..., measured_links: _Optional[bool] = ..., policy: _Optional[str] = ..., window: _Optional[int] = ..., checkpoint_every: _Optional[int] = ..., checkpoint_seconds: _Optional[float] = ..., checkpoints_kept: _Optional[int] = ..., hash_field: _Optional[int] = ..., sync: _Optional[_Union[Sync, str]] = ..., schedule: _Optional[_Union[Schedule, _Mapping]] = ..., dense_schedule: _Optional[_Union[Schedule, _Mapping]] = ..., labels: _Optional[_Iterable[str]] = ..., first_iteration: _Optional[int] = ..., auto_alpha: _Optional[bool] = ..., auto_budget: _Optional[bool] = ..., replicated_rows: _Optional[int] = ...) -> None: ...
+    pull_bound: int
+    push_bound: int
+    def __init__(self, name: _Optional[str] = ..., workers: _Optional[int] = ..., seed: _Optional[int] = ..., features: _Optional[_Iterable[_Union[Feature, _Mapping]]] = ..., dense_features: _Optional[int] = ..., batch_size: _Optional[int] = ..., stream: _Optional[str] = ..., tables: _Optional[_Iterable[_Union[_common_pb2.TableSpec, _Mapping]]] = ..., model: _Optional[_Union[ModelSpec, _Mapping]] = ..., parameter_servers: _Optional[_Iterable[str]] = ..., max_rows: _Optional[int] = ..., at_max_rows: _Optional[_Union[RowLimitPolicy, str]] = ..., mechanism: _Optional[str] = ..., alpha: _Optional[float] = ..., criterion: _Optional[_Union[Criterion, str]] = ..., solver: _Optional[str] = ..., eviction_term: _Optional[bool] = ..., horizon: _Optional[int] = ..., budget_seconds: _Optional[float] = ..., workloads: _Optional[_Iterable[int]] = ..., workload_limits: _Optional[_Union[WorkloadLimits, _Mapping]] = ..., measured_links: _Optional[bool] = ..., policy: _Optional[str] = ..., window: _Optional[int] = ..., checkpoint_every: _Optional[int] = ..., checkpoint_seconds: _Optional[float] = ..., checkpoints_kept: _Optional[int] = ..., hash_field: _Optional[int] = ..., sync: _Optional[_Union[Sync, str]] = ..., schedule: _Optional[_Union[Schedule, _Mapping]] = ..., dense_schedule: _Optional[_Union[Schedule, _Mapping]] = ..., labels: _Optional[_Iterable[str]] = ..., first_iteration: _Optional[int] = ..., auto_alpha: _Optional[bool] = ..., auto_budget: _Optional[bool] = ..., replicated_rows: _Optional[int] = ..., pull_bound: _Optional[int] = ..., push_bound: _Optional[int] = ...) -> None: ...
 
 class WorkloadLimits(_message.Message):
     __slots__ = ("least", "most")
@@ -723,7 +729,7 @@ class Evaluation(_message.Message):
     def __init__(self, iteration: _Optional[int] = ..., labels: _Optional[_Iterable[_Union[Quality, _Mapping]]] = ...) -> None: ...
 
 class JobState(_message.Message):
-    __slots__ = ("job", "phase", "failure", "samples_submitted", "iterations_planned", "iterations_confirmed", "training_seconds", "workers", "quality", "recent", "cost_seconds", "makespan_seconds", "expected_cost_seconds", "lookups", "hits", "forgotten_rows", "decision_median_seconds", "decision_p99_seconds", "shadow_costs", "epoch", "resumed_from", "checkpoint", "recoveries", "evaluations")
+    __slots__ = ("job", "phase", "failure", "samples_submitted", "iterations_planned", "iterations_confirmed", "training_seconds", "workers", "quality", "recent", "cost_seconds", "makespan_seconds", "expected_cost_seconds", "lookups", "hits", "forgotten_rows", "decision_median_seconds", "decision_p99_seconds", "shadow_costs", "epoch", "resumed_from", "checkpoint", "recoveries", "evaluations", "staleness")
     class Phase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         PHASE_UNSPECIFIED: _ClassVar[JobState.Phase]
@@ -764,6 +770,7 @@ class JobState(_message.Message):
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     RECOVERIES_FIELD_NUMBER: _ClassVar[int]
     EVALUATIONS_FIELD_NUMBER: _ClassVar[int]
+    STALENESS_FIELD_NUMBER: _ClassVar[int]
     job: JobSpec
     phase: JobState.Phase
     failure: str
@@ -788,4 +795,15 @@ class JobState(_message.Message):
     checkpoint: int
     recoveries: _containers.RepeatedCompositeFieldContainer[Recovery]
     evaluations: _containers.RepeatedCompositeFieldContainer[Evaluation]
-    def __init__(self, job: _Optional[_Union[JobSpec, _Mapping]] = ..., phase: _Optional[_Union[JobState.Phase, str]] = ..., failure: _Optional[str] = ..., samples_submitted: _Optional[int] = ..., iterations_planned: _Optional[int] = ..., iterations_confirmed: _Optional[int] = ..., training_seconds: _Optional[float] = ..., workers: _Optional[_Iterable[_Union[WorkerState, _Mapping]]] = ..., quality: _Optional[_Union[Quality, _Mapping]] = ..., recent: _Optional[_Union[Quality, _Mapping]] = ..., cost_seconds: _Optional[float] = ..., makespan_seconds: _Optional[float] = ..., expected_cost_seconds: _Optional[float] = ..., lookups: _Optional[int] = ..., hits: _Optional[int] = ..., forgotten_rows: _Optional[int] = ..., decision_median_seconds: _Optional[float] = ..., decision_p99_seconds: _Optional[float] = ..., shadow_costs: _Optional[_Iterable[_Union[ShadowCost, _Mapping]]] = ..., epoch: _Optional[int] = ..., resumed_from: _Optional[int] = ..., checkpoint: _Optional[int] = ..., recoveries: _Optional[_Iterable[_Union[Recovery, _Mapping]]] = ..., evaluations: _Optional[_Iterable[_Union[Evaluation, _Mapping]]] = ...) -> None: ...
+    staleness: Staleness
+    def __init__(self, job: _Optional[_Union[JobSpec, _Mapping]] = ..., phase: _Optional[_Union[JobState.Phase, str]] = ..., failure: _Optional[str] = ..., samples_submitted: _Optional[int] = ..., iterations_planned: _Optional[int] = ..., iterations_confirmed: _Optional[int] = ..., training_seconds: _Optional[float] = ..., workers: _Optional[_Iterable[_Union[WorkerState, _Mapping]]] = ..., quality: _Optional[_Union[Quality, _Mapping]] = ..., recent: _Optional[_Union[Quality, _Mapping]] = ..., cost_seconds: _Optional[float] = ..., makespan_seconds: _Optional[float] = ..., expected_cost_seconds: _Optional[float] = ..., lookups: _Optional[int] = ..., hits: _Optional[int] = ..., forgotten_rows: _Optional[int] = ..., decision_median_seconds: _Optional[float] = ..., decision_p99_seconds: _Optional[float] = ..., shadow_costs: _Optional[_Iterable[_Union[ShadowCost, _Mapping]]] = ..., epoch: _Optional[int] = ..., resumed_from: _Optional[int] = ..., checkpoint: _Optional[int] = ..., recoveries: _Optional[_Iterable[_Union[Recovery, _Mapping]]] = ..., evaluations: _Optional[_Iterable[_Union[Evaluation, _Mapping]]] = ..., staleness: _Optional[_Union[Staleness, _Mapping]] = ...) -> None: ...
+
+class Staleness(_message.Message):
+    __slots__ = ("reads", "missing_updates", "most_missing")
+    READS_FIELD_NUMBER: _ClassVar[int]
+    MISSING_UPDATES_FIELD_NUMBER: _ClassVar[int]
+    MOST_MISSING_FIELD_NUMBER: _ClassVar[int]
+    reads: _containers.RepeatedScalarFieldContainer[int]
+    missing_updates: int
+    most_missing: int
+    def __init__(self, reads: _Optional[_Iterable[int]] = ..., missing_updates: _Optional[int] = ..., most_missing: _Optional[int] = ...) -> None: ...

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dispatcher.core.cost_model import CostModel, Operations
 from services.domain.batches import SampleBatch
 from services.domain.plans import FlushPlan, GradientTransfers, IterationPlan, Reload, Transfers
+from services.domain.staleness import Staleness
 
 if TYPE_CHECKING:  # the shapes of the engine's dicts exist in its stub only
     from esd_native.engine import (
@@ -107,6 +108,12 @@ class Decision:
         """Time of the gradients of replicated rows on their workers' links. It is no part of the cost, either."""
         return float(self.cost_model.seconds_of(self.reduced_bytes).sum())
 
+    @property
+    def staleness(self) -> Staleness:
+        """How stale the rows are that the iteration reads."""
+        reads, missing_updates, most_missing = self.columns.stale_reads
+        return Staleness(tuple(reads.tolist()), missing_updates, most_missing)
+
     @cached_property
     def workloads(self) -> NDArray[np.int32]:
         """Samples of each worker, int32 [n]."""
@@ -134,7 +141,7 @@ class Decision:
 
     @property
     def hits(self) -> int:
-        """How many of the lookups find the latest version in the worker's cache."""
+        """How many of the lookups find the latest version in the worker's cache, or one that is good enough."""
         return int(self.worker_hits.sum())
 
     @property

@@ -118,6 +118,8 @@ class Planner:
                 replicated,
                 self.members.mask,
                 job.seed,
+                (job.pull_bound, job.push_bound) if job.sync is Sync.BOUNDED else None,
+                [job.steps_add_up(table) for table in job.tables],
             )
             if snapshot is not None:
                 self._engine.restore(snapshot.engine, warm)

@@ -30,6 +30,7 @@ def job_state(job: Job) -> JobState:
         lookups=totals.lookups,
         hits=totals.hits,
         forgotten_rows=totals.forgotten_rows,
+        staleness=totals.staleness,
         decision_median_seconds=totals.decision_seconds(0.5),
         decision_p99_seconds=totals.decision_seconds(0.99),
         training_seconds=totals.training_seconds,

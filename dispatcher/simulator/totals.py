@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dispatcher.core.cost_model import Operations
 from dispatcher.core.decision import Decision
 from services.domain.plans import FlushPlan
+from services.domain.staleness import NEVER_STALE, Staleness
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ class Totals:
         lookups: (row, worker) pairs trained.
         hits: how many of the lookups found the latest version in the worker's cache.
         forgotten_rows: how many rows left the table to keep it within its limit.
+        staleness: of the rows that training read.
         plan_bytes: of all workers' plans, as they would be sent.
         plan_seconds: time of these plans on their links, beside the cost.
         reduced_bytes: int64 [n], what each worker sends to the next to sum the gradients of replicated rows.
@@ -50,6 +52,7 @@ class Totals:
     lookups: int
     hits: int
     forgotten_rows: int
+    staleness: Staleness
     plan_bytes: int
     plan_seconds: float
     reduced_bytes: NDArray[np.int64]
@@ -73,6 +76,7 @@ class Tally:
         self._workloads = np.zeros(workers)
         self._flushed, self._reduced = np.zeros(workers, np.int64), np.zeros(workers, np.int64)
         self._cost = self._makespan = self._expected = self._plan_seconds = self._reduced_seconds = 0.0
+        self._staleness = NEVER_STALE
         self._decision_seconds = array("d")
 
     @property
@@ -92,6 +96,7 @@ class Tally:
         self._lookups += decision.lookups
         self._hits += decision.hits
         self._forgotten_rows += decision.forgotten_rows
+        self._staleness += decision.staleness
         self._plan_bytes += decision.plan_bytes  # before the time is taken, which encoding is a part of
         self._plan_seconds += decision.plan_seconds
         self._reduced = self._reduced + decision.reduced_bytes
@@ -119,6 +124,7 @@ class Tally:
             lookups=self._lookups,
             hits=self._hits,
             forgotten_rows=self._forgotten_rows,
+            staleness=self._staleness,
             plan_bytes=self._plan_bytes,
             plan_seconds=self._plan_seconds,
             reduced_bytes=self._reduced,

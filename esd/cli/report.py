@@ -13,7 +13,10 @@ from rich.table import Table
 
 from dispatcher.simulator.alternatives import AlternativeTotals
 from dispatcher.simulator.totals import Totals
+from services.domain.jobs import JobSpec
+from services.domain.staleness import MOST_UPDATES, Staleness
 from services.domain.state import Evaluation, JobState
+from services.domain.sync import Sync
 
 # Progress and messages go to standard error, so that standard output holds the result only.
 messages = Console(stderr=True)
@@ -62,6 +65,7 @@ def training_result(state: JobState, evaluations: Sequence[Evaluation] = ()) -> 
             for each in state.recoveries
         ],
         "forgotten_rows": state.forgotten_rows,
+        "staleness": _staleness(state.job, state.staleness),
         "cost_seconds": state.cost_seconds,
         # Of the same stream under other mechanisms, which may be some iterations behind.
         "shadow_costs": {
@@ -91,7 +95,7 @@ def _held_out(evaluation: Evaluation, labels: Sequence[str]) -> Result:
     return figures
 
 
-def simulation_result(totals: Totals) -> Result:
+def simulation_result(job: JobSpec, totals: Totals) -> Result:
     """Makes the result of `esd simulate`: those keys of a training result that need no network and no tensors."""
     return {
         "iterations": totals.iterations,
@@ -108,6 +112,7 @@ def simulation_result(totals: Totals) -> Result:
             "reduced": totals.reduced_bytes.tolist(),
         },
         "forgotten_rows": totals.forgotten_rows,
+        "staleness": _staleness(job, totals.staleness),
         "plan_bytes": totals.plan_bytes,  # of all workers
         "plan_seconds": totals.plan_seconds,  # beside the cost
         "reduced_seconds": totals.reduced_seconds,  # likewise
@@ -141,6 +146,25 @@ def alternative_result(totals: AlternativeTotals) -> Result:
     }
 
 
+def _staleness(job: JobSpec, staleness: Staleness) -> Result | None:
+    """Returns how stale the reads were, and how far they may be; None where all are of the latest version."""
+    if job.sync is not Sync.BOUNDED:
+        return None
+    return {
+        "pull_bound": job.pull_bound,
+        "push_bound": job.push_bound,
+        "most_updates": list(MOST_UPDATES),  # of each bucket of `reads` but the last
+        "reads": list(staleness.reads),
+        "missing_updates": staleness.missing_updates,
+        "most_missing": staleness.most_missing,
+    }
+
+
+def _missing_updates(staleness: Mapping[str, Any]) -> str:
+    reads = max(1, sum(staleness["reads"]))
+    return f"{staleness['missing_updates'] / reads:.2f} / {staleness['most_missing']:,}"
+
+
 def _known(figure: float) -> str:
     """Shows a figure that most runs lack. Raises KeyError if this one does."""
     if math.isnan(figure):
@@ -170,6 +194,8 @@ _ROWS: tuple[tuple[str, Callable[[Mapping[str, Any]], str]], ...] = (
     ("plans, kB per iteration", lambda r: f"{r['plan_bytes'] / 1e3 / max(1, r['iterations']):,.1f}"),
     ("worker-to-worker rows", lambda r: f"{sum(r['operations']['peer']):,.0f}"),
     ("hit ratio", lambda r: f"{r['hit_ratio']:.3f}"),
+    ("stale reads", lambda r: f"{1 - r['staleness']['reads'][0] / max(1, sum(r['staleness']['reads'])):.1%}"),
+    ("updates that a read lacks (mean / most)", lambda r: _missing_updates(r["staleness"])),
     ("decision, ms (median / p99)", lambda r: f"{r['decision_ms']['median']:.2f} / {r['decision_ms']['p99']:.2f}"),
     ("loss", lambda r: f"{r['loss']:.4f}"),
     ("AUC", lambda r: f"{r['auc']:.4f}"),

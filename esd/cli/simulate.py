@@ -135,7 +135,7 @@ def run(
         batches = in_tables(batches, numbers) if len(job.tables) > 1 else batches
     planner = Planner(job, chosen.bandwidths(), caches, mechanism=mechanism)
     if alternative is None:
-        return simulation_result(simulate(planner, batches, sample_seconds=sample_seconds))
+        return simulation_result(job, simulate(planner, batches, sample_seconds=sample_seconds))
     if job.sync is not Sync.ON_DEMAND:
         raise InvalidArgument(f"--alternative {alternative} takes the place of --sync {chosen.sync}: leave one out")
     if dims is not None:
@@ -172,7 +172,7 @@ def replay_result(chosen: opt.RunOptions, log: Path) -> Result:
     def batches() -> Iterator[SampleBatch]:
         return islice(global_batches(chosen.open(READ_SAMPLES), job.batch_size), end)
 
-    return simulation_result(replay_decisions(chain([opened], records), job, batches, digest_of))
+    return simulation_result(job, replay_decisions(chain([opened], records), job, batches, digest_of))
 
 
 def _fit(chosen: opt.RunOptions, assignments: NDArray[np.int32]) -> opt.RunOptions:

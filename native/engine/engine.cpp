@@ -23,11 +23,13 @@ void place(const CacheMirror& cache, Span slots, Arena& arena) {
 
 Engine::Engine(std::vector<std::uint32_t> cache_sizes, std::string policy, std::vector<std::uint32_t> table_sizes,
                std::uint64_t max_rows, RowSizes::Shares gradient_shares, RowSizes::Shares value_shares,
-               bool push_trained, bool flush_ahead, Replication replication)
+               bool push_trained, bool flush_ahead, Replication replication, std::optional<StalenessBounds> bounds,
+               std::vector<bool> additive)
     : cache_sizes_(std::move(cache_sizes)),
       policy_(std::move(policy)),
       push_trained_(push_trained),
       flush_ahead_(flush_ahead),
+      pushed_next_(push_trained || (bounds && bounds->push == 0)),
       sizes_(std::move(table_sizes), std::move(gradient_shares), std::move(value_shares)),
       replication_(std::move(replication)),
       row_limit_(max_rows),
@@ -36,8 +38,12 @@ Engine::Engine(std::vector<std::uint32_t> cache_sizes, std::string policy, std::
       history_(workers()),
       flush_queue_(workers()),
       owed_(workers()),
+      staleness_(bounds ? std::optional<Staleness>(std::in_place, workers(), *bounds, std::move(additive))
+                        : std::nullopt),
+      given_(workers()),
+      spent_(workers()),
       lists_(workers()),
-      replacement_(index_, batch_, directory_, sizes_) {}
+      replacement_(index_, batch_, directory_, sizes_, staleness_ ? &*staleness_ : nullptr) {}
 
 std::vector<std::unique_ptr<CacheMirror>> Engine::make_caches() const {
   std::vector<std::unique_ptr<CacheMirror>> caches;
@@ -84,7 +90,7 @@ void Engine::check_link_costs(const std::int32_t* link_costs) const {
 
 void Engine::costs(const std::int32_t* link_costs, std::int32_t* out) const {
   check_link_costs(link_costs);
-  expected_costs(batch(), workers(), link_costs, push_trained_, out);
+  expected_costs(batch(), workers(), link_costs, pushed_next_, out);
 }
 
 void Engine::affinity(std::int32_t* out) const { affinities(batch(), workers(), out); }
@@ -104,7 +110,7 @@ void Engine::training_shares(std::int32_t* out) { history_.shares(batch(), out);
 
 Preview Engine::preview(const std::int32_t* assignment) const {
   check_assignment(batch(), assignment, workers());
-  return esd::preview(batch_, sizes_, assignment, batch_.samples, workers(), push_trained_);
+  return esd::preview(batch_, sizes_, assignment, batch_.samples, workers(), pushed_next_, !staleness_);
 }
 
 void Engine::check_limits(const JointRequest& request) const {
@@ -151,20 +157,28 @@ IterationPlans Engine::commit(const std::int32_t* assignment, Arena&& arena, con
   forget_rows(plans);
   if (replication_.active()) join_replicated();
   if (flush_limits != nullptr) flush_ahead(flush_limits, plans);
+  if (staleness_) staleness_->grow(index_.size());
   resolve(batch_, trainers_, directory_, iteration_, lists_);
   for (unsigned j = 0; j < workers(); ++j) {
     WorkerPlan& plan = plans.workers[j];
     lists_[j].write_needs(batch_, trainers_, plans.arena, plan);
     if (replication_.active()) mark_replicated(j, plan, plans.arena);
-    write_pushes(j, plan, plans.arena);
+    if (!staleness_) write_pushes(j, plan, plans.arena);
   }
-  for (unsigned j = 0; j < workers(); ++j) plan_worker(j, plans);
+  for (unsigned j = 0; j < workers(); ++j) make_room(j, plans);
+  if (staleness_) synchronise(plans);
+  for (unsigned j = 0; j < workers(); ++j) {
+    WorkerPlan& plan = plans.workers[j];
+    lists_[j].write_pulls(sizes_, plans.arena, plan);
+    lists_[j].write_samples(trainers_.samples(j), batch_, plans.arena, plan, need_of_);
+  }
   history_.train(batch_, trainers_, index_.size());
   if (replication_.active()) count_idle(plans);
   train(plans);
   count_hits(plans);
   ++iteration_;
   if (push_trained_) owe_trained(plans);
+  if (staleness_) count_updates(plans);
   if (flush_ahead_) await_flush();
   if (replication_.active()) swap_replicated();
   choose_hot_rows();
@@ -249,6 +263,7 @@ void Engine::forget_rows(IterationPlans& plans) {
     plans.workers[j].discards = append_rows(plans.arena, discards[j].data(), discards[j].size());
     owed_[j].forget(leaving);
   }
+  if (staleness_) keep_nothing_of(forgotten_);
   for (RowState& row : batch_.states) {
     if (row.version == 0) row.life = row_limit_.life();
   }
@@ -267,17 +282,17 @@ TransferRow Engine::discard_copy(RowNumber number, unsigned worker) {
   return discard;
 }
 
-void Engine::plan_worker(unsigned worker, IterationPlans& plans) {
+// Evicts what must leave for the rows that a worker lacks, and gives these their slots.
+void Engine::make_room(unsigned worker, IterationPlans& plans) {
   CacheMirror& cache = *caches_[worker];
   WorkerLists& lists = lists_[worker];
   WorkerPlan& plan = plans.workers[worker];
   Arena& arena = plans.arena;
+  if (staleness_) lists.outdated.clear();  // what others train does not make a copy useless at once
   cache.policy->outdate(lists.outdated.begin(), lists.outdated.size(), iteration_);
   cache.restamp(lists.cached.data(), lists.cached.size(), iteration_);
   replacement_.run(worker, iteration_, cache, discarded_late_[worker], lists, arena, plan);
   use_copies(cache, plan, arena);
-  lists.write_pulls(sizes_, arena, plan);
-  lists.write_samples(trainers_.samples(worker), batch_, arena, plan, need_of_);
 }
 
 // Gives the batch's rows their new states and returns them to the state index.
@@ -354,7 +369,11 @@ FlushPlans Engine::flush(Arena&& arena) {
   const bool prepared = prepared_;
   check_in();
   plans.workers.resize(workers());
-  if (!push_trained_) owe_all();
+  if (staleness_) {
+    give_all();
+  } else if (!push_trained_) {
+    owe_all();
+  }
   flush_queue_.clear();
   trained_.clear();
   for (unsigned j = 0; j < workers(); ++j) {
@@ -429,7 +448,7 @@ std::size_t Engine::cache_bytes() const {
 std::size_t Engine::memory_bytes() const {
   return index_.memory_bytes() + hot_rows_.memory_bytes() + replication_.memory_bytes() + row_limit_.memory_bytes() +
          history_.memory_bytes() + cache_bytes() + preparer_.memory_bytes() + batch_.memory_bytes() +
-         flush_queue_.memory_bytes();
+         flush_queue_.memory_bytes() + (staleness_ ? staleness_->memory_bytes() : 0);
 }
 
 }  // namespace esd

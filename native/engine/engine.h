@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -27,6 +28,7 @@
 #include "engine/plan/owed_pushes.h"
 #include "engine/plan/plan.h"
 #include "engine/plan/replacement.h"
+#include "engine/plan/staleness.h"
 #include "engine/plan/worker_lists.h"
 #include "engine/rows/copy_directory.h"
 #include "engine/rows/index_types.h"
@@ -44,10 +46,12 @@ class Engine {
   // `cache_sizes` is the room of each cache, in units of row size; see RowSizes for `table_sizes` and
   // both shares, RowLimit for `max_rows`. With `push_trained` every row that an iteration trains is pushed in the
   // next one, else only what somebody needs; with `flush_ahead` also what `commit` is asked to push before that. The
-  // rows that `replication` chooses are not pushed but trained by all workers, until they leave.
+  // rows that `replication` chooses are not pushed but trained by all workers, until they leave. With `bounds`, workers
+  // train on copies that may be stale; see Staleness for `additive`.
   Engine(std::vector<std::uint32_t> cache_sizes, std::string policy, std::vector<std::uint32_t> table_sizes = {},
          std::uint64_t max_rows = 0, RowSizes::Shares gradient_shares = {}, RowSizes::Shares value_shares = {},
-         bool push_trained = false, bool flush_ahead = false, Replication replication = {});
+         bool push_trained = false, bool flush_ahead = false, Replication replication = {},
+         std::optional<StalenessBounds> bounds = {}, std::vector<bool> additive = {});
   Engine(const Engine&) = delete;  // `replacement_` refers to members
   Engine& operator=(const Engine&) = delete;
 
@@ -87,8 +91,8 @@ class Engine {
   FlushPlans flush(Arena&& arena);
 
   // The whole state as bytes, and back (snapshot.cpp). Where `warm` is false, the caches are left empty. A prepared
-  // batch is no part of a snapshot, and forgotten by `restore`. With `push_trained` or `replication` there is a snapshot
-  // after a flush only: `snapshot` throws std::logic_error otherwise.
+  // batch is no part of a snapshot, and forgotten by `restore`. With `push_trained`, `replication` or `bounds` there is a
+  // snapshot after a flush only: `snapshot` throws std::logic_error otherwise.
   std::string snapshot();
   void restore(const char* data, std::size_t size, bool warm);
 
@@ -116,12 +120,28 @@ class Engine {
   IterationPlans empty_plans(Arena&& arena) const;
   void forget_rows(IterationPlans& plans);
   TransferRow discard_copy(RowNumber number, unsigned worker);
-  void plan_worker(unsigned worker, IterationPlans& plans);
+  void make_room(unsigned worker, IterationPlans& plans);
   void train(const IterationPlans& plans);
   void write_pushes(unsigned worker, WorkerPlan& plan, Arena& arena);
   void flush_ahead(const std::int64_t* limits, IterationPlans& plans);
   void give_away(unsigned worker, RowNumber number);
   void await_flush();
+
+  // Bounded staleness (bounded.cpp).
+  RowState& state_of(RowNumber number);
+  void give(unsigned worker, RowNumber number, SlotIndex slot);
+  void synchronise(IterationPlans& plans);
+  void pull_spent_copies();
+  void list_given(unsigned worker);
+  void name_evicted(const WorkerPlan& plan, Arena& arena);
+  void name_copies(unsigned worker, const WorkerPlan& plan, Arena& arena);
+  void count_updates(IterationPlans& plans);
+  void judge_copies(RowNumber number, WorkerSet before);
+  void outdate_spent();
+  void give_all();
+  void keep_nothing_of(std::vector<RowNumber> forgotten);
+  void restore_staleness();
+
   void owe_all();
   void extend_trainers();
   void join_replicated();
@@ -142,6 +162,7 @@ class Engine {
   const std::vector<std::uint32_t> cache_sizes_;
   const std::string policy_;
   const bool push_trained_, flush_ahead_;
+  const bool pushed_next_;  // whether what is trained is pushed in the next iteration
 
   const RowSizes sizes_;
 
@@ -160,6 +181,10 @@ class Engine {
   FlushQueue flush_queue_;
   std::vector<RowNumber> trained_;  // by the last iteration, where the queue is in use
   std::vector<OwedPushes> owed_;    // by worker; with `push_trained_`, of what the last iteration trained
+
+  std::optional<Staleness> staleness_;
+  std::vector<std::vector<std::pair<RowNumber, SlotIndex>>> given_;  // by worker, whose gradients go out next
+  std::vector<Slots> spent_;                                         // by worker, copies that became too stale
 
   BatchPreparer preparer_;
   PreparedBatch batch_;

@@ -162,6 +162,9 @@ std::string Engine::snapshot() {
   for (const OwedPushes& owed : owed_) {
     if (!owed.empty()) throw std::logic_error("rows that were trained are not pushed; call flush before snapshot");
   }
+  for (const auto& given : given_) {
+    if (!given.empty()) throw std::logic_error("gradients are kept back; call flush before snapshot");
+  }
   const bool prepared = prepared_;
   check_in();
   Writer out;
@@ -256,6 +259,7 @@ void Engine::restore(const char* data, std::size_t size, bool warm) {
   flush_queue_ = FlushQueue(workers());
   trained_.clear();
   prepared_ = false;
+  restore_staleness();
 }
 
 }  // namespace esd

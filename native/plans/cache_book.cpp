@@ -39,7 +39,7 @@ void CacheBook::enter(const PlanColumns& plan, const std::string& where) {
     }
     discard(plan.discards);
     push(plan.update_rows, SlotState::kOwned, SlotState::kClean, "update push");
-    push(plan.update_gradients, SlotState::kSpent, "update push");
+    push(plan.update_gradients, pushed_gradient(), "update push");
     push(plan.evict_rows, SlotState::kOwned, SlotState::kEmpty, "evict push");
     push(plan.evict_gradients, SlotState::kEmpty, "evict push");
     drop(plan.drops);
@@ -57,7 +57,7 @@ void CacheBook::enter_flush(const Rows& rows, const Gradients& gradients, const 
     check_slots({&rows});
     check_slots({&gradients.rows});
     push(rows, SlotState::kOwned, SlotState::kClean, "flush");
-    push(gradients, SlotState::kSpent, "flush");
+    push(gradients, pushed_gradient(), "flush");
     for (std::size_t table = 0; unpushed_ > 0; ++table) {
       const std::vector<Slot>& slots = tables_[table].slots;
       const auto left = std::find_if(slots.begin(), slots.end(), [](const Slot& slot) { return unpushed(slot.state); });
@@ -116,8 +116,25 @@ void CacheBook::push(const Rows& rows, SlotState before, SlotState after, const 
 }
 
 void CacheBook::push(const Gradients& gradients, SlotState after, const char* step) {
+  if (keeps_copies_) return push_gathered(gradients, after, step);
   push(gradients.rows, SlotState::kPartial, after, step);
   for (std::size_t i = 0; i < gradients.rows.count; ++i) check_contributor(gradients, i, step);
+}
+
+// What was gathered on a copy makes a later version, by which the copy is known from then on.
+void CacheBook::push_gathered(const Gradients& gradients, SlotState after, const char* step) {
+  const Rows& rows = gradients.rows;
+  for (std::size_t i = 0; i < rows.count; ++i) {
+    Slot& slot = change(rows, i);
+    if (slot.id != rows.ids[i] || slot.version >= rows.versions[i] || slot.state != SlotState::kPartial) {
+      refuse(std::string(step) + ": " + row_text(rows, i) + " before version " + std::to_string(rows.versions[i]) +
+                 ", " + name_of(SlotState::kPartial),
+             rows, i);
+    }
+    check_contributor(gradients, i, step);
+    slot.version = rows.versions[i];
+    set_state(slot, after);
+  }
 }
 
 void CacheBook::discard(const Rows& rows) {
@@ -143,7 +160,8 @@ void CacheBook::drop(const Rows& rows) {
 void CacheBook::pull(const Rows& rows) {
   for (std::size_t i = 0; i < rows.count; ++i) {
     Slot& slot = change(rows, i);
-    const bool outdated = slot.state == SlotState::kClean && slot.version < rows.versions[i];
+    const bool older = slot.version < rows.versions[i] || (keeps_copies_ && slot.version == rows.versions[i]);
+    const bool outdated = slot.state == SlotState::kClean && older;
     const bool waits = slot.id == rows.ids[i] && (slot.state == SlotState::kSpent || outdated);
     if (slot.state != SlotState::kEmpty && !waits) {
       refuse("pull of " + row_text(rows, i) + " version " + std::to_string(rows.versions[i]) +
@@ -165,13 +183,18 @@ void CacheBook::train(const PlanColumns& plan) {
   const std::uint64_t alone = std::uint64_t{1} << worker_;
   for (std::size_t i = 0; i < rows.count; ++i) {
     Slot& slot = change(rows, i);
-    if (slot.id != rows.ids[i] || slot.version != rows.versions[i] ||
-        (slot.state != SlotState::kClean && slot.state != SlotState::kOwned)) {
+    const bool usable =
+        slot.state == SlotState::kClean || slot.state == (keeps_copies_ ? SlotState::kPartial : SlotState::kOwned);
+    if (slot.id != rows.ids[i] || slot.version != rows.versions[i] || !usable) {
       refuse("training: " + row_text(rows, i) + " at version " + std::to_string(rows.versions[i]), rows, i);
     }
     const bool replicated = next < end && *next == i;
     next += replicated;
     if (!replicated) check_contributor(trained, i, "training");
+    if (keeps_copies_) {
+      set_state(slot, SlotState::kPartial);
+      continue;
+    }
     slot.version += 1;
     const SlotState shared = replicated ? SlotState::kClean : SlotState::kPartial;
     set_state(slot, trained.contributors[i] == alone ? SlotState::kOwned : shared);

@@ -54,8 +54,10 @@ struct PlanColumns {
 
 class CacheBook {
  public:
-  // `limits` are the slots that each table may use.
-  CacheBook(const std::vector<std::size_t>& limits, unsigned worker) : worker_(worker) {
+  // `limits` are the slots that each table may use. Where copies are kept, a worker trains its copies whoever else trains
+  // the rows, and goes on with them when it has pushed what it gathered.
+  CacheBook(const std::vector<std::size_t>& limits, unsigned worker, bool keeps_copies)
+      : worker_(worker), keeps_copies_(keeps_copies) {
     for (const std::size_t limit : limits) tables_.push_back({limit, {}});
     if (limits.size() == 1) tables_[0].slots.resize(limits[0]);
   }
@@ -91,6 +93,8 @@ class CacheBook {
   // The steps of a plan. Each checks a row, then enters it.
   void push(const Rows& rows, SlotState before, SlotState after, const char* step);
   void push(const Gradients& gradients, SlotState after, const char* step);
+  void push_gathered(const Gradients& gradients, SlotState after, const char* step);
+  SlotState pushed_gradient() const { return keeps_copies_ ? SlotState::kClean : SlotState::kSpent; }
   void discard(const Rows& rows);
   void drop(const Rows& rows);
   void pull(const Rows& rows);
@@ -110,6 +114,7 @@ class CacheBook {
 
   std::vector<Table> tables_;
   const unsigned worker_;
+  const bool keeps_copies_;
   std::size_t cached_ = 0, unpushed_ = 0;  // slots in use; of these, owned and partial ones
   std::uint32_t list_ = 0;
   std::string where_;

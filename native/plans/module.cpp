@@ -104,10 +104,10 @@ nb::tuple place(const In<std::uint32_t>& places, const RowArrays& trained, const
   return nb::make_tuple(ids.array, slots.array, versions.array);
 }
 
-CacheBook make_book(const std::vector<std::size_t>& rows, unsigned worker) {
+CacheBook make_book(const std::vector<std::size_t>& rows, unsigned worker, bool keeps_copies) {
   if (rows.empty()) throw std::invalid_argument("a cache is of one table at least");
   if (worker > 63) throw std::invalid_argument("worker is " + std::to_string(worker) + ", it must be in 0..63");
-  return {rows, worker};
+  return {rows, worker, keeps_copies};
 }
 
 void enter(CacheBook& book, const std::string& where, const RowArrays& discards, const RowArrays& update_rows,
@@ -145,7 +145,7 @@ NB_MODULE(plans, module) {
   module.doc() = "Plans on the worker. See plans.pyi.";
   nb::exception<Misfit>(module, "Misfit", PyExc_ValueError);
   nb::class_<CacheBook>(module, "SlotBook")
-      .def(nb::new_(&make_book), "rows"_a, "worker"_a)
+      .def(nb::new_(&make_book), "rows"_a, "worker"_a, "keeps_copies"_a = false)
       .def("enter", &enter, "where"_a, "discards"_a, "update_rows"_a, "update_gradients"_a, "evict_rows"_a,
            "evict_gradients"_a, "drops"_a, "pulls"_a, "trained"_a, "replicated"_a)
       .def("enter_flush", &enter_flush, "where"_a, "rows"_a, "gradients"_a)

@@ -39,6 +39,20 @@ ESD_HOT static void add_up(const Trained& trained, float* sums) {
   }
 }
 
+// Trains every row with `update(row, gradient)`, and adds the gradient to what is in the slot of `gathered` [C, D].
+template <typename Update>
+void train_gathering(float* cache, std::size_t width, float* gathered, const Trained& trained, const Update& update) {
+  const std::size_t d = trained.dimension;
+  std::vector<float> sums(trained.rows * d, 0.0F);
+  add_up(trained, sums.data());
+  for (std::size_t i = 0; i < trained.rows; ++i) {
+    const float* sum = sums.data() + i * d;
+    float* all = gathered + trained.slots[i] * d;
+    update(cache + trained.slots[i] * width, sum);
+    for (std::size_t c = 0; c < d; ++c) all[c] += sum[c];
+  }
+}
+
 // Trains the rows that nobody else trains with `update(row, gradient)`. Of a row that others train, too, the slot keeps
 // the partial gradient, in its first D floats. That of a replicated row goes to `shared`, and the row stays as it is.
 template <typename Update>

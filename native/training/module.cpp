@@ -2,10 +2,12 @@
 // the rows in its cache, in place and without the GIL.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <stdexcept>
 
 #include "rows/optimizers.h"
@@ -22,6 +24,7 @@ using In1 = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using In2 = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Out2 = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Cache = Out2;
+using Gathered = std::optional<Out2>;
 
 void require(bool condition, const char* what) {
   if (!condition) throw std::invalid_argument(what);
@@ -43,28 +46,41 @@ Trained checked(const Cache& cache, std::size_t floats_per_value, std::size_t mo
           gradients.data(), inverse.size(),      gradients.shape(1), shared.data()};
 }
 
-void sgd(Cache cache, In1<std::uint32_t> slots, In1<std::uint64_t> contributors, In1<std::uint32_t> inverse,
-         In2 gradients, Out2 shared, float rate) {
-  const Trained trained = checked(cache, 1, 0, slots, contributors, inverse, gradients, shared);
+// Trains rows with `update`; where gradients are gathered, as rows of which each worker has a copy of its own.
+template <typename Update>
+void train(const Cache& cache, const Gathered& gathered, const Trained& trained, const Update& update) {
+  if (gathered) {
+    require(gathered->shape(0) == cache.shape(0) && gathered->shape(1) == trained.dimension,
+            "there is not one gathered gradient per slot");
+  }
   const nb::gil_scoped_release release;
-  train_cached(cache.data(), cache.shape(1), trained,
-               [&](float* row, const float* gradient) { rows::sgd(row, gradient, 1, trained.dimension, rate); });
+  if (gathered) {
+    train_gathering(cache.data(), cache.shape(1), gathered->data(), trained, update);
+  } else {
+    train_cached(cache.data(), cache.shape(1), trained, update);
+  }
+}
+
+void sgd(Cache cache, In1<std::uint32_t> slots, In1<std::uint64_t> contributors, In1<std::uint32_t> inverse,
+         In2 gradients, Out2 shared, float rate, const Gathered& gathered) {
+  const Trained trained = checked(cache, 1, 0, slots, contributors, inverse, gradients, shared);
+  train(cache, gathered, trained,
+        [&](float* row, const float* gradient) { rows::sgd(row, gradient, 1, trained.dimension, rate); });
 }
 
 void rowwise_adagrad(Cache cache, In1<std::uint32_t> slots, In1<std::uint64_t> contributors, In1<std::uint32_t> inverse,
-                     In2 gradients, Out2 shared, float rate, float epsilon) {
+                     In2 gradients, Out2 shared, float rate, float epsilon, const Gathered& gathered) {
   const Trained trained = checked(cache, 1, 1, slots, contributors, inverse, gradients, shared);
-  const nb::gil_scoped_release release;
-  train_cached(cache.data(), cache.shape(1), trained, [&](float* row, const float* gradient) {
+  train(cache, gathered, trained, [&](float* row, const float* gradient) {
     rows::rowwise_adagrad(row, gradient, 1, trained.dimension, rate, epsilon);
   });
 }
 
 void adam(Cache cache, In1<std::uint32_t> slots, In1<std::uint64_t> contributors, In1<std::uint32_t> inverse,
-          In2 gradients, Out2 shared, std::int64_t step, double rate, double epsilon, double beta1, double beta2) {
+          In2 gradients, Out2 shared, std::int64_t step, double rate, double epsilon, double beta1, double beta2,
+          const Gathered& gathered) {
   const Trained trained = checked(cache, 3, 0, slots, contributors, inverse, gradients, shared);
-  const nb::gil_scoped_release release;
-  train_cached(cache.data(), cache.shape(1), trained, [&](float* row, const float* gradient) {
+  train(cache, gathered, trained, [&](float* row, const float* gradient) {
     rows::adam(row, gradient, &step, 1, trained.dimension, {rate, epsilon, beta1, beta2});
   });
 }
@@ -73,11 +89,12 @@ void adam(Cache cache, In1<std::uint32_t> slots, In1<std::uint64_t> contributors
 
 NB_MODULE(training, m) {
   m.def("sgd", &sgd, "cache"_a.noconvert(), "slots"_a, "contributors"_a, "inverse"_a, "gradients"_a,
-        "shared"_a.noconvert(), "learning_rate"_a);
+        "shared"_a.noconvert(), "learning_rate"_a, "gathered"_a.noconvert() = nb::none());
   m.def("rowwise_adagrad", &rowwise_adagrad, "cache"_a.noconvert(), "slots"_a, "contributors"_a, "inverse"_a,
-        "gradients"_a, "shared"_a.noconvert(), "learning_rate"_a, "epsilon"_a);
+        "gradients"_a, "shared"_a.noconvert(), "learning_rate"_a, "epsilon"_a, "gathered"_a.noconvert() = nb::none());
   m.def("adam", &adam, "cache"_a.noconvert(), "slots"_a, "contributors"_a, "inverse"_a, "gradients"_a,
-        "shared"_a.noconvert(), "step"_a, "learning_rate"_a, "epsilon"_a, "beta1"_a, "beta2"_a);
+        "shared"_a.noconvert(), "step"_a, "learning_rate"_a, "epsilon"_a, "beta1"_a, "beta2"_a,
+        "gathered"_a.noconvert() = nb::none());
 }
 
 }  // namespace esd::training

@@ -24,6 +24,20 @@ class Arrival(IntEnum):
     CONFLICT = 3
 
 
+class SkippedVersion(FailedPrecondition):
+    """Gradients make versions behind ones that are not made yet.
+
+    Attributes:
+        ids: uint64 [r], the rows.
+        versions: int64 [r], that they must reach before.
+    """
+
+    def __init__(self, message: str, ids: NDArray[np.uint64], versions: NDArray[np.int64]) -> None:
+        super().__init__(message)
+        self.ids = ids
+        self.versions = versions
+
+
 def discard_made(store: TableStore, ids: NDArray[np.uint64]) -> None:
     """Discards what is pending for versions that the rows have reached.
 
@@ -51,14 +65,17 @@ def classify(store: TableStore, block: GradientBlock) -> NDArray[np.uint8]:
     A gradient for a version that the row has reached is repeated: the sum was made before.
 
     Raises:
-        FailedPrecondition: a gradient skips a version, or disagrees with the pending ones.
+        SkippedVersion: a gradient skips a version.
+        FailedPrecondition: it disagrees with the pending ones.
     """
     versions = store.rows.versions(block.ids)
     skips = block.targets > np.maximum(versions, at_birth(block.targets)) + 1
     if skips.any():
         at = int(np.argmax(skips))
-        raise FailedPrecondition(
-            f"gradient makes version {block.targets[at]} of row {block.ids[at]}, which is only at {versions[at]}"
+        raise SkippedVersion(
+            f"gradient makes version {block.targets[at]} of row {block.ids[at]}, which is only at {versions[at]}",
+            block.ids[skips],
+            block.targets[skips] - 1,
         )
     arrivals = store.partials.inspect(block)
     arrivals[block.targets <= versions] = Arrival.REPEATED

@@ -27,6 +27,7 @@ from ps_server.service.frame_pulls import FramePulls
 from ps_server.service.frames import apply_frame, decode_frame
 from ps_server.service.settings import ParameterServerSettings
 from ps_server.service.store_access import StoreThreads
+from ps_server.service.turns import in_turn
 from ps_server.service.waiting import WaitingPulls
 from services.domain.errors import InvalidArgument, Overloaded
 from services.runtime import metrics
@@ -233,7 +234,8 @@ class _Stream:
             loop.call_soon_threadsafe(waiting.announce, pushed.ids, pushed.versions)
 
         run = exchange.threads.write if content.pushes else exchange.threads.read
-        stored, outcome = await run(apply_frame, content, table, announce, due)
+        deadline = loop.time() + self._longest_wait(request)
+        stored, outcome = await in_turn(lambda: run(apply_frame, content, table, announce, due), waiting, deadline)
         try:
             if isinstance(outcome, Exception):
                 raise outcome
@@ -247,11 +249,14 @@ class _Stream:
     def _begin_pulls(self, frame: _Frame, content: Content, table: Table, pulls: ExactPulls) -> FramePulls:
         """Makes room for the pulls of a frame. Raises Overloaded if there is none."""
         frame.share.take(BYTES_PER_PULLED_ID * (pulls.due + pulls.lagging))
-        wait = min(content.wait_ms / 1000, self._exchange.settings.pull_wait_seconds)
-        deadline = asyncio.get_running_loop().time() + wait
+        deadline = asyncio.get_running_loop().time() + self._longest_wait(content)
         waiting = self._exchange.waiting[table.spec.name]
         frame.pulls = FramePulls(table, waiting, pulls, frame.sequence, deadline, lambda: self._wake(frame))
         return frame.pulls
+
+    def _longest_wait(self, content: Content) -> float:
+        """Returns for how many seconds a frame may wait for rows."""
+        return min(content.wait_ms / 1000, self._exchange.settings.pull_wait_seconds)
 
     async def _go_on(self, frame: _Frame) -> _Answer | None:
         """Reads what can be read of a frame's pulls; its answer, or None if the frame is answered."""

@@ -14,7 +14,7 @@ from services.domain.features import Feature, Pooling, check_features
 from services.domain.losses import Loss
 from services.domain.schedules import CONSTANT, Schedule
 from services.domain.sync import Sync
-from services.domain.tables import OptimizerSpec, TableSpec
+from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 
 MAX_WORKERS = 64  # worker sets are uint64 masks
 MAX_LAYERS = 64  # of the MLP; with MAX_WIDTH it bounds what a worker is asked to build before it has seen a sample
@@ -23,6 +23,7 @@ MAX_LABELS = 64
 _LONGEST_STREAM = 1000  # characters
 MAX_HORIZON = 64  # batches; the dispatcher keeps them in memory
 MAX_TABLES = 16
+MAX_STALENESS = 10_000  # updates; the dispatcher counts those of each copy in 16 bits
 
 
 class Criterion(Enum):
@@ -76,8 +77,8 @@ class ModelSpec:
 class DispatchOptions:
     """Who trains, how samples are dispatched to them, and how far back a failure goes.
 
-    The trained model depends on none of these options but by the order of float sums, so a job that goes on from a
-    checkpoint may choose every one of them anew.
+    The trained model depends on none of these options but by the order of float sums, and on `sync` where that is
+    BOUNDED, so a job that goes on from a checkpoint may choose every one of them anew.
 
     Attributes:
         workers: n, 1..64.
@@ -101,6 +102,9 @@ class DispatchOptions:
         sync: when workers push what they have trained.
         replicated_rows: with `Sync.REPLICATED`, how many rows every worker replicates; with several tables, rows of any
             that take the room of so many of the first.
+        pull_bound: with `Sync.BOUNDED`, how many updates that the parameter server has a copy may lack that is trained
+            on, 0..10000. Bounds above 0 change the trained model (docs/semantics.md).
+        push_bound: with it, how many updates of a row a worker may keep to itself, 0..10000.
         window: iterations that may be planned ahead of the slowest worker, >= 1.
         checkpoint_every: iterations between checkpoints; 0: `checkpoint_seconds` alone decides.
         checkpoint_seconds: longest time between checkpoints; 0: `checkpoint_every` alone decides. Both 0: none.
@@ -124,6 +128,8 @@ class DispatchOptions:
     policy: str
     sync: Sync = Sync.ON_DEMAND
     replicated_rows: int = 0
+    pull_bound: int = 0
+    push_bound: int = 0
     window: int
     checkpoint_every: int = 0
     checkpoint_seconds: float = 0.0
@@ -159,6 +165,10 @@ class DispatchOptions:
                 f"replicated_rows is {self.replicated_rows} with sync {self.sync.value}: it is at least 1 with"
                 " replicated (--sync replicated:ROWS), and 0 with every other"
             )
+        for bound in ("pull_bound", "push_bound"):
+            _check_range(bound, getattr(self, bound), 0, MAX_STALENESS)
+            if getattr(self, bound) and bound not in self.sync.numbers:
+                raise InvalidArgument(f"{bound} is {getattr(self, bound)}, and --sync {self.sync.value} has none")
 
     @property
     def takes_checkpoints(self) -> bool:
@@ -254,6 +264,10 @@ class JobSpec(DispatchOptions):
     def row_rates(self, table: TableSpec, steps: NDArray[np.integer]) -> NDArray[np.float32]:
         """Returns the learning rates of a table's rows in optimizer steps (iteration + 1), [r]: float32 [r]."""
         return self.schedule.rates(table.optimizer.learning_rate, steps - self.first_iteration)
+
+    def steps_add_up(self, table: TableSpec) -> bool:
+        """Returns whether steps of a table's rows with several gradients come to one step with their sum."""
+        return table.optimizer.kind is OptimizerKind.SGD and self.schedule == CONSTANT
 
     def dense_rate(self, iteration: int) -> float:
         """Returns the learning rate of the dense parameters in an iteration."""

@@ -10,6 +10,7 @@ from statistics import fmean
 from services.domain.errors import InvalidArgument
 from services.domain.jobs import JobSpec
 from services.domain.reports import PhaseTimes, TransferCounts
+from services.domain.staleness import NEVER_STALE, Staleness
 
 KEPT_EVALUATIONS = 128  # the latest, of which a driver that is started again sees whether the model still gets better
 
@@ -151,6 +152,7 @@ class JobState:
         recoveries: epochs that ended early while this dispatcher had the job.
         forgotten_rows: how many rows the plans have made leave the table.
         evaluations: the latest ones that its drivers have recorded, by iteration, at most KEPT_EVALUATIONS.
+        staleness: of the rows that training reads by these plans.
     """
 
     job: JobSpec
@@ -177,3 +179,4 @@ class JobState:
     recoveries: tuple[Recovery, ...] = ()
     forgotten_rows: int = 0
     evaluations: tuple[Evaluation, ...] = ()
+    staleness: Staleness = NEVER_STALE

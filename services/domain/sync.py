@@ -8,13 +8,14 @@ from services.domain.errors import InvalidArgument
 
 
 class Sync(Enum):
-    """When workers push what they have trained. Each trains the same model."""
+    """When workers push what they have trained. Each but `bounded` trains the same model."""
 
     ON_DEMAND = "on-demand"  # when another worker needs the row, or it leaves a cache
     FULL = "full"  # every trained row is pushed while the next iteration trains (vanilla of Herald §3.1)
     WRITE_THROUGH = "write-through"  # the same, and the next iteration begins when all is durable (FRUGAL-SYNC)
     PROACTIVE = "proactive"  # as on demand, and before while links are idle, what is read next first (FRUGAL P2F)
     REPLICATED = "replicated"  # as on demand, but for the hottest rows, which all workers train together (FAE, SCARS)
+    BOUNDED = "bounded"  # when so many updates have gathered; copies that lack some are trained on (HET)
 
     @property
     def pushes_all(self) -> bool:
@@ -28,7 +29,10 @@ class Sync(Enum):
 
 
 # Behind its name and a colon, `--sync` has these in this order. Of every other way they are 0.
-_NUMBERS: dict[Sync, tuple[str, ...]] = {Sync.REPLICATED: ("replicated_rows",)}
+_NUMBERS: dict[Sync, tuple[str, ...]] = {
+    Sync.REPLICATED: ("replicated_rows",),
+    Sync.BOUNDED: ("pull_bound", "push_bound"),
+}
 
 
 def parse_sync(text: str) -> dict[str, Sync | int]:

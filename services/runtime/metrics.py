@@ -8,6 +8,7 @@ is off. A service shows the metrics that it feeds, so that no dispatcher reports
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 
 from prometheus_client import (
@@ -20,10 +21,23 @@ from prometheus_client import (
     generate_latest,
 )
 
+from services.domain.staleness import MOST_UPDATES
 from services.runtime.http import Resource
 from services.runtime.settings import ServerSettings
 
 REGISTRY = CollectorRegistry()  # all of them
+
+
+class CountedHistogram(Histogram):
+    """A histogram of values that somebody else has counted already."""
+
+    def observe_all(self, counts: Sequence[int], total: float) -> None:
+        """Adds so many values to each bucket, the one without a limit last, and their sum."""
+        for bucket, count in zip(self._buckets, counts, strict=True):
+            bucket.inc(count)
+        self._sum.inc(total)
+
+
 _PROCESS = ProcessCollector(registry=REGISTRY)  # memory, CPU time and open files of this process
 
 # From a hash lookup to a stalled link.
@@ -122,6 +136,13 @@ PLAN_BYTES = Counter(
     "Bytes of the plans of all workers, as they are sent. Over the rate of esd_iterations_total: bytes per iteration, "
     "which cross the links of the workers and are in no cost. Much beside esd_transfer_bytes_total: rows are narrow; "
     "fewer, larger batches share more.",
+    registry=REGISTRY,
+)
+MISSING_UPDATES = CountedHistogram(
+    "esd_read_missing_updates",
+    "Updates that the rows lacked that training read, with --sync bounded: one worker's training of a row in one "
+    "iteration is one update. Much mass at high numbers: the model learns from what is long past; lower the bounds.",
+    buckets=MOST_UPDATES,
     registry=REGISTRY,
 )
 SOLVER_SECONDS = Histogram(
@@ -438,6 +459,7 @@ BY_SERVICE = {
         DECISION_BUDGET,
         INFREQUENCY,
         PLAN_BYTES,
+        MISSING_UPDATES,
         SOLVER_SECONDS,
         SOLVER_GAP,
         KNOWN_ROWS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from protos import dispatcher_pb2 as pb
+from services.domain.staleness import NEVER_STALE, Staleness
 from services.domain.state import Evaluation, JobPhase, JobState, Quality, Recovery, ShadowCost, WorkerState
 from services.wire.enums import EnumCodec
 from services.wire.jobs import decode_job, encode_job
@@ -29,6 +30,7 @@ _FIGURES = (  # same name and unit on both sides
     "forgotten_rows",
 )
 _QUALITY = ("loss", "auc", "normalised_entropy", "calibration", "gauc")
+_STALENESS = ("reads", "missing_updates", "most_missing")
 _RECOVERY = ("cause", "epoch", "iterations_redone", "seconds")
 
 
@@ -45,6 +47,7 @@ def encode_state(state: JobState) -> pb.JobState:
         quality=_encode_quality(state.quality),
         recent=_encode_quality(state.recent),
         evaluations=[encode_evaluation(each) for each in state.evaluations],
+        staleness=pb.Staleness(**{name: getattr(state.staleness, name) for name in _STALENESS}),
         recoveries=[pb.Recovery(**{name: getattr(each, name) for name in _RECOVERY}) for each in state.recoveries],
         **{name: getattr(state, name) for name in _FIGURES},
     )
@@ -62,6 +65,7 @@ def decode_state(message: pb.JobState) -> JobState:
         quality=_decode_quality(message.quality),
         recent=_decode_quality(message.recent),
         evaluations=tuple(map(decode_evaluation, message.evaluations)),
+        staleness=_decode_staleness(message.staleness),
         recoveries=tuple(Recovery(*(getattr(each, name) for name in _RECOVERY)) for each in message.recoveries),
         **{name: getattr(message, name) for name in _FIGURES},
     )
@@ -83,6 +87,11 @@ def _encode_quality(quality: Quality) -> pb.Quality:
 
 def _decode_quality(message: pb.Quality) -> Quality:
     return Quality(*(getattr(message, name) for name in _QUALITY))
+
+
+def _decode_staleness(message: pb.Staleness) -> Staleness:
+    reads = tuple(message.reads) or NEVER_STALE.reads
+    return Staleness(reads, message.missing_updates, message.most_missing)
 
 
 def _encode_worker(worker: WorkerState) -> pb.WorkerState:

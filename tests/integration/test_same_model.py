@@ -70,6 +70,8 @@ PUSHED = {"sync": "full"}
 AHEAD = {"sync": "proactive", "links": "40m,20m,10m", "checkpoint_every": 20}
 THROUGH = {"sync": "write-through", "mechanism": "random", "cache_rows": 500}
 REPLICATED = {"sync": "replicated:150", "checkpoint_every": 20, "iterations": 60}  # the rows are chosen twice
+NEVER_STALE = {"sync": "bounded:0,0", "checkpoint_every": 20}
+SMALL = {"mechanism": "random", "cache_rows": 500}
 
 # Every value of every axis occurs, and each optimizer meets evictions, split rows and both stores.
 CLUSTERS = [
@@ -92,6 +94,9 @@ CLUSTERS = [
     cluster("three workers, write-through, random, Adagrad", workers=3, batch=20, policy="lru", **THROUGH | ADAGRAD),
     cluster("three workers, pushed ahead, ESD, Adam", workers=3, batch=20, **AHEAD | ADAM),
     cluster("two workers, full table, write-through, Redis", store="redis", **THROUGH | FULL),
+    cluster("three workers, no staleness, ESD, Adam, Redis", workers=3, batch=20, store="redis", **NEVER_STALE | ADAM),
+    cluster("four workers, no staleness, random, two shards", workers=4, batch=16, shards=2, **NEVER_STALE | SMALL),
+    cluster("two workers, no staleness, full table, Adagrad", policy="lru", **NEVER_STALE | FULL | ADAGRAD),
     cluster("four workers, full table, joint, Redis", workers=4, batch=16, mechanism="joint", store="redis", **FULL),
     cluster("one worker, replicated rows, Adagrad", workers=1, batch=64, **REPLICATED | ADAGRAD),
     cluster("two workers, replicated rows, LAIA, LRU, small caches", mechanism="laia", policy="lru", **REPLICATED),
@@ -179,6 +184,27 @@ def assert_bytes_are_those_charged(result: Mapping[str, Any], simulated: Mapping
     assert any(result["bytes"]["reduced"]) == (case.options.workers > 1 and "replicated" in case.options.sync)
     beside = pushed - sum(simulated["bytes"]["pushed"])
     assert flushed * min(sizes) <= beside <= flushed * max(sizes) + 100 * frames
+
+
+def test_bounds_of_0_give_the_bits_of_pushing_everything(tmp_path: Path) -> None:
+    options = replace(BASE, workers=3, batch=20, iterations=30, mechanism="random", checkpoint_every=12, **ADAM)
+    for sync in ("full", "bounded:0,0"):
+        result = train.run(replace(options, sync=sync), store="memory", shards=2, out=tmp_path / sync)
+    assert result["staleness"]["missing_updates"] == 0 < result["staleness"]["reads"][0]
+    assert_same_model(tmp_path / "full", tmp_path / "bounded:0,0")
+
+
+def test_stale_copies_give_the_same_bits_in_every_store(tmp_path: Path, redis_url: str) -> None:
+    """What is trained on which copy is planned; and the cluster moves what the simulator counts."""
+    options = replace(BASE, workers=3, batch=20, cache_rows=600, sync="bounded:8,2", iterations=40, **ADAGRAD)
+    for store in ("memory", redis_url):
+        result = train.run(options, store=store, shards=2, out=tmp_path / store.partition(":")[0])
+    assert_same_model(tmp_path / "memory", tmp_path / "redis")
+    simulated = simulate.run(options, None, None)
+    assert result["staleness"] == simulated["staleness"]
+    assert 0 < result["staleness"]["most_missing"] <= 8 + 2 * 2
+    assert result["operations"] == simulated["operations"]
+    assert_bytes_are_those_charged(result, simulated, Cluster("stale", options, shards=2))
 
 
 def test_the_same_seed_gives_the_same_bits(tmp_path: Path) -> None:

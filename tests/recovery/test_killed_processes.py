@@ -109,6 +109,20 @@ def test_a_kill_where_rows_are_replicated(victim, tmp_path):
     assert_same_run(result, tmp_path, (tmp_path / "undisturbed", expected))
 
 
+@pytest.mark.parametrize("victim", [worker, dispatcher, parameter_server])
+def test_a_kill_where_copies_may_be_stale(victim, tmp_path):
+    """The model depends on who trained what on which copy, and all of that is planned again as it was."""
+    options = replace(OPTIONS, sync="bounded:6,3")
+    expected = train.run(options, store="memory", shards=2, out=tmp_path / "undisturbed")
+    assert expected["staleness"]["missing_updates"] > 0
+    keep = {"store": "memory", "shards": 2, "checkpoint_dir": tmp_path / "kept"}
+    kill = Killer(victim, iteration=KILLED_AT)
+    result = train.run(options, **keep, out=tmp_path, watch=kill)
+    assert kill.killed is not None
+    assert_same_run(result, tmp_path, (tmp_path / "undisturbed", expected))
+    assert result["staleness"] == expected["staleness"]
+
+
 def test_a_dispatcher_may_die_again_while_it_is_started(undisturbed, tmp_path):
     """The second kill comes as soon as there is another process, which is not ready yet."""
     killed: list[asyncio.subprocess.Process] = []

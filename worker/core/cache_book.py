@@ -25,10 +25,13 @@ class CacheBook:
         worker: this worker's slot in the job.
         epoch: the epoch that all plans must belong to.
         first_iteration: of the epoch.
+        keeps_copies: whether this worker trains copies of its own, whoever else trains the rows (`Sync.BOUNDED`).
     """
 
-    def __init__(self, rows: Sequence[int], worker: int, epoch: int, first_iteration: int = 0) -> None:
-        self._slots = SlotBook(rows, worker)
+    def __init__(
+        self, rows: Sequence[int], worker: int, epoch: int, first_iteration: int = 0, *, keeps_copies: bool = False
+    ) -> None:
+        self._slots = SlotBook(rows, worker, keeps_copies)
         self._epoch = epoch
         self._next_iteration = first_iteration
 

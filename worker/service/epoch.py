@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from functools import partial
 from typing import TypeVar
 
 from services.clients.attendance import Attendance
@@ -88,7 +89,8 @@ class WorkerEpoch:
         self.membership = membership = await _expect(Membership, messages)
         job = membership.job
         slots = slots_of_tables(job.tables, settings.cache_rows)
-        book = CacheBook(slots, membership.slot, membership.epoch, membership.iteration)
+        bounded = job.sync is Sync.BOUNDED
+        book = CacheBook(slots, membership.slot, membership.epoch, membership.iteration, keeps_copies=bounded)
         self._service.joined(membership.slot, book)
 
         link = Link(settings.link, shape=settings.shape_link)
@@ -101,7 +103,9 @@ class WorkerEpoch:
                 self._training_thread, join_group, membership, self._group_store(membership), self._host, device.type,
                 settings.peer_timeout,
             )  # fmt: skip
-            caches = await run_in(self._training_thread, row_caches, job.tables, slots, device)
+            caches = await run_in(
+                self._training_thread, partial(row_caches, job.tables, slots, device, gathers=bounded)
+            )
             trainer = await run_in(self._training_thread, Trainer, job, caches, self._reducer, device)
             tables = [
                 TableMover(cache, table, job, membership.slot, self._reading_thread)
@@ -116,7 +120,7 @@ class WorkerEpoch:
                 await checkpoints.go_back(await _expect(Reload, messages), book)
             self._loop = TrainingLoop(
                 messages, book, mover, trainer, self._training_thread, link, messages.confirm, checkpoints.take,
-                write_through=job.sync is Sync.WRITE_THROUGH,
+                sync=job.sync,
             )  # fmt: skip
             await checkpoints.finish(await self._loop.run())
             end = await _expect(EndOfStream, messages)

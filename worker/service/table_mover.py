@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Executor
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,8 +38,10 @@ class TableMover:
         self._reading_thread = reading_thread
 
     async def flush(self, rows: Transfers, gradients: GradientTransfers) -> int:
-        """Pushes rows and gradients, and returns the bytes sent when all of it is durable."""
-        return await self.servers.push(await self._parcel(rows, gradients, NO_PULLS))
+        """Pushes rows and gradients, and returns the bytes sent when all of it is durable. Nothing trains meanwhile."""
+        sent = await self.servers.push(await self._parcel(rows, gradients, NO_PULLS))
+        self.cache.empty_gathered(gradients.rows.slots)
+        return sent
 
     async def load(self, rows: Transfers) -> NDArray[np.float32]:
         """Pulls rows at the versions that are named, float32 [r, W]."""
@@ -63,26 +66,27 @@ class TableMover:
     async def _parcel(self, rows: Transfers, gradients: GradientTransfers, pulls: Pulls) -> Parcel:
         split, spec = gradients.rows, self.servers.spec
         return Parcel(
-            RowPush(rows.ids, rows.versions, await self._values(rows.slots, self.cache.width)),
+            RowPush(rows.ids, rows.versions, await self._floats(rows.slots, self.cache.width)),
             GradientPush(
                 split.ids,
                 split.versions,
                 gradients.contributors,
                 gradients.steps.astype(np.uint32),
                 self._job.row_rates(spec, gradients.steps),
-                await self._values(split.slots, spec.dimension),
+                await self._floats(split.slots, spec.dimension, gradients=True),
                 self._worker,
             ),
             pulls,
         )
 
-    async def _values(self, slots: NDArray[np.uint32], columns: int) -> Floats:
-        """Returns where the first floats of these slots lie in the memory of the host."""
-        if self.cache.host_rows is not None:
-            return Floats(self.cache.host_rows, slots)
+    async def _floats(self, slots: NDArray[np.uint32], columns: int, *, gradients: bool = False) -> Floats:
+        """Returns where the first floats of these slots' rows, or gradients, lie in the memory of the host."""
+        cache = self.cache
+        if cache.host_rows is not None:
+            return Floats(cache.gradients.numpy() if gradients else cache.host_rows, slots)
         if not len(slots):
             return Floats(np.empty((0, columns), np.float32))
-        return Floats(await run_in(self._reading_thread, self.cache.read, slots, columns))
+        return Floats(await run_in(self._reading_thread, partial(cache.read, slots, columns, gradients=gradients)))
 
 
 class TableTransfers:
@@ -117,8 +121,11 @@ class TableTransfers:
         return sent
 
     def write(self) -> None:
-        """Puts the rows that were pulled into their slots."""
-        self._mover.cache.write(self._moves.pulls.slots[self._order], self._staging)
+        """Puts the rows that were pulled into their slots, when all that was gathered there has been pushed."""
+        moves, cache = self._moves, self._mover.cache
+        cache.write(moves.pulls.slots[self._order], self._staging)
+        for slots in (moves.update_gradients.rows.slots, moves.evict_gradients.rows.slots, moves.pulls.slots):
+            cache.empty_gathered(slots)
 
     def _pulls(self, early: bool) -> Pulls:
         places = np.flatnonzero((self._order < self._moves.pulls.early) == early)

@@ -11,6 +11,7 @@ from typing import Any
 from services.domain.errors import FailedPrecondition
 from services.domain.plans import FlushPlan, IterationPlan, PlanMessage
 from services.domain.reports import IterationReport, PhaseTimes, TransferCounts, WorkerPhase, label_classes
+from services.domain.sync import Sync
 from worker.core.cache_book import CacheBook
 from worker.service.link import Link
 from worker.service.tasks import run_in
@@ -36,7 +37,8 @@ class TrainingLoop:
         link: measures the bandwidth.
         confirm: tells the dispatcher of an iteration; returns at once.
         take_checkpoint: carries out the flush plan of a checkpoint.
-        write_through: an iteration trains only when all that it pushes is durable.
+        sync: with WRITE_THROUGH an iteration trains only when all that it pushes is durable; with BOUNDED it pushes
+            only when what was pushed before is, so that versions of a row that others make come in order.
 
     Attributes:
         phase: what the worker is doing, for its heartbeats.
@@ -53,7 +55,7 @@ class TrainingLoop:
         confirm: Confirm,
         take_checkpoint: TakeCheckpoint,
         *,
-        write_through: bool,
+        sync: Sync,
     ) -> None:
         self._messages = messages
         self._book = book
@@ -63,7 +65,7 @@ class TrainingLoop:
         self._link = link
         self._tell = confirm
         self._take_checkpoint = take_checkpoint
-        self._write_through = write_through
+        self._sync = sync
         self.phase = WorkerPhase.IDLE
 
     async def run(self) -> FlushPlan:
@@ -88,8 +90,10 @@ class TrainingLoop:
                 continue
 
             self.phase = WorkerPhase.PUSH
+            if before is not None and self._sync is Sync.BOUNDED:
+                await before.stored()
             await current.start(early=False)
-            if self._write_through:
+            if self._sync is Sync.WRITE_THROUGH:
                 await current.stored()
             push = clock.lap()
             self.phase = WorkerPhase.PULL

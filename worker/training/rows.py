@@ -21,14 +21,20 @@ from services.domain.plans import UsedRows
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 
 
-def row_caches(tables: Sequence[TableSpec], slots: Sequence[int], device: torch.device) -> tuple[RowCache, ...]:
+def row_caches(
+    tables: Sequence[TableSpec], slots: Sequence[int], device: torch.device, *, gathers: bool = False
+) -> tuple[RowCache, ...]:
     """Makes a cache for each table, which may come to have that many slots. They begin with the same share of these.
+
+    With `gathers` they gather gradients.
 
     Raises:
         ResourceExhausted: the device has not enough memory.
     """
     return tuple(
-        RowCache(most, table.row_width, device, first=-(-most // len(tables)))
+        RowCache(
+            most, table.row_width, device, first=-(-most // len(tables)), gathers=table.dimension if gathers else 0
+        )
         for table, most in zip(tables, slots, strict=True)
     )
 
@@ -38,7 +44,7 @@ class RowCache:
 
     A slot holds a row's D values and its optimizer state. Of a row that several workers train it holds the values, and
     then, in their place, the partial gradient: what lies behind is read by nobody, and the row must be pulled again to
-    be used.
+    be used. A cache that gathers gradients has a second memory for them, and its rows stay usable.
 
     `read` may run in another thread than the rest, while an iteration trains: the plan names only slots that the
     iteration does not touch. On a GPU it has its own stream, which waits for the last completed write, not for
@@ -53,19 +59,25 @@ class RowCache:
         width: W, floats per row.
         device: where training runs.
         first: C at first; None: all slots.
+        gathers: D, if every row is trained as the worker's own, and its gradients are added up until they are pushed.
 
     Attributes:
         rows: float32 [C, W] on the device.
         host_rows: the same memory, where the device is the host; None where it is not.
+        gathered: float32 [C, D] on the device, sums of gradients that are not pushed; None if it gathers none.
 
     Raises:
         ResourceExhausted: the device has not enough memory.
     """
 
-    def __init__(self, slots: int, width: int, device: torch.device, *, first: int | None = None) -> None:
+    def __init__(
+        self, slots: int, width: int, device: torch.device, *, first: int | None = None, gathers: int = 0
+    ) -> None:
         self._device = device
         self._most = slots
-        self.rows = self._zeros(slots if first is None else first, width)
+        begin = slots if first is None else first
+        self.rows = self._zeros(begin, width)
+        self.gathered = self._zeros(begin, gathers) if gathers else None
         self._read_stream: torch.cuda.Stream | None = None
         self._written: torch.cuda.Event | None = None
         if device.type == "cuda":
@@ -84,18 +96,29 @@ class RowCache:
 
     def _grow(self, slots: int) -> None:
         """Gives the cache at least so many slots. Who reads meanwhile reads what is written, old or new."""
-        grown = self._zeros(min(self._most, max(slots, 2 * len(self.rows))), self.width)
-        with torch.no_grad():
-            grown[: len(self.rows)] = self.rows
+        most = min(self._most, max(slots, 2 * len(self.rows)))
+        rows = self._grown(self.rows, most)
+        gathered = None if self.gathered is None else self._grown(self.gathered, most)
         if self._device.type == "cuda":
             torch.cuda.current_stream(self._device).synchronize()
-        self.rows = grown
-        self.host_rows = grown.numpy() if self.host_rows is not None else None
+        self.rows, self.gathered = rows, gathered
+        self.host_rows = rows.numpy() if self.host_rows is not None else None
+
+    def _grown(self, memory: Tensor, slots: int) -> Tensor:
+        grown = self._zeros(slots, memory.shape[1])
+        with torch.no_grad():
+            grown[: len(memory)] = memory
+        return grown
 
     @property
     def width(self) -> int:
         """The floats of a slot, W."""
         return self.rows.shape[1]
+
+    @property
+    def gradients(self) -> Tensor:
+        """Where the slots' partial gradients are: in place of the rows, unless they are gathered."""
+        return self.rows if self.gathered is None else self.gathered
 
     def staging(self, count: int) -> NDArray[np.float32]:
         """Returns room for rows on their way to `write`, zeros [count, W], from where the device copies fastest."""
@@ -117,6 +140,8 @@ class RowCache:
     ) -> None:
         """Trains the rows that no other worker trains at once, and keeps the partial gradients of the others.
 
+        A cache that gathers gradients trains all rows, and adds the gradients of all to what it has gathered.
+
         Args:
             used: the rows that the samples use, and who trains them.
             gradients: float32 [N, D], of what `look_up` gave. Those of a row are added up in the order of the ids.
@@ -126,9 +151,9 @@ class RowCache:
             step: iteration + 1.
         """
         if self._device.type == "cpu":
-            _train_on_host(self.rows, used, gradients, shared, optimizer, rate, step)
+            _train_on_host(self.rows, used, gradients, shared, optimizer, rate, step, self.gathered)
         else:
-            train_on_device(self.rows, used, gradients, shared, optimizer, rate, step)
+            train_on_device(self.rows, used, gradients, shared, optimizer, rate, step, self.gathered)
         self.mark_written()
 
     def train_replicated(self, used: UsedRows, sums: Tensor, optimizer: OptimizerSpec, rate: float, step: int) -> None:
@@ -137,12 +162,13 @@ class RowCache:
         here = UsedRows(slots, np.ones(len(slots), np.uint64), np.arange(len(slots), dtype=np.uint32))
         self.train(here, sums, sums[:0], optimizer, rate, step)
 
-    def read(self, slots: NDArray[np.uint32], columns: int) -> NDArray[np.float32]:
-        """Copies the first `columns` floats of each slot to host memory: float32 [r, columns]."""
+    def read(self, slots: NDArray[np.uint32], columns: int, *, gradients: bool = False) -> NDArray[np.float32]:
+        """Copies the first `columns` floats of each slot, or of its gradient, to host memory: float32 [r, columns]."""
+        memory = self.gradients if gradients else self.rows
         with torch.no_grad(), torch.cuda.stream(self._read_stream):
             if self._read_stream is not None and self._written is not None:
                 self._read_stream.wait_event(self._written)
-            return self.rows[self.index(slots), :columns].cpu().numpy()
+            return memory[self.index(slots), :columns].cpu().numpy()
 
     def write(self, slots: NDArray[np.uint32], rows: NDArray[np.float32]) -> None:
         """Puts whole rows, float32 [r, W], into their slots."""
@@ -153,6 +179,12 @@ class RowCache:
                 self.rows.index_copy_(0, self.index(slots), torch.from_numpy(rows).to(self._device))
         self.mark_written()
 
+    def empty_gathered(self, slots: NDArray[np.uint32]) -> None:
+        """Begins to gather anew in these slots, if gradients are gathered."""
+        if self.gathered is not None and len(slots):
+            self.gathered.index_fill_(0, self.index(slots), 0.0)
+            self.mark_written()
+
     def mark_written(self) -> None:
         """Lets later reads see everything written so far."""
         if self._read_stream is not None:
@@ -162,33 +194,53 @@ class RowCache:
 
 
 def _train_on_host(
-    cache: Tensor, used: UsedRows, gradients: Tensor, shared: Tensor, optimizer: OptimizerSpec, rate: float, step: int
+    cache: Tensor,
+    used: UsedRows,
+    gradients: Tensor,
+    shared: Tensor,
+    optimizer: OptimizerSpec,
+    rate: float,
+    step: int,
+    gathered: Tensor | None,
 ) -> None:
     """Does in one pass what `train_on_device` does in many; the loops are the parameter server's."""
     rows = cache.numpy(), used.slots, used.contributors, used.inverse, gradients.numpy(), shared.numpy()
+    sums = None if gathered is None else gathered.numpy()
     epsilon = optimizer.epsilon
     match optimizer.kind:
         case OptimizerKind.SGD:
-            training.sgd(*rows, rate)
+            training.sgd(*rows, rate, sums)
         case OptimizerKind.ROWWISE_ADAGRAD:
-            training.rowwise_adagrad(*rows, rate, epsilon)
+            training.rowwise_adagrad(*rows, rate, epsilon, sums)
         case OptimizerKind.ADAM:
-            training.adam(*rows, step, rate, epsilon, optimizer.beta1, optimizer.beta2)
+            training.adam(*rows, step, rate, epsilon, optimizer.beta1, optimizer.beta2, sums)
 
 
 @torch.no_grad()
 def train_on_device(
-    cache: Tensor, used: UsedRows, gradients: Tensor, shared: Tensor, optimizer: OptimizerSpec, rate: float, step: int
+    cache: Tensor,
+    used: UsedRows,
+    gradients: Tensor,
+    shared: Tensor,
+    optimizer: OptimizerSpec,
+    rate: float,
+    step: int,
+    gathered: Tensor | None = None,
 ) -> None:
     """Trains the rows that samples use in a cache [C, W] that is on the device of the gradients [N, D].
 
-    `shared` [h, D] becomes the sums of the replicated ones.
+    `shared` [h, D] becomes the sums of the replicated ones. In the memory of `gathered` gradients [C, D], if there is
+    one, those of all rows are added up.
     """
     device, dimension = cache.device, gradients.shape[1]
     inverse = torch.from_numpy(used.inverse.astype(np.int64)).to(device)
     slots = torch.from_numpy(used.slots.astype(np.int64)).to(device)
     # The backward pass of a lookup adds up the samples of each row in a fixed order.
     sums = torch.ops.aten.embedding_dense_backward(gradients, inverse, len(slots), -1, False)
+    if gathered is not None:
+        cache[slots] = updated_rows(cache[slots], sums, optimizer, step, rate)
+        gathered[slots] += sums
+        return
     contributors = used.contributors
     replicated = contributors == 0
     several = (contributors & (contributors - np.uint64(1))) != 0

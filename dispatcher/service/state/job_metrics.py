@@ -20,6 +20,7 @@ from services.domain.features import Feature
 from services.domain.jobs import JobSpec
 from services.domain.reports import IterationReport, PhaseTimes, TransferCounts
 from services.domain.state import Evaluation, JobPhase
+from services.domain.sync import Sync
 from services.runtime import metrics
 
 _PHASES = tuple(each.name for each in fields(PhaseTimes))
@@ -85,6 +86,9 @@ def planned(job: JobSpec, decision: Decision, window: int, rows: int, *, late: b
     for phase, seconds in decision.seconds.items():
         _child(metrics.DISPATCH_SECONDS, phase).observe(seconds)
     metrics.PLAN_BYTES.inc(decision.plan_bytes)
+    if job.sync is Sync.BOUNDED:
+        staleness = decision.staleness
+        metrics.MISSING_UPDATES.observe_all(staleness.reads, staleness.missing_updates)
     if decision.solver:
         _child(metrics.SOLVER_SECONDS, decision.solver).observe(decision.seconds["assign"])
     if decision.gap is not None:

@@ -11,6 +11,7 @@ from dispatcher.core.decision import Decision
 from dispatcher.core.progress import Progress
 from services.domain.jobs import JobSpec
 from services.domain.reports import IterationReport
+from services.domain.staleness import NEVER_STALE, Staleness
 
 _RECENT_DECISIONS = 4096
 _MOST_POINTS = 600  # about as many as a wide screen can show apart
@@ -90,6 +91,7 @@ class JobTotals:
         lookups: how many (row, worker) pairs training needed.
         hits: how many of these found the latest version in the cache.
         forgotten_rows: how many rows leave the table to keep it within its limit.
+        staleness: of the rows that training reads.
         plan_bytes: the bytes of all workers' plans, since this dispatcher took the job up.
         plan_seconds: the time of these plans on their links, beside the cost.
         reduced_seconds: the time of the gradients of replicated rows on the workers' links, beside the cost.
@@ -108,6 +110,7 @@ class JobTotals:
         self.lookups = 0
         self.hits = 0
         self.forgotten_rows = 0
+        self.staleness = NEVER_STALE
         self.plan_bytes = 0
         self.plan_seconds = 0.0
         self.reduced_seconds = 0.0
@@ -134,6 +137,7 @@ class JobTotals:
         self.lookups += decision.lookups
         self.hits += decision.hits
         self.forgotten_rows += decision.forgotten_rows
+        self.staleness += decision.staleness
         self.plan_bytes += decision.plan_bytes
         self.plan_seconds += decision.plan_seconds
         self.reduced_seconds += decision.reduced_seconds
@@ -170,7 +174,8 @@ class JobTotals:
 
     def save_planned(self) -> dict[str, float]:
         """Returns the totals of what is planned so far, for `rewind_to`."""
-        return {name: getattr(self, name) for name in _SAVED} | {"training_seconds": self.training_seconds}
+        figures = {name: getattr(self, name) for name in _SAVED} | {"training_seconds": self.training_seconds}
+        return figures | self.staleness.save()
 
     def rewind_to(self, planned: dict[str, float], progress: bytes | None, workers: int) -> None:
         """Goes back to the totals and the progress of a checkpoint.
@@ -182,6 +187,7 @@ class JobTotals:
         """
         for name in _SAVED:
             setattr(self, name, type(getattr(self, name))(planned.get(name, 0)))
+        self.staleness = Staleness.load(planned)
         self.progress.load(progress, workers)
         if self._first_plan is None:  # another dispatcher has planned what the checkpoint holds
             self._seconds_before = planned.get("training_seconds", 0.0)

@@ -19,9 +19,10 @@ struct Preview {
 };
 
 // `assignment` has the worker of each of the batch's first samples; those behind them are of later batches. With
-// `push_trained`, what is pushed after the training counts.
+// `push_trained`, what is pushed after the training counts. Workers that train a row `together` each have a part of it;
+// else each trains a copy of its own.
 inline Preview preview(const PreparedBatch& batch, const RowSizes& sizes, const std::int32_t* assignment,
-                       std::size_t samples, unsigned workers, bool push_trained) {
+                       std::size_t samples, unsigned workers, bool push_trained, bool together) {
   std::vector<WorkerSet> trainers(batch.distinct());
   const BatchIndex* indices = batch.indices.data();
   for (std::size_t i = 0; i < samples; ++i) {
@@ -43,10 +44,11 @@ inline Preview preview(const PreparedBatch& batch, const RowSizes& sizes, const 
       const double pushed = split ? share * size : size;
       row.holders.for_each([&](int j) { result.moved[j] += pushed; });
     }
-    const double pulled = pulled_stateless(trainers[x], row.full_version()) ? sizes.value_shares()[table] * size : size;
+    const bool in_parts = together && trainers[x].several();
+    const double pulled = in_parts || row.version == 0 ? sizes.value_shares()[table] * size : size;
     (trainers[x] - row.latest()).for_each([&](int j) { result.moved[j] += pulled; });
     if (!push_trained) continue;
-    const double pushed = trainers[x].several() ? share * size : size;
+    const double pushed = in_parts || !together ? share * size : size;
     trainers[x].for_each([&](int j) { result.moved[j] += pushed; });
   }
   return result;

@@ -26,7 +26,7 @@ struct WorkloadLimits {
 inline std::vector<double> expected_times(const PreparedBatch& batch, const RowSizes& sizes,
                                           const std::vector<std::int32_t>& assignment, const std::int32_t* link_costs,
                                           const double* sample_costs, unsigned workers) {
-  const Preview expected = preview(batch, sizes, assignment.data(), assignment.size(), workers, false);
+  const Preview expected = preview(batch, sizes, assignment.data(), assignment.size(), workers, false, true);
   std::vector<double> times(workers);
   for (const std::int32_t worker : assignment) times[static_cast<std::size_t>(worker)] += sample_costs[worker];
   for (unsigned j = 0; j < workers; ++j) times[j] += expected.moved[j] * link_costs[j];

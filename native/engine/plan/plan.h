@@ -17,6 +17,7 @@
 #include "common/workers.h"
 #include "engine/batch/row_sizes.h"
 #include "engine/memory/column.h"
+#include "engine/plan/stale_reads.h"
 #include "engine/rows/index_types.h"
 #include "engine/rows/row_state.h"
 
@@ -77,6 +78,7 @@ struct IterationPlans {
   Arena arena;
   std::vector<WorkerPlan> workers;
   std::vector<std::int64_t> pushed_ahead;  // by worker, how many of its update pushes nobody needs yet
+  StaleReads stale_reads;                  // with bounded staleness
 };
 
 // The columns of services.domain.plans.FlushPlan.

@@ -50,6 +50,14 @@ inline Replacement::Departure Replacement::departure_of(const Copy& copy, const 
   return static_cast<Departure>(owes + split);
 }
 
+// With bounded staleness a copy owes the updates that its worker has kept to itself.
+Replacement::Departure Replacement::bounded_departure(unsigned worker, SlotIndex slot, const Copy& copy,
+                                                      const RowState& row) {
+  if (!staleness_->unpushed(worker, slot)) return kDropped;
+  staleness_->push(worker, slot, copy.row, copy.table, row.last_use);
+  return kGradientPushed;
+}
+
 // How a copy leaves, and whether its slot is free early, are no branches, since they can hardly be predicted.
 void Replacement::evict(unsigned worker, std::uint32_t iteration, CacheMirror& cache, Arena& arena, WorkerPlan& plan) {
   const std::size_t count = victims_.size();
@@ -68,7 +76,8 @@ void Replacement::evict(unsigned worker, std::uint32_t iteration, CacheMirror& c
     const SlotIndex slot = victims_[i];
     const Copy& copy = cache.copies[slot];
     RowState& row = state_of(copy.row);
-    const Departure departure = departure_of(copy, row);
+    const Departure departure =
+        staleness_ == nullptr ? departure_of(copy, row) : bounded_departure(worker, slot, copy, row);
     const TransferRow transfer(row, sizes_.of_table(copy.table), directory_.contributors(row), slot, iteration);
     *departure_ends[departure]++ = transfer;
     *freed_ends[transfer.timing]++ = slot;

@@ -9,6 +9,7 @@
 #include "engine/cache/cache_mirror.h"
 #include "engine/memory/draft_list.h"
 #include "engine/plan/plan.h"
+#include "engine/plan/staleness.h"
 #include "engine/plan/worker_lists.h"
 #include "engine/rows/copies.h"
 #include "engine/rows/copy_directory.h"
@@ -20,8 +21,10 @@ namespace esd {
 
 class Replacement {
  public:
-  Replacement(StateIndex& index, PreparedBatch& batch, CopyDirectory& directory, const RowSizes& sizes)
-      : index_(index), batch_(batch), directory_(directory), sizes_(sizes) {}
+  // `staleness` is null where it is not bounded, but forbidden.
+  Replacement(StateIndex& index, PreparedBatch& batch, CopyDirectory& directory, const RowSizes& sizes,
+              Staleness* staleness)
+      : index_(index), batch_(batch), directory_(directory), sizes_(sizes), staleness_(staleness) {}
 
   // Evicts as many copies as the worker's missing rows need room, and gives these rows slots. `late_slots` become
   // vacant, too, when the previous iteration ends.
@@ -43,11 +46,13 @@ class Replacement {
     kGradientPushed,  // the parameter server lacks the copy's partial gradient
   };
   static Departure departure_of(const Copy& copy, const RowState& row);
+  Departure bounded_departure(unsigned worker, SlotIndex slot, const Copy& copy, const RowState& row);
 
   StateIndex& index_;
   PreparedBatch& batch_;
   CopyDirectory& directory_;
   const RowSizes& sizes_;
+  Staleness* const staleness_;
 
   // Scratch space for the worker at hand.
   Slots victims_;

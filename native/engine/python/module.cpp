@@ -39,7 +39,8 @@ using Ids = nb::ndarray<const std::uint64_t, nb::c_contig, nb::device::cpu>;
 using Lengths = nb::ndarray<const std::uint16_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Integers = nb::ndarray<const std::int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Reals = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Limits = std::tuple<Integers, Integers, Reals>;  // least and most workloads, sample costs
+using Limits = std::tuple<Integers, Integers, Reals>;     // least and most workloads, sample costs
+using Bounds = std::tuple<std::uint32_t, std::uint32_t>;  // pull, push
 using Fields = nb::ndarray<const std::uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 std::vector<std::uint32_t> check_cache_sizes(const std::vector<std::int64_t>& cache_sizes) {
@@ -81,16 +82,35 @@ Replication check_replication(const std::vector<std::int64_t>& cache_sizes, std:
   return {room, seed, WorkerSet{workers == 0 ? all : workers}};
 }
 
+std::optional<StalenessBounds> check_bounds(const std::optional<Bounds>& bounds) {
+  if (!bounds) return std::nullopt;
+  const auto [pull, push] = *bounds;
+  if (std::max(pull, push) > StalenessBounds::kMost) {
+    throw std::invalid_argument("a staleness bound is " + std::to_string(std::max(pull, push)) + ", the limit is " +
+                                std::to_string(StalenessBounds::kMost));
+  }
+  return StalenessBounds{pull, push};
+}
+
+std::vector<bool> check_additive(std::vector<bool> additive, std::size_t tables) {
+  if (additive.empty()) additive.resize(std::max<std::size_t>(tables, 1));
+  if (additive.size() == std::max<std::size_t>(tables, 1)) return additive;
+  throw std::invalid_argument(std::to_string(additive.size()) + " tables are additive or not, there are " +
+                              std::to_string(std::max<std::size_t>(tables, 1)));
+}
+
 // The engine as Python sees it: calls release the GIL, and run one after another.
 class SharedEngine {
  public:
   SharedEngine(const std::vector<std::int64_t>& cache_sizes, const std::string& policy,
                const std::vector<std::int64_t>& table_sizes, std::uint64_t max_rows,
                const RowSizes::Shares& gradient_shares, const RowSizes::Shares& value_shares, bool push_trained,
-               bool flush_ahead, std::uint64_t replicated_room, std::uint64_t replicated_by, std::uint64_t seed)
+               bool flush_ahead, std::uint64_t replicated_room, std::uint64_t replicated_by, std::uint64_t seed,
+               const std::optional<Bounds>& bounds, const std::vector<bool>& additive)
       : engine_(check_cache_sizes(cache_sizes), policy, check_table_sizes(table_sizes), max_rows, gradient_shares,
                 value_shares, push_trained, flush_ahead,
-                check_replication(cache_sizes, replicated_room, replicated_by, seed)) {}
+                check_replication(cache_sizes, replicated_room, replicated_by, seed), check_bounds(bounds),
+                check_additive(additive, table_sizes.size())) {}
 
   void prepare(const Ids& ids, const std::optional<Lengths>& lengths) {
     if (ids.size() > 0xffffffffu) throw std::invalid_argument("ids has 2^32 elements or more");
@@ -342,16 +362,17 @@ NB_MODULE(engine, module) {
       .def_prop_ro("counts", &IterationColumns::counts, nb::rv_policy::automatic)
       .def_prop_ro("replicated", &IterationColumns::replicated, nb::rv_policy::automatic)
       .def_prop_ro("pushed_ahead", &IterationColumns::pushed_ahead, nb::rv_policy::automatic)
+      .def_prop_ro("stale_reads", &IterationColumns::stale_reads)
       .def_prop_ro("table_counts", &IterationColumns::table_counts, nb::rv_policy::automatic);
   nb::class_<SharedEngine>(module, "Engine")
       .def(nb::init<const std::vector<std::int64_t>&, const std::string&, const std::vector<std::int64_t>&,
                     std::uint64_t, const std::vector<double>&, const std::vector<double>&, bool, bool, std::uint64_t,
-                    std::uint64_t, std::uint64_t>(),
+                    std::uint64_t, std::uint64_t, const std::optional<esd::Bounds>&, const std::vector<bool>&>(),
            nb::arg("cache_sizes"), nb::arg("policy"), nb::arg("table_sizes") = std::vector<std::int64_t>(),
            nb::arg("max_rows") = 0, nb::arg("gradient_shares") = esd::RowSizes::Shares(),
            nb::arg("value_shares") = esd::RowSizes::Shares(), nb::arg("push_trained") = false,
            nb::arg("flush_ahead") = false, nb::arg("replicated_room") = 0, nb::arg("replicated_by") = 0,
-           nb::arg("seed") = 0)
+           nb::arg("seed") = 0, nb::arg("bounds") = nb::none(), nb::arg("additive") = std::vector<bool>())
       .def("prepare", &SharedEngine::prepare, nb::arg("ids").noconvert(), nb::arg("lengths").noconvert() = nb::none())
       .def("costs", &SharedEngine::costs, nb::arg("link_costs").noconvert())
       .def("training_shares", &SharedEngine::training_shares)

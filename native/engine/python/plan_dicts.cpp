@@ -140,6 +140,12 @@ nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>> IterationColumns::pushed_ahead
   return to_numpy(std::vector<std::int64_t>(plans_.pushed_ahead));
 }
 
+nb::tuple IterationColumns::stale_reads() const {
+  const StaleReads& stale = plans_.stale_reads;
+  std::vector<std::int64_t> reads(stale.reads.begin(), stale.reads.end());
+  return nb::make_tuple(to_numpy(std::move(reads)), stale.missing, stale.most_missing);
+}
+
 IterationColumns::PerTable IterationColumns::table_counts() const {
   constexpr std::size_t kKinds = 7;  // the last one are those of the pulls that are stateless
   const std::size_t n = size(), tables = plans_.tables;

@@ -58,6 +58,7 @@ class IterationColumns {
   PerTable table_counts() const;
   nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>> pushed_ahead() const;
   nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>> replicated() const;  // rows by table
+  nb::tuple stale_reads() const;
 
   using Features = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
   using Lengths = nb::ndarray<const std::uint16_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;

@@ -40,7 +40,10 @@ BAD = {
     "foreign pull": (frame(0, pull=([A, FOREIGN[1]], 0), epoch=EPOCH), f"row {FOREIGN[1]} belongs to shard 1"),
     "version 0": (frame(0, row_push([A], 0, 0.5), epoch=EPOCH), f"version of row {A} is 0"),
     "version too high": (frame(0, pull=([A], 2**53), epoch=EPOCH), f"version of row {A} is {2**53}"),
-    "skipped version": (gradients(0, [A], 2**30 + 7, 0b11, 1.0), f"makes version {2**30 + 7} of row {A}"),
+    "skipped version": (
+        frame(0, gradient_push(0, [A], 2**30 + 7, 0b11, 1.0), epoch=EPOCH, wait_ms=0),
+        f"makes version {2**30 + 7} of row {A}",
+    ),
     "no contributor": (gradients(2, [A], 1, 0b11, 1.0), "worker 2 is not among the contributors 0x3"),
     "worker slot": (gradients(64, [A], 1, 0b11, 1.0), "worker is 64, slots are 0..63"),
     "optimizer step": (gradients(0, [A], 1, 0b11, 1.0, step=0), "optimizer steps count from 1"),

@@ -106,6 +106,30 @@ async def test_parts_of_a_large_pull_do_not_wait_for_each_other(client, stream):
     assert np.frombuffer(last.positions, np.uint32).tolist() == [5]
 
 
+async def test_gradients_wait_for_the_version_before_theirs(client, stream):
+    """Worker 1 is ready for version 2 before worker 0 has sent what makes version 1; what lies behind waits, too."""
+    await stream.write(frame(1, gradient_push(1, [5], 2, 0b10, 1.0)), frame(2, pull=([5], 2)))
+    await waiting(client, 1)
+    assert (await client.describe()).tables[0].rows == 0
+    async with exchange(client.channel) as other:
+        await other.write(frame(1, gradient_push(0, [5], 1, 0b1, 1.0)))
+        assert (await other.answer(1))[0].newly_stored == 1
+        together = await stream.rows(2, 1)
+        assert (await stream.answer(1))[0].newly_stored == 1
+        await other.write(
+            frame(2, gradient_push(0, [6], 1, 0b1, 1.0)), frame(3, gradient_push(1, [6], 2, 0b10, 1.0), pull=([6], 2))
+        )
+        in_order = await other.rows(3, 1)
+    assert (together[0, SPEC.dimension :] == in_order[0, SPEC.dimension :]).all()
+    await waiting(client, 0)
+
+
+async def test_gradients_wait_no_longer_than_they_may(stream):
+    await stream.write(frame(1, gradient_push(1, [5], 2, 0b10, 1.0), wait_ms=50))
+    with pytest.raises(DeadlineExceeded, match="row 5 has not reached version 1 in time"):
+        await stream.checked(1)
+
+
 async def test_a_pull_waits_no_longer_than_it_may(client, stream):
     await stream.write(frame(1, pull=([8, 9], [0, 4]), wait_ms=50), frame(2, pull=([7], 1), wait_ms=0))
     with pytest.raises(DeadlineExceeded, match="row 7 has not reached version 1 in time"):

@@ -17,7 +17,7 @@ def test_names_follow_the_rules(family: Metric) -> None:
     assert re.fullmatch(r"(esd|grpc_server)_[a-z_]+", name)
     assert not re.search(r"_(total|ms|milliseconds|us|kb|mb|percent|count|sum|bucket)$", name)
     if family.type == "histogram":
-        assert name.endswith(("_seconds", "_bytes"))
+        assert name.endswith(("_seconds", "_bytes", "_updates"))
 
 
 @pytest.mark.parametrize("family", OURS, ids=lambda family: family.name)

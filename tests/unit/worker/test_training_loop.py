@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from services.domain.plans import FlushPlan
+from services.domain.sync import Sync
 from worker.core.cache_book import CacheBook
 from worker.service.training_loop import TrainingLoop
 from worker.training.trainer import StepResult
@@ -25,17 +26,20 @@ class HeldMover:
 
     def __init__(self, tasks: asyncio.TaskGroup) -> None:
         self.tasks = tasks
-        cache = SimpleNamespace(staging=lambda rows: np.zeros((rows, 2), np.float32), write=lambda *_: None)
+        cache = SimpleNamespace(
+            staging=lambda rows: np.zeros((rows, 2), np.float32), write=lambda *_: None, empty_gathered=lambda _: None
+        )
         self.tables = [SimpleNamespace(cache=cache, exchange=self.exchange)]
         self.stored: list[asyncio.Future[None]] = []
         self.sent = asyncio.Event()
+        self.sent_twice = asyncio.Event()
 
     async def exchange(self, rows, gradients, pulls, staging, *, urgent):
         pulled, stored = (asyncio.get_running_loop().create_future() for _ in range(2))
         pulled.set_result(None)
         if len(rows):
             self.stored.append(stored)
-            self.sent.set()
+            (self.sent_twice if self.sent.is_set() else self.sent).set()
         else:
             stored.set_result(None)
         return [SimpleNamespace(pulled=pulled, stored=stored, pull_bytes=0, push_bytes=0)]
@@ -75,11 +79,20 @@ class Trainer:
 def messages_of(hand_made):
     yield hand_made.plan(0, pulls=[(7, 0, 0)], train=[(7, 0, 0, ALONE)])
     yield hand_made.plan(1, update_rows=hand_made.rows((7, 0, 1)), train=[(7, 0, 1, ALONE)])
-    yield FlushPlan(1, 2, hand_made.rows((7, 0, 2)), hand_made.gradients())
+    yield hand_made.plan(2, update_rows=hand_made.rows((7, 0, 2)), train=[(7, 0, 2, ALONE)])
+    yield FlushPlan(1, 3, hand_made.rows((7, 0, 3)), hand_made.gradients())
 
 
-@pytest.mark.parametrize("write_through", [True, False])
-async def test_write_through_trains_only_when_all_is_durable(plans, write_through):
+async def settled():
+    """Returns when whatever could go on has gone on."""
+    for _ in range(100):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("sync", [Sync.WRITE_THROUGH, Sync.BOUNDED, Sync.FULL])
+async def test_what_waits_for_pushes_that_are_not_durable(plans, sync):
+    """Write-through: the training of the same iteration. Bounded: the pushes of the next one. Else: its training."""
+
     async def messages():
         for plan in messages_of(plans):
             yield plan
@@ -96,16 +109,19 @@ async def test_write_through_trains_only_when_all_is_durable(plans, write_throug
             loop = TrainingLoop(
                 messages(), CacheBook([1], 0, 1, 0), mover, trainer, thread,
                 SimpleNamespace(uplink=SimpleNamespace(take=lambda: 0.0)), confirm, no_checkpoint,
-                write_through=write_through,
+                sync=sync,
             )  # fmt: skip
             running = tasks.create_task(loop.run())
             await mover.sent.wait()
-            if write_through:
-                for _ in range(100):  # whatever could go on goes on
-                    await asyncio.sleep(0)
-                assert trainer.trained == [0]
-            else:
+            if sync is not Sync.WRITE_THROUGH:
                 await trainer.until(1)
+            if sync is Sync.FULL:
+                await mover.sent_twice.wait()
+            await settled()
+            assert trainer.trained == ([0] if sync is Sync.WRITE_THROUGH else [0, 1])
+            assert len(mover.stored) == (2 if sync is Sync.FULL else 1)
             mover.stored[0].set_result(None)
-            assert (await running).iteration == 2
-            assert trainer.trained == [0, 1]
+            await mover.sent_twice.wait()
+            mover.stored[1].set_result(None)
+            assert (await running).iteration == 3
+            assert trainer.trained == [0, 1, 2]
