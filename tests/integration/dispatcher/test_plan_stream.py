@@ -14,6 +14,7 @@ from services.domain.errors import FailedPrecondition, NotFound, Unavailable
 from services.domain.plans import EndOfStream, FlushPlan, IterationPlan, Membership
 from services.domain.reports import Lease
 from services.domain.state import JobPhase
+from services.domain.sync import Sync
 from services.runtime.channel import channel
 from services.runtime.status import domain_errors
 from services.wire.batches import encode_batch
@@ -168,6 +169,15 @@ async def test_cache_too_small_fails_the_job_with_the_number_it_needs(dispatcher
     with pytest.raises(FailedPrecondition, match=r"job flights failed: .*\b1[0-2]\b.*rows"):
         await take(worker, 0, 1)
     await asyncio.gather(submit, return_exceptions=True)
+
+
+async def test_replicated_rows_that_fill_a_workers_cache_fail_the_job_before_it_trains(dispatcher: Dispatcher) -> None:
+    await dispatcher.client.create_job(job_with(sync=Sync.REPLICATED, replicated_rows=30))
+    worker = dispatcher.worker("edge-0")
+    await worker.register(cache_rows=30)
+    await dispatcher.worker("edge-1").register()
+    with pytest.raises(FailedPrecondition, match=r"--sync replicated:30\), and the smallest cache holds 30"):
+        await take(worker, 0, 1)
 
 
 async def test_cut_off_submit_leaves_the_stream_open(dispatcher: Dispatcher) -> None:
