@@ -75,8 +75,10 @@ ROWS: dict[str, Sequence[Panel]] = {
                 ("AUC", "auc"),
                 ("normalised entropy", "normalised_entropy"),
                 ("calibration", "calibration"),
+                ("GAUC", "gauc"),
             )
         ),
+        Panel("Held out: evaluated at iteration", "none", [("esd_held_out_iteration", "iteration")]),
         Panel("Time of an iteration", "s", [(_mean("esd_iteration_seconds", "phase"), "{{phase}}")], stacked=True),
         Panel("Phase of the job", "none", [("esd_job_phase == 1", "{{phase}}")]),
         Panel(
@@ -96,6 +98,12 @@ ROWS: dict[str, Sequence[Panel]] = {
             "Link seconds per second. The distance to the others is what dispatch gains.",
         ),
         Panel("Cache hit ratio", "percentunit", [("esd:cache_hit_ratio:rate5m", "5 minutes")]),
+        Panel(
+            "Rows read, by the updates that they lack",
+            "ops",
+            [(_rate("esd_read_missing_updates_bucket", "le"), "at most {{le}}")],
+            "With --sync bounded, per second.",
+        ),
         Panel("Cache lookups per second", "ops", [(_rate("esd_cache_lookups_total", "table, result"), "{{result}}")]),
         Panel(
             "Decision against iteration",

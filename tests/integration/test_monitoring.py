@@ -89,7 +89,7 @@ def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
             async def train() -> JobState:
                 async with (
                     AsyncDispatcherClient(cluster.dispatcher.address) as client,
-                    watched(OPTIONS, job, list(first_samples(stream.dataset, 2000)), client) as held_out,
+                    watched(OPTIONS, job, list(first_samples(stream, 2000)), client) as held_out,
                 ):
                     return await drive(client, job, stream, lambda _: None, held_out)
 
