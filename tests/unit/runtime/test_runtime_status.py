@@ -61,7 +61,7 @@ def test_a_subclass_that_the_table_does_not_know_travels_as_its_parent() -> None
 
 def test_every_subclass_anywhere_has_a_status() -> None:
     for cls in subclasses(EsdError):
-        assert status_of(cls("text")).code in CODES.values()
+        assert status_of(cls.__new__(cls, "text")).code in CODES.values()  # whatever else it is made of
 
 
 @pytest.mark.parametrize("error", [Internal("row 7 of /secret"), KeyError("/secret"), EsdError("/secret")])
