@@ -150,3 +150,25 @@ def test_what_does_not_fit_is_refused_before_anything_changes(step, changes, mes
     with pytest.raises(ValueError, match=message):
         training.sgd(**given, learning_rate=0.1)
     np.testing.assert_array_equal(given["cache"], before)
+
+
+@pytest.mark.parametrize("kind", OptimizerKind, ids=lambda kind: kind.value)
+def test_every_row_takes_a_step_where_gradients_are_gathered(step, kind):
+    """Whoever else trains a row; and what was gathered before is added to, here and in steps of torch."""
+    optimizer = OptimizerSpec(kind, learning_rate=9.0)  # the job's; the iteration's counts
+    plan, cache, gradients = step(optimizer)
+    rows = RowCache(*cache.shape, torch.device("cpu"), gathers=DIMENSION)
+    rows.rows.copy_(torch.from_numpy(cache))
+    rows.gathered.fill_(0.25)
+    expected, gathered = torch.from_numpy(cache.copy()), rows.gathered.clone()
+    (used,) = plan.rows_by_table(1)
+    arguments = torch.from_numpy(gradients), torch.empty(0, DIMENSION), optimizer, float(RATE), plan.iteration + 1
+    rows.train(used, *arguments)
+    train_on_device(expected, used, *arguments, gathered)
+    np.testing.assert_allclose(rows.rows.numpy(), expected.numpy(), rtol=1e-6, atol=1e-7)
+    np.testing.assert_array_equal(rows.gathered.numpy(), gathered.numpy())
+    alone = replace(plan, unique_contributors=np.full(DISTINCT, ALONE, np.uint64))
+    np.testing.assert_array_equal(rows.rows.numpy(), trained(optimizer, alone, cache, gradients))
+    rows.empty_gathered(plan.unique_slots)
+    assert not rows.gathered[plan.unique_slots.astype(np.int64)].any()
+    assert (rows.gathered == 0.25).sum() == DIMENSION * (SLOTS - DISTINCT)

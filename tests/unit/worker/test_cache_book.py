@@ -192,3 +192,20 @@ def test_every_table_has_slots_of_its_own(plans):
     with pytest.raises(FailedPrecondition, match="first: slot 3 of table 1 holds"):
         book.enter_flush(FlushPlan(1, 1, plans.rows((5, 1, 1), (SECOND_TABLE + 5, 1, 1)), plans.gradients()))
     book.enter_flush(FlushPlan(1, 1, plans.rows(*((x, slot, 1) for x, slot, _ in rows)), plans.gradients()))
+
+
+def test_a_copy_of_ones_own_is_trained_on_until_it_is_pushed_and_after(plans):
+    """Where copies are kept: it goes by the version that was pulled, then by the one that its push has made."""
+    book = CacheBook([4], 0, 1, keeps_copies=True)
+    book.enter(plans.plan(0, pulls=[(10, 0, 3)], train=[(10, 0, 3, ME)]))
+    book.enter(plans.plan(1, train=[(10, 0, 3, ME)]))
+    refuses(book, plans.plan(2, train=[(10, 0, 4, ME)]), "holds id 10 at version 3, partial")
+    refuses(book, plans.plan(2, pulls=[(10, 0, 5)]), "holds id 10 at version 3, partial")
+    refuses(book, plans.plan(2, update_gradients=plans.gradients((10, 0, 3, ME))), "id 10 before version 3, partial")
+    refuses(book, plans.plan(2, update_gradients=plans.gradients((10, 0, 7, OTHER))), "do not include this worker")
+    book.enter(plans.plan(2, update_gradients=plans.gradients((10, 0, 7, BOTH)), train=[(10, 0, 7, ME)]))
+    refuses(book, plans.plan(3, drops=plans.rows((10, 0, 7))), "with nothing unpushed")
+    again = plans.gradients((10, 0, 8, ME))
+    book.enter(plans.plan(3, update_gradients=again, pulls=[(10, 0, 8)], train=[(10, 0, 8, ME)]))
+    book.enter(plans.plan(4, evict_gradients=plans.gradients((10, 0, 9, ME)), pulls=[(11, 0, 0)]))
+    assert book.cached_rows == 1
