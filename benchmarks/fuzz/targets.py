@@ -174,6 +174,7 @@ def dispatcher(address: str, client: AsyncDispatcherClient) -> Target:
         transfers=dispatcher_pb2.TransferCounts(miss_pull=2),
         phases=dispatcher_pb2.PhaseTimes(compute=0.1),
     )
+    evaluation = dispatcher_pb2.Evaluation(iteration=1, labels=[dispatcher_pb2.Quality(loss=0.7, auc=0.5)])
     examples: dict[str, Sequence[Message]] = {
         "HybridDis": [
             dispatcher_pb2.HybridDisRequest(
@@ -197,6 +198,7 @@ def dispatcher(address: str, client: AsyncDispatcherClient) -> Target:
         "PutGroupKey": [dispatcher_pb2.PutGroupKeyRequest(lease_id=_LEASES[0], key="0/0", value=bytes(8))],
         "GetGroupKey": [dispatcher_pb2.GetGroupKeyRequest(lease_id=_LEASES[0], key="0/0")],
         "Submit": [dispatcher_pb2.SubmitRequest(job="job", batch=batch)],
+        "RecordEvaluations": [dispatcher_pb2.RecordEvaluationsRequest(job="job", evaluations=[evaluation])],
         "DescribeJob": [dispatcher_pb2.DescribeJobRequest()],
     }
 
