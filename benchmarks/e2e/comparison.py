@@ -103,7 +103,7 @@ class _Case:
         self.mechanism = mechanism
         self._options = replace(options, mechanism=name, workloads=workloads or options.workloads)
         self._stream = training_stream(self._options)
-        self._cache_rows = _cache_rows(self._options, self._stream)
+        self._cache_rows = cache_rows(self._options, self._stream)
         dataset = self._stream.dataset
         self._job = self._options.job(
             features=dataset.features, dense_features=len(dataset.dense_features), parameter_servers=("none",)
@@ -133,7 +133,7 @@ class _Case:
         )
 
 
-def _cache_rows(options: RunOptions, stream: TrainingStream) -> int:
+def cache_rows(options: RunOptions, stream: TrainingStream) -> int:
     """Returns the rows of a cache: a share of the data set's ids, where it is endless of those of the run."""
     if options.cache_rows is not None or not stream.dataset.endless:
         return options.cache_size(stream.dataset)

@@ -6,7 +6,7 @@ import os
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,8 @@ from esd.cli.launcher import LocalCluster, local_cluster
 from esd.cli.options import BALANCED, RunOptions
 from esd.cli.stream import TrainingStream
 from services.clients.dispatcher_async import AsyncDispatcherClient
-from services.domain.state import JobPhase, JobState
+from services.domain.reports import PhaseTimes
+from services.domain.state import JobPhase, JobState, WorkerState
 
 SELF = "driver"  # this process reads the samples and sends them
 
@@ -36,6 +37,9 @@ class Window:
         processors: by process, `worker-2` or `driver`.
         pulled: int64 [n], bytes that each worker received from the parameter servers.
         pushed: int64 [n], bytes that each worker sent to them.
+        phases: what each worker spent its time on.
+        decision_seconds: median time of a decision, over the whole run.
+        auc: of the model over the whole run, each sample scored before it is trained.
         feedback: what the decisions of the run went by, by iteration; none where they do not depend on it.
     """
 
@@ -45,6 +49,9 @@ class Window:
     processors: Mapping[str, ProcessorTime]
     pulled: NDArray[np.int64]
     pushed: NDArray[np.int64]
+    phases: tuple[PhaseTimes, ...]
+    decision_seconds: float
+    auc: float
     feedback: Mapping[int, Feedback]
 
 
@@ -61,12 +68,15 @@ class _Look:
         pids = {service.name: service.process.pid for service in cluster.services} | {SELF: os.getpid()}
         return cls(state, time.perf_counter(), {name: ProcessorTime.of(pid) for name, pid in pids.items()})
 
+    @property
+    def workers(self) -> list[WorkerState]:
+        return sorted(self.state.workers, key=lambda worker: worker.slot)
+
     def bytes(self, direction: str) -> NDArray[np.int64]:
-        workers = sorted(self.state.workers, key=lambda worker: worker.slot)
-        return np.array([getattr(worker.transfers, f"bytes_{direction}") for worker in workers], np.int64)
+        return np.array([getattr(worker.transfers, f"bytes_{direction}") for worker in self.workers], np.int64)
 
 
-async def measure(chosen: RunOptions, stream: TrainingStream, cache_rows: int, warm_up: int) -> Window:
+async def measure(chosen: RunOptions, stream: TrainingStream, cache_rows: int, warm_up: int, shards: int = 1) -> Window:
     """Trains once.
 
     Args:
@@ -74,6 +84,7 @@ async def measure(chosen: RunOptions, stream: TrainingStream, cache_rows: int, w
         stream: all samples of the run.
         cache_rows: of each worker.
         warm_up: iterations that are over before the first moment.
+        shards: parameter servers.
 
     Raises:
         RuntimeError: the run was over too soon to see two moments of it.
@@ -85,7 +96,7 @@ async def measure(chosen: RunOptions, stream: TrainingStream, cache_rows: int, w
         decisions = logs / "decisions" if chosen.workloads == BALANCED else None  # a log takes processor time
         async with (
             local_cluster(
-                shards=1,
+                shards=shards,
                 store="memory",
                 worker_links=chosen.bandwidths(),
                 cache_rows=[cache_rows] * chosen.workers,
@@ -120,5 +131,11 @@ def _between(first: _Look, last: _Look, feedback: Mapping[int, Feedback]) -> Win
         processors={name: time - first.processors[name] for name, time in last.processors.items()},
         pulled=last.bytes("pulled") - first.bytes("pulled"),
         pushed=last.bytes("pushed") - first.bytes("pushed"),
+        phases=tuple(
+            PhaseTimes(*(getattr(after.phases, f.name) - getattr(before.phases, f.name) for f in fields(PhaseTimes)))
+            for before, after in zip(first.workers, last.workers, strict=True)
+        ),
+        decision_seconds=last.state.decision_median_seconds,
+        auc=last.state.quality.auc,
         feedback=feedback,
     )

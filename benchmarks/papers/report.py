@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,22 @@ _NONE = "n/a"
 _STYLES = ("-", "--", ":", "-.")
 
 
-def write(paper: str, figures: Sequence[Figure], out: Path, command: str, workloads: Sequence[str]) -> None:
-    """Writes a paper's JSON, its page and one plot per figure into a folder."""
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page: the name of its files, its heading, and lines of Markdown above its figures."""
+
+    name: str
+    title: str
+    above: Sequence[str]
+
+
+def write(page: Page, figures: Sequence[Figure], out: Path) -> None:
+    """Writes a page, its figures as JSON and one plot per figure into a folder."""
     out.mkdir(parents=True, exist_ok=True)
-    (out / f"{paper}.json").write_text(json.dumps([_plain(figure) for figure in figures], indent=1) + "\n")
+    (out / f"{page.name}.json").write_text(json.dumps([_plain(figure) for figure in figures], indent=1) + "\n")
     for figure in figures:
         plot(figure, out / f"{figure.key}.png")
-    (out / f"{paper}.md").write_text(_page(paper, figures, command, workloads))
+    (out / f"{page.name}.md").write_text(_text(page, figures))
 
 
 def _plain(figure: Figure) -> dict[str, object]:
@@ -39,16 +49,8 @@ def _plain(figure: Figure) -> dict[str, object]:
     return {**texts, "values": values}
 
 
-def _page(paper: str, figures: Sequence[Figure], command: str, workloads: Sequence[str]) -> str:
-    lines = [f"# Figures of the {paper.upper()} paper, simulated", "", f"Written by `{command}`. Workloads:", ""]
-    lines += [f"- {workload}" for workload in workloads]
-    lines += [
-        "",
-        "All figures are counted from plans, exactly: a row that several samples of a worker share moves once. The"
-        " papers measured other data (and more of it) on other machines, so what can be compared is the direction and"
-        " the size of an effect. `n/a`: a cache is smaller than what its worker trains in one iteration, or the trace"
-        " is too short.",
-    ]
+def _text(page: Page, figures: Sequence[Figure]) -> str:
+    lines = [f"# {page.title}", "", *page.above]
     for figure in figures:
         lines += ["", f"## {figure.title}", "", f"**Paper:** {figure.paper}.", "", f"**Here** ({figure.unit}):", ""]
         lines += _table(figure)

@@ -95,7 +95,7 @@ def test_a_missing_number_is_null_in_json_and_named_on_the_page(tmp_path) -> Non
     figure = Figure("key", "Title", "%", "1 to 2", "Because.", rows=[])
     figure.add("flights", "LAIA", math.nan)
     figure.add("flights", "ESD", 12.345)
-    report.write("esd", [figure], tmp_path, "command", ["flights: 3 samples"])
+    report.write(report.Page("esd", "Figures", ["Written by hand."]), [figure], tmp_path)
     written = json.loads((tmp_path / "esd.json").read_text())
     assert [value["value"] for value in written[0]["values"]] == [None, 12.345]
     page = (tmp_path / "esd.md").read_text()

@@ -1,0 +1,146 @@
+"""Herald: the share of communication, budgets and decisions, speed-ups over HET and FAE (figures 4 to 19)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from benchmarks.papers.figure import Figure
+from benchmarks.papers.live.runs import EQUAL_LINKS, LiveRuns, LiveSetting
+
+# Herald §6.1: equal links, LRU caches of 10%.
+HERALD = LiveSetting(links=EQUAL_LINKS, cache_ratio=0.10, policy="lru")
+HET = replace(HERALD, mechanism="random", sync="full")
+OURS = replace(HERALD, mechanism="joint")
+WORKLOADS = {  # data and model
+    "WDL, synthetic:criteo": ("synthetic:criteo", "wdl"),
+    "DeepFM, synthetic:avazu": ("synthetic:avazu", "dfm"),
+    "DCN, journey": ("journey", "dcn"),
+    "WDL, flights": ("flights", "wdl"),
+}
+
+_SETTING = (
+    "4 workers on links of 40 Mbit/s (the paper: 8 on 100 Gbit/s), m = 64 (256), rows of 128 values (512), LRU caches"
+    " of 10%. HET without staleness is random dispatch with full synchronisation"
+)
+
+
+def figures(runs: LiveRuns) -> Iterator[Figure]:
+    """Yields every figure of the Herald paper that has a speed in it."""
+    yield communication(runs)
+    yield budgets(runs)
+    yield decisions(runs)
+    yield speed_up(runs)
+    yield scaling(runs)
+    yield cache_ratios(runs)
+    yield servers(runs)
+
+
+def communication(runs: LiveRuns) -> Figure:
+    """Makes figure 4 of the paper."""
+    figure = Figure(
+        "herald-live-fig4", "Herald Fig. 4: share of embedding communication in HET's training time", "%",
+        "up to 63%",
+        f"{_SETTING}. The share of the worker that waits longest. Our links are 2,500 times slower than the paper's and"
+        " our processors are not, so rows are more of an iteration.",
+        groups="lines", x="dim",
+    )  # fmt: skip
+    for data in ("flights", "synthetic:criteo"):
+        for dim in (32, 128, 256):
+            setting = replace(HET, data=data, dim=dim)
+            speed = runs.speed(setting)
+            figure.add(data, f"HET @ {dim}", 100 * speed.stall_ms / speed.iteration_ms)
+    return figure
+
+
+def budgets(runs: LiveRuns) -> Figure:
+    """Makes figure 7 of the paper."""
+    figure = Figure(
+        "herald-live-fig7", "Herald Fig. 7: necessary iteration time", "ms",
+        "varies by up to 78% between data sets and 67% between batches",
+        f"{_SETTING}. Forward, backward and optimizer of the slowest worker, while four of them share two cores.",
+        groups="lines", x="m",
+    )  # fmt: skip
+    for name, (data, model) in WORKLOADS.items():
+        for batch in (32, 64, 128):
+            setting = replace(HERALD, batch=batch, data=data, model=model)
+            figure.add(name, f"necessary @ {batch}", runs.speed(setting).necessary_ms)
+    return figure
+
+
+def decisions(runs: LiveRuns) -> Figure:
+    """Figure 12, as one figure for all that a decision takes."""
+    figure = Figure(
+        "herald-live-fig12", "Herald Fig. 12: time of a decision beside the necessary iteration time", "ms",
+        "7.7 ms with 16 threads, of which 42% score and 8% allocate",
+        f"{_SETTING}. A decision is everything between a batch and the message of its plans; one thread.",
+    )  # fmt: skip
+    for name, (data, model) in WORKLOADS.items():
+        for mechanism, setting in (("LAIA", HERALD), ("joint", OURS)):
+            figure.add(name, mechanism, runs.speed(replace(setting, data=data, model=model)).decision_ms)
+        necessary = runs.speed(replace(HERALD, data=data, model=model)).necessary_ms
+        figure.add(name, "necessary iteration time", necessary)
+    return figure
+
+
+def speed_up(runs: LiveRuns) -> Figure:
+    """Makes figure 14 of the paper."""
+    figure = Figure(
+        "herald-live-fig14", "Herald Fig. 14: training speed over HET", "iterations per second by HET's",
+        "1.09 to 2.11 times over TCP",
+        f"{_SETTING}. Four workloads; the paper's are WDL on Criteo, NCF on MovieLens, DeepFM on Avazu, DCN on Criteo"
+        " Search.",
+    )  # fmt: skip
+    for name, (data, model) in WORKLOADS.items():
+        for mechanism, setting in (("Herald", HERALD), ("joint", OURS)):
+            ratio = runs.speed_up(replace(setting, data=data, model=model), replace(HET, data=data, model=model))
+            figure.add(name, mechanism, ratio)
+    return figure
+
+
+def scaling(runs: LiveRuns) -> Figure:
+    """Makes figure 15 of the paper."""
+    figure = Figure(
+        "herald-live-fig15", "Herald Fig. 15: scaling factor", "throughput of n workers by n times that of one",
+        "HET 0.42 to 0.60, Herald 0.52 to 0.90 with 8 workers",
+        f"{_SETTING}. One worker has a link that does not bind, as in the paper. All workers share two cores, which no"
+        " dispatch can change: more than 2 / n is beyond them once they bind.",
+        groups="lines", x="workers",
+    )  # fmt: skip
+    for name, setting in (("HET", HET), ("Herald", HERALD), ("joint", OURS)):
+        alone = runs.speed(replace(setting, workers=1, links="10g")).samples_per_second
+        for workers in (2, 4):
+            together = runs.speed(replace(setting, workers=workers)).samples_per_second
+            figure.add("flights", f"{name} @ {workers}", together / (workers * alone))
+    return figure
+
+
+def cache_ratios(runs: LiveRuns) -> Figure:
+    """Makes figure 16 of the paper."""
+    figure = Figure(
+        "herald-live-fig16", "Herald Fig. 16: training speed over HET, by cache ratio",
+        "iterations per second by HET's",
+        "1.97 to 2.15 times at 4 to 10%",
+        f"{_SETTING}.",
+        groups="lines", x="cache ratio",
+    )  # fmt: skip
+    for ratio in (0.04, 0.06, 0.10):
+        for name, setting in (("Herald", HERALD), ("joint", OURS)):
+            chosen, baseline = (replace(each, cache_ratio=ratio) for each in (setting, HET))
+            figure.add("flights", f"{name} @ {ratio:g}", runs.speed_up(chosen, baseline))
+    return figure
+
+
+def servers(runs: LiveRuns) -> Figure:
+    """Makes figure 19 of the paper."""
+    figure = Figure(
+        "herald-live-fig19", "Herald Fig. 19: training speed over HET, by parameter servers",
+        "iterations per second by HET's",
+        "about 1.4 times with more servers, slightly less than with one",
+        f"{_SETTING}. Links are the workers' own here, so more servers take nothing off them.",
+        groups="lines", x="parameter servers",
+    )  # fmt: skip
+    for shards in (1, 2, 4):
+        chosen, baseline = (replace(each, shards=shards) for each in (HERALD, HET))
+        figure.add("flights", f"Herald @ {shards}", runs.speed_up(chosen, baseline))
+    return figure
