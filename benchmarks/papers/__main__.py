@@ -88,4 +88,7 @@ def _measured(figures: Iterator[Figure]) -> Iterator[Figure]:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit("stopped; with --live, the same command goes on behind the last run that was over")

@@ -15,7 +15,6 @@ from benchmarks.e2e.comparison import cache_rows
 from benchmarks.e2e.run import Window, measure
 from esd.cli.options import RunOptions
 from esd.cli.stream import training_stream
-from services.domain.jobs import Sync
 from services.domain.reports import PhaseTimes
 
 WARM_UP = 10  # iterations, ESD §6.1 and Herald §6.1
@@ -73,8 +72,8 @@ class LiveSetting:
 
     def options(self) -> RunOptions:
         """Returns what `esd train` would be told."""
-        given = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("sync", "shards")}
-        return RunOptions(**given, sync=Sync(self.sync), checkpoint_every=0)
+        given = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "shards"}
+        return RunOptions(**given, checkpoint_every=0)
 
 
 @dataclass(frozen=True, slots=True)
