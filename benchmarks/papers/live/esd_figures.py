@@ -71,7 +71,7 @@ def links(runs: LiveRuns) -> Figure:
     figure = Figure(
         "esd-live-fig10", "ESD Fig. 10: speed-up with four workers", "iterations per second by LAIA's",
         "2 x 5 + 2 x 0.5 Gbit/s: 1.07 to 1.31; 4 x 5 Gbit/s: 1.03 to 1.23",
-        f"{_SETTING}; equal ones are 4 x 40 Mbit/s, where two cores that train four workers bind as well as the links.",
+        f"{_SETTING}; equal ones are 4 x 8 Mbit/s.",
     )  # fmt: skip
     for name, setting in _SWEPT.items():
         for kind, speeds in (("unequal", LAIA.links), ("equal", EQUAL_LINKS)):

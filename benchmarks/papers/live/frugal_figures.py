@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from benchmarks.papers.figure import Figure
-from benchmarks.papers.live.runs import EQUAL_LINKS, LiveRuns, LiveSetting
+from benchmarks.papers.live.runs import LiveRuns, LiveSetting
 
 # §4.1: rows of 32 values, Zipf 0.9, caches of 1 to 10%, no dispatch; a tenth of its keys.
 ZIPF = "synthetic:zipf?skew=0.9&affinity=0&keys=1000000&fields=26"
-MICRO = LiveSetting(data=ZIPF, mechanism="random", links=EQUAL_LINKS, dim=32, cache_ratio=0.05, policy="lru")
+MICRO = LiveSetting(data=ZIPF, mechanism="random", links="4m", dim=32, cache_ratio=0.05, policy="lru")
 SYSTEMS = {"write-through": "write-through", "proactive": "proactive", "on demand": "on-demand"}
 
 _SETTING = (
-    "4 workers on links of 40 Mbit/s with random dispatch (the paper: 8 GPUs of one machine), `write-through` is its"
+    "4 workers on links of 4 Mbit/s with random dispatch (the paper: 8 GPUs of one machine), `write-through` is its"
     " FRUGAL-SYNC, `proactive` its P2F with L = 10"
 )
 

@@ -20,7 +20,7 @@ WORKLOADS = {  # data and model
 }
 
 _SETTING = (
-    "4 workers on links of 40 Mbit/s (the paper: 8 on 100 Gbit/s), m = 64 (256), rows of 128 values (512), LRU caches"
+    "4 workers on links of 8 Mbit/s (the paper: 8 on 100 Gbit/s), m = 64 (256), rows of 128 values (512), LRU caches"
     " of 10%. HET without staleness is random dispatch with full synchronisation"
 )
 
@@ -41,8 +41,8 @@ def communication(runs: LiveRuns) -> Figure:
     figure = Figure(
         "herald-live-fig4", "Herald Fig. 4: share of embedding communication in HET's training time", "%",
         "up to 63%",
-        f"{_SETTING}. The share of the worker that waits longest. Our links are 2,500 times slower than the paper's and"
-        " our processors are not, so rows are more of an iteration.",
+        f"{_SETTING}. The share of the worker that waits longest. Our links are four orders of magnitude"
+        " slower than the paper's and our processors are not, so rows are more of an iteration.",
         groups="lines", x="dim",
     )  # fmt: skip
     for data in ("flights", "synthetic:criteo"):

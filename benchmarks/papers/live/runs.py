@@ -18,7 +18,7 @@ from esd.cli.stream import training_stream
 from services.domain.reports import PhaseTimes
 
 WARM_UP = 10  # iterations, ESD §6.1 and Herald §6.1
-UNEQUAL_LINKS, EQUAL_LINKS = "40m,40m,4m,4m", "40m"  # 10 to 1 as in ESD §6.1, and so slow that they bind
+UNEQUAL_LINKS, EQUAL_LINKS = "40m,40m,4m,4m", "8m"  # 10 to 1 as in ESD §6.1, and so slow that they bind
 
 
 @dataclass(frozen=True, slots=True)

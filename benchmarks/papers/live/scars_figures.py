@@ -9,14 +9,14 @@ from benchmarks.papers.figure import Figure
 from benchmarks.papers.live.runs import WARM_UP, LiveRuns, LiveSetting
 
 # One worker and the hottest rows in its cache, as in §IV; the link stands for the bus between memory and GPU.
-CACHED = LiveSetting(data="synthetic:criteo", workers=1, links="40m", batch=256, model="dlrm", policy="static", dim=32)
+CACHED = LiveSetting(data="synthetic:criteo", workers=1, links="10m", batch=256, model="dlrm", policy="static", dim=32)
 # Just what an iteration trains: nothing is there when it is needed next.
 _LEAST, _HOT = 0.02, 0.16
 _BATCHES = (128, 256, 512)
 _SECONDS = 20.0  # of training by the clock
 
 _SETTING = (
-    "One worker behind a link of 40 Mbit/s, DLRM, rows of 32 values, the hottest rows in its cache (the paper: two"
+    "One worker behind a link of 10 Mbit/s, DLRM, rows of 32 values, the hottest rows in its cache (the paper: two"
     " GPUs, whose memory is the cache)"
 )
 
