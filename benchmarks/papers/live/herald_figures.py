@@ -11,6 +11,7 @@ from benchmarks.papers.live.runs import EQUAL_LINKS, LiveRuns, LiveSetting
 # Herald §6.1: equal links, LRU caches of 10%.
 HERALD = LiveSetting(links=EQUAL_LINKS, cache_ratio=0.10, policy="lru")
 HET = replace(HERALD, mechanism="random", sync="full")
+FAE = replace(HERALD, mechanism="random", sync="replicated:2000")
 OURS = replace(HERALD, mechanism="joint")
 WORKLOADS = {  # data and model
     "WDL, synthetic:criteo": ("synthetic:criteo", "wdl"),
@@ -33,6 +34,7 @@ def figures(runs: LiveRuns) -> Iterator[Figure]:
     yield speed_up(runs)
     yield scaling(runs)
     yield cache_ratios(runs)
+    yield static_caching(runs)
     yield servers(runs)
 
 
@@ -128,6 +130,21 @@ def cache_ratios(runs: LiveRuns) -> Figure:
         for name, setting in (("Herald", HERALD), ("joint", OURS)):
             chosen, baseline = (replace(each, cache_ratio=ratio) for each in (setting, HET))
             figure.add("flights", f"{name} @ {ratio:g}", runs.speed_up(chosen, baseline))
+    return figure
+
+
+def static_caching(runs: LiveRuns) -> Figure:
+    """Makes figure 17 of the paper."""
+    figure = Figure(
+        "herald-live-fig17", "Herald Fig. 17: training speed over FAE", "iterations per second by FAE's",
+        "1.67 to 51.6 times, with caches of 1%",
+        f"{_SETTING}. FAE is random dispatch with the 2,000 hottest rows replicated. Unlike the paper's it caches other"
+        " rows, too, and its all-reduce passes no shaped link, so it is nearer.",
+    )  # fmt: skip
+    for name, (data, model) in WORKLOADS.items():
+        for mechanism, setting in (("Herald", HERALD), ("joint", OURS)):
+            chosen, baseline = (replace(each, data=data, model=model) for each in (setting, FAE))
+            figure.add(name, mechanism, runs.speed_up(chosen, baseline))
     return figure
 
 
