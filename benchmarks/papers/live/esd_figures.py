@@ -43,10 +43,10 @@ def speed_up(runs: LiveRuns) -> Figure:
     figure = Figure(
         "esd-live-fig4a", "ESD Fig. 4a: training speed over LAIA", "iterations per second by LAIA's",
         "1.03 to 1.74 times LAIA (a = 1); HET and FAE are slower than LAIA",
-        f"{_SETTING}. `vanilla` is random dispatch with full synchronisation, which is HET without staleness, `FAE`"
-        " random dispatch with the 2,000 hottest rows replicated, whose all-reduce passes no shaped link here. Our LAIA is"
-        " the harder yardstick (see the simulated page), so that ESD gains little over it; `joint`, which counts a shared"
-        " row once, is what carries the paper's gain over to it.",
+        f"{_SETTING}. `vanilla` is random dispatch with full synchronisation, which is HET without staleness; `FAE` is"
+        " random dispatch with the 2,000 hottest rows replicated, whose all-reduce passes no shaped link here. Our LAIA"
+        " is the harder yardstick (see the simulated page), so that ESD gains little over it; `joint`, which counts a"
+        " shared row once, is what carries the paper's gain over to it.",
     )  # fmt: skip
     for data in DATA:
         for name, setting in {**JOINT, **ESD, "vanilla": VANILLA, "FAE": FAE}.items():

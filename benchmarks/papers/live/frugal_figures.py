@@ -49,15 +49,19 @@ def stall(runs: LiveRuns) -> Figure:
     figure = Figure(
         "frugal-live-exp2", "FRUGAL Exp. 2: stall time", "ms per iteration",
         "34 to 101 times less than FRUGAL-SYNC",
-        f"{_SETTING}. The worker that waits longest, for pushes and for pulls. What is left of a stall is pulling"
-        " itself: over a network rows that the next step reads cannot be there before they were trained; in the paper"
-        " reads of host memory are a part of the kernel.",
+        f"{_SETTING}; beside it LAIA on flights over 2 x 40 and 2 x 10 Mbit/s, rows of 128 values. The worker that"
+        " waits longest, for pushes and for pulls. Links that are busy all the time leave nothing to do early: over the"
+        " equal ones only the wait for other workers' pushes goes. Where some links are idle while others are not,"
+        " waiting is cut. The pulls are left: a row that the next step reads has to travel; in the paper reads of host"
+        " memory are a part of the kernel.",
         groups="lines", x="m",
     )  # fmt: skip
     for name, sync in SYSTEMS.items():
         for batch in (16, 32, 64):
             setting = replace(MICRO, sync=sync, batch=batch)
             figure.add("zipf 0.9", f"{name} @ {batch}", runs.speed(setting).stall_ms)
+            unequal = LiveSetting(links="40m,40m,10m,10m", sync=sync, batch=batch)
+            figure.add("flights, LAIA", f"{name} @ {batch}", runs.speed(unequal).stall_ms)
     return figure
 
 
