@@ -10,8 +10,8 @@ from benchmarks.papers.live.runs import WARM_UP, LiveRuns, LiveSetting
 
 # One worker and the hottest rows in its cache, as in §IV; the link stands for the bus between memory and GPU.
 CACHED = LiveSetting(data="synthetic:criteo", workers=1, links="10m", batch=256, model="dlrm", policy="static", dim=32)
-# Just what an iteration trains: nothing is there when it is needed next.
-_LEAST, _HOT = 0.02, 0.16
+# Little more than an iteration trains, and what holds the hot rows, as shares of the ids of the run.
+_LEAST, _HOT = 0.08, 0.32
 _BATCHES = (128, 256, 512)
 _SECONDS = 20.0  # of training by the clock
 
@@ -32,12 +32,12 @@ def figures(runs: LiveRuns) -> Iterator[Figure]:
 def parts(runs: LiveRuns) -> Figure:
     """Makes table I of the paper."""
     figure = Figure(
-        "scars-live-table1", "SCARS Table I: an iteration with hot rows in the cache and without", "ms",
+        "scars-live-table1", "SCARS Table I: an iteration with hot rows in the cache and with next to none", "ms",
         "an iteration with 256 MB of hot rows takes 0.60 of the time, backward and optimizer together a twelfth",
-        f"{_SETTING}. Without a cache every row is pulled before and pushed after its iteration; with one, only cold"
-        " rows are.",
+        f"{_SETTING}. The least cache holds little more than what an iteration"
+        " trains, so nearly every row is pulled before and pushed after; with hot rows in it, only cold ones are.",
     )  # fmt: skip
-    for name, ratio in (("no cache", _LEAST), ("hot rows", _HOT)):
+    for name, ratio in (("least cache", _LEAST), ("hot rows", _HOT)):
         speed = runs.speed(replace(CACHED, cache_ratio=ratio))
         figure.add("synthetic:criteo", f"{name}: rows", speed.stall_ms)
         figure.add("synthetic:criteo", f"{name}: computation", speed.necessary_ms)
@@ -54,7 +54,7 @@ def cache_sizes(runs: LiveRuns) -> Figure:
         " less and less.",
         groups="lines", x="cache ratio",
     )  # fmt: skip
-    for ratio in (_LEAST, 0.04, 0.08, _HOT):
+    for ratio in (_LEAST, 0.16, _HOT, 0.64):
         speed = runs.speed(replace(CACHED, cache_ratio=ratio))
         figure.add("synthetic:criteo", f"iteration @ {ratio:g}", speed.iteration_ms)
     return figure
@@ -69,7 +69,7 @@ def batches(runs: LiveRuns) -> Figure:
         f"{_SETTING}.",
         groups="lines", x="m",
     )  # fmt: skip
-    for name, ratio in (("no cache", 2 * _LEAST), ("hot rows", _HOT)):
+    for name, ratio in (("least cache", _LEAST), ("hot rows", _HOT)):
         for batch in _BATCHES:
             speed = runs.speed(replace(CACHED, batch=batch, cache_ratio=ratio))
             figure.add("synthetic:criteo", f"{name} @ {batch}", 1e6 / speed.samples_per_second)
