@@ -4,12 +4,13 @@ PYTHON ?= python3
 VENV := .venv
 NATIVE := CMakeLists.txt $(shell find native -type f)
 
-.PHONY: help setup demo test recovery e2e chaos lint protos docs figures figures-check
+.PHONY: help setup demo test pytest recovery e2e chaos lint protos docs figures figures-check
 
 help:
 	@echo "make setup    environment in $(VENV), command at $(VENV)/bin/esd"
 	@echo "make demo     trains a model on real data: random dispatch, the ESD paper's, and joint"
 	@echo "make test     lint, and all tests but those of recovery and e2e"
+	@echo "make pytest   those tests alone"
 	@echo "make recovery whole runs in which processes are killed, restarted and fail over"
 	@echo "make e2e      the whole system in containers, on a real engine"
 	@echo "make chaos    kills processes and cuts links of 30 real runs and compares the models; at most 15 minutes"
@@ -43,7 +44,10 @@ lint: setup
 	$(VENV)/bin/clang-format --dry-run -Werror $(filter %.h %.cpp %.cu,$(NATIVE))
 	$(VENV)/bin/buf lint
 
-test: lint
+test: setup
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=line lint pytest
+
+pytest: setup
 	scripts/debian-packages redis-server openssl prometheus chromium fonts-dejavu-core
 	$(VENV)/bin/pytest -n 3 --dist loadfile --no-loadscope-reorder
 
