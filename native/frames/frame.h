@@ -107,13 +107,17 @@ struct Frame {
   Gradients gradients;
   Pulls pulls;
 
+  // Pulls wait for their versions, gradients for the version that theirs comes behind; each part is also sent alone.
+  bool may_wait() const { return pulls.n || gradients.n; }
+
   std::size_t head_size() const {
-    return varint_field_size(sequence) + bytes_field_size(table.size()) + varint_field_size(epoch);
+    return varint_field_size(sequence) + bytes_field_size(table.size()) + varint_field_size(epoch) +
+           (may_wait() ? varint_field_size(wait_ms) : 0);
   }
   std::size_t push_size() const {
     return (rows.n ? bytes_field_size(rows.size()) : 0) + (gradients.n ? bytes_field_size(gradients.size()) : 0);
   }
-  std::size_t pull_size() const { return pulls.n ? bytes_field_size(pulls.size()) + varint_field_size(wait_ms) : 0; }
+  std::size_t pull_size() const { return pulls.n ? bytes_field_size(pulls.size()) : 0; }
 
   void write(std::uint8_t* message) const {
     Writer writer(message);
@@ -121,6 +125,7 @@ struct Frame {
     writer.bytes_field(2, table.size());
     writer.bytes(table.data(), table.size());
     writer.varint_field(3, epoch);
+    if (may_wait()) writer.varint_field(7, wait_ms);
     if (rows.n) {
       writer.bytes_field(4, rows.size());
       rows.write(writer);
@@ -132,7 +137,6 @@ struct Frame {
     if (pulls.n) {
       writer.bytes_field(6, pulls.size());
       pulls.write(writer);
-      writer.varint_field(7, wait_ms);
     }
   }
 };

@@ -37,7 +37,7 @@ class ParameterServerSettings(ServerSettings, env_prefix="ESD_PS_"):
         5.0, gt=0, description="longest wait for one answer of Redis before the call fails with UNAVAILABLE"
     )
     pull_wait_seconds: float = Field(
-        120.0, gt=0, description="longest wait of a pull for a version, if the call's own deadline is not shorter"
+        120.0, gt=0, description="longest wait for a version of a row, if the frame does not ask for less"
     )
     max_dense_bytes: int = Field(256 * 2**20, ge=1, description="largest dense parameters, in bytes")
     max_part_bytes: int = Field(

@@ -70,7 +70,7 @@ def encode_parcel(parcel: Parcel, spec: TableSpec, sequence: int, *, epoch: int,
         spec: the table.
         sequence: number of the frame, from 1.
         epoch: of the plan.
-        wait_seconds: how long the pulls may wait for their versions.
+        wait_seconds: how long the pulls may wait for their versions, and gradients for those before theirs.
     """
     rows, gradients, pulls = parcel.rows, parcel.gradients, parcel.pulls
     data, pushes_at, pulls_at = native.encode(

@@ -5,7 +5,9 @@ import asyncio
 import numpy as np
 import pytest
 
+from services.clients.parameter_server import AsyncParameterServerClient
 from services.domain.errors import DeadlineExceeded, FailedPrecondition, InvalidArgument, Overloaded, StaleVersion
+from services.domain.rows import GradientBlock, Push, RowBlock
 from services.domain.worker_set import WorkerSet
 from services.wire.exchange import MAX_FRAME_BYTES, Credit
 from tests.support.exchange import METHOD, answered_rows, exchange
@@ -122,6 +124,29 @@ async def test_gradients_wait_for_the_version_before_theirs(client, stream):
         in_order = await other.rows(3, 1)
     assert (together[0, SPEC.dimension :] == in_order[0, SPEC.dimension :]).all()
     await waiting(client, 0)
+
+
+async def test_gradients_that_a_worker_pushes_alone_wait_too(client):
+    def push(worker, version):
+        numbers, rates = np.array([version]), np.array([0.1], np.float32)
+        contributors, steps = np.array([1 << worker], np.uint64), np.array([version], np.uint32)
+        values = np.ones((1, SPEC.dimension), np.float32)
+        ids = np.array([5], np.uint64)
+        no_rows = RowBlock(ids[:0], numbers[:0], np.empty((0, SPEC.row_width), np.float32))
+        return Push(no_rows, GradientBlock(ids, numbers, contributors, steps, rates, values, worker))
+
+    async with (
+        AsyncParameterServerClient(client.address, SPEC) as fast,
+        AsyncParameterServerClient(client.address, SPEC) as slow,
+        asyncio.TaskGroup() as tasks,
+    ):
+        behind = tasks.create_task(fast.push(push(1, 2)))
+        await waiting(client, 1)
+        assert not behind.done()
+        await slow.push(push(0, 1))
+        await behind
+        versions, _ = await slow.look_up(np.array([5], np.uint64))
+    assert versions.tolist() == [2]
 
 
 async def test_gradients_wait_no_longer_than_they_may(stream):

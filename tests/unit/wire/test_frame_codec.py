@@ -69,6 +69,7 @@ def reference(what: Parcel, sequence: int = 5, epoch: int = 4, wait_ms: int = 15
     if len(pulls):
         request.pulls.ids, request.pulls.versions = pulls.ids.tobytes(), pulls.versions.tobytes()
         request.pulls.stateless = int(pulls.stateless.sum())
+    if len(gradients) or len(pulls):  # gradients wait for the version before theirs
         request.wait_ms = wait_ms
     return request
 
