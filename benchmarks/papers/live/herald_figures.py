@@ -107,7 +107,7 @@ def scaling(runs: LiveRuns) -> Figure:
         groups="lines", x="workers",
     )  # fmt: skip
     for name, setting in (("HET", HET), ("Herald", HERALD), ("joint", OURS)):
-        alone = runs.speed(replace(setting, workers=1, links="10g")).samples_per_second
+        alone = runs.speed(replace(setting, workers=1, links="10g", iterations=400)).samples_per_second
         for workers in (2, 4):
             together = runs.speed(replace(setting, workers=workers)).samples_per_second
             figure.add("flights", f"{name} @ {workers}", together / (workers * alone))
