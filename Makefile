@@ -45,7 +45,7 @@ lint: setup
 	$(VENV)/bin/buf lint
 
 test: setup
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=line lint pytest
+	@$(MAKE) --no-print-directory --jobs 2 lint pytest
 
 pytest: setup
 	scripts/debian-packages redis-server openssl prometheus chromium fonts-dejavu-core
