@@ -328,42 +328,21 @@ RECENT_GAUC = Gauge(
 )
 
 # Of held-out samples, at the latest evaluation that the job's driver has recorded; by the names of `Quality`.
+_HELD_OUT_HELP = {
+    "loss": "Mean loss of held-out samples at the latest evaluation, by label. Rising while esd_recent_loss falls: the "
+    "model learns its samples by heart; stop earlier (--early-stop), or give it more samples or fewer parameters.",
+    "auc": "Area under the ROC curve of held-out samples at the latest evaluation, by label. Far below esd_recent_auc: "
+    "the held-out samples are of another kind, or the model learns its samples by heart.",
+    "normalised_entropy": "Loss of held-out samples at the latest evaluation, divided by that of always predicting "
+    "their mean label, by label. 1 or above: the model knows no more than the mean.",
+    "calibration": "Mean prediction of held-out samples at the latest evaluation, divided by their mean label, by "
+    "label; 1 is right. Far from it: what is predicted for samples of this kind is too high or too low.",
+    "gauc": "AUC within each group of held-out samples at the latest evaluation, averaged over the groups, by label. "
+    "NaN: the data name no group, or none has both labels.",
+}
 HELD_OUT = {
-    "loss": Gauge(
-        "esd_held_out_loss",
-        "Mean loss of held-out samples at the latest evaluation, by label. Rising while esd_recent_loss falls: the "
-        "model learns its samples by heart; stop earlier (--early-stop), or give it more samples or fewer parameters.",
-        ("label",),
-        registry=REGISTRY,
-    ),
-    "auc": Gauge(
-        "esd_held_out_auc",
-        "Area under the ROC curve of held-out samples at the latest evaluation, by label. Far below esd_recent_auc: "
-        "the held-out samples are of another kind, or the model learns its samples by heart.",
-        ("label",),
-        registry=REGISTRY,
-    ),
-    "normalised_entropy": Gauge(
-        "esd_held_out_normalised_entropy",
-        "Loss of held-out samples at the latest evaluation, divided by that of always predicting their mean label, by "
-        "label. 1 or above: the model knows no more than the mean.",
-        ("label",),
-        registry=REGISTRY,
-    ),
-    "calibration": Gauge(
-        "esd_held_out_calibration",
-        "Mean prediction of held-out samples at the latest evaluation, divided by their mean label, by label; 1 is "
-        "right. Far from it: what is predicted for samples of this kind is too high or too low.",
-        ("label",),
-        registry=REGISTRY,
-    ),
-    "gauc": Gauge(
-        "esd_held_out_gauc",
-        "AUC within each group of held-out samples at the latest evaluation, averaged over the groups, by label. NaN: "
-        "the data name no group, or none has both labels.",
-        ("label",),
-        registry=REGISTRY,
-    ),
+    figure: Gauge(f"esd_held_out_{figure}", text, ("label",), registry=REGISTRY)
+    for figure, text in _HELD_OUT_HELP.items()
 }
 HELD_OUT_ITERATION = Gauge(
     "esd_held_out_iteration",
@@ -449,60 +428,18 @@ STORE_SECONDS = Histogram(
 EVERY_SERVICE = (_PROCESS, RPCS_HANDLED, RPC_SECONDS)
 BY_SERVICE = {
     "dispatcher": (
-        TRANSFERS,
-        TRANSFER_BYTES,
-        TRANSFER_COST,
-        SHADOW_TRANSFER_COST,
-        CACHE_LOOKUPS,
-        DISPATCH_SECONDS,
-        LATE_DECISIONS,
-        DECISION_BUDGET,
-        INFREQUENCY,
-        PLAN_BYTES,
-        MISSING_UPDATES,
-        SOLVER_SECONDS,
-        SOLVER_GAP,
-        KNOWN_ROWS,
-        FORGOTTEN_ROWS,
-        ROW_LIMIT,
-        DISPATCH_WINDOW,
-        QUEUED_SAMPLES,
-        LOGGED_SAMPLES,
-        JOB_PHASE,
-        HEARTBEAT_AGE,
-        REFUSED_MESSAGES,
-        LATE_ITERATIONS,
-        HELD_BACK,
-        LEASE,
-        ITERATIONS,
-        ITERATION_SECONDS,
-        WORKER_BANDWIDTH,
-        LOSS,
-        AUC,
-        GAUC,
-        NORMALISED_ENTROPY,
-        CALIBRATION,
-        RECENT_LOSS,
-        RECENT_AUC,
-        RECENT_GAUC,
-        *HELD_OUT.values(),
-        HELD_OUT_ITERATION,
-        RECENT_NORMALISED_ENTROPY,
-        RECENT_CALIBRATION,
+        TRANSFERS, TRANSFER_BYTES, TRANSFER_COST, SHADOW_TRANSFER_COST, CACHE_LOOKUPS, DISPATCH_SECONDS,
+        LATE_DECISIONS, DECISION_BUDGET, INFREQUENCY, PLAN_BYTES, MISSING_UPDATES, SOLVER_SECONDS, SOLVER_GAP,
+        KNOWN_ROWS, FORGOTTEN_ROWS, ROW_LIMIT, DISPATCH_WINDOW, QUEUED_SAMPLES, LOGGED_SAMPLES, JOB_PHASE,
+        HEARTBEAT_AGE, REFUSED_MESSAGES, LATE_ITERATIONS, HELD_BACK, LEASE, ITERATIONS, ITERATION_SECONDS,
+        WORKER_BANDWIDTH, LOSS, AUC, GAUC, NORMALISED_ENTROPY, CALIBRATION, RECENT_LOSS, RECENT_AUC, RECENT_GAUC,
+        *HELD_OUT.values(), HELD_OUT_ITERATION, RECENT_NORMALISED_ENTROPY, RECENT_CALIBRATION,
     ),
     "ps": (
-        TABLE_ROWS,
-        PENDING_GRADIENTS,
-        PENDING_GRADIENT_BYTES,
-        WAITING_PULLS,
-        EXCHANGE_FRAMES,
-        EXCHANGE_BYTES,
-        EXCHANGE_SECONDS,
-        STORE_UP,
-        STORE_CALLS,
-        STORE_SECONDS,
+        TABLE_ROWS, PENDING_GRADIENTS, PENDING_GRADIENT_BYTES, WAITING_PULLS, EXCHANGE_FRAMES, EXCHANGE_BYTES,
+        EXCHANGE_SECONDS, STORE_UP, STORE_CALLS, STORE_SECONDS,
     ),
-}
+}  # fmt: skip
 
 
 def rpc_handled(method: str, code: str, seconds: float) -> None:
