@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from benchmarks.papers.figure import Figure
-from benchmarks.papers.live.runs import EQUAL_LINKS, LiveRuns, LiveSetting
+from benchmarks.papers.live.runs import EQUAL_LINKS, LiveRuns, LiveSetting, add_lines
 
 LAIA = LiveSetting()
 VANILLA = LiveSetting(mechanism="random", sync="full")
@@ -62,11 +61,11 @@ def sweep(runs: LiveRuns, key: str, title: str, knob: str, values: Sequence[floa
     figure = Figure(
         key, title, "iterations per second by LAIA's", paper, f"{_SETTING}.", groups="lines", x=knob.replace("_", " ")
     )
-    for name, setting in _SWEPT.items():
-        for value in values:
-            changes: dict[str, Any] = {knob: value}
-            ratio = runs.speed_up(replace(setting, **changes), replace(LAIA, **changes))
-            figure.add("flights", f"{name} @ {value:g}", ratio)
+
+    def ratio(setting: LiveSetting) -> float:
+        return runs.speed_up(setting, replace(LAIA, **{knob: getattr(setting, knob)}))
+
+    add_lines(figure, "flights", _SWEPT, knob, values, ratio)
     return figure
 
 

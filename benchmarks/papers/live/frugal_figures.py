@@ -6,12 +6,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from benchmarks.papers.figure import Figure
-from benchmarks.papers.live.runs import LiveRuns, LiveSetting
+from benchmarks.papers.live.runs import LiveRuns, LiveSetting, add_lines
 
 # §4.1: rows of 32 values, Zipf 0.9, caches of 1 to 10%, no dispatch; a tenth of its keys.
 ZIPF = "synthetic:zipf?skew=0.9&affinity=0&keys=1000000&fields=26"
 MICRO = LiveSetting(data=ZIPF, mechanism="random", links="4m", dim=32, cache_ratio=0.05, policy="lru")
-SYSTEMS = {"write-through": "write-through", "proactive": "proactive", "on demand": "on-demand"}
+SYSTEMS = {
+    "write-through": replace(MICRO, sync="write-through"),
+    "proactive": replace(MICRO, sync="proactive"),
+    "on demand": MICRO,
+}
+_BATCHES = (16, 32, 64)
 
 _SETTING = (
     "4 workers on links of 4 Mbit/s with random dispatch (the paper: 8 GPUs of one machine), `write-through` is its"
@@ -37,10 +42,7 @@ def throughput(runs: LiveRuns) -> Figure:
         f"{_SETTING}; rows of 32 values, Zipf 0.9 over 1 million keys.",
         groups="lines", x="m",
     )  # fmt: skip
-    for name, sync in SYSTEMS.items():
-        for batch in (16, 32, 64):
-            setting = replace(MICRO, sync=sync, batch=batch)
-            figure.add("zipf 0.9", f"{name} @ {batch}", runs.speed(setting).samples_per_second)
+    add_lines(figure, "zipf 0.9", SYSTEMS, "batch", _BATCHES, lambda setting: runs.speed(setting).samples_per_second)
     return figure
 
 
@@ -56,12 +58,9 @@ def stall(runs: LiveRuns) -> Figure:
         " memory are a part of the kernel.",
         groups="lines", x="m",
     )  # fmt: skip
-    for name, sync in SYSTEMS.items():
-        for batch in (16, 32, 64):
-            setting = replace(MICRO, sync=sync, batch=batch)
-            figure.add("zipf 0.9", f"{name} @ {batch}", runs.speed(setting).stall_ms)
-            unequal = LiveSetting(links="40m,40m,10m,10m", sync=sync, batch=batch)
-            figure.add("flights, LAIA", f"{name} @ {batch}", runs.speed(unequal).stall_ms)
+    unequal = {name: LiveSetting(links="40m,40m,10m,10m", sync=each.sync) for name, each in SYSTEMS.items()}
+    for workload, systems in (("zipf 0.9", SYSTEMS), ("flights, LAIA", unequal)):
+        add_lines(figure, workload, systems, "batch", _BATCHES, lambda setting: runs.speed(setting).stall_ms)
     return figure
 
 
@@ -72,9 +71,8 @@ def breakdown(runs: LiveRuns) -> Figure:
         "P2F takes 60 to 85% off the communication and 98% off host memory",
         f"{_SETTING}; m = 64. Means over the workers.",
     )  # fmt: skip
-    for name, sync in SYSTEMS.items():
-        speed = runs.speed(replace(MICRO, sync=sync))
-        for phase, times in speed.phases_ms.items():
+    for name, setting in SYSTEMS.items():
+        for phase, times in runs.speed(setting).phases_ms.items():
             figure.add("zipf 0.9", f"{name}: {phase.replace('_', ' ')}", sum(times) / len(times))
     return figure
 
@@ -87,10 +85,8 @@ def recommendation(runs: LiveRuns) -> Figure:
         f"{_SETTING}; m = 64, rows of 32 values. `joint` dispatches and synchronises on demand.",
     )  # fmt: skip
     for data in ("synthetic:avazu", "synthetic:criteo"):
-        base = replace(MICRO, data=data, model="dlrm")
-        systems = {name: replace(base, sync=sync) for name, sync in SYSTEMS.items()}
-        for name, setting in {**systems, "joint": replace(base, mechanism="joint")}.items():
-            figure.add(data, name, runs.speed(setting).samples_per_second)
+        for name, setting in {**SYSTEMS, "joint": replace(MICRO, mechanism="joint")}.items():
+            figure.add(data, name, runs.speed(replace(setting, data=data, model="dlrm")).samples_per_second)
     return figure
 
 
@@ -102,10 +98,7 @@ def scaling(runs: LiveRuns) -> Figure:
         f"{_SETTING}; m = 64. All workers share two cores.",
         groups="lines", x="workers",
     )  # fmt: skip
-    for name, sync in SYSTEMS.items():
-        for workers in (1, 2, 4):
-            setting = replace(MICRO, sync=sync, workers=workers)
-            figure.add("zipf 0.9", f"{name} @ {workers}", runs.speed(setting).samples_per_second)
+    add_lines(figure, "zipf 0.9", SYSTEMS, "workers", (1, 2, 4), lambda setting: runs.speed(setting).samples_per_second)
     return figure
 
 
@@ -120,6 +113,6 @@ def layers(runs: LiveRuns) -> Figure:
     for name in ("write-through", "proactive"):
         for depth in (2, 4, 6):
             hidden = ",".join(["128"] * depth)
-            setting = replace(MICRO, data="synthetic:avazu", model="dlrm", sync=SYSTEMS[name], hidden=hidden)
+            setting = replace(SYSTEMS[name], data="synthetic:avazu", model="dlrm", hidden=hidden)
             figure.add("synthetic:avazu", f"{name} @ {depth}", runs.speed(setting).samples_per_second)
     return figure

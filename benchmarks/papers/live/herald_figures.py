@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from benchmarks.papers.figure import Figure
-from benchmarks.papers.live.runs import EQUAL_LINKS, LiveRuns, LiveSetting
+from benchmarks.papers.live.runs import EQUAL_LINKS, LiveRuns, LiveSetting, add_lines
 
 # Herald §6.1: equal links, LRU caches of 10%.
 HERALD = LiveSetting(links=EQUAL_LINKS, cache_ratio=0.10, policy="lru")
 HET = replace(HERALD, mechanism="random", sync="full")
 FAE = replace(HERALD, mechanism="random", sync="replicated:2000")
 OURS = replace(HERALD, mechanism="joint")
+DISPATCHED = {"Herald": HERALD, "joint": OURS}
 WORKLOADS = {  # data and model
     "WDL, synthetic:criteo": ("synthetic:criteo", "wdl"),
     "DeepFM, synthetic:avazu": ("synthetic:avazu", "dfm"),
@@ -46,9 +47,12 @@ def communication(runs: LiveRuns) -> Figure:
         " slower than the paper's and our processors are not, so rows are more of an iteration.",
         groups="lines", x="dim",
     )  # fmt: skip
-    for dim in (32, 128, 256):
-        speed = runs.speed(replace(HET, dim=dim))
-        figure.add("WDL, flights", f"HET @ {dim}", 100 * speed.stall_ms / speed.iteration_ms)
+
+    def share(setting: LiveSetting) -> float:
+        speed = runs.speed(setting)
+        return 100 * speed.stall_ms / speed.iteration_ms
+
+    add_lines(figure, "WDL, flights", {"HET": HET}, "dim", (32, 128, 256), share)
     return figure
 
 
@@ -60,10 +64,9 @@ def budgets(runs: LiveRuns) -> Figure:
         f"{_SETTING}. Forward, backward and optimizer of the slowest worker, while four of them share two cores.",
         groups="lines", x="m",
     )  # fmt: skip
-    for name, (data, model) in WORKLOADS.items():
-        for batch in (64, 128):
-            setting = replace(HERALD, batch=batch, data=data, model=model)
-            figure.add(name, f"necessary @ {batch}", runs.speed(setting).necessary_ms)
+    for workload in WORKLOADS:
+        systems = {"necessary": _on(workload, HERALD)}
+        add_lines(figure, workload, systems, "batch", (64, 128), lambda setting: runs.speed(setting).necessary_ms)
     return figure
 
 
@@ -74,11 +77,10 @@ def decisions(runs: LiveRuns) -> Figure:
         "7.7 ms with 16 threads, of which 42% score and 8% allocate",
         f"{_SETTING}. A decision is everything between a batch and the message of its plans; one thread.",
     )  # fmt: skip
-    for name, (data, model) in WORKLOADS.items():
+    for workload in WORKLOADS:
         for mechanism, setting in (("LAIA", HERALD), ("joint", OURS)):
-            figure.add(name, mechanism, runs.speed(replace(setting, data=data, model=model)).decision_ms)
-        necessary = runs.speed(replace(HERALD, data=data, model=model)).necessary_ms
-        figure.add(name, "necessary iteration time", necessary)
+            figure.add(workload, mechanism, runs.speed(_on(workload, setting)).decision_ms)
+        figure.add(workload, "necessary iteration time", runs.speed(_on(workload, HERALD)).necessary_ms)
     return figure
 
 
@@ -90,10 +92,7 @@ def speed_up(runs: LiveRuns) -> Figure:
         f"{_SETTING}. The paper's workloads are WDL on Criteo, NCF on MovieLens, DeepFM on Avazu, DCN on Criteo"
         " Search.",
     )  # fmt: skip
-    for name, (data, model) in WORKLOADS.items():
-        for mechanism, setting in (("Herald", HERALD), ("joint", OURS)):
-            ratio = runs.speed_up(replace(setting, data=data, model=model), replace(HET, data=data, model=model))
-            figure.add(name, mechanism, ratio)
+    _add_speed_ups(figure, runs, HET)
     return figure
 
 
@@ -106,11 +105,12 @@ def scaling(runs: LiveRuns) -> Figure:
         " dispatch can change: more than 2 / n is beyond them once they bind.",
         groups="lines", x="workers",
     )  # fmt: skip
-    for name, setting in (("HET", HET), ("Herald", HERALD), ("joint", OURS)):
+
+    def factor(setting: LiveSetting) -> float:
         alone = runs.speed(replace(setting, workers=1, links="10g", iterations=400)).samples_per_second
-        for workers in (2, 4):
-            together = runs.speed(replace(setting, workers=workers)).samples_per_second
-            figure.add("flights", f"{name} @ {workers}", together / (workers * alone))
+        return runs.speed(setting).samples_per_second / (setting.workers * alone)
+
+    add_lines(figure, "flights", {"HET": HET, **DISPATCHED}, "workers", (2, 4), factor)
     return figure
 
 
@@ -123,10 +123,11 @@ def cache_ratios(runs: LiveRuns) -> Figure:
         f"{_SETTING}.",
         groups="lines", x="cache ratio",
     )  # fmt: skip
-    for ratio in (0.04, 0.10):
-        for name, setting in (("Herald", HERALD), ("joint", OURS)):
-            chosen, baseline = (replace(each, cache_ratio=ratio) for each in (setting, HET))
-            figure.add("flights", f"{name} @ {ratio:g}", runs.speed_up(chosen, baseline))
+
+    def over_het(setting: LiveSetting) -> float:
+        return runs.speed_up(setting, replace(HET, cache_ratio=setting.cache_ratio))
+
+    add_lines(figure, "flights", DISPATCHED, "cache_ratio", (0.04, 0.10), over_het)
     return figure
 
 
@@ -138,10 +139,7 @@ def static_caching(runs: LiveRuns) -> Figure:
         f"{_SETTING}. FAE is random dispatch with the 2,000 hottest rows replicated. Unlike the paper's it caches other"
         " rows, too, and its all-reduce passes no shaped link, so it is nearer.",
     )  # fmt: skip
-    for name, (data, model) in WORKLOADS.items():
-        for mechanism, setting in (("Herald", HERALD), ("joint", OURS)):
-            chosen, baseline = (replace(each, data=data, model=model) for each in (setting, FAE))
-            figure.add(name, mechanism, runs.speed_up(chosen, baseline))
+    _add_speed_ups(figure, runs, FAE)
     return figure
 
 
@@ -154,7 +152,20 @@ def servers(runs: LiveRuns) -> Figure:
         f"{_SETTING}. Links are the workers' own here, so more servers take nothing off them.",
         groups="lines", x="parameter servers",
     )  # fmt: skip
-    for shards in (1, 2, 4):
-        chosen, baseline = (replace(each, shards=shards) for each in (HERALD, HET))
-        figure.add("flights", f"Herald @ {shards}", runs.speed_up(chosen, baseline))
+
+    def over_het(setting: LiveSetting) -> float:
+        return runs.speed_up(setting, replace(HET, shards=setting.shards))
+
+    add_lines(figure, "flights", {"Herald": HERALD}, "shards", (1, 2, 4), over_het)
     return figure
+
+
+def _add_speed_ups(figure: Figure, runs: LiveRuns, baseline: LiveSetting) -> None:
+    for workload in WORKLOADS:
+        for mechanism, setting in DISPATCHED.items():
+            figure.add(workload, mechanism, runs.speed_up(_on(workload, setting), _on(workload, baseline)))
+
+
+def _on(workload: str, setting: LiveSetting) -> LiveSetting:
+    data, model = WORKLOADS[workload]
+    return replace(setting, data=data, model=model)

@@ -13,6 +13,7 @@ from typing import Any
 
 from benchmarks.e2e.comparison import cache_rows
 from benchmarks.e2e.run import Window, measure
+from benchmarks.papers.figure import Figure
 from esd.cli.options import RunOptions
 from esd.cli.stream import training_stream
 from services.domain.reports import PhaseTimes
@@ -154,6 +155,21 @@ class LiveRuns:
         """The smallest and the largest load average of all runs in the file."""
         loads = [run["load"] for run in self._kept.values()]
         return min(loads), max(loads)
+
+
+def add_lines(
+    figure: Figure,
+    workload: str,
+    systems: Mapping[str, LiveSetting],
+    knob: str,
+    values: Sequence[float],
+    measured: Callable[[LiveSetting], float],
+) -> None:
+    """Adds a line per system to a figure: what is measured at each value of one knob of its setting."""
+    for name, setting in systems.items():
+        for value in values:
+            changes: dict[str, Any] = {knob: value}
+            figure.add(workload, f"{name} @ {value:g}", measured(replace(setting, **changes)))
 
 
 def train(setting: LiveSetting) -> Speed:

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from benchmarks.papers.figure import Figure
-from benchmarks.papers.live.runs import WARM_UP, LiveRuns, LiveSetting
+from benchmarks.papers.live.runs import WARM_UP, LiveRuns, LiveSetting, add_lines
 
 # One worker and the hottest rows in its cache, as in §IV; the link stands for the bus between memory and GPU.
 CACHED = LiveSetting(data="synthetic:criteo", workers=1, links="10m", batch=256, model="dlrm", policy="static", dim=32)
 # Little more than an iteration trains, and what holds the hot rows, as shares of the ids of the run.
 _LEAST, _HOT = 0.08, 0.32
+_CACHES = {"least cache": replace(CACHED, cache_ratio=_LEAST), "hot rows": replace(CACHED, cache_ratio=_HOT)}
 _BATCHES = (128, 256, 512)
 _SECONDS = 20.0  # of training by the clock
 
@@ -37,11 +38,11 @@ def parts(runs: LiveRuns) -> Figure:
         f"{_SETTING}. The least cache holds little more than what an iteration"
         " trains, so nearly every row is pulled before and pushed after; with hot rows in it, only cold ones are.",
     )  # fmt: skip
-    for name, ratio in (("least cache", _LEAST), ("hot rows", _HOT)):
-        speed = runs.speed(replace(CACHED, cache_ratio=ratio))
-        figure.add("synthetic:criteo", f"{name}: rows", speed.stall_ms)
-        figure.add("synthetic:criteo", f"{name}: computation", speed.necessary_ms)
-        figure.add("synthetic:criteo", f"{name}: iteration", speed.iteration_ms)
+    for name, setting in _CACHES.items():
+        speed = runs.speed(setting)
+        figure.add(CACHED.data, f"{name}: rows", speed.stall_ms)
+        figure.add(CACHED.data, f"{name}: computation", speed.necessary_ms)
+        figure.add(CACHED.data, f"{name}: iteration", speed.iteration_ms)
     return figure
 
 
@@ -54,9 +55,9 @@ def cache_sizes(runs: LiveRuns) -> Figure:
         " less and less.",
         groups="lines", x="cache ratio",
     )  # fmt: skip
-    for ratio in (_LEAST, 0.16, _HOT, 0.64):
-        speed = runs.speed(replace(CACHED, cache_ratio=ratio))
-        figure.add("synthetic:criteo", f"iteration @ {ratio:g}", speed.iteration_ms)
+    ratios = (_LEAST, 0.16, _HOT, 0.64)
+    systems = {"iteration": CACHED}
+    add_lines(figure, CACHED.data, systems, "cache_ratio", ratios, lambda setting: runs.speed(setting).iteration_ms)
     return figure
 
 
@@ -69,10 +70,7 @@ def batches(runs: LiveRuns) -> Figure:
         f"{_SETTING}.",
         groups="lines", x="m",
     )  # fmt: skip
-    for name, ratio in (("least cache", _LEAST), ("hot rows", _HOT)):
-        for batch in _BATCHES:
-            speed = runs.speed(replace(CACHED, batch=batch, cache_ratio=ratio))
-            figure.add("synthetic:criteo", f"{name} @ {batch}", 1e6 / speed.samples_per_second)
+    add_lines(figure, CACHED.data, _CACHES, "batch", _BATCHES, lambda each: 1e6 / runs.speed(each).samples_per_second)
     return figure
 
 
@@ -85,9 +83,10 @@ def learnt(runs: LiveRuns) -> Figure:
         f"{_SETTING}. As many iterations as the speeds above allow in that time.",
         groups="lines", x="m",
     )  # fmt: skip
-    for batch in _BATCHES:
-        setting = replace(CACHED, batch=batch, cache_ratio=_HOT)
+
+    def auc(setting: LiveSetting) -> float:
         iterations = WARM_UP + round(1e3 * _SECONDS / runs.speed(setting).iteration_ms)
-        learnt = runs.speed(replace(setting, iterations=iterations)).auc
-        figure.add("synthetic:criteo", f"AUC @ {batch}", learnt)
+        return runs.speed(replace(setting, iterations=iterations)).auc
+
+    add_lines(figure, CACHED.data, {"AUC": _CACHES["hot rows"]}, "batch", _BATCHES, auc)
     return figure
