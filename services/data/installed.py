@@ -29,7 +29,7 @@ def open_installed(request: ReadRequest) -> Dataset | None:
         InvalidArgument: several packages do; it cannot be imported, or fails.
         EsdError: what the reader says.
     """
-    found = [each for each in entry_points(group=GROUP) if each.name == request.reader]
+    found = tuple(entry_points(group=GROUP, name=request.reader))
     if len(found) > 1:
         packages = " and ".join(sorted(map(_package, found)))
         raise InvalidArgument(f"data {request.reader!r} is a reader of {packages}: uninstall all but one of them")

@@ -155,6 +155,11 @@ class Schema:
         return tuple(dict.fromkeys([*(each.column for each in self.id_columns), *group]))
 
     @property
+    def times(self) -> tuple[str, ...]:
+        """The column of times, if there is one."""
+        return () if self.time is None else (self.time,)
+
+    @property
     def numbers(self) -> tuple[str, ...]:
         """The columns of numbers: the labels, the dense features, the weight."""
         return (*self.labels, *self.dense, *(() if self.weight is None else (self.weight,)))

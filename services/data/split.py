@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -56,11 +57,11 @@ def split(dataset: Dataset, last: str | float) -> tuple[Dataset, Dataset]:
     """
     duration, share = _read(last)
     if isinstance(dataset, Timed) and dataset.timed:
-        cut = _cut_of_share(dataset.times, share) if duration is None else _latest(dataset.times) - duration + 1
-        parts = dataset.between(None, cut), dataset.between(cut, None)
-        if 0 in (parts[0].samples, parts[1].samples):
+        extent = _extent(dataset.times)
+        cut = _cut_of_share(dataset.times, extent, share) if duration is None else extent.latest - duration + 1
+        if not extent.first < cut <= extent.latest:
             raise InvalidArgument(f"--holdout {last} leaves no samples for one of the two parts")
-        return parts
+        return dataset.between(None, cut), dataset.between(cut, None)
     if duration is not None:
         raise InvalidArgument(
             f"--holdout {last} is a time, and the samples of {dataset.name} have none: name the column of their times "
@@ -98,20 +99,33 @@ def _by_order(dataset: Dataset, share: float) -> tuple[Dataset, Dataset]:
     return Part(dataset, 0, trained), Part(dataset, trained, dataset.samples)
 
 
-def _latest(times: Times) -> int:
-    return max((int(each.max()) for each in times() if len(each)), default=0)
+@dataclass(frozen=True, slots=True)
+class _Extent:
+    """The first and the latest of some times, and how many there are; without any the first is after the latest."""
+
+    first: int
+    latest: int
+    count: int
 
 
-def _cut_of_share(times: Times, share: float) -> int:
-    """Returns the first time at which no more than this share of the samples is as late or later."""
-    first, last, count = np.iinfo(np.int64).max, np.iinfo(np.int64).min, 0
+def _extent(times: Times) -> _Extent:
+    first, latest, count = np.iinfo(np.int64).max, np.iinfo(np.int64).min, 0
     for each in times():
         if len(each):
-            first, last, count = min(first, int(each.min())), max(last, int(each.max())), count + len(each)
-    room = round(share * count)
-    if count <= room:
-        return first
-    low, high, later = first, last + 1, 0  # too many at `low` or later; at `high` or later so many that fit
+            first, latest, count = min(first, int(each.min())), max(latest, int(each.max())), count + len(each)
+    return _Extent(first, latest, count)
+
+
+def _cut_of_share(times: Times, extent: _Extent, share: float) -> int:
+    """Returns the first time at which no more than this share of the samples is as late or later."""
+    room = round(share * extent.count)
+    if extent.count <= room:
+        return extent.first
+    low, high, later = (
+        extent.first,
+        extent.latest + 1,
+        0,
+    )  # too many at `low` or later; at `high` or later so many that fit
     while high - low > 1:
         width = -(-(high - low) // _BINS)
         counts = np.zeros(_BINS, np.int64)

@@ -52,7 +52,7 @@ def check_types(schema: Schema, found: pa.Schema, source: str, *, written: bool 
         InvalidArgument: names source and column.
     """
     lists = {each.column for each in schema.id_columns if isinstance(each, IdList)}
-    for name in dict.fromkeys([*schema.columns, *([] if schema.time is None else [schema.time])]):
+    for name in dict.fromkeys([*schema.columns, *schema.times]):
         index = found.get_all_field_indices(name)
         if len(index) != 1:
             times = "no" if not index else "more than one"

@@ -19,7 +19,7 @@ from services.data.hashing import READER_VERSION, file_fingerprint
 from services.data.schema import Schema
 from services.data.split import split
 from services.data.tables.columns import Mistakes, check_types, samples_of, shown, without, wrong_rows
-from services.data.tables.files import Piece, column_types, find_files, is_empty, is_text, pieces, row_count, sliced
+from services.data.tables.files import Piece, find_files, is_text, outline, pieces, row_count, sliced
 from services.data.tables.times import EXPECTED, Span, times_of, within
 from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument
@@ -85,11 +85,13 @@ class TableDataset(_Table):
         super().__init__(schema, batch_size)
         self._files = find_files(pattern, data_dir or Path())
         self._skip_bad = skip_bad
-        first = column_types(self._files[0])
+        first: pa.Schema | None = None
         for file in self._files:
-            found = column_types(file)
+            found, empty = outline(file)
+            if first is None:
+                first = found
             check_types(schema, found, f"data file {file}", written=is_text(file))
-            if is_empty(file):
+            if empty:
                 raise InvalidArgument(f"data file {file} has no rows")
             if not is_text(file):
                 _check_same(schema, first, found, f"{file} and {self._files[0]}")
@@ -195,7 +197,7 @@ class _Cleaned:
         self._skip_bad = skip_bad
         self._span = span
         self.skipped = 0
-        self.besides = [] if span is None else [each for each in (schema.time,) if each and each not in schema.columns]
+        self.besides = [] if span is None else [each for each in schema.times if each not in schema.columns]
 
     def samples(self, piece: Piece, source: str) -> SampleBatch:
         """Returns the samples of a piece.
@@ -244,7 +246,7 @@ def _count_within(times: Iterable[NDArray[np.int64]], span: Span) -> int:
 
 def _check_same(schema: Schema, first: pa.Schema, found: pa.Schema, files: str) -> None:
     """Refuses a column whose type changes from file to file: its values would have other ids from there on."""
-    for name in dict.fromkeys([*schema.categories, *([] if schema.time is None else [schema.time])]):
+    for name in dict.fromkeys([*schema.categories, *schema.times]):
         before, now = first.field(name).type, found.field(name).type
         if before != now:
             raise InvalidArgument(f"column {name!r} is of another type in {files}: {now} and {before}")

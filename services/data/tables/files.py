@@ -82,36 +82,27 @@ def is_text(file: Path) -> bool:
 
 
 def column_types(file: Path) -> pa.Schema:
-    """Returns the columns of a file with their types. Those of text files are texts, which may be numbers.
+    """Returns the columns of a file with their types, as `outline` does."""
+    return outline(file)[0]
+
+
+def outline(file: Path) -> tuple[pa.Schema, bool]:
+    """Returns the columns of a file with their types, and whether it has no rows.
+
+    The columns of text files are texts, which may be numbers. Of such a file this takes the first few megabytes.
 
     Raises:
-        InvalidArgument: the file is damaged, empty, or of another format than its ending says.
-    """
-    with _named(file):
-        if is_text(file):
-            options = pyarrow.csv.ConvertOptions(strings_can_be_null=False)
-            with _open_text(file, options) as reader:
-                return reader.schema
-        if file.suffix == ".parquet":
-            return pyarrow.parquet.read_schema(file)
-        with pa.memory_map(str(file)) as source, pa.ipc.open_file(source) as reader:
-            return reader.schema
-
-
-def is_empty(file: Path) -> bool:
-    """Tells whether a file has no rows. Of a file of texts this takes its first few megabytes.
-
-    Raises:
-        InvalidArgument: the file is damaged.
+        InvalidArgument: the file is damaged, without any columns, or of another format than its ending says.
     """
     with _named(file):
         if is_text(file):
             with _open_text(file, pyarrow.csv.ConvertOptions(strings_can_be_null=False)) as reader:
-                return not any(len(block) for block in reader)
+                return reader.schema, not any(len(block) for block in reader)
         if file.suffix == ".parquet":
-            return row_count(file) == 0
+            with pyarrow.parquet.ParquetFile(file) as opened:
+                return opened.schema_arrow, opened.metadata.num_rows == 0
         with pa.memory_map(str(file)) as source, pa.ipc.open_file(source) as reader:
-            return not any(len(reader.get_batch(at)) for at in range(reader.num_record_batches))
+            return reader.schema, not any(len(reader.get_batch(at)) for at in range(reader.num_record_batches))
 
 
 def row_count(file: Path) -> int | None:

@@ -68,6 +68,8 @@ def within(piece: Piece, column: str, span: Span) -> tuple[Piece, NDArray[np.boo
     """Returns the rows of a piece whose times are in a span or missing, and which of these it is that have none."""
     times, absent = times_of(piece.batch.column(column))
     rows = np.flatnonzero(span.holds(times) | absent)
+    if len(rows) == len(times):
+        return piece, absent
     return replace(piece, batch=piece.batch.take(pa.array(rows)), rows=rows), absent[rows]
 
 
