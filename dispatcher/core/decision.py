@@ -108,7 +108,7 @@ class Decision:
         """Time of the gradients of replicated rows on their workers' links. It is no part of the cost, either."""
         return float(self.cost_model.seconds_of(self.reduced_bytes).sum())
 
-    @property
+    @cached_property
     def staleness(self) -> Staleness:
         """How stale the rows are that the iteration reads."""
         reads, missing_updates, most_missing = self.columns.stale_reads

@@ -55,6 +55,32 @@ class DecisionTime:
         return over
 
 
+class AffordableSteps:
+    """How many equal steps a decision has time for, beside what it takes without them (Herald §4.3)."""
+
+    def __init__(self) -> None:
+        """Starts without knowledge: all steps are affordable."""
+        self._unit_seconds = 0.0  # of a step's units
+        self._other_seconds = 0.0  # per decision
+
+    def choose(self, clock: DecisionTime, steps: int, units: float, least: int = 0) -> int:
+        """Returns how many of `steps`, of `units` each, fit into the time that is left, `least` at least."""
+        recorded = clock.recorded()
+        if recorded is not None:
+            return recorded
+        left, step = clock.seconds_left - self._other_seconds, self._unit_seconds * units
+        chosen = steps if step == 0 or left >= step * steps else max(least, int(left / step))
+        clock.note(chosen)
+        return chosen
+
+    def learn(self, seconds: float, units: float, other_seconds: float) -> None:
+        """Takes in what the steps of a decision took, of how many units they were, and what the rest of it took."""
+        weight = _SMOOTHING if self._unit_seconds else 1.0
+        if units:
+            self._unit_seconds += weight * (seconds / units - self._unit_seconds)
+        self._other_seconds += weight * (other_seconds - self._other_seconds)
+
+
 class NecessaryTime:
     """The budget of a decision that is to be hidden behind training (Herald §4.2).
 

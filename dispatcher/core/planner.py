@@ -303,10 +303,12 @@ class Planner:
         return CostModel(self._sizes.unit_bytes, self._links.in_use.tolist(), self._sizes.of_sample)
 
     def _reduced_bytes(self, columns: IterationColumns) -> NDArray[np.int64]:
+        reduced = np.zeros(self.job.workers, np.int64)
+        if not self.job.replicated_rows:
+            return reduced
         floats = sum(
             rows * table.dimension for rows, table in zip(columns.replicated.tolist(), self.job.tables, strict=True)
         )
-        reduced = np.zeros(self.job.workers, np.int64)
         reduced[list(self.members)] = ring_bytes(floats, len(self.members))
         return reduced
 

@@ -7,7 +7,7 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.core.decision_time import DecisionTime
+from dispatcher.core.decision_time import AffordableSteps, DecisionTime
 from dispatcher.core.hybrid import hybrid_dis
 from dispatcher.core.mechanisms.draws import content_order
 from dispatcher.core.mechanisms.protocol import Assignment, DispatchInput
@@ -19,7 +19,6 @@ _FINER = 16
 _FINER_LIMIT = 2**25  # with evictions at most doubling a cost, entries stay below 2^30
 _WARM_WORKERS = 8  # a warm start is for no more than that
 _SHARE_STEPS = 1000  # in which alpha follows the time
-_SMOOTHING = 0.2
 _SAMPLE_STEP = 8  # every 8th sample tells the prices: 0.5-2.3% above the optimum, where greedy is 4-10% above
 
 
@@ -90,27 +89,16 @@ class AffordableShare:
     def __init__(self, most: float) -> None:
         """Starts without knowledge, with the largest share."""
         self._most = most
-        self._exact_seconds = 0.0  # per sample that Opt assigns
-        self._other_seconds = 0.0  # per decision
+        self._steps = AffordableSteps()  # thousandths of the most; their units are samples
 
     def choose(self, time_limit: DecisionTime, samples: int) -> float:
         """Returns alpha for a batch of so many samples, in thousandths of the most."""
-        steps = time_limit.recorded()
-        if steps is None:
-            left = time_limit.seconds_left - self._other_seconds
-            everything = self._most * self._exact_seconds * samples
-            enough = left >= everything or everything == 0
-            steps = _SHARE_STEPS if enough else max(0, int(_SHARE_STEPS * left / everything))
-            time_limit.note(steps)
+        steps = self._steps.choose(time_limit, _SHARE_STEPS, self._most * samples / _SHARE_STEPS)
         return self._most * steps / _SHARE_STEPS
 
     def learn(self, exact_seconds: float, exact_samples: int, seconds: float) -> None:
         """Takes in what a decision took: Opt, for how many samples, and the whole of HybridDis."""
-        first = self._exact_seconds == 0.0
-        weight = 1.0 if first else _SMOOTHING
-        if exact_samples:
-            self._exact_seconds += weight * (exact_seconds / exact_samples - self._exact_seconds)
-        self._other_seconds += weight * (seconds - exact_seconds - self._other_seconds)
+        self._steps.learn(exact_seconds, exact_samples, seconds - exact_seconds)
 
 
 class _WarmStart:

@@ -8,13 +8,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
+from dispatcher.core.decision_time import AffordableSteps
 from dispatcher.core.mechanisms.laia import allocate
 from dispatcher.core.mechanisms.protocol import Assignment, DispatchInput
 from dispatcher.core.mechanisms.table_profiler import TableProfiler
 from services.domain.batches import SampleBatch
 from services.domain.jobs import JobSpec
-
-_SMOOTHING = 0.2
 
 
 class LaiaAdaptive:
@@ -37,8 +36,7 @@ class LaiaAdaptive:
         self._thread = ThreadPoolExecutor(1, "esd-profiler")
         self._profiling: Future[None] | None = None  # of the batches up to the latest
         self._next = 0  # the iteration that is profiled next
-        self._scoring_seconds = 0.0  # per sample and table
-        self._other_seconds = 0.0  # per decision: allocation, and the wait for the profiler
+        self._steps = AffordableSteps()  # tables; their units are samples. The rest: allocation, the profiler's wait
 
     @property
     def infrequency(self) -> NDArray[np.float64]:
@@ -55,14 +53,13 @@ class LaiaAdaptive:
         if problem.iteration >= self._next:  # not again under other workloads
             self._next = problem.iteration + 1
             self._profile(problem.batch)
-        tables = self._tables or self._affordable(problem)
+        tables = self._tables or self._steps.choose(problem.time, self._fields, len(problem.batch), least=1)
         scoring = time.perf_counter()
         scores = problem.engine.affinity(self._ranking.highest(tables) if tables < self._fields else None)
         scored = time.perf_counter()
         assignment = allocate(scores, problem.capacities, self._seed, problem.iteration)
-        self._learn(
-            (scored - scoring) / (len(problem.batch) * tables), time.perf_counter() - scored + scoring - started
-        )
+        other = time.perf_counter() - scored + scoring - started
+        self._steps.learn(scored - scoring, len(problem.batch) * tables, other)
         return Assignment(assignment, score_seconds=scored - started)
 
     def _profile(self, batch: SampleBatch) -> None:
@@ -75,21 +72,3 @@ class LaiaAdaptive:
         if first:
             self._profiling.result()
             self._ranking = self._profiler.ranking
-
-    def _affordable(self, problem: DispatchInput) -> int:
-        """k: how many tables fit into the time that is left when allocation has had its share."""
-        recorded = problem.time.recorded()
-        if recorded is not None:
-            return recorded
-        left = problem.time.seconds_left - self._other_seconds
-        table = self._scoring_seconds * len(problem.batch)
-        enough = left >= table * self._fields or table == 0
-        affordable = self._fields if enough else max(1, int(left / table))
-        problem.time.note(affordable)
-        return affordable
-
-    def _learn(self, scoring: float, other: float) -> None:
-        first = self._scoring_seconds == 0.0
-        weight = 1.0 if first else _SMOOTHING
-        self._scoring_seconds += weight * (scoring - self._scoring_seconds)
-        self._other_seconds += weight * (other - self._other_seconds)

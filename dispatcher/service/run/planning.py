@@ -11,6 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dispatcher.core.decision import Decision
 from dispatcher.core.decision_log import (
     CheckpointPlanned,
@@ -99,6 +102,7 @@ class _EpochPlanning:
         self._batches: deque[SampleBatch] = deque()  # the next one to plan, and its lookahead
         self._starved = False  # whether the workers had nothing to train when these samples came
         self._decision_seconds = _TOGETHER_SECONDS  # of the latest decision
+        self._degrees: NDArray[np.float64] | None = None  # of infrequency, as they are shown
 
     async def run(self) -> None:
         """Plans and publishes the epoch. Raises StaleEpoch when it ends before the stream."""
@@ -179,12 +183,14 @@ class _EpochPlanning:
 
     async def _plan(self, turns: Sequence[_Turn]) -> None:
         job, plans = self._job, self._epoch.plans
-        for decision, published in await self._in_thread(_decide, self._planner, turns, self._log):
+        decided = await self._in_thread(_decide, self._planner, turns, self._log)
+        rows = self._planner.rows
+        for decision, published in decided:
             late = self._idle and not self._starved
             job.publish(decision, published)
-            job_metrics.planned(job.spec, decision, plans.planned - job.confirmed, self._planner.rows, late=late)
+            job_metrics.planned(job.spec, decision, plans.planned - job.confirmed, rows, late=late)
             self._decision_seconds = decision.decision_seconds
-        job_metrics.ranked(job.spec.features, self._planner.infrequency)
+        self._degrees = job_metrics.ranked(self._planner, self._degrees)
 
     async def _flush(self) -> None:
         """Lets the workers flush at the end of the stream, and ends the job when all have done so."""

@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dispatcher.core.planner import Planner
 from dispatcher.service.state import job_metrics
 from services.domain.batches import SampleBatch
 from services.domain.errors import EsdError
-from services.domain.features import Feature
 from services.domain.jobs import JobSpec
 from services.domain.reports import Registration
 from services.domain.state import ShadowCost
@@ -40,11 +42,13 @@ class _Shadow:
         planner: plans under it.
         cost: of what it has planned.
         batches: the next one to plan, and its lookahead; the thread's.
+        degrees: of infrequency, as they are shown.
     """
 
     planner: Planner
     cost: ShadowCost
     batches: deque[SampleBatch] = field(default_factory=deque)
+    degrees: NDArray[np.float64] | None = None
 
 
 class Shadows:
@@ -60,7 +64,6 @@ class Shadows:
     def __init__(self, mechanisms: Sequence[str]) -> None:
         self._mechanisms = mechanisms
         self._shadows: list[_Shadow] = []
-        self._features: tuple[Feature, ...] = ()
         self._thread = named_threads("esd-shadow")
         self._next = 0
         self._waiting: list[SampleBatch] = []
@@ -74,7 +77,6 @@ class Shadows:
 
     def start(self, job: JobSpec, workers: Sequence[Registration]) -> None:
         """Begins with empty caches at iteration 0, with one registration per slot."""
-        self._features = job.features
         for mechanism in self._mechanisms:
             if mechanism != job.mechanism:
                 links, caches = [w.bandwidth for w in workers], [w.cache_rows for w in workers]
@@ -128,7 +130,7 @@ class Shadows:
                 shadow.cost.mechanism, shadow.cost.iterations + planned, shadow.cost.cost_seconds + seconds
             )
             job_metrics.shadowed(shadow.cost.mechanism, seconds)
-            job_metrics.ranked(self._features, shadow.planner.infrequency)
+            shadow.degrees = job_metrics.ranked(shadow.planner, shadow.degrees)
 
     def _end(self, cause: str) -> None:
         if self._shadows:

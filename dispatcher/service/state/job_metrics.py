@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dispatcher.core.decision import Decision
+from dispatcher.core.planner import Planner
 from dispatcher.service.state.lifecycle import Lifecycle
 from dispatcher.service.state.samples import SampleQueue
 from dispatcher.service.state.totals import JobTotals
 from dispatcher.service.state.worker_record import WorkerRecord
-from services.domain.features import Feature
 from services.domain.jobs import JobSpec
 from services.domain.reports import IterationReport, PhaseTimes, TransferCounts
 from services.domain.state import Evaluation, JobPhase
@@ -101,12 +101,17 @@ def planned(job: JobSpec, decision: Decision, window: int, rows: int, *, late: b
     metrics.DISPATCH_WINDOW.set(window)
 
 
-def ranked(features: Sequence[Feature], degrees: NDArray[np.float64] | None) -> None:
-    """Shows the degree of infrequency of each feature, float64 [F], where it is known."""
-    if degrees is None:
-        return
-    for feature, degree in zip(features, degrees.tolist(), strict=True):
-        _child(metrics.INFREQUENCY, feature.name).set(degree)
+def ranked(planner: Planner, shown: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
+    """Shows the degree of infrequency of each feature, unless these are `shown`.
+
+    Returns:
+        What is shown now, float64 [F]; None where it is not known.
+    """
+    degrees = planner.infrequency
+    if degrees is not None and degrees is not shown:
+        for feature, degree in zip(planner.job.features, degrees.tolist(), strict=True):
+            _child(metrics.INFREQUENCY, feature.name).set(degree)
+    return degrees
 
 
 def held_back(slot: int, samples: int) -> None:
