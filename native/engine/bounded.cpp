@@ -4,7 +4,6 @@
 // knows what a worker would pull.
 #include <algorithm>
 #include <cstddef>
-#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -14,14 +13,9 @@
 
 namespace esd {
 
-RowState& Engine::state_of(RowNumber number) {
-  RowState& row = index_[number];
-  return row.location == kInBatch ? batch_.states[row.slot] : row;
-}
-
 // What the worker has gathered of a row goes out with the next plan.
 void Engine::give(unsigned worker, RowNumber number, SlotIndex slot) {
-  staleness_->push(worker, slot, number, caches_[worker]->copies[slot].table, state_of(number).last_use);
+  staleness_->push(worker, slot, number, caches_[worker]->copies[slot].table, replacement_.state_of(number).last_use);
   given_[worker].emplace_back(number, slot);
 }
 
@@ -71,10 +65,11 @@ void Engine::pull_spent_copies() {
       if (pulled[j][i] && !need.pulled) more[need.timing].push_back(static_cast<NeedIndex>(i));
     }
     for (const Timing timing : {kLate, kEarly}) {
-      NeedList all;
-      const NeedList& pulls = lists_[j].pulls[timing];
-      std::merge(pulls.begin(), pulls.end(), more[timing].begin(), more[timing].end(), std::back_inserter(all));
-      lists_[j].pulls[timing] = std::move(all);
+      if (more[timing].empty()) continue;
+      NeedList& pulls = lists_[j].pulls[timing];
+      const auto before = static_cast<std::ptrdiff_t>(pulls.size());
+      pulls.insert(pulls.end(), more[timing].begin(), more[timing].end());
+      std::inplace_merge(pulls.begin(), pulls.begin() + before, pulls.end());
     }
   }
 }
@@ -82,7 +77,7 @@ void Engine::pull_spent_copies() {
 // Turns what a worker gives into gradients to push, in the order of ids.
 void Engine::list_given(unsigned worker) {
   for (const auto& [number, slot] : given_[worker]) {
-    const RowState& row = state_of(number);
+    const RowState& row = replacement_.state_of(number);
     TransferRow gradient(row, sizes_.of_row(row.id), staleness_->pushers(number), slot, iteration_);
     gradient.version = first_version(row.life) + staleness_->version(number);
     owed_[worker].gradients.push_back(gradient);
@@ -98,7 +93,8 @@ void Engine::name_evicted(const WorkerPlan& plan, Arena& arena) {
   const TransferSpans& evicted = plan.evict_gradients;
   for (std::size_t i = 0; i < evicted.ids.size; ++i) {
     const RowNumber number = index_.find(arena.u64[evicted.ids.begin + i]);
-    arena.i64[evicted.versions.begin + i] = first_version(state_of(number).life) + staleness_->version(number);
+    arena.i64[evicted.versions.begin + i] =
+        first_version(replacement_.state_of(number).life) + staleness_->version(number);
     arena.u64[evicted.contributors.begin + i] = staleness_->pushers(number).bits;
   }
 }
@@ -128,10 +124,7 @@ void Engine::count_updates(IterationPlans& plans) {
   of_needs(
       [&](unsigned j, SlotIndex slot, RowNumber row) { plans.stale_reads.add(staleness_->missing(j, slot, row)); });
   of_needs([&](unsigned j, SlotIndex slot, RowNumber row) {
-    staleness_->train(row, 1);
-    staleness_->train(j, slot, plans.iteration);
-  });
-  of_needs([&](unsigned j, SlotIndex slot, RowNumber row) {
+    staleness_->train(j, slot, row, plans.iteration);
     if (staleness_->due(j, slot)) give(j, row, slot);
   });
   for (std::size_t x = 0; x < batch_.distinct(); ++x) {

@@ -128,7 +128,6 @@ class Engine {
   void await_flush();
 
   // Bounded staleness (bounded.cpp).
-  RowState& state_of(RowNumber number);
   void give(unsigned worker, RowNumber number, SlotIndex slot);
   void synchronise(IterationPlans& plans);
   void pull_spent_copies();

@@ -38,7 +38,6 @@ class Replication {
   }
 
   bool active() const { return room_ > 0; }
-  std::uint64_t room() const { return room_; }
   WorkerSet workers() const { return workers_; }
 
   // The worker that pushes the row on behalf of all.

@@ -25,14 +25,6 @@ void Replacement::choose_victims(CacheMirror& cache, std::uint64_t room) {
   }
 }
 
-// Whether the row is in the batch is no branch, since it can hardly be predicted.
-inline RowState& Replacement::state_of(RowNumber number) {
-  RowState& row = index_[number];
-  const bool in_batch = row.location == kInBatch;
-  RowState* const states[] = {&row, batch_.states.data() + (row.slot & -std::uint32_t{in_batch})};
-  return *states[in_batch];
-}
-
 // Fetches ahead of a victim its row in the state index, nearer the row's state if that is in the batch, then its
 // record. Always inlined, as every function that only prefetches: gcc takes it for one without any effect and drops the
 // call.

@@ -94,8 +94,8 @@ class Staleness {
     return rows_[row].trained - copy.base - copy.own;
   }
 
-  void train(RowNumber row, unsigned trainers) { rows_[row].trained += trainers; }
-  void train(unsigned worker, SlotIndex slot, std::uint32_t iteration) {
+  void train(unsigned worker, SlotIndex slot, RowNumber row, std::uint32_t iteration) {
+    ++rows_[row].trained;
     Copy& copy = copies_[worker][slot];
     ++copy.own;
     copy.trained_in = iteration;
