@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from services.domain.errors import InvalidArgument
 from worker.models.buffers import BufferRule, Buffers, rules_of
+from worker.models.model import Model
 
 
 class TriedBuffers:
@@ -26,7 +27,7 @@ class TriedBuffers:
         InvalidArgument: see `rules_of`.
     """
 
-    def __init__(self, model: nn.Module, name: str) -> None:
+    def __init__(self, model: Model, name: str) -> None:
         self.rules = rules_of(model)
         self._name = name
         self._buffers = Buffers(model, dict(model.named_buffers()))
@@ -78,7 +79,7 @@ class TriedBuffers:
 
 
 @contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
+def evaluating(model: Model) -> Iterator[None]:
     """Puts a model into evaluation mode meanwhile."""
     modes = {module: module.training for module in model.modules()}
     model.eval()

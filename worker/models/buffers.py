@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from services.domain.errors import InvalidArgument
+from worker.models.model import Model
 
 
 class BufferRule(Enum):
@@ -62,7 +63,7 @@ class Buffers:
                 setattr(module, leaf, values)
 
 
-def rules_of(model: nn.Module) -> dict[str, BufferRule]:
+def rules_of(model: Model) -> dict[str, BufferRule]:
     """Returns the rules of a model's buffers that change, by name.
 
     Raises:
@@ -70,7 +71,7 @@ def rules_of(model: nn.Module) -> dict[str, BufferRule]:
     """
     rules: dict[str, BufferRule] = {}
     saved, known = model.state_dict(), dict(model.named_buffers())
-    for name, rule in getattr(model, "buffer_rules", {}).items():
+    for name, rule in model.buffer_rules.items():
         if rule not in {each.value for each in BufferRule}:
             raise InvalidArgument(f"the rule of buffer {name} is {rule!r}, there are 'sum' and 'lead'")
         if name not in known:

@@ -132,7 +132,7 @@ class TrainingLoop:
         """
         if earlier is not None:
             await earlier
-        transfers = await trained.finished()
+        transfers = await trained.finished(step.reduced_floats)
         self._tell(self._report(trained.plan, step, transfers, phases, seconds))
 
     async def _next(self) -> IterationTransfers | FlushPlan:

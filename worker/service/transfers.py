@@ -55,13 +55,8 @@ class RowMover:
         """Yields every table with those rows that are its own."""
         yield from zip(self.tables, rows.by_table(len(self.tables)), strict=True)
 
-    def reduced_bytes(self, plan: IterationPlan) -> int:
-        """Returns what this worker sends to the next, to sum the gradients of the plan's replicated rows."""
-        parts = parts_of_tables(plan.unique_ids[plan.replicated], len(self.tables))
-        floats = sum(
-            len(plan.replicated[part]) * table.servers.spec.dimension
-            for table, part in zip(self.tables, parts, strict=True)
-        )
+    def reduced_bytes(self, floats: int) -> int:
+        """Returns what this worker sends to the next, to sum so many values of gradients of replicated rows."""
         return ring_bytes(floats, len(self._membership.members))
 
     async def forget(self, plan: IterationPlan) -> None:
@@ -130,8 +125,12 @@ class IterationTransfers:
         for frame in self._frames():
             await frame.stored
 
-    async def finished(self) -> TransferCounts:
-        """Ends the plan after its training: waits until all it pushed is durable, and tells what it has moved."""
+    async def finished(self, reduced_floats: int) -> TransferCounts:
+        """Ends the plan after its training: waits until all it pushed is durable, and tells what it has moved.
+
+        Args:
+            reduced_floats: how many values of gradients of replicated rows its training has summed.
+        """
         plan = self.plan
         await self._mover.forget(plan)
         await self.stored()
@@ -141,7 +140,7 @@ class IterationTransfers:
             evict_push=len(plan.evict_rows) + len(plan.evict_gradients),
             bytes_pulled=sum(frame.pull_bytes for frame in self._frames()),
             bytes_pushed=sum(frame.push_bytes for frame in self._frames()),
-            bytes_reduced=self._mover.reduced_bytes(plan),
+            bytes_reduced=self._mover.reduced_bytes(reduced_floats),
         )
 
     def _frames(self) -> Iterator[Frame]:

@@ -26,40 +26,38 @@ class SharedBuffers:
         self._rules = rules_of(model)
         self._buffers = Buffers(model, self._rules)
         self._reducer = reducer
+        self._by_dtype: defaultdict[torch.dtype, list[str]] = defaultdict(list)
+        for name, values in self._buffers.values.items():
+            self._by_dtype[values.dtype].append(name)
         self._changes: dict[str, Tensor] = {}
+        self._sums: dict[torch.dtype, Tensor] = {}
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Keeps what a forward pass changes for `agree`; until then the buffers are as they were."""
+        """Keeps what a forward pass changes for `start`; until `finish` the buffers are as they were."""
         self._changes = {}
-        if not self._rules:
-            yield
-            return
         with self._buffers.undone() as after:
             yield
         self._changes = {name: after[name] - values for name, values in self._buffers.values.items()}
 
-    def agree(self, *, leads: bool) -> None:
-        """Changes the buffers as the rules say, by what all workers have seen of this iteration.
+    def start(self, *, leads: bool) -> None:
+        """Begins to sum what all workers have seen of this iteration; `reducer.wait` ends it.
 
         Args:
             leads: whether this worker has trained the first sample of the batch.
 
         Raises:
-            Unavailable: another worker is lost or late.
+            Unavailable: another worker is lost.
         """
-        by_dtype: defaultdict[torch.dtype, list[str]] = defaultdict(list)
-        for name, values in self._buffers.values.items():
-            by_dtype[values.dtype].append(name)
-        sums = {}
-        for dtype, names in by_dtype.items():
-            sums[dtype] = torch.cat([self._change(name, leads=leads).reshape(-1) for name in names])
-            self._reducer.start(sums[dtype])
-        if sums:
-            self._reducer.wait()
-        for dtype, names in by_dtype.items():
+        for dtype, names in self._by_dtype.items():
+            self._sums[dtype] = torch.cat([self._change(name, leads=leads).reshape(-1) for name in names])
+            self._reducer.start(self._sums[dtype])
+
+    def finish(self) -> None:
+        """Changes the buffers as the rules say, by what was summed."""
+        for dtype, names in self._by_dtype.items():
             shared = [self._buffers.values[name] for name in names]
-            changes = torch.split(sums[dtype], [values.numel() for values in shared])
+            changes = torch.split(self._sums[dtype], [values.numel() for values in shared])
             for values, change in zip(shared, changes, strict=True):
                 values.add_(change.view_as(values))
 

@@ -39,9 +39,10 @@ class SharedGradients:
         return len(self._flat)
 
     def start(self, reducer: DenseReducer) -> None:
-        """Begins the sum, which `reducer.wait` ends.
+        """Begins the sum, if there is anything to sum; `reducer.wait` ends it.
 
         Raises:
             Unavailable: a worker is lost.
         """
-        reducer.start(self._flat)
+        if self.floats:
+            reducer.start(self._flat)

@@ -36,6 +36,7 @@ class StepResult:
         compute: seconds of the forward and backward pass.
         all_reduce: seconds in the all-reduce, waiting for other workers included.
         update: seconds in the optimizers.
+        reduced_floats: how many values were summed for replicated rows.
     """
 
     loss_sum: float
@@ -43,6 +44,7 @@ class StepResult:
     compute: float
     all_reduce: float
     update: float
+    reduced_floats: int = 0
 
 
 class Trainer:
@@ -93,11 +95,11 @@ class Trainer:
                 cache.train(rows, gradient, own, optimizer, rate, step)
 
         rows_updated = time.perf_counter()
-        if shared.floats:
-            self.dense.start()
-            shared.start(self._reducer)
-        self.dense.wait()
-        self._buffers.agree(leads=0 in plan.positions)
+        self.dense.start()  # every worker starts all sums in this order
+        shared.start(self._reducer)
+        self._buffers.start(leads=0 in plan.positions)
+        self.dense.wait()  # for all of them
+        self._buffers.finish()
 
         reduced = time.perf_counter()
         if shared.floats:
@@ -110,6 +112,7 @@ class Trainer:
             compute=computed - begin,
             all_reduce=reduced - rows_updated,
             update=rows_updated - computed + time.perf_counter() - reduced,
+            reduced_floats=shared.floats,
         )
 
     def _forward_backward(

@@ -118,7 +118,8 @@ def test_an_iteration_changes_them_when_all_agree(build, leads) -> None:
         with shared.changing():
             model(inputs, torch.ones(3, 3))
         assert model.steps == (iteration if leads else 0), "others have not been asked yet"
-        shared.agree(leads=leads)
+        shared.start(leads=leads)
+        shared.finish()
     assert model.total is total, "checkpoints and exports have another tensor"
     assert torch.equal(total, torch.full((23,), 6.0))
     assert model.steps == (2 if leads else 0)
@@ -129,7 +130,8 @@ def test_a_worker_without_samples_changes_nothing(build) -> None:
     shared = SharedBuffers(model, DenseReducer(None))
     with shared.changing():
         pass
-    shared.agree(leads=False)
+    shared.start(leads=False)
+    shared.finish()
     assert not model.total.any()
 
 
