@@ -67,7 +67,7 @@ class FramePulls:
         Raises:
             EsdError: the waiting was refused, or took too long.
         """
-        self._check()
+        self._entry.check()
         self._reading = True
         # What is announced while it is read counts, so that nothing is missed.
         self._waiting.rows.expect_due(self._entry.ticket, self._pulls, self._limit)
@@ -89,7 +89,7 @@ class FramePulls:
 
     async def go_on(self, threads: StoreThreads) -> bytes | None:
         """Reads the next part; the answer, or None if there is nothing to tell. Raises as `begin` and `settle` do."""
-        self._check()
+        self._entry.check()
         if self._table.frames is None:
             return self.settle(await threads.read(self._table.read, *self.begin()))
         message = self._table.frames.answer(self._pulls, self._sequence, self._limit)
@@ -125,7 +125,3 @@ class FramePulls:
         if not self._reading:
             self._pulls.retry()
         self._wake()
-
-    def _check(self) -> None:
-        if self._entry.refusal is not None:
-            raise type(self._entry.refusal)(str(self._entry.refusal))

@@ -46,8 +46,7 @@ async def in_turn(apply: Callable[[], Awaitable[T]], waiting: WaitingPulls, dead
         except SkippedVersion:
             waiting.wait(entry, deadline)
         await reached.wait()
-        if entry.refusal is not None:
-            raise type(entry.refusal)(str(entry.refusal))
+        entry.check()
         return await apply()
     finally:
         waiting.leave(entry)

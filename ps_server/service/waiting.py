@@ -34,6 +34,11 @@ class WaitingPull:
         self.refusal: EsdError | None = None
         self.wake = wake
 
+    def check(self) -> None:
+        """Raises why it can wait no more, if that is so."""
+        if self.refusal is not None:
+            raise type(self.refusal)(str(self.refusal))
+
 
 class WaitingPulls:
     """The pulls of one table that may have to wait, which every push to the table tells of what it has stored.

@@ -27,12 +27,10 @@ class Unanswered:
     Reports are as many as plans that are not confirmed, which the dispatcher bounds; of heartbeats there is one.
 
     Attributes:
-        held: how many reports wait for a message to travel with.
-        held_seconds: how long their iterations have taken.
+        held_seconds: how long the iterations have taken whose reports wait for a message to travel with.
     """
 
     def __init__(self) -> None:
-        self.held = 0
         self.held_seconds = 0.0
         self._said: list[bytes] = []  # what the next message says: the reports that wait
         self._said_bytes = 0
@@ -44,13 +42,17 @@ class Unanswered:
         self._heartbeat = 0  # the sequence of the latest
         self._heard = 0.0  # when the oldest began to wait, or the last answer came
 
+    @property
+    def held(self) -> int:
+        """How many reports wait for a message to travel with."""
+        return len(self._said)
+
     def hold(self, report: IterationReport) -> asyncio.Future[None]:
         """Takes a report that travels with whatever is sent next, if that is not too large then; returns its answer."""
         answer = self._say(report)
         if self._said_bytes > _MOST_HELD_BYTES:
             self._send(report, answer)
         else:
-            self.held += 1
             self.held_seconds += report.seconds
         return answer
 
@@ -75,7 +77,7 @@ class Unanswered:
         self._last += 1
         data = encode_request(self._last, *self._said)
         self._said.clear()
-        self._said_bytes = self.held = 0
+        self._said_bytes = 0
         self.held_seconds = 0.0
         self._answer = None
         self._sent[self._last] = _Sent(last, data, answer)

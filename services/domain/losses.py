@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 
 import numpy as np
@@ -22,11 +22,6 @@ class Loss(Enum):
     HINGE = "hinge"  # how far a margin is below 1, labels 0 and 1
     OWN = "own"  # the model's own, any label
 
-    @property
-    def labels(self) -> str:
-        """The labels that it takes, in words."""
-        return _LABELS.get(self, "that are finite")
-
     def check_labels(self, labels: NDArray[np.float32], names: Sequence[str], first: int) -> None:
         """Refuses labels that the loss does not take.
 
@@ -38,13 +33,16 @@ class Loss(Enum):
         Raises:
             InvalidArgument: names the label and the sample.
         """
-        taken = self._takes(labels)
+        if self not in _TAKEN:
+            return
+        words, takes = _TAKEN[self]
+        taken = takes(labels)
         if taken.all():
             return
         sample, label = (int(each) for each in np.argwhere(~taken)[0])
         raise InvalidArgument(
             f"label {names[label]!r} of sample {first + sample} is {labels[sample, label]:g}, the loss {self.value} "
-            f"(--loss) takes labels {self.labels}"
+            f"(--loss) takes labels {words}"
         )
 
     def check_range(self, least: float, most: float) -> None:
@@ -53,22 +51,19 @@ class Loss(Enum):
         Raises:
             InvalidArgument: names the range and the loss.
         """
-        if self is Loss.HINGE or not self._takes(np.array([least, most])).all():
+        if self not in _TAKEN:
+            return
+        words, takes = _TAKEN[self]
+        if self is Loss.HINGE or not takes(np.array([least, most])).all():
             raise InvalidArgument(
                 f"labels in {least:g}..{most:g} (label-range of the schema) are not all taken by the loss {self.value} "
-                f"(--loss), which takes labels {self.labels}"
+                f"(--loss), which takes labels {words}"
             )
 
-    def _takes(self, labels: NDArray[np.floating]) -> NDArray[np.bool_]:
-        taken = np.ones(labels.shape, np.bool_)
-        match self:
-            case Loss.BCE:
-                taken = (labels >= 0) & (labels <= 1)
-            case Loss.POISSON:
-                taken = labels >= 0
-            case Loss.HINGE:
-                taken = (labels == 0) | (labels == 1)
-        return taken
 
-
-_LABELS = {Loss.BCE: "in 0..1", Loss.POISSON: "from 0 on", Loss.HINGE: "0 and 1"}
+# The labels that a loss takes, in words and as a check of each; others take every finite one.
+_TAKEN: dict[Loss, tuple[str, Callable[[NDArray[np.floating]], NDArray[np.bool_]]]] = {
+    Loss.BCE: ("in 0..1", lambda labels: (labels >= 0) & (labels <= 1)),
+    Loss.POISSON: ("from 0 on", lambda labels: labels >= 0),
+    Loss.HINGE: ("0 and 1", lambda labels: (labels == 0) | (labels == 1)),
+}
