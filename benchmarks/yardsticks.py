@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.cost_families import Costs
-from benchmarks.native_yardsticks import built
+from benchmarks.native_targets import built
 
 Run = Callable[[], float]
 Prepare = Callable[[Costs, NDArray[np.int32]], Run | None]
@@ -51,7 +51,7 @@ def _expanded(costs: Costs, capacities: NDArray[np.int32]) -> NDArray[np.float64
 
 def serial_hungarian(costs: Costs, capacities: NDArray[np.int32]) -> Run:
     """The paper's own yardstick (Table 2): the Hungarian algorithm on one thread, on the expanded matrix."""
-    solve = ctypes.CDLL(str(built("hungarian"))).esd_hungarian
+    solve = ctypes.CDLL(str(built("hungarian", "yardsticks"))).esd_hungarian
     square = _expanded(costs, capacities)
     k = len(square)
     columns = np.empty(k, np.int32)

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.native_yardsticks import built
+from benchmarks.native_targets import built
 
 QUEUES = {  # by the programme's names
     "two-level": "two-level queues",
@@ -72,7 +72,7 @@ def queue_times(
     with tempfile.TemporaryDirectory() as folder:
         trace = Path(folder) / "steps"
         trace.write_bytes(b"".join(np.uint32(len(rows)).tobytes() + rows.astype(np.uint32).tobytes() for rows in steps))
-        command = [str(built("flush_queues")), str(trace), *numbers]
+        command = [str(built("flush_queues", "yardsticks")), str(trace), *numbers]
         printed = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
     return [_times(line.split()) for line in printed.stdout.splitlines()]
 
