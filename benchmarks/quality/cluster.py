@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -11,8 +10,7 @@ from pathlib import Path
 
 from benchmarks.quality.samples import Samples, batches
 from esd.cli.driver import drive
-from esd.cli.evaluation import Evaluator
-from esd.cli.held_out import HeldOut
+from esd.cli.held_out import watched
 from esd.cli.launcher import local_cluster
 from esd.cli.options import RunOptions
 from services.clients.dispatcher_async import AsyncDispatcherClient
@@ -48,8 +46,7 @@ async def _train(samples: Samples, chosen: RunOptions, seeds: Sequence[int], tel
                 parameter_servers=tuple(server.address for server in cluster.parameter_servers),
                 table=f"seed-{seed}",
             )
-            evaluator = Evaluator(job, batches(samples.held_out))
-            held_out = HeldOut(job, evaluator, client, every=0, early_stop=None, announce=lambda _: None)
-            async with contextlib.aclosing(held_out):
+            async with watched(chosen, job, batches(samples.held_out), client) as held_out:
                 await drive(client, job, batches(samples.trained), lambda _: None, held_out)
-            tell(seed, held_out.evaluations[-1].quality)
+                assert held_out is not None  # noqa: S101 - there are samples
+                tell(seed, held_out.evaluations[-1].quality)

@@ -23,7 +23,6 @@ from esd.cli.options import RunOptions
 from esd.cli.report import messages
 from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.clients.read_ahead import read_ahead
-from services.data import Dataset
 from services.domain.batches import SampleBatch
 from services.domain.errors import EsdError, FailedPrecondition, NotFound
 from services.domain.jobs import JobSpec
@@ -222,7 +221,7 @@ class HeldOut:
 async def watched(
     chosen: RunOptions,
     job: JobSpec,
-    samples: Dataset | None,
+    samples: Iterable[SampleBatch] | None,
     client: AsyncDispatcherClient,
     credentials: Credentials = PLAINTEXT,
 ) -> AsyncIterator[HeldOut | None]:
