@@ -23,6 +23,7 @@ from tests.e2e.system import (
     train_options,
 )
 from tests.e2e.transfer import megabits_per_second
+from tests.support.models import distance
 
 SERVICES = {"redis": 1, "ps_server": 1, "dispatcher": 1, "worker": 4, "driver": 1, "prometheus": 1}
 UNPRIVILEGED = set(SERVICES) - {"worker"}  # with deploy/shape.yml, workers set up their links as root
@@ -191,8 +192,3 @@ def table(results: dict[str, dict]) -> str:
             f"| {result['makespan_seconds']:.1f} | {result['hit_ratio']:.3f} |"
         )
     return "\n".join(lines)
-
-
-def distance(a: np.ndarray, b: np.ndarray) -> float:
-    """Returns the distance of two arrays, relative to the norm of the second."""
-    return float(np.linalg.norm(a - b) / np.linalg.norm(b))

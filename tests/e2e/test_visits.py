@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.compose import docker
-from tests.support.visits import assert_is, copied, model_of_one_process, options_of
+from tests.support.models import assert_trained
+from tests.support.visits import copied, model_of_one_process, options_of
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -28,4 +29,4 @@ def test_the_example_trains_in_containers(new_project, tmp_path: Path, monkeypat
     docker("cp", f"{project.containers('driver')[0]}:/out/model.npz", str(tmp_path))
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(folder)
-    assert_is(tmp_path / "model.npz", model_of_one_process(options_of(folder))[0])
+    assert_trained(tmp_path / "model.npz", model_of_one_process(options_of(folder))[0])

@@ -23,7 +23,7 @@ from services.domain.features import numbered_ids
 from services.domain.jobs import JobSpec
 from services.domain.tables import OptimizerKind
 from tests.support.auc import exact_auc
-from tests.support.reference import TrainedModel, initial_rows, train_reference
+from tests.support.reference import TrainedModel, by_feature, initial_rows, train_reference
 from worker.models import build_model
 
 OPTIONS = RunOptions(
@@ -50,8 +50,7 @@ def held_out_figures(job: JobSpec, trained: TrainedModel, batch: SampleBatch) ->
     model.load_state_dict({name: torch.from_numpy(values) for name, values in trained.dense.items()})
     embedded = torch.from_numpy(rows[inverse.reshape(len(batch), -1)])
     with torch.no_grad():
-        by_name = {feature.name: embedded[:, at] for at, feature in enumerate(job.features)}
-        logits = model(by_name, torch.from_numpy(batch.dense)).double().view(-1)
+        logits = model(by_feature(job, embedded), torch.from_numpy(batch.dense)).double().view(-1)
     loss = functional.binary_cross_entropy_with_logits(logits, torch.from_numpy(batch.labels[:, 0]).double())
     return loss.item(), exact_auc(logits.sigmoid().numpy(), batch.labels[:, 0])
 

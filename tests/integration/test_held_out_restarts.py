@@ -16,12 +16,11 @@ from esd.cli import train
 from esd.cli.launcher import LocalCluster, local_cluster
 from esd.cli.options import RunOptions
 from services.clients.dispatcher_async import AsyncDispatcherClient
-from services.domain.errors import Unavailable
-from services.domain.state import JobState
+from tests.support.simple_clients import state_when
 
 EVERY, PATIENCE = 4, 5
 OPTIONS = RunOptions(  # at a rate of nothing no evaluation is better than the first
-    data="synthetic:criteo?samples=3000", holdout=0.2, workers=2, links="1g", batch=16, dim=8, cache_rows=1500,
+    data="synthetic:criteo?samples=3000", holdout="0.2", workers=2, links="1g", batch=16, dim=8, cache_rows=1500,
     epochs=50, learning_rate=1e-30, evaluate_every=EVERY, early_stop=f"auc:{PATIENCE}", seed=3,
 )  # fmt: skip
 STOPS_AT = EVERY * (PATIENCE + 1)
@@ -51,18 +50,6 @@ async def start_driver(cluster: LocalCluster) -> Process:
     )
 
 
-async def state_with(client: AsyncDispatcherClient, evaluations: int) -> JobState:
-    """Waits until so many evaluations are recorded, and a checkpoint is committed behind the first of them."""
-    while True:
-        try:
-            state = await client.describe()
-        except Unavailable:
-            state = None
-        if state is not None and len(state.evaluations) >= evaluations and state.checkpoint > EVERY:
-            return state
-        await asyncio.sleep(0.01)  # of polling: there is nothing to wait for
-
-
 @pytest.mark.parametrize("victims", [("driver",), ("driver", "dispatcher")], ids=" and ".join)
 async def test_patience_survives(victims: tuple[str, ...], undisturbed: dict[str, Any], tmp_path: Path) -> None:
     async with local_cluster(
@@ -72,7 +59,7 @@ async def test_patience_survives(victims: tuple[str, ...], undisturbed: dict[str
         try:
             async with asyncio.timeout(240), AsyncDispatcherClient(cluster.dispatcher.address) as client:
                 driver = await start_driver(cluster)
-                state = await state_with(client, 2)
+                state = await state_when(client, lambda now: len(now.evaluations) >= 2 and now.checkpoint > EVERY, 240)
                 driver.kill()
                 if "dispatcher" in victims:
                     cluster.dispatcher.process.send_signal(signal.SIGKILL)

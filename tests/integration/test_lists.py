@@ -14,6 +14,7 @@ from esd.cli import simulate, train
 from esd.cli.options import RunOptions
 from esd.cli.stream import first_samples, global_batches
 from services.domain.tables import OptimizerKind
+from tests.support.models import assert_trained
 from tests.support.reference import train_reference
 
 ITERATIONS, BATCH = 30, 32
@@ -107,18 +108,7 @@ def test_a_cluster_trains_lists_as_one_process_does(
     job = options.job(features=opened.features, dense_features=1, parameter_servers=("none",), labels=opened.labels)
     expected = train_reference(job, global_batches(first_samples(opened, None), BATCH))
     assert result["iterations"] == ITERATIONS
-    with np.load(tmp_path / "model.npz") as model:
-        for name, table in expected.tables.items():
-            prefix = f"{name}/" if len(job.tables) > 1 else ""
-            np.testing.assert_array_equal(model[f"{prefix}ids"], table.ids)
-            np.testing.assert_array_equal(model[f"{prefix}versions"], table.versions)
-            assert distance(model[f"{prefix}rows"], table.rows) < 1e-4
-        for name, parameter in expected.dense.items():
-            assert distance(model[f"dense/{name}"], parameter) < 1e-4
+    assert_trained(tmp_path / "model.npz", expected)
     simulated = simulate.run(options, None, None)
     assert result["operations"] == simulated["operations"]
     assert sum(result["operations"]["evict_push"]) > 0
-
-
-def distance(a: np.ndarray, b: np.ndarray) -> float:
-    return float(np.linalg.norm(a - b) / np.linalg.norm(b))

@@ -17,7 +17,7 @@ from services.domain.features import numbered_ids
 from services.domain.jobs import RowLimitPolicy
 from services.domain.tables import OptimizerKind
 from tests.support.auc import exact_auc
-from tests.support.models import assert_same_model
+from tests.support.models import assert_same_model, distance
 from tests.support.reference import TrainedModel, train_reference
 
 BASE = RunOptions(
@@ -122,11 +122,6 @@ def reference(options: RunOptions, shuffled_by: np.random.Generator | None = Non
         return train_reference(job, batches)
     orders = [shuffled_by.permutation(len(batch)) for batch in batches]
     return train_reference(job, [batch[order] for batch, order in zip(batches, orders, strict=True)], orders)
-
-
-def distance(a: np.ndarray, b: np.ndarray) -> float:
-    """Returns the distance of two arrays, relative to the norm of the second."""
-    return float(np.linalg.norm(a - b) / np.linalg.norm(b))
 
 
 def distances(rows: np.ndarray, dense: Mapping[str, np.ndarray], expected: TrainedModel) -> np.ndarray:

@@ -16,6 +16,7 @@ from services.domain.batches import SampleBatch
 from services.domain.ids import table_of
 from services.domain.tables import OptimizerKind
 from tests.support.auc import exact_auc
+from tests.support.models import assert_trained
 from tests.support.reference import train_reference
 from tests.support.several_tables import ADAGRAD, ADAM, SGD, TabledOptions
 
@@ -60,10 +61,6 @@ def batches(options: TabledOptions):
     return global_batches(first_samples(options.open(1024), options.iterations * size), size)
 
 
-def distance(a: np.ndarray, b: np.ndarray) -> float:
-    return float(np.linalg.norm(a - b) / np.linalg.norm(b))
-
-
 @pytest.mark.parametrize("case", CLUSTERS, ids=lambda case: case.name)
 def test_a_cluster_trains_the_tables_of_one_process(case: Cluster, tmp_path: Path, redis_url: str) -> None:
     result = train.run(case.options, store=redis_url if case.store == "redis" else "memory", shards=case.shards,
@@ -74,13 +71,7 @@ def test_a_cluster_trains_the_tables_of_one_process(case: Cluster, tmp_path: Pat
     )
     expected = train_reference(job, batches(case.options))
     tolerance = 1e-3 if job.table.optimizer.kind is OptimizerKind.ADAM else 1e-4
-    with np.load(tmp_path / "model.npz") as model:
-        for name, table in expected.tables.items():
-            np.testing.assert_array_equal(model[f"{name}/ids"], table.ids)
-            np.testing.assert_array_equal(model[f"{name}/versions"], table.versions)
-            assert distance(model[f"{name}/rows"], table.rows) < tolerance
-        for name, parameter in expected.dense.items():
-            assert distance(model[f"dense/{name}"], parameter) < tolerance
+    assert_trained(tmp_path / "model.npz", expected, tolerance)
 
     simulated = simulate.run(case.options, None, None)
     assert result["operations"] == simulated["operations"]

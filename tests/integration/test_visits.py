@@ -13,7 +13,8 @@ from esd.cli import train
 from esd.cli.stream import held_out_samples
 from services.domain.batches import SampleBatch
 from tests.support.auc import exact_auc
-from tests.support.visits import assert_is, copied, model_of_one_process, options_of
+from tests.support.models import assert_trained
+from tests.support.visits import copied, model_of_one_process, options_of
 
 
 @pytest.mark.parametrize("store", ["memory", "redis"])
@@ -28,7 +29,7 @@ def test_the_example_is_the_model_of_one_process(
     assert (result["samples"], result["iterations"]) == (1800, 29)
 
     expected, batches = model_of_one_process(options)
-    assert_is(tmp_path / "out" / "model.npz", expected)
+    assert_trained(tmp_path / "out" / "model.npz", expected)
     labels = np.concatenate([batch.labels[:, 0] for batch in batches])
     assert result["auc"] == pytest.approx(exact_auc(expected.scores, labels), abs=1e-3)
     held_out = held_out_samples(options)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tests.support.reference import TrainedModel
 from worker.models import MODELS
 
 POOLED = tuple(name for name in MODELS if name != "tbsm")  # the models that take one embedding of each feature
@@ -17,3 +18,20 @@ def assert_same_model(path: Path, expected: Path) -> None:
         assert set(model.files) == set(other.files)
         for name in model.files:
             np.testing.assert_array_equal(model[name], other[name], err_msg=name)
+
+
+def assert_trained(path: Path, expected: TrainedModel, tolerance: float = 1e-4) -> None:
+    """A `model.npz` beside a model that one process has trained: ids and versions exactly, numbers in norm."""
+    with np.load(path) as model:
+        for name, table in expected.tables.items():
+            prefix = f"{name}/" if len(expected.tables) > 1 else ""
+            np.testing.assert_array_equal(model[f"{prefix}ids"], table.ids)
+            np.testing.assert_array_equal(model[f"{prefix}versions"], table.versions)
+            assert distance(model[f"{prefix}rows"], table.rows) < tolerance, name
+        for name, values in expected.dense.items():
+            assert distance(model[f"dense/{name}"], values) < tolerance, name
+
+
+def distance(found: np.ndarray, expected: np.ndarray) -> float:
+    """Returns the distance of two arrays, relative to the norm of the second."""
+    return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))

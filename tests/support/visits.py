@@ -7,8 +7,6 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from esd.cli.options import RunOptions
 from esd.cli.stream import global_batches, training_stream
 from examples.visits.make_data import make
@@ -47,17 +45,3 @@ def model_of_one_process(options: RunOptions) -> tuple[TrainedModel, list[Sample
     )
     batches = list(global_batches(stream, job.batch_size))
     return train_reference(job, batches), batches
-
-
-def assert_is(path: Path, expected: TrainedModel) -> None:
-    """Compares a `model.npz`: ids and versions exactly, numbers to 1e-4 in norm."""
-    with np.load(path) as model:
-        np.testing.assert_array_equal(model["ids"], expected.ids)
-        np.testing.assert_array_equal(model["versions"], expected.versions)
-        assert _distance(model["rows"], expected.rows) < 1e-4
-        for name, values in expected.dense.items():
-            assert _distance(model[f"dense/{name}"], values) < 1e-4, name
-
-
-def _distance(found: np.ndarray, expected: np.ndarray) -> float:
-    return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))

@@ -59,12 +59,12 @@ def test_waits_and_computation_are_those_of_the_slowest_worker() -> None:
 
 def test_a_run_trains_what_its_setting_says(tmp_path) -> None:
     setting = LiveSetting(
-        data="synthetic:zipf?samples=4000&keys=3000&fields=4", mechanism="random", sync="full", workers=2, links="10m",
-        batch=8, dim=8, hidden="8", cache_ratio=0.5, shards=2, iterations=60,
+        data="synthetic:zipf?samples=8000&keys=3000&fields=4", mechanism="random", sync="full", workers=2, links="10m",
+        batch=8, dim=8, hidden="8", cache_ratio=0.5, shards=2, iterations=400,
     )  # fmt: skip
     speed = train(setting)
     assert speed.samples == 16
-    assert 1 <= speed.iterations < 60
+    assert 1 <= speed.iterations < 400
     assert [len(times) for times in speed.phases_ms.values()] == [2] * 6
     assert speed.iteration_ms > speed.stall_ms > 0
     assert speed.pushed_bytes > 16 * 8  # full synchronisation pushes all rows that are trained

@@ -111,27 +111,23 @@ def test_days_that_are_files_and_dates_that_are_ids_too(tmp_path: Path) -> None:
         pyarrow.parquet.write_table(
             pa.table({"row": rows, "clicked": [0] * 10, "day": dates}), tmp_path / f"{day}.parquet"
         )
-    trained, held_out = open_of(tmp_path, schema).split(last="1d")
+    trained, held_out = esd.read(tmp_path, schema).split(last="1d")
     assert (trained.samples, held_out.samples) == (20, 10)
     (every,) = esd.read(tmp_path / "1.parquet", schema)
     np.testing.assert_array_equal(SampleBatch.concatenate(list(held_out)).ids, every.ids)
-
-
-def open_of(folder: Path, schema: Schema, **options: Any) -> Any:
-    return esd.read(folder, schema, **options)
 
 
 def test_a_row_without_a_time_is_named_by_its_number_in_the_file(tmp_path: Path) -> None:
     texts = ["2026-11-01", "2026-11-05", "soon", "2026-11-09", None]
     table = pa.table({"row": range(5), "clicked": [0] * 5, "at": texts})
     pyarrow.parquet.write_table(table, tmp_path / "e.parquet")
-    trained, held_out = open_of(tmp_path, SCHEMA).split(last="2d")
+    trained, held_out = esd.read(tmp_path, SCHEMA).split(last="2d")
     for part in (trained, held_out):
         with pytest.raises(InvalidArgument, match=r"e.parquet: row 3 .*: column 'at': expected a time, .*found 'soon'"):
             list(part)
-    _, skipped = open_of(tmp_path, SCHEMA, skip_bad=2).split(last="2d")
+    _, skipped = esd.read(tmp_path, SCHEMA, skip_bad=2).split(last="2d")
     assert numbers(skipped, table) == [3]
-    assert len(list(open_of(tmp_path, SCHEMA))) == 1  # times matter to parts alone
+    assert len(list(esd.read(tmp_path, SCHEMA))) == 1  # times matter to parts alone
 
 
 def test_a_mistake_in_a_part_has_the_row_of_the_file(moments: list[dt.datetime], tmp_path: Path) -> None:
@@ -139,7 +135,7 @@ def test_a_mistake_in_a_part_has_the_row_of_the_file(moments: list[dt.datetime],
     last = moments.index(max(moments))
     clicked = [7 if row == last else 0 for row in range(1000)]
     pyarrow.parquet.write_table(table.set_column(1, "clicked", pa.array(clicked)), tmp_path / "e.parquet")
-    trained, held_out = open_of(tmp_path, SCHEMA).split(last="1d")
+    trained, held_out = esd.read(tmp_path, SCHEMA).split(last="1d")
     assert sum(map(len, trained)) == trained.samples
     with pytest.raises(
         InvalidArgument, match=rf"row {last + 1} .*: column 'clicked': expected the label 0 or 1, found 7"
