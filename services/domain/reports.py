@@ -17,6 +17,11 @@ SCORE_BINS = 65536  # predicted probabilities are reported as floor(65536 p)
 OTHER_LABEL = 2  # how a label that is neither 0 nor 1 is reported
 _LONGEST_NAME = 256
 
+# Far beyond what an iteration takes, moves or sees, and far below what sums and products of such numbers can hold.
+_MOST_SECONDS = 1e9
+_MOST_BANDWIDTH = 1e15  # bytes per second
+_MOST_MOVED = 1 << 48  # rows, or bytes
+
 
 class _Summable:
     """Lets two objects of a kind be added, field by field."""
@@ -41,6 +46,12 @@ class TransferCounts(_Summable):
     bytes_pulled: int = 0
     bytes_pushed: int = 0
     bytes_reduced: int = 0
+
+    def check(self) -> None:
+        """Raises InvalidArgument if this is more than one iteration or flush can have moved."""
+        for f in fields(self):
+            if getattr(self, f.name) > _MOST_MOVED:
+                raise InvalidArgument(f"{f.name} is {getattr(self, f.name)}, it must be at most {_MOST_MOVED}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +102,11 @@ class Registration:
         for label, text in (("worker", self.name), ("address", self.address), ("instance", self.instance)):
             if not 1 <= len(text) <= _LONGEST_NAME:
                 raise InvalidArgument(f"{label} has {len(text)} characters, it must have 1..{_LONGEST_NAME}")
-        if not (math.isfinite(self.bandwidth) and self.bandwidth > 0):
-            raise InvalidArgument(f"bandwidth of worker {self.name} is {self.bandwidth}, it must be positive")
+        if not 0 < self.bandwidth <= _MOST_BANDWIDTH:
+            raise InvalidArgument(
+                f"bandwidth of worker {self.name} is {self.bandwidth}, it must be positive and at most "
+                f"{_MOST_BANDWIDTH:g} bytes per second"
+            )
         if self.cache_rows < 1:
             raise InvalidArgument(f"cache_rows of worker {self.name} is {self.cache_rows}, it must be at least 1")
         if self.most_samples and self.least_samples > self.most_samples:
@@ -145,16 +159,14 @@ class IterationReport:
             raise InvalidArgument(f"labels hold {int(self.labels.max())}, they must be 0, 1 or 2")
         if not math.isfinite(self.loss_sum):
             raise InvalidArgument(f"loss_sum of iteration {self.iteration} is {self.loss_sum}, it must be finite")
-        durations = {f.name: getattr(self.phases, f.name) for f in fields(self.phases)}
-        for name, value in (
-            ("seconds", self.seconds),
-            ("measured_bandwidth", self.measured_bandwidth),
-            *durations.items(),
+        self.transfers.check()
+        for name, value, most in (
+            ("seconds", self.seconds, _MOST_SECONDS),
+            ("measured_bandwidth", self.measured_bandwidth, _MOST_BANDWIDTH),
+            *((f.name, getattr(self.phases, f.name), _MOST_SECONDS) for f in fields(self.phases)),
         ):
-            if not (math.isfinite(value) and value >= 0):
-                raise InvalidArgument(
-                    f"{name} of iteration {self.iteration} is {value}, it must be finite and not negative"
-                )
+            if not 0 <= value <= most:
+                raise InvalidArgument(f"{name} of iteration {self.iteration} is {value}, it must be in 0..{most:g}")
 
 
 def label_classes(labels: NDArray[np.float32]) -> NDArray[np.uint8]:
@@ -177,6 +189,9 @@ class FlushReport:
     epoch: int
     dense_checksum: str = ""
     failure: str = ""
+
+    def __post_init__(self) -> None:
+        self.transfers.check()
 
 
 class WorkerPhase(Enum):

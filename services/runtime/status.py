@@ -77,8 +77,8 @@ _HANDSHAKE = "Tls handshake failed"
 # What it says when a server hangs up on it at once, which one with TLS does to peers that it does not like.
 _HUNG_UP = "Socket closed"
 
-# Statuses travel in HTTP/2 headers, which gRPC limits to 8 KiB; percent-encoding may triple a character.
-_MAX_DETAILS = 2000
+# Statuses travel in HTTP/2 headers, which gRPC limits to 8 KiB; percent-encoding may triple a byte.
+_MAX_DETAILS_BYTES = 2000
 
 T = TypeVar("T")
 
@@ -104,7 +104,8 @@ def status_of(error: Exception) -> Status:
     if known is Internal:
         _log.error("internal error", exc_info=error)
         return Status(CODES[Internal], INTERNAL_TEXT, Internal.__name__)
-    return Status(CODES[known], str(error)[:_MAX_DETAILS], known.__name__)
+    details = str(error).encode(errors="replace")[:_MAX_DETAILS_BYTES].decode(errors="ignore")
+    return Status(CODES[known], details, known.__name__)
 
 
 def error_of(code: int, reason: str, details: str) -> EsdError:

@@ -156,12 +156,12 @@ def decode_flush_report(message: pb.FlushReport) -> FlushReport:
 
 def encode_failure_report(failure: FailureReport) -> pb.FailureReport:
     """Encodes why a worker cannot go on."""
-    return pb.FailureReport(epoch=failure.epoch, cause=failure.cause, fatal=failure.fatal)
+    return pb.FailureReport(epoch=failure.epoch, cause=failure.cause[:_LONGEST_FAILURE], fatal=failure.fatal)
 
 
 def decode_failure_report(message: pb.FailureReport) -> FailureReport:
     """Reads why a worker cannot go on."""
-    return FailureReport(message.cause, message.epoch, message.fatal)
+    return FailureReport(message.cause[:_LONGEST_FAILURE], message.epoch, message.fatal)
 
 
 def encode_transfers(transfers: TransferCounts) -> pb.TransferCounts:

@@ -1,9 +1,9 @@
 """One training job: its state, who takes part in it, and how one epoch follows another.
 
 Everything in this module runs in one event loop and awaits nothing: each method takes the job from one consistent state
-to the next, so no locks are needed. What runs on a Job is beside it, as functions that take one: workers' reports
-(reports.py), plan streams (watch.py), the planning loop (planning.py), checkpoints (checkpointing.py), and the way from
-one epoch to the next (recovery.py).
+to the next, so no locks are needed. What runs on a Job is beside it, as functions that take one: workers' streams
+(attend.py), what they are told (plans.py) and what they report (reports.py), the planning loop (planning.py),
+checkpoints (checkpointing.py), and the way from one epoch to the next (recovery.py).
 """
 
 from __future__ import annotations
@@ -139,8 +139,12 @@ class Job:
 
     @property
     def confirmed(self) -> int:
-        """How many iterations of the stream every worker of the epoch has confirmed."""
-        return min((worker.confirmed for worker in self.training_workers), default=0)
+        """How many iterations of the stream every worker of the epoch has confirmed, in this epoch or before.
+
+        All have confirmed those before the last checkpoint, also where a worker was lost or has come back with nothing.
+        """
+        behind = self.checkpoints.latest.iteration if self.checkpoints is not None else 0
+        return max(behind, min((worker.confirmed for worker in self.training_workers), default=0))
 
     def _lease_expired(self, worker: WorkerRecord) -> None:
         """Frees the slot of a worker that is silent; if it was training, its epoch is over."""
@@ -216,7 +220,7 @@ class Job:
         self.workers.fill_with(done.iteration, done.workers)
         self.totals.rewind_to(done.planned or {}, progress, self.spec.workers)
         everyone = WorkerSet.all_of(len(done.workers))
-        self.epoch = Epoch(0, done.iteration, everyone, PlanLog(self.spec.workers, done.iteration))
+        self.epoch = Epoch(0, done.iteration, everyone, PlanLog(everyone, done.iteration))
         self.lifecycle.advance(JobPhase.FINISHED)
 
     def _count_recovery(self, before: Epoch, epoch: Epoch) -> None:

@@ -51,7 +51,7 @@ async def next_epoch(job: Job, thread: Executor) -> tuple[Epoch, Planner]:
         raise StaleEpoch("a worker was lost or restarted while the epoch began")
     first = checkpoint.manifest.iteration
     reloads = _reloads(planner, checkpoint.manifest)
-    epoch = Epoch(checkpoint.epoch, first, members, PlanLog(job.spec.workers, first), reloads)
+    epoch = Epoch(checkpoint.epoch, first, members, PlanLog(members, first), reloads)
     job.rewind_to(checkpoint, epoch)
     if planner.knows_workers:
         job.feedback.load(checkpoint.feedback)
@@ -73,7 +73,8 @@ async def _only_epoch(job: Job, thread: Executor) -> tuple[Epoch, Planner]:
     """Begins the epoch of a job without checkpoints, as soon as all its workers are registered."""
     await _wait_for_all(job, lambda: job.workers.complete)
     job.workers.settle_slots()
-    epoch = Epoch(0, 0, WorkerSet.all_of(job.spec.workers), PlanLog(job.spec.workers))
+    everyone = WorkerSet.all_of(job.spec.workers)
+    epoch = Epoch(0, 0, everyone, PlanLog(everyone))
     job.begin_epoch(epoch)
     registrations = [worker.registration for worker in job.workers]
     planner = await asyncio.get_running_loop().run_in_executor(thread, _new_planner, job.spec, registrations)

@@ -56,10 +56,11 @@ def _iteration(job: Job, worker: WorkerRecord, report: IterationReport) -> None:
 
     Raises:
         StaleEpoch: the report belongs to an epoch that is over.
-        FailedPrecondition: the iteration is not the worker's next one, or is not planned yet.
+        FailedPrecondition: the iteration is not the worker's next one, or is not planned yet; the worker does not train
+            in the epoch.
         InvalidArgument: the number of samples is not that of the plan.
     """
-    epoch = _epoch_of(job, report.epoch)
+    epoch = _epoch_of(job, worker, report.epoch)
     plans = epoch.plans
     if report.iteration < worker.confirmed:
         return
@@ -93,9 +94,9 @@ def _flush(job: Job, worker: WorkerRecord, report: FlushReport) -> None:
 
     Raises:
         StaleEpoch: the report belongs to an epoch that is over.
-        FailedPrecondition: no such flush is planned.
+        FailedPrecondition: no such flush is planned; the worker does not train in the epoch.
     """
-    epoch = _epoch_of(job, report.epoch)
+    epoch = _epoch_of(job, worker, report.epoch)
     if report.iteration in epoch.plans.checkpoint_flushes:
         _confirm_checkpoint_flush(job, epoch, worker, report)
     elif report.iteration > worker.flushed_checkpoint or job.lifecycle.phase is JobPhase.FLUSHING:
@@ -123,8 +124,10 @@ def _confirm_final_flush(job: Job, epoch: Epoch, worker: WorkerRecord, report: F
     job.lifecycle.notify()
 
 
-def _epoch_of(job: Job, number: int) -> Epoch:
-    """Returns the present epoch, which must be the one that the worker means."""
+def _epoch_of(job: Job, worker: WorkerRecord, number: int) -> Epoch:
+    """Returns the present epoch, which must be the one that the worker means, and trains in."""
     epoch = job.current_epoch()
     epoch.raise_unless_current(number)
+    if worker.slot not in epoch.members:
+        raise FailedPrecondition(f"{worker} reports to epoch {number}, in which it does not train")
     return epoch

@@ -22,7 +22,8 @@ class PlanLog:
     """The published plans of an epoch. Each is kept until the worker that it is for has confirmed it.
 
     Args:
-        workers: n, the slots of the job. A slot that does not train in the epoch has plans without samples.
+        members: the slots whose workers train in the epoch. The plans of the others, whom nobody would confirm for, are
+            not kept.
         first: the first iteration of the epoch.
 
     Attributes:
@@ -32,16 +33,16 @@ class PlanLog:
         final_flush: the flush plan of each slot at the end of the stream; empty until it is published.
     """
 
-    def __init__(self, workers: int, first: int = 0) -> None:
-        self._plans: list[dict[int, PublishedPlan]] = [{} for _ in range(workers)]
+    def __init__(self, members: WorkerSet, first: int = 0) -> None:
+        self._plans: dict[int, dict[int, PublishedPlan]] = {slot: {} for slot in members}
         self.planned = first
         self.checkpoint_flushes: dict[int, Sequence[bytes]] = {}
         self.final_flush: Sequence[bytes] = ()
 
     def publish(self, plans: Sequence[PublishedPlan]) -> None:
-        """Adds the next iteration: one plan per slot, in slot order. Raises ValueError for another number of plans."""
-        for unconfirmed, plan in zip(self._plans, plans, strict=True):
-            unconfirmed[self.planned] = plan
+        """Adds the next iteration: one plan for each slot of the job, in slot order."""
+        for slot, unconfirmed in self._plans.items():
+            unconfirmed[self.planned] = plans[slot]
         self.planned += 1
 
     def get(self, slot: int, iteration: int) -> PublishedPlan:

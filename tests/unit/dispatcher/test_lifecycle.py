@@ -13,7 +13,8 @@ from services.domain.worker_set import WorkerSet
 
 
 def epoch_of_two() -> Epoch:
-    return Epoch(3, 10, WorkerSet.all_of(2), PlanLog(2, 10))
+    members = WorkerSet.all_of(2)
+    return Epoch(3, 10, members, PlanLog(members, 10))
 
 
 async def test_a_wait_ends_when_its_condition_holds_and_is_looked_at_after_changes_only() -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from dispatcher.service.state.epoch import PlanLog, PublishedPlan
+from services.domain.worker_set import WorkerSet
 
 
 def plan(samples: int) -> PublishedPlan:
@@ -10,7 +11,7 @@ def plan(samples: int) -> PublishedPlan:
 
 
 def test_a_plan_lives_until_it_is_confirmed() -> None:
-    log = PlanLog(workers=2)
+    log = PlanLog(WorkerSet.all_of(2))
     log.publish([plan(1), plan(2)])
     log.publish([plan(3), plan(4)])
     assert log.planned == 2
@@ -20,6 +21,10 @@ def test_a_plan_lives_until_it_is_confirmed() -> None:
     assert [log.get(slot, t).samples for slot, t in ((1, 0), (0, 1), (1, 1))] == [2, 3, 4]
 
 
-def test_every_worker_gets_a_plan() -> None:
-    with pytest.raises(ValueError, match="shorter"):
-        PlanLog(workers=2).publish([plan(1)])
+def test_plans_of_workers_that_do_not_train_are_not_kept() -> None:
+    """Nobody confirms them: in an epoch that lasts for weeks they would fill the memory."""
+    log = PlanLog(WorkerSet.of([0, 2]), first=7)
+    log.publish([plan(4), plan(0), plan(4)])
+    assert (log.planned, log.get(2, 7).samples) == (8, 4)
+    with pytest.raises(KeyError):
+        log.get(1, 7)

@@ -15,7 +15,7 @@ from dispatcher.service.settings import DispatcherSettings
 from dispatcher.service.state.epoch import Epoch, PlanLog, PublishedPlan
 from dispatcher.service.state.manifest import Manifest
 from services.domain.errors import FailedPrecondition, StaleEpoch
-from services.domain.reports import FailureReport, Report
+from services.domain.reports import FailureReport, FlushReport, Report, TransferCounts
 from services.domain.state import JobPhase
 from services.domain.worker_set import WorkerSet
 from tests.support.simple_clients import registration, report_of
@@ -36,7 +36,7 @@ class Running:
 
     def rewind_to(self, manifest: Manifest, progress: bytes | None) -> Epoch:
         before = self.job.epoch.number if self.job.epoch is not None else 0
-        epoch = Epoch(before + 1, manifest.iteration, BOTH, PlanLog(2, manifest.iteration))
+        epoch = Epoch(before + 1, manifest.iteration, BOTH, PlanLog(BOTH, manifest.iteration))
         self.job.rewind_to(RestoredCheckpoint(manifest, epoch.number, b"", progress), epoch)
         return epoch
 
@@ -167,3 +167,36 @@ async def test_an_epoch_with_a_new_checkpoint_is_progress(running: Running) -> N
     running.job.end_epoch("it was lost again")
     with pytest.raises(FailedPrecondition, match="5 epochs in a row"):
         running.rewind_to(checkpoint, None)
+
+
+async def test_what_the_last_checkpoint_has_is_trained_whoever_is_lost_behind_it(running: Running) -> None:
+    """While workers come back, drivers may record how good the model was there."""
+    job = running.job
+    running.iteration()
+    running.iteration()
+    manifest = running.checkpoint()
+    job.checkpoints.latest = manifest
+    running.iteration()
+    assert job.confirmed == 3
+    job.register(registration("a", instance="another process"))
+    assert (job.lifecycle.phase, job.confirmed) == (JobPhase.RECOVERING, 2)
+    for worker in list(job.workers):
+        job.workers.remove(worker)
+    assert job.confirmed == 2
+
+
+async def test_reports_of_a_worker_that_does_not_train_in_the_epoch_are_refused(running: Running) -> None:
+    """It has come while the others train, and waits for the next checkpoint."""
+    job = running.job
+    job.end_epoch("worker b was lost")
+    job.workers.remove(job.workers.holder(running.leases[1]))
+    alone = WorkerSet.of([0])
+    job.rewind_to(RestoredCheckpoint(Manifest({}), 2, b"", None), Epoch(2, 0, alone, PlanLog(alone)))
+    newcomer = job.register(registration("b")).lease_id
+    decision = running.planner.plan(job.samples.take())
+    job.publish(decision, [PublishedPlan(b"", len(plan.labels)) for plan in decision.plans])
+    job.current_epoch().plans.checkpoint_flushes[1] = [b"", b""]
+    for report in (report_of(decision.plans[1], epoch=2), FlushReport(1, TransferCounts(), epoch=2)):
+        with pytest.raises(FailedPrecondition, match=r"worker b \(slot 1\) reports to epoch 2, in which it does not"):
+            running.take_in(newcomer, report)
+    assert job.totals.progress.samples == 0

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from services.domain.errors import InvalidArgument
-from services.domain.reports import IterationReport, PhaseTimes, Registration, TransferCounts
+from services.domain.reports import FlushReport, IterationReport, PhaseTimes, Registration, TransferCounts
 
 REGISTRATION = {
     "most_samples": 8,
@@ -47,6 +47,7 @@ def test_counts_add_field_by_field() -> None:
         ("instance", "", "instance has 0 characters"),
         ("bandwidth", 0.0, "bandwidth of worker edge-1 is 0.0"),
         ("bandwidth", math.nan, "bandwidth of worker edge-1 is nan"),
+        ("bandwidth", 1e16, r"bandwidth of worker edge-1 is 1e\+16, it must be positive and at most 1e\+15 bytes"),
         ("cache_rows", 0, "cache_rows of worker edge-1 is 0"),
         ("least_samples", 9, "worker edge-1 takes at least 9 samples and at most 8"),
     ],
@@ -62,7 +63,10 @@ def test_registration_is_checked(field: str, value: object, message: str) -> Non
         ("loss_sum", math.nan, "loss_sum of iteration 3 is nan"),
         ("loss_sum", -math.inf, "loss_sum of iteration 3 is -inf"),
         ("seconds", math.inf, "seconds of iteration 3 is inf"),
+        ("seconds", 2e9, r"seconds of iteration 3 is 2000000000.0, it must be in 0..1e\+09"),
         ("measured_bandwidth", -1.0, "measured_bandwidth of iteration 3"),
+        ("measured_bandwidth", 1e308, r"measured_bandwidth of iteration 3 is 1e\+308, it must be in 0..1e\+15"),
+        ("transfers", TransferCounts(miss_pull=2**64 - 1), "miss_pull is 18446744073709551615, it must be at most"),
         ("phases", PhaseTimes(compute=math.nan), "compute of iteration 3 is nan"),
         ("score_bins", np.zeros((3, 1), np.uint16), r"score_bins are \(3, 1\), labels are \(2, 1\)"),
         ("labels", np.array([[0], [3]], np.uint8), "labels hold 3"),
@@ -71,3 +75,8 @@ def test_registration_is_checked(field: str, value: object, message: str) -> Non
 def test_report_is_checked(field: str, value: object, message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
         report(**{field: value})
+
+
+def test_flush_report_is_checked() -> None:
+    with pytest.raises(InvalidArgument, match="bytes_pushed is 18446744073709551615, it must be at most"):
+        FlushReport(3, TransferCounts(bytes_pushed=2**64 - 1), epoch=0)

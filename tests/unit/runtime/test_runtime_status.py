@@ -74,6 +74,7 @@ def test_defects_are_logged_and_hidden(error: Exception, caplog: pytest.LogCaptu
 
 def test_a_long_message_is_cut_to_what_fits_into_headers() -> None:
     assert len(status_of(InvalidArgument("x" * 100_000)).details) == 2000
+    assert status_of(InvalidArgument("行" * 100_000)).details == "行" * 666  # 3 bytes each, which headers triple
 
 
 def test_a_reason_is_looked_up_and_never_imported() -> None:

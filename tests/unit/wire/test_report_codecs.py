@@ -73,6 +73,13 @@ def test_failure_report_round_trip() -> None:
     assert decode_failure_report(encode_failure_report(failure)) == failure
 
 
+def test_the_cause_of_a_failure_is_cut_by_both_ends() -> None:
+    """It is kept with the job's recoveries and told to everybody."""
+    long = FailureReport("x" * 10_000, 5)
+    assert len(encode_failure_report(long).cause) == 1000
+    assert decode_failure_report(pb.FailureReport(cause=long.cause)).cause == "x" * 1000
+
+
 @pytest.mark.parametrize("phase", WorkerPhase)
 def test_heartbeat_round_trip(phase: WorkerPhase) -> None:
     assert decode_phase(encode_phase(phase)) is phase
