@@ -60,7 +60,8 @@ OUTPUT = "Output"
 Data = Annotated[
     str,
     typer.Option(
-        help="flights, journey, synthetic:criteo|avazu|zipf, or criteo|avazu|criteo-search|movielens:PATH.",
+        help="flights, journey, synthetic:criteo|avazu|zipf, or criteo|avazu|criteo-search|movielens:PATH, where PATH "
+        "is a file, a folder, a pattern such as 'criteo:day_*.gz', or several of these with commas between them.",
         rich_help_panel=TRAINING,
     ),
 ]

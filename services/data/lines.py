@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
@@ -40,7 +42,17 @@ def line_blocks(file: ByteStream) -> Iterator[bytes]:
         yield rest
 
 
-def read_line_blocks(path: Path) -> Iterator[bytes]:
+def first_lines(path: Path) -> bytes:
+    """Returns the beginning of a file, 1 or 2 MiB that end where a line ends, or the whole of a smaller one.
+
+    Raises:
+        NotFound, InvalidArgument: see read_line_blocks.
+    """
+    with closing(read_line_blocks(path)) as blocks:
+        return b"".join(islice(blocks, 2))  # the last line is a block of its own if the file ends within it
+
+
+def read_line_blocks(path: Path) -> Generator[bytes]:
     """Yields the blocks of a file; gzip is recognised by its content.
 
     Raises:

@@ -24,8 +24,8 @@ def open_data(
     """Opens a data set.
 
     Args:
-        uri: with a schema, the files of a table (services/data/tables/files.py). Without: the name of a reader, which
-            comes with ESD or with another installed package, and what it reads: `flights`, `criteo:PATH`.
+        uri: with a schema, the files of a table (services/data/paths.py). Without: the name of a reader, which comes
+            with ESD or with another installed package, and what it reads: `flights`, `criteo:PATH`.
         batch_size: samples of a yielded batch, at most; at least 1.
         seed: decides the samples of synthetic streams; the other data sets do not depend on it.
         skip_bad: malformed records of a file that are skipped and counted before one is an error.

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from services.data.dataset import Dataset
+from services.data.paths import find_files
 from services.domain.errors import InvalidArgument
 
 
@@ -31,11 +32,16 @@ class ReadRequest:
     skip_bad: int = 0
     folder: Path = Path()
 
-    def file(self) -> Path:
-        """Returns the path that the argument is. Raises InvalidArgument where there is none."""
+    def files(self) -> tuple[Path, ...]:
+        """Returns the files that the argument stands for, in the order of services/data/paths.py; at least one.
+
+        Raises:
+            NotFound: there is none.
+            InvalidArgument: there is no argument, or what it stands for cannot be read.
+        """
         if not self.argument:
             raise InvalidArgument(f"data {self.reader!r} names no file, write {self.reader}:PATH")
-        return self.folder / Path(self.argument).expanduser()
+        return find_files(self.argument, self.folder)
 
     def nothing(self) -> None:
         """Raises InvalidArgument if there is an argument, of which the reader would make nothing."""

@@ -1,4 +1,4 @@
-"""A data set that is one delimited text file: its format, its records, and what happens to malformed lines."""
+"""A data set of delimited text files: their format, their records, and what happens to malformed lines."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esd_native.text import Parser
-from services.data.hashing import READER_VERSION, field_key, file_fingerprint
-from services.data.lines import MAX_LINE_BYTES, read_line_blocks
+from services.data.hashing import READER_VERSION, field_key, file_fingerprint, files_fingerprint
+from services.data.lines import MAX_LINE_BYTES, first_lines, read_line_blocks
 from services.data.reader import ReadRequest
 from services.domain.batches import SampleBatch
-from services.domain.errors import InvalidArgument, NotFound
+from services.domain.errors import InvalidArgument
 from services.domain.features import single_ids
 
 _log = logging.getLogger(__name__)
@@ -77,17 +77,17 @@ class Records:
 
 
 class RecordReader:
-    """Parses one file's blocks of lines.
+    """Parses the blocks of lines of files, one file after the other.
 
     Attributes:
         skipped: malformed records skipped so far.
     """
 
-    def __init__(self, source: str, text_format: TextFormat, skip_bad: int) -> None:
-        self._source = source
+    def __init__(self, text_format: TextFormat, skip_bad: int) -> None:
         self._format = text_format
         self._skip_bad = skip_bad
-        self._lines = 0
+        self._source = ""
+        self._lines = 0  # of the source, before the block that is parsed
         self._parser = Parser(
             [(c.kind.value, c.optional, field_key(c.name)) for c in text_format.columns],
             text_format.delimiter,
@@ -97,12 +97,13 @@ class RecordReader:
         )
         self.skipped = 0
 
-    def read(self, blocks: Iterable[bytes]) -> Iterator[Records]:
-        """Yields the records of each block.
+    def read(self, source: str, blocks: Iterable[bytes]) -> Iterator[Records]:
+        """Yields the records of each block of a file, which `source` names in messages.
 
         Raises:
-            InvalidArgument: a malformed record when `skip_bad` of them were skipped already.
+            InvalidArgument: a malformed record when `skip_bad` of them were skipped already; another header.
         """
+        self._source, self._lines = source, 0
         header_due = self._format.header
         for block in blocks:
             text = block
@@ -116,7 +117,23 @@ class RecordReader:
             if len(ids) > 0:
                 yield Records(ids, numbers)
         if header_due:
-            raise InvalidArgument(f"{self._source}:1: the file is empty, expected a header line")
+            raise InvalidArgument(f"data file {source} has no records")
+
+    def check_beginning(self, source: str, block: bytes) -> None:
+        """Refuses a file that has no records, or another beginning than its format, by its first block of lines.
+
+        Raises:
+            InvalidArgument: names the file and what is wrong with it.
+        """
+        self._source, self._lines = source, 0
+        text = self._after_header(block) if self._format.header and block else block
+        if not text:
+            raise InvalidArgument(f"data file {source} has no records")
+        if not self._skip_bad:
+            first, end, _ = text.partition(b"\n")
+            *_, mistakes = self._parser.parse(first + end, 0)
+            for mistake in mistakes:
+                self._skip(mistake)
 
     def _after_header(self, block: bytes) -> bytes:
         line, _, rest = block.partition(b"\n")
@@ -174,27 +191,36 @@ class TextSource:
     to_samples: Callable[[Records], SampleBatch]
 
     def __call__(self, request: ReadRequest) -> TextDataset:
-        """Opens the file that the request names."""
-        return TextDataset(self, request.file(), request.batch_size, request.skip_bad)
+        """Opens the files that the request names."""
+        return TextDataset(self, request.files(), request.batch_size, request.skip_bad)
 
 
 class TextDataset:
-    """A `Dataset` over one file, in file order."""
+    """A `Dataset` over files of one format, one after the other, each in its order.
+
+    The beginning of every file is looked at before the first sample: an empty one, or one of another kind, is refused
+    at once and not after a day of training.
+
+    Args:
+        source: what the files are.
+        files: at least one.
+        batch_size: samples of a batch, at most.
+        skip_bad: malformed records of all files together that are skipped before one is an error.
+
+    Raises:
+        NotFound: a file does not exist.
+        InvalidArgument: a file cannot be read, has no records or is of another format.
+    """
 
     endless = False
     samples: int | None = None
 
-    def __init__(self, source: TextSource, path: Path, batch_size: int, skip_bad: int) -> None:
-        try:
-            path.stat()
-        except FileNotFoundError as error:
-            raise NotFound(f"data file {path} does not exist") from error
-        except OSError as error:
-            raise InvalidArgument(f"data file {path} cannot be read: {error.strerror}") from error
-        if not path.is_file():
-            raise InvalidArgument(f"data file {path} is not a file; {source.name} reads one file, plain or gzip")
+    def __init__(self, source: TextSource, files: tuple[Path, ...], batch_size: int, skip_bad: int) -> None:
+        reader = RecordReader(source.text_format, skip_bad)
+        for file in files:
+            reader.check_beginning(str(file), first_lines(file))
         self._source = source
-        self._path = path
+        self._files = files
         self._batch_size = batch_size
         self._skip_bad = skip_bad
         self.name = source.name
@@ -205,14 +231,16 @@ class TextDataset:
 
     @property
     def fingerprint(self) -> str:
-        """Names the reader and the file's content, which is read for it."""
-        return f"{self.name} ({file_fingerprint(self._path)}, reader {READER_VERSION})"
+        """Names the reader and the content of the files in their order, which are read for it."""
+        content = file_fingerprint(self._files[0]) if len(self._files) == 1 else files_fingerprint(self._files)
+        return f"{self.name} ({content}, reader {READER_VERSION})"
 
     def __iter__(self) -> Iterator[SampleBatch]:
-        reader = RecordReader(str(self._path), self._source.text_format, self._skip_bad)
-        for records in reader.read(read_line_blocks(self._path)):
-            self.skipped = reader.skipped
-            samples = self._source.to_samples(records)
-            for start in range(0, len(samples), self._batch_size):
-                yield samples[start : start + self._batch_size]
+        reader = RecordReader(self._source.text_format, self._skip_bad)
+        for file in self._files:
+            for records in reader.read(str(file), read_line_blocks(file)):
+                self.skipped = reader.skipped
+                samples = self._source.to_samples(records)
+                for start in range(0, len(samples), self._batch_size):
+                    yield samples[start : start + self._batch_size]
         self.skipped = reader.skipped

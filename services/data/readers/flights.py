@@ -187,14 +187,14 @@ def _package_data() -> Path:
 def _read_flights(archive: Path) -> Records:
     try:
         with zipfile.ZipFile(archive) as packed, packed.open("flights.csv") as file:
-            reader = RecordReader(f"{archive}/flights.csv", _FORMAT, skip_bad=0)
-            return _joined(reader.read(line_blocks(file)))
+            reader = RecordReader(_FORMAT, skip_bad=0)
+            return _joined(reader.read(f"{archive}/flights.csv", line_blocks(file)))
     except (OSError, KeyError, zipfile.BadZipFile) as error:
         raise InvalidArgument(f"{archive} holds no readable flights.csv: {error}") from error
 
 
 def _read_weather(file: Path) -> Records:
-    return _joined(RecordReader(str(file), WEATHER_FORMAT, skip_bad=0).read(read_line_blocks(file)))
+    return _joined(RecordReader(WEATHER_FORMAT, skip_bad=0).read(str(file), read_line_blocks(file)))
 
 
 def _joined(blocks: Iterator[Records]) -> Records:

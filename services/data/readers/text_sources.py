@@ -1,4 +1,4 @@
-"""The public data sets that are one text file: Criteo's two logs, Avazu and MovieLens.
+"""The public data sets that are text files: Criteo's two logs, Avazu and MovieLens.
 
 Each is a `TextSource`: the columns of the file, how it separates them, and one vectorised function that turns parsed
 columns into samples. In all of them a blank or absent category is a value of its own.
@@ -154,9 +154,11 @@ def _movielens_samples(records: Records) -> SampleBatch:
 
 
 def movielens(request: ReadRequest) -> TextDataset:
-    """Tells the format of a ratings file by its name: `.dat` and `.dat.gz` are separated by `::`, others are CSV."""
-    if ".dat" in request.file().suffixes:
+    """Tells the format by the first file's name: `.dat` and `.dat.gz` are separated by `::`, others are CSV."""
+    files = request.files()
+    if ".dat" in files[0].suffixes:
         text_format = TextFormat(_RATING_COLUMNS, delimiter="::")
     else:
         text_format = TextFormat(_RATING_COLUMNS, delimiter=",", header=True)
-    return TextSource("movielens", text_format, text_format.names(Kind.ID), (), _movielens_samples)(request)
+    source = TextSource("movielens", text_format, text_format.names(Kind.ID), (), _movielens_samples)
+    return TextDataset(source, files, request.batch_size, request.skip_bad)

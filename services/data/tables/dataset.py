@@ -15,11 +15,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from services.data.dataset import Dataset
-from services.data.hashing import READER_VERSION, file_fingerprint
+from services.data.hashing import READER_VERSION, files_fingerprint
+from services.data.paths import find_files
 from services.data.schema import Schema
 from services.data.split import split
 from services.data.tables.columns import Mistakes, check_types, samples_of, shown, without, wrong_rows
-from services.data.tables.files import Piece, find_files, is_text, outline, pieces, row_count, sliced
+from services.data.tables.files import ENDINGS, Piece, is_text, outline, pieces, row_count, sliced
 from services.data.tables.times import EXPECTED, Span, times_of, within
 from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument
@@ -83,7 +84,7 @@ class TableDataset(_Table):
         self, pattern: str, schema: Schema, batch_size: int, skip_bad: int = 0, data_dir: Path | None = None
     ) -> None:
         super().__init__(schema, batch_size)
-        self._files = find_files(pattern, data_dir or Path())
+        self._files = find_files(pattern, data_dir or Path(), ENDINGS)
         self._skip_bad = skip_bad
         first: pa.Schema | None = None
         for file in self._files:
@@ -114,11 +115,8 @@ class TableDataset(_Table):
     @property
     def fingerprint(self) -> str:
         """Names the schema and the content of all files, which are read for it."""
-        content = hashlib.blake2b(digest_size=16)
-        for file in self._files:
-            content.update(f"{file_fingerprint(file)}\n".encode())
         made = hashlib.blake2b(self._schema.to_json().encode(), digest_size=8).hexdigest()
-        name = f"{len(self._files)} files {content.hexdigest()}, schema {made}, reader {READER_VERSION}"
+        name = f"{files_fingerprint(self._files)}, schema {made}, reader {READER_VERSION}"
         return name if self._span is None else f"{name}; {self._span}"
 
     def __iter__(self) -> Iterator[SampleBatch]:

@@ -1,7 +1,6 @@
-"""The files of a table: where they are, and how each is read in batches of a bounded size.
+"""The files of a table: how each is read in batches of a bounded size.
 
-One file, all files of a folder, or those of a pattern such as `events/day=*/*.parquet`, in the order of their names,
-so that days follow each other. The ending tells the format: .parquet; .arrow and .feather; .csv and .tsv, also .gz.
+The ending tells the format: .parquet; .arrow and .feather; .csv and .tsv, also .gz.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ import pyarrow.parquet
 import pyarrow.types as kinds
 from numpy.typing import NDArray
 
-from services.domain.errors import InvalidArgument, NotFound
+from services.domain.errors import InvalidArgument
 
 ROWS = 1 << 15  # of a batch
 _CSV_BYTES = 1 << 22  # of text that is parsed at once
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
-_ENDINGS = (".parquet", ".arrow", ".feather", ".csv", ".tsv", ".csv.gz", ".tsv.gz")
+ENDINGS = (".parquet", ".arrow", ".feather", ".csv", ".tsv", ".csv.gz", ".tsv.gz")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,35 +44,6 @@ class Piece:
     def number(self, row: int) -> int:
         """Returns the number of a row in its file, from 1 on."""
         return self.first + 1 + (row if self.rows is None else int(self.rows[row]))
-
-
-def find_files(pattern: str, start: Path) -> tuple[Path, ...]:
-    """Returns the files that a path, a folder or a pattern stands for, in the order of their names.
-
-    Args:
-        pattern: what the user wrote.
-        start: where relative paths start.
-
-    Raises:
-        NotFound: there is none.
-        InvalidArgument: a file has an ending that no format has.
-    """
-    path = start / Path(pattern).expanduser()
-    if path.is_dir():
-        found = [file for file in path.rglob("*") if file.is_file() and file.name.endswith(_ENDINGS)]
-        nothing = f"folder {path} has no file that ends in {', '.join(_ENDINGS)}"
-    elif path.exists():
-        found = [path]
-    else:
-        root = Path(path.anchor)
-        found = [file for file in root.glob(str(path.relative_to(root))) if file.is_file()]
-        nothing = f"data file {path} does not exist"
-    if not found:
-        raise NotFound(nothing)
-    for file in found:
-        if not file.name.endswith(_ENDINGS):
-            raise InvalidArgument(f"data file {file} must end in one of {', '.join(_ENDINGS)}")
-    return tuple(sorted(found))
 
 
 def is_text(file: Path) -> bool:

@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.types as kinds
 from numpy.typing import NDArray
 
+from services.data.paths import find_files
 from services.data.tables.columns import hashed, is_category, is_number, numbers_of
-from services.data.tables.files import Piece, column_types, find_files, pieces
+from services.data.tables.files import ENDINGS, Piece, column_types, pieces
 from services.data.tables.lists import is_list, lists_of
 from services.data.tables.separators import found_separator
 from services.domain.errors import InvalidArgument
@@ -98,7 +99,7 @@ def propose(pattern: str, rows: int, label: str | None = None) -> Proposal:
     timestamps, or else of dates, becomes the samples' time. Texts become lists where something separates their values.
 
     Args:
-        pattern: a file, a folder or a pattern (services/data/tables/files.py).
+        pattern: a file, a folder or a pattern (services/data/paths.py).
         rows: how many to read.
         label: the column of the label; None: a number with a name that labels have, or one that is always 0 or 1.
 
@@ -106,7 +107,7 @@ def propose(pattern: str, rows: int, label: str | None = None) -> Proposal:
         NotFound: there is no such file.
         InvalidArgument: a file is damaged or empty, or no column can be the label.
     """
-    files = find_files(pattern, Path())
+    files = find_files(pattern, Path(), ENDINGS)
     types = column_types(files[0])
     numbers = [each.name for each in types if is_number(each.type) and not is_category(each.type)]
     lists = [each.name for each in types if is_list(each.type) and is_category(each.type.value_type)]

@@ -22,9 +22,8 @@ def open_lines(tmp_path, reader, lines, skip_bad=0):
 
 
 def message_of(tmp_path, reader, lines, skip_bad=0):
-    dataset = open_lines(tmp_path, reader, lines, skip_bad)
     with pytest.raises(InvalidArgument) as caught:
-        list(dataset)
+        list(open_lines(tmp_path, reader, lines, skip_bad))
     return str(caught.value).removeprefix(f"{tmp_path}/")
 
 
@@ -60,7 +59,6 @@ def test_an_over_long_line_is_one_malformed_record(tmp_path, length):
         (["1,2,3,4"], "data.txt:1: column 1: expected the header 'userId', found the header '1'"),
         ([RATINGS + ",tag"], "data.txt:1: column 5: expected the end of the header, found the header 'tag'"),
         (["userId,movieId"], "data.txt:1: column 3: expected the header 'rating', found the end of the header"),
-        ([], "data.txt:1: the file is empty, expected a header line"),
     ],
 )
 def test_csv_messages(tmp_path, lines, message):
