@@ -83,8 +83,9 @@ class IterationColumns:
         pushed_ahead: int64 [n], how many of its update pushes nobody needs yet.
         stale_reads: with bounds, how stale the rows are that training reads (services/domain/staleness.py): int64 [9],
             the reads by how many updates they lack, what they lack together, and what one lacks at most.
-        table_counts: int64 [T, 7, n], the first five by table, the rows that are trained, and those of the pulls that
-            come without optimizer state: of rows that several workers train, or nobody has trained before.
+        table_counts: int64 [T, 8, n], by table the first five, the rows that samples use, those of them that the worker
+            has the latest value of, and the pulls that come without optimizer state: of rows that several workers
+            train, or nobody has trained before.
     """
 
     forgotten: int

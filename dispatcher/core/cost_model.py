@@ -88,11 +88,11 @@ class RowSizes:
         self.of_tables = of_tables if len(tables) > 1 else ()
         self.of_sample = sum(feature.max_length * of_tables[feature.table] for feature in features)
         self._first_row = row_bytes[0]
-        # Bytes by table and kind of what the engine counts, [T, 7, 1]: stateless pulls are among all pulls, and are
+        # Bytes by table and kind of what the engine counts, [T, 8, 1]: stateless pulls are among all pulls, and are
         # counted once more.
         self._moved = np.array(
             [
-                [row, row, gradient, row, gradient, 0, values - row]
+                [row, row, gradient, row, gradient, 0, 0, values - row]
                 for row, gradient, values in zip(row_bytes, gradient_bytes, value_bytes, strict=True)
             ]
         )[:, :, None]
@@ -103,7 +103,7 @@ class RowSizes:
 
     def moved_bytes(self, columns: IterationColumns) -> Operations:
         """Returns the bytes that the operations of an iteration move."""
-        pulls, update_rows, update_gradients, evict_rows, evict_gradients, _, less = (
+        pulls, update_rows, update_gradients, evict_rows, evict_gradients, _, _, less = (
             self._moved * columns.table_counts
         ).sum(axis=0)
         return Operations(pulls + less, update_rows + update_gradients, evict_rows + evict_gradients)

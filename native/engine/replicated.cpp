@@ -68,9 +68,10 @@ void Engine::use_copies(CacheMirror& cache, const WorkerPlan& plan, const Arena&
 void Engine::count_idle(IterationPlans& plans) const {
   for (const auto& [x, idle] : idle_) {
     const WorkerSet latest = batch_.states[x].latest();
+    const std::size_t table = plans.tables == 1 ? 0 : table_in(batch_.ids[x]);
     idle.for_each([&](unsigned j) {
-      ++plans.workers[j].idle;
-      plans.workers[j].idle_pulls += !latest.contains(j);
+      ++plans.workers[j].idle[table];
+      plans.workers[j].idle_pulls[table] += !latest.contains(j);
     });
   }
 }

@@ -95,9 +95,9 @@ def planned(job: JobSpec, decision: Decision, window: int, rows: int, *, late: b
         certified(decision.solver, decision.gap)
     _child(metrics.TRANSFER_COST, job.mechanism).inc(decision.cost_seconds)
     counts = decision.columns.table_counts.sum(axis=2)
-    for table, lookups, misses in zip(job.tables, counts[:, 5].tolist(), counts[:, 0].tolist(), strict=True):
-        _child(metrics.CACHE_LOOKUPS, "hit", table.name).inc(lookups - misses)
-        _child(metrics.CACHE_LOOKUPS, "miss", table.name).inc(misses)
+    for table, lookups, hits in zip(job.tables, counts[:, 5].tolist(), counts[:, 6].tolist(), strict=True):
+        _child(metrics.CACHE_LOOKUPS, "hit", table.name).inc(hits)
+        _child(metrics.CACHE_LOOKUPS, "miss", table.name).inc(lookups - hits)
     metrics.DISPATCH_WINDOW.set(window)
 
 

@@ -12,6 +12,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 #include "common/workers.h"
@@ -62,11 +63,14 @@ struct WorkerPlan {
   Span positions, inverse;                                              // u32
   Span unique_ids, unique_slots, unique_versions, unique_contributors;  // u64, u32, i64, u64
   Span replicated;                                                      // u32
-  std::size_t idle = 0, idle_pulls = 0;  // replicated rows that no sample here uses, and how many of these are pulled
+  // Replicated rows that no sample here uses, by table, and how many of these are pulled.
+  std::array<std::uint32_t, RowSizes::kMaxTables> idle{}, idle_pulls{};
 
   // How many rows the worker's samples use, and how many of these are not pulled.
-  std::size_t lookups() const { return unique_ids.size - idle; }
-  std::size_t hits() const { return lookups() - (pulls.ids.size - idle_pulls); }
+  std::size_t lookups() const { return unique_ids.size - std::accumulate(idle.begin(), idle.end(), std::size_t{0}); }
+  std::size_t hits() const {
+    return lookups() - (pulls.ids.size - std::accumulate(idle_pulls.begin(), idle_pulls.end(), std::size_t{0}));
+  }
 };
 
 struct IterationPlans {

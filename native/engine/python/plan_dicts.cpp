@@ -147,21 +147,26 @@ nb::tuple IterationColumns::stale_reads() const {
 }
 
 IterationColumns::PerTable IterationColumns::table_counts() const {
-  constexpr std::size_t kKinds = 7;  // the last one are those of the pulls that are stateless
+  constexpr std::size_t kLookups = 5, kHits = 6, kStateless = 7, kKinds = 8;
   const std::size_t n = size(), tables = plans_.tables;
   std::vector<std::int64_t> counts(tables * kKinds * n);
   for (std::size_t j = 0; j < n; ++j) {
     const WorkerPlan& plan = plans_.workers[j];
     const Span of_kinds[] = {plan.pulls.ids,      plan.update_rows.ids,     plan.update_gradients.ids,
                              plan.evict_rows.ids, plan.evict_gradients.ids, plan.unique_ids};
-    for (std::size_t t = 0; t < tables; ++t) counts[(t * kKinds + kKinds - 1) * n + j] = plan.stateless_pulls[t];
-    for (std::size_t kind = 0; kind + 1 < kKinds; ++kind) {
+    for (std::size_t kind = 0; kind <= kLookups; ++kind) {
       if (tables == 1) {
         counts[kind * n + j] = static_cast<std::int64_t>(of_kinds[kind].size);
         continue;
       }
       const std::uint64_t* const ids = columns_.arena().u64.data() + of_kinds[kind].begin;
       for (std::size_t i = 0; i < of_kinds[kind].size; ++i) ++counts[(table_in(ids[i]) * kKinds + kind) * n + j];
+    }
+    for (std::size_t t = 0; t < tables; ++t) {
+      std::int64_t* const of_table = counts.data() + t * kKinds * n + j;
+      of_table[kLookups * n] -= plan.idle[t];
+      of_table[kHits * n] = of_table[kLookups * n] - (of_table[0] - plan.idle_pulls[t]);
+      of_table[kStateless * n] = plan.stateless_pulls[t];
     }
   }
   return to_numpy(std::move(counts), tables, kKinds, n);

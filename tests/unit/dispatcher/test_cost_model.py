@@ -54,7 +54,7 @@ class Columns:
     """
 
     counts = np.array([[5, 1], [2, 0], [3, 0], [1, 0], [4, 1], [9, 9], [9, 9]])
-    table_counts = np.array([[*counts[:5], [9, 9], [2, 0]]])
+    table_counts = np.array([[*counts[:5], [9, 9], [9, 9], [2, 0]]])
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,14 @@ import pytest
 from dispatcher.core.feedback import Feedback
 from dispatcher.core.mechanisms import Replay
 from dispatcher.core.planner import Planner
+from dispatcher.service.state import job_metrics
 from dispatcher.simulator.alternatives import Cluster, get_alternative
 from dispatcher.simulator.alternatives.alternative import Trained
 from dispatcher.simulator.simulate import trace_batches
 from services.domain.errors import InvalidArgument
 from services.domain.sync import Sync
 from services.domain.worker_set import WorkerSet
+from services.runtime import metrics
 
 BANDWIDTHS = [4e6, 2e6, 1e6]
 
@@ -210,3 +212,21 @@ def test_more_replicated_rows_than_a_cache_holds_are_refused_by_name(make_job):
         replicating(make_job, replicated_rows=0)
     with pytest.raises(InvalidArgument, match="0 with every other"):
         make_job(replicated_rows=5)
+
+
+def test_the_metric_of_cache_lookups_means_what_the_hit_ratio_does(make_job, make_batches):
+    """Replicated rows that a worker trains for others only are in neither."""
+    planner = Planner(replicating(make_job), BANDWIDTHS, [70] * 3)
+
+    def counted() -> np.ndarray:
+        labels = [{"result": result, "table": planner.job.table.name} for result in ("hit", "miss")]
+        return np.array([metrics.REGISTRY.get_sample_value("esd_cache_lookups_total", each) or 0 for each in labels])
+
+    before, hits, misses, idle = counted(), 0, 0, 0
+    for batch in make_batches(70, samples=12, fields=3, rows=90, seed=3):
+        decision = planner.plan(batch)
+        job_metrics.planned(planner.job, decision, 1, planner.rows, late=False)
+        hits, misses = hits + decision.hits, misses + decision.lookups - decision.hits
+        idle += sum(len(plan.unique_ids) for plan in decision.plans) - decision.lookups
+    assert idle > 100
+    assert (counted() - before).tolist() == [hits, misses]

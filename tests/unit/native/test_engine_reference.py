@@ -12,7 +12,7 @@ from esd_native.engine import CacheTooSmall, Engine
 from tests.unit.native.reference_engine import PROFILE, ReferenceEngine, columns, prepare_both
 
 if TYPE_CHECKING:  # in its stub only
-    from esd_native.engine import CacheColumns
+    from esd_native.engine import CacheColumns, IterationColumns
 
 TRANSFERS = ("update_rows", "evict_rows", "drops", "discards", "pulls")
 POLICIES = ("emark", "emark-size", "lru", "lfu", "static")
@@ -37,6 +37,18 @@ def assert_plans(actual: list[dict], expected: list[dict]) -> None:
         uniques = ("unique_ids", "unique_slots", "unique_versions", "unique_contributors")
         for name in ("positions", *uniques, "replicated", "inverse"):
             assert plan[name].tolist() == planned[name], f"{where}, {name}"
+
+
+def assert_lookups(plans: IterationColumns, reference: ReferenceEngine) -> None:
+    """By table, the rows that a worker's samples use; replicated ones that others use are none of them."""
+    lookups, hits = plans.table_counts[:, 5], plans.table_counts[:, 6]
+    for plan, counts in zip(plans, lookups.T.tolist(), strict=True):
+        used = set(plan["unique_ids"][plan["inverse"]].tolist())
+        assert counts == [sum(reference.table(x) == table for x in used) for table in range(len(counts))]
+    assert (lookups.sum(axis=0).tolist(), hits.sum(axis=0).tolist()) == (
+        plans.counts[6].tolist(),
+        plans.counts[7].tolist(),
+    )
 
 
 def random_stream(
@@ -82,12 +94,12 @@ def run_both(
     had_replicated = set(reference.replicated)
     plans = engine.commit(assignment, limits)
     assert plans.table_counts[:, :5].sum(axis=0).tolist() == plans.counts[:5].tolist()
-    assert plans.table_counts[:, 5].sum(axis=0).tolist() == [len(plan["unique_ids"]) for plan in plans]
-    sizes = np.array(reference.table_sizes or [1]) @ plans.table_counts.swapaxes(0, 1)  # [7, n]
+    assert_lookups(plans, reference)
+    sizes = np.array(reference.table_sizes or [1]) @ plans.table_counts.swapaxes(0, 1)  # [8, n]
     pushed = trained if reference.push_trained else sizes[1:3].sum(axis=0)
     if limits is None and not reference.replicated_room:  # a preview knows nothing of what others are to have
         assert moved.tolist() == (sizes[0] + pushed).tolist()
-    for plan, counts in zip(plans, plans.table_counts[:, 6].T.tolist(), strict=True):
+    for plan, counts in zip(plans, plans.table_counts[:, 7].T.tolist(), strict=True):
         trainers = dict(zip(plan["unique_ids"].tolist(), plan["unique_contributors"].tolist(), strict=True))
         pulled = zip(plan["pulls"]["ids"].tolist(), plan["pulls"]["versions"].tolist(), strict=True)
         stateless = [x for x, version in pulled if trainers[x].bit_count() > 1 or version % 2**30 == 0]
