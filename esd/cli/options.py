@@ -37,7 +37,7 @@ from services.data.schema import Schema, TableOptions
 from services.data.schema_file import read_schema
 from services.data.split import split
 from services.domain.errors import InvalidArgument
-from services.domain.features import Feature
+from services.domain.features import Feature, tables_of
 from services.domain.jobs import MAX_HORIZON, Criterion, JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
 from services.domain.links import parse_links
 from services.domain.losses import Loss
@@ -60,8 +60,8 @@ OUTPUT = "Output"
 Data = Annotated[
     str,
     typer.Option(
-        help="flights, journey, synthetic:criteo|avazu|zipf, or criteo|avazu|criteo-search|movielens:PATH, where PATH "
-        "is a file, a folder, a pattern such as 'criteo:day_*.gz', or several of these with commas between them.",
+        help="flights, journey, synthetic:criteo|avazu|zipf, or criteo|avazu|criteo-search|movielens|taobao:PATH, "
+        "where PATH is files, folders or patterns such as day_*.gz, with commas between them.",
         rich_help_panel=TRAINING,
     ),
 ]
@@ -391,7 +391,8 @@ class RunOptions:
         if schema is not None and schema.label_range is not None:
             self.loss.check_range(*schema.label_range)
         workloads = self.worker_samples()
-        optimizer = OptimizerSpec(self.optimizer, self.learning_rate)
+        rows = OptimizerSpec(self.optimizer, self.learning_rate)
+        first = TableSpec(table, self.dim, rows, self.seed, self.dim**-0.5)
         dense_rate = self.learning_rate if self.dense_learning_rate is None else self.dense_learning_rate
         options: dict[str, Any] = {name: getattr(self, name) for name in _OPTIONS_OF_THE_JOB}
         options |= parse_alpha(self.alpha) | parse_budget(self.budget) | parse_sync(self.sync)
@@ -405,7 +406,7 @@ class RunOptions:
             "workloads": workloads,
             "workload_limits": self.limits(),
             "window": PLAN_WINDOW,
-            "tables": self._tables(schema, table, optimizer),
+            "tables": self._tables(schema, features, first),
             "model": ModelSpec(
                 self.model,
                 parse_hidden(self.hidden),
@@ -425,19 +426,17 @@ class RunOptions:
             options |= {"checkpoint_every": self.evaluate_every, "checkpoints_kept": kept}
         return JobSpec(**options)
 
-    def _tables(self, schema: Schema | None, name: str, optimizer: OptimizerSpec) -> tuple[TableSpec, ...]:
-        """Returns the tables of the data: one, or those that the schema names, with what it says of them."""
-        first = TableSpec(name, self.dim, optimizer, self.seed, init_scale=self.dim**-0.5)
-        if schema is None:
-            return (first,)
+    def _tables(self, schema: Schema | None, features: tuple[Feature, ...], first: TableSpec) -> tuple[TableSpec, ...]:
+        """Returns the tables of the features, the first of which is named, with what the schema says of them."""
+        said_of = {} if schema is None else schema.tables
         tables = []
-        for number, of_table in enumerate(schema.table_names):
-            said = TableOptions() if of_table is None else schema.tables.get(of_table, TableOptions())
+        for number, name in enumerate(tables_of(features) if schema is None else schema.table_names):
+            said = said_of.get(name or "", TableOptions())
             dimension = self.dim if said.dim is None else said.dim
-            kind = optimizer.kind if said.optimizer is None else OptimizerKind(said.optimizer)
-            rate = optimizer.learning_rate if said.learning_rate is None else said.learning_rate
-            full_name = name if number == 0 else first.further(str(of_table))
-            trained = replace(optimizer, kind=kind, learning_rate=rate)
+            kind = first.optimizer.kind if said.optimizer is None else OptimizerKind(said.optimizer)
+            rate = first.optimizer.learning_rate if said.learning_rate is None else said.learning_rate
+            full_name = first.name if number == 0 else first.further(str(name))
+            trained = replace(first.optimizer, kind=kind, learning_rate=rate)
             tables.append(TableSpec(full_name, dimension, trained, self.seed, init_scale=dimension**-0.5))
         return tuple(tables)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from services.data.text_dataset import Column, Kind, Records, TextFormat, TextSource
+from services.data.records import Column, Kind, Records, TextFormat
+from services.data.text_dataset import TextSource
 from services.domain.batches import SampleBatch
 
 _FORMAT = TextFormat(

@@ -11,6 +11,7 @@ from services.data.installed import installed_readers, open_installed
 from services.data.reader import Reader, ReadRequest
 from services.data.readers.flights import FlightsDataset
 from services.data.readers.synthetic import SyntheticDataset
+from services.data.readers.taobao import TaobaoDataset
 from services.data.readers.text_sources import AVAZU, CRITEO, CRITEO_SEARCH, movielens
 from services.data.schema_file import read_schema
 from services.domain.errors import InvalidArgument, NotFound
@@ -101,5 +102,6 @@ _READERS: dict[str, Reader] = {
     "avazu": AVAZU,
     "criteo-search": CRITEO_SEARCH,
     "movielens": movielens,
+    "taobao": TaobaoDataset,
     "synthetic": _synthetic,
 }

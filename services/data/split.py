@@ -20,8 +20,31 @@ from services.domain.errors import InvalidArgument
 Times = Callable[[], Iterator[NDArray[np.int64]]]
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
-_MICROSECONDS = {"s": 10**6, "m": 60 * 10**6, "h": 3600 * 10**6, "d": 86_400 * 10**6, "w": 7 * 86_400 * 10**6}
+SECOND = 10**6  # times are in microseconds
+_MICROSECONDS = {"s": SECOND, "m": 60 * SECOND, "h": 3600 * SECOND, "d": 86_400 * SECOND, "w": 7 * 86_400 * SECOND}
 _BINS = 1 << 16  # of times, of which each pass finds the one with the cut
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A span of time: from `first` on and before `end`, in microseconds; None: without a bound."""
+
+    first: int | None
+    end: int | None
+
+    def __str__(self) -> str:
+        bounds = [f"from {self.first}"] if self.first is not None else []
+        bounds += [f"before {self.end}"] if self.end is not None else []
+        return f"times {' '.join(bounds)}"
+
+    def holds(self, times: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Tells which times are in it, bool [n]."""
+        held = np.ones(len(times), np.bool_)
+        if self.first is not None:
+            held &= times >= self.first
+        if self.end is not None:
+            held &= times < self.end
+        return held
 
 
 @runtime_checkable

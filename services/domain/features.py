@@ -65,6 +65,20 @@ def numbered_ids(count: int) -> tuple[Feature, ...]:
     return single_ids(map(str, range(count)))
 
 
+def tables_of(features: Iterable[Feature]) -> tuple[str | None, ...]:
+    """Returns the tables of features by number, each by the name of its first one; the first table has no name: None.
+
+    Raises:
+        InvalidArgument: a number is left out.
+    """
+    first: dict[int, str] = {}
+    for feature in features:
+        first.setdefault(feature.table, feature.name)
+    if sorted(first) != list(range(len(first))):
+        raise InvalidArgument(f"features are of the tables {sorted(first)}, which must be counted from 0")
+    return (None, *(first[number] for number in range(1, len(first))))
+
+
 def check_features(features: tuple[Feature, ...], tables: int) -> None:
     """Raises InvalidArgument unless these can be the features of a job with this many tables."""
     if not 1 <= len(features) <= MAX_FEATURES:

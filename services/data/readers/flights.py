@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from services.data.hashing import READER_VERSION, derived_ids, file_fingerprint
 from services.data.lines import line_blocks, read_line_blocks
 from services.data.readers.flights_weather import WEATHER_FEATURES, WEATHER_FORMAT, HourlyWeather, days_since_1970
-from services.data.text_dataset import Column, Kind, RecordReader, Records, TextFormat
+from services.data.records import Column, Kind, RecordReader, Records, TextFormat
 from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument, NotFound
 from services.domain.features import single_ids

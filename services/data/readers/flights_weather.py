@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from services.data.text_dataset import Column, Kind, Records, TextFormat
+from services.data.records import Column, Kind, Records, TextFormat
 
 _MEASURES = ("temp", "dewp", "humid", "wind_dir", "wind_speed", "wind_gust", "precip", "pressure", "visib")
 WEATHER_FORMAT = TextFormat(

@@ -10,7 +10,8 @@ import numpy as np
 
 from services.data.hashing import derived_ids
 from services.data.reader import ReadRequest
-from services.data.text_dataset import Column, Kind, Records, TextDataset, TextFormat, TextSource
+from services.data.records import Column, Kind, Records, TextFormat
+from services.data.text_dataset import TextDataset, TextSource
 from services.domain.batches import SampleBatch
 
 # Criteo Display Advertising (Kaggle 2014, and the days of the Terabyte log): tab-separated, without a header. A line is

@@ -18,10 +18,10 @@ from services.data.dataset import Dataset
 from services.data.hashing import READER_VERSION, files_fingerprint
 from services.data.paths import find_files
 from services.data.schema import Schema
-from services.data.split import split
+from services.data.split import Span, split
 from services.data.tables.columns import Mistakes, check_types, samples_of, shown, without, wrong_rows
 from services.data.tables.files import ENDINGS, Piece, is_text, outline, pieces, row_count, sliced
-from services.data.tables.times import EXPECTED, Span, times_of, within
+from services.data.tables.times import EXPECTED, times_of, within
 from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument
 

@@ -2,40 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as kinds
 from numpy.typing import NDArray
 
+from services.data.split import SECOND, Span
 from services.data.tables.files import Piece
 
-SECOND = 10**6  # times are in microseconds
 _TEXTS = (kinds.is_string, kinds.is_large_string)
 EXPECTED = "a time, such as 2026-11-20, 2026-11-20T08:30:00, or a number of seconds"
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """A span of time: from `first` on and before `end`, in microseconds; None: without a bound."""
-
-    first: int | None
-    end: int | None
-
-    def __str__(self) -> str:
-        bounds = [f"from {self.first}"] if self.first is not None else []
-        bounds += [f"before {self.end}"] if self.end is not None else []
-        return f"times {' '.join(bounds)}"
-
-    def holds(self, times: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Tells which times are in it, bool [n]."""
-        held = np.ones(len(times), np.bool_)
-        if self.first is not None:
-            held &= times >= self.first
-        if self.end is not None:
-            held &= times < self.end
-        return held
 
 
 def is_time(kind: pa.DataType) -> bool:
