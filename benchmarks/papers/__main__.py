@@ -25,11 +25,14 @@ _COUNTED = (
     "All figures are counted from plans, exactly: a row that several samples of a worker share moves once. The papers"
     " measured other data (and more of it) on other machines, so what can be compared is the direction and the size of"
     " an effect. `n/a`: a cache is smaller than what its worker trains in one iteration, or the trace is too short."
+    " Figures with brackets are the mean, the least and the largest of several seeds; where those are the same digits,"
+    " one of them is shown."
 )
 _TIMED = (
     "Every run is real services: processes of one machine that speak gRPC, links shaped by token buckets, one parameter"
     " server with the memory store. The papers measured other data on larger machines, so what can be compared is the"
-    " direction and the size of an effect."
+    " direction and the size of an effect. Figures with brackets are the mean, the least and the largest of several"
+    " seeds."
 )
 
 
@@ -37,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the experiments and writes JSON, Markdown and plots."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.papers", description=__doc__)
     parser.add_argument("--papers", nargs="+", default=list(SIMULATED), choices=SIMULATED)
-    parser.add_argument("--seeds", type=int, default=1, help="to average costs over; --live: of ESD Fig. 4a")
+    parser.add_argument("--seeds", type=int, default=1, help="of random choices; --live: of ESD Fig. 4a")
     parser.add_argument("--out", type=Path, default=Path("docs/papers"))
     parser.add_argument(
         "--live", action="store_true", help="times on real services; runs that OUT/live-runs.json has are not repeated"

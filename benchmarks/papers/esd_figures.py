@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.papers.figure import Figure
 from benchmarks.papers.runs import EQUAL_LINKS, ESD_LINKS, FAST, SLOW, Outcome, Runs, Setting
@@ -60,7 +61,7 @@ def cost_reduction(runs: Sequence[Runs]) -> Figure:
     }
     for run in runs:
         for name, setting in {**JOINT, **ESD, **others}.items():
-            figure.add(run.workload.name, name, run.reduction(setting, LAIA))
+            figure.add(run.workload.name, name, *run.reductions(setting, LAIA))
     return figure
 
 
@@ -73,8 +74,7 @@ def hit_ratio(runs: Sequence[Runs]) -> Figure:
     )  # fmt: skip
     for run in runs:
         for name, setting in {"LAIA": LAIA, **ESD, **JOINT}.items():
-            outcome = run.outcome(setting)
-            figure.add(run.workload.name, name, outcome.hit_ratio if outcome else np.nan)
+            figure.add(run.workload.name, name, *run.each(setting, lambda outcome: outcome.hit_ratio))
     return figure
 
 
@@ -87,21 +87,21 @@ def operation_mix(runs: Sequence[Runs]) -> Figure:
     )  # fmt: skip
     for run in runs:
         for name, setting in {"LAIA": LAIA, "ESD a=1": ESD["ESD a=1"], **JOINT}.items():
-            outcome = run.outcome(setting)
-            for kind, share in (_shares(outcome) if outcome else {}).items():
-                figure.add(run.workload.name, f"{name}: {kind}", share)
+            for kind, share in _SHARES.items():
+                figure.add(run.workload.name, f"{name}: {kind}", *run.each(setting, share))
     return figure
 
 
-def _shares(outcome: Outcome) -> dict[str, float]:
-    operations, total = outcome.operations, outcome.transmissions / 100
-    fast = np.array(ESD_LINKS) == FAST
-    return {
-        "miss pull": operations.miss_pull.sum() / total,
-        "update push": operations.update_push.sum() / total,
-        "evict push": operations.evict_push.sum() / total,
-        "on 5 Gbit/s": operations.total[fast].sum() / total,
-    }
+def _share(outcome: Outcome, rows: NDArray[np.int64]) -> float:
+    return 100 * float(rows.sum()) / outcome.transmissions
+
+
+_SHARES: dict[str, Callable[[Outcome], float]] = {
+    "miss pull": lambda outcome: _share(outcome, outcome.operations.miss_pull),
+    "update push": lambda outcome: _share(outcome, outcome.operations.update_push),
+    "evict push": lambda outcome: _share(outcome, outcome.operations.evict_push),
+    "on 5 Gbit/s": lambda outcome: _share(outcome, outcome.operations.total[np.array(ESD_LINKS) == FAST]),
+}
 
 
 def alpha_sweep(runs: Sequence[Runs]) -> Figure:
@@ -119,8 +119,8 @@ def alpha_sweep(runs: Sequence[Runs]) -> Figure:
             for name, mechanism in {"ESD": "esd", "ESD priced": "esd-priced"}.items():
                 for alpha in ALPHAS:
                     setting = Setting(mechanism=mechanism, alpha=alpha, batch=batch)
-                    value = run.reduction(setting, replace(LAIA, batch=batch))
-                    figure.add(run.workload.name, f"{name} m={batch} @ {alpha:g}", value)
+                    values = run.reductions(setting, replace(LAIA, batch=batch))
+                    figure.add(run.workload.name, f"{name} m={batch} @ {alpha:g}", *values)
     return figure
 
 
@@ -132,7 +132,7 @@ def sweep(runs: Sequence[Runs], key: str, title: str, knob: str, values: Sequenc
             for value in values:
                 changes: dict[str, Any] = {knob: value}
                 chosen, baseline = (replace(s, **changes) for s in (setting, LAIA))
-                figure.add(run.workload.name, f"{name} @ {value:g}", run.reduction(chosen, baseline))
+                figure.add(run.workload.name, f"{name} @ {value:g}", *run.reductions(chosen, baseline))
     return figure
 
 
@@ -155,5 +155,5 @@ def four_workers(runs: Sequence[Runs]) -> Figure:
         for links_name, links in (("het", (FAST, FAST, SLOW, SLOW)), ("equal", EQUAL_LINKS[:4])):
             for name, setting in {**ESD, **JOINT}.items():
                 chosen, baseline = (replace(s, links=links) for s in (setting, LAIA))
-                figure.add(run.workload.name, f"{name}, {links_name}", run.reduction(chosen, baseline))
+                figure.add(run.workload.name, f"{name}, {links_name}", *run.reductions(chosen, baseline))
     return figure

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from statistics import mean
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One measurement: what was measured, on which workload, under which setting; NaN when it does not fit."""
+    """One measurement: what was measured, on which workload, under which setting.
+
+    Attributes:
+        workload: by name.
+        setting: by name; for lines `series @ x`.
+        values: one of each seed, or a single one that no seed changes; NaN when the setting does not fit.
+    """
 
     workload: str
     setting: str
-    value: float
+    values: tuple[float, ...]
+
+    @property
+    def value(self) -> float:
+        """Mean over the seeds."""
+        return mean(self.values)
 
 
 @dataclass(slots=True)
@@ -27,7 +39,7 @@ class Figure:
         groups: how `Row.setting` is laid out: "bars", one group per workload, or "lines" over a numeric x.
         x: name of the x axis of lines.
         floor: where the plot's y axis ends, if some bars are much longer than the others.
-        rows: our measurements; for lines the setting is `series @ x`.
+        rows: our measurements.
     """
 
     key: str
@@ -40,6 +52,6 @@ class Figure:
     floor: float | None = None
     rows: list[Row] = field(default_factory=list)
 
-    def add(self, workload: str, setting: str, value: float) -> None:
-        """Adds one measurement."""
-        self.rows.append(Row(workload, setting, float(value)))
+    def add(self, workload: str, setting: str, *values: float) -> None:
+        """Adds one measurement: a value, or one of each seed."""
+        self.rows.append(Row(workload, setting, tuple(map(float, values))))

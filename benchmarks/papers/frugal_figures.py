@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from benchmarks.papers.figure import Figure
 from benchmarks.papers.flush_queues import QUEUES, queue_times
-from benchmarks.papers.runs import EQUAL_LINKS, WARM_UP, Runs, Setting
+from benchmarks.papers.runs import EQUAL_LINKS, WARM_UP, Outcome, Runs, Setting
 from benchmarks.papers.workload import Workload
 from services.domain.links import parse_link
 
@@ -23,7 +23,7 @@ SAMPLES = 40_000
 def figures(runs: Sequence[Runs]) -> Iterator[Figure]:
     """Stall time and speed on FRUGAL's synthetic workload and on ours."""
     zipf = Workload.load(f"synthetic:zipf?skew=0.9&affinity=0&keys={KEYS}&fields={FIELDS}", SAMPLES)
-    both = [Runs(zipf, runs[0].iterations, 1), *runs]
+    both = [Runs(zipf, runs[0].iterations, len(runs[0].seeds)), *runs]
     stall = Figure(
         "frugal-exp2-stall", "FRUGAL Exp. 2: stall time of write-through over that of P2F", "times",
         "34 to 101 times less stall (Zipf 0.9, cache 1%)",
@@ -41,13 +41,9 @@ def figures(runs: Sequence[Runs]) -> Iterator[Figure]:
     )  # fmt: skip
     for run in both:
         for batch in BATCHES:
-            through, deferred = (_timeline(run, batch, sync) for sync in ("p2f:0", "p2f:10"))
-            if through is None or deferred is None:
-                continue
-            stalls = through["stall_seconds"] / deferred["stall_seconds"] if deferred["stall_seconds"] else np.inf
-            stall.add(run.workload.name, f"stall @ {batch}", stalls)
-            times = [figures["stall_seconds"] + figures["busy_seconds"] for figures in (through, deferred)]
-            speed.add(run.workload.name, f"throughput @ {batch}", times[0] / times[1])
+            through, deferred = (_timeline(batch, sync) for sync in ("p2f:0", "p2f:10"))
+            stall.add(run.workload.name, f"stall @ {batch}", *run.ratios(through, deferred, _stall))
+            speed.add(run.workload.name, f"throughput @ {batch}", *run.ratios(through, deferred, _time))
     yield stall
     yield speed
     yield from _queues(both)
@@ -98,12 +94,18 @@ def _steps(run: Runs, batch: int) -> list[NDArray[np.uint32]]:
     return [np.searchsorted(known, step).astype(np.uint32) for step in steps]
 
 
-def _timeline(run: Runs, batch: int, sync: str) -> dict[str, float] | None:
-    """Returns the timeline's figures, the warm-up included: both orders start from the same cold caches."""
+def _timeline(batch: int, sync: str) -> Setting:
     dim = 32
     transfer = 4 * dim / parse_link(EQUAL_LINKS[0])
-    setting = Setting(
+    return Setting(
         "random", links=EQUAL_LINKS, batch=batch, cache_ratio=0.05, dim=dim, sync=sync, sample_seconds=20 * transfer
     )
-    outcome = run.outcome(setting)
-    return outcome.figures if outcome else None
+
+
+def _stall(outcome: Outcome) -> float:
+    """Returns the timeline's stall, the warm-up included: both orders start from the same cold caches."""
+    return outcome.figures["stall_seconds"]
+
+
+def _time(outcome: Outcome) -> float:
+    return outcome.figures["stall_seconds"] + outcome.figures["busy_seconds"]

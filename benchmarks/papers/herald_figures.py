@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from operator import attrgetter
 
 import numpy as np
 
@@ -67,16 +68,17 @@ def infrequency(runs: Sequence[Runs]) -> Figure:
     )  # fmt: skip
     for run in runs:
         for workers in (4, 8, 16, 32):
-            figure.add(run.workload.name, f"DoI @ {workers}", 100 * _cached_infrequency(run.workload, workers))
+            shares = [100 * _cached_infrequency(run.workload, workers, seed) for seed in run.seeds]
+            figure.add(run.workload.name, f"DoI @ {workers}", *shares)
     return figure
 
 
-def _cached_infrequency(workload: Workload, workers: int) -> float:
+def _cached_infrequency(workload: Workload, workers: int, seed: int) -> float:
     """Returns which share of the rows that the workers cache at the end under random dispatch is infrequent."""
     numbers, caches = RowNumbers(), LruCaches([round(0.10 * workload.rows)] * workers)
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     for now, batch in enumerate(workload.batches(128 * workers, 10**9)):
-        rows = numbers.of(batch.ids)[rng.permutation(len(batch))]
+        rows = numbers.of(batch.by_field)[rng.permutation(len(batch))]
         caches.grow(len(numbers))
         for worker, micro_batch in enumerate(np.split(rows, workers)):
             caches.use(worker, np.unique(micro_batch), now)
@@ -113,21 +115,18 @@ def breakdown(runs: Sequence[Runs]) -> Figure:
     )  # fmt: skip
     variants = {"LAIA alone": LAIA_ONLY, "plan alone": PLAN_ONLY, "both": HERALD}
     for run in runs:
-        vanilla = run.outcome(VANILLA)
         for name, setting in variants.items():
-            outcome = run.outcome(setting)
-            for kind, saved in (_saved(outcome, vanilla) if outcome and vanilla else {}).items():
-                figure.add(run.workload.name, f"{name}: {kind}", saved)
+            for kind, count in _TRANSMISSIONS.items():
+                figure.add(run.workload.name, f"{name}: {kind}", *run.reductions(setting, VANILLA, count))
     return figure
 
 
-def _saved(outcome: Outcome, vanilla: Outcome) -> dict[str, float]:
-    def counts(of: Outcome) -> tuple[int, int, int]:
-        pulls = int(of.operations.miss_pull.sum())
-        return pulls, of.transmissions - pulls, of.transmissions
-
-    pairs = zip(("pull", "push", "all"), counts(outcome), counts(vanilla), strict=True)
-    return {kind: 100 * (1 - ours / theirs) for kind, ours, theirs in pairs}
+_ALL: Callable[[Outcome], int] = attrgetter("transmissions")
+_TRANSMISSIONS: dict[str, Callable[[Outcome], int]] = {
+    "pull": lambda outcome: int(outcome.operations.miss_pull.sum()),
+    "push": lambda outcome: outcome.transmissions - int(outcome.operations.miss_pull.sum()),
+    "all": _ALL,
+}
 
 
 def adaptive(runs: Sequence[Runs]) -> Figure:
@@ -144,13 +143,18 @@ def adaptive(runs: Sequence[Runs]) -> Figure:
         moved = {k: _adaptive_transmissions(run, k) for k in (1, 2, 4, 8, 12, 16, 20, 26) if k < fields}
         moved[fields] = _adaptive_transmissions(run, fields)
         for k, transmissions in moved.items():
-            figure.add(run.workload.name, f"adaptive LAIA @ {k}", transmissions / moved[fields])
+            ratios = [some / every for some, every in zip(transmissions, moved[fields], strict=True)]
+            figure.add(run.workload.name, f"adaptive LAIA @ {k}", *ratios)
     return figure
 
 
-def _adaptive_transmissions(run: Runs, tables: int) -> int:
-    mechanism = LaiaAdaptive(HERALD.job(run.workload.fields), tables=tables)
-    return run.measure(HERALD, mechanism).transmissions
+def _adaptive_transmissions(run: Runs, tables: int) -> list[int]:
+    settings = [replace(HERALD, seed=seed) for seed in run.seeds]
+    jobs = [setting.job(run.workload.fields) for setting in settings]
+    return [
+        run.measure(setting, LaiaAdaptive(job, tables=tables)).transmissions
+        for setting, job in zip(settings, jobs, strict=True)
+    ]
 
 
 def cache_ratios(runs: Sequence[Runs]) -> Figure:
@@ -163,9 +167,9 @@ def cache_ratios(runs: Sequence[Runs]) -> Figure:
     )  # fmt: skip
     for run in runs:
         for ratio in (0.04, 0.06, 0.08, 0.10):
-            het, herald = (run.outcome(replace(setting, cache_ratio=ratio)) for setting in (VANILLA, HERALD))
-            value = het.transmissions / herald.transmissions if het and herald else np.nan
-            figure.add(run.workload.name, f"HET / Herald @ {ratio:g}", value)
+            het, herald = (replace(setting, cache_ratio=ratio) for setting in (VANILLA, HERALD))
+            times = run.ratios(het, herald, _ALL)
+            figure.add(run.workload.name, f"HET / Herald @ {ratio:g}", *times)
     return figure
 
 
@@ -183,10 +187,10 @@ def quality(runs: Sequence[Runs]) -> Figure:
     for run in runs:
         for workers in (2, 3, 4, 5):
             setting = Setting(links=(FAST,) * workers, batch=1, cache_ratio=0.10, policy="lru")
-            oracle = run.measure(replace(setting, mechanism="brute-force"))
+            oracle = replace(setting, mechanism="brute-force")
             for name in ("laia", "esd"):
-                outcome = run.measure(replace(setting, mechanism=name))
-                figure.add(run.workload.name, f"{name} @ {workers}", oracle.transmissions / outcome.transmissions)
+                ratios = run.ratios(oracle, replace(setting, mechanism=name), _ALL)
+                figure.add(run.workload.name, f"{name} @ {workers}", *ratios)
     return figure
 
 
@@ -201,9 +205,7 @@ def peer_to_peer(runs: Sequence[Runs]) -> Figure:
     )  # fmt: skip
     for run in runs:
         for name in ("laia", "esd"):
-            plain, direct = (run.outcome(Setting(mechanism=name, sync=sync)) for sync in ("on-demand", "p2p"))
-            if plain and direct:
-                figure.add(run.workload.name, f"{name}: cost", 100 * (1 - direct.cost_seconds / plain.cost_seconds))
-                served = 100 * (1 - direct.transmissions / plain.transmissions)
-                figure.add(run.workload.name, f"{name}: server load", served)
+            direct, plain = (Setting(mechanism=name, sync=sync) for sync in ("p2p", "on-demand"))
+            figure.add(run.workload.name, f"{name}: cost", *run.reductions(direct, plain))
+            figure.add(run.workload.name, f"{name}: server load", *run.reductions(direct, plain, _ALL))
     return figure

@@ -14,7 +14,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
-from benchmarks.papers.figure import Figure
+from benchmarks.papers.figure import Figure, Row
 
 mpl.use("Agg")
 _DPI = 90
@@ -42,7 +42,11 @@ def write(page: Page, figures: Sequence[Figure], out: Path) -> None:
 
 def _plain(figure: Figure) -> dict[str, object]:
     values = [
-        {"workload": row.workload, "setting": row.setting, "value": row.value if math.isfinite(row.value) else None}
+        {
+            "workload": row.workload,
+            "setting": row.setting,
+            "values": [value if math.isfinite(value) else None for value in row.values],
+        }
         for row in figure.rows
     ]
     texts = {name: getattr(figure, name) for name in ("key", "title", "unit", "paper", "comment")}
@@ -62,7 +66,7 @@ def _text(page: Page, figures: Sequence[Figure]) -> str:
 
 def _table(figure: Figure) -> list[str]:
     """Bars: a line per setting and a column per workload. Lines: a line per series and a column per x."""
-    cells = {(row.workload, row.setting): _number(row.value) for row in figure.rows}
+    cells = {(row.workload, row.setting): _cell(row) for row in figure.rows}
     workloads, settings = _unique([w for w, _ in cells]), _unique([s for _, s in cells])
     if figure.groups == "bars":
         head = ["", *workloads]
@@ -78,6 +82,12 @@ def _table(figure: Figure) -> list[str]:
         ]
     lines = [" | ".join(line) for line in ([head, ["---"] * len(head), *body])]
     return [f"| {line} |" for line in lines]
+
+
+def _cell(row: Row) -> str:
+    """Mean over the seeds, and the least and the largest where the page would show them as different numbers."""
+    least, most = _number(min(row.values)), _number(max(row.values))
+    return _number(row.value) if least == most else f"{_number(row.value)} ({least} to {most})"
 
 
 def _number(value: float) -> str:
@@ -106,9 +116,12 @@ def _bars(figure: Figure, axes: Axes) -> None:
     workloads, settings = _unique([r.workload for r in figure.rows]), _unique([r.setting for r in figure.rows])
     width = 0.8 / len(workloads)
     for index, workload in enumerate(workloads):
-        values = {row.setting: row.value for row in figure.rows if row.workload == workload}
-        heights = [values.get(setting, np.nan) for setting in settings]
-        axes.bar(np.arange(len(settings)) + index * width - 0.4 + width / 2, heights, width, label=workload)
+        measured = {row.setting: row for row in figure.rows if row.workload == workload}
+        rows = [measured.get(setting, Row(workload, setting, (np.nan,))) for setting in settings]
+        places = np.arange(len(settings)) + index * width - 0.4 + width / 2
+        axes.bar(places, [row.value for row in rows], width, label=workload)
+        least, most = ([end(row.values) for row in rows] for end in (min, max))
+        axes.vlines(places, least, most, color="black", linewidth=1.0)
     axes.set_xticks(range(len(settings)), settings, rotation=30, ha="right")
     axes.axhline(0, color="black", linewidth=0.6)
     if figure.floor is not None:
@@ -120,7 +133,7 @@ def _lines(figure: Figure, axes: Axes) -> None:
     for index, workload in enumerate(_unique([row.workload for row in figure.rows])):
         for color, name in enumerate(names):
             points = sorted(
-                (float(row.setting.split(" @ ")[1]), row.value)
+                (float(row.setting.split(" @ ")[1]), row.value, min(row.values), max(row.values))
                 for row in figure.rows
                 if row.workload == workload and row.setting.split(" @ ")[0] == name
             )
@@ -130,5 +143,7 @@ def _lines(figure: Figure, axes: Axes) -> None:
                 "marker": ".",
                 "linewidth": 1.3,
             }
-            axes.plot([x for x, _ in points], [y for _, y in points], label=f"{workload}, {name}", **style)
+            xs, means, least, most = np.array(points).reshape(-1, 4).T
+            axes.plot(xs, means, label=f"{workload}, {name}", **style)
+            axes.fill_between(xs, least, most, color=f"C{color}", alpha=0.15, linewidth=0)
     axes.set_xlabel(figure.x, fontsize=9)

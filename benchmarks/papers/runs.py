@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from statistics import mean
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -134,14 +135,21 @@ class Runs:
                 self._outcomes[setting] = None
         return self._outcomes[setting]
 
-    def cost(self, setting: Setting) -> float:
-        """Mean cost over the seeds; NaN when there is no outcome."""
+    def each(self, setting: Setting, of: Callable[[Outcome], float]) -> list[float]:
+        """Returns a figure of the outcome with each seed; NaN where there is no outcome."""
         outcomes = [self.outcome(replace(setting, seed=seed)) for seed in self.seeds]
-        return mean(outcome.cost_seconds if outcome else float("nan") for outcome in outcomes)
+        return [of(outcome) if outcome else math.nan for outcome in outcomes]
 
-    def reduction(self, setting: Setting, baseline: Setting) -> float:
-        """Cost reduction against a baseline in percent (ESD §6.1)."""
-        return 100 * (1 - self.cost(setting) / self.cost(baseline))
+    def ratios(self, setting: Setting, baseline: Setting, of: Callable[[Outcome], float]) -> list[float]:
+        """Returns a figure of the outcome over a baseline's with each seed; infinite where the baseline's is 0."""
+        pairs = zip(self.each(setting, of), self.each(baseline, of), strict=True)
+        return [ours / theirs if theirs else math.inf for ours, theirs in pairs]
+
+    def reductions(
+        self, setting: Setting, baseline: Setting, of: Callable[[Outcome], float] = attrgetter("cost_seconds")
+    ) -> list[float]:
+        """Returns how much less than a baseline's a figure is with each seed, in percent (of the cost: ESD §6.1)."""
+        return [100 * (1 - ratio) for ratio in self.ratios(setting, baseline, of)]
 
     def measure(self, setting: Setting, mechanism: Mechanism | None = None) -> Outcome:
         """Runs once. Raises ResourceExhausted when a cache is too small."""

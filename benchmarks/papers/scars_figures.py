@@ -64,12 +64,17 @@ def distinct_rows(runs: Sequence[Runs]) -> Figure:
         groups="lines", x="batch",
     )  # fmt: skip
     for run in runs:
-        shuffled = Workload("shuffled", np.random.default_rng(0).permutation(run.workload.trace))
-        for name, workload in (("as it is", run.workload), ("shuffled", shuffled)):
-            for batch in filter(len(workload.trace).__ge__, (128, 512, 2048, 8192)):
-                ratio = _expected(workload, batch) / _measured(workload, batch)
-                figure.add(run.workload.name, f"{name} @ {batch}", ratio)
+        for name, workloads in (("as it is", [run.workload]), ("shuffled", _shuffled(run))):
+            for batch in filter(len(run.workload.trace).__ge__, (128, 512, 2048, 8192)):
+                ratios = [_expected(workload, batch) / _measured(workload, batch) for workload in workloads]
+                figure.add(run.workload.name, f"{name} @ {batch}", *ratios)
     return figure
+
+
+def _shuffled(run: Runs) -> list[Workload]:
+    """Returns the samples of a trace in another order for each seed."""
+    trace = run.workload.trace
+    return [Workload("shuffled", np.random.default_rng(seed).permutation(trace)) for seed in run.seeds]
 
 
 def _popularity(workload: Workload) -> NDArray[np.float64]:
@@ -100,19 +105,19 @@ def cache_size(runs: Sequence[Runs]) -> Figure:
         groups="lines", x="share of memory",
     )  # fmt: skip
     for run in runs:
-        workload = Workload("shuffled", np.random.default_rng(0).permutation(run.workload.trace))
-        device, popularity = Device(memory=640_000, per_sample=40, per_row=16), _popularity(workload)
-        samples, lookups = workload.trace.shape
+        trace, workloads = run.workload.trace, _shuffled(run)
+        device, popularity = Device(memory=640_000, per_sample=40, per_row=16), _popularity(run.workload)
+        samples, lookups = trace.shape
         most = int(device.memory / device.per_row)
-        ids, counts = np.unique(workload.trace, return_counts=True)
+        ids, counts = np.unique(trace, return_counts=True)
         ranked = ids[np.argsort(-counts, kind="stable")]
         best = best_cache(popularity, device, samples, lookups=lookups)
         for share in sorted({0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 0.98, round(best / most, 4)}):
             cached = min(int(share * most), len(ranked))
             formula = epoch_communication(popularity, device, cached, samples, lookups=lookups)
-            measured = _communication(workload, device, ranked[:cached])
-            for name, value in (("formula", formula), ("measured", measured)):
-                figure.add(run.workload.name, f"{name} @ {share:g}", value / workload.trace.size)
+            measured = [_communication(workload, device, ranked[:cached]) for workload in workloads]
+            for name, values in (("formula", [formula]), ("measured", measured)):
+                figure.add(run.workload.name, f"{name} @ {share:g}", *(value / trace.size for value in values))
     return figure
 
 
@@ -137,14 +142,15 @@ def coherence(runs: Sequence[Runs]) -> Figure:
         groups="lines", x="cached rows",
     )  # fmt: skip
     for run in runs:
-        workload = Workload("shuffled", np.random.default_rng(0).permutation(run.workload.trace))
-        table = AccessTable.of(trace_batches(workload.trace, 4096))
-        for workers in (each for each in _CLUSTERS if len(workload.trace) >= 2 * _BATCH * each):
+        trace, workloads = run.workload.trace, _shuffled(run)
+        table = AccessTable.of(trace_batches(trace, 4096))
+        for workers in (each for each in _CLUSTERS if len(trace) >= 2 * _BATCH * each):
             for cached in _CACHES:
-                counted = _pulls(workload, workers, cached)
+                counted = [_pulls(workload, workers, cached) for workload in workloads]
                 traffic = expected_traffic(table.popularity, _BATCH, workers, cached)
                 for name, pulls in (("eq. 6", traffic.trained[cached:]), ("coherence", traffic.pulls)):
-                    figure.add(run.workload.name, f"n = {workers}, {name} @ {cached}", float(pulls.sum()) / counted)
+                    ratios = [float(pulls.sum()) / each for each in counted]
+                    figure.add(run.workload.name, f"n = {workers}, {name} @ {cached}", *ratios)
     return figure
 
 

@@ -52,7 +52,7 @@ def speed_up(runs: LiveRuns) -> Figure:
     for data in DATA:
         for name, setting in {**JOINT, **ESD, "vanilla": VANILLA, "HET 10": HET, "FAE": FAE}.items():
             chosen, baseline = (replace(each, data=data) for each in (setting, LAIA))
-            figure.add(data, name, runs.speed_up(chosen, baseline, runs.seeds))
+            figure.add(data, name, *runs.speed_ups(chosen, baseline))
     return figure
 
 

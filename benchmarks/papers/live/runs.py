@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -142,13 +141,13 @@ class LiveRuns:
             part.replace(self._path)
         return Speed(**self._kept[setting.name])
 
-    def speed_up(self, setting: LiveSetting, baseline: LiveSetting, seeds: int = 1) -> float:
-        """Returns iterations per second by those of a baseline, medians over seeds 0, 1, ..."""
-        theirs, ours = (
-            statistics.median(self.speed(replace(each, seed=seed)).iteration_ms for seed in range(seeds))
-            for each in (baseline, setting)
-        )
-        return theirs / ours
+    def speed_up(self, setting: LiveSetting, baseline: LiveSetting) -> float:
+        """Returns iterations per second by those of a baseline."""
+        return self.speed(baseline).iteration_ms / self.speed(setting).iteration_ms
+
+    def speed_ups(self, setting: LiveSetting, baseline: LiveSetting) -> list[float]:
+        """Returns iterations per second by those of a baseline with each seed."""
+        return [self.speed_up(replace(setting, seed=seed), replace(baseline, seed=seed)) for seed in range(self.seeds)]
 
     @property
     def loads(self) -> tuple[float, float]:

@@ -38,8 +38,9 @@ def test_a_run_in_the_file_is_not_made_again(tmp_path) -> None:
     )
     runs = LiveRuns(kept, seeds=3, progress=made.append)
     assert runs.speed(settings[1]) == SPEED
-    assert runs.speed_up(settings[0], settings[0], seeds=3) == 1
     assert runs.speed_up(LiveSetting(mechanism="joint"), settings[0]) == pytest.approx(90 / 50)
+    assert LiveRuns(kept, 1, made.append).speed_ups(LiveSetting(mechanism="joint"), settings[2]) == [90 / 50]
+    assert runs.speed_ups(settings[2], settings[0]) == [1, 1, 1]
     assert runs.loads == (1.0, 1.0)
     assert made == []
 
