@@ -48,7 +48,8 @@ def parse_sync(text: str) -> dict[str, Sync | int]:
         raise InvalidArgument(f"--sync {text!r} is unknown; there are {', '.join(map(_form, Sync))}") from None
     parts = given.split(",") if text != name else []
     if len(parts) != len(sync.numbers) or not all(part.isascii() and part.isdecimal() for part in parts):
-        raise InvalidArgument(f"--sync {text!r} is not of the form {_form(sync)}, of whole numbers")
+        numbers = ", of whole numbers" if sync.numbers else ""
+        raise InvalidArgument(f"--sync {text!r} is not of the form {_form(sync)}{numbers}")
     return {"sync": sync} | {option: int(part) for option, part in zip(sync.numbers, parts, strict=True)}
 
 

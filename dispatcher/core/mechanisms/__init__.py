@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from functools import partial
 
 from dispatcher.core.mechanisms.brute_force import BruteForce
@@ -42,10 +43,17 @@ MECHANISMS: dict[str, Callable[[JobSpec], Mechanism]] = {
 }
 
 
-# Whose expected costs may contain evict pushes (docs/dispatch.md says what that does for joint: nothing), and who has
-# an exact part that a solver assigns.
 _OF_ESD = ("esd", "esd-priced")
-_ANY_SOLVER = "auto"
+# Options that say nothing to most mechanisms: as they are named to people, who has them, and what the others lack.
+# docs/dispatch.md says what an eviction term does for joint: nothing.
+_OWN_OPTIONS = {
+    "eviction_term": ("eviction_term (--eviction-term)", _OF_ESD, "has none"),
+    "auto_alpha": ("auto_alpha (--alpha auto)", _OF_ESD, "has no exact part"),
+    "solver": ("solver {} (--solver)", _OF_ESD, "has no exact part"),
+    "horizon": ("horizon {} (--horizon)", ("joint",), "has none"),
+    "hash_field": ("hash_field {} (--hash-field)", ("hash",), "goes by all fields"),
+}
+_DEFAULTS = {field.name: field.default for field in fields(JobSpec) if field.name in _OWN_OPTIONS}
 
 
 def get_mechanism(job: JobSpec) -> Mechanism:
@@ -57,12 +65,8 @@ def get_mechanism(job: JobSpec) -> Mechanism:
     build = MECHANISMS.get(job.mechanism)
     if build is None:
         raise InvalidArgument(f"mechanism {job.mechanism!r} is unknown; known are {', '.join(MECHANISMS)}")
-    if job.mechanism not in _OF_ESD:
-        owners = " and ".join(_OF_ESD)
-        if job.eviction_term:
-            raise InvalidArgument(f"eviction_term (--eviction-term) is for {owners}, {job.mechanism} has none")
-        if job.auto_alpha:
-            raise InvalidArgument(f"auto_alpha (--alpha auto) is for {owners}, {job.mechanism} has no exact part")
-        if job.solver != _ANY_SOLVER:
-            raise InvalidArgument(f"solver {job.solver} (--solver) is for {owners}, {job.mechanism} has no exact part")
+    for option, (text, owners, lack) in _OWN_OPTIONS.items():
+        given = getattr(job, option)
+        if given != _DEFAULTS[option] and job.mechanism not in owners:
+            raise InvalidArgument(f"{text.format(given)} is for {' and '.join(owners)}, {job.mechanism} {lack}")
     return build(job)

@@ -118,6 +118,8 @@ def test_an_empty_trace_and_too_few_assignments_are_refused(trace: list[str], tm
         (["--alternative", "p2f:9", "--workloads", "balanced"], "does not go with --alternative"),
         (["--alternative", "p2p", "--sync", "full"], "takes the place of --sync full"),
         (["--sync", "replicated"], "is not of the form replicated:REPLICATED_ROWS"),
+        (["--horizon", "2", "--mechanism", "esd"], "horizon 2 (--horizon) is for joint, esd has none"),
+        (["--hash-field", "0"], "hash_field 0 (--hash-field) is for hash, joint goes by all fields"),
         (["--sync", "replicated:0"], "it is at least 1 with replicated"),
         (["--sync", "replicated:9999999"], "9999999 rows are to be replicated"),
         (["--replay", "/nowhere/log"], "/nowhere/log cannot be read"),

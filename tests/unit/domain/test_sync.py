@@ -31,3 +31,8 @@ def test_numbers_stand_behind_the_name():
 def test_anything_else_is_refused_with_what_there_is(text, said):
     with pytest.raises(InvalidArgument, match=said):
         parse_sync(text)
+
+
+def test_a_way_without_numbers_says_so() -> None:
+    with pytest.raises(InvalidArgument, match="'full:5' is not of the form full$"):
+        parse_sync("full:5")
