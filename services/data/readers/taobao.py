@@ -65,8 +65,10 @@ class _Views:
     def of(cls, records: Records) -> Self:
         """Returns those of records of any behaviour."""
         views = records.ids[:, 3] == _VIEWED
-        ids = [in_table(records.ids[views, number], number) for number in (_USER, _ITEM, _CATEGORY)]
-        return cls(*ids, records.numbers[views, 0].astype(np.int64))
+        users, items, categories = (
+            in_table(records.ids[views, number], number) for number in (_USER, _ITEM, _CATEGORY)
+        )
+        return cls(users, items, categories, records.numbers[views, 0].astype(np.int64))
 
     def __len__(self) -> int:
         return len(self.users)
