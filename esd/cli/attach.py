@@ -45,7 +45,8 @@ def run_attached(
         out: directory for the model.
         continue_from: the table of an earlier run, whose model is trained on.
     """
-    stream, held_out_data = training_stream(chosen), held_out_samples(chosen)
+    stream = training_stream(chosen)
+    held_out_data = held_out_samples(chosen, stream)
     asked = _job(chosen, stream, parameter_servers, continue_from or table)
     messages.print(f"table {asked.table.name}", highlight=False)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -33,11 +33,11 @@ from esd.cli.learning import (
 from esd.cli.model import Hidden, LossOption, Model, parse_hidden
 from services.data import Dataset, count_distinct, open_data
 from services.data.epochs import Epochs
-from services.data.schema import Schema, TableOptions
+from services.data.schema import job_tables
 from services.data.schema_file import read_schema
 from services.data.split import split
 from services.domain.errors import InvalidArgument
-from services.domain.features import Feature, tables_of
+from services.domain.features import Feature
 from services.domain.jobs import MAX_HORIZON, Criterion, JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
 from services.domain.links import parse_links
 from services.domain.losses import Loss
@@ -406,7 +406,7 @@ class RunOptions:
             "workloads": workloads,
             "workload_limits": self.limits(),
             "window": PLAN_WINDOW,
-            "tables": self._tables(schema, features, first),
+            "tables": job_tables(schema, features, first),
             "model": ModelSpec(
                 self.model,
                 parse_hidden(self.hidden),
@@ -426,28 +426,22 @@ class RunOptions:
             options |= {"checkpoint_every": self.evaluate_every, "checkpoints_kept": kept}
         return JobSpec(**options)
 
-    def _tables(self, schema: Schema | None, features: tuple[Feature, ...], first: TableSpec) -> tuple[TableSpec, ...]:
-        """Returns the tables of the features, the first of which is named, with what the schema says of them."""
-        said_of = {} if schema is None else schema.tables
-        tables = []
-        for number, name in enumerate(tables_of(features) if schema is None else schema.table_names):
-            said = said_of.get(name or "", TableOptions())
-            dimension = self.dim if said.dim is None else said.dim
-            kind = first.optimizer.kind if said.optimizer is None else OptimizerKind(said.optimizer)
-            rate = first.optimizer.learning_rate if said.learning_rate is None else said.learning_rate
-            full_name = first.name if number == 0 else first.further(str(name))
-            trained = replace(first.optimizer, kind=kind, learning_rate=rate)
-            tables.append(TableSpec(full_name, dimension, trained, self.seed, init_scale=dimension**-0.5))
-        return tuple(tables)
-
     def open(self, batch_size: int) -> Dataset:
-        """Opens the data set with all its epochs, which come in batches of up to `batch_size` samples."""
-        dataset = self.open_all(self.data, batch_size)
+        """Opens what is trained of the data, with all its epochs, in batches of up to `batch_size` samples."""
+        return self.open_parts(batch_size)[0]
+
+    def open_parts(self, batch_size: int) -> tuple[Dataset, Dataset | None]:
+        """Opens the data once: what is trained of it, with all its epochs, and what --holdout keeps back, if anything.
+
+        Both come in batches of up to `batch_size` samples.
+        """
+        trained, held_back = self.open_all(self.data, batch_size), None
         if self.holdout:
-            dataset, _ = split(dataset, self.holdout)
+            trained, held_back = split(trained, self.holdout)
         if self.epochs == 1 and not self.shuffle:
-            return dataset
-        return Epochs(dataset, epochs=self.epochs, shuffle=self.shuffle, seed=self.seed, batch_size=batch_size)
+            return trained, held_back
+        order = Epochs(trained, epochs=self.epochs, shuffle=self.shuffle, seed=self.seed, batch_size=batch_size)
+        return order, held_back
 
     def open_all(self, uri: str, batch_size: int) -> Dataset:
         """Opens all samples of some data, once, in the order in which they are."""
@@ -462,9 +456,8 @@ class RunOptions:
         if dataset.endless:
             raise InvalidArgument(f"{self.data} is endless, so its ids cannot be counted: give --cache-rows")
         ratio = DEFAULT_CACHE_RATIO if self.cache_ratio is None else self.cache_ratio
-        return max(
-            1, round(ratio * count_distinct(self.data, seed=self.seed, skip_bad=self.skip_bad, schema=self.schema))
-        )
+        distinct = count_distinct(self.data, seed=self.seed, skip_bad=self.skip_bad, schema=self.schema)
+        return max(1, round(ratio * distinct))
 
 
 # Options that the job has under the same name and in the same form; whoever adds one to both adds it to the command.

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from dispatcher.simulator.simulate import trace_batches
 from esd.cli.options import DEFAULT_CACHE_RATIO, RunOptions
 from services.data import Dataset
-from services.data.split import split
 from services.domain.batches import SampleBatch
 from services.domain.errors import FailedPrecondition, InvalidArgument
 from services.domain.features import Feature, numbered_ids
@@ -28,11 +27,13 @@ class TrainingStream:
         dataset: where they come from.
         limit: how many of them are trained; None for all.
         batch_size: samples per iteration.
+        held_back: those of the same data that are not trained but judge the model (--holdout); None: there are none.
     """
 
     dataset: Dataset
     limit: int | None
     batch_size: int
+    held_back: Dataset | None = None
 
     @property
     def iterations(self) -> int | None:
@@ -51,16 +52,16 @@ def training_stream(chosen: RunOptions) -> TrainingStream:
     Raises:
         InvalidArgument: the data is endless and the run names no number of iterations.
     """
-    dataset = chosen.open(READ_SAMPLES)
+    dataset, held_back = chosen.open_parts(READ_SAMPLES)
     size = sum(chosen.worker_samples())
     limit = None if chosen.iterations is None else chosen.iterations * size
     if dataset.endless and limit is None:
         raise InvalidArgument(f"{chosen.data} is endless: give --iterations")
-    return TrainingStream(dataset, limit, size)
+    return TrainingStream(dataset, limit, size, held_back)
 
 
-def held_out_samples(chosen: RunOptions) -> Dataset | None:
-    """Opens the samples that a run's model is judged by; None if there are none.
+def held_out_samples(chosen: RunOptions, trained: TrainingStream) -> Dataset | None:
+    """Returns the samples that the model of a run on this stream is judged by; None if there are none.
 
     Raises:
         InvalidArgument: options contradict each other, or the samples have another shape than the trained ones.
@@ -71,15 +72,14 @@ def held_out_samples(chosen: RunOptions) -> Dataset | None:
         return None
     if chosen.early_stop and not chosen.evaluate_every:
         raise InvalidArgument("--early-stop needs --evaluate-every")
-    trained = chosen.open_all(chosen.data, READ_SAMPLES)
     if chosen.evaluate is None:
-        return split(trained, chosen.holdout)[1]
+        return trained.held_back
     if chosen.holdout:
         raise InvalidArgument("--evaluate and --holdout exclude each other")
     held_out = chosen.open_all(chosen.evaluate, READ_SAMPLES)
     if held_out.endless:
         raise InvalidArgument(f"--evaluate {chosen.evaluate} is endless: an evaluation would not end")
-    shapes = [(each.features, each.dense_features, each.labels) for each in (trained, held_out)]
+    shapes = [(each.features, each.dense_features, each.labels) for each in (trained.dataset, held_out)]
     if shapes[0] != shapes[1]:
         raise InvalidArgument(f"--evaluate {chosen.evaluate} has other columns than --data {chosen.data}")
     return held_out

@@ -112,7 +112,8 @@ def run(
     It goes on from the model in the table `continue_from`, if that is given. `watch` sees the cluster and each state of
     the job that was polled.
     """
-    stream, held_out_data = training_stream(chosen), held_out_samples(chosen)
+    stream = training_stream(chosen)
+    held_out_data = held_out_samples(chosen, stream)
     dataset = stream.dataset
     cache_rows = [chosen.cache_size(dataset)] * chosen.workers
     bandwidths = chosen.bandwidths()

@@ -12,6 +12,8 @@ from services.domain.features import Feature
 class Dataset(Protocol):
     """A stream of samples, in training order. Every iteration starts again and yields the same samples.
 
+    Two iterations may go on at a time, in two threads: one trains while the other is judged by.
+
     Memory stays bounded however long the stream is. Iteration raises InvalidArgument on a malformed record,
     naming file, line and column.
     """

@@ -6,12 +6,13 @@ services/data/schema_file.py reads it from a file of TOML.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 from services.domain.errors import InvalidArgument
-from services.domain.features import MAX_LENGTH, Feature, Pooling
-from services.domain.tables import OptimizerKind
+from services.domain.features import MAX_LENGTH, Feature, Pooling, tables_of
+from services.domain.tables import OptimizerKind, TableSpec
 
 CROSS = " x "  # between the names of a cross' parts
 REFUSE, CUT = "refuse", "cut"
@@ -188,8 +189,12 @@ class Schema:
         return (*features, *(Feature(CROSS.join(cross), number[None]) for cross in self.crosses))
 
     def to_json(self) -> str:
-        """Returns one text for each schema that makes other samples."""
-        return json.dumps(asdict(self), sort_keys=True)
+        """Returns one text for each schema that makes other samples.
+
+        What is not said is left out, so that keys which schemas get in later versions change no text from before.
+        """
+        said = _said(asdict(self)) | {"ids": [_said(asdict(each)) for each in self.id_columns]}
+        return json.dumps(said, sort_keys=True)
 
     def _check_numbers(self) -> None:
         for name in self.log:
@@ -201,3 +206,28 @@ class Schema:
             number = isinstance(value, int | float) and not isinstance(value, bool)
             if name not in self.categories and not number:
                 raise InvalidArgument(f"missing.{name} is {value!r}, a dense column needs a number")
+
+
+def job_tables(schema: Schema | None, features: Sequence[Feature], first: TableSpec) -> tuple[TableSpec, ...]:
+    """Returns the tables of a job's features, by number.
+
+    Args:
+        schema: says how they differ; None: they do not, and have the names of their first features.
+        features: of the job.
+        first: the job's first table.
+    """
+    options = {} if schema is None else schema.tables
+    tables = []
+    for number, name in enumerate(tables_of(features) if schema is None else schema.table_names):
+        said = options.get(name or "", TableOptions())
+        dimension = first.dimension if said.dim is None else said.dim
+        kind = first.optimizer.kind if said.optimizer is None else OptimizerKind(said.optimizer)
+        rate = first.optimizer.learning_rate if said.learning_rate is None else said.learning_rate
+        full_name = first.name if number == 0 else first.further(str(name))
+        trained = replace(first.optimizer, kind=kind, learning_rate=rate)
+        tables.append(TableSpec(full_name, dimension, trained, first.seed, init_scale=dimension**-0.5))
+    return tuple(tables)
+
+
+def _said(values: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value not in (None, (), {})}

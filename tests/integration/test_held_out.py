@@ -15,7 +15,7 @@ from esd import TrainedModel as TrainedModelFile
 from esd.cli import train
 from esd.cli.held_out import watched
 from esd.cli.options import RunOptions
-from esd.cli.stream import global_batches, held_out_samples
+from esd.cli.stream import global_batches, held_out_samples, training_stream
 from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument
@@ -61,7 +61,8 @@ def test_each_evaluation_is_that_of_one_process(store: str, redis_url: str) -> N
     result = train.run(options, store=redis_url if store == "redis" else store, shards=2, out=None)
     assert [each["iteration"] for each in result["evaluations"]] == [20, 40, 50]
 
-    dataset, held_out = options.open(1024), held_out_samples(options)
+    stream = training_stream(options)
+    dataset, held_out = stream.dataset, held_out_samples(options, stream)
     assert held_out is not None
     job = options.job(
         features=dataset.features, dense_features=len(dataset.dense_features), parameter_servers=("none",)
@@ -106,7 +107,7 @@ def test_a_model_that_cannot_be_scored_here_is_refused_before_it_is_trained() ->
     async def train_it() -> None:
         async with (
             AsyncDispatcherClient("127.0.0.1:1") as client,
-            watched(options, job, held_out_samples(OPTIONS), client),
+            watched(options, job, held_out_samples(OPTIONS, training_stream(OPTIONS)), client),
         ):
             trained.append(1)
 
@@ -130,7 +131,7 @@ def test_figures_are_given_by_label(tmp_path: Path) -> None:
         model="mmoe", hidden="8", cache_rows=200,
     )  # fmt: skip
     result = train.run(options, store="memory", shards=1, out=tmp_path)
-    held_out = held_out_samples(options)
+    held_out = held_out_samples(options, training_stream(options))
     assert held_out is not None
     judged = SampleBatch.concatenate(list(held_out))
     scores = TrainedModelFile.load(tmp_path / "model.npz").scores(judged).astype(np.float64)

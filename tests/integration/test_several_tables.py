@@ -11,7 +11,7 @@ import pytest
 
 import esd
 from esd.cli import simulate, train
-from esd.cli.stream import first_samples, global_batches, held_out_samples
+from esd.cli.stream import first_samples, global_batches, held_out_samples, training_stream
 from services.domain.batches import SampleBatch
 from services.domain.ids import table_of
 from services.domain.tables import OptimizerKind
@@ -101,7 +101,7 @@ def test_held_out_samples_see_all_tables_and_another_run_goes_on_with_them(tmp_p
     first = replace(BASE, iterations=20, holdout="0.01", evaluate_every=20)
     keep: dict[str, Any] = {"store": "memory", "shards": 2, "checkpoint_dir": tmp_path / "kept"}
     result = train.run(first, out=tmp_path, table="model", **keep)
-    held_out = held_out_samples(first)
+    held_out = held_out_samples(first, training_stream(first))
     assert held_out is not None
     judged = SampleBatch.concatenate(list(held_out))
     scores = esd.TrainedModel.load(tmp_path / "model.npz").scores(judged)[:, 0]

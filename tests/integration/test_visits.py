@@ -10,7 +10,7 @@ import pytest
 
 import esd
 from esd.cli import train
-from esd.cli.stream import held_out_samples
+from esd.cli.stream import held_out_samples, training_stream
 from services.domain.batches import SampleBatch
 from tests.support.auc import exact_auc
 from tests.support.models import assert_trained
@@ -32,7 +32,7 @@ def test_the_example_is_the_model_of_one_process(
     assert_trained(tmp_path / "out" / "model.npz", expected)
     labels = np.concatenate([batch.labels[:, 0] for batch in batches])
     assert result["auc"] == pytest.approx(exact_auc(expected.scores, labels), abs=1e-3)
-    held_out = held_out_samples(options)
+    held_out = held_out_samples(options, training_stream(options))
     assert held_out is not None
     judged = SampleBatch.concatenate(list(held_out))
     scores = esd.TrainedModel.load(tmp_path / "out" / "model.npz").scores(judged)

@@ -14,7 +14,7 @@ import pytest
 
 import esd
 from esd.cli.options import RunOptions
-from esd.cli.stream import held_out_samples
+from esd.cli.stream import held_out_samples, training_stream
 from services.data import Dataset, open_data
 from services.data.schema import Schema
 from services.data.split import split
@@ -143,16 +143,22 @@ def test_a_mistake_in_a_part_has_the_row_of_the_file(moments: list[dt.datetime],
         list(held_out)
 
 
-def test_a_run_trains_the_one_part_and_is_judged_by_the_other(moments: list[dt.datetime], tmp_path: Path) -> None:
+def test_a_run_trains_the_one_part_and_is_judged_by_the_other(
+    moments: list[dt.datetime], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pyarrow.parquet.write_table(table_of(moments), tmp_path / "e.parquet")
     (tmp_path / "schema.toml").write_text('label = "clicked"\nids = ["row"]\ntime = "at"\n')
     options = RunOptions(
         data=str(tmp_path / "e.parquet"), schema=tmp_path / "schema.toml", holdout="1d", epochs=2, shuffle=100
     )
     trained, held_out = esd.read(tmp_path / "e.parquet", SCHEMA).split(last="1d")
-    judged = held_out_samples(options)
+    opened: list[str] = []
+    monkeypatch.setattr(RunOptions, "open_all", lambda _, uri, size: opened.append(uri) or esd.read(uri, SCHEMA))
+    stream = training_stream(options)
+    judged = held_out_samples(options, stream)
     assert judged is not None
-    assert (options.open(64).samples, judged.samples) == (2 * trained.samples, held_out.samples)
+    assert (stream.dataset.samples, judged.samples) == (2 * trained.samples, held_out.samples)
+    assert opened == [options.data]  # once: the cut takes two passes over the times
 
 
 @pytest.mark.parametrize("batch_size", [7, 300, 5000])

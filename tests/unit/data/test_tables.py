@@ -183,6 +183,23 @@ def test_the_fingerprint_is_of_the_content_and_the_schema(tmp_path: Path) -> Non
     assert TableDataset(str(one), plain, 10).fingerprint != fingerprints[0]
 
 
+def test_a_schema_s_text_has_what_is_said_and_nothing_else() -> None:
+    """Or a key that schemas get later would make other streams of those that jobs have begun."""
+    assert Schema("y", ("user", esd.Id("item"))).to_json() == (
+        '{"ids": [{"column": "user"}, {"column": "item"}], "label": "y"}'
+    )
+    texts = {
+        schema.to_json()
+        for schema in (
+            Schema("y", ("user",)),
+            Schema("y", ("user",), positive_from=0.0),
+            Schema("y", ("user",), missing={"user": ""}),
+            Schema("y", (esd.Id("user", table="u"),)),
+        )
+    }
+    assert len(texts) == 4
+
+
 def test_data_is_opened_and_counted_by_path_and_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     file = tmp_path / "schema.toml"
