@@ -1,8 +1,8 @@
 """Progressive validation: every sample is scored before it is trained, and the scores tell how good the model is.
 
-Of several labels, the first is the one whose scores count. All figures are functions of the stream alone: counts are
-integers, and losses are summed in the order (iteration, worker slot), whichever worker reports first. Each is given
-over all samples, and over the latest ones.
+Figures are by label; those of a job with several are the first label's, with the loss that is trained. All are
+functions of the stream alone: counts are integers, and losses are summed in the order (iteration, worker slot),
+whichever worker reports first. Each is given over all samples, and over the latest ones.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 import io
 import math
 from collections import deque
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -105,20 +107,38 @@ class _Iteration(NamedTuple):
     Attributes:
         bins: uint16 [m, L].
         labels: uint8 [m, L].
-        loss_sum: the sum of the losses.
+        loss_sums: float64 [1 + L]: of what is trained, and of each label.
         groups: uint64 [m], or [0] if the samples have none.
     """
 
     bins: NDArray[np.uint16]
     labels: NDArray[np.uint8]
-    loss_sum: float
+    loss_sums: NDArray[np.float64]
     groups: NDArray[np.uint64]
 
-    @property
-    def grouped(self) -> tuple[NDArray[np.uint64], NDArray[np.uint16], NDArray[np.uint8]]:
-        """Groups, and the bins and labels that have one, [m] each or [0]."""
+    def grouped(self, label: int) -> tuple[NDArray[np.uint64], NDArray[np.uint16], NDArray[np.uint8]]:
+        """Groups, and the bins and a label of the samples that have one, [m] each or [0]."""
         count = len(self.groups)
-        return self.groups, self.bins[:count, 0], self.labels[:count, 0]
+        return self.groups, self.bins[:count, label], self.labels[:count, label]
+
+
+class _Label:
+    """What was counted of one label: of all samples, and of the recent ones."""
+
+    def __init__(self) -> None:
+        self.histogram = ScoreHistogram()
+        self.gauc = WindowedGauc(RECENT_SAMPLES)
+        self.recent = ScoreHistogram()
+
+    def save(self) -> dict[str, NDArray[np.generic]]:
+        """Returns what was counted of all samples, by name."""
+        used = np.flatnonzero(self.histogram.counts)
+        return {"bins": used, "counts": self.histogram.counts[used], **self.gauc.save()}
+
+    def load(self, saved: Mapping[str, NDArray[Any]]) -> None:
+        """Goes back to what `save` returned."""
+        self.histogram.load(saved["bins"], saved["counts"])
+        self.gauc.load(saved)
 
 
 class Progress:
@@ -128,18 +148,16 @@ class Progress:
         samples: how many samples these iterations hold.
     """
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, workers: int, labels: int = 1) -> None:
         self._workers = workers
         self._open: dict[int, dict[int, IterationReport]] = {}  # by iteration and slot
-        self._begin()
+        self._begin(labels)
 
-    def _begin(self) -> None:
-        self._histogram = ScoreHistogram()
-        self._gauc = WindowedGauc(RECENT_SAMPLES)
-        self._loss_sum = 0.0
+    def _begin(self, labels: int) -> None:
+        self._labels = [_Label() for _ in range(labels)]
+        self._loss_sums = np.zeros(1 + labels)
         self.samples = 0
         self._recent: deque[_Iteration] = deque()
-        self._recent_histogram = ScoreHistogram()
         self._recent_samples = 0
 
     def add(self, slot: int, report: IterationReport) -> bool:
@@ -152,47 +170,56 @@ class Progress:
         if len(reports) < self._workers:
             return False
         parts = [part for _, part in sorted(self._open.pop(report.iteration).items())]
-        for part in parts:
-            self._loss_sum += part.loss_sum
+        losses = [np.array([part.loss_sum, *(part.label_loss_sums or (part.loss_sum,))]) for part in parts]
+        for each in losses:
+            self._loss_sums += each
         iteration = _Iteration(
             np.concatenate([part.score_bins for part in parts]),
             np.concatenate([part.labels for part in parts]),
-            sum(part.loss_sum for part in parts),
+            sum(losses, np.zeros_like(self._loss_sums)),
             np.concatenate([_NO_GROUPS, *(part.groups for part in parts if part.groups is not None)]),
         )
         self.samples += len(iteration.labels)
-        self._histogram.add(iteration.bins[:, 0], iteration.labels[:, 0])
-        if len(iteration.groups):
-            self._gauc.add(*iteration.grouped)
+        for number, label in enumerate(self._labels):
+            label.histogram.add(iteration.bins[:, number], iteration.labels[:, number])
+            if len(iteration.groups):
+                label.gauc.add(*iteration.grouped(number))
         self._remember(iteration)
         return True
 
     def _remember(self, iteration: _Iteration) -> None:
         self._recent.append(iteration)
-        self._recent_histogram.add(iteration.bins[:, 0], iteration.labels[:, 0])
         self._recent_samples += len(iteration.labels)
+        oldest: list[_Iteration] = []
         while self._recent_samples - len(self._recent[0].labels) >= RECENT_SAMPLES:
-            oldest = self._recent.popleft()
-            self._recent_histogram.remove(oldest.bins[:, 0], oldest.labels[:, 0])
-            self._recent_samples -= len(oldest.labels)
+            oldest.append(self._recent.popleft())
+            self._recent_samples -= len(oldest[-1].labels)
+        for number, label in enumerate(self._labels):
+            label.recent.add(iteration.bins[:, number], iteration.labels[:, number])
+            for each in oldest:
+                label.recent.remove(each.bins[:, number], each.labels[:, number])
 
     def save(self) -> bytes:
         """Returns the progress over all complete iterations, for `load`."""
         buffer = io.BytesIO()
-        used = np.flatnonzero(self._histogram.counts)
+        further = {
+            f"{number}/{name}": array
+            for number, label in enumerate(self._labels[1:], start=1)
+            for name, array in label.save().items()
+        }
         np.savez(
             buffer,
-            bins=used,
-            counts=self._histogram.counts[used],
-            loss_sum=np.float64(self._loss_sum),
+            loss_sum=self._loss_sums[0],
+            label_loss_sums=self._loss_sums[1:],
             samples=np.int64(self.samples),
             recent_bins=_joined([each.bins for each in self._recent], np.uint16),
             recent_labels=_joined([each.labels for each in self._recent], np.uint8),
             recent_sizes=np.array([len(each.labels) for each in self._recent], np.int64),
-            recent_losses=np.array([each.loss_sum for each in self._recent], np.float64),
+            recent_losses=np.array([each.loss_sums[0] for each in self._recent], np.float64),
+            recent_label_losses=_joined([each.loss_sums[np.newaxis, 1:] for each in self._recent], np.float64),
             recent_groups=np.concatenate([_NO_GROUPS, *(each.groups for each in self._recent)]),
             recent_grouped=np.array([len(each.groups) for each in self._recent], np.int64),
-            **self._gauc.save(),  # type: ignore[arg-type]
+            **(self._labels[0].save() | further),  # type: ignore[arg-type]
         )
         return buffer.getvalue()
 
@@ -200,44 +227,71 @@ class Progress:
         """Goes back to what `save` returned, or to the beginning for None; from there on `workers` workers report."""
         self._workers = workers
         self._open.clear()
-        self._begin()
+        self._begin(len(self._labels))
         if saved is not None:
             with np.load(io.BytesIO(saved), allow_pickle=False) as arrays:
-                self._histogram.load(arrays["bins"], arrays["counts"])
-                self._loss_sum = float(arrays["loss_sum"])
+                self._labels[0].load(arrays)
+                for number, label in enumerate(self._labels[1:], start=1):
+                    of_label = f"{number}/"
+                    names = [name for name in arrays.files if name.startswith(of_label)]
+                    label.load({name.removeprefix(of_label): arrays[name] for name in names})
+                # Checkpoints of version 0.2 have no sums by label, and one label, whose sums are those of all.
+                all_losses, recent_losses = arrays["loss_sum"].reshape(1), arrays["recent_losses"][:, np.newaxis]
+                of_labels = arrays.get("label_loss_sums", all_losses)
+                recent_of_labels = arrays.get("recent_label_losses", recent_losses)
+                self._loss_sums = np.concatenate((all_losses, of_labels))
                 self.samples = int(arrays["samples"])
-                self._gauc.load(arrays)
                 ends = np.cumsum(arrays["recent_sizes"])[:-1]
                 bins, labels = (np.split(arrays[name], ends) for name in ("recent_bins", "recent_labels"))
                 groups = np.split(arrays["recent_groups"], np.cumsum(arrays["recent_grouped"])[:-1])
-                for loss_sum, *columns in zip(arrays["recent_losses"], bins, labels, groups, strict=False):
-                    some_bins, some_labels, some_groups = columns
-                    self._remember(_Iteration(some_bins, some_labels, float(loss_sum), some_groups))
+                losses = np.concatenate((recent_losses, recent_of_labels), axis=1)
+                for iteration in zip(bins, labels, losses, groups, strict=False):
+                    self._remember(_Iteration(*iteration))
 
     @property
     def loss(self) -> float:
         """Mean logistic loss over all samples; NaN before the first."""
-        return self._loss_sum / self.samples if self.samples else math.nan
+        return float(self._loss_sums[0]) / self.samples if self.samples else math.nan
 
     @property
     def auc(self) -> float:
         """Area under the ROC curve over all samples; NaN until both labels were seen."""
-        return self._histogram.auc()
+        return self._labels[0].histogram.auc()
 
     @property
     def lifetime(self) -> Quality:
-        """The figures over all samples."""
-        return self._histogram.quality(self._loss_sum, self.samples, self._gauc.value)
+        """The figures over all samples: the first label's, with the loss that is trained."""
+        return replace(self.lifetime_labels[0], loss=self.loss)
+
+    @property
+    def lifetime_labels(self) -> tuple[Quality, ...]:
+        """The figures over all samples, label by label."""
+        return tuple(
+            label.histogram.quality(float(loss_sum), self.samples, label.gauc.value)
+            for label, loss_sum in zip(self._labels, self._loss_sums[1:], strict=True)
+        )
 
     @property
     def recent(self) -> Quality:
-        """The figures over the latest iterations, those that hold the last 32,768 samples."""
+        """As `lifetime`, over the latest iterations, those that hold the last 32,768 samples."""
+        return self._recent_figures()[0]
+
+    @property
+    def recent_labels(self) -> tuple[Quality, ...]:
+        """As `lifetime_labels`, over the latest iterations."""
+        return self._recent_figures()[1]
+
+    def _recent_figures(self) -> tuple[Quality, tuple[Quality, ...]]:
         recent = tuple(self._recent)  # metrics are read in another thread
-        return self._recent_histogram.quality(
-            sum(each.loss_sum for each in recent),
-            sum(len(each.labels) for each in recent),
-            mean_gauc([each.grouped for each in recent if len(each.groups)]),
+        samples = sum(len(each.labels) for each in recent)
+        loss_sum, *of_labels = sum((each.loss_sums for each in recent), np.zeros_like(self._loss_sums)).tolist()
+        labels = tuple(
+            label.recent.quality(
+                of_label, samples, mean_gauc([each.grouped(number) for each in recent if len(each.groups)])
+            )
+            for number, (label, of_label) in enumerate(zip(self._labels, of_labels, strict=True))
         )
+        return replace(labels[0], loss=loss_sum / samples if samples else math.nan), labels
 
 
 def _joined(columns: list[NDArray[Any]], dtype: type[np.generic]) -> NDArray[Any]:

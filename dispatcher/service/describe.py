@@ -23,6 +23,8 @@ def job_state(job: Job) -> JobState:
         iterations_confirmed=job.confirmed,
         quality=totals.progress.lifetime,
         recent=totals.progress.recent,
+        labels=totals.progress.lifetime_labels,
+        recent_labels=totals.progress.recent_labels,
         workers=tuple(_worker_state(worker, totals, now) for worker in job.workers),
         cost_seconds=totals.cost_seconds,
         makespan_seconds=totals.makespan_seconds,

@@ -15,7 +15,7 @@ from dispatcher.simulator.alternatives import AlternativeTotals
 from dispatcher.simulator.totals import Totals
 from services.domain.jobs import JobSpec
 from services.domain.staleness import MOST_UPDATES, Staleness
-from services.domain.state import Evaluation, JobState
+from services.domain.state import Evaluation, JobState, Quality
 from services.domain.sync import Sync
 
 # Progress and messages go to standard error, so that standard output holds the result only.
@@ -42,6 +42,7 @@ def training_result(state: JobState, evaluations: Sequence[Evaluation] = ()) -> 
         else 0.0,
         **asdict(state.quality),
         "recent": asdict(state.recent),
+        **_by_label(state.job.labels, state.labels),
         # None without held-out samples; `evaluations` has what came before.
         "held_out": _held_out(evaluations[-1], state.job.labels) if evaluations else None,
         "evaluations": [{"iteration": each.iteration, **_held_out(each, state.job.labels)} for each in evaluations],
@@ -88,11 +89,14 @@ def training_result(state: JobState, evaluations: Sequence[Evaluation] = ()) -> 
 
 def _held_out(evaluation: Evaluation, labels: Sequence[str]) -> Result:
     """The figures of the first label, with the loss that is trained; those of each label, where there are several."""
-    figures = asdict(evaluation.quality)
-    if len(labels) > 1:
-        of_labels = zip(labels, evaluation.labels, strict=True)
-        figures["labels"] = {label: asdict(quality) for label, quality in of_labels}
-    return figures
+    return asdict(evaluation.quality) | _by_label(labels, evaluation.labels)
+
+
+def _by_label(labels: Sequence[str], qualities: Sequence[Quality]) -> Result:
+    """The figures of each label, where there are several."""
+    if len(labels) == 1:
+        return {}
+    return {"labels": {label: asdict(quality) for label, quality in zip(labels, qualities, strict=True)}}
 
 
 def simulation_result(job: JobSpec, totals: Totals) -> Result:

@@ -137,6 +137,7 @@ class IterationReport:
         epoch: of the plan.
         measured_bandwidth: bytes per second seen on the link; 0 when there was too little traffic to tell.
         groups: uint64 [m], what each sample belongs to; None: unknown.
+        label_loss_sums: of several labels, sum of the losses of each: L of them; with one label none, it is `loss_sum`.
     """
 
     iteration: int
@@ -149,16 +150,21 @@ class IterationReport:
     epoch: int
     measured_bandwidth: float = 0.0
     groups: NDArray[np.uint64] | None = None
+    label_loss_sums: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
+        labels = self.labels.shape[1] if self.labels.ndim > 1 else 1
+        if len(self.label_loss_sums) != (0 if labels == 1 else labels):
+            raise InvalidArgument(f"label_loss_sums are {len(self.label_loss_sums)} for {labels} labels")
         if self.groups is not None and len(self.groups) != len(self.labels):
             raise InvalidArgument(f"{len(self.groups)} groups given for {len(self.labels)} samples")
         if self.score_bins.shape != self.labels.shape:
             raise InvalidArgument(f"score_bins are {self.score_bins.shape}, labels are {self.labels.shape}")
         if self.labels.size and self.labels.max() > OTHER_LABEL:
             raise InvalidArgument(f"labels hold {int(self.labels.max())}, they must be 0, 1 or 2")
-        if not math.isfinite(self.loss_sum):
-            raise InvalidArgument(f"loss_sum of iteration {self.iteration} is {self.loss_sum}, it must be finite")
+        for loss_sum in (self.loss_sum, *self.label_loss_sums):
+            if not math.isfinite(loss_sum):
+                raise InvalidArgument(f"loss_sum of iteration {self.iteration} is {loss_sum}, it must be finite")
         self.transfers.check()
         for name, value, most in (
             ("seconds", self.seconds, _MOST_SECONDS),

@@ -135,7 +135,8 @@ class JobState:
         samples_submitted: samples of the stream that were taken in.
         iterations_planned: iterations whose plans exist.
         iterations_confirmed: iterations that every worker has confirmed.
-        quality: of the model over all confirmed samples, each scored before it is trained.
+        quality: of the model over all confirmed samples, each scored before it is trained: of several labels the first
+            one's figures, with the loss that is trained.
         recent: the same over the latest iterations, those that hold the last 32,768 samples.
         cost_seconds: time of all operations on their links, T_j for a row (ESD paper, eq. 4).
         makespan_seconds: sum over iterations of the slowest worker's operations on its link.
@@ -153,6 +154,8 @@ class JobState:
         forgotten_rows: how many rows the plans have made leave the table.
         evaluations: the latest ones that its drivers have recorded, by iteration, at most KEPT_EVALUATIONS.
         staleness: of the rows that training reads by these plans.
+        labels: as `quality`, label by label, in the job's order.
+        recent_labels: as `recent`, label by label.
     """
 
     job: JobSpec
@@ -180,3 +183,5 @@ class JobState:
     forgotten_rows: int = 0
     evaluations: tuple[Evaluation, ...] = ()
     staleness: Staleness = NEVER_STALE
+    labels: tuple[Quality, ...] = ()
+    recent_labels: tuple[Quality, ...] = ()

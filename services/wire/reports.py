@@ -99,6 +99,7 @@ def encode_iteration_report(report: IterationReport) -> pb.IterationReport:
         measured_bandwidth_bytes_per_second=report.measured_bandwidth,
         labels_per_sample=0 if report.labels.shape[1] == 1 else report.labels.shape[1],
         groups=b"" if report.groups is None else encode_array(report.groups, np.uint64, "groups"),
+        label_loss_sums=report.label_loss_sums,
     )
 
 
@@ -121,6 +122,7 @@ def decode_iteration_report(message: pb.IterationReport) -> IterationReport:
         epoch=message.epoch,
         measured_bandwidth=message.measured_bandwidth_bytes_per_second,
         groups=decode_column(message.groups, np.uint64, "groups") if message.groups else None,
+        label_loss_sums=tuple(message.label_loss_sums),
     )
 
 

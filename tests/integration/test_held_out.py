@@ -149,6 +149,15 @@ def test_figures_are_given_by_label(tmp_path: Path) -> None:
     assert result["held_out"]["loss"] == pytest.approx((found["clicked"]["loss"] + found["bought"]["loss"]) / 2)
     assert result["held_out"]["auc"] == found["clicked"]["auc"]
 
+    trained = np.concatenate([batch.labels for batch in training_stream(options)]).astype(np.float64)
+    for at, (name, scored) in enumerate(result["labels"].items()):  # before they are trained
+        assert name == ("clicked", "bought")[at]
+        share = trained[:, at].mean()
+        entropy = -share * np.log(share) - (1 - share) * np.log(1 - share)
+        assert scored["normalised_entropy"] == pytest.approx(scored["loss"] / entropy)
+    assert result["loss"] == pytest.approx(np.mean([scored["loss"] for scored in result["labels"].values()]))
+    assert result["normalised_entropy"] == result["labels"]["clicked"]["normalised_entropy"]
+
 
 def test_options_that_do_not_fit_are_refused() -> None:
     for changes, message in [

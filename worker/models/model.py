@@ -82,6 +82,19 @@ class Model(nn.Module, ABC):
         losses = self.loss_function.losses(outputs.view_as(labels), labels)
         return losses.squeeze(1) if labels.shape[1] == 1 else losses.mean(dim=1)
 
+    def label_losses(self, outputs: Tensor, batch: Batch, losses: Tensor) -> Tensor:
+        """Returns the losses label by label, float32 [m, L]; a model with a loss of its own has one for all labels.
+
+        Args:
+            outputs: of the model.
+            batch: the samples.
+            losses: what `loss` says of them, [m].
+        """
+        labels = batch.labels
+        if type(self).loss is not Model.loss:
+            return losses.unsqueeze(1).expand_as(labels)
+        return self.loss_function.losses(outputs.view_as(labels), labels)
+
     def scores(self, outputs: Tensor) -> Tensor:
         """Returns what the metrics see, float [m, L] in 0..1: by `loss_function`, the predicted probabilities."""
         return self.loss_function.scores(outputs).view(len(outputs), -1)

@@ -162,6 +162,7 @@ class TrainingLoop:
             measured_bandwidth=self._link.uplink.take(),
             epoch=plan.epoch,
             groups=plan.groups,
+            label_loss_sums=step.label_loss_sums,
         )
 
 

@@ -17,7 +17,7 @@ from services.domain.errors import FailedPrecondition
 from services.domain.jobs import JobSpec
 from services.domain.reports import SCORE_BINS
 from worker.models import build_model
-from worker.models.model import Batch, Model
+from worker.models.model import Batch
 from worker.training.device import prepare_device
 from worker.training.embeddings import Embedder
 
@@ -70,16 +70,8 @@ class Scorer:
         samples = Batch(self._embed(rows, batch.lengths), torch.tensor(batch.dense), torch.tensor(batch.labels))
         self._model.samples.begin(0, np.arange(len(batch), dtype=np.uint32))
         outputs = self._model(samples.embeddings, samples.dense)
-        return self._loss_sums(outputs, samples), _bins(self._model.scores(outputs.double()))
-
-    def _loss_sums(self, outputs: Tensor, samples: Batch) -> NDArray[np.float64]:
-        labels = samples.labels
-        if type(self._model).loss is Model.loss:  # the mean over the labels of these
-            losses = self._model.loss_function.losses(outputs.view_as(labels), labels)
-        else:
-            losses = self._model.loss(outputs, samples).unsqueeze(1).expand_as(labels)
-        sums: NDArray[np.float64] = losses.double().sum(dim=0).numpy()
-        return sums
+        losses = self._model.label_losses(outputs, samples, self._model.loss(outputs, samples))
+        return losses.double().sum(dim=0).numpy(), _bins(self._model.scores(outputs.double()))
 
 
 def _bins(scores: Tensor) -> NDArray[np.uint16]:

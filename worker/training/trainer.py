@@ -32,6 +32,7 @@ class StepResult:
 
     Attributes:
         loss_sum: sum of the losses before training (progressive validation), whatever the samples weigh.
+        label_loss_sums: of several labels, the same of each; with one label none.
         score_bins: uint16 [m, L], floor(65536 * predicted probability).
         compute: seconds of the forward and backward pass.
         all_reduce: seconds in the all-reduce, waiting for other workers included.
@@ -40,6 +41,7 @@ class StepResult:
     """
 
     loss_sum: float
+    label_loss_sums: tuple[float, ...]
     score_bins: NDArray[np.uint16]
     compute: float
     all_reduce: float
@@ -83,7 +85,7 @@ class Trainer:
         job, begin = self._job, time.perf_counter()
         used = plan.rows_by_table(len(job.tables))
         with self._buffers.changing():
-            loss_sum, score_bins, gradients = self._forward_backward(plan, used)
+            loss_sum, label_loss_sums, score_bins, gradients = self._forward_backward(plan, used)
 
         computed = time.perf_counter()
         step = plan.iteration + 1
@@ -108,6 +110,7 @@ class Trainer:
         self.dense.step(job.dense_rate(plan.iteration))
         return StepResult(
             loss_sum,
+            label_loss_sums,
             score_bins,
             compute=computed - begin,
             all_reduce=reduced - rows_updated,
@@ -117,13 +120,16 @@ class Trainer:
 
     def _forward_backward(
         self, plan: IterationPlan, used: Sequence[UsedRows]
-    ) -> tuple[float, NDArray[np.uint16], list[Tensor | None]]:
-        """Returns loss, scores [m, L], and by table the gradient [N, D] of the rows of all ids, None without samples.
+    ) -> tuple[float, tuple[float, ...], NDArray[np.uint16], list[Tensor | None]]:
+        """Returns loss, that of each label if there are several, scores [m, L], and the gradients of the tables' rows.
+
+        A table's are [N, D], those of the rows of all ids, or None without samples.
 
         The all-reduce of the dense gradients begins meanwhile.
         """
         if len(plan.labels) == 0:
-            return 0.0, np.zeros(plan.labels.shape, np.uint16), [None] * len(used)
+            none = (0.0,) * plan.labels.shape[1] if plan.labels.shape[1] > 1 else ()
+            return 0.0, none, np.zeros(plan.labels.shape, np.uint16), [None] * len(used)
         rows = [
             cache.look_up(each, table.dimension).requires_grad_()
             for cache, each, table in zip(self._caches, used, self._job.tables, strict=True)
@@ -142,12 +148,15 @@ class Trainer:
                 f"the loss of iteration {plan.iteration} is {loss_sum}: training diverged, lower the learning rate; "
                 f"{self._not_finite(plan, losses, rows)}"
             )
+        of_labels: list[float] = []
+        if batch.labels.shape[1] > 1:
+            of_labels = self._model.label_losses(outputs.detach(), batch, losses.detach()).double().sum(dim=0).tolist()
         if plan.weights is not None:
             losses = losses * torch.tensor(plan.weights, device=self._device)
         torch.autograd.backward(losses.sum() / plan.batch_size)
         scores = self._model.scores(outputs.detach().double()) * SCORE_BINS
         bins = scores.clamp(0, SCORE_BINS - 1).cpu().numpy().astype(np.uint16)
-        return loss_sum, bins, [each.grad for each in rows]
+        return loss_sum, tuple(of_labels), bins, [each.grad for each in rows]
 
     def _not_finite(self, plan: IterationPlan, losses: Tensor, rows: Sequence[Tensor]) -> str:
         """Names the first sample without a finite loss, by its number in the stream, and what is not finite besides."""

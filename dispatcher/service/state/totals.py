@@ -118,7 +118,7 @@ class JobTotals:
         self.worker_hits = np.zeros(job.workers, np.int64)
         self.workloads = np.array(job.workloads, np.int32)
         self.held_back = np.zeros(job.workers, np.int32)
-        self.progress = Progress(job.workers)
+        self.progress = Progress(job.workers, len(job.labels))
         self.history = History()
         self._planned = 0
         self._decision_total = 0.0

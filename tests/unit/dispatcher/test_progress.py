@@ -1,5 +1,6 @@
 """The streaming AUC equals the exact one on binned scores; loss does not depend on who reports first."""
 
+import io
 import itertools
 import math
 from dataclasses import replace
@@ -113,6 +114,42 @@ def test_recent_figures_are_those_of_the_latest_iterations() -> None:
         each.add(0, report(4, 5.0, [1] * 20_000, [0, 1] * 10_000))
     assert again.recent == progress.recent
     assert again.lifetime == progress.lifetime
+
+
+def test_each_label_has_its_own_figures() -> None:
+    """Of clicks half are guessed, of purchases none; the loss that is trained is the mean of both."""
+    half, bins, labels = (
+        1 << 15,
+        np.array([[1 << 15, 9], [1 << 15, 1]], np.uint16),
+        np.array([[1, 1], [0, 0]], np.uint8),
+    )
+    both = replace(
+        report(0, 2.0, [half, half], [1, 0]), score_bins=bins, labels=labels, label_loss_sums=(2 * math.log(2), 2.5)
+    )
+    progress, again = Progress(workers=1, labels=2), Progress(workers=1, labels=2)
+    progress.add(0, replace(both, groups=np.array([7, 7], np.uint64)))
+    again.load(progress.save(), workers=1)
+    for each in (progress, again):
+        clicked, bought = each.lifetime_labels
+        assert (clicked.loss, clicked.normalised_entropy, clicked.auc) == pytest.approx((math.log(2), 1.0, 0.5))
+        assert (bought.loss, bought.auc, bought.gauc) == (1.25, 1.0, 1.0)
+        assert bought.normalised_entropy == pytest.approx(1.25 / math.log(2))
+        assert each.recent_labels == each.lifetime_labels
+        assert each.lifetime == each.recent == replace(clicked, loss=1.0)
+        each.add(0, replace(both, iteration=1, label_loss_sums=(0.0, 0.0)))
+        assert each.lifetime_labels[1].loss == 0.625
+
+
+def test_checkpoints_of_version_0_2_are_read() -> None:
+    progress = Progress(workers=1)
+    progress.add(0, replace(report(0, 1.5, [5, 9], [0, 1]), groups=np.array([7, 7], np.uint64)))
+    with np.load(io.BytesIO(progress.save())) as arrays:
+        before = {name: arrays[name] for name in arrays.files if "label_" not in name}
+    buffer = io.BytesIO()
+    np.savez(buffer, **before)
+    again = Progress(workers=1)
+    again.load(buffer.getvalue(), workers=1)
+    assert (again.lifetime, again.recent) == (progress.lifetime, progress.recent)
 
 
 def test_gauc_is_of_the_samples_that_have_groups() -> None:

@@ -52,6 +52,7 @@ def test_iteration_report_round_trip() -> None:
         seconds=21.0,
         epoch=4,
         measured_bandwidth=1e6,
+        label_loss_sums=(3.0, 4.0),
     )
     message = encode_iteration_report(report)
     again = decode_iteration_report(pb.IterationReport.FromString(message.SerializeToString()))
@@ -60,7 +61,7 @@ def test_iteration_report_round_trip() -> None:
     assert again.score_bins.dtype == np.uint16
     assert (again.transfers, again.phases) == (report.transfers, report.phases)
     assert (again.iteration, again.loss_sum, again.seconds, again.measured_bandwidth) == (2**40, 3.5, 21.0, 1e6)
-    assert again.epoch == 4
+    assert (again.epoch, again.label_loss_sums) == (4, (3.0, 4.0))
 
 
 def test_flush_report_round_trip() -> None:
@@ -99,6 +100,7 @@ def test_a_heartbeat_that_says_nothing_is_of_an_idle_worker_and_an_unknown_phase
         (pb.IterationReport(score_bins=b"\0\0", labels=b"\7"), "labels hold 7"),
         (pb.IterationReport(labels_per_sample=2, labels=b"\1\0\1"), "labels has 3 values, .* no multiple of 2 labels"),
         (pb.IterationReport(loss_sum=float("nan")), "loss_sum of iteration 0 is nan"),
+        (pb.IterationReport(label_loss_sums=[1.0, 2.0]), "label_loss_sums are 2 for 1 labels"),
     ],
 )
 def test_malformed_report_is_refused(message: pb.IterationReport, text: str) -> None:

@@ -82,6 +82,16 @@ class Gaussian(Model):
         return outputs[:, :1].clamp(0, 1)
 
 
+def test_a_sample_s_loss_is_the_mean_of_its_labels(make_job):
+    model = build_model(make_job())
+    outputs, labels = torch.randn(5, 2), torch.rand(5, 2).round()
+    batch = Batch({}, torch.empty(5, 0), labels)
+    losses = model.loss(outputs, batch)
+    of_labels = model.label_losses(outputs, batch, losses)
+    torch.testing.assert_close(of_labels.mean(dim=1), losses)
+    torch.testing.assert_close(of_labels[:, 1], functional.softplus(outputs[:, 1]) - labels[:, 1] * outputs[:, 1])
+
+
 @pytest.fixture
 def gaussian(make_job, monkeypatch):
     monkeypatch.setitem(models.MODELS, "gaussian", Gaussian)
