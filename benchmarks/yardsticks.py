@@ -107,16 +107,15 @@ def ortools_flow(costs: Costs, capacities: NDArray[np.int32]) -> Run | None:
     return run
 
 
-_YARDSTICKS = {
+YARDSTICKS = {
     "hungarian": Yardstick("", 1 << 20, True, serial_hungarian),
     "scipy": Yardstick("scipy", 1 << 20, True, scipy_assignment),
     "lapx": Yardstick("lap", 1 << 22, True, lapx_lapjv),
     "pot": Yardstick("ot", 1 << 17, False, pot_emd),
     "ortools": Yardstick("ortools", 1 << 19, False, ortools_flow),
 }
-YARDSTICKS = tuple(_YARDSTICKS)
 
 
 def installed() -> dict[str, Yardstick]:
     """Returns the yardsticks whose library is there, by name."""
-    return {name: y for name, y in _YARDSTICKS.items() if not y.library or importlib.util.find_spec(y.library)}
+    return {name: y for name, y in YARDSTICKS.items() if not y.library or importlib.util.find_spec(y.library)}

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.papers.workload import Workload
 from dispatcher.core.cost_model import Operations
@@ -179,8 +178,3 @@ def _planned(planner: Planner, batches: Iterable[SampleBatch]) -> Outcome:
             lookups += decision.lookups
             hits += decision.hits
     return Outcome(operations, cost, hits / lookups, {})
-
-
-def occurrences(ids: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Returns how often each distinct id of an array occurs, int64 [distinct]."""
-    return np.unique(ids, return_counts=True)[1]

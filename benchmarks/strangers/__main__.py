@@ -45,7 +45,6 @@ KINDS = {
 }
 MOST_MEGABYTES = 200.0  # that a process may take more
 _WARM_UP_ITERATIONS = 100
-_SAMPLES_BETWEEN = 1024  # looks at whether it is over
 _REST_SECONDS = 1.0  # between two attacks, for connections to close
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.domain.errors import InvalidArgument
-from services.domain.features import Feature, Pooling, check_features
+from services.domain.features import Feature, check_features
 from services.domain.losses import Loss
 from services.domain.schedules import CONSTANT, Schedule
 from services.domain.sync import Sync
@@ -277,11 +277,6 @@ class JobSpec(DispatchOptions):
     def fields(self) -> int:
         """F, the number of features."""
         return len(self.features)
-
-    @property
-    def has_lists(self) -> bool:
-        """Whether a feature may have another number of ids per sample than one."""
-        return any(feature.pooling is not Pooling.ONE for feature in self.features)
 
     @property
     def forgets_rows(self) -> bool:
