@@ -211,6 +211,7 @@ class Engine:
             all have.
         replicated_by: the workers that replicate, as bits; 0: all.
         seed: decides in which iterations rows are chosen.
+        first_iteration: of the stream, from which these are counted.
         bounds: the pull and the push bound, at most 10000 each, of workers that train copies of their own, whoever else
             trains the rows (HET; docs/semantics.md). Then `unique_contributors` are the worker alone,
             `unique_versions` those that copies were pulled at or that their last push made, and all pushes are
@@ -236,6 +237,7 @@ class Engine:
         replicated_room: int = 0,
         replicated_by: int = 0,
         seed: int = 0,
+        first_iteration: int = 0,
         bounds: tuple[int, int] | None = None,
         additive: Sequence[bool] = (),
     ) -> None: ...
@@ -468,3 +470,45 @@ class Engine:
             ValueError: not a snapshot, damaged, or of an engine with other caches or another policy; cold: not taken
                 after a flush. Nothing has changed.
         """
+
+class HotSamples:
+    """Tells which samples of a stream use replicated rows alone, before an engine gets them (SCARS paper, section III).
+
+    It takes in the batches that the engine trains, and makes the same choices. Rows that were not read of late are
+    forgotten, so memory is bounded by what the last few periods of 32 batches have read. Calls run one after another.
+
+    Args:
+        table_sizes: as of the engine.
+        room: its `replicated_room`, at least 1.
+        workers: how many replicate, 1..64.
+        seed: of the engine.
+
+    Raises:
+        ValueError: room or workers are out of range.
+    """
+
+    def __init__(self, table_sizes: Sequence[int], room: int, workers: int, seed: int) -> None: ...
+    def judge(self, ids: NDArray[np.uint64], lengths: NDArray[np.uint16] | None = None) -> NDArray[np.bool_]:
+        """Returns whether the engine will have replicated all rows of each sample in the next iteration, bool [k].
+
+        Args:
+            ids: uint64 [k, F], or [N] with lengths, as `Engine.prepare` takes them.
+            lengths: uint16 [k, F].
+
+        Raises:
+            ValueError: lengths do not sum to N.
+        """
+
+    def train(self, ids: NDArray[np.uint64], lengths: NDArray[np.uint16] | None = None) -> bool:
+        """Takes in the next batch that is trained, of ids as `judge` has them.
+
+        Returns:
+            Whether rows are replicated no longer, so that samples which were hot may not be any more.
+
+        Raises:
+            ValueError: an id names a table that is not there, or lengths do not sum to N.
+        """
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory of the counts."""

@@ -118,6 +118,7 @@ class Planner:
                 replicated,
                 self.members.mask,
                 job.seed,
+                job.first_iteration,
                 (job.pull_bound, job.push_bound) if job.sync is Sync.BOUNDED else None,
                 [job.steps_add_up(table) for table in job.tables],
             )

@@ -13,7 +13,7 @@ from esd.cli.driver import PATIENCE_SECONDS, drive, going_on, progress_bar
 from esd.cli.export import export_model
 from esd.cli.held_out import watched
 from esd.cli.report import Result, messages, training_result
-from esd.cli.stream import TrainingStream, held_out_samples, training_stream
+from esd.cli.stream import TrainingStream, held_out_samples, report_reading, training_stream
 from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.errors import InvalidArgument
 from services.domain.jobs import JobSpec
@@ -63,8 +63,7 @@ def run_attached(
         return training_result(state, held_out.evaluations if held_out else ())
 
     result = asyncio.run(train())
-    if stream.dataset.skipped:
-        messages.print(f"skipped {stream.dataset.skipped} malformed records (--skip-bad)")
+    report_reading(stream.dataset)
     return result
 
 

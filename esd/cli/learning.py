@@ -62,6 +62,17 @@ Shuffle = Annotated[
         rich_help_panel=_PANEL,
     ),
 ]
+HotBatchesOption = Annotated[
+    int,
+    typer.Option(
+        "--hot-batches",
+        min=0,
+        help="With --sync replicated:R: trains samples that need replicated rows alone in mini-batches of their own "
+        "(SCARS), for which a sample waits so many iterations at most. This changes the batches, and so the model. "
+        "0: batches are as samples come.",
+        rich_help_panel=_PANEL,
+    ),
+]
 
 ContinueFrom = Annotated[
     str | None,

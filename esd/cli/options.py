@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -14,6 +14,7 @@ import typer
 from dispatcher.core.mechanisms import MECHANISMS
 from dispatcher.solvers import SOLVERS
 from esd.cli.budget import parse_alpha, parse_budget
+from esd.cli.hot_batches import in_hot_batches
 from esd.cli.job_file import Config
 from esd.cli.learning import (
     Clip,
@@ -24,6 +25,7 @@ from esd.cli.learning import (
     Evaluate,
     EvaluateEvery,
     Holdout,
+    HotBatchesOption,
     LearningRate,
     LearningRateSchedule,
     Shuffle,
@@ -31,6 +33,7 @@ from esd.cli.learning import (
     parse_schedule,
 )
 from esd.cli.model import Hidden, LossOption, Model, parse_hidden
+from esd.cli.workloads import parse_limits, parse_workloads
 from services.data import Dataset, count_distinct, open_data
 from services.data.epochs import Epochs
 from services.data.schema import job_tables
@@ -318,6 +321,7 @@ class RunOptions:
     clip: Clip = 0.0
     epochs: EpochsOption = 1
     shuffle: Shuffle = 0
+    hot_batches: HotBatchesOption = 0
     evaluate: Evaluate = None
     holdout: Holdout = ""
     evaluate_every: EvaluateEvery = 0
@@ -340,36 +344,15 @@ class RunOptions:
         """Returns m_j, the samples of each worker per iteration."""
         if self.workloads in (None, "equal", BALANCED):
             return equal_workloads((self.batch or DEFAULT_BATCH) * self.workers, self.workers)
-        try:
-            shares = tuple(int(part) for part in self.workloads.split(","))
-        except ValueError:
-            raise InvalidArgument(f"--workloads {self.workloads!r} is not a list of whole numbers") from None
-        if len(shares) != self.workers:
-            raise InvalidArgument(f"--workloads names {len(shares)} workers, --workers is {self.workers}")
-        if min(shares) < 0 or sum(shares) == 0:
-            raise InvalidArgument(f"--workloads {self.workloads!r} must not be negative and must not all be zero")
-        if self.batch is not None and sum(shares) != self.batch * self.workers:
-            raise InvalidArgument(
-                f"--workloads sum to {sum(shares)}, but --batch {self.batch} x --workers {self.workers} is"
-                f" {self.batch * self.workers}; leave out one of the two"
-            )
-        return shares
+        return parse_workloads(str(self.workloads), self.workers, self.batch)
 
     def limits(self) -> tuple[int, int] | None:
         """Returns m_min and m_max of balanced workloads, None when workloads are fixed."""
-        if self.workloads != BALANCED:
-            if self.workload_limits is not None:
-                raise InvalidArgument("--workload-limits needs --workloads balanced")
-            return None
-        if self.workload_limits is None:
-            return 1, sum(self.worker_samples())
-        try:
-            least, most = (int(part) for part in self.workload_limits.split(","))
-        except ValueError:
-            raise InvalidArgument(
-                f"--workload-limits {self.workload_limits!r} is not two whole numbers: 16,128"
-            ) from None
-        return least, most
+        if self.workloads == BALANCED:
+            return parse_limits(self.workload_limits, sum(self.worker_samples()))
+        if self.workload_limits is not None:
+            raise InvalidArgument("--workload-limits needs --workloads balanced")
+        return None
 
     def bandwidths(self) -> tuple[float, ...]:
         """Returns the speed of every worker's link, bytes per second."""
@@ -438,10 +421,17 @@ class RunOptions:
         trained, held_back = self.open_all(self.data, batch_size), None
         if self.holdout:
             trained, held_back = split(trained, self.holdout)
-        if self.epochs == 1 and not self.shuffle:
-            return trained, held_back
-        order = Epochs(trained, epochs=self.epochs, shuffle=self.shuffle, seed=self.seed, batch_size=batch_size)
-        return order, held_back
+        if self.epochs > 1 or self.shuffle:
+            trained = Epochs(trained, epochs=self.epochs, shuffle=self.shuffle, seed=self.seed, batch_size=batch_size)
+        if self.hot_batches:
+            job = replace(self, lr_schedule="constant", dense_lr_schedule=None).job(  # its end may not be known
+                features=trained.features,
+                dense_features=len(trained.dense_features),
+                labels=trained.labels,
+                parameter_servers=("not started",),
+            )
+            trained = in_hot_batches(trained, job, self.hot_batches)
+        return trained, held_back
 
     def open_all(self, uri: str, batch_size: int) -> Dataset:
         """Opens all samples of some data, once, in the order in which they are."""

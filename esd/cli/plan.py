@@ -65,6 +65,8 @@ def advise(
         raise InvalidArgument("--cache-rows and --cache-ratio are what esd plan finds: leave them out")
     if chosen.workloads not in (None, "equal", BALANCED):
         raise InvalidArgument(f"esd plan finds the samples per worker: --workloads is equal or {BALANCED}, not a list")
+    if chosen.hot_batches:
+        raise InvalidArgument("esd plan finds batches of samples as they come: leave out --hot-batches")
     if chosen.max_rows:
         raise InvalidArgument("esd plan has no --max-rows: it counts what all rows of the data need")
     available = _free_memory() / 2 if memory is None else parse_size(memory)

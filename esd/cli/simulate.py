@@ -23,6 +23,7 @@ from dispatcher.simulator.simulate import simulate
 from esd.cli import options as opt
 from esd.cli.budget import AUTO
 from esd.cli.dimensions import parse_dimensions
+from esd.cli.hot_batches import in_hot_batches
 from esd.cli.options import takes_run_options
 from esd.cli.report import Result, alternative_result, print_result, simulation_result
 from esd.cli.stream import READ_SAMPLES, global_batches, simulated_stream
@@ -119,6 +120,9 @@ def run(
         alternative: the protocol that is charged in place of the job's own.
         dims: values per row by field, as `--dims`.
     """
+    for option, value in (("--trace", trace), ("--dims", dims)):
+        if chosen.hot_batches and value is not None:
+            raise InvalidArgument(f"--hot-batches goes by the tables of --data: leave out {option}")
     stream = simulated_stream(chosen, trace)
     chosen = replace(chosen, lr_schedule="constant", dense_lr_schedule=None)  # nothing is trained, whatever the rate
     job = chosen.job(
@@ -169,8 +173,12 @@ def replay_result(chosen: opt.RunOptions, log: Path) -> Result:
     ends = (each.iteration for each in read_decisions(log) if isinstance(each, StreamEnded))
     end = next(ends, None)  # the data may go on, and a decision with a lookahead would see that
 
+    samples = replace(chosen, hot_batches=0).open(READ_SAMPLES)
+    if chosen.hot_batches:
+        samples = in_hot_batches(samples, job, chosen.hot_batches)
+
     def batches() -> Iterator[SampleBatch]:
-        return islice(global_batches(chosen.open(READ_SAMPLES), job.batch_size), end)
+        return islice(global_batches(samples, job.batch_size), end)
 
     return simulation_result(job, replay_decisions(chain([opened], records), job, batches, digest_of))
 

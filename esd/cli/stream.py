@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from dispatcher.simulator.simulate import trace_batches
 from esd.cli.options import DEFAULT_CACHE_RATIO, RunOptions
+from esd.cli.report import messages
 from services.data import Dataset
+from services.data.hot_batches import HotBatches
 from services.domain.batches import SampleBatch
 from services.domain.errors import FailedPrecondition, InvalidArgument
 from services.domain.features import Feature, numbered_ids
@@ -124,6 +126,14 @@ def simulated_stream(chosen: RunOptions, trace: NDArray[np.uint64] | None) -> Si
         cache_rows=chosen.cache_size(stream.dataset),
         batches=lambda: global_batches(stream, stream.batch_size),
     )
+
+
+def report_reading(dataset: Dataset) -> None:
+    """Says, when a run is over, what became of its samples on their way."""
+    if dataset.skipped:
+        messages.print(f"skipped {dataset.skipped} malformed records (--skip-bad)")
+    if isinstance(dataset, HotBatches):
+        messages.print(f"{dataset.hot_batches} mini-batches were hot (--hot-batches)")
 
 
 def first_samples(batches: Iterable[SampleBatch], limit: int | None) -> Iterator[SampleBatch]:

@@ -23,7 +23,7 @@ from esd.cli.learning import ContinueFrom
 from esd.cli.options import takes_run_options
 from esd.cli.report import Result, messages, print_result, training_result
 from esd.cli.seeds import SeedsOption, over_seeds, print_seeds
-from esd.cli.stream import held_out_samples, training_stream
+from esd.cli.stream import held_out_samples, report_reading, training_stream
 from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.errors import InvalidArgument
 from services.domain.state import JobState
@@ -166,8 +166,7 @@ def run(
 
     with _log_directory(out) as logs:
         result = asyncio.run(train(logs))
-    if dataset.skipped:
-        messages.print(f"skipped {dataset.skipped} malformed records (--skip-bad)")
+    report_reading(dataset)
     return result
 
 

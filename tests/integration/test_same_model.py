@@ -70,6 +70,12 @@ PUSHED = {"sync": "full"}
 AHEAD = {"sync": "proactive", "links": "40m,20m,10m", "checkpoint_every": 20}
 THROUGH = {"sync": "write-through", "mechanism": "random", "cache_rows": 500}
 REPLICATED = {"sync": "replicated:150", "checkpoint_every": 20, "iterations": 60}  # the rows are chosen twice
+HOT = {
+    "data": "synthetic:zipf?samples=3000&fields=3&keys=300&skew=1.6",
+    "hot_batches": 20,
+    "epochs": 2,
+    "model": "dlrm",
+}
 NEVER_STALE = {"sync": "bounded:0,0", "checkpoint_every": 20}
 SMALL = {"mechanism": "random", "cache_rows": 500}
 
@@ -102,6 +108,7 @@ CLUSTERS = [
     cluster("two workers, replicated rows, LAIA, LRU, small caches", mechanism="laia", policy="lru", **REPLICATED),
     cluster("three workers, replicated rows, Adam, Redis", workers=3, batch=20, store="redis", **REPLICATED | ADAM),
     cluster("four workers, replicated rows, unequal, joint", mechanism="joint", shards=2, **REPLICATED | UNEQUAL),
+    cluster("two workers, hot batches, two epochs", **HOT | REPLICATED),
     cluster("two workers, full table, replicated rows", store="redis", **FULL | REPLICATED),
 ]  # fmt: skip
 

@@ -24,6 +24,12 @@ struct SampleIds {
   std::size_t count() const {  // N
     return lengths == nullptr ? samples * fields : std::accumulate(lengths, lengths + samples * fields, std::size_t{0});
   }
+
+  std::size_t count_of(std::size_t sample) const {
+    if (lengths == nullptr) return fields;
+    const std::uint16_t* const length = lengths + sample * fields;
+    return std::accumulate(length, length + fields, std::size_t{0});
+  }
 };
 
 // The distinct ids have the batch indices 0..distinct()-1 in ascending order, so whatever is listed by batch index is

@@ -30,9 +30,9 @@ class Replication {
   Replication() = default;
 
   // `room` is what the rows may take of each cache, in units of row size; `seed` decides in which iterations they are
-  // chosen. They are replicated by `workers`, one at least.
-  Replication(std::uint64_t room, std::uint64_t seed, WorkerSet workers)
-      : room_(room), phase_(static_cast<std::uint32_t>(mix64(seed) % kPeriod)) {
+  // chosen, counted from the first one of the stream. They are replicated by `workers`, one at least.
+  Replication(std::uint64_t room, std::uint64_t seed, WorkerSet workers, std::uint32_t first_iteration = 0)
+      : room_(room), phase_(static_cast<std::uint32_t>((mix64(seed) + first_iteration) % kPeriod)) {
     workers.for_each([&](unsigned j) { members_.push_back(j); });
     workers_ = workers;
   }
@@ -45,6 +45,9 @@ class Replication {
 
   // Whether the row is to join, or has.
   bool wanted(RowNumber row) const { return row < flags_.size() && (flags_[row] & kWanted) != 0; }
+
+  // Whether the row was read of late, or is wanted.
+  bool listed(RowNumber row) const { return row < flags_.size() && flags_[row] != 0; }
 
   // The size of the rows that have joined.
   std::uint64_t filled() const { return filled_; }

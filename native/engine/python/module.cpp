@@ -15,7 +15,6 @@
 #include <limits>
 #include <memory>
 #include <mutex>
-#include <numeric>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -26,7 +25,9 @@
 #include "common/workers.h"
 #include "engine/engine.h"
 #include "engine/python/arena_pool.h"
+#include "engine/python/hot_samples.h"
 #include "engine/python/plan_dicts.h"
+#include "engine/python/sample_ids.h"
 #include "engine/rows/index_types.h"
 #include "engine/rows/row_state.h"
 
@@ -35,8 +36,6 @@ namespace nb = nanobind;
 namespace esd {
 namespace {
 
-using Ids = nb::ndarray<const std::uint64_t, nb::c_contig, nb::device::cpu>;
-using Lengths = nb::ndarray<const std::uint16_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Integers = nb::ndarray<const std::int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Reals = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Limits = std::tuple<Integers, Integers, Reals>;     // least and most workloads, sample costs
@@ -70,7 +69,7 @@ std::vector<std::uint32_t> check_table_sizes(const std::vector<std::int64_t>& ta
 }
 
 Replication check_replication(const std::vector<std::int64_t>& cache_sizes, std::uint64_t room, std::uint64_t workers,
-                              std::uint64_t seed) {
+                              std::uint64_t seed, std::uint32_t first_iteration) {
   if (room == 0) return {};
   const std::int64_t least = *std::min_element(cache_sizes.begin(), cache_sizes.end());
   if (room >= static_cast<std::uint64_t>(least)) {
@@ -79,7 +78,7 @@ Replication check_replication(const std::vector<std::int64_t>& cache_sizes, std:
   }
   const std::uint64_t all = ~std::uint64_t{0} >> (kMaxWorkers - cache_sizes.size());
   if ((workers & ~all) != 0) throw std::invalid_argument("replicated_by names workers that are not there");
-  return {room, seed, WorkerSet{workers == 0 ? all : workers}};
+  return {room, seed, WorkerSet{workers == 0 ? all : workers}, first_iteration};
 }
 
 std::optional<StalenessBounds> check_bounds(const std::optional<Bounds>& bounds) {
@@ -106,26 +105,16 @@ class SharedEngine {
                const std::vector<std::int64_t>& table_sizes, std::uint64_t max_rows,
                const RowSizes::Shares& gradient_shares, const RowSizes::Shares& value_shares, bool push_trained,
                bool flush_ahead, std::uint64_t replicated_room, std::uint64_t replicated_by, std::uint64_t seed,
-               const std::optional<Bounds>& bounds, const std::vector<bool>& additive)
+               std::uint32_t first_iteration, const std::optional<Bounds>& bounds, const std::vector<bool>& additive)
       : engine_(check_cache_sizes(cache_sizes), policy, check_table_sizes(table_sizes), max_rows, gradient_shares,
                 value_shares, push_trained, flush_ahead,
-                check_replication(cache_sizes, replicated_room, replicated_by, seed), check_bounds(bounds),
-                check_additive(additive, table_sizes.size())) {}
+                check_replication(cache_sizes, replicated_room, replicated_by, seed, first_iteration),
+                check_bounds(bounds), check_additive(additive, table_sizes.size())) {}
 
   void prepare(const Ids& ids, const std::optional<Lengths>& lengths) {
-    if (ids.size() > 0xffffffffu) throw std::invalid_argument("ids has 2^32 elements or more");
-    if (ids.ndim() != (lengths ? 1u : 2u)) {
-      throw std::invalid_argument(std::string("ids has ") + std::to_string(ids.ndim()) +
-                                  " axes, there must be two, or one beside lengths");
-    }
+    const SampleIds given = sample_ids(ids, lengths);
     const ExclusiveCall call(*this);
-    if (!lengths) return engine_.prepare({ids.data(), ids.shape(0), ids.shape(1), nullptr});
-    const std::uint64_t count = std::accumulate(lengths->data(), lengths->data() + lengths->size(), std::uint64_t{0});
-    if (count != ids.size()) {
-      throw std::invalid_argument("lengths sum to " + std::to_string(count) + ", there are " +
-                                  std::to_string(ids.size()) + " ids");
-    }
-    engine_.prepare({ids.data(), lengths->shape(0), lengths->shape(1), lengths->data()});
+    engine_.prepare(given);
   }
 
   nb::ndarray<nb::numpy, std::int32_t, nb::ndim<2>> costs(const Integers& link_costs) {
@@ -349,6 +338,7 @@ class SharedEngine {
 NB_MODULE(engine, module) {
   using esd::IterationColumns;
   using esd::SharedEngine;
+  using esd::SharedHotSamples;
   module.doc() = "The dispatch engine. See engine.pyi.";
   nb::exception<esd::CacheTooSmall>(module, "CacheTooSmall", PyExc_ValueError);
   nb::class_<IterationColumns>(module, "IterationColumns")
@@ -367,12 +357,14 @@ NB_MODULE(engine, module) {
   nb::class_<SharedEngine>(module, "Engine")
       .def(nb::init<const std::vector<std::int64_t>&, const std::string&, const std::vector<std::int64_t>&,
                     std::uint64_t, const std::vector<double>&, const std::vector<double>&, bool, bool, std::uint64_t,
-                    std::uint64_t, std::uint64_t, const std::optional<esd::Bounds>&, const std::vector<bool>&>(),
+                    std::uint64_t, std::uint64_t, std::uint32_t, const std::optional<esd::Bounds>&,
+                    const std::vector<bool>&>(),
            nb::arg("cache_sizes"), nb::arg("policy"), nb::arg("table_sizes") = std::vector<std::int64_t>(),
            nb::arg("max_rows") = 0, nb::arg("gradient_shares") = esd::RowSizes::Shares(),
            nb::arg("value_shares") = esd::RowSizes::Shares(), nb::arg("push_trained") = false,
            nb::arg("flush_ahead") = false, nb::arg("replicated_room") = 0, nb::arg("replicated_by") = 0,
-           nb::arg("seed") = 0, nb::arg("bounds") = nb::none(), nb::arg("additive") = std::vector<bool>())
+           nb::arg("seed") = 0, nb::arg("first_iteration") = 0, nb::arg("bounds") = nb::none(),
+           nb::arg("additive") = std::vector<bool>())
       .def("prepare", &SharedEngine::prepare, nb::arg("ids").noconvert(), nb::arg("lengths").noconvert() = nb::none())
       .def("costs", &SharedEngine::costs, nb::arg("link_costs").noconvert())
       .def("training_shares", &SharedEngine::training_shares)
@@ -397,4 +389,15 @@ NB_MODULE(engine, module) {
       .def_prop_ro("lookups", [](SharedEngine& e) { return e.read([](auto& x) { return x.lookups(); }); })
       .def_prop_ro("hits", [](SharedEngine& e) { return e.read([](auto& x) { return x.hits(); }); })
       .def_prop_ro("memory_bytes", [](SharedEngine& e) { return e.read([](auto& x) { return x.memory_bytes(); }); });
+  nb::class_<SharedHotSamples>(module, "HotSamples")
+      .def(
+          "__init__",
+          [](SharedHotSamples* self, const std::vector<std::int64_t>& table_sizes, std::uint64_t room, unsigned workers,
+             std::uint64_t seed) {
+            new (self) SharedHotSamples(esd::check_table_sizes(table_sizes), room, workers, seed);
+          },
+          nb::arg("table_sizes"), nb::arg("room"), nb::arg("workers"), nb::arg("seed"))
+      .def("judge", &SharedHotSamples::judge, nb::arg("ids").noconvert(), nb::arg("lengths").noconvert() = nb::none())
+      .def("train", &SharedHotSamples::train, nb::arg("ids").noconvert(), nb::arg("lengths").noconvert() = nb::none())
+      .def_prop_ro("memory_bytes", &SharedHotSamples::memory_bytes);
 }

@@ -77,6 +77,7 @@ def test_a_batch_that_is_given_stays_and_little_memory_makes_a_small_cache(advic
     [
         (["--cache-rows", "9"], "--cache-rows and --cache-ratio are what esd plan finds"),
         (["--workloads", "3,5"], "--workloads is equal or balanced"),
+        (["--hot-batches", "9"], "leave out --hot-batches"),
         (["--max-rows", "9"], "has no --max-rows"),
         (["--memory", "plenty"], "'plenty' is not a positive number of bytes"),
         (["--memory", "1m", "--batch", "8"], "not even 8 samples per worker fit"),

@@ -122,6 +122,8 @@ def test_an_empty_trace_and_too_few_assignments_are_refused(trace: list[str], tm
         (["--hash-field", "0"], "hash_field 0 (--hash-field) is for hash, joint goes by all fields"),
         (["--sync", "replicated:0"], "it is at least 1 with replicated"),
         (["--sync", "replicated:9999999"], "9999999 rows are to be replicated"),
+        (["--hot-batches", "9"], "--hot-batches 9 needs rows that all workers have: --sync replicated:R"),
+        (["--hot-batches", "9", "--dims", "8"], "--hot-batches goes by the tables of --data: leave out --dims"),
         (["--replay", "/nowhere/log"], "/nowhere/log cannot be read"),
         (["--replay", "/nowhere/log", "--dims", "8"], "--dims would change them"),
         (["--dims", "gate=16"], "names field 'gate'; the fields are"),

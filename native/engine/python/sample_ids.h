@@ -1,0 +1,36 @@
+// The ids of samples as Python gives them: [k, F], or [N] and their lengths [k, F].
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <cstdint>
+#include <numeric>
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+#include "engine/batch/prepared_batch.h"
+
+namespace esd {
+
+using Ids = nanobind::ndarray<const std::uint64_t, nanobind::c_contig, nanobind::device::cpu>;
+using Lengths = nanobind::ndarray<const std::uint16_t, nanobind::ndim<2>, nanobind::c_contig, nanobind::device::cpu>;
+
+// Throws std::invalid_argument when the arrays do not fit each other.
+inline SampleIds sample_ids(const Ids& ids, const std::optional<Lengths>& lengths) {
+  if (ids.size() > 0xffffffffu) throw std::invalid_argument("ids has 2^32 elements or more");
+  if (ids.ndim() != (lengths ? 1u : 2u)) {
+    throw std::invalid_argument(std::string("ids has ") + std::to_string(ids.ndim()) +
+                                " axes, there must be two, or one beside lengths");
+  }
+  if (!lengths) return {ids.data(), ids.shape(0), ids.shape(1), nullptr};
+  const std::uint64_t count = std::accumulate(lengths->data(), lengths->data() + lengths->size(), std::uint64_t{0});
+  if (count != ids.size()) {
+    throw std::invalid_argument("lengths sum to " + std::to_string(count) + ", there are " +
+                                std::to_string(ids.size()) + " ids");
+  }
+  return {ids.data(), lengths->shape(0), lengths->shape(1), lengths->data()};
+}
+
+}  // namespace esd
