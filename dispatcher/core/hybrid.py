@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from fractions import Fraction
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -46,6 +47,8 @@ def hybrid_dis(
     """
     if not 0 <= alpha <= 1:
         raise InvalidArgument(f"alpha is {alpha}, it must be in 0..1")
+    if not isinstance(criterion, Criterion):
+        raise InvalidArgument(f"criterion is {criterion!r}, it must be one of {', '.join(map(str, Criterion))}")
     costs = _as_costs(costs)
     capacities = _as_capacities(capacities, *costs.shape)
     samples = len(costs)
@@ -91,7 +94,7 @@ def _cost(costs: Costs, assignment: NDArray[np.int32]) -> int | float:
 
 
 def _as_costs(values: ArrayLike) -> Costs:
-    costs = np.asarray(values)
+    costs = _as_array(values, "costs")
     if costs.ndim != 2:
         raise InvalidArgument(f"costs have shape {costs.shape}, they must be a matrix [k, n]")
     if len(costs) < 1:
@@ -114,7 +117,7 @@ def _as_costs(values: ArrayLike) -> Costs:
 
 
 def _as_capacities(values: ArrayLike, samples: int, workers: int) -> NDArray[np.int32]:
-    capacities = np.asarray(values)
+    capacities = _as_array(values, "capacities")
     if capacities.shape != (workers,):
         raise InvalidArgument(f"capacities have shape {capacities.shape}, costs of {workers} workers need ({workers},)")
     if capacities.dtype.kind not in "iu":
@@ -127,3 +130,10 @@ def _as_capacities(values: ArrayLike, samples: int, workers: int) -> NDArray[np.
             f"capacities sum to {capacities.sum()}, they must sum to the number of samples, {samples}"
         )
     return capacities.astype(np.int32)
+
+
+def _as_array(values: ArrayLike, name: str) -> NDArray[Any]:
+    try:
+        return np.asarray(values)
+    except ValueError as error:  # rows of unequal lengths
+        raise InvalidArgument(f"{name} are no array: {error}") from None

@@ -212,8 +212,9 @@ def _load(path: Path, dtype: type[np.generic], option: str) -> NDArray[Any]:
         InvalidArgument: the file cannot be read, holds another shape or dtype, or is empty.
     """
     try:
-        array: NDArray[Any] = np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
+        with path.open("rb") as file:
+            array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
         raise InvalidArgument(f"{option} {path} cannot be read: {error}") from None
     if array.ndim != 2 or array.dtype != dtype:
         raise InvalidArgument(

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from services.clients.attendance import Attendance, idle
 from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.batches import SampleBatch
+from services.domain.errors import FailedPrecondition
 from services.domain.hybrid import HybridResult
 from services.domain.jobs import Criterion, JobSpec
 from services.domain.plans import PlanMessage
@@ -32,7 +33,8 @@ class DispatcherClient:
         with DispatcherClient("127.0.0.1:50051") as dispatcher:
             state = dispatcher.describe()
 
-    All methods raise the errors of services.domain.errors; Unavailable when the dispatcher cannot be reached. Several
+    All methods raise the errors of services.domain.errors; Unavailable when the dispatcher cannot be reached,
+    FailedPrecondition when the client is closed. Several
     threads may use one client. `services.clients.dispatcher_async.AsyncDispatcherClient` has the same methods for
     programs with an event loop; this client runs one of those in a thread of its own.
 
@@ -249,6 +251,9 @@ class DispatcherClient:
         return BlockingAttendance(self._run(begin()), self._run)
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._loop.is_closed():
+            work.close()
+            raise FailedPrecondition("this client is closed; make another one")
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()

@@ -290,7 +290,13 @@ class JobSpec(DispatchOptions):
 
 
 def equal_workloads(batch_size: int, workers: int) -> tuple[int, ...]:
-    """Shares k out evenly; the first workers take one more sample each where k is no multiple of n."""
+    """Shares k out evenly; the first workers take one more sample each where k is no multiple of n.
+
+    Raises:
+        InvalidArgument: k is negative, or n below 1.
+    """
+    _check_range("batch_size", batch_size, 0)
+    _check_range("workers", workers, 1)
     share, rest = divmod(batch_size, workers)
     return tuple(share + (j < rest) for j in range(workers))
 

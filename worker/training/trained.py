@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
+from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -55,12 +58,16 @@ class TrainedModel:
         A model of one's own is imported by the path that it was trained by.
 
         Raises:
-            InvalidArgument: the file does not say which model it is, or that cannot be imported.
+            InvalidArgument: the file is damaged, does not say which model it is, or that cannot be imported.
         """
-        with np.load(path, allow_pickle=False) as arrays:
-            if "model" not in arrays:
-                raise InvalidArgument(f"{path} does not say which model it is: it is no model.npz of this version")
-            return cls(job_of_model(str(arrays["model"])), {name: arrays[name] for name in arrays.files})
+        try:
+            with Path(path).open("rb") as file, NpzFile(file, allow_pickle=False) as archive:
+                arrays = {name: archive[name] for name in archive.files}
+        except (BadZipFile, ValueError, zlib.error) as error:
+            raise InvalidArgument(f"{path} is damaged, or no model.npz: {error}") from None
+        if "model" not in arrays:
+            raise InvalidArgument(f"{path} does not say which model it is: it is no model.npz of this version")
+        return cls(job_of_model(str(arrays["model"])), arrays)
 
     @torch.inference_mode()
     def scores(self, batch: SampleBatch) -> NDArray[np.float32]:

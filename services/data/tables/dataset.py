@@ -145,7 +145,10 @@ class FrameDataset(_Table):
 
     def __init__(self, frame: Frame, schema: Schema, batch_size: int) -> None:
         super().__init__(schema, batch_size)
-        self._table = pa.table(frame)
+        try:
+            self._table = pa.table(frame)
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise InvalidArgument(f"a {type(frame).__name__} cannot be read as a frame: {error}") from None
         check_types(schema, self._table.schema, "the frame")
 
     @cached_property

@@ -100,6 +100,11 @@ def test_an_empty_trace_and_too_few_assignments_are_refused(trace: list[str], tm
     refused = esd("simulate", "--trace", str(tmp_path / "empty.npy"), "--cache-rows", "9")
     assert refused.returncode == 2
     assert "empty.npy is empty: [0, 4]" in refused.stderr
+    np.savez(tmp_path / "several.npz", np.empty((3, 4), np.uint64))
+    (tmp_path / "nothing.npy").touch()
+    for name in ("several.npz", "nothing.npy"):
+        refused = esd("simulate", "--trace", str(tmp_path / name), "--cache-rows", "9")
+        assert (refused.returncode, f"{name} cannot be read" in refused.stderr) == (2, True), refused.stderr
     refused = esd("simulate", *trace, "--cache-rows", "4", "--iterations", "99")
     assert refused.returncode == 2
     assert "--iterations 99 are more than the" in refused.stderr

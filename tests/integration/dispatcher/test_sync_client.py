@@ -19,7 +19,7 @@ from dispatcher.service.app import serve_dispatcher
 from dispatcher.service.settings import DispatcherSettings
 from services.clients.dispatcher import DispatcherClient
 from services.clients.dispatcher_async import AsyncDispatcherClient
-from services.domain.errors import InvalidArgument, NotFound, Unavailable
+from services.domain.errors import FailedPrecondition, InvalidArgument, NotFound, Unavailable
 from services.domain.plans import EndOfStream, FlushPlan, IterationPlan, Membership
 from services.domain.reports import Lease
 from services.domain.state import JobPhase
@@ -114,6 +114,8 @@ def test_closing_twice_is_fine() -> None:
     client = DispatcherClient("127.0.0.1:1")
     client.close()
     client.close()
+    with pytest.raises(FailedPrecondition, match="this client is closed"):
+        client.describe()
 
 
 @pytest.fixture

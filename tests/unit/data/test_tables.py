@@ -110,6 +110,12 @@ def test_a_frame_makes_the_same_samples() -> None:
         assert dataset.fingerprint == esd.read(EVENTS, SCHEMA).fingerprint
 
 
+def test_what_is_no_frame_is_refused() -> None:
+    for source in (["a.parquet", "b.parquet"], {"user": [1, "x"]}):
+        with pytest.raises(InvalidArgument, match=f"a {type(source).__name__} cannot be read as a frame"):
+            esd.read(source, SCHEMA)
+
+
 @pytest.mark.parametrize(
     "kind",
     [pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.dictionary(pa.int8(), pa.string())],

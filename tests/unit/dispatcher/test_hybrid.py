@@ -124,6 +124,8 @@ GOOD = np.ones((4, 2), np.int32)
         (GOOD, [2, 2], 1.5, "alpha is 1.5"),
         (GOOD, [2, 2], float("nan"), "alpha is nan"),
         (np.ones(4), [2, 2], 1, r"shape \(4,\)"),
+        ([[1, 2], [3]], [1, 1], 1, "costs are no array: .* inhomogeneous"),
+        (GOOD, [2, [2]], 1, "capacities are no array"),
         (GOOD.astype(bool), [2, 2], 1, "dtype bool"),
         (GOOD.astype(complex), [2, 2], 1, "dtype complex128"),
         (np.array([[1, 2**31]] * 4), [2, 2], 1, r"costs\[0, 1\] is 2147483648.*2\^31-1"),
@@ -143,3 +145,8 @@ GOOD = np.ones((4, 2), np.int32)
 def test_bad_input_is_refused_by_name(costs, capacities, alpha, message):
     with pytest.raises(InvalidArgument, match=message):
         hybrid_dis(costs, capacities, alpha, Criterion.MIN2_MIN, AUTO)
+
+
+def test_a_criterion_of_another_kind_is_refused_whatever_alpha_is():
+    with pytest.raises(InvalidArgument, match=r"criterion is 'min2-min', it must be one of Criterion.MIN2_MIN, "):
+        hybrid_dis(GOOD, [2, 2], 1, "min2-min", AUTO)

@@ -71,3 +71,14 @@ def test_what_is_no_file_of_a_model_is_refused(job, tmp_path):
         esd.TrainedModel.load(tmp_path / "other.npz")
     with pytest.raises(InvalidArgument, match="this describes no model"):
         job_of_model("wdl")
+
+
+def test_a_damaged_file_is_named(job, tmp_path):
+    np.savez(tmp_path / "model.npz", model=np.array(describe_model(job)), ids=np.arange(1000))
+    whole = (tmp_path / "model.npz").read_bytes()
+    flipped = bytearray(whole)
+    flipped[len(whole) // 2] ^= 1
+    for damaged in (b"", b"no model", whole[: len(whole) // 2], bytes(flipped)):
+        (tmp_path / "bad.npz").write_bytes(damaged)
+        with pytest.raises(InvalidArgument, match=r"bad.npz is damaged, or no model.npz"):
+            esd.TrainedModel.load(tmp_path / "bad.npz")
