@@ -7,13 +7,19 @@ from typing import TYPE_CHECKING
 
 from services.data.opening import table_reader
 from services.data.schema import Schema
+from services.data.schema_file import read_schema
 
 if TYPE_CHECKING:
     from services.data.tables.dataset import Frame, FrameDataset, TableDataset
 
 
 def read(
-    source: str | Path | Frame, schema: Schema, *, batch_size: int = 1024, skip_bad: int = 0
+    source: str | Path | Frame,
+    schema: Schema | str | Path,
+    *,
+    batch_size: int = 1024,
+    skip_bad: int = 0,
+    labelled: bool = True,
 ) -> TableDataset | FrameDataset:
     """Opens files or a frame as a stream of samples, in the order of file names and rows.
 
@@ -25,18 +31,21 @@ def read(
 
     Args:
         source: a file, a folder or a pattern (Parquet, Arrow, CSV); or a frame of pandas, polars or pyarrow.
-        schema: which columns are what.
+        schema: which columns are what, or the TOML file that says so (`--schema`).
         batch_size: samples of a batch, at most.
         skip_bad: rows of files that are no samples and are left out before one is an error.
+        labelled: False for samples to score (`TrainedModel.scores`): columns of labels, weight and group need not be
+            there, and the labels are NaN.
 
     Raises:
         NotFound: there is no such file, or pyarrow is not installed.
         InvalidArgument: a file or the frame does not fit the schema.
     """
     reader = table_reader()
+    described = schema if isinstance(schema, Schema) else read_schema(Path(schema))
     opened: TableDataset | FrameDataset
     if isinstance(source, str | Path):
-        opened = reader.TableDataset(str(source), schema, batch_size, skip_bad)
+        opened = reader.TableDataset(str(source), described, batch_size, skip_bad, labelled=labelled)
     else:
-        opened = reader.FrameDataset(source, schema, batch_size)
+        opened = reader.FrameDataset(source, described, batch_size, labelled=labelled)
     return opened

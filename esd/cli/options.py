@@ -163,7 +163,7 @@ CacheRatio = Annotated[
         min=0,
         max=1,
         help="Cache of a worker, as a share of the data's ids.",
-        show_default=str(DEFAULT_CACHE_RATIO),
+        show_default=f"{DEFAULT_CACHE_RATIO}, or what an iteration may need",
         rich_help_panel=CLUSTER,
     ),
 ]
@@ -438,16 +438,21 @@ class RunOptions:
         return open_data(uri, batch_size, seed=self.seed, skip_bad=self.skip_bad, schema=self.schema)
 
     def cache_size(self, dataset: Dataset) -> int:
-        """Returns the rows of one worker's cache. Counts the data set's ids if the cache is a share of them."""
+        """Returns the rows of one worker's cache. Counts the data set's ids if the cache is a share of them.
+
+        Where nobody says how large it is, it holds what the samples of one iteration may need: of little data, too.
+        """
         if self.cache_rows is not None:
             if self.cache_ratio is not None:
                 raise InvalidArgument("--cache-rows and --cache-ratio exclude each other")
             return self.cache_rows
         if dataset.endless:
             raise InvalidArgument(f"{self.data} is endless, so its ids cannot be counted: give --cache-rows")
-        ratio = DEFAULT_CACHE_RATIO if self.cache_ratio is None else self.cache_ratio
         distinct = count_distinct(self.data, seed=self.seed, skip_bad=self.skip_bad, schema=self.schema)
-        return max(1, round(ratio * distinct))
+        if self.cache_ratio is not None:
+            return max(1, round(self.cache_ratio * distinct))
+        needed = max(self.worker_samples()) * sum(feature.max_length for feature in dataset.features)
+        return max(1, round(DEFAULT_CACHE_RATIO * distinct), min(distinct, needed))
 
 
 # Options that the job has under the same name and in the same form; whoever adds one to both adds it to the command.

@@ -188,6 +188,13 @@ class Schema:
         ]
         return (*features, *(Feature(CROSS.join(cross), number[None]) for cross in self.crosses))
 
+    @property
+    def to_score(self) -> Schema:
+        """The same without what only training needs besides the labels: weight and group."""
+        needed = {*(each.column for each in self.id_columns), *self.dense}
+        missing = {name: value for name, value in self.missing.items() if name in needed}
+        return replace(self, weight=None, group=None, missing=missing)
+
     def to_json(self) -> str:
         """Returns one text for each schema that makes other samples.
 

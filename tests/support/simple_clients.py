@@ -83,9 +83,10 @@ def registration(name: str, **changes: Any) -> Registration:
 
 def report_of(plan: IterationPlan, **changes: Any) -> IterationReport:
     """What a worker would report that predicts one half for every sample."""
+    samples, labels = plan.labels.shape
     report = IterationReport(
         iteration=plan.iteration,
-        loss_sum=len(plan.labels) * float(np.log(2)),
+        loss_sum=samples * float(np.log(2)),
         score_bins=np.full(plan.labels.shape, 32768, np.uint16),
         labels=label_classes(plan.labels),
         transfers=TransferCounts(
@@ -98,6 +99,7 @@ def report_of(plan: IterationPlan, **changes: Any) -> IterationReport:
         seconds=0.5,
         epoch=plan.epoch,
         measured_bandwidth=2e6,
+        label_loss_sums=(samples * float(np.log(2)),) * labels if labels > 1 else (),
     )
     return replace(report, **changes)
 

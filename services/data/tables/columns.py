@@ -39,7 +39,7 @@ class Mistakes:
     expected: str
 
 
-def check_types(schema: Schema, found: pa.Schema, source: str, *, written: bool = False) -> None:
+def check_types(schema: Schema, found: pa.Schema, source: str, *, written: bool = False, labelled: bool = True) -> None:
     """Checks that a file or frame has the schema's columns, and that each can be what the schema says.
 
     Args:
@@ -47,12 +47,15 @@ def check_types(schema: Schema, found: pa.Schema, source: str, *, written: bool 
         found: the columns that are there.
         source: the file or frame, for messages.
         written: whether the values are texts in a file; which of them is no number is then told when it is read.
+        labelled: whether the labels must be there.
 
     Raises:
         InvalidArgument: names source and column.
     """
     lists = {each.column for each in schema.id_columns if isinstance(each, IdList)}
     for name in dict.fromkeys([*schema.columns, *schema.times]):
+        if name in schema.labels and not labelled:
+            continue
         index = found.get_all_field_indices(name)
         if len(index) != 1:
             times = "no" if not index else "more than one"
@@ -85,8 +88,11 @@ class _Ids:
     lengths: NDArray[np.int64] | None = None
 
 
-def samples_of(batch: pa.RecordBatch, schema: Schema) -> tuple[SampleBatch, list[Mistakes]]:
-    """Makes n samples of a batch with the schema's columns, and tells which of them are none."""
+def samples_of(batch: pa.RecordBatch, schema: Schema, *, labelled: bool) -> tuple[SampleBatch, list[Mistakes]]:
+    """Makes n samples of a batch with the schema's columns, and tells which of them are none.
+
+    Without labels they are NaN, so that no job takes the samples in.
+    """
     mistakes: list[Mistakes] = []
     columns = [_column_ids(batch, each, schema, mistakes) for each in schema.id_columns]
     of_column = {each.column: ids.values for each, ids in zip(schema.id_columns, columns, strict=True)}
@@ -99,7 +105,10 @@ def samples_of(batch: pa.RecordBatch, schema: Schema) -> tuple[SampleBatch, list
     dense = np.empty((len(batch), len(schema.dense)), np.float32)
     for position, name in enumerate(schema.dense):
         dense[:, position] = _dense(batch.column(name), name, schema, mistakes)
-    labels = np.stack([_labels(batch.column(name), name, schema, mistakes) for name in schema.labels], axis=1)
+    labels = np.full((len(batch), len(schema.labels)), np.nan, np.float32)
+    if labelled:
+        for position, name in enumerate(schema.labels):
+            labels[:, position] = _labels(batch.column(name), name, schema, mistakes)
     weights = groups = None
     if schema.weight is not None:
         weights = _dense(batch.column(schema.weight), schema.weight, schema, mistakes).astype(np.float32)

@@ -36,12 +36,15 @@ class _Table:
     Args:
         schema: which columns are what.
         batch_size: samples of a batch, at most.
+        labelled: whether they have labels; those of others are NaN, and they have neither weights nor groups.
     """
 
     endless = False
 
-    def __init__(self, schema: Schema, batch_size: int) -> None:
-        self._schema = schema
+    def __init__(self, schema: Schema, batch_size: int, *, labelled: bool) -> None:
+        self._schema = schema if labelled else schema.to_score
+        self._labelled = labelled
+        self._numbers = [name for name in self._schema.numbers if labelled or name not in schema.labels]
         self._batch_size = batch_size
         self._span: Span | None = None
         self.features = schema.features
@@ -81,9 +84,16 @@ class TableDataset(_Table):
     name = "files"
 
     def __init__(
-        self, pattern: str, schema: Schema, batch_size: int, skip_bad: int = 0, data_dir: Path | None = None
+        self,
+        pattern: str,
+        schema: Schema,
+        batch_size: int,
+        skip_bad: int = 0,
+        data_dir: Path | None = None,
+        *,
+        labelled: bool = True,
     ) -> None:
-        super().__init__(schema, batch_size)
+        super().__init__(schema, batch_size, labelled=labelled)
         self._files = find_files(pattern, data_dir or Path(), ENDINGS)
         self._skip_bad = skip_bad
         first: pa.Schema | None = None
@@ -91,11 +101,11 @@ class TableDataset(_Table):
             found, empty = outline(file)
             if first is None:
                 first = found
-            check_types(schema, found, f"data file {file}", written=is_text(file))
+            check_types(self._schema, found, f"data file {file}", written=is_text(file), labelled=labelled)
             if empty:
                 raise InvalidArgument(f"data file {file} has no rows")
             if not is_text(file):
-                _check_same(schema, first, found, f"{file} and {self._files[0]}")
+                _check_same(self._schema, first, found, f"{file} and {self._files[0]}")
 
     @cached_property
     def samples(self) -> int | None:
@@ -120,9 +130,9 @@ class TableDataset(_Table):
         return name if self._span is None else f"{name}; {self._span}"
 
     def __iter__(self) -> Iterator[SampleBatch]:
-        cleaned = _Cleaned(self._schema, self._skip_bad, self._span)
+        cleaned = _Cleaned(self._schema, self._skip_bad, self._span, labelled=self._labelled)
         for file in self._files:
-            for piece in pieces(file, [*self._schema.categories, *cleaned.besides], self._schema.numbers):
+            for piece in pieces(file, [*self._schema.categories, *cleaned.besides], self._numbers):
                 yield from _cut(cleaned.samples(piece, str(file)), self._batch_size)
                 self.skipped = cleaned.skipped
 
@@ -143,13 +153,13 @@ class FrameDataset(_Table):
 
     name = "frame"
 
-    def __init__(self, frame: Frame, schema: Schema, batch_size: int) -> None:
-        super().__init__(schema, batch_size)
+    def __init__(self, frame: Frame, schema: Schema, batch_size: int, *, labelled: bool = True) -> None:
+        super().__init__(schema, batch_size, labelled=labelled)
         try:
             self._table = pa.table(frame)
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise InvalidArgument(f"a {type(frame).__name__} cannot be read as a frame: {error}") from None
-        check_types(schema, self._table.schema, "the frame")
+        check_types(self._schema, self._table.schema, "the frame", labelled=labelled)
 
     @cached_property
     def samples(self) -> int:
@@ -172,9 +182,9 @@ class FrameDataset(_Table):
         return f"frame of {self.samples} samples {' '.join(content.hexdigest() for content in contents.values())}"
 
     def __iter__(self) -> Iterator[SampleBatch]:
-        cleaned = _Cleaned(self._schema, 0, self._span)
+        cleaned = _Cleaned(self._schema, 0, self._span, labelled=self._labelled)
         first = 0
-        for block in self._table.select([*self._schema.columns, *cleaned.besides]).to_batches():
+        for block in self._table.select([*self._schema.categories, *self._numbers, *cleaned.besides]).to_batches():
             for batch in sliced(block):
                 yield from _cut(cleaned.samples(Piece(batch, first), "the frame"), self._batch_size)
                 first += len(batch)
@@ -187,14 +197,16 @@ class _Cleaned:
         schema: of the samples.
         skip_bad: how many rows that is.
         span: samples of other times are left out, too; None: there are none.
+        labelled: whether pieces have labels.
 
     Attributes:
         skipped: rows left out so far that were no samples.
         besides: columns that pieces have besides those that the schema makes samples of.
     """
 
-    def __init__(self, schema: Schema, skip_bad: int, span: Span | None) -> None:
+    def __init__(self, schema: Schema, skip_bad: int, span: Span | None, *, labelled: bool) -> None:
         self._schema = schema
+        self._labelled = labelled
         self._skip_bad = skip_bad
         self._span = span
         self.skipped = 0
@@ -210,7 +222,7 @@ class _Cleaned:
         if self._span is not None and self._schema.time is not None:
             piece, absent = within(piece, self._schema.time, self._span)
             untimed = [Mistakes(self._schema.time, absent, EXPECTED)] if absent.any() else []
-        samples, mistakes = samples_of(piece.batch, self._schema)
+        samples, mistakes = samples_of(piece.batch, self._schema, labelled=self._labelled)
         mistakes += untimed
         if not mistakes:
             return samples

@@ -493,3 +493,31 @@ def test_a_mistake_in_lists_and_tables_is_named(tmp_path: Path, text: str, named
     with pytest.raises(InvalidArgument) as refused:
         read_schema(file)
     assert named in str(refused.value)
+
+
+@pytest.mark.parametrize("as_file", [False, True])
+def test_samples_to_score_need_neither_labels_nor_weight_nor_group(tmp_path: Path, as_file: bool) -> None:
+    (tmp_path / "s.toml").write_text(
+        'label = ["clicked", "bought"]\nids = ["user", "item"]\ndense = ["price"]\nweight = "w"\ngroup = "visit"\n'
+        '[missing]\nw = 1\nvisit = ""\nitem = ""\n'
+    )
+    rows = {"user": ["a", "b"], "item": ["x", None], "price": [1.0, 2.0]}
+    trained = pa.table(rows | {"clicked": [0, 1], "bought": [0, 0], "w": [1.0, 2.0], "visit": ["v", "w"]})
+    shown = pa.table(rows)
+    if as_file:
+        pyarrow.parquet.write_table(shown, tmp_path / "e.parquet")
+    source = tmp_path / "e.parquet" if as_file else shown
+    scored, complete = (
+        SampleBatch.concatenate(list(dataset))
+        for dataset in (
+            esd.read(source, tmp_path / "s.toml", labelled=False),
+            esd.read(trained, str(tmp_path / "s.toml")),
+        )
+    )
+    assert scored.ids.tolist() == complete.ids.tolist()
+    assert scored.dense.tolist() == complete.dense.tolist()
+    assert (scored.labels.shape, scored.weights, scored.groups) == ((2, 2), None, None)
+    with pytest.raises(InvalidArgument, match="label of sample 0 is not finite"):  # nobody trains them by mistake
+        scored.check_numbers()
+    with pytest.raises(InvalidArgument, match="has no column"):
+        esd.read(source, tmp_path / "s.toml")
