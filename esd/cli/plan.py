@@ -1,4 +1,4 @@
-"""`esd plan`: how many samples and cached rows a worker should have, by SCARS' equations and by simulation."""
+"""`esd plan`: how a run trains fastest: samples, cached rows and replicated ones, by equations and by simulation."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import typer
 from esd.cli import options as opt
 from esd.cli.options import BALANCED, takes_run_options
 from esd.cli.plan_report import Advice, print_advice, save_plot
+from esd.cli.plan_sync import ways_to_synchronise
 from esd.cli.report import messages, print_json
 from esd.cli.sizing import Profile, measure, predicted, simulated, size_search
 from services.domain.errors import InvalidArgument
@@ -18,7 +19,7 @@ from services.domain.sizes import parse_size
 
 POLICIES = ("emark", "lru", "lfu", "static")
 _LEAST_ITERATIONS = 12  # of a simulation, a third of them to fill the caches
-_BETTER = 0.99  # of the seconds of the policy that is asked for, another one must be
+_BETTER = 0.99  # of the seconds of the policy, or way to synchronise, that is asked for, another one must be
 
 Memory = Annotated[
     str | None,
@@ -47,7 +48,7 @@ def command(
     plot: Plot = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Recommends samples per worker, cached rows and a policy: profiles the data, measures the model, simulates."""
+    """Recommends samples and cached rows per worker, a policy and rows to replicate: profiles, measures, simulates."""
     advice = advise(chosen, memory, samples, batch_limits, device, threads)
     if plot is not None:
         save_plot(advice, plot)
@@ -86,21 +87,22 @@ def advise(
     fastest = min(policies, key=lambda policy: policies[policy].seconds)
     if policies[fastest].seconds >= _BETTER * best.seconds:
         fastest = chosen.policy
-    job = profile.job(chosen)
-    on_demand = profile.traffic(job, best.batch, best.cache_rows)
-    dimensions = profile.by_row([table.dimension for table in job.tables])
-    all_reduced = 8 * dimensions * (chosen.workers - 1) / chosen.workers
+    planned = replace(chosen, batch=best.batch, cache_rows=best.cache_rows, policy=fastest)
+    ways = ways_to_synchronise(planned, profile, footprint, policies[fastest])
+    sync = min(ways, key=lambda way: ways[way].seconds)
+    if ways[sync].seconds >= _BETTER * policies[fastest].seconds:
+        sync = chosen.sync
     return Advice(
-        chosen=replace(chosen, batch=best.batch, cache_rows=best.cache_rows, policy=fastest),
+        chosen=replace(planned, sync=sync),
         memory=available,
         table=profile.table,
-        room=profile.table.room(job.tables),
+        room=profile.table.room(profile.job(chosen).tables),
         footprint=footprint,
         trials=tuple(trial for trial in search.trials.values() if trial is not None),
         best=best,
         policies={policy: trial.seconds for policy, trial in policies.items()},
         predicted_seconds=predicted(chosen, profile, footprint, best.batch, best.cache_rows),
-        hot_rows=int((on_demand > all_reduced).sum()) if chosen.workers > 1 else 0,
+        ways={way: trial.seconds for way, trial in ways.items()},
     )
 
 

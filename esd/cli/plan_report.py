@@ -35,7 +35,7 @@ class Advice:
         best: the recommended one.
         policies: seconds of a sample by cache policy, at the recommended sizes.
         predicted_seconds: of a sample by the equations, under random dispatch, at the recommended sizes.
-        hot_rows: how many rows would move less if every worker kept them and their gradients were all-reduced.
+        ways: seconds of a sample by way to synchronise, with the recommended policy.
     """
 
     chosen: RunOptions
@@ -47,7 +47,7 @@ class Advice:
     best: Trial
     policies: dict[str, float]
     predicted_seconds: float
-    hot_rows: int
+    ways: dict[str, float]
 
     @property
     def command(self) -> str:
@@ -67,8 +67,9 @@ class Advice:
             },
             "footprint": asdict(self.footprint),
             "trials": [asdict(trial) for trial in self.trials],
-            "recommended": asdict(self.best) | {"policy": self.chosen.policy, "hot_rows": self.hot_rows},
+            "recommended": asdict(self.best) | {"policy": self.chosen.policy, "sync": self.chosen.sync},
             "policies": self.policies,
+            "ways": self.ways,
             "predicted_seconds": self.predicted_seconds,
             "command": self.command,
         }
@@ -159,11 +160,14 @@ def _recommended(advice: Advice) -> Table:
     table.add_row("cached rows", f"{best.cache_rows:,} ({best.cache_rows / advice.room:.1%} of all)")
     taken = footprint.fixed_bytes + best.batch * footprint.sample_bytes + best.cache_rows * footprint.row_bytes
     table.add_row("memory, MB", f"{taken / 1e6:,.0f} of {advice.memory / 1e6:,.0f}")
-    seconds = ", ".join(f"{policy} {1e6 * each:,.1f}" for policy, each in advice.policies.items())
-    table.add_row("policy (µs of a sample by policy)", f"{advice.chosen.policy} ({seconds})")
+    table.add_row("policy (µs of a sample by policy)", f"{advice.chosen.policy} ({_by_name(advice.policies)})")
+    table.add_row("way to synchronise (µs by way)", f"{advice.chosen.sync} ({_by_name(advice.ways)})")
     table.add_row("by the equations, random dispatch, µs", f"{1e6 * advice.predicted_seconds:,.1f}")
-    table.add_row("hot rows, cheaper all-reduced", f"{advice.hot_rows:,}")
     return table
+
+
+def _by_name(seconds: dict[str, float]) -> str:
+    return ", ".join(f"{name} {1e6 * each:,.1f}" for name, each in seconds.items())
 
 
 def _two_columns(title: str) -> Table:

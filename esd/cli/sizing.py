@@ -58,14 +58,18 @@ class Profile:
             parameter_servers=("planned",),
         )
 
-    def traffic(self, job: JobSpec, batch: int, cache_rows: int) -> NDArray[np.float64]:
-        """Returns the bytes that each row is expected to move at a worker in an iteration, float64 [E]."""
+    def traffic(self, job: JobSpec, batch: int, cache_rows: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Returns the bytes that each row is expected to move at a worker in an iteration, float64 [E].
+
+        And how likely the worker trains it, float64 [E].
+        """
         sizes = self.table.sizes(job.tables)
         traffic = expected_traffic(self.table.popularity, batch, job.workers, cache_rows, sizes)
-        return traffic.bytes_by_row(
+        moved = traffic.bytes_by_row(
             self.by_row([float(table.row_transfer_bytes) for table in job.tables]),
             self.by_row([float(table.gradient_transfer_bytes) for table in job.tables]),
         )
+        return moved, traffic.trained
 
     def by_row(self, of_tables: Sequence[float]) -> NDArray[np.float64]:
         """Returns for each row what is said of its table, float64 [E]."""
@@ -106,6 +110,7 @@ def simulated(chosen: RunOptions, profile: Profile, footprint: Footprint, batch:
         warm_up=profile.table.samples // job.batch_size // 3,
     )
     seconds = totals.makespan_seconds + totals.iterations * _step_seconds(chosen, footprint)
+    seconds += float(totals.reduced_bytes.max()) / min(chosen.bandwidths())  # behind the dense gradients
     return Trial(
         batch=batch,
         cache_rows=cache_rows,
@@ -118,7 +123,7 @@ def simulated(chosen: RunOptions, profile: Profile, footprint: Footprint, batch:
 
 def predicted(chosen: RunOptions, profile: Profile, footprint: Footprint, batch: int, cache_rows: int) -> float:
     """Returns the seconds of a sample under random dispatch, by the equations."""
-    moved = float(profile.traffic(profile.job(chosen), batch, cache_rows).sum())
+    moved = float(profile.traffic(profile.job(chosen), batch, cache_rows)[0].sum())
     seconds = moved / min(chosen.bandwidths()) + batch * footprint.sample_seconds + _step_seconds(chosen, footprint)
     return seconds / (batch * chosen.workers)
 

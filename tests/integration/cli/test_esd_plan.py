@@ -51,6 +51,9 @@ def test_what_is_recommended_is_the_best_of_the_trials(advice: dict) -> None:
     same_batch = [trial for trial in advice["trials"] if trial["batch"] == best["batch"]]
     assert best["cost_seconds"] <= 1.05 * min(trial["cost_seconds"] for trial in same_batch)
     assert set(advice["policies"]) == {"emark", "lru", "lfu", "static"}
+    assert next(iter(advice["ways"])) == "on-demand"
+    assert sum(way.startswith("replicated:") for way in advice["ways"]) > 1
+    assert advice["ways"]["on-demand"] in advice["policies"].values()
 
 
 def test_the_command_is_one_that_the_simulator_takes(advice: dict) -> None:
@@ -62,6 +65,22 @@ def test_the_command_is_one_that_the_simulator_takes(advice: dict) -> None:
     assert arguments[arguments.index("--batch") + 1] == str(best["batch"])
     counted = json.loads(invoke("simulate", *arguments, "--iterations", str(8000 // (2 * best["batch"])), "--json"))
     assert counted["cost_seconds"] / counted["samples"] == pytest.approx(best["cost_seconds"], rel=0.3)
+
+
+def test_rows_are_replicated_where_that_is_faster_and_as_many_as_are_best() -> None:
+    """Small rows, few of which make up most lookups, on links that bind: the command trains so."""
+    stream = ("--data", "synthetic:avazu?skew=1.8", "--dim", "8", "--hidden", "8", "--links", "20m", "--workers", "4")
+    options = (*stream, "--mechanism", "random", "--samples", "20000", "--batch", "32")
+    advice = json.loads(invoke("plan", *options, "--json"))
+    ways, sync = advice["ways"], advice["recommended"]["sync"]
+    assert sync.startswith("replicated:")
+    assert ways[sync] == min(ways.values()) < 0.95 * ways["on-demand"]
+    _, _, *arguments = shlex.split(advice["command"])
+    assert arguments[arguments.index("--sync") + 1] == sync
+    counted = json.loads(invoke("simulate", *arguments, "--iterations", "150", "--json"))
+    assert any(counted["bytes"]["reduced"])
+    asked = json.loads(invoke("plan", *options, "--sync", "bounded:2,2", "--json"))
+    assert list(asked["ways"]) == ["bounded:2,2"]  # it trains another model, which nobody trades for speed unasked
 
 
 def test_a_batch_that_is_given_stays_and_little_memory_makes_a_small_cache(advice: dict, tmp_path: Path) -> None:
