@@ -34,8 +34,8 @@ def read(
         schema: which columns are what, or the TOML file that says so (`--schema`).
         batch_size: samples of a batch, at most.
         skip_bad: rows of files that are no samples and are left out before one is an error.
-        labelled: False for samples to score (`TrainedModel.scores`): columns of labels, weight and group need not be
-            there, and the labels are NaN.
+        labelled: False for samples to score (`TrainedModel.scores`): columns of labels, weight, group and time need not
+            be there, and the labels are NaN.
 
     Raises:
         NotFound: there is no such file, or pyarrow is not installed.

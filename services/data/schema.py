@@ -190,10 +190,10 @@ class Schema:
 
     @property
     def to_score(self) -> Schema:
-        """The same without what only training needs besides the labels: weight and group."""
+        """The same without what only training needs besides the labels: weight, group and time."""
         needed = {*(each.column for each in self.id_columns), *self.dense}
         missing = {name: value for name, value in self.missing.items() if name in needed}
-        return replace(self, weight=None, group=None, missing=missing)
+        return replace(self, weight=None, group=None, time=None, missing=missing)
 
     def to_json(self) -> str:
         """Returns one text for each schema that makes other samples.

@@ -36,7 +36,7 @@ class _Table:
     Args:
         schema: which columns are what.
         batch_size: samples of a batch, at most.
-        labelled: whether they have labels; those of others are NaN, and they have neither weights nor groups.
+        labelled: whether they have labels; those of others are NaN, and they have no weights, groups or times.
     """
 
     endless = False
