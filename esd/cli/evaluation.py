@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from importlib import import_module
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,6 +13,7 @@ from numpy.typing import NDArray
 
 from dispatcher.core.grouped_auc import Grouped, mean_gauc
 from dispatcher.core.progress import ScoreHistogram
+from esd.cli.model import look_here
 from esd.cli.stream import global_batches
 from services.clients.parameter_server import AsyncParameterServerClient
 from services.domain.batches import SampleBatch
@@ -125,13 +124,8 @@ class _OfLabel:
 
 
 def _try_model(job: JobSpec) -> None:
-    """Builds the job's model, which is looked for where the workers look that this command starts: in its folder first.
-
-    torch is imported with it.
-    """
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
+    """Builds the job's model; torch is imported with it."""
+    look_here()
     try:
         import_module("worker.models").build_model(job)
     except ModuleNotFoundError as error:

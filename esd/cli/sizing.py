@@ -15,6 +15,7 @@ from dispatcher.simulator.simulate import simulate
 from dispatcher.simulator.sizing.access import AccessTable
 from dispatcher.simulator.sizing.coherence import expected_traffic
 from dispatcher.simulator.sizing.search import SizeSearch, Trial
+from esd.cli.model import look_here
 from esd.cli.options import RunOptions
 from esd.cli.report import messages
 from esd.cli.stream import READ_SAMPLES, first_samples, global_batches
@@ -139,6 +140,7 @@ def measure(chosen: RunOptions, profile: Profile, device: str, threads: int) -> 
 def _measure(
     job: JobSpec, small: list[IterationPlan], large: list[IterationPlan], device: str, threads: int
 ) -> Footprint:
+    look_here()
     from worker.training.footprint import measure_footprint  # noqa: PLC0415 - imports torch, in this process only
 
     return measure_footprint(job, small, large, device, threads)

@@ -113,6 +113,20 @@ def test_a_mistake_is_refused_and_named(arguments: list[str], message: str) -> N
     assert message in str(refused)
 
 
+def test_a_model_of_one_s_own_is_found_where_the_command_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shop_net.py").write_text(
+        "import esd\nimport torch\nfrom torch import nn\n\n\nclass Net(esd.Model):\n"
+        "    def __init__(self, inputs, hidden):\n        super().__init__(inputs, hidden)\n"
+        "        self.layer = nn.Linear(inputs.width, 1)\n\n    def forward(self, embeddings, dense):\n"
+        "        return self.layer(torch.cat((*embeddings.values(), dense), dim=1))\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    run = ("--model", "shop_net:Net", *RUN, "--samples", "2000", "--batch-limits", "16,32", "--json")
+    assert "shop_net:Net" in json.loads(invoke("plan", *run))["command"]
+
+
 def test_tables_of_several_dimensions_share_a_cache(tmp_path: Path) -> None:
     """Its rows are counted in those of the first table; what is recommended holds what an iteration trains."""
     rng = np.random.default_rng(2)
