@@ -498,8 +498,8 @@ def test_a_mistake_in_lists_and_tables_is_named(tmp_path: Path, text: str, named
 @pytest.mark.parametrize("as_file", [False, True])
 def test_samples_to_score_need_neither_labels_nor_weight_nor_group(tmp_path: Path, as_file: bool) -> None:
     (tmp_path / "s.toml").write_text(
-        'label = ["clicked", "bought"]\nids = ["user", "item"]\ndense = ["price"]\nweight = "w"\ngroup = "visit"\ntime = "at"\n'
-        '[missing]\nw = 1\nvisit = ""\nitem = ""\n'
+        'label = ["clicked", "bought"]\nids = ["user", "item"]\ndense = ["price"]\nweight = "w"\ngroup = "visit"\n'
+        'time = "at"\n[missing]\nw = 1\nvisit = ""\nitem = ""\n'
     )
     rows = {"user": ["a", "b"], "item": ["x", None], "price": [1.0, 2.0]}
     trained = pa.table(rows | {"clicked": [0, 1], "bought": [0, 0], "w": [1.0, 2.0], "visit": ["v", "w"], "at": [1, 2]})
