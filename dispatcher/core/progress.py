@@ -261,37 +261,36 @@ class Progress:
     @property
     def lifetime(self) -> Quality:
         """The figures over all samples: the first label's, with the loss that is trained."""
-        return replace(self.lifetime_labels[0], loss=self.loss)
+        return replace(self._lifetime_of(0), loss=self.loss)
 
     @property
     def lifetime_labels(self) -> tuple[Quality, ...]:
         """The figures over all samples, label by label."""
-        return tuple(
-            label.histogram.quality(float(loss_sum), self.samples, label.gauc.value)
-            for label, loss_sum in zip(self._labels, self._loss_sums[1:], strict=True)
-        )
+        return tuple(map(self._lifetime_of, range(len(self._labels))))
 
     @property
     def recent(self) -> Quality:
         """As `lifetime`, over the latest iterations, those that hold the last 32,768 samples."""
-        return self._recent_figures()[0]
+        return self._recent_of(0, trained_loss=True)
 
     @property
     def recent_labels(self) -> tuple[Quality, ...]:
         """As `lifetime_labels`, over the latest iterations."""
-        return self._recent_figures()[1]
+        return tuple(map(self._recent_of, range(len(self._labels))))
 
-    def _recent_figures(self) -> tuple[Quality, tuple[Quality, ...]]:
+    def _lifetime_of(self, number: int) -> Quality:
+        """Returns the figures of a label over all samples."""
+        label = self._labels[number]
+        return label.histogram.quality(float(self._loss_sums[1 + number]), self.samples, label.gauc.value)
+
+    def _recent_of(self, number: int, *, trained_loss: bool = False) -> Quality:
+        """Returns the figures of a label over the latest iterations, with its own loss or the one that is trained."""
         recent = tuple(self._recent)  # metrics are read in another thread
         samples = sum(len(each.labels) for each in recent)
-        loss_sum, *of_labels = sum((each.loss_sums for each in recent), np.zeros_like(self._loss_sums)).tolist()
-        labels = tuple(
-            label.recent.quality(
-                of_label, samples, mean_gauc([each.grouped(number) for each in recent if len(each.groups)])
-            )
-            for number, (label, of_label) in enumerate(zip(self._labels, of_labels, strict=True))
-        )
-        return replace(labels[0], loss=loss_sum / samples if samples else math.nan), labels
+        loss_sums = sum((each.loss_sums for each in recent), np.zeros_like(self._loss_sums)).tolist()
+        gauc = mean_gauc([each.grouped(number) for each in recent if len(each.groups)])
+        figures = self._labels[number].recent.quality(loss_sums[1 + number], samples, gauc)
+        return replace(figures, loss=loss_sums[0] / samples if samples else math.nan) if trained_loss else figures
 
 
 def _joined(columns: list[NDArray[Any]], dtype: type[np.generic]) -> NDArray[Any]:
