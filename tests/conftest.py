@@ -1,6 +1,7 @@
 """Fixtures that several areas share."""
 
 import os
+import signal
 import subprocess
 
 import pytest
@@ -18,8 +19,11 @@ COLD_POPEN = subprocess.Popen
 def pytest_configure():
     """One thread for torch where a test trains itself: more would spin on the services' cores while they wait.
 
-    And no time limit for an example of hypothesis: how long one takes depends on what else the machine does.
+    No time limit for an example of hypothesis: how long one takes depends on what else the machine does. And Ctrl-C
+    ends processes here as it does at a terminal: what a script starts with `&` ignores it, with all its children.
     """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     settings.register_profile("untimed", deadline=None)
     settings.load_profile("untimed")

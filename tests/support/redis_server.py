@@ -14,7 +14,8 @@ from pathlib import Path
 from tests.support.certificates import Certificates
 
 READY = "Ready to accept connections"
-CLUSTER_SECONDS = 20.0  # for nodes to agree
+PATIENCE_SECONDS = 20.0  # for nodes to agree
+POLL_SECONDS = 0.1  # between questions whether they do
 
 
 def free_port() -> int:
@@ -156,12 +157,19 @@ def await_takeover(lost: RedisServer, others: list[RedisServer]) -> None:
     _await(lambda: not any(_serves(lost, server) for server in others), "a replica serving in its primary's place")
 
 
+def await_ping(server: RedisServer) -> None:
+    """Returns when the parameter server has noted once more that it is there."""
+    before = server.cli("get", "esd:pulse:0:0")
+    _await(lambda: server.cli("get", "esd:pulse:0:0") != before, "another pulse of the parameter server")
+
+
 def _await(condition: Callable[[], bool], what: str) -> None:
-    """Asks again and again; redis-cli takes long enough to be no burden."""
-    deadline = time.monotonic() + CLUSTER_SECONDS
+    """Asks again and again, with pauses: redis-cli is a process of its own each time."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not condition():
         if time.monotonic() > deadline:
-            raise RuntimeError(f"the Redis Cluster has not got there after {CLUSTER_SECONDS} s: {what}")
+            raise RuntimeError(f"Redis has not got there after {PATIENCE_SECONDS} s: {what}")
+        time.sleep(POLL_SECONDS)
 
 
 def _serves(which: RedisServer, asked: RedisServer) -> bool:

@@ -24,7 +24,7 @@ from services.domain.worker_set import WorkerSet
 from services.runtime.retry import repeated
 from tests.support.frames import SPEC, gradient_push, row_push
 from tests.support.ps_client import Client, refused
-from tests.support.redis_server import await_cluster, await_takeover, free_port, redis_cluster, redis_server
+from tests.support.redis_server import await_cluster, await_ping, await_takeover, free_port, redis_cluster, redis_server
 from tests.support.stores import SPEC as STORED
 from tests.support.stores import open_url, rows_of
 
@@ -185,13 +185,6 @@ async def test_a_store_that_is_not_what_it_was_is_noticed_at_once_and_named(acci
             await waiting
     with refused(StatusCode.FAILED_PRECONDITION, text):
         await client.fetch([1], 2)
-
-
-def await_ping(redis):
-    """Returns when the server has pinged once more; redis-cli takes long enough to be no burden."""
-    before = redis.cli("get", "esd:pulse:0:0")
-    while redis.cli("get", "esd:pulse:0:0") == before:
-        pass
 
 
 def lose_rows(redis, count):
