@@ -11,7 +11,7 @@ from dispatcher.solvers.cuda.device import open_device
 from services.domain.errors import Unavailable
 from tests.support.certificates import Certificates
 from tests.support.redis_server import redis_cluster, redis_server
-from tests.support.warm_python import ForkServer, WarmPopen
+from tests.support.warm_python import ForkServer, fork_instead
 
 COLD_POPEN = subprocess.Popen
 
@@ -44,9 +44,10 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(scope="session", autouse=True)
 def warm_python():
     """Services are forks of one process that has imported what they need (tests/support/warm_python.py)."""
-    with ForkServer() as server, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(subprocess, "Popen", type("WarmPopen", (WarmPopen,), {"server": server}))
+    with ForkServer() as server:
+        fork_instead(server)
         yield
+        subprocess.Popen = COLD_POPEN
 
 
 @pytest.fixture

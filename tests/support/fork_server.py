@@ -14,11 +14,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-MODULES = ("ps_server", "dispatcher", "worker", "worker.host", "esd.cli")  # what can be asked for
-MAX_PACKET = 65_536  # bytes
+from tests.support.warm_python import MAX_PACKET, ForkServer, fork_instead
+
 MAX_FILES = 16
 
-_PRELOADED = ("ps_server.service.app", "dispatcher.service.app", "worker.service.app", "worker.models", "typer", "rich")
+_COMMAND = "esd.cli"
+_PRELOADED = ("ps_server.service.app", "dispatcher.service.app", "worker.service.app", "worker.models", "esd.cli.main")
 _ABOVE = 500  # numbers of files that nobody asks for
 
 
@@ -65,13 +66,28 @@ def become(request: dict[str, Any]) -> None:
     os.chdir(request["directory"])
     sys.path[0] = str(Path.cwd())
     sys.argv[1:] = request["arguments"]
+    if request["module"] == _COMMAND:
+        fork_here()
     run(request["module"])
+
+
+def fork_here() -> None:
+    """Has the services that this process starts be forks, too: of a child that has imported what this process has."""
+    mine, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    if os.fork():
+        other.close()
+        fork_instead(ForkServer(mine))
+        return
+    mine.close()
+    if (request := serve(other)) is not None:
+        become(request)
+    sys.exit()
 
 
 def run(module: str) -> None:
     """Runs a module as the program. A service is spared the 0.2 s of tearing torch down, object by object."""
     codes: list[int] = []
-    if module != "esd.cli":  # whose end is tested: what it has started goes with its objects
+    if module != _COMMAND:  # whose end is tested: what it has started goes with its objects
         atexit.register(leave, codes)  # called after all that the program registers
     try:
         runpy.run_module(module, run_name="__main__", alter_sys=True)

@@ -4,8 +4,8 @@ A test's `python -m ps_server` takes 0.8 s of processor time to import what it n
 a forked one some 0.02 s. Nothing else differs: a child is a child of the test's process, with the module as its
 `__main__`, and the files, environment, directory and session that were asked for (tests/support/fork_server.py).
 
-What a tested command starts itself is started as users have it, and so is whatever a test with the fixture
-`cold_python` starts.
+So are the services that a forked command starts itself; the process that forks them is a child of the command. What a
+test with the fixture `cold_python` starts is started as users have it, with all that it starts itself.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from tests.support.fork_server import MAX_PACKET, MODULES
-
 ROOT = Path(__file__).parents[2]
+MODULES = ("ps_server", "dispatcher", "worker", "worker.host", "esd.cli")  # what is forked
+MAX_PACKET = 65_536  # bytes
 
 _LIBRARIES = ("LD_", "MALLOC_", "OMP_", "GRPC_", "PYTHON")  # variables that libraries read as they are loaded
 _ADOPT_ORPHANS = 36  # PR_SET_CHILD_SUBREAPER of prctl(2)
@@ -35,10 +35,16 @@ _PARAMETERS = inspect.signature(getattr(subprocess.Popen, _EXECUTE))
 
 
 class ForkServer:
-    """The process that forks. It starts when it is asked first, and ends with the block or with this process."""
+    """The process that forks. It ends with the block, or with this process.
 
-    def __init__(self) -> None:
-        self._control: socket.socket | None = None
+    Args:
+        control: the socket of one that is a child of this process; None starts one when it is asked first.
+    """
+
+    def __init__(self, control: socket.socket | None = None) -> None:
+        self._control = control
+        if control is not None:
+            _adopt_orphans()
         self._turn = threading.Lock()
         self._environment = {name: value for name, value in os.environ.items() if not name.startswith("ESD_")}
 
@@ -64,8 +70,7 @@ class ForkServer:
         return _read_at_load(environment) == _read_at_load(self._environment)
 
     def _start(self) -> socket.socket:
-        # Its children become ours as soon as the one between them and it has ended.
-        ctypes.CDLL(None).prctl(_ADOPT_ORPHANS, 1, 0, 0, 0)
+        _adopt_orphans()
         control, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with other:
             self._process = subprocess.Popen(
@@ -77,6 +82,11 @@ class ForkServer:
                 stdout=subprocess.DEVNULL,
             )
         return control
+
+
+def _adopt_orphans() -> None:
+    """What a fork server forks becomes our child as soon as the process between the two has ended."""
+    ctypes.CDLL(None).prctl(_ADOPT_ORPHANS, 1, 0, 0, 0)
 
 
 def _read_at_load(environment: Mapping[str, str]) -> dict[str, str]:
@@ -114,3 +124,8 @@ class WarmPopen(subprocess.Popen[Any]):
                 self._close_pipe_fds(*(asked[name] for name in _PIPES))  # type: ignore[attr-defined]
             case _:
                 super()._execute_child(*given, **named)  # type: ignore[misc]
+
+
+def fork_instead(server: ForkServer) -> None:
+    """Has `subprocess` fork what it is asked to start, if it is one of our services."""
+    subprocess.Popen = type("WarmPopen", (WarmPopen,), {"server": server})  # type: ignore[misc]

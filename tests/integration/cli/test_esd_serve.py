@@ -67,17 +67,14 @@ def test_every_setting_is_a_flag_with_its_description(service: str, monkeypatch:
 
 
 def test_flags_win_over_variables_and_variables_over_the_file(tmp_path: Path) -> None:
-    """Each of three ports is wanted by the file; a variable turns two off, a flag turns one of these on again."""
+    """The file says three things, of which variables say two otherwise, and a flag one of these."""
     file = tmp_path / "settings.toml"
-    file.write_text("[dispatcher]\npage_port = 0\nmetrics_port = 0\n")
-    with serving("dispatcher", "--config", file) as ready:
-        assert None not in (ready["page"], ready["metrics"])
+    file.write_text('[dispatcher]\nlisten = "127.0.0.2:0"\npage_port = 0\nmetrics_port = 0\n')
     off = {"ESD_DISPATCHER_PAGE_PORT": "none", "ESD_DISPATCHER_METRICS_PORT": "none"}
-    with serving("dispatcher", "--config", file, **off) as ready:
-        assert (ready["page"], ready["metrics"]) == (None, None)
     with serving("dispatcher", "--config", file, "--page-port", 0, **off) as ready:
-        assert ready["page"] is not None
+        assert ready["address"].startswith("127.0.0.2:")
         assert ready["metrics"] is None
+        assert ready["page"] is not None
 
 
 def test_a_flag_wins_however_the_variable_is_written() -> None:

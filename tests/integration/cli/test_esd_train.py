@@ -80,7 +80,9 @@ def test_what_a_program_reads(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGTERM, 128 + signal.SIGTERM), (signal.SIGKILL, -signal.SIGKILL)]
 )
-def test_a_command_that_is_ended_leaves_no_service_behind(tmp_path: Path, number: signal.Signals, code: int) -> None:
+def test_a_command_that_is_ended_leaves_no_service_behind(
+    tmp_path: Path, number: signal.Signals, code: int, cold_python: None
+) -> None:
     command = [sys.executable, "-m", "esd.cli", "train", "--workers", "1", "--links", "1m", "--out", str(tmp_path)]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as running:
         log = tmp_path / "logs" / "worker-0.log"

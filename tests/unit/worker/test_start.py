@@ -5,8 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
-
 from services.domain.tables import OptimizerKind
 
 TRAIN = """
@@ -19,16 +17,17 @@ from worker.training.all_reduce import DenseReducer
 from worker.training.dense import DenseParameters
 from worker.training.device import prepare_device
 
-model = torch.nn.Linear(3, 1).to(prepare_device("cpu", 1))
-dense = DenseParameters(model, ModelSpec("own", (), OptimizerSpec(OptimizerKind(sys.argv[1]))), DenseReducer(None))
-model(torch.ones(2, 3)).sum().backward()
-dense.wait()
-dense.step(0.1)
-print("torch._dynamo" in sys.modules, "torch._inductor" in sys.modules, "sympy" in sys.modules)
+device = prepare_device("cpu", 1)
+for kind in OptimizerKind:
+    model = torch.nn.Linear(3, 1).to(device)
+    dense = DenseParameters(model, ModelSpec("own", (), OptimizerSpec(kind)), DenseReducer(None))
+    model(torch.ones(2, 3)).sum().backward()
+    dense.wait()
+    dense.step(0.1)
+    print(kind.value, {"torch._dynamo", "torch._inductor", "sympy"} & sys.modules.keys())
 """
 
 
-@pytest.mark.parametrize("kind", list(OptimizerKind))
-def test_the_compiler_of_torch_is_not_imported(kind):
-    trained = subprocess.run([sys.executable, "-c", TRAIN, kind.value], capture_output=True, text=True, check=True)
-    assert trained.stdout.split() == ["False", "False", "False"]
+def test_the_compiler_of_torch_is_not_imported():
+    trained = subprocess.run([sys.executable, "-c", TRAIN], capture_output=True, text=True, check=True)
+    assert trained.stdout.splitlines() == [f"{kind.value} set()" for kind in OptimizerKind]
