@@ -16,6 +16,7 @@ from dispatcher.service.app import serve_dispatcher
 from dispatcher.service.settings import DispatcherSettings
 from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.state import Evaluation, Quality
+from services.domain.sync import Sync
 from tests.support.browser import Browser, chromium
 from tests.support.simple_clients import Dispatcher, job_with, run_to_the_end, samples
 
@@ -62,6 +63,26 @@ async def test_a_job_from_its_start_to_its_end(dispatcher: Dispatcher, browser: 
     assert {url.removeprefix(f"http://{dispatcher.page_address}") for url in browser.requested} == {
         "/", "/page.css", "/page.js", "/charts.js", "/icon.svg", "/state.json"
     }  # fmt: skip
+
+
+async def test_staleness_is_shown_where_copies_may_be_stale(dispatcher: Dispatcher, browser: Browser) -> None:
+    """All workers train one row in every iteration, and pull it when the server is more than 6 updates ahead."""
+    job = replace(JOB, sync=Sync.BOUNDED, pull_bound=6, push_bound=1)
+    again = replace(samples(640, job=job), ids=np.ones_like(samples(640, job=job).ids))
+    await run_to_the_end(dispatcher, job, [again])
+    await browser.open(f"http://{dispatcher.page_address}/", **DESKTOP)
+    await browser.until("!document.getElementById('stale').hidden")
+    staleness = (await dispatcher.client.describe()).staleness
+    shares = await browser.run("[...document.querySelectorAll('#stale-reads .amount')].map(e => e.innerText)")
+    expected = [count / sum(staleness.reads) for count in staleness.reads]
+    found = [float(share.rstrip("%")) / 100 for share in shares]
+    assert found == pytest.approx(expected[: len(found)], abs=0.006)
+    assert sum(found) == pytest.approx(1, abs=0.02)
+    assert len(found) > 2
+    text = await browser.run("document.getElementById('stale').innerText")
+    assert "6 to pull and 1 to push, allow 9" in text
+    assert f"and {staleness.most_missing} at most" in text
+    assert browser.complaints == []
 
 
 async def test_held_out_samples_are_shown_label_by_label(dispatcher: Dispatcher, browser: Browser) -> None:

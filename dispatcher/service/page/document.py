@@ -12,7 +12,9 @@ from dispatcher.service.describe import job_state
 from dispatcher.service.run.job import Job
 from dispatcher.service.state.totals import JobTotals, Point
 from dispatcher.service.state.worker_record import WorkerRecord
+from services.domain.staleness import MOST_UPDATES
 from services.domain.state import JobState, ShadowCost
+from services.domain.sync import Sync
 
 
 def state_document(job: Job | None) -> bytes:
@@ -47,6 +49,7 @@ def _document(job: Job) -> dict[str, Any]:
         "hit_ratio": _ratio(state.hits, state.lookups),
         "decision_median_seconds": state.decision_median_seconds,
         "decision_p99_seconds": state.decision_p99_seconds,
+        "staleness": _staleness(state),
         "costs": _costs(state),
         "plan_bytes_per_iteration": totals.plan_bytes_per_iteration,
         "plan_seconds_per_iteration": totals.plan_seconds_per_iteration,
@@ -68,6 +71,14 @@ def _costs(state: JobState) -> list[dict[str, Any]]:
         }
         for cost in (own, *state.shadow_costs)
     ]
+
+
+def _staleness(state: JobState) -> dict[str, Any] | None:
+    """Returns how stale the rows are that training reads, and what bounds it; None where no copy may be stale."""
+    if state.job.sync is not Sync.BOUNDED:
+        return None
+    bounds = {"pull_bound": state.job.pull_bound, "push_bound": state.job.push_bound}
+    return {"most_updates": MOST_UPDATES, **asdict(state.staleness), **bounds}
 
 
 def _worker(worker: WorkerRecord, totals: JobTotals, lease_seconds: float, now: float) -> dict[str, Any]:

@@ -54,6 +54,7 @@ function show(state) {
   const course = between(state.history);
   showTiles(state, course);
   showCosts(state);
+  showStaleness(state);
   showHeldOut(state);
   showCharts(course, state.evaluations);
   showWorkers(state);
@@ -128,6 +129,24 @@ function showCosts(state) {
     element("p", { class: "verdict" },
       `Beside the cost, the plans of an iteration take ${joined(bytes(state.plan_bytes_per_iteration))}, ${joined(seconds(state.plan_seconds_per_iteration))} of transfer`
       + (state.reduced_seconds_per_iteration ? `, and the gradients of replicated rows ${joined(seconds(state.reduced_seconds_per_iteration))}.` : "."))));
+}
+
+/** How many updates the rows lacked that training read, if copies may lack any. */
+function showStaleness({ staleness, job }) {
+  $("stale").hidden = !staleness;
+  if (!staleness) return;
+  const { reads, most_updates: limits, missing_updates: missing, most_missing: most, pull_bound: pull, push_bound: push } = staleness;
+  const all = reads.reduce((sum, count) => sum + count, 0), bound = pull + (job.workers - 1) * push;
+  $("stale-hint").textContent = `Updates by other workers that a row lacked when it was read. The bounds, ${number(pull)} to pull and ${number(push)} to push, allow ${number(bound)}.`;
+  const last = reads.findLastIndex((count) => count > 0);
+  const name = (i) => i === limits.length ? `over ${limits.at(-1)}` : i && limits[i] > limits[i - 1] + 1 ? `${limits[i - 1] + 1} to ${limits[i]}` : `${limits[i]}`;
+  const rows = reads.slice(0, last + 1).flatMap((count, i) => [
+    element("span", {}, name(i)),
+    bar([[count / all, i ? "var(--other)" : "var(--accent)", `${number(count)} reads`]], true),
+    element("span", { class: "amount" }, percent(count / all)),
+  ]);
+  $("stale-reads").replaceChildren(element("div", { class: "cost" }, ...rows, element("p", { class: "verdict" },
+    all ? `A read lacked ${number(missing / all)} updates on average, and ${number(most)} at most.` : "Nothing planned yet")));
 }
 
 /** How good the model is on samples that it is not trained with, label by label, if somebody evaluates it. */
