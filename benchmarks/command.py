@@ -159,7 +159,7 @@ def alpha(
 def e2e(
     data: Annotated[list[str], typer.Option(help="Data set; may be repeated.")] = ["flights", "synthetic:criteo"],  # noqa: B006
     mechanisms: Annotated[
-        str, typer.Option(help="Comma-separated; joint/balanced has balanced workloads.")
+        str, typer.Option(help="Comma-separated; joint/balanced has balanced workloads, laia/direct --direct.")
     ] = "random,laia,esd,joint",
     workers: opt.Workers = 4,
     links: opt.Links = "100m,100m,10m,10m",

@@ -43,6 +43,12 @@ class GradientColumns(TransferColumns):
     contributors: NDArray[np.uint64]
     steps: NDArray[np.int64]
 
+class DirectColumns(TypedDict):
+    """Columns of `services.domain.plans.DirectRows`."""
+
+    places: NDArray[np.uint32]
+    peers: NDArray[np.uint32]
+
 class PlanColumns(TypedDict):
     """Columns of `services.domain.plans.IterationPlan` that the engine decides; shapes and meaning are there.
 
@@ -66,6 +72,8 @@ class PlanColumns(TypedDict):
     unique_versions: NDArray[np.int64]
     unique_contributors: NDArray[np.uint64]
     replicated: NDArray[np.uint32]
+    direct_pushes: DirectColumns
+    direct_pulls: DirectColumns
     inverse: NDArray[np.uint32]
 
 class IterationColumns:
@@ -83,6 +91,7 @@ class IterationColumns:
         pushed_ahead: int64 [n], how many of its update pushes nobody needs yet.
         stale_reads: with bounds, how stale the rows are that training reads (services/domain/staleness.py): int64 [9],
             the reads by how many updates they lack, what they lack together, and what one lacks at most.
+        direct: int64 [T, n], by table the rows that each worker sends straight to another.
         table_counts: int64 [T, 8, n], by table the first five, the rows that samples use, those of them that the worker
             has the latest value of, and the pulls that come without optimizer state: of rows that several workers
             train, or nobody has trained before.
@@ -93,6 +102,7 @@ class IterationColumns:
     replicated: NDArray[np.int64]
     pushed_ahead: NDArray[np.int64]
     stale_reads: tuple[NDArray[np.int64], int, int]
+    direct: NDArray[np.int64]
     table_counts: NDArray[np.int64]
 
     def __len__(self) -> int:
@@ -219,6 +229,9 @@ class Engine:
         additive: with bounds, of each table, whether steps with several gradients come to one step with their sum; if
             there are none, no table is. Else a copy is pulled again after a push that the server took as one step and
             the worker as several.
+        direct: plans say which rows one worker owns and one other alone trains: they go straight to it, and no
+            parameter server hears of them. Nothing else changes. Not together with `push_trained`, `flush_ahead`,
+            `replicated_room` or `bounds`.
 
     Raises:
         ValueError: no or more than 64 workers, a cache without room, an unknown policy, a size or share out of range.
@@ -240,6 +253,7 @@ class Engine:
         first_iteration: int = 0,
         bounds: tuple[int, int] | None = None,
         additive: Sequence[bool] = (),
+        direct: bool = False,
     ) -> None: ...
     def prepare(self, ids: NDArray[np.uint64], lengths: NDArray[np.uint16] | None = None) -> None:
         """Looks a batch up; unseen ids are born clean, at version 0, cached nowhere.

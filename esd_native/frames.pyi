@@ -1,4 +1,4 @@
-"""A client's end of the exchange with a parameter server: frames, and answers to them, as bytes (protos/ps.proto).
+"""A client's end of an exchange: frames, and answers to them, as bytes (protos/ps.proto, protos/worker.proto).
 
 Rows are gathered from where they lie into a message, and scattered from a message to where they belong, in one copy and
 without the GIL. Arrays are C-contiguous and of exactly the given types: an implicit conversion could change ids or
@@ -21,6 +21,7 @@ def encode(
     table: str,
     epoch: int,
     wait_ms: int,
+    iteration: int,
     row_ids: Ids,
     row_versions: Versions,
     rows: Rows,
@@ -38,13 +39,14 @@ def encode(
     pull_versions: Versions,
     stateless: int,
 ) -> tuple[bytes, int, int]:
-    """The message of a frame, ExchangeRequest, and where in it the pushes and the pulls begin.
+    """The message of a frame, ExchangeRequest or DeliverRequest, and where in it the pushes and the pulls begin.
 
     Args:
         sequence: its number.
         table: name of the table.
         epoch: of the plan.
         wait_ms: how long the pulls may wait for their versions.
+        iteration: of rows for another worker (DeliverRequest); 0: the frame is for a parameter server.
         row_ids: uint64 [r], rows to store. What is empty is left out of the message.
         row_versions: int64 [r].
         rows: float32 [.., W], where the rows lie.

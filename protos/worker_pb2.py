@@ -22,9 +22,11 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from protos import common_pb2 as protos_dot_common__pb2
+from protos import ps_pb2 as protos_dot_ps__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x13protos/worker.proto\x12\x06\x65sd.v1\"\x17\n\x15\x44\x65scribeWorkerRequest\"\xa6\x01\n\x16\x44\x65scribeWorkerResponse\x12\x0e\n\x06worker\x18\x01 \x01(\t\x12\x0c\n\x04slot\x18\x02 \x01(\r\x12\x11\n\titeration\x18\x03 \x01(\x04\x12\x12\n\ncache_rows\x18\x04 \x01(\r\x12\x13\n\x0b\x63\x61\x63hed_rows\x18\x05 \x01(\r\x12\x0e\n\x06\x64\x65vice\x18\x06 \x01(\t\x12\"\n\x1a\x62\x61ndwidth_bytes_per_second\x18\x07 \x01(\x01\x32Y\n\x06Worker\x12O\n\x0e\x44\x65scribeWorker\x12\x1d.esd.v1.DescribeWorkerRequest\x1a\x1e.esd.v1.DescribeWorkerResponseB\x18\n\x06\x65sd.v1P\x01Z\x0c\x65sd/v1;esdv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x13protos/worker.proto\x12\x06\x65sd.v1\x1a\x13protos/common.proto\x1a\x0fprotos/ps.proto\"\x17\n\x15\x44\x65scribeWorkerRequest\"\xa6\x01\n\x16\x44\x65scribeWorkerResponse\x12\x0e\n\x06worker\x18\x01 \x01(\t\x12\x0c\n\x04slot\x18\x02 \x01(\r\x12\x11\n\titeration\x18\x03 \x01(\x04\x12\x12\n\ncache_rows\x18\x04 \x01(\r\x12\x13\n\x0b\x63\x61\x63hed_rows\x18\x05 \x01(\r\x12\x0e\n\x06\x64\x65vice\x18\x06 \x01(\t\x12\"\n\x1a\x62\x61ndwidth_bytes_per_second\x18\x07 \x01(\x01\"*\n\x0bMeetRequest\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12\x0c\n\x04slot\x18\x02 \x01(\r\"\x0e\n\x0cMeetResponse\"s\n\x0e\x44\x65liverRequest\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\r\n\x05table\x18\x02 \x01(\t\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\x12\x1e\n\x04rows\x18\x04 \x01(\x0b\x32\x10.esd.v1.RowBlock\x12\x11\n\titeration\x18\x08 \x01(\x04\"\xb0\x01\n\x0f\x44\x65liverResponse\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x0e\n\x06stored\x18\x02 \x01(\x08\x12\x14\n\x0cnewly_stored\x18\x03 \x01(\x04\x12\x15\n\ralready_known\x18\x04 \x01(\x04\x12 \n\x07refusal\x18\x07 \x01(\x0b\x32\x0f.esd.v1.Refusal\x12\x0c\n\x04\x64one\x18\x08 \x01(\x08\x12\x1e\n\x06\x63redit\x18\t \x01(\x0b\x32\x0e.esd.v1.Credit2\xcc\x01\n\x06Worker\x12O\n\x0e\x44\x65scribeWorker\x12\x1d.esd.v1.DescribeWorkerRequest\x1a\x1e.esd.v1.DescribeWorkerResponse\x12\x31\n\x04Meet\x12\x13.esd.v1.MeetRequest\x1a\x14.esd.v1.MeetResponse\x12>\n\x07\x44\x65liver\x12\x16.esd.v1.DeliverRequest\x1a\x17.esd.v1.DeliverResponse(\x01\x30\x01\x42\x18\n\x06\x65sd.v1P\x01Z\x0c\x65sd/v1;esdv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,10 +34,18 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protos.worker_pb2', _global
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\006esd.v1P\001Z\014esd/v1;esdv1'
-  _globals['_DESCRIBEWORKERREQUEST']._serialized_start=31
-  _globals['_DESCRIBEWORKERREQUEST']._serialized_end=54
-  _globals['_DESCRIBEWORKERRESPONSE']._serialized_start=57
-  _globals['_DESCRIBEWORKERRESPONSE']._serialized_end=223
-  _globals['_WORKER']._serialized_start=225
-  _globals['_WORKER']._serialized_end=314
+  _globals['_DESCRIBEWORKERREQUEST']._serialized_start=69
+  _globals['_DESCRIBEWORKERREQUEST']._serialized_end=92
+  _globals['_DESCRIBEWORKERRESPONSE']._serialized_start=95
+  _globals['_DESCRIBEWORKERRESPONSE']._serialized_end=261
+  _globals['_MEETREQUEST']._serialized_start=263
+  _globals['_MEETREQUEST']._serialized_end=305
+  _globals['_MEETRESPONSE']._serialized_start=307
+  _globals['_MEETRESPONSE']._serialized_end=321
+  _globals['_DELIVERREQUEST']._serialized_start=323
+  _globals['_DELIVERREQUEST']._serialized_end=438
+  _globals['_DELIVERRESPONSE']._serialized_start=441
+  _globals['_DELIVERRESPONSE']._serialized_end=617
+  _globals['_WORKER']._serialized_start=620
+  _globals['_WORKER']._serialized_end=824
 # @@protoc_insertion_point(module_scope)

@@ -39,6 +39,16 @@ class WorkerStub:
                 request_serializer=protos_dot_worker__pb2.DescribeWorkerRequest.SerializeToString,
                 response_deserializer=protos_dot_worker__pb2.DescribeWorkerResponse.FromString,
                 _registered_method=True)
+        self.Meet = channel.unary_unary(
+                '/esd.v1.Worker/Meet',
+                request_serializer=protos_dot_worker__pb2.MeetRequest.SerializeToString,
+                response_deserializer=protos_dot_worker__pb2.MeetResponse.FromString,
+                _registered_method=True)
+        self.Deliver = channel.stream_stream(
+                '/esd.v1.Worker/Deliver',
+                request_serializer=protos_dot_worker__pb2.DeliverRequest.SerializeToString,
+                response_deserializer=protos_dot_worker__pb2.DeliverResponse.FromString,
+                _registered_method=True)
 
 
 class WorkerServicer:
@@ -51,6 +61,30 @@ class WorkerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Meet(self, request, context):
+        """Meets another worker of a job whose rows go directly, before the training of an epoch: whoever answers is in that
+        slot of that epoch, and can be reached.
+        FAILED_PRECONDITION: it is in another slot, or its epoch is later. UNAVAILABLE: it is not in that epoch yet.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Deliver(self, request_iterator, context):
+        """Rows that this worker alone trains next, from the worker that owns them until then, with their optimizer state. One
+        standing stream for each worker that sends some. Frames and answers are those of an exchange with a parameter server
+        (ParameterServer.Exchange), as far as they go; fields that are in both have the same numbers. A frame waits until the
+        plan of its iteration is here, and those behind it on its stream with it. It is answered when all of its rows are
+        taken in. After a break the sender opens another stream and sends again what was not answered; rows that are here
+        already are ignored.
+        Of a frame: FAILED_PRECONDITION: its rows, or their versions, are not those of the plan; its epoch is over.
+        INVALID_ARGUMENT: an unknown table; rows that are not finite, or whose columns differ in length. UNAVAILABLE: its
+        epoch has not begun here. DEADLINE_EXCEEDED: the plan did not come in time.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_WorkerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -58,6 +92,16 @@ def add_WorkerServicer_to_server(servicer, server):
                     servicer.DescribeWorker,
                     request_deserializer=protos_dot_worker__pb2.DescribeWorkerRequest.FromString,
                     response_serializer=protos_dot_worker__pb2.DescribeWorkerResponse.SerializeToString,
+            ),
+            'Meet': grpc.unary_unary_rpc_method_handler(
+                    servicer.Meet,
+                    request_deserializer=protos_dot_worker__pb2.MeetRequest.FromString,
+                    response_serializer=protos_dot_worker__pb2.MeetResponse.SerializeToString,
+            ),
+            'Deliver': grpc.stream_stream_rpc_method_handler(
+                    servicer.Deliver,
+                    request_deserializer=protos_dot_worker__pb2.DeliverRequest.FromString,
+                    response_serializer=protos_dot_worker__pb2.DeliverResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -87,6 +131,60 @@ class Worker:
             '/esd.v1.Worker/DescribeWorker',
             protos_dot_worker__pb2.DescribeWorkerRequest.SerializeToString,
             protos_dot_worker__pb2.DescribeWorkerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Meet(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/esd.v1.Worker/Meet',
+            protos_dot_worker__pb2.MeetRequest.SerializeToString,
+            protos_dot_worker__pb2.MeetResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Deliver(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/esd.v1.Worker/Deliver',
+            protos_dot_worker__pb2.DeliverRequest.SerializeToString,
+            protos_dot_worker__pb2.DeliverResponse.FromString,
             options,
             channel_credentials,
             insecure,

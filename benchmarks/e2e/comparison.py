@@ -26,15 +26,16 @@ class Measured:
 
     Attributes:
         data: the samples.
-        mechanism: as it was asked for: `joint/balanced`.
+        mechanism: as it was asked for: `joint/balanced`, `laia/direct`.
         turn: which run of this mechanism on this data.
         load: the machine's load average when the run was over, in which these processes have a share.
         iterations: how many were measured.
         iterations_per_second: their rate.
         processor_ms: processor time by process.
         thread_ms: the same by kind of process and name of thread, mean over the processes of a kind.
-        pulled_bytes: what all workers received from the parameter servers.
+        pulled_bytes: what all workers received from the parameter servers, or from each other.
         pushed_bytes: what they sent to them.
+        direct_bytes: how much of both they sent to each other.
         links_ms: the links' bound: the least time on the links, both directions at once.
         processors_ms: the processors' bound: processor time of all processes by the number of cores.
         arithmetic_ms: processor time of the training steps of all workers without anything else, not by cores.
@@ -50,6 +51,7 @@ class Measured:
     thread_ms: Mapping[str, Mapping[str, float]]
     pulled_bytes: float
     pushed_bytes: float
+    direct_bytes: float
     links_ms: float
     processors_ms: float
     arithmetic_ms: float
@@ -81,7 +83,7 @@ def compare(
 
     Args:
         data_sets: as for `--data`.
-        mechanisms: their names; `/balanced` after a name asks for balanced workloads.
+        mechanisms: their names; `/balanced` after a name asks for balanced workloads, `/direct` for `--direct`.
         options: all others, with a number of iterations.
         warm_up: iterations of each run that are not measured.
         turns: runs of each mechanism on each data set.
@@ -99,9 +101,14 @@ class _Case:
     """One mechanism on one data set."""
 
     def __init__(self, options: RunOptions, mechanism: str) -> None:
-        name, _, workloads = mechanism.partition("/")
+        name, _, way = mechanism.partition("/")
         self.mechanism = mechanism
-        self._options = replace(options, mechanism=name, workloads=workloads or options.workloads)
+        self._options = replace(options, mechanism=name)
+        match way:
+            case "direct":
+                self._options = replace(self._options, direct=True)
+            case workloads if workloads:
+                self._options = replace(self._options, workloads=workloads)
         self._stream = training_stream(self._options)
         self._cache_rows = cache_rows(self._options, self._stream)
         dataset = self._stream.dataset
@@ -127,6 +134,7 @@ class _Case:
             thread_ms=_threads(window),
             pulled_bytes=float(window.pulled.sum()) / window.iterations,
             pushed_bytes=float(window.pushed.sum()) / window.iterations,
+            direct_bytes=float(window.direct.sum()) / window.iterations,
             links_ms=1e3 * float(links[window.first : window.first + window.iterations].mean()),
             processors_ms=sum(processors.values()) / (os.cpu_count() or 1),
             arithmetic_ms=1e3 * self._arithmetic,

@@ -29,6 +29,7 @@ def _rates(data: str, groups: dict[str, list[Measured]]) -> Table:
     """The bounds are those of the links and of the processors; `steps` is the arithmetic alone, of all workers."""
     table = Table(
         "mechanism", "it/s", "turns", "ms", "links", "processors", "by bound", "steps", "MB pulled", "MB pushed",
+        "MB direct",
         title=f"{data}: an iteration, its bounds in ms, ms of arithmetic, bytes",
     )  # fmt: skip
     for mechanism, runs in groups.items():
@@ -44,6 +45,7 @@ def _rates(data: str, groups: dict[str, list[Measured]]) -> Table:
             _median(runs, lambda run: run.arithmetic_ms),
             _median(runs, lambda run: run.pulled_bytes / 1e6, 2),
             _median(runs, lambda run: run.pushed_bytes / 1e6, 2),
+            _median(runs, lambda run: run.direct_bytes / 1e6, 2),
         )
     return table
 

@@ -36,7 +36,8 @@ class Window:
         seconds: of wall time in between.
         processors: by process, `worker-2` or `driver`.
         pulled: int64 [n], bytes that each worker received from the parameter servers.
-        pushed: int64 [n], bytes that each worker sent to them.
+        pushed: int64 [n], bytes that each worker sent to them, or to other workers.
+        direct: int64 [n], how many of these to other workers.
         phases: what each worker spent its time on.
         decision_seconds: median time of a decision, over the whole run.
         auc: of the model over the whole run, each sample scored before it is trained.
@@ -49,6 +50,7 @@ class Window:
     processors: Mapping[str, ProcessorTime]
     pulled: NDArray[np.int64]
     pushed: NDArray[np.int64]
+    direct: NDArray[np.int64]
     phases: tuple[PhaseTimes, ...]
     decision_seconds: float
     auc: float
@@ -131,6 +133,7 @@ def _between(first: _Look, last: _Look, feedback: Mapping[int, Feedback]) -> Win
         processors={name: time - first.processors[name] for name, time in last.processors.items()},
         pulled=last.bytes("pulled") - first.bytes("pulled"),
         pushed=last.bytes("pushed") - first.bytes("pushed"),
+        direct=last.bytes("direct") - first.bytes("direct"),
         phases=tuple(
             PhaseTimes(*(getattr(after.phases, f.name) - getattr(before.phases, f.name) for f in fields(PhaseTimes)))
             for before, after in zip(first.workers, last.workers, strict=True)

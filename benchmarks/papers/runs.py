@@ -42,6 +42,7 @@ class Setting:
         policy: cache replacement; alternatives have LRU.
         dim: values per row.
         sync: a way to train, or an alternative that is simulated only.
+        direct: whether rows go straight to the only worker that needs them.
         sample_seconds: computation per sample.
         eviction_term: whether expected costs contain evict pushes.
         seed: of random choices.
@@ -55,6 +56,7 @@ class Setting:
     policy: str = "emark"
     dim: int = 512
     sync: str = "on-demand"
+    direct: bool = False
     sample_seconds: float = 0.0
     eviction_term: bool = False
     seed: int = 0
@@ -85,6 +87,7 @@ class Setting:
             parameter_servers=("simulated",),
             eviction_term=self.eviction_term,
             sync=Sync(self.sync) if self.trains else Sync.ON_DEMAND,
+            direct=self.direct,
         )
 
 
@@ -96,7 +99,7 @@ class Outcome:
         operations: rows between workers and parameter server.
         cost_seconds: sum of T_j over all rows.
         hit_ratio: lookups served from the worker's cache, latest version.
-        figures: an alternative's own figures, the whole run's.
+        figures: an alternative's own figures, the whole run's; else how many rows went directly.
     """
 
     operations: Operations
@@ -169,7 +172,7 @@ class Runs:
 
 def _planned(planner: Planner, batches: Iterable[SampleBatch]) -> Outcome:
     operations = Operations.none(planner.job.workers)
-    cost, lookups, hits = 0.0, 0, 0
+    cost, lookups, hits, direct = 0.0, 0, 0, 0
     for batch in batches:
         decision = planner.plan(batch)
         if decision.iteration >= WARM_UP:
@@ -177,4 +180,5 @@ def _planned(planner: Planner, batches: Iterable[SampleBatch]) -> Outcome:
             cost += decision.cost_seconds
             lookups += decision.lookups
             hits += decision.hits
-    return Outcome(operations, cost, hits / lookups, {})
+            direct += int(decision.direct_rows.sum())
+    return Outcome(operations, cost, hits / lookups, {"direct_rows": direct})

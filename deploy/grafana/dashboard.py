@@ -147,6 +147,7 @@ ROWS: dict[str, Sequence[Panel]] = {
             "Bps",
             [
                 (_rate("esd_transfer_bytes_total", "worker, op"), "worker {{worker}} {{op}}"),
+                (_rate("esd_direct_bytes_total", "worker"), "worker {{worker}} push, straight to workers"),
                 (_rate("esd_dispatcher_plan_bytes_total", "job"), "plans of all workers"),
             ],
         ),

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dispatcher.core.cost_model import CostModel, Operations
 from services.domain.batches import SampleBatch
-from services.domain.plans import FlushPlan, GradientTransfers, IterationPlan, Reload, Transfers
+from services.domain.plans import DirectRows, FlushPlan, GradientTransfers, IterationPlan, Reload, Transfers
 from services.domain.staleness import Staleness
 
 if TYPE_CHECKING:  # the shapes of the engine's dicts exist in its stub only
@@ -40,6 +40,8 @@ class Decision:
         moved_bytes: what moves with them: rows with their optimizer state, partial gradients without it, and the ids,
             versions and the like beside each.
         reduced_bytes: int64 [n], what each worker sends to the next to sum the gradients of replicated rows.
+        direct_rows: int64 [n], how many of the update pushes go straight to the worker that trains the row now.
+        direct_bytes: int64 [n], what of the moved bytes these are.
         cost_model: what these operations cost.
         expected_cost_seconds: the mechanism's own estimate, the sum over samples of ESD Alg. 1's cost, which
             counts an id once per sample; 0 for a mechanism that makes no estimate.
@@ -64,6 +66,8 @@ class Decision:
     operations: Operations
     moved_bytes: Operations
     reduced_bytes: NDArray[np.int64]
+    direct_rows: NDArray[np.int64]
+    direct_bytes: NDArray[np.int64]
     cost_model: CostModel
     expected_cost_seconds: float
     worker_lookups: NDArray[np.int64]
@@ -166,9 +170,11 @@ def _iteration_plan(columns: PlanColumns, batch: SampleBatch, epoch: int) -> Ite
 
 
 def _transfers_of(column: Any) -> Any:
-    """Returns a column of a plan as it is, or the transfers that the engine gives as a dict of columns."""
+    """Returns a column of a plan as it is, or what the engine gives as a dict of columns."""
     if not isinstance(column, dict):
         return column
+    if "places" in column:
+        return DirectRows(column["places"], column["peers"])
     return _gradients(column) if "contributors" in column else _rows(column)  # type: ignore[arg-type]
 
 

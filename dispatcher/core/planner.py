@@ -121,6 +121,7 @@ class Planner:
                 job.first_iteration,
                 (job.pull_bound, job.push_bound) if job.sync is Sync.BOUNDED else None,
                 [job.steps_add_up(table) for table in job.tables],
+                job.direct,
             )
             if snapshot is not None:
                 self._engine.restore(snapshot.engine, warm)
@@ -218,6 +219,7 @@ class Planner:
         counts = columns.counts
         if self._evictions:
             self._evictions.update(columns, self._sizes)
+        direct_rows, direct_bytes = self._direct(columns)
         planned = time.perf_counter()
         decision = Decision(
             iteration=iteration,
@@ -228,6 +230,8 @@ class Planner:
             operations=Operations(counts[0], counts[1] + counts[2], counts[3] + counts[4]),
             moved_bytes=self._sizes.moved_bytes(columns),
             reduced_bytes=self._reduced_bytes(columns),
+            direct_rows=direct_rows,
+            direct_bytes=direct_bytes,
             cost_model=self.cost_model,
             expected_cost_seconds=assigned.expected_cost * self.cost_model.unit_seconds,
             worker_lookups=counts[6],
@@ -312,6 +316,15 @@ class Planner:
         )
         reduced[list(self.members)] = ring_bytes(floats, len(self.members))
         return reduced
+
+    def _direct(self, columns: IterationColumns) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Returns the rows, and their bytes, that each worker sends straight to another, int64 [n] each."""
+        if not self.job.direct:
+            none = np.zeros(self.job.workers, np.int64)
+            return none, none
+        by_table = columns.direct
+        sizes = np.array([table.row_transfer_bytes for table in self.job.tables], np.int64)
+        return by_table.sum(axis=0), sizes @ by_table
 
     def _check_rows(self) -> None:
         limit = self.job.max_rows

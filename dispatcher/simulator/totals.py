@@ -35,6 +35,8 @@ class Totals:
         plan_bytes: of all workers' plans, as they would be sent.
         plan_seconds: time of these plans on their links, beside the cost.
         reduced_bytes: int64 [n], what each worker sends to the next to sum the gradients of replicated rows.
+        direct_rows: int64 [n], how many of its update pushes each worker sends straight to another.
+        direct_bytes: int64 [n], what of its pushed bytes these are.
         reduced_seconds: time of these on the workers' links, beside the cost.
         decision_median_seconds: median time of one decision, from the batch to its plans, ready to be sent.
         decision_p99_seconds: the 99th percentile of that time.
@@ -56,6 +58,8 @@ class Totals:
     plan_bytes: int
     plan_seconds: float
     reduced_bytes: NDArray[np.int64]
+    direct_rows: NDArray[np.int64]
+    direct_bytes: NDArray[np.int64]
     reduced_seconds: float
     decision_median_seconds: float
     decision_p99_seconds: float
@@ -74,7 +78,7 @@ class Tally:
         self._samples = self._lookups = self._hits = self._forgotten_rows = self._plan_bytes = 0
         self._operations = self._moved_bytes = Operations.none(workers)
         self._workloads = np.zeros(workers)
-        self._flushed, self._reduced = np.zeros(workers, np.int64), np.zeros(workers, np.int64)
+        self._flushed = self._reduced = self._direct_rows = self._direct_bytes = np.zeros(workers, np.int64)
         self._cost = self._makespan = self._expected = self._plan_seconds = self._reduced_seconds = 0.0
         self._staleness = NEVER_STALE
         self._decision_seconds = array("d")
@@ -101,6 +105,8 @@ class Tally:
         self._plan_seconds += decision.plan_seconds
         self._reduced = self._reduced + decision.reduced_bytes
         self._reduced_seconds += decision.reduced_seconds
+        self._direct_rows = self._direct_rows + decision.direct_rows
+        self._direct_bytes = self._direct_bytes + decision.direct_bytes
         self._decision_seconds.append(decision.decision_seconds)
 
     def flush(self, plans: tuple[FlushPlan, ...]) -> None:
@@ -128,6 +134,8 @@ class Tally:
             plan_bytes=self._plan_bytes,
             plan_seconds=self._plan_seconds,
             reduced_bytes=self._reduced,
+            direct_rows=self._direct_rows,
+            direct_bytes=self._direct_bytes,
             reduced_seconds=self._reduced_seconds,
             decision_median_seconds=float(median),
             decision_p99_seconds=float(p99),

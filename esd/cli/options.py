@@ -185,6 +185,15 @@ SyncOption = Annotated[
         rich_help_panel=TRAINING,
     ),
 ]
+Direct = Annotated[
+    bool,
+    typer.Option(
+        "--direct",
+        help="A row that one other worker alone needs goes straight to it, past the parameter server (with --sync "
+        "on-demand). Workers must reach each other.",
+        rich_help_panel=TRAINING,
+    ),
+]
 Optimizer = Annotated[
     OptimizerKind, typer.Option(help="Optimizer of the rows and of the dense parameters.", rich_help_panel=TRAINING)
 ]
@@ -312,6 +321,7 @@ class RunOptions:
     cache_rows: CacheRows = None
     policy: Policy = "emark"
     sync: SyncOption = "on-demand"
+    direct: Direct = False
     optimizer: Optimizer = OptimizerKind.ROWWISE_ADAGRAD
     learning_rate: LearningRate = 0.02
     dense_learning_rate: DenseLearningRate = None

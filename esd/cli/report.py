@@ -52,6 +52,11 @@ def training_result(state: JobState, evaluations: Sequence[Evaluation] = ()) -> 
             "evict_push": [worker.transfers.evict_push for worker in workers],
             "flush_push": [worker.transfers.flush_push for worker in workers],
         },
+        # Of the update pushes, and of the bytes pushed: what went straight to the worker that trains it next.
+        "direct": {
+            "rows": [worker.transfers.direct_push for worker in workers],
+            "bytes": [worker.transfers.bytes_direct for worker in workers],
+        },
         "bytes": {
             "pulled": [worker.transfers.bytes_pulled for worker in workers],
             "pushed": [worker.transfers.bytes_pushed for worker in workers],
@@ -115,6 +120,7 @@ def simulation_result(job: JobSpec, totals: Totals) -> Result:
             "pushed": (totals.moved_bytes.update_push + totals.moved_bytes.evict_push).tolist(),
             "reduced": totals.reduced_bytes.tolist(),
         },
+        "direct": {"rows": totals.direct_rows.tolist(), "bytes": totals.direct_bytes.tolist()},
         "forgotten_rows": totals.forgotten_rows,
         "staleness": _staleness(job, totals.staleness),
         "plan_bytes": totals.plan_bytes,  # of all workers
@@ -176,6 +182,14 @@ def _known(figure: float) -> str:
     return f"{figure:.4f}"
 
 
+def _direct(result: Mapping[str, Any]) -> str:
+    """Shows how many rows went straight to the worker that trains them next. Raises KeyError if none did."""
+    rows = sum(result["direct"]["rows"])
+    if not rows:
+        raise KeyError("direct")
+    return f"{rows:,}"
+
+
 def _reduced(result: Mapping[str, Any]) -> str:
     """Shows what a worker sends of them. Raises KeyError if no row is replicated."""
     reduced = max(result["bytes"]["reduced"])
@@ -191,6 +205,7 @@ _ROWS: tuple[tuple[str, Callable[[Mapping[str, Any]], str]], ...] = (
     ("makespan, seconds", lambda r: f"{r['makespan_seconds']:.2f}"),
     ("miss pulls", lambda r: f"{sum(r['operations']['miss_pull']):,}"),
     ("update pushes", lambda r: f"{sum(r['operations']['update_push']):,}"),
+    ("of these straight to workers", _direct),
     ("evict pushes", lambda r: f"{sum(r['operations']['evict_push']):,}"),
     ("flush pushes, beside the cost", lambda r: f"{sum(r['operations']['flush_push']):,}"),
     ("plans, seconds of transfer, beside the cost", lambda r: f"{r['plan_seconds']:.2f}"),

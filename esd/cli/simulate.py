@@ -98,6 +98,8 @@ def command(
     name = chosen.mechanism if table is None else "given assignments"
     if alternative is not None or chosen.sync != Sync.ON_DEMAND.value:
         name += f", {alternative or chosen.sync}"
+    if chosen.direct:
+        name += ", direct"
     seconds = _compute_seconds(compute_us, chosen.workers)
     print_result(name, run(chosen, ids, table, seconds, alternative, dims), as_json=as_json)
 
@@ -142,6 +144,8 @@ def run(
         return simulation_result(job, simulate(planner, batches, sample_seconds=sample_seconds))
     if job.sync is not Sync.ON_DEMAND:
         raise InvalidArgument(f"--alternative {alternative} takes the place of --sync {chosen.sync}: leave one out")
+    if job.direct:
+        raise InvalidArgument(f"--alternative {alternative} sends no rows from worker to worker: leave out --direct")
     if dims is not None:
         raise InvalidArgument("--dims does not go with --alternative, which counts rows of one size")
     if job.forgets_rows:

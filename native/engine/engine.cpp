@@ -24,12 +24,13 @@ void place(const CacheMirror& cache, Span slots, Arena& arena) {
 Engine::Engine(std::vector<std::uint32_t> cache_sizes, std::string policy, std::vector<std::uint32_t> table_sizes,
                std::uint64_t max_rows, RowSizes::Shares gradient_shares, RowSizes::Shares value_shares,
                bool push_trained, bool flush_ahead, Replication replication, std::optional<StalenessBounds> bounds,
-               std::vector<bool> additive)
+               std::vector<bool> additive, bool direct)
     : cache_sizes_(std::move(cache_sizes)),
       policy_(std::move(policy)),
       push_trained_(push_trained),
       flush_ahead_(flush_ahead),
       pushed_next_(push_trained || (bounds && bounds->push == 0)),
+      direct_(direct),
       sizes_(std::move(table_sizes), std::move(gradient_shares), std::move(value_shares)),
       replication_(std::move(replication)),
       row_limit_(max_rows),
@@ -164,6 +165,7 @@ IterationPlans Engine::commit(const std::int32_t* assignment, Arena&& arena, con
     lists_[j].write_needs(batch_, trainers_, plans.arena, plan);
     if (replication_.active()) mark_replicated(j, plan, plans.arena);
     if (!staleness_) write_pushes(j, plan, plans.arena);
+    if (direct_) lists_[j].write_direct_pushes(batch_, trainers_, plans.arena, plan);
   }
   for (unsigned j = 0; j < workers(); ++j) make_room(j, plans);
   if (staleness_) synchronise(plans);
@@ -171,6 +173,7 @@ IterationPlans Engine::commit(const std::int32_t* assignment, Arena&& arena, con
     WorkerPlan& plan = plans.workers[j];
     lists_[j].write_pulls(sizes_, plans.arena, plan);
     lists_[j].write_samples(trainers_.samples(j), batch_, plans.arena, plan, need_of_);
+    if (direct_) lists_[j].write_direct_pulls(plans.arena, plan);
   }
   history_.train(batch_, trainers_, index_.size());
   if (replication_.active()) count_idle(plans);

@@ -47,11 +47,12 @@ class Engine {
   // both shares, RowLimit for `max_rows`. With `push_trained` every row that an iteration trains is pushed in the
   // next one, else only what somebody needs; with `flush_ahead` also what `commit` is asked to push before that. The
   // rows that `replication` chooses are not pushed but trained by all workers, until they leave. With `bounds`, workers
-  // train on copies that may be stale; see Staleness for `additive`.
+  // train on copies that may be stale; see Staleness for `additive`. With `direct`, plans say which rows go straight from
+  // the worker that owns them to the only one that trains them.
   Engine(std::vector<std::uint32_t> cache_sizes, std::string policy, std::vector<std::uint32_t> table_sizes = {},
          std::uint64_t max_rows = 0, RowSizes::Shares gradient_shares = {}, RowSizes::Shares value_shares = {},
          bool push_trained = false, bool flush_ahead = false, Replication replication = {},
-         std::optional<StalenessBounds> bounds = {}, std::vector<bool> additive = {});
+         std::optional<StalenessBounds> bounds = {}, std::vector<bool> additive = {}, bool direct = false);
   Engine(const Engine&) = delete;  // `replacement_` refers to members
   Engine& operator=(const Engine&) = delete;
 
@@ -162,6 +163,7 @@ class Engine {
   const std::string policy_;
   const bool push_trained_, flush_ahead_;
   const bool pushed_next_;  // whether what is trained is pushed in the next iteration
+  const bool direct_;
 
   const RowSizes sizes_;
 

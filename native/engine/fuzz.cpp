@@ -193,6 +193,7 @@ void run_job(Random& random) {
   const bool push_trained = random.below(4) == 0, flush_ahead = !push_trained && random.below(2) == 0;
   const bool replicates = !push_trained && !flush_ahead && random.below(2) == 0;
   const bool bounded = !push_trained && !flush_ahead && !replicates && random.below(2) == 0;
+  const bool direct = !push_trained && !flush_ahead && !replicates && !bounded && random.below(2) == 0;
   const esd::Replication replication =
       replicates ? draw_replication(random, static_cast<unsigned>(cache_rows.size())) : esd::Replication();
   const esd::StalenessBounds bounds{static_cast<std::uint32_t>(random.below(9)),
@@ -200,7 +201,7 @@ void run_job(Random& random) {
   std::vector<bool> additive(std::max<std::size_t>(sizes.size(), 1));
   for (std::size_t table = 0; table < additive.size(); ++table) additive[table] = random.below(2) == 0;
   esd::Engine engine(cache_rows, policies[random.below(5)], sizes, max_rows, {}, {}, push_trained, flush_ahead,
-                     replication, bounded ? std::optional(bounds) : std::nullopt, additive);
+                     replication, bounded ? std::optional(bounds) : std::nullopt, additive, direct);
   const std::uint64_t universe = 1 + random.below(400);
   for (int iteration = 0; iteration < 130; ++iteration) {
     if (flush_ahead) tell_reads(engine, random, universe, sizes.size());

@@ -1,4 +1,5 @@
-// A frame of the exchange, ExchangeRequest in protos/ps.proto, whose rows are gathered where they lie.
+// A frame of the exchange, ExchangeRequest in protos/ps.proto, or DeliverRequest in protos/worker.proto, whose rows are
+// gathered where they lie.
 #pragma once
 
 #include <cstddef>
@@ -103,6 +104,7 @@ struct Frame {
   std::string_view table;
   std::uint64_t epoch;
   std::uint32_t wait_ms;
+  std::uint64_t iteration;  // of rows for another worker; 0: the frame is for a parameter server
   Rows rows;
   Gradients gradients;
   Pulls pulls;
@@ -112,7 +114,7 @@ struct Frame {
 
   std::size_t head_size() const {
     return varint_field_size(sequence) + bytes_field_size(table.size()) + varint_field_size(epoch) +
-           (may_wait() ? varint_field_size(wait_ms) : 0);
+           (may_wait() ? varint_field_size(wait_ms) : 0) + (iteration ? varint_field_size(iteration) : 0);
   }
   std::size_t push_size() const {
     return (rows.n ? bytes_field_size(rows.size()) : 0) + (gradients.n ? bytes_field_size(gradients.size()) : 0);
@@ -126,6 +128,7 @@ struct Frame {
     writer.bytes(table.data(), table.size());
     writer.varint_field(3, epoch);
     if (may_wait()) writer.varint_field(7, wait_ms);
+    if (iteration) writer.varint_field(8, iteration);
     if (rows.n) {
       writer.bytes_field(4, rows.size());
       rows.write(writer);

@@ -1,5 +1,5 @@
 // The Python module esd_native.frames, whose interface is documented in esd_native/frames.pyi: a client's end of the
-// exchange with a parameter server.
+// exchange with a parameter server, or with another worker.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -43,10 +43,11 @@ Values values_of(const In2& table, const Slots& slots, std::size_t n, std::size_
 }
 
 nb::tuple encode(std::uint64_t sequence, std::string_view table, std::uint64_t epoch, std::uint32_t wait_ms,
-                 In1<std::uint64_t> row_ids, In1<std::int64_t> row_versions, In2 rows, Slots row_slots,
-                 In1<std::uint64_t> gradient_ids, In1<std::int64_t> targets, In1<std::uint64_t> contributors,
-                 In1<std::uint32_t> steps, In1<float> rates, In2 gradients, Slots gradient_slots, std::size_t dimension,
-                 unsigned worker, In1<std::uint64_t> pull_ids, In1<std::int64_t> pull_versions, std::size_t stateless) {
+                 std::uint64_t iteration, In1<std::uint64_t> row_ids, In1<std::int64_t> row_versions, In2 rows,
+                 Slots row_slots, In1<std::uint64_t> gradient_ids, In1<std::int64_t> targets,
+                 In1<std::uint64_t> contributors, In1<std::uint32_t> steps, In1<float> rates, In2 gradients,
+                 Slots gradient_slots, std::size_t dimension, unsigned worker, In1<std::uint64_t> pull_ids,
+                 In1<std::int64_t> pull_versions, std::size_t stateless) {
   const std::size_t n = gradient_ids.size();
   require(row_versions.size() == row_ids.size(), "row_ids and row_versions differ in length");
   require(targets.size() == n && contributors.size() == n && steps.size() == n && rates.size() == n,
@@ -58,6 +59,7 @@ nb::tuple encode(std::uint64_t sequence, std::string_view table, std::uint64_t e
       table,
       epoch,
       wait_ms,
+      iteration,
       {row_ids.size(), row_ids.data(), row_versions.data(), values_of(rows, row_slots, row_ids.size(), rows.shape(1))},
       {n, gradient_ids.data(), targets.data(), contributors.data(), steps.data(), rates.data(),
        values_of(gradients, gradient_slots, n, dimension), worker},
@@ -80,7 +82,7 @@ const std::uint8_t* data_of(const nb::bytes& message) { return static_cast<const
 }  // namespace
 
 NB_MODULE(frames, m) {
-  m.def("encode", &encode, "sequence"_a, "table"_a, "epoch"_a, "wait_ms"_a, "row_ids"_a.noconvert(),
+  m.def("encode", &encode, "sequence"_a, "table"_a, "epoch"_a, "wait_ms"_a, "iteration"_a, "row_ids"_a.noconvert(),
         "row_versions"_a.noconvert(), "rows"_a.noconvert(), "row_slots"_a.noconvert().none(),
         "gradient_ids"_a.noconvert(), "targets"_a.noconvert(), "contributors"_a.noconvert(), "steps"_a.noconvert(),
         "rates"_a.noconvert(), "gradients"_a.noconvert(), "gradient_slots"_a.noconvert().none(), "dimension"_a,

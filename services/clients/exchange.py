@@ -1,4 +1,4 @@
-"""What a client has to exchange with one parameter server, over as many streams as it takes."""
+"""What a client has to exchange with one server, over as many streams as it takes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FAREWELL_SECONDS = 1.0  # for a server to end a stream that its client has clos
 
 
 class Exchange:
-    """Sends frames to one parameter server, and sees to it that each is answered or fails.
+    """Sends frames to one parameter server, or to another worker, and sees to it that each is answered or fails.
 
     A stream is opened by the first frame. When it breaks, another takes its place, and every frame that was not
     answered to the end is sent again, in order, before any other. Two tasks carry all frames: one writes, one reads.
@@ -29,6 +29,7 @@ class Exchange:
         timeout: seconds that the server may be silent, beside the time in which `traffic` moves the bytes.
         patience: for how many seconds frames are sent again that were refused with an error of this class, or whose
             streams break again and again (`Unavailable`). Any other error ends its frame at once.
+        server: who that is, for errors.
     """
 
     def __init__(
@@ -37,11 +38,13 @@ class Exchange:
         traffic: Traffic,
         timeout: float,
         patience: Mapping[type[EsdError], float],
+        server: str = "the parameter server",
     ) -> None:
         self._open_stream = open_stream
         self._traffic = traffic
         self._timeout = timeout
         self._patience = patience
+        self._server = server
         self._outbox = Outbox()
         self._resting: dict[Frame, asyncio.TimerHandle] = {}  # refused, and to be sent again after a pause
         self._stream: FrameStream | None = None  # that is open
@@ -62,7 +65,7 @@ class Exchange:
             Unavailable: the exchange is closed.
         """
         if self._outbox.closed:
-            raise Unavailable("the client of the parameter server is closed")
+            raise Unavailable(f"the client of {self._server} is closed")
         self._outbox.put(frame, urgent=urgent)
         if self._running is None:
             self._running = asyncio.create_task(self._run())
@@ -93,7 +96,9 @@ class Exchange:
                     self._outbox.changed.clear()
                     await self._outbox.changed.wait()
                     continue
-                stream = FrameStream(self._open_stream(), self._outbox, self._traffic, self._timeout, self._refused)
+                stream = FrameStream(
+                    self._open_stream(), self._outbox, self._traffic, self._timeout, self._refused, self._server
+                )
                 self._stream = stream
                 error = await stream.run()
                 self._stream = None
@@ -109,7 +114,7 @@ class Exchange:
                     backoff = None
                 self._fail_all(error)
         finally:
-            self._fail_all(Unavailable("the client of the parameter server was closed"))
+            self._fail_all(Unavailable(f"the client of {self._server} was closed"))
 
     def _refused(self, frame: Frame, error: EsdError) -> None:
         """Sends a refused frame again later, if that may help."""

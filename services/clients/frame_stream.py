@@ -1,4 +1,4 @@
-"""One stream of an exchange with a parameter server, from its opening until it breaks or is closed."""
+"""One stream of an exchange with a server, from its opening until it breaks or is closed."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ class FrameStream:
         traffic: what the messages pass.
         timeout: seconds that the server may be silent, beside the time in which `traffic` moves the bytes.
         refused: is told of a frame that the server has refused, and why.
+        server: who that is, for errors.
 
     Attributes:
         useful: whether some frame was answered to the end.
@@ -46,6 +47,7 @@ class FrameStream:
         traffic: Traffic,
         timeout: float,
         refused: Callable[[Frame, EsdError], None],
+        server: str,
     ) -> None:
         self.useful = False
         self._call = call
@@ -53,6 +55,7 @@ class FrameStream:
         self._traffic = traffic
         self._timeout = timeout
         self._refused = refused
+        self._server = server
         self._loop = asyncio.get_running_loop()
         self._credit: Credit | None = None
         self._unanswered: dict[int, Frame] = {}  # by number, ascending
@@ -78,7 +81,7 @@ class FrameStream:
         """Carries frames until the stream ends, and returns why it did. The unanswered ones go back to the outbox."""
         self._watch = self._loop.call_later(self._timeout, self._notice_silence)
         writing = self._loop.create_task(self._write())
-        error: EsdError = Unavailable("the parameter server has ended the exchange")
+        error: EsdError = Unavailable(f"{self._server} has ended the exchange")
         try:
             with domain_errors():
                 while (message := await self._call.read()) is not grpc.aio.EOF:  # type: ignore[attr-defined]  # missing in the stubs only
@@ -151,7 +154,7 @@ class FrameStream:
             return
         frame = self._unanswered.get(said.sequence)
         if frame is None:
-            raise Internal(f"the parameter server answers frame {said.sequence}, which waits for no answer")
+            raise Internal(f"{self._server} answers frame {said.sequence}, which waits for no answer")
         wait = self._traffic.down(len(message))
         if said.stored:
             frame.acknowledge(said.newly_stored, said.already_known)
@@ -207,5 +210,5 @@ class FrameStream:
             self._watch = self._loop.call_later(left, self._notice_silence)
             return
         what = f"{len(self._unanswered)} frames" if self._unanswered else "the opening of the exchange"
-        self._silence = Unavailable(f"the parameter server has not answered {what} within {allowed:.3g} s")
+        self._silence = Unavailable(f"{self._server} has not answered {what} within {allowed:.3g} s")
         self._call.cancel()

@@ -11,7 +11,7 @@ from services.wire.frames import Answer, Arrivals, Message
 
 
 class Frame:
-    """A frame on its way to one parameter server.
+    """A frame on its way to one parameter server, or to another worker.
 
     A frame that is sent again says only what is still unanswered: rows that have come may be in use by then, and are
     not written to a second time.
@@ -96,7 +96,7 @@ class Frame:
     def end(self) -> None:
         """Says that the last answer has come."""
         if not self.stored.done():
-            self.fail(Internal("the parameter server has ended a frame without storing what it pushes"))
+            self.fail(Internal("a frame was ended without storing what it pushes"))
         if not self.pulled.done() and self._arrivals is not None:
             wanted, missing = self._arrivals.wanted, self._arrivals.missing
             self.fail(Internal(f"a pull of {wanted} rows ended after {wanted - missing}"))

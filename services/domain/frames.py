@@ -6,7 +6,7 @@ Rows and gradients stay where they lie, such as in a worker's cache, until the m
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -163,6 +163,11 @@ class Parcel:
             ),
             pulls or NO_PULLS,
         )
+
+    @classmethod
+    def of_rows(cls, rows: RowPush) -> Self:
+        """Returns what pushes rows, and nothing else."""
+        return replace(cls.of(), rows=rows)
 
     def __len__(self) -> int:
         return len(self.rows) + len(self.gradients) + len(self.pulls)

@@ -105,6 +105,7 @@ class DispatchOptions:
         pull_bound: with `Sync.BOUNDED`, how many updates that the parameter server has a copy may lack that is trained
             on, 0..10000. Bounds above 0 change the trained model (docs/semantics.md).
         push_bound: with it, how many updates of a row a worker may keep to itself, 0..10000.
+        direct: with `Sync.ON_DEMAND`, whether a row that another worker alone needs goes straight to it.
         window: iterations that may be planned ahead of the slowest worker, >= 1.
         checkpoint_every: iterations between checkpoints; 0: `checkpoint_seconds` alone decides.
         checkpoint_seconds: longest time between checkpoints; 0: `checkpoint_every` alone decides. Both 0: none.
@@ -130,6 +131,7 @@ class DispatchOptions:
     replicated_rows: int = 0
     pull_bound: int = 0
     push_bound: int = 0
+    direct: bool = False
     window: int
     checkpoint_every: int = 0
     checkpoint_seconds: float = 0.0
@@ -164,6 +166,10 @@ class DispatchOptions:
             raise InvalidArgument(
                 f"replicated_rows is {self.replicated_rows} with sync {self.sync.value}: it is at least 1 with"
                 " replicated (--sync replicated:ROWS), and 0 with every other"
+            )
+        if self.direct and self.sync is not Sync.ON_DEMAND:
+            raise InvalidArgument(
+                f"direct (--direct) is for --sync on-demand, where workers own rows; --sync is {self.sync.value}"
             )
         for bound in ("pull_bound", "push_bound"):
             _check_range(bound, getattr(self, bound), 0, MAX_STALENESS)
@@ -253,7 +259,7 @@ class JobSpec(DispatchOptions):
         pushes, and when, is the same.
         """
         options = {each.name: each.default for each in fields(DispatchOptions) if each.default is not MISSING}
-        options |= {name: getattr(self, name) for name in ("sync", *self.sync.numbers)}
+        options |= {name: getattr(self, name) for name in ("sync", "direct", *self.sync.numbers)}
         return replace(self, mechanism=mechanism, **options)
 
     @property

@@ -39,14 +39,14 @@ class Transfers:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def at(self, places: NDArray[np.integer]) -> Self:
+        """Returns the rows at these places, which ascend."""
+        early = int(np.searchsorted(places, self.early))
+        return type(self)(self.ids[places], self.slots[places], self.versions[places], early)
+
     def by_table(self, tables: int) -> list[Self]:
         """Returns the rows of each of a job's tables, by number."""
-        if tables == 1:
-            return [self]
-        return [
-            type(self)(self.ids[part], self.slots[part], self.versions[part], int(np.searchsorted(part, self.early)))
-            for part in parts_of_tables(self.ids, tables)
-        ]
+        return [self] if tables == 1 else [self.at(part) for part in parts_of_tables(self.ids, tables)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,36 @@ class GradientTransfers:
 
 
 @dataclass(frozen=True, slots=True)
+class DirectRows:
+    """Which d of r rows to push, or to pull, go straight between workers (Herald App. B).
+
+    Attributes:
+        places: uint32 [d], their places among the r rows, ascending.
+        peers: uint32 [d], the slot of the worker that gets each of them, or of the one that sends it.
+    """
+
+    places: NDArray[np.uint32]
+    peers: NDArray[np.uint32]
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def by_table(self, ids: NDArray[np.uint64], tables: int) -> list[Self]:
+        """Returns what is direct of each of a job's tables, by number; `ids`, uint64 [r], are those of the r rows."""
+        if tables == 1 or not len(self):
+            return [self] * tables
+        parts = parts_of_tables(ids, tables)
+        at = [np.flatnonzero(np.isin(self.places, part, assume_unique=True)) for part in parts]
+        return [
+            type(self)(np.searchsorted(part, self.places[chosen]).astype(np.uint32), self.peers[chosen])
+            for part, chosen in zip(parts, at, strict=True)
+        ]
+
+
+NO_DIRECT_ROWS = DirectRows(np.empty(0, np.uint32), np.empty(0, np.uint32))
+
+
+@dataclass(frozen=True, slots=True)
 class TableMoves:
     """What a worker moves of one table in an iteration; the columns are those of IterationPlan.
 
@@ -89,6 +119,8 @@ class TableMoves:
     evict_rows: Transfers
     evict_gradients: GradientTransfers
     pulls: Transfers
+    direct_pushes: DirectRows
+    direct_pulls: DirectRows
     stateless_pulls: NDArray[np.bool_]
 
 
@@ -147,6 +179,8 @@ class IterationPlan:
         groups: uint64 [m], what each sample belongs to; None: unknown.
         replicated: uint32 [h], places among the unique ids, ascending, of the rows that all workers train by the sum of
             their gradients; the same ids in all workers' plans.
+        direct_pushes: those of `update_rows` that go straight to the worker that alone trains them now.
+        direct_pulls: those of `pulls` that come from the worker that owns them until now.
     """
 
     epoch: int
@@ -173,6 +207,8 @@ class IterationPlan:
     weights: NDArray[np.float32] | None = None
     groups: NDArray[np.uint64] | None = None
     replicated: NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))
+    direct_pushes: DirectRows = NO_DIRECT_ROWS
+    direct_pulls: DirectRows = NO_DIRECT_ROWS
 
     def rows_by_table(self, tables: int) -> list[UsedRows]:
         """Returns the rows that the samples use of each of the job's tables, by number."""
@@ -195,7 +231,12 @@ class IterationPlan:
         transfers = (self.update_rows, self.update_gradients, self.evict_rows, self.evict_gradients, self.pulls)
         stateless = self.stateless_pulls()
         parts = parts_of_tables(self.pulls.ids, tables)
-        columns = (*(each.by_table(tables) for each in transfers), [stateless[part] for part in parts])
+        columns = (
+            *(each.by_table(tables) for each in transfers),
+            self.direct_pushes.by_table(self.update_rows.ids, tables),
+            self.direct_pulls.by_table(self.pulls.ids, tables),
+            [stateless[part] for part in parts],
+        )
         return [TableMoves(*each) for each in zip(*columns, strict=True)]
 
     def stateless_pulls(self) -> NDArray[np.bool_]:
@@ -240,6 +281,7 @@ class Membership:
         slot: the slot of the worker that is told; it is its bit in masks of contributors.
         members: the slots that train in this epoch. A worker's place among them is its rank in the all-reduce group.
         iteration: the first iteration of the epoch; when it is above 0, a Reload comes next.
+        peers: where rows go directly, `host:port` of every other member by slot, empty for the others.
     """
 
     epoch: int
@@ -247,6 +289,7 @@ class Membership:
     job: JobSpec
     members: WorkerSet
     iteration: int = 0
+    peers: tuple[str, ...] = ()
 
     @property
     def rank(self) -> int:

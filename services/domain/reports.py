@@ -36,7 +36,8 @@ class _Summable:
 class TransferCounts(_Summable):
     """What one worker moved over its link: rows by kind of operation, and bytes; what asks for rows is pulled, too.
 
-    `bytes_reduced` went to other workers: the gradients of replicated rows.
+    `bytes_reduced` went to other workers: the gradients of replicated rows. So did `direct_push` rows of the update
+    pushes, in `bytes_direct` of what was pushed: whole rows, straight to the worker that trains them next.
     """
 
     miss_pull: int = 0
@@ -46,6 +47,8 @@ class TransferCounts(_Summable):
     bytes_pulled: int = 0
     bytes_pushed: int = 0
     bytes_reduced: int = 0
+    direct_push: int = 0
+    bytes_direct: int = 0
 
     def check(self) -> None:
         """Raises InvalidArgument if this is more than one iteration or flush can have moved."""

@@ -80,6 +80,20 @@ TRANSFER_BYTES = Counter(
     ("op", "worker"),
     registry=REGISTRY,
 )
+DIRECT_ROWS = Counter(
+    "esd_direct_rows_total",
+    "Rows of the update pushes that each worker sent straight to the worker that trains them next (--direct). Few "
+    "beside update_push of esd_embedding_transfers_total: rows have several readers, and --direct saves little.",
+    ("worker",),
+    registry=REGISTRY,
+)
+DIRECT_BYTES = Counter(
+    "esd_direct_bytes_total",
+    "Bytes that each worker sent for these rows; they are in push of esd_transfer_bytes_total, too, and in pull of "
+    "whoever got them. No parameter server has seen them.",
+    ("worker",),
+    registry=REGISTRY,
+)
 TRANSFER_COST = Counter(
     "esd_transfer_cost_seconds_total",
     "Transmission cost of the plans in force: link seconds over all workers (ESD paper, eq. 4). It should grow "
@@ -428,9 +442,9 @@ STORE_SECONDS = Histogram(
 EVERY_SERVICE = (_PROCESS, RPCS_HANDLED, RPC_SECONDS)
 BY_SERVICE = {
     "dispatcher": (
-        TRANSFERS, TRANSFER_BYTES, TRANSFER_COST, SHADOW_TRANSFER_COST, CACHE_LOOKUPS, DISPATCH_SECONDS,
-        LATE_DECISIONS, DECISION_BUDGET, INFREQUENCY, PLAN_BYTES, MISSING_UPDATES, SOLVER_SECONDS, SOLVER_GAP,
-        KNOWN_ROWS, FORGOTTEN_ROWS, ROW_LIMIT, DISPATCH_WINDOW, QUEUED_SAMPLES, LOGGED_SAMPLES, JOB_PHASE,
+        TRANSFERS, TRANSFER_BYTES, DIRECT_ROWS, DIRECT_BYTES, TRANSFER_COST, SHADOW_TRANSFER_COST, CACHE_LOOKUPS,
+        DISPATCH_SECONDS, LATE_DECISIONS, DECISION_BUDGET, INFREQUENCY, PLAN_BYTES, MISSING_UPDATES, SOLVER_SECONDS,
+        SOLVER_GAP, KNOWN_ROWS, FORGOTTEN_ROWS, ROW_LIMIT, DISPATCH_WINDOW, QUEUED_SAMPLES, LOGGED_SAMPLES, JOB_PHASE,
         HEARTBEAT_AGE, REFUSED_MESSAGES, LATE_ITERATIONS, HELD_BACK, LEASE, ITERATIONS, ITERATION_SECONDS,
         WORKER_BANDWIDTH, LOSS, AUC, GAUC, NORMALISED_ENTROPY, CALIBRATION, RECENT_LOSS, RECENT_AUC, RECENT_GAUC,
         *HELD_OUT.values(), HELD_OUT_ITERATION, RECENT_NORMALISED_ENTROPY, RECENT_CALIBRATION,

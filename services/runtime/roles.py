@@ -63,6 +63,8 @@ ROLES_BY_RPC: Mapping[str, frozenset[Role]] = MappingProxyType(
         "/esd.v1.ParameterServer/TrimSamples": _DISPATCHER,
         "/esd.v1.ParameterServer/DescribeServer": _PEOPLE,
         "/esd.v1.Worker/DescribeWorker": _PEOPLE,
+        "/esd.v1.Worker/Meet": _WORKER,
+        "/esd.v1.Worker/Deliver": _WORKER,
         "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": frozenset(Role),
         "/grpc.health.v1.Health/Check": ANYBODY,
         "/grpc.health.v1.Health/List": ANYBODY,

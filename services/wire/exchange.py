@@ -1,5 +1,7 @@
 """A server's end of the exchange on the wire: frames as it reads them, and answers (protos/ps.proto, Exchange).
 
+A worker that gets rows from another one answers in the same way (protos/worker.proto, Deliver).
+
 The client's end is in services/wire/frames.py. Frames for rows in memory, and answers with rows, are native
 (esd_native.rows).
 """

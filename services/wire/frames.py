@@ -1,6 +1,7 @@
 """A client's end of the exchange on the wire: the frames that it sends and the answers that it gets (protos/ps.proto).
 
-Native code writes and reads the messages, so that rows are copied once.
+Frames for another worker, and its answers, are a part of these (protos/worker.proto, Deliver). Native code writes and
+reads the messages, so that rows are copied once.
 """
 
 from __future__ import annotations
@@ -62,7 +63,9 @@ class Message:
         return type(self)(new + self.data[len(old) :], sequence, self.pushes_at + longer, self.pulls_at + longer)
 
 
-def encode_parcel(parcel: Parcel, spec: TableSpec, sequence: int, *, epoch: int, wait_seconds: float) -> Message:
+def encode_parcel(
+    parcel: Parcel, spec: TableSpec, sequence: int, *, epoch: int, wait_seconds: float = 0.0, iteration: int = 0
+) -> Message:
     """Encodes a parcel as a frame; what is empty is left out.
 
     Args:
@@ -71,6 +74,7 @@ def encode_parcel(parcel: Parcel, spec: TableSpec, sequence: int, *, epoch: int,
         sequence: number of the frame, from 1.
         epoch: of the plan.
         wait_seconds: how long the pulls may wait for their versions, and gradients for those before theirs.
+        iteration: for which another worker gets the rows; 0: the frame is for a parameter server.
     """
     rows, gradients, pulls = parcel.rows, parcel.gradients, parcel.pulls
     data, pushes_at, pulls_at = native.encode(
@@ -78,6 +82,7 @@ def encode_parcel(parcel: Parcel, spec: TableSpec, sequence: int, *, epoch: int,
         spec.name,
         epoch,
         min(_LONGEST_WAIT_MS, round(wait_seconds * 1000)),
+        iteration,
         rows.ids,
         rows.versions,
         rows.values.table,
@@ -99,7 +104,7 @@ def encode_parcel(parcel: Parcel, spec: TableSpec, sequence: int, *, epoch: int,
 
 
 class Answer:
-    """One message of a parameter server.
+    """One message of a parameter server, or of another worker.
 
     Attributes:
         message: the bytes.
@@ -114,7 +119,7 @@ class Answer:
         try:
             self.said = native.Answer(message)
         except ValueError as error:
-            raise Internal(f"a parameter server has sent {len(message)} bytes in an exchange: {error}") from None
+            raise Internal(f"a server has sent {len(message)} bytes in an exchange: {error}") from None
 
     def refusal(self) -> common_pb2.Refusal | None:
         """Returns why the frame was refused; None if it was not."""

@@ -13,7 +13,9 @@ from esd_native.plans import pack, place, unpack_int64, unpack_uint32, unpack_ui
 from protos import dispatcher_pb2
 from services.domain.errors import InvalidArgument
 from services.domain.features import MAX_LENGTH
+from services.domain.jobs import MAX_WORKERS
 from services.domain.plans import (
+    DirectRows,
     EndOfStream,
     FlushPlan,
     GradientTransfers,
@@ -31,6 +33,8 @@ from services.wire.jobs import decode_job, encode_job
 _NUMBERS = ("epoch", "iteration", "batch_size", "forgotten_below")
 _TRANSFERS = ("update_rows", "evict_rows", "drops", "pulls", "discards")
 _GRADIENTS = ("update_gradients", "evict_gradients")
+# What each is a part of, and the field that says with whom.
+_DIRECT = {"direct_pushes": ("update_rows", "direct_push_peers"), "direct_pulls": ("pulls", "direct_pull_peers")}
 
 _NONE = Transfers(np.empty(0, np.uint64), np.empty(0, np.uint32), np.empty(0, np.int64), 0)
 
@@ -166,6 +170,8 @@ def _decode_plan(message: dispatcher_pb2.IterationPlan) -> IterationPlan:
     _check_below(inverse, u, "inverse", "the number of unique_ids")
     transfers: dict[str, Any] = {name: _decode_transfers(getattr(message, name), name, trained) for name in _TRANSFERS}
     transfers |= {name: _decode_gradients(getattr(message, name), name, trained) for name in _GRADIENTS}
+    for name, (rows, with_whom) in _DIRECT.items():
+        transfers[name] = _decode_direct(message, name, with_whom, len(transfers[rows]))
     return IterationPlan(
         **{name: getattr(message, name) for name in _NUMBERS},
         **transfers,
@@ -194,12 +200,26 @@ def _decode_lengths(data: bytes, samples: int, fields: int) -> NDArray[np.uint16
 def _decode_replicated(data: bytes, contributors: NDArray[np.uint64]) -> NDArray[np.uint32]:
     places = _unpack(data, np.uint32, "replicated")
     _check_below(places, len(contributors), "replicated", "the number of unique_ids")
-    if (places[1:] <= places[:-1]).any():
-        raise InvalidArgument("replicated must ascend")
+    _check_ascending(places, "replicated")
     owners = contributors[places]
     if (owners & (owners - np.uint64(1))).any():
         raise InvalidArgument("unique_contributors of a replicated row must name one worker")
     return places
+
+
+def _decode_direct(message: dispatcher_pb2.IterationPlan, name: str, with_whom: str, rows: int) -> DirectRows:
+    """Reads which of so many rows go directly, and with whom, from the fields of these names."""
+    places = _unpack(getattr(message, name), np.uint32, name)
+    peers = _unpack(getattr(message, with_whom), np.uint32, with_whom, len(places))
+    _check_below(places, rows, name, "the number of rows")
+    _check_ascending(places, name)
+    _check_below(peers, MAX_WORKERS, with_whom, "the most workers")
+    return DirectRows(places, peers)
+
+
+def _check_ascending(places: NDArray[np.uint32], field: str) -> None:
+    if (places[1:] <= places[:-1]).any():
+        raise InvalidArgument(f"{field} must ascend")
 
 
 def _check_contributors(contributors: NDArray[np.uint64], field: str) -> None:
@@ -240,6 +260,7 @@ def _encode_membership(membership: Membership) -> dispatcher_pb2.Membership:
         job=encode_job(membership.job),
         members=membership.members.mask,
         iteration=membership.iteration,
+        peers=membership.peers,
     )
 
 
@@ -253,7 +274,10 @@ def _decode_membership(message: dispatcher_pb2.Membership) -> Membership:
     members = WorkerSet(message.members) if message.members else everyone
     if not members <= everyone or message.slot not in members:
         raise InvalidArgument(f"members is {members}, it must name slots below {job.workers}, slot {message.slot} too")
-    return Membership(message.epoch, message.slot, job, members, message.iteration)
+    peers = tuple(message.peers)
+    if len(peers) not in (0, job.workers):
+        raise InvalidArgument(f"peers has {len(peers)} entries, the job has {job.workers} workers")
+    return Membership(message.epoch, message.slot, job, members, message.iteration, peers)
 
 
 def _encode_reload(reload: Reload) -> dispatcher_pb2.Reload:

@@ -77,6 +77,7 @@ HOT = {
     "model": "dlrm",
 }
 NEVER_STALE = {"sync": "bounded:0,0", "checkpoint_every": 20}
+DIRECT = {"direct": True, "checkpoint_every": 20}
 SMALL = {"mechanism": "random", "cache_rows": 500}
 
 # Every value of every axis occurs, and each optimizer meets evictions, split rows and both stores.
@@ -110,6 +111,10 @@ CLUSTERS = [
     cluster("four workers, replicated rows, unequal, joint", mechanism="joint", shards=2, **REPLICATED | UNEQUAL),
     cluster("two workers, hot batches, two epochs", **HOT | REPLICATED),
     cluster("two workers, full table, replicated rows", store="redis", **FULL | REPLICATED),
+    cluster("three workers, directly, ESD, Adam, two shards", workers=3, batch=20, shards=2, **DIRECT | ADAM),
+    cluster("four workers, directly, random, Redis", workers=4, batch=16, store="redis", **DIRECT | SMALL),
+    cluster("two workers, directly, full table, LAIA, Adagrad", mechanism="laia", **DIRECT | FULL | ADAGRAD),
+    cluster("four workers, directly, unequal, LRU", policy="lru", **DIRECT | UNEQUAL),
 ]  # fmt: skip
 
 
@@ -176,7 +181,10 @@ def assert_bytes_are_those_charged(result: Mapping[str, Any], simulated: Mapping
     """What crosses the links is what the costs charge, with the rows and gradients that flushes push, and a little that
     each message has beside them."""
     job = case.options.job(features=numbered_ids(1), dense_features=0, parameter_servers=("any",))
-    frames = 4 * result["iterations"] * case.options.workers * case.shards  # two halves there, and their answers
+    # Two halves there, and their answers; with whom rows are exchanged directly, too.
+    frames = (
+        4 * result["iterations"] * case.options.workers * (case.shards + case.options.direct * case.options.workers)
+    )
     flushed = sum(result["operations"]["flush_push"])
     sizes = job.table.row_transfer_bytes, job.table.gradient_transfer_bytes
     pulled, pushed = (sum(result["bytes"][way]) for way in ("pulled", "pushed"))
@@ -185,6 +193,10 @@ def assert_bytes_are_those_charged(result: Mapping[str, Any], simulated: Mapping
     assert result["bytes"]["reduced"] == simulated["bytes"]["reduced"]
     assert any(result["bytes"]["reduced"]) == (case.options.workers > 1 and "replicated" in case.options.sync)
     beside = pushed - sum(simulated["bytes"]["pushed"])
+    assert result["direct"]["rows"] == simulated["direct"]["rows"]
+    assert any(result["direct"]["rows"]) == case.options.direct
+    direct = sum(result["direct"]["bytes"]) - sum(simulated["direct"]["bytes"])
+    assert 0 <= direct <= 100 * result["iterations"] * case.options.workers**2
     assert flushed * min(sizes) <= beside <= flushed * max(sizes) + 100 * frames
 
 
@@ -194,6 +206,14 @@ def test_bounds_of_0_give_the_bits_of_pushing_everything(tmp_path: Path) -> None
         result = train.run(replace(options, sync=sync), store="memory", shards=2, out=tmp_path / sync)
     assert result["staleness"]["missing_updates"] == 0 < result["staleness"]["reads"][0]
     assert_same_model(tmp_path / "full", tmp_path / "bounded:0,0")
+
+
+def test_rows_that_go_directly_give_the_bits_of_those_that_do_not(tmp_path: Path) -> None:
+    options = replace(BASE, workers=3, batch=20, iterations=30, cache_rows=600, checkpoint_every=12, **ADAM)
+    for direct in (False, True):
+        result = train.run(replace(options, direct=direct), store="memory", shards=2, out=tmp_path / str(direct))
+    assert any(result["direct"]["rows"])
+    assert_same_model(tmp_path / "True", tmp_path / "False")
 
 
 def test_stale_copies_give_the_same_bits_in_every_store(tmp_path: Path, redis_url: str) -> None:

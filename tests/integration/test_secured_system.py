@@ -86,12 +86,13 @@ async def test_a_secured_system_trains(services: Services, certificates: Certifi
         name="secured", workers=2, features=numbered_ids(3), dense_features=1, batch_size=8, workloads=(4, 4),
         mechanism="esd", alpha=1.0, criterion=Criterion.MIN2_MIN, policy="emark", seed=7, window=2,
         tables=(TableSpec("embeddings", 4, OptimizerSpec(), 7, 0.1),), model=ModelSpec("wdl", (8,), OptimizerSpec()),
-        parameter_servers=(server,),
+        parameter_servers=(server,), direct=True,
     )  # fmt: skip
     user = Credentials.read(ClientSettings(**certificates.of("client", token=True)))
     async with AsyncDispatcherClient(dispatcher, credentials=user) as client, asyncio.timeout(60):
         state = await drive(client, job, [samples(40)], lambda _: None)
     assert (state.phase, state.iterations_confirmed) == (JobPhase.FINISHED, 5)
+    assert any(worker.transfers.direct_push for worker in state.workers), "workers reach each other, too"
     await export_model(job, tmp_path / "model.npz", user)
 
     async with described(dispatcher, user) as description:

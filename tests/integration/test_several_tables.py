@@ -51,6 +51,8 @@ CLUSTERS = [
     cluster("two tables, two workers, joint, two shards", shards=2),
     cluster("three optimizers, four workers, ESD, emark-size, Redis", workers=4, batch=16, store="redis",
             mechanism="esd", policy="emark-size", specs=((16, ADAM), (8, SGD), (4, ADAGRAD))),
+    cluster("three optimizers, three workers, directly, two shards", workers=3, batch=20, shards=2, direct=True,
+            specs=((16, ADAM), (8, SGD), (4, ADAGRAD))),
     cluster("three optimizers, two workers, replicated rows of all tables", sync="replicated:60", iterations=60,
             specs=((16, ADAM), (8, SGD), (4, ADAGRAD))),
 ]  # fmt: skip
@@ -78,6 +80,8 @@ def test_a_cluster_trains_the_tables_of_one_process(case: Cluster, tmp_path: Pat
     assert result["bytes"]["reduced"] == simulated["bytes"]["reduced"]
     assert any(result["bytes"]["reduced"]) == ("replicated" in case.options.sync)
     assert sum(result["operations"]["evict_push"]) > 0
+    assert result["direct"]["rows"] == simulated["direct"]["rows"]
+    assert any(result["direct"]["rows"]) == case.options.direct
     assert result["cost_seconds"] == pytest.approx(simulated["cost_seconds"])
     assert_no_byte_too_many(result, simulated, case)
 

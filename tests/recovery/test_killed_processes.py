@@ -99,6 +99,18 @@ def test_a_kill_where_all_that_is_trained_is_pushed(sync, victim, tmp_path):
 
 
 @pytest.mark.parametrize("victim", [worker, dispatcher, parameter_server])
+def test_a_kill_where_rows_go_directly(victim, tmp_path):
+    """What was on its way from worker to worker is trained again; the workers meet anew, at new addresses."""
+    options = replace(OPTIONS, direct=True)
+    expected = train.run(options, store="memory", shards=2, out=tmp_path / "undisturbed")
+    keep = {"store": "memory", "shards": 2, "checkpoint_dir": tmp_path / "kept"}
+    result = train.run(options, **keep, out=tmp_path, watch=Killer(victim, iteration=KILLED_AT))
+    assert sum(result["direct"]["rows"]) > 100
+    assert_same_run(result, tmp_path, (tmp_path / "undisturbed", expected))
+    assert result["direct"]["rows"] == expected["direct"]["rows"]
+
+
+@pytest.mark.parametrize("victim", [worker, dispatcher, parameter_server])
 def test_a_kill_where_rows_are_replicated(victim, tmp_path):
     """The rows have been chosen before the checkpoint; they are pulled again at each worker, and stay replicated."""
     options = replace(OPTIONS, sync="replicated:100", seed=8)

@@ -76,6 +76,10 @@ def _plan(plan: IterationPlan, fields: int | None) -> pb.IterationPlan:
         lengths=b"" if plan.lengths is None else pack(plan.lengths.ravel()),
         weights=b"" if plan.weights is None else plan.weights.tobytes(),
         groups=b"" if plan.groups is None else plan.groups.tobytes(),
+        direct_pushes=pack(plan.direct_pushes.places),
+        direct_push_peers=pack(plan.direct_pushes.peers),
+        direct_pulls=pack(plan.direct_pulls.places),
+        direct_pull_peers=pack(plan.direct_pulls.peers),
     )
 
 

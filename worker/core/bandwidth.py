@@ -44,6 +44,11 @@ class LinkMeter:
             self._idle_seconds = self._busy_since - self._idle_since
         self._transfers += 1
 
+    def carry(self, size: int) -> None:
+        """Notes bytes that go beside the transfers that are under way, and are no transfer of their own."""
+        if self._transfers:
+            self._bytes += size
+
     def end(self, size: int) -> None:
         """Notes that a transfer of `size` bytes is over."""
         self._bytes += size

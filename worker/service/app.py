@@ -7,13 +7,12 @@ import contextlib
 import logging
 import sys
 
-from protos.worker_pb2_grpc import add_WorkerServicer_to_server
 from services.runtime import logs
 from services.runtime.process import StopEvent, announce
 from services.runtime.server import serve
 from services.runtime.settings import load
 from worker.service.job import WorkerJob
-from worker.service.servicer import WorkerService
+from worker.service.servicer import SERVICE, WorkerService, add_to_server
 from worker.service.settings import WorkerSettings
 
 _log = logging.getLogger(__name__)
@@ -27,7 +26,7 @@ async def serve_worker(stop: StopEvent) -> None:
     if settings.code:
         sys.path.insert(0, settings.code)
     service = WorkerService(settings)
-    async with serve("worker", [(add_WorkerServicer_to_server, service, "esd.v1.Worker")], settings) as server:
+    async with serve("worker", [(add_to_server, service, SERVICE)], settings) as server:
         job = asyncio.create_task(WorkerJob(settings, server.address, service).run())
         await server.set_serving(True)
         announce("worker", server.address, server.metrics_address)

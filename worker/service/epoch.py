@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from typing import TypeVar
 
@@ -19,8 +19,10 @@ from services.domain.tables import slots_of_tables
 from services.runtime.threads import named_threads
 from worker.core.cache_book import CacheBook
 from worker.service.checkpoint import WorkerCheckpoints
+from worker.service.inbox import Inbox
 from worker.service.link import Link
 from worker.service.parameter_servers import ParameterServers
+from worker.service.peers import Peers
 from worker.service.servicer import WorkerService
 from worker.service.settings import WorkerSettings
 from worker.service.table_mover import TableMover
@@ -96,9 +98,11 @@ class WorkerEpoch:
         link = Link(settings.link, shape=settings.shape_link)
         async with (
             aclosing(ParameterServers(job, membership.slot, link, settings, membership.epoch)) as servers,
+            self._peers_of(membership, link) as peers,
             asyncio.TaskGroup() as moves,  # ends before the channels are closed
         ):
             await servers.create_tables()
+            await peers.meet()
             self._reducer = await run_in(
                 self._training_thread, join_group, membership, self._group_store(membership), self._host, device.type,
                 settings.peer_timeout,
@@ -108,10 +112,10 @@ class WorkerEpoch:
             )
             trainer = await run_in(self._training_thread, Trainer, job, caches, self._reducer, device)
             tables = [
-                TableMover(cache, table, job, membership.slot, self._reading_thread)
+                TableMover(cache, table, peers, job, membership.slot, self._reading_thread)
                 for cache, table in zip(caches, servers.tables, strict=True)
             ]
-            mover = RowMover(tables, servers, moves, membership)
+            mover = RowMover(tables, servers, peers, moves, membership)
             report = self._attendance.report
             checkpoints = WorkerCheckpoints(
                 membership, mover, trainer, self._training_thread, report, settings.storage_timeout
@@ -139,6 +143,18 @@ class WorkerEpoch:
         for thread in (self._training_thread, self._reading_thread):
             # Not waited for: after a failure it may sit in an all-reduce, which ends when the others leave.
             thread.shutdown(wait=False)
+
+    @asynccontextmanager
+    async def _peers_of(self, membership: Membership, link: Link) -> AsyncIterator[Peers]:
+        """Lets the other workers send rows here, and gives the way to them."""
+        tables, within = membership.job.tables, self._settings.peer_timeout
+        inbox = Inbox(membership.epoch, membership.slot, membership.iteration, tables, within)
+        self._service.deliveries.begin(inbox, link)
+        try:
+            async with aclosing(Peers(membership, inbox, link, self._settings)) as peers:
+                yield peers
+        finally:
+            self._service.deliveries.end()
 
     def _group_store(self, membership: Membership) -> GroupStore:
         """Returns the dispatcher's keys of this epoch, for torch, which asks for them in threads of its own."""

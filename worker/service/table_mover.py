@@ -1,4 +1,4 @@
-"""The rows of one table on the move between a worker's cache and the parameter servers."""
+"""The rows of one table on the move between a worker's cache, the parameter servers, and other workers."""
 
 from __future__ import annotations
 
@@ -11,28 +11,38 @@ from numpy.typing import NDArray
 from services.clients.frames import Frame
 from services.domain.frames import NO_PULLS, Floats, GradientPush, Parcel, Pulls, RowPush
 from services.domain.jobs import JobSpec
-from services.domain.plans import GradientTransfers, TableMoves, Transfers
+from services.domain.plans import DirectRows, GradientTransfers, TableMoves, Transfers
+from worker.service.inbox import ExpectedRows
+from worker.service.peers import Peers
 from worker.service.table_servers import TableServers
 from worker.service.tasks import run_in
 from worker.training.rows import RowCache
 
 
 class TableMover:
-    """Moves the rows of a table between its cache and its parameter servers.
+    """Moves the rows of a table between its cache and its parameter servers, and to other workers.
 
     Args:
         cache: the worker's rows of the table.
         servers: the table, wherever its shards are.
+        peers: the other workers.
         job: says at which rate rows are trained, which travels with partial gradients.
         worker: slot of this worker.
         reading_thread: copies rows from the training device to the host, while another thread trains.
     """
 
     def __init__(
-        self, cache: RowCache, servers: TableServers, job: JobSpec, worker: int, reading_thread: Executor
+        self,
+        cache: RowCache,
+        servers: TableServers,
+        peers: Peers,
+        job: JobSpec,
+        worker: int,
+        reading_thread: Executor,
     ) -> None:
         self.cache = cache
         self.servers = servers
+        self._peers = peers
         self._job = job
         self._worker = worker
         self._reading_thread = reading_thread
@@ -62,6 +72,25 @@ class TableMover:
             urgent: it goes before what is not.
         """
         return self.servers.exchange(await self._parcel(rows, gradients, pulls), staging, urgent=urgent)
+
+    async def deliver(self, rows: Transfers, peers: NDArray[np.uint32], iteration: int, *, urgent: bool) -> list[Frame]:
+        """Sends rows straight to the workers that train them next; on return they have been read.
+
+        Args:
+            rows: owned here until now.
+            peers: uint32 [r], the slot of the worker that gets each.
+            iteration: in which they are trained there.
+            urgent: they go before what is not.
+        """
+        values = await self._floats(rows.slots, self.cache.width)
+        push = RowPush(rows.ids, rows.versions, values)
+        return [
+            frame
+            for slot in np.unique(peers).tolist()
+            for frame in self._peers.deliver(
+                slot, self.servers.spec, push[np.flatnonzero(peers == slot)], iteration, urgent=urgent
+            )
+        ]
 
     async def _parcel(self, rows: Transfers, gradients: GradientTransfers, pulls: Pulls) -> Parcel:
         split, spec = gradients.rows, self.servers.spec
@@ -95,42 +124,67 @@ class TableTransfers:
     Args:
         moves: of the table.
         mover: moves its rows.
+        iteration: of the plan.
 
     Attributes:
-        frames: what has been sent so far.
+        frames: what has been sent so far to parameter servers.
+        delivered: what has been sent so far to other workers.
     """
 
-    def __init__(self, moves: TableMoves, mover: TableMover) -> None:
+    def __init__(self, moves: TableMoves, mover: TableMover, iteration: int) -> None:
         self.frames: list[Frame] = []
+        self.delivered: list[Frame] = []
         self._moves = moves
         self._mover = mover
+        self._iteration = iteration
         # Rows come whole, or without their optimizer state: those that do lie behind the others, and have a state of 0.
         self._order = np.argsort(moves.stateless_pulls, kind="stable")
         self._staging = mover.cache.staging(len(moves.pulls))
+        self._asked = np.ones(len(moves.pulls), np.bool_)  # of a parameter server
+        self._asked[moves.direct_pulls.places] = False
+        self._update_rows, self._direct_rows = _apart(moves.update_rows, moves.direct_pushes)
+
+    def expected(self) -> ExpectedRows:
+        """Returns the rows that come from other workers, with their places."""
+        direct = self._moves.direct_pulls.places
+        return ExpectedRows(self._moves.pulls.at(direct), self._staging, np.argsort(self._order)[direct])
 
     async def start(self, *, early: bool) -> list[Frame]:
-        """Starts the pushes and pulls of one half, and returns the frames that carry it."""
+        """Starts what moves in one half, and returns the frames that carry it."""
         moves = self._moves
-        rows = _half(early, moves.update_rows, moves.evict_rows)
+        rows = _half(early, self._update_rows, moves.evict_rows)
         gradients = _gradient_half(early, moves.update_gradients, moves.evict_gradients)
         pulls = self._pulls(early)
-        if not (len(rows) or len(gradients) or len(pulls)):
-            return []
-        sent = await self._mover.exchange(rows, gradients, pulls, self._staging, urgent=not early)
+        direct = _half(early, self._direct_rows)
+        sent: list[Frame] = []
+        delivered: list[Frame] = []
+        if len(rows) or len(gradients) or len(pulls):
+            sent = await self._mover.exchange(rows, gradients, pulls, self._staging, urgent=not early)
+        if len(direct):
+            peers = moves.direct_pushes.peers[_part(self._direct_rows, early)]
+            delivered = await self._mover.deliver(direct, peers, self._iteration, urgent=not early)
         self.frames += sent
-        return sent
+        self.delivered += delivered
+        return sent + delivered
 
     def write(self) -> None:
-        """Puts the rows that were pulled into their slots, when all that was gathered there has been pushed."""
+        """Puts the rows that have come into their slots, when all that was gathered there has been pushed."""
         moves, cache = self._moves, self._mover.cache
         cache.write(moves.pulls.slots[self._order], self._staging)
         for slots in (moves.update_gradients.rows.slots, moves.evict_gradients.rows.slots, moves.pulls.slots):
             cache.empty_gathered(slots)
 
     def _pulls(self, early: bool) -> Pulls:
-        places = np.flatnonzero((self._order < self._moves.pulls.early) == early)
+        places = np.flatnonzero(((self._order < self._moves.pulls.early) == early) & self._asked[self._order])
         chosen, rows = self._order[places], self._moves.pulls
         return Pulls(rows.ids[chosen], rows.versions[chosen], places, self._moves.stateless_pulls[chosen])
+
+
+def _apart(rows: Transfers, direct: DirectRows) -> tuple[Transfers, Transfers]:
+    """Returns the rows that go to parameter servers, and those that go to other workers."""
+    if not len(direct):
+        return rows, rows.at(direct.places)
+    return rows.at(np.delete(np.arange(len(rows)), direct.places)), rows.at(direct.places)
 
 
 def _half(early: bool, *transfers: Transfers) -> Transfers:

@@ -1,4 +1,4 @@
-"""The transfers of a plan: rows and gradients from the caches to the parameter servers, missing rows back."""
+"""The transfers of a plan: rows and gradients from the caches to where they are needed, and missing rows back."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ from services.domain.ids import parts_of_tables
 from services.domain.plans import FlushPlan, IterationPlan, Membership, Transfers
 from services.domain.reports import TransferCounts
 from services.domain.sync import ring_bytes
+from worker.service.inbox import Arrival
 from worker.service.parameter_servers import ParameterServers
+from worker.service.peers import Peers
 from worker.service.table_mover import TableMover, TableTransfers
 from worker.service.tasks import all_of
 
 
 class RowMover:
-    """Moves rows between the caches and the parameter servers.
+    """Moves rows between the caches, the parameter servers, and other workers.
 
     Args:
         tables: by number, each with its cache and its servers.
         servers: all of the job.
+        peers: the other workers.
         tasks: a transfer that fails ends this group, whoever waits for it or not.
         membership: what this worker is in the job; the first member also has the servers forget rows.
     """
@@ -30,11 +33,13 @@ class RowMover:
         self,
         tables: Sequence[TableMover],
         servers: ParameterServers,
+        peers: Peers,
         tasks: asyncio.TaskGroup,
         membership: Membership,
     ) -> None:
         self.tables = tables
         self.servers = servers
+        self.peers = peers
         self.tasks = tasks
         self._membership = membership
 
@@ -100,29 +105,37 @@ class IterationTransfers:
         self.plan = plan
         self._mover = mover
         moves = plan.moves_by_table(len(mover.tables))
-        self._tables = [TableTransfers(each, table) for each, table in zip(moves, mover.tables, strict=True)]
+        self._tables = [
+            TableTransfers(each, table, plan.iteration) for each, table in zip(moves, mover.tables, strict=True)
+        ]
+        self._arrival: Arrival | None = None
 
     async def start(self, *, early: bool) -> None:
         """Starts the pushes and pulls of one half.
 
         On return everything that is pushed has been read from the caches, and its slots may be overwritten.
         """
+        if early:
+            expected = [table.expected() for table in self._tables] if len(self.plan.direct_pulls) else []
+            self._arrival = await self._mover.peers.inbox.expect(self.plan.iteration, expected)
         for table in self._tables:
             self._mover.end_if_failed(await table.start(early=early))
 
     async def pulled(self) -> None:
-        """Waits for the pulls."""
+        """Waits for the pulls, and for the rows of other workers."""
         for frame in self._frames():
             await frame.pulled
+        if self._arrival is not None:
+            await self._arrival.complete()
 
     def write(self) -> None:
-        """Puts the rows that were pulled into their slots, on the training device."""
+        """Puts the rows that have come into their slots, on the training device."""
         for table in self._tables:
             table.write()
 
     async def stored(self) -> None:
-        """Waits until everything that the plan pushes is durable."""
-        for frame in self._frames():
+        """Waits until everything that the plan pushes is durable, or taken in by the worker that owns it now."""
+        for frame in (*self._frames(), *self._delivered()):
             await frame.stored
 
     async def finished(self, reduced_floats: int) -> TransferCounts:
@@ -134,18 +147,26 @@ class IterationTransfers:
         plan = self.plan
         await self._mover.forget(plan)
         await self.stored()
+        delivered = sum(frame.push_bytes for frame in self._delivered())
+        arrived = self._arrival.bytes if self._arrival is not None else 0
         return TransferCounts(
             miss_pull=len(plan.pulls),
             update_push=len(plan.update_rows) + len(plan.update_gradients),
             evict_push=len(plan.evict_rows) + len(plan.evict_gradients),
-            bytes_pulled=sum(frame.pull_bytes for frame in self._frames()),
-            bytes_pushed=sum(frame.push_bytes for frame in self._frames()),
+            bytes_pulled=arrived + sum(frame.pull_bytes for frame in self._frames()),
+            bytes_pushed=delivered + sum(frame.push_bytes for frame in self._frames()),
             bytes_reduced=self._mover.reduced_bytes(reduced_floats),
+            direct_push=len(plan.direct_pushes),
+            bytes_direct=delivered,
         )
 
     def _frames(self) -> Iterator[Frame]:
         for table in self._tables:
             yield from table.frames
+
+    def _delivered(self) -> Iterator[Frame]:
+        for table in self._tables:
+            yield from table.delivered
 
 
 async def _fail(error: BaseException) -> None:

@@ -36,7 +36,9 @@ def messages_for(job: Job, attendance: Attendance) -> Iterator[bytes | None]:
     """
     worker, epoch = yield from _join_epoch(job, attendance.lease_id)
     lifecycle, plans = job.lifecycle, epoch.plans
-    yield encode_plan_message(Membership(epoch.number, worker.slot, job.spec, epoch.members, epoch.first))
+    yield encode_plan_message(
+        Membership(epoch.number, worker.slot, job.spec, epoch.members, epoch.first, _peers_of(worker, job, epoch))
+    )
     iteration = attendance.from_iteration if attendance.epoch == epoch.number else epoch.first
     if epoch.reloads and iteration == epoch.first:
         yield epoch.reloads[worker.slot]
@@ -54,6 +56,14 @@ def messages_for(job: Job, attendance: Attendance) -> Iterator[bytes | None]:
         epoch.raise_if_over()
         yield None
     yield encode_plan_message(EndOfStream(plans.planned))
+
+
+def _peers_of(worker: WorkerRecord, job: Job, epoch: Epoch) -> tuple[str, ...]:
+    """Returns where a worker reaches the others of an epoch, by slot, if rows go directly."""
+    if not job.spec.direct:
+        return ()
+    others = {each.slot: each for each in job.workers if each.slot in epoch.members and each is not worker}
+    return tuple(others[slot].registration.address if slot in others else "" for slot in range(job.spec.workers))
 
 
 def _plans_from(iteration: int, job: Job, epoch: Epoch, worker: WorkerRecord) -> Iterator[bytes | None]:

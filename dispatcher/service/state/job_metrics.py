@@ -150,6 +150,8 @@ def moved(slot: int, transfers: TransferCounts) -> None:
     _child(metrics.TRANSFER_BYTES, "pull", slot).inc(transfers.bytes_pulled)
     _child(metrics.TRANSFER_BYTES, "push", slot).inc(transfers.bytes_pushed)
     _child(metrics.TRANSFER_BYTES, "reduce", slot).inc(transfers.bytes_reduced)
+    _child(metrics.DIRECT_ROWS, slot).inc(transfers.direct_push)
+    _child(metrics.DIRECT_BYTES, slot).inc(transfers.bytes_direct)
 
 
 def evaluated(labels: Sequence[str], evaluation: Evaluation) -> None:

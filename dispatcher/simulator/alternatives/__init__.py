@@ -17,7 +17,6 @@ from dispatcher.simulator.alternatives.alternative import (
 )
 from dispatcher.simulator.alternatives.flushing import Flushing
 from dispatcher.simulator.alternatives.het import Het
-from dispatcher.simulator.alternatives.p2p import PeerToPeer
 from dispatcher.simulator.alternatives.uncached import Fae, NoCache, most_popular
 from services.domain.errors import InvalidArgument
 
@@ -33,7 +32,7 @@ __all__ = [
     "simulate_alternative",
 ]
 
-ALTERNATIVES = ("het:S", "fae", "no-cache", "no-coalescing", "p2p", "p2f:L")
+ALTERNATIVES = ("het:S", "fae", "no-cache", "no-coalescing", "p2f:L")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +65,4 @@ def get_alternative(name: str, cluster: Cluster) -> Alternative:
             return Fae(workers, most_popular(cluster.profile, min(cluster.capacities)))
         case "no-cache" | "no-coalescing":
             return NoCache(workers, coalesced=name == "no-cache")
-        case "p2p":
-            return PeerToPeer(cluster.transfer_seconds)
     raise InvalidArgument(f"alternative {name!r} is unknown; known are {', '.join(ALTERNATIVES)}")

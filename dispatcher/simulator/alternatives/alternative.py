@@ -41,8 +41,7 @@ class Traffic:
 
     Attributes:
         operations: rows between each worker and the parameter server.
-        peer_rows: float64 [n], rows between workers, by the link that they take up: the slower one of the two of a
-            direct transfer, every link's share of an all-reduce.
+        peer_rows: float64 [n], rows between workers: every link's share of an all-reduce.
         lookups: (row, worker) pairs trained.
         hits: how many of the lookups the worker's own cache served.
     """
@@ -83,7 +82,7 @@ class AlternativeTotals:
         iterations: how many were counted.
         samples: how many samples they train.
         operations: rows between workers and parameter server.
-        peer_rows: float64 [n], rows between workers, by the link they take up.
+        peer_rows: float64 [n], rows between workers, by the link that they take up.
         cost_seconds: sum of T_j over all rows.
         makespan_seconds: sum over iterations of the slowest worker's link time and computation.
         lookups: (row, worker) pairs trained.

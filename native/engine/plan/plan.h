@@ -56,6 +56,11 @@ struct TransferSpans {
   std::size_t early = 0;      // how many rows, the first ones, may move early
 };
 
+// The columns of services.domain.plans.DirectRows.
+struct DirectSpans {
+  Span places, peers;  // u32
+};
+
 // The columns of services.domain.plans.IterationPlan.
 struct WorkerPlan {
   TransferSpans update_rows, update_gradients, evict_rows, evict_gradients, drops, discards, pulls;
@@ -63,6 +68,7 @@ struct WorkerPlan {
   Span positions, inverse;                                              // u32
   Span unique_ids, unique_slots, unique_versions, unique_contributors;  // u64, u32, i64, u64
   Span replicated;                                                      // u32
+  DirectSpans direct_pushes, direct_pulls;
   // Replicated rows that no sample here uses, by table, and how many of these are pulled.
   std::array<std::uint32_t, RowSizes::kMaxTables> idle{}, idle_pulls{};
 

@@ -16,6 +16,30 @@ TransferSpans reserve_pushes(const DraftList<Push>* pushes, Arena& arena, Reserv
   return reserve(arena, early.size() + late.size(), early.size());
 }
 
+// Which of some transfers go directly, told one after the other.
+class DirectDraft {
+ public:
+  void add(bool direct, unsigned peer) {
+    if (direct) {
+      places_.push_back(next_);
+      peers_.push_back(peer);
+    }
+    ++next_;
+  }
+
+  DirectSpans write(Arena& arena) const { return {append(arena, places_), append(arena, peers_)}; }
+
+ private:
+  static Span append(Arena& arena, const std::vector<std::uint32_t>& values) {
+    const Span span = reserve_column(arena.u32, values.size());
+    std::copy(values.begin(), values.end(), arena.u32.data() + span.begin);
+    return span;
+  }
+
+  std::vector<std::uint32_t> places_, peers_;
+  std::uint32_t next_ = 0;
+};
+
 }  // namespace
 
 void WorkerLists::clear() {
@@ -128,6 +152,32 @@ void WorkerLists::write_samples(const std::vector<SampleIndex>& samples, const P
     const BatchIndex* const end = batch.indices.data() + batch.begin(sample + std::size_t{1});
     for (const BatchIndex* at = batch.indices.data() + batch.begin(sample); at < end; ++at) *inverse++ = need_of[*at];
   }
+}
+
+void WorkerLists::write_direct_pushes(const PreparedBatch& batch, const Trainers& trainers, Arena& arena,
+                                      WorkerPlan& plan) {
+  DirectDraft direct;
+  for (const Timing timing : {kEarly, kLate}) {
+    for (const Push& push : pushes[kRow][timing]) {
+      const WorkerSet training = trainers[push.row];
+      direct.add(!training.several(), training.first());
+    }
+  }
+  plan.direct_pushes = direct.write(arena);
+  senders.clear();
+  for (const Need& need : needs) {
+    const RowState& row = batch.states[need.row];
+    const bool sent = need.pulled && row.kind == kOwned && !trainers[need.row].several();
+    senders.push_back(sent ? static_cast<std::uint8_t>(row.holders.first()) : kNoSender);
+  }
+}
+
+void WorkerLists::write_direct_pulls(Arena& arena, WorkerPlan& plan) const {
+  DirectDraft direct;
+  for (const Timing timing : {kEarly, kLate}) {
+    for (const NeedIndex i : pulls[timing]) direct.add(senders[i] != kNoSender, senders[i]);
+  }
+  plan.direct_pulls = direct.write(arena);
 }
 
 void WorkerLists::delay_pulls(std::size_t from, std::size_t to) {

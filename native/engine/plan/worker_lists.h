@@ -49,6 +49,11 @@ struct WorkerLists {
   void write_samples(const std::vector<SampleIndex>& samples, const PreparedBatch& batch, Arena& arena,
                      WorkerPlan& plan, std::vector<NeedIndex>& need_of) const;
 
+  // Append which of the pushes and of the pulls go straight between two workers: those of rows that one owns, and one
+  // other alone trains now. The first also fills `senders`, before any copy leaves a cache.
+  void write_direct_pushes(const PreparedBatch& batch, const Trainers& trainers, Arena& arena, WorkerPlan& plan);
+  void write_direct_pulls(Arena& arena, WorkerPlan& plan) const;
+
   // Makes the pulls of early missing rows, from one of these to another, late.
   void delay_pulls(std::size_t from, std::size_t to);
 
@@ -64,6 +69,10 @@ struct WorkerLists {
   Column<SlotIndex> cached;  // slots of the needs that are cached
   NeedList missing[2];       // by Timing, needs that are not cached
   NeedList pulls[2];         // by Timing, needs to pull
+
+  // Filled by `write_direct_pushes`, by need: the worker that sends the row, kNoSender if none does.
+  static constexpr std::uint8_t kNoSender = kMaxWorkers;
+  std::vector<std::uint8_t> senders;
 };
 
 }  // namespace esd

@@ -105,11 +105,16 @@ class SharedEngine {
                const std::vector<std::int64_t>& table_sizes, std::uint64_t max_rows,
                const RowSizes::Shares& gradient_shares, const RowSizes::Shares& value_shares, bool push_trained,
                bool flush_ahead, std::uint64_t replicated_room, std::uint64_t replicated_by, std::uint64_t seed,
-               std::uint32_t first_iteration, const std::optional<Bounds>& bounds, const std::vector<bool>& additive)
+               std::uint32_t first_iteration, const std::optional<Bounds>& bounds, const std::vector<bool>& additive,
+               bool direct)
       : engine_(check_cache_sizes(cache_sizes), policy, check_table_sizes(table_sizes), max_rows, gradient_shares,
                 value_shares, push_trained, flush_ahead,
                 check_replication(cache_sizes, replicated_room, replicated_by, seed, first_iteration),
-                check_bounds(bounds), check_additive(additive, table_sizes.size())) {}
+                check_bounds(bounds), check_additive(additive, table_sizes.size()), direct) {
+    if (direct && (push_trained || flush_ahead || replicated_room > 0 || bounds)) {
+      throw std::invalid_argument("rows go directly where they are pushed on demand only");
+    }
+  }
 
   void prepare(const Ids& ids, const std::optional<Lengths>& lengths) {
     const SampleIds given = sample_ids(ids, lengths);
@@ -353,18 +358,19 @@ NB_MODULE(engine, module) {
       .def_prop_ro("replicated", &IterationColumns::replicated, nb::rv_policy::automatic)
       .def_prop_ro("pushed_ahead", &IterationColumns::pushed_ahead, nb::rv_policy::automatic)
       .def_prop_ro("stale_reads", &IterationColumns::stale_reads)
+      .def_prop_ro("direct", &IterationColumns::direct, nb::rv_policy::automatic)
       .def_prop_ro("table_counts", &IterationColumns::table_counts, nb::rv_policy::automatic);
   nb::class_<SharedEngine>(module, "Engine")
       .def(nb::init<const std::vector<std::int64_t>&, const std::string&, const std::vector<std::int64_t>&,
                     std::uint64_t, const std::vector<double>&, const std::vector<double>&, bool, bool, std::uint64_t,
                     std::uint64_t, std::uint64_t, std::uint32_t, const std::optional<esd::Bounds>&,
-                    const std::vector<bool>&>(),
+                    const std::vector<bool>&, bool>(),
            nb::arg("cache_sizes"), nb::arg("policy"), nb::arg("table_sizes") = std::vector<std::int64_t>(),
            nb::arg("max_rows") = 0, nb::arg("gradient_shares") = esd::RowSizes::Shares(),
            nb::arg("value_shares") = esd::RowSizes::Shares(), nb::arg("push_trained") = false,
            nb::arg("flush_ahead") = false, nb::arg("replicated_room") = 0, nb::arg("replicated_by") = 0,
            nb::arg("seed") = 0, nb::arg("first_iteration") = 0, nb::arg("bounds") = nb::none(),
-           nb::arg("additive") = std::vector<bool>())
+           nb::arg("additive") = std::vector<bool>(), nb::arg("direct") = false)
       .def("prepare", &SharedEngine::prepare, nb::arg("ids").noconvert(), nb::arg("lengths").noconvert() = nb::none())
       .def("costs", &SharedEngine::costs, nb::arg("link_costs").noconvert())
       .def("training_shares", &SharedEngine::training_shares)

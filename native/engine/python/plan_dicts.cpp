@@ -42,6 +42,13 @@ nb::dict Columns::gradients(const TransferSpans& transfers) const {
   return columns;
 }
 
+nb::dict Columns::direct(const DirectSpans& rows) const {
+  nb::dict columns;
+  columns["places"] = u32(rows.places);
+  columns["peers"] = u32(rows.peers);
+  return columns;
+}
+
 // Slicing a numpy array is several times cheaper than making one.
 nb::object Columns::slice(const nb::object& array, Span span) {
   const nb::object range =
@@ -71,6 +78,8 @@ nb::dict IterationColumns::operator[](std::size_t worker) const {
   plan["unique_versions"] = columns_.i64(spans.unique_versions);
   plan["unique_contributors"] = columns_.u64(spans.unique_contributors);
   plan["replicated"] = columns_.u32(spans.replicated);
+  plan["direct_pushes"] = columns_.direct(spans.direct_pushes);
+  plan["direct_pulls"] = columns_.direct(spans.direct_pulls);
   plan["inverse"] = columns_.u32(spans.inverse);
   return plan;
 }
@@ -183,6 +192,20 @@ nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>> IterationColumns::replicated()
     break;
   }
   return to_numpy(std::move(counts));
+}
+
+IterationColumns::PerWorker IterationColumns::direct() const {
+  const std::size_t n = size();
+  std::vector<std::int64_t> counts(plans_.tables * n);
+  for (std::size_t j = 0; j < n; ++j) {
+    const WorkerPlan& plan = plans_.workers[j];
+    const std::uint64_t* const ids = columns_.arena().u64.data() + plan.update_rows.ids.begin;
+    const std::uint32_t* const places = columns_.arena().u32.data() + plan.direct_pushes.places.begin;
+    for (std::size_t i = 0; i < plan.direct_pushes.places.size; ++i) {
+      ++counts[(plans_.tables == 1 ? 0 : table_in(ids[places[i]])) * n + j];
+    }
+  }
+  return to_numpy(std::move(counts), plans_.tables, n);
 }
 
 nb::list to_python(FlushPlans&& plans, const std::shared_ptr<ArenaPool>& pool) {

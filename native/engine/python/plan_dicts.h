@@ -33,6 +33,7 @@ class Columns {
   nb::object u32(Span span) const { return slice(u32_, span); }
   nb::dict rows(const TransferSpans& transfers) const;
   nb::dict gradients(const TransferSpans& transfers) const;
+  nb::dict direct(const DirectSpans& rows) const;
 
  private:
   static nb::object slice(const nb::object& array, Span span);
@@ -59,6 +60,7 @@ class IterationColumns {
   nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>> pushed_ahead() const;
   nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>> replicated() const;  // rows by table
   nb::tuple stale_reads() const;
+  PerWorker direct() const;  // rows by table and sender
 
   using Features = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
   using Lengths = nb::ndarray<const std::uint16_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;

@@ -14,8 +14,8 @@ from tests.support.processes import children_of, is_running
 def test_mechanisms_are_measured_in_turns() -> None:
     command = [
         sys.executable, "-m", "esd.cli", "bench", "e2e", "--data", "synthetic:zipf?fields=4&keys=5000",
-        "--mechanisms", "random,joint/balanced", "--workers", "2", "--links", "40m", "--batch", "16", "--dim", "8",
-        "--iterations", "160", "--warm-up", "5", "--turns", "9", "--json",
+        "--mechanisms", "random/direct,joint/balanced", "--workers", "2", "--links", "40m", "--batch", "16",
+        "--dim", "8", "--iterations", "160", "--warm-up", "5", "--turns", "9", "--json",
     ]  # fmt: skip
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as bench:
         assert bench.stdout is not None
@@ -29,12 +29,13 @@ def test_mechanisms_are_measured_in_turns() -> None:
     while any(map(is_running, services)):  # one that has just been forked ends once it has read that nobody is there
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    assert [run["mechanism"] for run in result["runs"]] == ["random", "joint/balanced"]
+    assert [run["mechanism"] for run in result["runs"]] == ["random/direct", "joint/balanced"]
     for run in result["runs"]:
         assert run["processor_ms"].keys() == {"worker-0", "worker-1", "dispatcher", "ps-0", "driver"}
         assert all(0 < ms < 1000 for ms in run["processor_ms"].values())
         assert run["pulled_bytes"] > 0
         assert run["pushed_bytes"] > 0
+        assert (run["direct_bytes"] > 0) == run["mechanism"].endswith("/direct")
         assert run["processors_ms"] * result["cores"] == sum(run["processor_ms"].values())
         assert 1e3 / run["iterations_per_second"] > run["links_ms"] > 0
         assert run["over_bound"] == 1e3 / run["iterations_per_second"] / max(run["links_ms"], run["processors_ms"])

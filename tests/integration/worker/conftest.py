@@ -130,7 +130,8 @@ class ScriptedDispatcher(dispatcher_pb2_grpc.DispatcherServicer):
     """Gives slots in order of registration, and to each slot its script.
 
     A script is a list of plan messages, behind which the stream stays open; an error in it is raised in its place.
-    What comes behind a flush comes when all workers have confirmed it, as the real dispatcher does.
+    What comes behind a flush comes when all workers have confirmed it, as the real dispatcher does. Where rows go
+    directly, workers are told to reach each other where they are; with `detour`, at `reached_at`.
     """
 
     job: JobSpec
@@ -139,6 +140,8 @@ class ScriptedDispatcher(dispatcher_pb2_grpc.DispatcherServicer):
     reports: list[list[Report]] = field(default_factory=list)
     group_keys: dict[str, bytes] = field(default_factory=dict)
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+    detour: bool = False
+    reached_at: dict[int, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.reports = [[] for _ in self.scripts]
@@ -205,14 +208,20 @@ class ScriptedDispatcher(dispatcher_pb2_grpc.DispatcherServicer):
 
     async def _tell(self, slot: int, start: int, outbox: asyncio.Queue[bytes | EsdError]) -> None:
         await self.until(lambda: len(self.registrations) == len(self.scripts))
+        peers = await self._peers_of(slot) if self.job.direct else ()
         everyone = WorkerSet.all_of(self.job.workers)
-        outbox.put_nowait(message_of(Membership(0, slot, self.job, everyone)))
+        outbox.put_nowait(message_of(Membership(0, slot, self.job, everyone, peers=peers)))
         flushing = False
         for message in self.scripts[slot][start:]:
             if flushing:
                 await self.until(self.flushed)
             flushing = isinstance(message, FlushPlan)
             outbox.put_nowait(message if isinstance(message, EsdError) else message_of(message))
+
+    async def _peers_of(self, slot: int) -> tuple[str, ...]:
+        await self.until(lambda: not self.detour or len(self.reached_at) == len(self.scripts))
+        addresses = [self.reached_at.get(other, each.address) for other, each in enumerate(self.registrations)]
+        return tuple("" if other == slot else address for other, address in enumerate(addresses))
 
 
 class DispatcherSettings(ServerSettings, env_prefix="ESD_SCRIPTED_"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from contextlib import AsyncExitStack
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -112,6 +113,55 @@ async def test_connections_that_are_cut_at_any_byte_leave_the_model_as_it_is(
             proxy.cut_after(None)
         await assert_model_of_one_machine(job, batches)
         assert_reports_score_every_sample(dispatcher, batches)
+
+
+async def test_rows_between_workers_survive_connections_that_are_cut_at_any_byte(
+    start_servers, start_worker, serve_scripts
+):
+    rng = np.random.default_rng(5)
+    async with AsyncExitStack() as stack:
+        job = replace(small_job(await start_servers(2), 3, OptimizerSpec(learning_rate=0.05)), direct=True)
+        batches = small_stream(ITERATIONS)
+        scripts = scripts_of(job, 26, batches)
+        dispatcher, address = await serve_scripts(job, scripts)
+        dispatcher.detour = True
+        workers = await asyncio.gather(
+            *(start_worker(address, f"worker-{j}", ESD_WORKER_CACHE_ROWS="26") for j in range(job.workers))
+        )
+        await dispatcher.until(lambda: len(dispatcher.registrations) == job.workers)
+        proxies = []
+        for slot, registration in enumerate(dispatcher.registrations):
+            proxy = await stack.enter_async_context(cuttable_proxy(registration.address))
+            proxy.cut_after(int(rng.integers(1, 3000)), again=lambda: int(rng.integers(1, 3000)))
+            proxies.append(proxy)
+            async with dispatcher.changed:
+                dispatcher.reached_at[slot] = proxy.address
+                dispatcher.changed.notify_all()
+        for code, stderr in await asyncio.gather(*(worker.end() for worker in workers)):
+            assert code == 0, stderr
+        assert min(proxy.cuts for proxy in proxies) > 2
+        await assert_model_of_one_machine(job, batches)
+        assert_reports_score_every_sample(dispatcher, batches)
+        for slot, script in enumerate(scripts):
+            plans = [message for message in script if isinstance(message, IterationPlan)]
+            direct = sum(len(plan.direct_pushes) for plan in plans)
+            moved = sum((report.transfers for report in dispatcher.iteration_reports(slot)), TransferCounts())
+            assert moved.direct_push == direct > 0
+            assert direct * job.table.row_transfer_bytes < moved.bytes_direct < moved.bytes_pushed
+
+
+async def test_workers_that_cannot_reach_each_other_train_nothing(start_servers, start_worker, serve_scripts):
+    job = replace(small_job(await start_servers(1), 2, OptimizerSpec()), direct=True)
+    dispatcher, address = await serve_scripts(job, scripts_of(job, 36, small_stream(3)))
+    dispatcher.detour, dispatcher.reached_at = True, {0: "127.0.0.1:1", 1: "127.0.0.1:1"}
+    workers = await asyncio.gather(
+        *(start_worker(address, f"worker-{j}", ESD_WORKER_PEER_TIMEOUT="1") for j in range(2))
+    )
+    for slot, (code, stderr) in enumerate(await asyncio.gather(*(worker.end() for worker in workers))):
+        assert code == 1
+        assert "cannot reach the worker in slot" in stderr
+        assert "127.0.0.1:1, to which rows go directly" in stderr
+        assert not dispatcher.iteration_reports(slot)
 
 
 async def assert_model_of_one_machine(job, batches):

@@ -39,9 +39,11 @@ class Copy:
 class Cluster:
     """Workers and a parameter server that do what plans say and refuse what must not happen."""
 
-    def __init__(self, cache_rows: Sequence[int], *, several_tables: bool = False) -> None:
+    def __init__(self, cache_rows: Sequence[int], *, several_tables: bool = False, direct: bool = False) -> None:
         self.cache_rows = cache_rows  # of each table
         self.several_tables = several_tables
+        self.direct = direct  # rows that one other worker alone trains go straight to it
+        self.sent: dict[tuple[int, int], tuple[int, int, int]] = {}  # receiver, id -> sender, version, value
         self.caches: list[dict[Place, Copy]] = [{} for _ in cache_rows]
         self.server: dict[int, tuple[int, int]] = defaultdict(lambda: (0, 0))  # id -> version, value
         self.sums: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)  # id, target -> worker -> partial
@@ -61,6 +63,7 @@ class Cluster:
         update_push = [self._update_pushes(j, plans[j], trainers) for j in range(len(plans))]
         evict_push = [self._evictions(j, plans[j], rows_of[j]) for j in range(len(plans))]
         miss_pull = [self._pulls(j, plans[j], rows_of[j]) for j in range(len(plans))]
+        assert not self.sent, "a row was sent to a worker that does not wait for it"
         for j, plan in enumerate(plans):
             assert (assignment[plan.positions] == j).all()
             self._train(j, plan, batch, rows_of[j], trainers)
@@ -87,6 +90,12 @@ class Cluster:
         gradients = {copy.id for copy in cached if copy.partial is not None}
         assert set(plan.update_rows.ids.tolist()) == rows
         assert set(plan.update_gradients.rows.ids.tolist()) == gradients
+        direct = {x for x in rows if self.direct and trainers[x].bit_count() == 1}
+        sent = plan.update_rows.at(plan.direct_pushes.places)
+        assert set(sent.ids.tolist()) == direct
+        for x, peer in zip(sent.ids.tolist(), plan.direct_pushes.peers.tolist(), strict=True):
+            assert trainers[x] == 1 << peer
+            self.sent[peer, x] = (j, 0, 0)
         self._push_rows(j, plan.update_rows)
         self._push_gradients(j, plan.update_gradients)
         return len(rows) + len(gradients)
@@ -109,16 +118,22 @@ class Cluster:
         assert set(plan.pulls.ids.tolist()) == needed - latest
         self._check_early(plan.pulls, self.freed[j])
         stateless = set(plan.pulls.ids[plan.stateless_pulls()].tolist())
+        ids = plan.pulls.ids[plan.direct_pulls.places].tolist()
+        senders = dict(zip(ids, plan.direct_pulls.peers.tolist(), strict=True))
         for x, slot, version in _entries(plan.pulls):
             assert slot < self.cache_rows[j]
             assert version == self.versions[x], "a stale read was planned"
-            assert self.server[x][0] == version, "the server does not hold the version to pull"
+            held = self.server[x]
+            if (j, x) in self.sent:
+                sender, *held = self.sent.pop((j, x))
+                assert senders.pop(x) == sender
+                assert x not in stateless
+            assert held[0] == version, "whom it comes from does not hold the version to pull"
             occupant = self.caches[j].get(self._place(x, slot))
             assert occupant is None or occupant.id == x
             assert occupant is None or (not occupant.owned and occupant.partial is None)
-            self.caches[j][self._place(x, slot)] = Copy(
-                x, *self.server[x], whole=x not in stateless or self.versions[x] == 0
-            )
+            self.caches[j][self._place(x, slot)] = Copy(x, *held, whole=x not in stateless or self.versions[x] == 0)
+        assert not senders
         return len(plan.pulls)
 
     def _train(
@@ -155,8 +170,12 @@ class Cluster:
             assert (copy.id, copy.version) == (x, version)
             assert copy.whole, "a row without optimizer state was pushed"
             assert version > self.server[x][0]
-            self.server[x] = (version, copy.value)
             copy.owned = False
+            receiver = next((to for to, row in self.sent if row == x), None)
+            if receiver is None:
+                self.server[x] = (version, copy.value)
+            else:
+                self.sent[receiver, x] = (j, version, copy.value)
 
     def _push_gradients(self, j: int, transfers: GradientTransfers) -> None:
         self._check_early(transfers.rows)

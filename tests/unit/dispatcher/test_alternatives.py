@@ -173,25 +173,6 @@ def test_the_most_popular_ids_win_ties_by_id():
     assert most_popular(np.array([[5, 5], [9, 7], [7, 1]], np.uint64), 3).tolist() == [5, 7, 1]
 
 
-def test_peer_to_peer_spares_the_server_and_never_costs_more(make_job, batches):
-    """A direct transfer takes up the slower of two links, where a push and a pull took up both."""
-    transfer = np.array([1.0, 2.0, 4.0])
-    for _, decision, traffic, _ in steps(make_job, batches, "p2p"):
-        pulls = defaultdict(list)
-        for j, plan in enumerate(decision.plans):
-            for x in plan.pulls.ids.tolist():
-                pulls[x].append(j)
-        expected = (transfer * decision.operations.total).sum()
-        direct = np.zeros(3)
-        for owner, plan in enumerate(decision.plans):
-            for x in plan.update_rows.ids.tolist():
-                if len(pulls[x]) == 1:
-                    expected -= min(transfer[owner], transfer[pulls[x][0]])
-                    direct[max(owner, pulls[x][0])] += 1  # the links are slower the higher the slot
-        assert traffic.peer_rows.tolist() == direct.tolist()
-        assert (transfer * traffic.rows).sum() == pytest.approx(expected)
-
-
 class PlainFlushing:
     """P2F on dicts and sorted lists."""
 

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from worker.core.bandwidth import LinkMeter, TokenBucket
+from worker.service.link import Link, TrafficBeside
 
 
 class Clock:
@@ -96,3 +97,33 @@ def test_little_traffic_tells_nothing():
     meter.end(999)
     assert meter.take() == 0
     assert meter.take() == 0
+
+
+def test_bytes_beside_a_transfer_count_and_others_do_not():
+    clock = Clock()
+    meter = LinkMeter(minimum_bytes=1000, bursts=(0.0,), clock=clock)
+    meter.carry(5000)
+    meter.begin()
+    clock.now += 1
+    meter.carry(1000)
+    clock.now += 1
+    meter.end(3000)
+    meter.carry(5000)
+    assert meter.take() == pytest.approx(2000)
+
+
+@pytest.mark.parametrize(("shape", "took"), [(True, 1.0), (False, 0.0)])
+async def test_what_goes_beside_pushes_is_measured_where_the_link_is_shaped(monkeypatch, shape, took):
+    clock = Clock()
+
+    async def sleep(seconds):
+        clock.now += seconds
+
+    monkeypatch.setattr("worker.service.link.time.monotonic", clock)
+    monkeypatch.setattr("services.clients.traffic.asyncio.sleep", sleep)
+    link = Link(10_000, shape=shape)
+    clock.now += 60  # the burst is saved up
+    start = clock.now
+    await TrafficBeside(link).send(10_200)
+    assert clock.now - start == pytest.approx(took)
+    assert link.uplink.take() == pytest.approx(10_000 if shape else 0)

@@ -15,6 +15,7 @@ import pytest
 from services.domain.plans import FlushPlan
 from services.domain.sync import Sync
 from worker.core.cache_book import CacheBook
+from worker.service.inbox import Inbox
 from worker.service.training_loop import TrainingLoop
 from worker.training.trainer import StepResult
 
@@ -30,6 +31,7 @@ class HeldMover:
             staging=lambda rows: np.zeros((rows, 2), np.float32), write=lambda *_: None, empty_gathered=lambda _: None
         )
         self.tables = [SimpleNamespace(cache=cache, exchange=self.exchange)]
+        self.peers = SimpleNamespace(inbox=Inbox(1, 0, 0, (), within=20))
         self.stored: list[asyncio.Future[None]] = []
         self.sent = asyncio.Event()
         self.sent_twice = asyncio.Event()

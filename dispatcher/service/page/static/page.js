@@ -197,7 +197,7 @@ const operations = (worker) => OPERATIONS.reduce((sum, [name]) => sum + worker.t
 function workerRow(worker, names, most) {
   const count = worker.iterations || 1, moved = operations(worker) / count;
   const total = PHASES.reduce((sum, [name]) => sum + worker.phases[name], 0);
-  const { bytes_pulled: down, bytes_pushed: up } = worker.transfers;
+  const { bytes_pulled: down, bytes_pushed: up, bytes_direct: direct } = worker.transfers;
   const cell = (index, wide, ...content) => element("td", { "data-label": names[index], class: wide ? "full" : undefined }, ...content);
   return element("tr", {},
     element("td", { class: "who full" }, worker.name, element("div", { class: "sub" }, `slot ${worker.slot}, ${number(worker.iterations)} iterations, ${number(worker.workload)} samples each`
@@ -209,7 +209,8 @@ function workerRow(worker, names, most) {
     cell(3, false, percent(worker.hit_ratio), bar([[worker.hit_ratio ?? 0, "var(--accent)", "hits"]])),
     cell(5 - 1, true, number(moved), bar(OPERATIONS.map(([name, label], i) =>
       [worker.transfers[name] / count / most, colour(i), `${number(worker.transfers[name] / count)} ${label}`]))),
-    cell(5, false, `↓ ${joined(bytes(down / count))}`, element("div", {}, `↑ ${joined(bytes(up / count))}`)),
+    cell(5, false, `↓ ${joined(bytes(down / count))}`, element("div", {}, `↑ ${joined(bytes(up / count))}`),
+      direct ? element("div", { class: "sub" }, `${joined(bytes(direct / count))} to other workers`) : null),
     cell(6, true, joined(seconds(total / count)), bar(PHASES.map(([name, label], i) =>
       [worker.phases[name] / (total || 1), colour(i), `${joined(seconds(worker.phases[name] / count))} ${label}`]))));
 }
