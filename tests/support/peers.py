@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -82,9 +83,8 @@ def send(
 @asynccontextmanager
 async def worker_service() -> AsyncIterator[tuple[WorkerService, str]]:
     """Serves what other workers call, at an address."""
-    settings = WorkerSettings(
-        name="w1", dispatcher="127.0.0.1:1", link=1e9, cache_rows=8, metrics_port=None, grace_seconds=0
-    )
+    given: dict[str, Any] = {"name": "w1", "dispatcher": "127.0.0.1:1", "link": 1e9, "cache_rows": 8}
+    settings = WorkerSettings(**given, metrics_port=None, grace_seconds=0)
     service = WorkerService(settings)
     async with serve("worker", [(add_to_server, service, SERVICE)], settings) as server:
         yield service, server.address

@@ -113,6 +113,9 @@ def test_other_ways_to_synchronise_send_nothing_directly(make_job, sync):
         make_job(sync=sync, direct=True, **numbers)
 
 
-def test_an_engine_that_pushes_everything_sends_nothing_directly():
+@pytest.mark.parametrize(
+    "otherwise", [{"push_trained": True}, {"flush_ahead": True}, {"replicated_room": 2}, {"bounds": (1, 1)}]
+)
+def test_an_engine_that_pushes_otherwise_sends_nothing_directly(otherwise):
     with pytest.raises(ValueError, match="pushed on demand only"):
-        Engine([4], "lru", push_trained=True, direct=True)
+        Engine([4], "lru", direct=True, **otherwise)

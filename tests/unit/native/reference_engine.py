@@ -58,8 +58,10 @@ class ReferenceEngine:
         replicated_room: int = 0,
         replicated_by: int = 0,
         seed: int = 0,
+        direct: bool = False,
     ) -> None:
         self.max_rows = max_rows
+        self.direct = direct
         self.push_trained = push_trained
         self.flush_ahead = flush_ahead
         self.reads: dict[int, set[int]] = defaultdict(set)  # by id, the later iterations that are known to read it
@@ -215,6 +217,7 @@ class ReferenceEngine:
             {"iteration": now, "forgotten": forgotten, "forgotten_below": self.life << 30, "discards": discards[j]}
             | {**{kind: [] for kind in ("update_rows", "update_gradients", "evict_rows")}}
             | {kind: [] for kind in ("evict_gradients", "drops", "pulls")}
+            | {"direct_pushes": {}, "direct_pulls": {}}  # by id, the other worker
             for j in range(self.n)
         ]
         self._push(trainers, plans, early, flush_limits or [])
@@ -325,6 +328,10 @@ class ReferenceEngine:
             (owner,) = row.workers
             plans[owner]["update_rows"].append(self._row(x, owner, early))
             row.kind = "clean"
+            if self.direct and len(trainers) == 1:
+                (reader,) = trainers
+                plans[owner]["direct_pushes"][x] = reader
+                plans[reader]["direct_pulls"][x] = owner
         elif row.kind == "split":
             for j in row.workers:
                 plans[j]["update_gradients"].append(self._gradient(x, j, early))

@@ -37,6 +37,11 @@ def assert_plans(actual: list[dict], expected: list[dict]) -> None:
         uniques = ("unique_ids", "unique_slots", "unique_versions", "unique_contributors")
         for name in ("positions", *uniques, "replicated", "inverse"):
             assert plan[name].tolist() == planned[name], f"{where}, {name}"
+        for kind, moved in (("direct_pushes", "update_rows"), ("direct_pulls", "pulls")):
+            places, peers = plan[kind]["places"].tolist(), plan[kind]["peers"].tolist()
+            assert places == sorted(set(places)), f"{where}, {kind}"
+            ids = plan[moved]["ids"][places].tolist()
+            assert dict(zip(ids, peers, strict=True)) == planned[kind], f"{where}, {kind}"
 
 
 def assert_lookups(plans: IterationColumns, reference: ReferenceEngine) -> None:
@@ -352,6 +357,29 @@ def test_refuses_a_batch_that_is_larger_than_the_table() -> None:
     engine.prepare(np.array([[1], [2]], np.uint64))
     (plan,) = engine.commit(np.zeros(2, np.int32))
     assert plan["forgotten"].tolist() == []
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("workers", [1, 2, 5, 17])
+def test_equals_reference_with_direct_rows(policy: str, workers: int) -> None:
+    """Caches that overflow, several tables, rows that are forgotten; a snapshot and a flush now and then."""
+    rng = random.Random(f"direct {policy} {workers}")
+    for sizes, limited in (([], False), ([3, 1, 2], False), ([], True)):
+        samples = 12
+        batches = random_stream(rng, 200, samples, 3, 50, max(1, len(sizes)))
+        limit = max(len(np.unique(batch)) for batch in batches) + 10 if limited else 0
+        floor = samples * 3 * max(sizes, default=1)
+        capacities = [floor + rng.choice((0, 10, 60)) for _ in range(workers)]
+        reference = ReferenceEngine(capacities, policy, sizes, limit, direct=True)
+        engine = Engine(capacities, policy, sizes, limit, direct=True)
+        for batch in batches:
+            run_both(engine, reference, batch, rng)
+            if rng.random() < 0.05:
+                assert_flush(engine, reference)
+            if rng.random() < 0.05:
+                snapshot = engine.snapshot()
+                engine = Engine(capacities, policy, sizes, limit, direct=True)
+                engine.restore(snapshot)
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -51,6 +51,23 @@ def test_herald_figure_5() -> None:
         assert train(engine, *workloads) == expected
 
 
+def test_a_row_goes_straight_to_its_only_reader() -> None:
+    """Worker 0 owns rows 1 to 4: worker 2 reads the first, two others the second, itself and one the third."""
+    engine = Engine([9, 9, 9], "lru", direct=True)
+    engine.prepare(np.array([[1], [2], [3], [4]], np.uint64))
+    engine.commit(np.zeros(4, np.int32))
+    engine.prepare(np.array([[1], [2], [2], [3], [3]], np.uint64))
+    plans = engine.commit(np.array([2, 1, 2, 0, 1], np.int32))
+    pushes, pulls = plans[0]["direct_pushes"], plans[2]["direct_pulls"]
+    assert plans[0]["update_rows"]["ids"].tolist() == [1, 2, 3]
+    assert (pushes["places"].tolist(), pushes["peers"].tolist()) == ([0], [2])
+    assert plans[2]["pulls"]["ids"].tolist() == [1, 2]
+    assert (pulls["places"].tolist(), pulls["peers"].tolist()) == ([0], [0])
+    assert not len(plans[1]["direct_pulls"]["places"])
+    assert plans.direct.tolist() == [[1, 0, 0]]
+    assert [len(plan["rows"]["ids"]) for plan in engine.flush()] == [1, 0, 1]
+
+
 def test_split_row() -> None:
     """Two workers train row 7: each holds a partial gradient, and both push when anybody needs the row."""
     engine = Engine([4, 4, 4], "emark")

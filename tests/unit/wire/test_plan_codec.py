@@ -15,6 +15,7 @@ from services.domain.errors import InvalidArgument
 from services.domain.features import numbered_ids
 from services.domain.jobs import Criterion, JobSpec, ModelSpec
 from services.domain.plans import (
+    DirectRows,
     EndOfStream,
     FlushPlan,
     GradientTransfers,
@@ -72,6 +73,13 @@ def gradients(draw: st.DrawFn) -> GradientTransfers:
 
 
 @st.composite
+def direct_rows(draw: st.DrawFn, rows: int) -> DirectRows:
+    places = draw(st.sets(st.integers(0, rows - 1))) if rows else []
+    peers = draw(arrays(np.uint32, len(places), elements=st.integers(0, 63)))
+    return DirectRows(np.array(sorted(places), np.uint32), peers)
+
+
+@st.composite
 def plans(draw: st.DrawFn) -> IterationPlan:
     m, per_sample, features = draw(st.tuples(st.integers(0, 4), st.integers(1, 3), st.integers(0, 3)))
     k = m + draw(st.integers(0, 3))
@@ -81,16 +89,17 @@ def plans(draw: st.DrawFn) -> IterationPlan:
     contributors = draw(arrays(np.uint64, u, elements=MASKS))
     replicated = np.array(sorted(draw(st.sets(st.integers(0, u - 1)))) if u else [], np.uint32)
     contributors[replicated] = np.uint64(1) << contributors[replicated] % np.uint64(64)
+    update_rows, pulls = draw(transfers()), draw(transfers())
     return IterationPlan(
         epoch=draw(COUNTER),
         iteration=draw(COUNTER),
         batch_size=k,
-        update_rows=draw(transfers()),
+        update_rows=update_rows,
         update_gradients=draw(gradients()),
         evict_rows=draw(transfers()),
         evict_gradients=draw(gradients()),
         drops=draw(transfers()),
-        pulls=draw(transfers()),
+        pulls=pulls,
         positions=draw(arrays(np.uint32, m, elements=st.integers(0, max(k - 1, 0)))),
         unique_ids=draw(arrays(np.uint64, u)),
         unique_slots=draw(arrays(np.uint32, u)),
@@ -106,6 +115,8 @@ def plans(draw: st.DrawFn) -> IterationPlan:
         weights=draw(st.none() | arrays(np.float32, m)) if m else None,
         groups=draw(st.none() | arrays(np.uint64, m)) if m else None,
         replicated=replicated,
+        direct_pushes=draw(direct_rows(len(update_rows))),
+        direct_pulls=draw(direct_rows(len(pulls))),
     )
 
 
@@ -118,6 +129,7 @@ MESSAGES = st.one_of(
         slot=st.integers(0, 1),
         job=st.just(JOB),
         members=st.just(WorkerSet(0b11)),
+        peers=st.sampled_from([(), ("", "10.0.0.2:7070")]),
     ),
     st.builds(EndOfStream, COUNTER),
 )
@@ -200,6 +212,15 @@ def put(path: str, value: bytes | int) -> Spoil:
     return spoil
 
 
+def direct(places: list[int], peers: list[int]) -> Spoil:
+    """Says which of the pulls come from which workers."""
+
+    def spoil(plan: dispatcher_pb2.IterationPlan) -> None:
+        plan.direct_pulls, plan.direct_pull_peers = pack(np.array(places)), pack(np.array(peers))
+
+    return spoil
+
+
 @pytest.mark.parametrize(
     ("spoil", "text"),
     [
@@ -237,6 +258,12 @@ def put(path: str, value: bytes | int) -> Spoil:
         (put("lengths", pack(np.array([2**16, 0, 0, 0]))), "lengths contains 65536"),
         (put("weights", bytes(4)), "weights has 4 bytes"),
         (put("groups", bytes(8)), "groups has 8 bytes"),
+        (put("direct_pushes", pack(np.arange(1))), "direct_push_peers has 0 values, there must be 1"),
+        (put("direct_pull_peers", pack(np.arange(1))), "direct_pull_peers has 1 values, there must be 0"),
+        (direct([0, 2], [1, 1]), r"direct_pulls contains 2, it must be below the number of rows \(2\)"),
+        (direct([1, 0], [1, 1]), "direct_pulls must ascend"),
+        (direct([0, 0], [1, 1]), "direct_pulls must ascend"),
+        (direct([0, 1], [1, 64]), r"direct_pull_peers contains 64, it must be below the most workers \(64\)"),
     ],
 )
 def test_malformed_plans_are_refused_by_field(spoil: Spoil, text: str) -> None:
@@ -277,6 +304,13 @@ def test_members_that_are_not_named_are_all_slots() -> None:
     assert decode_plan_messages(message)[0].members == WorkerSet(0b1)
     message.membership.members = 0
     assert decode_plan_messages(message)[0].members == WorkerSet(0b11)
+
+
+def test_peers_are_named_for_every_slot_or_for_none() -> None:
+    message = parsed(Membership(1, 0, JOB, WorkerSet.all_of(2), peers=("", "10.0.0.2:7070")))
+    message.membership.peers.append("10.0.0.3:7070")
+    with pytest.raises(InvalidArgument, match="peers has 3 entries, the job has 2 workers"):
+        decode_plan_messages(message)
 
 
 def test_a_plan_with_columns_of_another_type_is_a_defect() -> None:
