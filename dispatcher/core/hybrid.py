@@ -5,18 +5,15 @@ from __future__ import annotations
 import time
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dispatcher.solvers.protocol import Costs, Prices, Solver
+from dispatcher.solvers.protocol import Prices, Solver
 from esd_native import solver as native
 from services.domain.errors import InvalidArgument
-from services.domain.hybrid import HybridResult
-from services.domain.jobs import MAX_WORKERS, Criterion
-
-_INT32_MAX = 2**31 - 1
+from services.domain.hybrid import Costs, HybridResult, as_capacities, as_costs
+from services.domain.jobs import Criterion
 
 
 def hybrid_dis(
@@ -49,8 +46,8 @@ def hybrid_dis(
         raise InvalidArgument(f"alpha is {alpha}, it must be in 0..1")
     if not isinstance(criterion, Criterion):
         raise InvalidArgument(f"criterion is {criterion!r}, it must be one of {', '.join(map(str, Criterion))}")
-    costs = _as_costs(costs)
-    capacities = _as_capacities(capacities, *costs.shape)
+    costs = as_costs(costs)
+    capacities = as_capacities(capacities, *costs.shape)
     samples = len(costs)
     optimal = _shares(capacities, alpha)
     taken = int(optimal.sum())
@@ -91,49 +88,3 @@ def _fraction(alpha: float) -> Fraction:
 def _cost(costs: Costs, assignment: NDArray[np.int32]) -> int | float:
     chosen = costs[np.arange(len(costs)), assignment]
     return int(chosen.sum(dtype=np.int64)) if costs.dtype.kind == "i" else float(chosen.sum(dtype=np.float64))
-
-
-def _as_costs(values: ArrayLike) -> Costs:
-    costs = _as_array(values, "costs")
-    if costs.ndim != 2:
-        raise InvalidArgument(f"costs have shape {costs.shape}, they must be a matrix [k, n]")
-    if len(costs) < 1:
-        raise InvalidArgument("costs have 0 rows, at least one sample is needed")
-    if not 1 <= costs.shape[1] <= MAX_WORKERS:
-        raise InvalidArgument(f"costs have {costs.shape[1]} columns, the number of workers must be in 1..{MAX_WORKERS}")
-    if costs.dtype == np.float32 or costs.dtype == np.float64:
-        return np.ascontiguousarray(costs)
-    if costs.dtype.kind not in "iu":
-        raise InvalidArgument(f"costs have dtype {costs.dtype}, they must be integers, float32 or float64")
-    if costs.dtype != np.int32:
-        outside = (costs < 0) | (costs > _INT32_MAX)
-        if outside.any():
-            row, column = np.argwhere(outside)[0]
-            raise InvalidArgument(
-                f"costs[{row}, {column}] is {costs[row, column]}, integer costs must be in 0..2^31-1; "
-                "scale them down or use floats"
-            )
-    return np.ascontiguousarray(costs, np.int32)
-
-
-def _as_capacities(values: ArrayLike, samples: int, workers: int) -> NDArray[np.int32]:
-    capacities = _as_array(values, "capacities")
-    if capacities.shape != (workers,):
-        raise InvalidArgument(f"capacities have shape {capacities.shape}, costs of {workers} workers need ({workers},)")
-    if capacities.dtype.kind not in "iu":
-        raise InvalidArgument(f"capacities have dtype {capacities.dtype}, they must be integers")
-    for worker, capacity in enumerate(capacities.tolist()):
-        if not 0 <= capacity <= samples:
-            raise InvalidArgument(f"capacity of worker {worker} is {capacity}, it must be in 0..{samples}")
-    if capacities.sum() != samples:
-        raise InvalidArgument(
-            f"capacities sum to {capacities.sum()}, they must sum to the number of samples, {samples}"
-        )
-    return capacities.astype(np.int32)
-
-
-def _as_array(values: ArrayLike, name: str) -> NDArray[Any]:
-    try:
-        return np.asarray(values)
-    except ValueError as error:  # rows of unequal lengths
-        raise InvalidArgument(f"{name} are no array: {error}") from None

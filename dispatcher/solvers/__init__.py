@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from dispatcher.solvers.cuda import CudaSolver, to_host
 from dispatcher.solvers.cuda.device import open_device
 from dispatcher.solvers.native import NativeSolver
-from dispatcher.solvers.protocol import AnyCosts, Costs, DeviceCosts, Prices, Solution, Solver
+from dispatcher.solvers.protocol import AnyCosts, DeviceCosts, Prices, Solution, Solver
 from services.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
+from services.domain.hybrid import Costs
 
 __all__ = [
     "DEVICE_ENTRIES",

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-Costs = NDArray[np.int32] | NDArray[np.float32] | NDArray[np.float64]
+from services.domain.hybrid import Costs
 
 
 class DeviceCosts(Protocol):

@@ -7,8 +7,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import Any, Self, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
 from services.clients.attendance import Attendance, idle
 from services.clients.dispatcher_async import AsyncDispatcherClient
@@ -94,8 +93,8 @@ class DispatcherClient:
 
     def hybrid_dis(
         self,
-        costs: NDArray[np.float32] | NDArray[np.int32],
-        capacities: NDArray[np.int32],
+        costs: ArrayLike,
+        capacities: ArrayLike,
         *,
         alpha: float = 1.0,
         criterion: Criterion = Criterion.MIN2_MIN,
@@ -104,8 +103,8 @@ class DispatcherClient:
         """Assigns k samples to n workers (ESD Alg. 2), whatever job is running.
 
         Args:
-            costs: float32 or int32 [k, n], finite, not negative.
-            capacities: int32 [n], sum k.
+            costs: float32 or integers [k, n], finite, not negative; integers up to 2^31 - 1. k >= 1, 1 <= n <= 64.
+            capacities: integers [n], not negative, sum k.
             alpha: share of each capacity that the exact solver fills, 0..1.
             criterion: which rows of the costs it takes.
             solver: its name.

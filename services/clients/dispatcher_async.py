@@ -8,8 +8,7 @@ from functools import partial
 from typing import Any, Self
 
 import grpc
-import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
 from protos import dispatcher_pb2 as pb
 from protos import dispatcher_pb2_grpc
@@ -80,15 +79,15 @@ class AsyncDispatcherClient:
 
     async def hybrid_dis(
         self,
-        costs: NDArray[np.float32] | NDArray[np.int32],
-        capacities: NDArray[np.int32],
+        costs: ArrayLike,
+        capacities: ArrayLike,
         *,
         alpha: float = 1.0,
         criterion: Criterion = Criterion.MIN2_MIN,
         solver: str = "auto",
     ) -> HybridResult:
         """Assigns k samples to n workers."""
-        problem = HybridProblem(costs, capacities, alpha, criterion, solver)
+        problem = HybridProblem.of(costs, capacities, alpha, criterion, solver)
         return decode_result(await _answer(self._stub.HybridDis, encode_problem(problem)))
 
     async def create_job(self, job: JobSpec) -> bool:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from services.domain.jobs import Criterion
+from services.domain.errors import InvalidArgument
+from services.domain.jobs import MAX_WORKERS, Criterion
+
+Costs = NDArray[np.float32] | NDArray[np.float64] | NDArray[np.int32]
+
+_INT32_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +28,23 @@ class HybridProblem:
         solver: its name.
     """
 
-    costs: NDArray[np.float32] | NDArray[np.int32]
+    costs: Costs
     capacities: NDArray[np.int32]
     alpha: float
     criterion: Criterion
     solver: str
+
+    @classmethod
+    def of(cls, costs: ArrayLike, capacities: ArrayLike, alpha: float, criterion: Criterion, solver: str) -> Self:
+        """Makes a problem of costs, float32 or integers [k, n], and capacities, integers [n], in any form.
+
+        Raises:
+            InvalidArgument: they are of another shape or type, or out of range; float64 would have to be rounded.
+        """
+        given = as_costs(costs)
+        if given.dtype == np.float64:
+            raise InvalidArgument(f"costs are float64 {list(given.shape)}, they must be float32 or integers")
+        return cls(given, as_capacities(capacities, *given.shape), alpha, criterion, solver)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +69,59 @@ class HybridResult:
     prices: NDArray[np.int64] | NDArray[np.float64] | None
     seconds: float
     gap: float = 0.0
+
+
+def as_costs(values: ArrayLike) -> Costs:
+    """Returns costs, [k, n], as the solvers take them: integers as int32, floats as they are.
+
+    Raises:
+        InvalidArgument: they are no matrix of numbers, k < 1, n is not in 1..64, or an integer is not in 0..2^31 - 1.
+    """
+    costs = _as_array(values, "costs")
+    if costs.ndim != 2:
+        raise InvalidArgument(f"costs have shape {costs.shape}, they must be a matrix [k, n]")
+    if len(costs) < 1:
+        raise InvalidArgument("costs have 0 rows, at least one sample is needed")
+    if not 1 <= costs.shape[1] <= MAX_WORKERS:
+        raise InvalidArgument(f"costs have {costs.shape[1]} columns, the number of workers must be in 1..{MAX_WORKERS}")
+    if costs.dtype == np.float32 or costs.dtype == np.float64:
+        return np.ascontiguousarray(costs)
+    if costs.dtype.kind not in "iu":
+        raise InvalidArgument(f"costs have dtype {costs.dtype}, they must be integers, float32 or float64")
+    if costs.dtype != np.int32:
+        outside = (costs < 0) | (costs > _INT32_MAX)
+        if outside.any():
+            row, column = np.argwhere(outside)[0]
+            raise InvalidArgument(
+                f"costs[{row}, {column}] is {costs[row, column]}, integer costs must be in 0..2^31-1; "
+                "scale them down or use floats"
+            )
+    return np.ascontiguousarray(costs, np.int32)
+
+
+def as_capacities(values: ArrayLike, samples: int, workers: int) -> NDArray[np.int32]:
+    """Returns capacities, int32 [n].
+
+    Raises:
+        InvalidArgument: they are no integers [n] that are not negative and sum to the samples.
+    """
+    capacities = _as_array(values, "capacities")
+    if capacities.shape != (workers,):
+        raise InvalidArgument(f"capacities have shape {capacities.shape}, costs of {workers} workers need ({workers},)")
+    if capacities.dtype.kind not in "iu":
+        raise InvalidArgument(f"capacities have dtype {capacities.dtype}, they must be integers")
+    for worker, capacity in enumerate(capacities.tolist()):
+        if not 0 <= capacity <= samples:
+            raise InvalidArgument(f"capacity of worker {worker} is {capacity}, it must be in 0..{samples}")
+    if capacities.sum() != samples:
+        raise InvalidArgument(
+            f"capacities sum to {capacities.sum()}, they must sum to the number of samples, {samples}"
+        )
+    return capacities.astype(np.int32)
+
+
+def _as_array(values: ArrayLike, name: str) -> NDArray[Any]:
+    try:
+        return np.asarray(values)
+    except ValueError as error:  # rows of unequal lengths
+        raise InvalidArgument(f"{name} are no array: {error}") from None

@@ -15,12 +15,8 @@ _DTYPES = {"float_costs": np.float32, "int_costs": np.int32}
 
 
 def encode_problem(problem: HybridProblem) -> pb.HybridDisRequest:
-    """Returns the request of a call. Raises InvalidArgument unless costs are float32 or int32 [k, n]."""
-    field = next((name for name, dtype in _DTYPES.items() if problem.costs.dtype == dtype), None)
-    if field is None or problem.costs.ndim != 2:
-        raise InvalidArgument(
-            f"costs are {problem.costs.dtype} {list(problem.costs.shape)}, they must be float32 or int32 [k, n]"
-        )
+    """Returns the request of a call."""
+    field = next(name for name, dtype in _DTYPES.items() if problem.costs.dtype == dtype)
     samples, workers = problem.costs.shape
     request = pb.HybridDisRequest(
         samples=samples,

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from dispatcher.solvers.cuda.device import CudaDevice, open_device
 from dispatcher.solvers.cuda.kernel import Algorithm
 from dispatcher.solvers.native import NativeSolver
-from dispatcher.solvers.protocol import AnyCosts, Costs, Prices, Solution
+from dispatcher.solvers.protocol import AnyCosts, Prices, Solution
 from esd_native import solver as native
 from services.domain.errors import Internal, InvalidArgument, Unavailable
+from services.domain.hybrid import Costs
 
 _log = logging.getLogger(__name__)
 

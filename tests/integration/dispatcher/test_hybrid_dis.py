@@ -41,5 +41,14 @@ async def test_many_calls_at_a_time(dispatcher: Dispatcher) -> None:
 
 
 async def test_client_refuses_other_dtypes(dispatcher: Dispatcher) -> None:
-    with pytest.raises(InvalidArgument, match=r"costs are float64 \[4, 2\], they must be float32 or int32"):
+    with pytest.raises(InvalidArgument, match=r"costs are float64 \[4, 2\], they must be float32 or integers"):
         await dispatcher.client.hybrid_dis(np.ones((4, 2)), np.array([2, 2], np.int32))
+
+
+async def test_lists_and_integers_of_any_size_are_taken(dispatcher: Dispatcher) -> None:
+    result = await dispatcher.client.hybrid_dis([[1, 5], [2, 9], [4, 4]], [2, 1])
+    assert result.assignment.tolist() == [0, 0, 1]
+    result = await dispatcher.client.hybrid_dis(np.array([[1, 5], [5, 1]], np.uint8), np.array([1, 1]))
+    assert result.assignment.tolist() == [0, 1]
+    with pytest.raises(InvalidArgument, match=r"costs\[0, 1\] is 2147483648, integer costs must be in 0..2\^31-1"):
+        await dispatcher.client.hybrid_dis([[1, 2**31]], [1, 0])
