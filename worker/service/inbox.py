@@ -58,6 +58,8 @@ class ExpectedRows:
         self._arrived[at[new]] = True
         count = int(np.count_nonzero(new))
         self.missing -= count
+        if not self.missing:  # what comes again is left alone, and the iteration may do with the rows what it likes
+            self._staging = np.empty((0, self._staging.shape[1]), np.float32)
         return count
 
 
