@@ -66,7 +66,7 @@ class Trainer:
 
     def step(self, plan) -> StepResult:
         asyncio.run_coroutine_threadsafe(self._note(plan.iteration), self._loop).result()
-        return StepResult(0.0, np.zeros((1, 1), np.uint16), 0.0, 0.0, 0.0)
+        return StepResult(0.0, (), np.zeros((1, 1), np.uint16), 0.0, 0.0, 0.0)
 
     async def _note(self, iteration: int) -> None:
         async with self.asked:
