@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -118,6 +119,20 @@ def test_a_kill_where_rows_are_replicated(victim, tmp_path):
     keep = {"store": "memory", "shards": 2, "checkpoint_dir": tmp_path / "kept"}
     result = train.run(options, **keep, out=tmp_path, watch=Killer(victim, iteration=KILLED_AT))
     assert any(result["bytes"]["reduced"])
+    assert_same_run(result, tmp_path, (tmp_path / "undisturbed", expected))
+
+
+@pytest.mark.parametrize("victim", [worker, dispatcher])
+def test_a_kill_where_samples_are_in_hot_and_normal_batches(victim, tmp_path, capsys):
+    """The driver makes the same batches again, from the first sample on, and leaves out what has been trained."""
+    data = "synthetic:zipf?samples=4000&fields=3&keys=300&skew=1.6"
+    options = replace(OPTIONS, data=data, model="dlrm", sync="replicated:100", hot_batches=20, seed=8)
+    expected = train.run(options, store="memory", shards=2, out=tmp_path / "undisturbed")
+    assert int(re.search(r"(\d+) mini-batches were hot", capsys.readouterr().err)[1]) > 5
+    keep = {"store": "memory", "shards": 2, "checkpoint_dir": tmp_path / "kept"}
+    kill = Killer(victim, iteration=KILLED_AT)
+    result = train.run(options, **keep, out=tmp_path, watch=kill)
+    assert kill.killed is not None
     assert_same_run(result, tmp_path, (tmp_path / "undisturbed", expected))
 
 
