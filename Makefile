@@ -4,6 +4,9 @@ PYTHON ?= python3
 VENV := .venv
 NATIVE := CMakeLists.txt $(shell find native -type f)
 
+# Modules are compiled once, also where the environment asks for none to be kept: tests start hundreds of processes.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help setup demo test pytest recovery e2e chaos lint protos docs figures figures-check
 
 help:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import shlex
+from collections.abc import Iterator
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,7 @@ import pyarrow.parquet
 import pytest
 from typer.testing import CliRunner
 
+from esd.cli import sizing
 from esd.cli.main import app
 from services.domain.errors import EsdError
 
@@ -24,6 +27,16 @@ def invoke(command: str, *arguments: str) -> str:
     finished = CliRunner().invoke(app, [command, *arguments], catch_exceptions=False)
     assert finished.exit_code == 0, finished.output
     return finished.stdout
+
+
+@pytest.fixture(scope="module", autouse=True)
+def warm_measurements() -> Iterator[None]:
+    """Models are measured in forks of one process that has imported torch; each is still a process of its own."""
+    warm = get_context("forkserver")
+    warm.set_forkserver_preload(["worker.training.footprint"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sizing, "get_context", lambda _: warm)
+        yield
 
 
 @pytest.fixture(scope="module")
