@@ -128,4 +128,4 @@ class WarmPopen(subprocess.Popen[Any]):
 
 def fork_instead(server: ForkServer) -> None:
     """Has `subprocess` fork what it is asked to start, if it is one of our services."""
-    subprocess.Popen = type("WarmPopen", (WarmPopen,), {"server": server})  # type: ignore[misc]
+    subprocess.Popen = type("WarmPopen", (WarmPopen,), {"server": server})  # type: ignore[assignment,misc]
