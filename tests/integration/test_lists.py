@@ -5,36 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet
 import pytest
 
 from esd.cli import simulate, train
 from esd.cli.options import RunOptions
 from esd.cli.stream import first_samples, global_batches
 from services.domain.tables import OptimizerKind
+from tests.support.lists import MODEL, ONE_TABLE, SHARED, write_events
 from tests.support.models import assert_trained
 from tests.support.reference import train_reference
 
 ITERATIONS, BATCH = 30, 32
-
-SCHEMA = """
-label = ["clicked", "bought"]
-weight = "importance"
-group = "user"
-dense = ["price"]
-ids = [
-    "user",
-    {{ column = "tags", max = 4, pool = "mean" }},
-    {{ column = "shops", max = 3, pool = "sum", longer = "cut" }},
-    {{ column = "item"{item} }},
-    {{ column = "seen", max = 5, pool = "list"{item} }},
-]
-{tables}
-"""
-ONE_TABLE = SCHEMA.format(item="", tables="")
-SHARED = SCHEMA.format(item=', table = "item"', tables='[tables.item]\ndim = 3\noptimizer = "sgd"')
 
 
 @dataclass(frozen=True)
@@ -60,34 +41,11 @@ CLUSTERS = [
 ]  # fmt: skip
 
 
-def lists(rng: np.random.Generator, rows: int, values: int, longest: int) -> list[list[int] | None]:
-    """Skewed lists, some of them empty or absent, some with repeats."""
-    lengths = rng.integers(0, longest + 1, rows)
-    made: list[list[int] | None] = [(values * rng.random(n) ** 2).astype(int).tolist() for n in lengths]
-    made[3] = None
-    return made
-
-
 @pytest.fixture(scope="module")
 def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three files of 30 batches together, whose columns fit both schemas."""
-    rng, rows = np.random.default_rng(8), ITERATIONS * BATCH
-    table = pa.table(
-        {
-            "user": (200 * rng.random(rows) ** 2).astype(int),
-            "tags": pa.array(lists(rng, rows, 60, 4), pa.list_(pa.int64())),
-            "shops": ["|".join(map(str, each or [])) for each in lists(rng, rows, 30, 5)],
-            "item": (150 * rng.random(rows) ** 2).astype(int),
-            "seen": pa.array(lists(rng, rows, 150, 5), pa.list_(pa.int64())),
-            "price": rng.normal(size=rows),
-            "importance": rng.choice([0.0, 0.5, 1.0, 3.0], rows),
-            "clicked": rng.random(rows) < 0.3,
-            "bought": rng.random(rows) < 0.1,
-        }
-    )
+    """30 batches, whose columns fit both schemas."""
     folder = tmp_path_factory.mktemp("events")
-    for part in range(3):
-        pyarrow.parquet.write_table(table.slice(part * rows // 3, rows // 3), folder / f"{part}.parquet")
+    write_events(folder, ITERATIONS * BATCH)
     return folder
 
 
@@ -99,7 +57,7 @@ def test_a_cluster_trains_lists_as_one_process_does(
     schema.write_text(case.schema)
     options = RunOptions(
         data=str(events), schema=schema, workers=case.workers, batch=BATCH // case.workers, links="1g", dim=6,
-        cache_rows=case.cache_rows, model="tests.support.list_model:Net", optimizer=case.optimizer,
+        cache_rows=case.cache_rows, model=MODEL, optimizer=case.optimizer,
         mechanism=case.mechanism, learning_rate=0.01, seed=3, sync=case.sync,
     )  # fmt: skip
     store = redis_url if case.store == "redis" else "memory"
