@@ -26,8 +26,8 @@ from services.wire.jobs import encode_job
 from services.wire.reports import encode_registration
 from services.wire.tables import encode_table
 
-_TABLE = TableSpec("table-placeholder", 4, OptimizerSpec(OptimizerKind.ADAM, 0.1), seed=1, init_scale=0.5)
-_KEPT = replace(_TABLE, name="kept")  # what no request names
+TABLE = TableSpec("table-placeholder", 4, OptimizerSpec(OptimizerKind.ADAM, 0.1), seed=1, init_scale=0.5)
+_KEPT = replace(TABLE, name="kept")  # what no request names
 
 _JOB = JobSpec(
     name="job",
@@ -42,13 +42,13 @@ _JOB = JobSpec(
     policy="emark",
     seed=7,
     window=2,
-    tables=(_TABLE,),
+    tables=(TABLE,),
     model=ModelSpec("wdl", (8,), OptimizerSpec()),
     parameter_servers=("127.0.0.1:1",),
 )
 _LEASES = ("lease-of-first--", "lease-of-second-")
-_WAITING = {"Exchange", "Attend", "GetGroupKey", "Submit"}
-_ASKING = {"CreateJob"}
+_WAITING = {"Exchange", "Attend", "GetGroupKey", "Submit", "Deliver"}
+_ASKING = {"CreateJob", "Meet"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,40 +96,40 @@ def parameter_server(name: str, address: str, channel: grpc.aio.Channel) -> Targ
     """Makes the target of a parameter server, with a table that requests name and one that they do not."""
     stub: Any = ps_pb2_grpc.ParameterServerStub(channel)  # type: ignore[no-untyped-call]
     ids, versions = np.arange(3, dtype=np.uint64).tobytes(), np.ones(3, np.int64).tobytes()
-    rows = np.full((3, _TABLE.row_width), 0.25, np.float32).tobytes()
+    rows = np.full((3, TABLE.row_width), 0.25, np.float32).tobytes()
     gradients = ps_pb2.GradientBlock(
         ids=ids,
         target_versions=versions,
         contributors=np.full(3, 3, np.uint64).tobytes(),
         steps=np.ones(3, np.uint32).tobytes(),
         rates=np.full(3, 0.1, np.float32).tobytes(),
-        gradients=np.ones((3, _TABLE.dimension), np.float32).tobytes(),
+        gradients=np.ones((3, TABLE.dimension), np.float32).tobytes(),
     )
     block = ps_pb2.RowBlock(ids=ids, versions=versions, rows=rows)
     pulls = ps_pb2.PullBlock(ids=ids, versions=bytes(24))
     frames = [
-        ps_pb2.ExchangeRequest(sequence=1, table=_TABLE.name, rows=block, wait_ms=100),
-        ps_pb2.ExchangeRequest(sequence=2, table=_TABLE.name, gradients=gradients, pulls=pulls, wait_ms=100),
+        ps_pb2.ExchangeRequest(sequence=1, table=TABLE.name, rows=block, wait_ms=100),
+        ps_pb2.ExchangeRequest(sequence=2, table=TABLE.name, gradients=gradients, pulls=pulls, wait_ms=100),
     ]
     entry = ps_pb2.SampleLogEntry(samples=2, batch=b"samples")
     examples: dict[str, Sequence[Message]] = {
-        "CreateTable": [ps_pb2.CreateTableRequest(table=encode_table(_TABLE))],
+        "CreateTable": [ps_pb2.CreateTableRequest(table=encode_table(TABLE))],
         "Exchange": frames,
-        "Lookup": [ps_pb2.LookupRequest(table=_TABLE.name, ids=ids)],
-        "Forget": [ps_pb2.ForgetRequest(table=_TABLE.name, ids=ids, below=2**30)],
-        "Scan": [ps_pb2.ScanRequest(table=_TABLE.name)],
-        "PutDense": [ps_pb2.PutDenseRequest(table=_TABLE.name, data=b"dense", last=True)],
-        "GetDense": [ps_pb2.GetDenseRequest(table=_TABLE.name)],
-        "Cut": [ps_pb2.CutRequest(table=_TABLE.name, checkpoint=1, worker=0, contributors=1)],
-        "PutPart": [ps_pb2.PutPartRequest(table=_TABLE.name, checkpoint=1, name="dense", data=b"part", last=True)],
-        "GetPart": [ps_pb2.GetPartRequest(table=_TABLE.name, checkpoint=1, name="dense")],
-        "Save": [ps_pb2.SaveRequest(table=_TABLE.name, checkpoint=1)],
-        "Commit": [ps_pb2.CommitRequest(table=_TABLE.name, checkpoint=1, manifest=b"{}")],
-        "Restore": [ps_pb2.RestoreRequest(table=encode_table(_TABLE), checkpoint=1, epoch=1)],
-        "GetCheckpoint": [ps_pb2.GetCheckpointRequest(table=_TABLE.name)],
-        "AppendSamples": [ps_pb2.AppendSamplesRequest(table=_TABLE.name, entry=entry)],
-        "ReadSamples": [ps_pb2.ReadSamplesRequest(table=_TABLE.name)],
-        "TrimSamples": [ps_pb2.TrimSamplesRequest(table=_TABLE.name, position=2)],
+        "Lookup": [ps_pb2.LookupRequest(table=TABLE.name, ids=ids)],
+        "Forget": [ps_pb2.ForgetRequest(table=TABLE.name, ids=ids, below=2**30)],
+        "Scan": [ps_pb2.ScanRequest(table=TABLE.name)],
+        "PutDense": [ps_pb2.PutDenseRequest(table=TABLE.name, data=b"dense", last=True)],
+        "GetDense": [ps_pb2.GetDenseRequest(table=TABLE.name)],
+        "Cut": [ps_pb2.CutRequest(table=TABLE.name, checkpoint=1, worker=0, contributors=1)],
+        "PutPart": [ps_pb2.PutPartRequest(table=TABLE.name, checkpoint=1, name="dense", data=b"part", last=True)],
+        "GetPart": [ps_pb2.GetPartRequest(table=TABLE.name, checkpoint=1, name="dense")],
+        "Save": [ps_pb2.SaveRequest(table=TABLE.name, checkpoint=1)],
+        "Commit": [ps_pb2.CommitRequest(table=TABLE.name, checkpoint=1, manifest=b"{}")],
+        "Restore": [ps_pb2.RestoreRequest(table=encode_table(TABLE), checkpoint=1, epoch=1)],
+        "GetCheckpoint": [ps_pb2.GetCheckpointRequest(table=TABLE.name)],
+        "AppendSamples": [ps_pb2.AppendSamplesRequest(table=TABLE.name, entry=entry)],
+        "ReadSamples": [ps_pb2.ReadSamplesRequest(table=TABLE.name)],
+        "TrimSamples": [ps_pb2.TrimSamplesRequest(table=TABLE.name, position=2)],
         "DescribeServer": [ps_pb2.DescribeServerRequest()],
     }
     kept = ps_pb2.ExchangeRequest(sequence=1, table="kept", rows=block)
@@ -137,12 +137,12 @@ def parameter_server(name: str, address: str, channel: grpc.aio.Channel) -> Targ
     numbers = itertools.count()
 
     async def refresh() -> Mapping[bytes, bytes]:
-        fresh = f"t{next(numbers):0{len(_TABLE.name) - 1}}"  # in epoch 0, where good requests belong
-        for spec in (replace(_TABLE, name=fresh), _KEPT):
+        fresh = f"t{next(numbers):0{len(TABLE.name) - 1}}"  # in epoch 0, where good requests belong
+        for spec in (replace(TABLE, name=fresh), _KEPT):
             await stub.CreateTable(ps_pb2.CreateTableRequest(table=encode_table(spec)))
         async for _ in stub.Exchange(iter([kept])):
             pass
-        return {_TABLE.name.encode(): fresh.encode()}
+        return {TABLE.name.encode(): fresh.encode()}
 
     async def check() -> None:
         request = ps_pb2.LookupRequest(table="kept", ids=ids)
@@ -150,7 +150,7 @@ def parameter_server(name: str, address: str, channel: grpc.aio.Channel) -> Targ
         values = np.full((3, _KEPT.dimension), 0.25, np.float32).tobytes()
         _expect(found == [(versions, values)], f"{name} has lost rows that no request named")
 
-    pools = {"table": [_TABLE.name], "name": [_TABLE.name, "dense", "engine"]}
+    pools = {"table": [TABLE.name], "name": [TABLE.name, "dense", "engine"]}
     return Target(name, address, ps_pb2, examples, pools, refresh, check)
 
 
@@ -208,7 +208,7 @@ def dispatcher(address: str, client: AsyncDispatcherClient) -> Target:
         "worker": ["w-0", "w-1"],
         "mechanism": ["esd", "laia", "random", "joint"],
         "policy": ["lru", "lfu", "emark"],
-        "name": ["job", _TABLE.name, "wdl", "dlrm"],
+        "name": ["job", TABLE.name, "wdl", "dlrm"],
         "solver": ["auto"],
     }
 
@@ -234,7 +234,16 @@ def dispatcher(address: str, client: AsyncDispatcherClient) -> Target:
 def worker(address: str, channel: grpc.aio.Channel) -> Target:
     """Makes the target of a running worker."""
     stub: Any = worker_pb2_grpc.WorkerStub(channel)  # type: ignore[no-untyped-call]
-    examples = {"DescribeWorker": [worker_pb2.DescribeWorkerRequest()]}
+    row = ps_pb2.RowBlock(
+        ids=np.arange(1, dtype=np.uint64).tobytes(),
+        versions=np.ones(1, np.int64).tobytes(),
+        rows=np.full((1, TABLE.row_width), 0.25, np.float32).tobytes(),
+    )
+    examples: dict[str, Sequence[Message]] = {
+        "DescribeWorker": [worker_pb2.DescribeWorkerRequest()],
+        "Meet": [worker_pb2.MeetRequest(slot=1)],
+        "Deliver": [worker_pb2.DeliverRequest(sequence=1, table=TABLE.name, rows=row, iteration=1)],
+    }
 
     async def refresh() -> Mapping[bytes, bytes]:
         return {}
@@ -243,7 +252,7 @@ def worker(address: str, channel: grpc.aio.Channel) -> Target:
         described = await stub.DescribeWorker(worker_pb2.DescribeWorkerRequest(), timeout=10)
         _expect(bool(described.worker), "the worker does not know its name")
 
-    return Target("worker", address, worker_pb2, examples, {}, refresh, check)
+    return Target("worker", address, worker_pb2, examples, {"table": [TABLE.name]}, refresh, check)
 
 
 def _expect(holds: bool, complaint: str) -> None:

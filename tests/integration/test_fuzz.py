@@ -15,13 +15,14 @@ from benchmarks.fuzz.campaign import MAX_MESSAGE_BYTES, campaign
 from benchmarks.fuzz.targets import Target
 from dispatcher.service.app import serve_dispatcher
 from dispatcher.service.settings import DispatcherSettings
-from protos.worker_pb2_grpc import add_WorkerServicer_to_server
 from ps_server.service.app import parameter_server
 from ps_server.service.settings import ParameterServerSettings
 from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.runtime.channel import channel
 from services.runtime.server import serve
-from worker.service.servicer import WorkerService
+from worker.service.inbox import Inbox
+from worker.service.link import Link
+from worker.service.servicer import SERVICE, WorkerService, add_to_server
 from worker.service.settings import WorkerSettings
 
 COMMON = {"metrics_port": None, "grace_seconds": 0, "max_request_bytes": MAX_MESSAGE_BYTES}
@@ -48,8 +49,9 @@ async def start_dispatcher(stack: AsyncExitStack) -> Target:
 
 async def start_worker(stack: AsyncExitStack) -> Target:
     settings = WorkerSettings(**COMMON, name="worker", dispatcher="127.0.0.1:1", link=1e9, cache_rows=64)
-    services = [(add_WorkerServicer_to_server, WorkerService(settings), "esd.v1.Worker")]
-    server = await stack.enter_async_context(serve("worker", services, settings))
+    service = WorkerService(settings)
+    service.deliveries.begin(Inbox(0, 1, 1, (targets.TABLE,), within=0.05), Link(1e9, shape=False))
+    server = await stack.enter_async_context(serve("worker", [(add_to_server, service, SERVICE)], settings))
     return targets.worker(server.address, await stack.enter_async_context(channel(server.address)))
 
 
