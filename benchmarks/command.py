@@ -76,7 +76,7 @@ def balance(
         messages.print(f"makespans on {name}", style="dim", highlight=False)
         results += balances.compare_workloads(name, iterations)
     if as_json:
-        typer.echo(json.dumps({"results": [asdict(result) for result in results]}))
+        typer.echo(json.dumps({"results": [asdict(result) for result in results]} | balances.extremes(results)))
         return
     table = Table("stream", "dim", "cache", "mechanism", "equal, s", "best list, s", "balanced, s", "/ best", "/ equal")
     for r in results:

@@ -180,7 +180,7 @@ class Engine:
     Args:
         cache_sizes: room of each worker's cache in units of row size, so rows where all have size 1; its length is n,
             1..64.
-        policy: who leaves a full cache: `emark` (ESD paper, section 8.1), `emark-size` (8.2), `lru`, `lfu` or
+        policy: who leaves a full cache: `emark` (ESD paper, section 8.1), `emark-size` (8.2), `reuse`, `lru`, `lfu` or
             `static` (6.1, FAE). A use is an iteration that trains the copy; frequency is the number of uses since
             the copy was cached (counted to 1023). Rows of the current iteration never leave. Ties go to the copy
             that came first to where it stands in the order, then to the lower id.
@@ -194,6 +194,9 @@ class Engine:
               a victim is needed and every copy that may leave is current and marked `target`.
             - `emark-size`: as `emark`, but frequency / row size takes the place of frequency, and of equals the bigger
               row leaves first.
+            - `reuse`: outdated copies first, those that lost the latest value first; then by the trainings of the row
+              until the copy's last use, that one included and 16 at most, by the iterations since then plus 10: lowest
+              quotient first, then fewest trainings, then oldest use.
             - `static`: rows that are not hot, oldest use first; then hot ones, oldest use first. The first 100
               iterations are the profile: then the rows that most of them trained (ties to the lower id) become the
               hot set for good, as many as fit the smallest cache. A copy counts as hot from its next use on.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from benchmarks.dispatch.cases import CACHE_RATIO, WORKERS, Stream, make_planner, open_stream
@@ -11,7 +11,7 @@ from dispatcher.core.planner import Planner
 from dispatcher.simulator.simulate import simulate, trace_batches
 from services.domain.errors import InvalidArgument, ResourceExhausted
 
-STREAMS = {"flights": 64, "synthetic:criteo": 128, "synthetic:avazu": 64}  # and m
+STREAMS = {"flights": 64, "synthetic:criteo": 128, "synthetic:avazu": 64, "journey": 64}  # and m
 MECHANISMS = ("laia", "esd", "hash", "joint")
 DIMENSIONS = (64, 512)
 CACHE_RATIOS = (0.02, 0.08, 0.20)
@@ -71,6 +71,15 @@ def compare_workloads(name: str, iterations: int) -> Iterator[Balance]:
     for dimension, ratio, mechanism in itertools.product(DIMENSIONS, CACHE_RATIOS, MECHANISMS):
         cached = replace(stream, cache_rows=round(stream.cache_rows * ratio / CACHE_RATIO))
         yield measure_balance(cached, samples_per_worker, iterations, dimension, ratio, mechanism)
+
+
+def extremes(results: Sequence[Balance]) -> dict[str, dict[str, float]]:
+    """Returns the least and the largest of both ratios."""
+    ratios = {
+        "against_best": [each.against_best for each in results],
+        "against_equal": [each.against_equal for each in results],
+    }
+    return {name: {"least": min(values), "largest": max(values)} for name, values in ratios.items()}
 
 
 def measure_balance(

@@ -35,7 +35,7 @@ class Stream:
     Attributes:
         name: as in the results.
         ids: uint64 [N, F].
-        cache_rows: 8% of the data set's ids, of the ids here where the data set is endless.
+        cache_rows: 8% of the ids of `flights`, of the ids here where a stream is endless or long.
     """
 
     name: str

@@ -172,7 +172,7 @@ CacheRows = Annotated[
     typer.Option(min=1, help="Cache of a worker in rows, instead of --cache-ratio.", rich_help_panel=CLUSTER),
 ]
 Policy = Annotated[
-    str, typer.Option(help="Cache replacement: emark, emark-size, lru, lfu or static.", rich_help_panel=CLUSTER)
+    str, typer.Option(help="Cache replacement: emark, emark-size, reuse, lru, lfu or static.", rich_help_panel=CLUSTER)
 ]
 SyncOption = Annotated[
     str,

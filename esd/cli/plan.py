@@ -17,7 +17,7 @@ from esd.cli.sizing import Profile, measure, predicted, simulated, size_search
 from services.domain.errors import InvalidArgument
 from services.domain.sizes import parse_size
 
-POLICIES = ("emark", "lru", "lfu", "static")
+POLICIES = ("emark", "reuse", "lru", "lfu", "static")
 _LEAST_ITERATIONS = 12  # of a simulation, a third of them to fill the caches
 _BETTER = 0.99  # of the seconds of the policy, or way to synchronise, that is asked for, another one must be
 

@@ -49,7 +49,7 @@ Engine::Engine(std::vector<std::uint32_t> cache_sizes, std::string policy, std::
 std::vector<std::unique_ptr<CacheMirror>> Engine::make_caches() const {
   std::vector<std::unique_ptr<CacheMirror>> caches;
   for (const std::uint32_t size : cache_sizes_) {
-    caches.push_back(std::make_unique<CacheMirror>(size, policy_, RowTraits{sizes_, hot_rows_}));
+    caches.push_back(std::make_unique<CacheMirror>(size, policy_, RowTraits{sizes_, hot_rows_, index_}));
   }
   return caches;
 }

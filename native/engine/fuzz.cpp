@@ -183,7 +183,7 @@ esd::Replication draw_replication(Random& random, unsigned workers) {
 }
 
 void run_job(Random& random) {
-  const char* policies[] = {"emark", "emark-size", "lru", "lfu", "static"};
+  const char* policies[] = {"emark", "emark-size", "reuse", "lru", "lfu", "static"};
   const std::size_t fields = random.below(6), samples = random.below(20);
   std::vector<std::uint32_t> cache_rows(1 + random.below(random.below(3) ? 8 : 64));
   for (std::uint32_t& rows : cache_rows) rows = static_cast<std::uint32_t>(1 + random.below(8 * samples * fields + 2));

@@ -1,4 +1,5 @@
 // The cache policies. A policy is a class here and a line in `make_policy`.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -10,6 +11,7 @@
 #include "engine/cache/queues.h"
 #include "engine/rows/copies.h"
 #include "engine/rows/index_types.h"
+#include "engine/rows/state_index.h"
 
 namespace esd {
 namespace {
@@ -109,6 +111,61 @@ class EmarkPolicy final : public Policy {
   std::uint32_t target_ = 1;
 };
 
+// Outdated copies leave first, those that lost the latest value first. Then those of the rows that were trained least
+// often, by any worker, for the time since then (`ReuseQueues`): a guess at what is used again soonest. Emark's frequency
+// begins anew whenever a row is cached; trainings do not, so a row that comes and goes is known for what it is.
+class ReusePolicy final : public Policy {
+ public:
+  ReusePolicy(Copies& copies, const StateIndex& index) : copies_(copies), index_(index) {}
+
+  void choose(std::uint32_t count, Slots& victims) override {
+    current_.take(copies_, outdated_.take(copies_, count, victims), now_, victims);
+  }
+
+  void use(const SlotIndex* slots, std::size_t count) override {
+    for (std::size_t i = 0; i < count; ++i) {
+      if (i + kAhead < count) index_.prefetch(copies_[slots[i + kAhead]].row);
+      Copy& copy = copies_[slots[i]];
+      copy.mark = std::min<std::uint32_t>(index_[copy.row].version + 1, ReuseQueues::kMostTrainings);
+      copy.outdated = 0;
+      current_.push(copies_, slots[i]);
+    }
+  }
+
+  void outdate(const SlotIndex* slots, std::size_t count, std::uint32_t now) override {
+    now_ = now;
+    for (std::size_t i = 0; i < count; ++i) {
+      Copy& copy = copies_[slots[i]];
+      copy.stamp = outdate_stamp(now);
+      copy.outdated = 1;
+      outdated_.push(copies_, slots[i]);
+    }
+  }
+
+  void list(Slots& slots) const override {
+    outdated_.append_to(copies_, slots);
+    current_.append_to(copies_, slots);
+  }
+
+  void append(SlotIndex slot) override {
+    if (copies_[slot].outdated) return outdated_.push(copies_, slot);
+    current_.push(copies_, slot);
+  }
+
+  std::size_t memory_bytes() const override {
+    return sizeof *this + outdated_.memory_bytes() + current_.memory_bytes();
+  }
+
+ private:
+  static constexpr std::size_t kAhead = 24;  // rows prefetched
+
+  Copies& copies_;
+  const StateIndex& index_;
+  CopyQueue outdated_;
+  ReuseQueues current_;
+  std::uint32_t now_ = 0;  // the iteration, of which `outdate` tells before `choose` is called
+};
+
 // A policy that keeps all copies in one order, outdated ones or not, in which a copy that is used goes back to the end.
 //
 // For LRU this is a queue: the copy whose last use is longest ago leaves first. For LFU it is frequency queues: the
@@ -192,11 +249,12 @@ class StaticPolicy final : public Policy {
 std::unique_ptr<Policy> make_policy(const std::string& name, Copies& copies, const RowTraits& rows) {
   if (name == "emark") return std::make_unique<EmarkPolicy<FrequencyQueues>>(copies, FrequencyQueues());
   if (name == "emark-size") return std::make_unique<EmarkPolicy<SizedQueues>>(copies, SizedQueues(rows.sizes));
+  if (name == "reuse") return std::make_unique<ReusePolicy>(copies, rows.index);
   if (name == "lru") return std::make_unique<LruPolicy>(copies);
   if (name == "lfu") return std::make_unique<LfuPolicy>(copies);
   if (name == kStatic) return std::make_unique<StaticPolicy>(copies, rows.hot);
   throw std::invalid_argument("cache policy '" + name +
-                              "' is unknown; there are emark, emark-size, lru, lfu and static");
+                              "' is unknown; there are emark, emark-size, reuse, lru, lfu and static");
 }
 
 }  // namespace esd

@@ -10,6 +10,7 @@
 #include "engine/cache/hot_rows.h"
 #include "engine/rows/copies.h"
 #include "engine/rows/index_types.h"
+#include "engine/rows/state_index.h"
 
 namespace esd {
 
@@ -38,15 +39,17 @@ class Policy {
   virtual std::size_t memory_bytes() const = 0;
 };
 
-// What a policy may know of rows besides its copies. Both members outlive it.
+// What a policy may know of rows besides its copies. All members outlive it. The version of a row in `index` is how many
+// iterations before the present one have trained it, also while the row is checked out.
 struct RowTraits {
   const RowSizes& sizes;
   const HotRows& hot;
+  const StateIndex& index;
 };
 
 constexpr const char* kStatic = "static";  // the policy that needs hot rows
 
-// `name` is `emark`, `emark-size`, `lru`, `lfu` or `static`; throws std::invalid_argument if it is another one.
+// `name` is `emark`, `emark-size`, `reuse`, `lru`, `lfu` or `static`; throws std::invalid_argument if it is another one.
 // `copies` outlives the policy.
 std::unique_ptr<Policy> make_policy(const std::string& name, Copies& copies, const RowTraits& rows);
 

@@ -41,6 +41,12 @@ class CopyQueue {
     return count;
   }
 
+  // The copy that came first, which stays in the queue; there is none, and so null, in one whose copies have all left.
+  const Copy* first(const Copies& copies) {
+    while (first_ < end_ && copies[records_[first_].slot].stamp != records_[first_].stamp) ++first_;
+    return first_ < end_ ? &copies[records_[first_].slot] : nullptr;
+  }
+
   void append_to(const Copies& copies, Slots& slots) const {
     for (std::uint32_t i = first_; i < end_; ++i) {
       if (copies[records_[i].slot].stamp == records_[i].stamp) slots.push_back(records_[i].slot);
@@ -135,6 +141,50 @@ class FrequencyQueues {
 
   std::vector<CopyQueue> queues_;      // by frequency
   std::uint64_t filled_[kWords] = {};  // bit f % 64 of word f / 64 is set if the queue of frequency f is not empty
+};
+
+// Copies by how soon their rows may be used again: the lowest number of trainings per time since the last of them comes
+// first, then the lower number, then the copy that came first. `mark` is that number, from 1 on.
+class ReuseQueues {
+ public:
+  static constexpr std::uint32_t kMostTrainings = 16;  // rows that were trained more often are alike
+
+  void push(const Copies& copies, SlotIndex slot) { queues_[copies[slot].mark - 1].push(copies, slot); }
+
+  // Takes copies as CopyQueue::take does, in iteration `now`. Of those trained equally often the first one waits longest.
+  std::uint32_t take(const Copies& copies, std::uint32_t count, std::uint32_t now, Slots& victims) {
+    std::uint32_t waits[kMostTrainings];
+    for (std::uint32_t q = 0; q < kMostTrainings; ++q) waits[q] = wait(queues_[q].first(copies), now);
+    for (; count > 0; --count) {
+      std::uint32_t best = 0;
+      for (std::uint32_t q = 1; q < kMostTrainings; ++q) {
+        if (std::uint64_t{q + 1} * waits[best] < std::uint64_t{best + 1} * waits[q]) best = q;
+      }
+      if (waits[best] == 0) break;
+      queues_[best].take(copies, 1, victims);
+      waits[best] = wait(queues_[best].first(copies), now);
+    }
+    return count;
+  }
+
+  void append_to(const Copies& copies, Slots& slots) const {
+    for (const CopyQueue& queue : queues_) queue.append_to(copies, slots);
+  }
+
+  std::size_t memory_bytes() const {
+    std::size_t bytes = 0;
+    for (const CopyQueue& queue : queues_) bytes += queue.memory_bytes();
+    return bytes;
+  }
+
+ private:
+  static constexpr std::uint32_t kGrace = 10;  // iterations that are added, so that what was just used once may stay
+
+  static std::uint32_t wait(const Copy* copy, std::uint32_t now) {
+    return copy == nullptr ? 0 : now - last_use_of(copy->stamp) + kGrace;
+  }
+
+  CopyQueue queues_[kMostTrainings];  // by trainings, from 1 on
 };
 
 // Copies in ascending order of frequency per size of the row (ESD paper, section 8.2): the bigger of two equally

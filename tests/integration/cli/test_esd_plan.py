@@ -63,7 +63,7 @@ def test_what_is_recommended_is_the_best_of_the_trials(advice: dict) -> None:
     assert best["seconds"] <= 1.02 * min(trial["seconds"] for trial in advice["trials"])
     same_batch = [trial for trial in advice["trials"] if trial["batch"] == best["batch"]]
     assert best["cost_seconds"] <= 1.05 * min(trial["cost_seconds"] for trial in same_batch)
-    assert set(advice["policies"]) == {"emark", "lru", "lfu", "static"}
+    assert set(advice["policies"]) == {"emark", "reuse", "lru", "lfu", "static"}
     assert next(iter(advice["ways"])) == "on-demand"
     assert sum(way.startswith("replicated:") for way in advice["ways"]) > 1
     assert advice["ways"]["on-demand"] in advice["policies"].values()

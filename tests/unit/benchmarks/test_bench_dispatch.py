@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from benchmarks.dispatch.balance import measure_balance
+from benchmarks.dispatch.balance import extremes, measure_balance
 from benchmarks.dispatch.bars import Bar, cost_bars, makespan_bars, setting_bars, speed_bars
 from benchmarks.dispatch.cases import Stream, shuffled
 from benchmarks.dispatch.quality import HORIZON, MECHANISMS, compare_costs, compare_makespans
@@ -84,6 +85,8 @@ def test_balanced_workloads_are_judged_by_the_best_list_and_by_equal_ones(stream
     assert result.best_seconds <= result.equal_seconds
     assert result.against_best == result.balanced_seconds / result.best_seconds < 1.1
     assert result.against_equal < 0.8
+    slower = replace(result, balanced_seconds=2 * result.best_seconds)
+    assert extremes([slower, result])["against_best"] == {"least": result.against_best, "largest": 2.0}
 
 
 def test_bars_have_a_direction():

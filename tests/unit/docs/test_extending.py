@@ -55,7 +55,8 @@ int main() {
   using namespace esd;
   const RowSizes sizes({});
   const HotRows hot;
-  CacheMirror cache(3, "outdated-first", RowTraits{sizes, hot});
+  const StateIndex index;
+  CacheMirror cache(3, "outdated-first", RowTraits{sizes, hot, index});
   for (SlotIndex slot = 0; slot < 3; ++slot) {
     cache.copies.push_back({slot, use_stamp(0), 0, 0, 0, 0});
     cache.policy->use(&slot, 1);
@@ -84,7 +85,8 @@ def test_the_cache_policy(tmp_path: Path) -> None:
     )
     (tmp_path / "cache.cpp").write_text(CACHE)
     command = ["c++", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-O0", "-I", ROOT / "native", "-I", EXAMPLES]
-    for step in ([*command, "policies.cpp", "cache.cpp", "-o", "cache"], ["./cache"]):
+    sources = "policies.cpp", "cache.cpp", ROOT / "native" / "engine" / "rows" / "state_index.cpp"
+    for step in ([*command, *sources, "-o", "cache"], ["./cache"]):
         result = subprocess.run(step, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
         assert result.returncode == 0, result.stderr
     assert result.stdout.split() == ["1", "0", "2", "1", "0"]  # the order, then the victims

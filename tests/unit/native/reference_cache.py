@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 MAX_FREQUENCY = 1023
+MOST_TRAININGS = 16  # of policy "reuse"
+GRACE = 10  # iterations
 
 
 @dataclass
@@ -21,6 +23,7 @@ class Copy:
     arrival: tuple[int, int, int] = (0, 0, 0)  # at its place in the policy's order: iteration, step, id
     last_use: int = -1
     hot: bool = False
+    trainings: int = 0
     pinned: bool = False  # it may not leave
 
 
@@ -35,8 +38,11 @@ class Cache:
         self.vacant: dict[int, list[int]] = defaultdict(list)  # by table, slots without a copy
         self.target = 1
 
-    def order(self, copy: Copy) -> tuple:
+    def order(self, copy: Copy, now: int) -> tuple:
         """The copy with the lowest key leaves first."""
+        if self.policy == "reuse":
+            reuse = Fraction(copy.trainings, now - copy.arrival[0] + GRACE)
+            return (False, copy.arrival) if copy.outdated else (True, reuse, copy.trainings, copy.arrival)
         if self.policy == "lru":
             return copy.arrival
         if self.policy == "lfu":
@@ -53,17 +59,18 @@ class Cache:
         lowest = all(copy.mark == self.target and not copy.outdated for copy in may_leave.values())
         if self.policy.startswith("emark") and lowest:
             self.target += 1
-        return min(may_leave, key=lambda x: self.order(may_leave[x]))
+        return min(may_leave, key=lambda x: self.order(may_leave[x], now))
 
-    def use(self, x: int, now: int, *, hot: bool, step: int = 2) -> None:
+    def use(self, x: int, now: int, *, hot: bool, trainings: int, step: int = 2) -> None:
         copy = self.copies[x]
         copy.frequency = min(copy.frequency + 1, MAX_FREQUENCY)
         copy.mark = self.target
         copy.outdated = False
         copy.hot = hot
+        copy.trainings = min(trainings, MOST_TRAININGS)
         copy.arrival = (now, step, x)
 
     def outdate(self, x: int, now: int, *, by_flush: bool = False) -> None:
         self.copies[x].outdated = True
-        if self.policy.startswith("emark"):
+        if self.policy.startswith("emark") or self.policy == "reuse":
             self.copies[x].arrival = (now, 0 if by_flush else 1, x)

@@ -280,7 +280,7 @@ class ReferenceEngine:
                 self.owed[self.home(x)]["rows"].append(self._row(x, self.home(x), early))
             for j in self.rows[x].workers:
                 self.caches[j].copies[x].pinned = False
-                self.caches[j].use(x, self.iteration - 1, hot=x in self.hot, step=3)
+                self.caches[j].use(x, self.iteration - 1, hot=x in self.hot, trainings=self.rows[x].version + 1, step=3)
         self.replicated &= self.wanted
 
     def unpushed_replica(self, x: int) -> bool:
@@ -384,7 +384,7 @@ class ReferenceEngine:
         for x in needs:
             cache.copies[x].pinned = x in self.replicated
             if x not in self.replicated:
-                cache.use(x, self.iteration, hot=x in self.hot)
+                cache.use(x, self.iteration, hot=x in self.hot, trainings=self.rows[x].version + 1)
 
     def _pull(self, j: int, needs: list[int], plan: dict, early: set[int], late_slots: set, used: set[int]) -> None:
         """Operation 3: a needed row without the latest value here is pulled."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # in its stub only
     from esd_native.engine import CacheColumns, IterationColumns
 
 TRANSFERS = ("update_rows", "evict_rows", "drops", "discards", "pulls")
-POLICIES = ("emark", "emark-size", "lru", "lfu", "static")
+POLICIES = ("emark", "emark-size", "reuse", "lru", "lfu", "static")
 GRADIENTS = ("update_gradients", "evict_gradients")
 
 
@@ -120,7 +120,7 @@ def run_both(
     )
 
 
-@pytest.mark.parametrize("policy", ["emark", "lru", "lfu"])
+@pytest.mark.parametrize("policy", ["emark", "reuse", "lru", "lfu"])
 @pytest.mark.parametrize("workers", [1, 2, 3, 8, 9, 16, 17, 33, 64])
 def test_equals_reference(policy: str, workers: int) -> None:
     rng = random.Random(f"{policy} {workers}")
@@ -176,7 +176,7 @@ def test_equals_reference_with_several_tables(policy: str, workers: int) -> None
         assert engine.stats()["cached_rows"].tolist() == [len(cache.copies) for cache in reference.caches]
 
 
-@pytest.mark.parametrize("policy", ["emark", "lru", "lfu", "static"])
+@pytest.mark.parametrize("policy", ["emark", "reuse", "lru", "lfu", "static"])
 def test_long_run_on_tiny_caches(policy: str) -> None:
     rng = random.Random(policy)
     reference = ReferenceEngine([9, 12, 7], policy)
