@@ -24,6 +24,9 @@ from services.domain.ids import in_table
 _WRITTEN = (kinds.is_boolean, kinds.is_temporal, kinds.is_decimal, kinds.is_binary_view, kinds.is_string_view)
 
 
+_BINARY = "the label 0 or 1 (positive-from or label-range in the schema is for others)"
+
+
 @dataclass(frozen=True, slots=True)
 class Mistakes:
     """Rows of a batch that are no samples, for one reason.
@@ -223,7 +226,7 @@ def _labels(column: pa.Array, name: str, schema: Schema, mistakes: list[Mistakes
         mistakes.append(Mistakes(name, np.isnan(numbers), "a label"))
         return (numbers >= schema.positive_from).astype(np.float32)
     if schema.label_range is None:
-        mistakes.append(Mistakes(name, (numbers != 0) & (numbers != 1), "the label 0 or 1"))
+        mistakes.append(Mistakes(name, (numbers != 0) & (numbers != 1), _BINARY))
     else:
         least, most = schema.label_range
         fits = (numbers >= least) & (numbers <= most) & (np.abs(numbers) <= np.finfo(np.float32).max)

@@ -20,6 +20,7 @@ from services.data.tables.separators import found_separator
 from services.domain.errors import InvalidArgument
 
 _LABELS = ("label", "click", "clicked", "is_click", "target", "y", "converted", "conversion", "bought", "purchased")
+_TIMES = ("timestamp", "ts", "time", "event_time", "at")  # of columns of numbers, in seconds
 _UNIQUE = 0.9  # a column with more distinct values per row names the row, and teaches nothing
 
 
@@ -52,6 +53,37 @@ class Category:
 
 
 @dataclass(frozen=True, slots=True)
+class Threshold:
+    """How numbers become labels that are 0 and 1.
+
+    Attributes:
+        positive_from: the least number of which no more than half of the rows have as much or more.
+        least: of all numbers.
+        most: of all numbers.
+    """
+
+    positive_from: float
+    least: float
+    most: float
+
+    @classmethod
+    def of(cls, numbers: NDArray[np.float64]) -> Threshold | None:
+        """Returns what there is to say of a column of labels, float64 [n]; None if they are 0 and 1, or all alike."""
+        present = np.sort(numbers[~np.isnan(numbers)])
+        values = np.unique(present)
+        if len(values) < 2 or np.isin(values, (0, 1)).all():
+            return None
+        shares = 1 - np.searchsorted(present, values) / len(present)
+        fitting = values[shares <= 0.5]
+        return cls(float(fitting[0] if len(fitting) else values[-1]), float(values[0]), float(values[-1]))
+
+    def to_toml(self) -> str:
+        """Returns the line of a schema."""
+        instead = f"label-range = [{self.least:g}, {self.most:g}] instead keeps the numbers, for --loss mse or another"
+        return f"positive-from = {self.positive_from:g}  # 1 from here on, 0 below; {instead}"
+
+
+@dataclass(frozen=True, slots=True)
 class Proposal:
     """A schema, and what it rests on.
 
@@ -59,6 +91,7 @@ class Proposal:
         files: that it is for.
         rows: how many were read.
         label: the column of the label.
+        threshold: how its numbers become labels; None: they are labels.
         ids: the columns of ids.
         dense: the columns of dense features, each with the mean that can stand for absent values, None where none is.
         time: the column of when samples happened, if there is one.
@@ -68,6 +101,7 @@ class Proposal:
     files: int
     rows: int
     label: str
+    threshold: Threshold | None
     ids: Mapping[str, Category]
     dense: Mapping[str, float | None]
     time: str | None
@@ -75,7 +109,9 @@ class Proposal:
 
     def to_toml(self) -> str:
         """Returns the schema as a file with comments."""
-        lines = [f"# from {self.rows:,} rows of {self.files} files", f"label = {_text(self.label)}", "ids = ["]
+        lines = [f"# from {self.rows:,} rows of {self.files} files", f"label = {_text(self.label)}"]
+        lines += [] if self.threshold is None else [self.threshold.to_toml()]
+        lines.append("ids = [")
         for name, facts in self.ids.items():
             told = f"{facts.distinct:,} values, the commonest 1% of them in {facts.hot_share:.0%} of the rows"
             told += f"; {facts.absent:.2%} absent" if facts.absent else ""
@@ -96,7 +132,8 @@ def propose(pattern: str, rows: int, label: str | None = None) -> Proposal:
     """Looks at the first rows of files and proposes a schema.
 
     Texts, whole numbers, dates and lists of these become ids, other numbers dense features. The first column of
-    timestamps, or else of dates, becomes the samples' time. Texts become lists where something separates their values.
+    timestamps, or else of dates, or else of numbers with a name that times have, becomes the samples' time. Texts
+    become lists where something separates their values.
 
     Args:
         pattern: a file, a folder or a pattern (services/data/paths.py).
@@ -113,8 +150,12 @@ def propose(pattern: str, rows: int, label: str | None = None) -> Proposal:
     lists = [each.name for each in types if is_list(each.type) and is_category(each.type.value_type)]
     # What happened at a moment that is over teaches nothing of others.
     moments = [each.name for each in types if kinds.is_timestamp(each.type)]
+    dates = [each.name for each in types if kinds.is_date(each.type)]
+    if not moments and not dates:
+        named = [each.name for each in types if is_number(each.type) and each.name.lower() in _TIMES]
+        moments = [name for name in named if name != label][:1]
     categories = [each.name for each in types if is_category(each.type) or each.name in lists]
-    categories = [name for name in categories if name not in moments]
+    categories, numbers = ([name for name in names if name not in moments] for names in (categories, numbers))
     read = list(_first(files, categories, numbers, rows))
     if not read:
         raise InvalidArgument(f"data file {files[0]} has no rows")
@@ -122,7 +163,7 @@ def propose(pattern: str, rows: int, label: str | None = None) -> Proposal:
         name: pa.chunked_array([piece.batch.column(name) for piece in read]).combine_chunks()
         for name in (*categories, *numbers)
     }
-    time = next((each.name for each in types if kinds.is_date(each.type)), None) if not moments else moments[0]
+    time = next(iter([*moments, *dates]), None)
     label = _label(columns, types, files[0]) if label is None else label
     if label not in columns or not is_number(types.field(label).type):
         raise InvalidArgument(f"--label {label!r} is no column of numbers of {files[0]}")
@@ -130,6 +171,7 @@ def propose(pattern: str, rows: int, label: str | None = None) -> Proposal:
         files=len(files),
         rows=sum(len(piece.batch) for piece in read),
         label=label,
+        threshold=None if kinds.is_boolean(types.field(label).type) else Threshold.of(numbers_of(columns[label])),
         ids={
             name: _list(columns[name], "") if name in lists else _text_or_category(columns[name])
             for name in categories
@@ -151,7 +193,7 @@ def _first(files: Sequence[Path], categories: Sequence[str], numbers: Sequence[s
 
 
 def _label(columns: Mapping[str, pa.Array], types: pa.Schema, file: Path) -> str:
-    candidates = [each for each in types if is_number(each.type)]
+    candidates = [each for each in types if is_number(each.type) and each.name in columns]
     for each in candidates:
         if each.name.lower() in _LABELS:
             return str(each.name)

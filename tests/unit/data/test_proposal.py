@@ -114,3 +114,25 @@ def test_files_without_a_label_are_refused(tmp_path: Path) -> None:
         propose(str(tmp_path), rows=100)
     with pytest.raises(InvalidArgument, match="'request' is no column of numbers"):
         propose(str(tmp_path), rows=100, label="request")
+
+
+def test_labels_that_are_no_truths_get_a_threshold_and_numbers_can_be_times(tmp_path: Path) -> None:
+    """What is proposed can be trained: stars become liked or not, and the log's seconds are no feature."""
+    stars = [0.5, 1.0, 3.0, 4.0, 4.0, 4.5, 5.0, 5.0]
+    rows = (f"{row % 3},{star},{1_500_000_000 + row}\n" for row, star in enumerate(stars))
+    (tmp_path / "e.csv").write_text("user,rating,timestamp\n" + "".join(rows))
+    proposed = propose(str(tmp_path / "e.csv"), 1000, "rating").to_toml()
+    (tmp_path / "s.toml").write_text(proposed)
+    assert "label-range = [0.5, 5] instead" in proposed
+    schema = read_schema(tmp_path / "s.toml")
+    assert (schema.positive_from, schema.time, schema.id_columns) == (4.5, "timestamp", (Id("user"),))
+    (batch,) = TableDataset(str(tmp_path / "e.csv"), schema, 100)
+    assert batch.labels[:, 0].tolist() == [0, 0, 0, 0, 0, 1, 1, 1]
+
+
+def test_a_column_of_truths_is_a_label_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_text("user,time,clicked\na,3,true\nb,4,false\nb,5,true\n")
+    proposed = propose(str(tmp_path / "e.csv"), 1000).to_toml()
+    assert 'label = "clicked"' in proposed
+    assert 'time = "time"' in proposed
+    assert "positive-from" not in proposed

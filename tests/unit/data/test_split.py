@@ -138,7 +138,7 @@ def test_a_mistake_in_a_part_has_the_row_of_the_file(moments: list[dt.datetime],
     trained, held_out = esd.read(tmp_path, SCHEMA).split(last="1d")
     assert sum(map(len, trained)) == trained.samples
     with pytest.raises(
-        InvalidArgument, match=rf"row {last + 1} .*: column 'clicked': expected the label 0 or 1, found 7"
+        InvalidArgument, match=rf"row {last + 1} .*: column 'clicked': expected the label 0 or 1 .*, found 7"
     ):
         list(held_out)
 

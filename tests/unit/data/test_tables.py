@@ -271,9 +271,10 @@ def replaced(name: str, values: list[Any], kind: pa.DataType | None = None) -> p
         (replaced("price", [1.0, 1.0, 1.0, float("-inf")]), "row 4 (row group 1): column 'price'"),
         (
             replaced("clicked", [0, 1, 2, 0]),
-            "row 3 (row group 0): column 'clicked': expected the label 0 or 1, found 2",
+            "row 3 (row group 0): column 'clicked': expected the label 0 or 1 (positive-from or label-range in the "
+            "schema is for others), found 2",
         ),
-        (replaced("clicked", [0, 1, None, 0]), "expected the label 0 or 1, found None"),
+        (replaced("clicked", [0, 1, None, 0]), "label-range in the schema is for others), found None"),
     ],
 )
 def test_what_is_no_sample_is_refused_by_file_row_and_column(tmp_path: Path, events: pa.Table, named: str) -> None:
@@ -441,7 +442,7 @@ def test_a_list_that_is_too_long_is_cut_where_the_schema_says_so() -> None:
             Schema("clicked", (IdList("tags", 4),)),
             r"row 4: column 'tags': expected a value .* in every place of the list",
         ),
-        (Schema("rating", ("user",)), "row 1: column 'rating': expected the label 0 or 1, found 0.5"),
+        (Schema("rating", ("user",)), "row 1: column 'rating': expected the label 0 or 1 .*, found 0.5"),
         (
             Schema("rating", ("user",), label_range=(0, 4)),
             r"row 2: column 'rating': expected a label in 0\.\.4, found 5.0",
