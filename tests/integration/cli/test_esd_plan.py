@@ -88,6 +88,8 @@ def test_rows_are_replicated_where_that_is_faster_and_as_many_as_are_best() -> N
     ways, sync = advice["ways"], advice["recommended"]["sync"]
     assert sync.startswith("replicated:")
     assert ways[sync] == min(ways.values()) < 0.95 * ways["on-demand"]
+    tried = [int(way.partition(":")[2]) for way in ways if way != "on-demand"]
+    assert min(tried) < int(sync.partition(":")[2]) < max(tried)  # fewer relieve links less, and the ring costs time
     _, _, *arguments = shlex.split(advice["command"])
     assert arguments[arguments.index("--sync") + 1] == sync
     counted = json.loads(invoke("simulate", *arguments, "--iterations", "150", "--json"))

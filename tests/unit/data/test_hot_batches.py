@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from dispatcher.core.planner import Planner
 from esd.cli.options import RunOptions
 from services.data import Dataset, open_data
+from services.data.derived import DerivedDataset
 from services.data.epochs import Epochs
 from services.data.hot_batches import HotBatches, ReplicatedRows
 from services.domain.batches import SampleBatch
@@ -79,25 +81,39 @@ def test_the_fingerprint_names_what_decides_the_batches() -> None:
     assert "by rows for 400 of sizes 3,1 that" in of_tables.fingerprint
 
 
-def test_a_hot_batch_moves_nothing() -> None:
-    """In `esd train` and `esd simulate` alike: but for rows that have just left, by the choice before it."""
-    options = RunOptions(data=URI, cache_rows=600, sync="replicated:400", batch=16, hot_batches=200, seed=3)
-    dataset = options.open(300)
-    assert isinstance(dataset, HotBatches)
-    job = options.job(features=dataset.features, dense_features=13, parameter_servers=("none",))
+class Turning(DerivedDataset):
+    """Twenty rows, and then twenty others: the former leave while samples wait that need them."""
+
+    fingerprint = "turning"
+
+    def __iter__(self) -> Iterator[SampleBatch]:
+        for number, batch in enumerate(self._source):
+            yield replace(batch, ids=batch.ids % np.uint64(20) + np.uint64(1000 * (number >= 20)))
+
+
+@pytest.mark.parametrize(("turns", "room"), [(False, 400), (True, 20)])
+def test_a_hot_batch_moves_nothing(turns: bool, room: int) -> None:
+    """But for rows that have just left by the choice of others, which their owners push."""
+    source = open_data(URI, 300, seed=1)
+    dataset = HotBatches(
+        Turning(source) if turns else source, batch_size=SIZE, patience=200, rows=replace(ROWS, room=room)
+    )
+    options = RunOptions(data=URI, cache_rows=600, sync=f"replicated:{room}", batch=SIZE // 4, seed=ROWS.seed)
+    job = options.job(features=source.features, dense_features=13, parameter_servers=("none",))
     planner = Planner(job, [1e6] * 4, [600] * 4)
-    hot_before, hot, pulls = 0, [], []
+    hot_before, hot, pulls = 0, [], 0
     for batch in dataset:
-        operations = planner.plan(batch).operations
+        decision = planner.plan(batch)
         if dataset.hot_batches > hot_before:
-            hot.append(operations)
+            hot.append(decision.operations)
+            assert all(len(plan.replicated) == len(plan.unique_ids) for plan in decision.plans)
         else:
-            pulls.append(operations.miss_pull.sum())
+            pulls += int(decision.operations.miss_pull.sum())
         hot_before = dataset.hot_batches
-    assert len(hot) > 40
+    assert len(hot) > 30
     assert sum(each.miss_pull.sum() + each.evict_push.sum() for each in hot) == 0
     assert sum(each.update_push.any() for each in hot) <= len(hot) / 16
-    assert np.mean(pulls) > 20
+    assert pulls > 200
 
 
 def test_what_cannot_be_is_refused_by_name() -> None:

@@ -85,9 +85,8 @@ def test_samples_are_hot_whose_rows_the_engine_has_replicated(seed: int) -> None
         assert as_lists.tolist() == found.tolist()
         engine.prepare(ids)
         plans = engine.commit(rng.integers(0, WORKERS, len(ids)).astype(np.int32))
-        for plan in plans:
-            needed = {x for i in np.flatnonzero(found) for x in ids[i].tolist()}
-            assert not needed & set(plan["pulls"]["ids"].tolist())
+        needed = set(ids[found].ravel().tolist())
+        assert all(needed <= set(plan["unique_ids"][plan["replicated"]].tolist()) for plan in plans)
         changed = hot_samples.train(ids)
         assert changed == reference.train(ids.ravel().tolist())
         left, hot, mixed = left + changed, hot + found.sum(), mixed + (~found).sum()
