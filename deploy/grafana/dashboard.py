@@ -141,7 +141,14 @@ ROWS: dict[str, Sequence[Panel]] = {
     ),
     "Links": (
         Panel("Operations per second", "ops", [(_rate("esd_embedding_transfers_total", "op"), "{{op}}")], stacked=True),
-        Panel("By worker", "ops", [(_rate("esd_embedding_transfers_total", "worker"), "worker {{worker}}")]),
+        Panel(
+            "By worker",
+            "ops",
+            [
+                (_rate("esd_embedding_transfers_total", "worker"), "worker {{worker}}"),
+                (_rate("esd_direct_rows_total", "worker"), "worker {{worker}}, straight to workers"),
+            ],
+        ),
         Panel(
             "Bytes",
             "Bps",
