@@ -155,14 +155,10 @@ class TableTransfers:
         rows = _half(early, self._update_rows, moves.evict_rows)
         gradients = _gradient_half(early, moves.update_gradients, moves.evict_gradients)
         pulls = self._pulls(early)
-        direct = _half(early, self._direct_rows)
         sent: list[Frame] = []
-        delivered: list[Frame] = []
         if len(rows) or len(gradients) or len(pulls):
             sent = await self._mover.exchange(rows, gradients, pulls, self._staging, urgent=not early)
-        if len(direct):
-            peers = moves.direct_pushes.peers[_part(self._direct_rows, early)]
-            delivered = await self._mover.deliver(direct, peers, self._iteration, urgent=not early)
+        delivered = await self._deliver(early=early) if len(moves.direct_pushes) else []
         self.frames += sent
         self.delivered += delivered
         return sent + delivered
@@ -173,6 +169,13 @@ class TableTransfers:
         cache.write(moves.pulls.slots[self._order], self._staging)
         for slots in (moves.update_gradients.rows.slots, moves.evict_gradients.rows.slots, moves.pulls.slots):
             cache.empty_gathered(slots)
+
+    async def _deliver(self, *, early: bool) -> list[Frame]:
+        rows = _half(early, self._direct_rows)
+        if not len(rows):
+            return []
+        peers = self._moves.direct_pushes.peers[_part(self._direct_rows, early)]
+        return await self._mover.deliver(rows, peers, self._iteration, urgent=not early)
 
     def _pulls(self, early: bool) -> Pulls:
         places = np.flatnonzero(((self._order < self._moves.pulls.early) == early) & self._asked[self._order])

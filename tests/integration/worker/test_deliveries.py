@@ -203,7 +203,7 @@ def membership(address: str, iteration: int = 0) -> Membership:
 
 def peers_of(membership: Membership) -> Peers:
     settings = WorkerSettings(
-        name="w0", dispatcher="127.0.0.1:1", link=1e9, cache_rows=8, peer_timeout=0.5, retry_timeout=1
+        name="w0", dispatcher="127.0.0.1:1", link=1e9, cache_rows=8, peer_timeout=0.05, retry_timeout=1
     )
     return Peers(membership, Inbox(EPOCH, 0, 0, (), 1), Link(1e9, shape=False), settings)
 
