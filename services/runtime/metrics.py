@@ -289,20 +289,22 @@ LOSS = Gauge(
 )
 AUC = Gauge(
     "esd_auc",
-    "Area under the ROC curve of the job's samples, each scored before it is trained. Near 0.5 after thousands of "
-    "iterations: the model learns nothing; check features and learning rate.",
+    "Area under the ROC curve of the job's samples, each scored before it is trained; of several labels the first "
+    "one's, DescribeJob has all. Near 0.5 after thousands of iterations: the model learns nothing; check features and "
+    "learning rate.",
     registry=REGISTRY,
 )
 
 NORMALISED_ENTROPY = Gauge(
     "esd_normalised_entropy",
-    "Loss of the job's samples, divided by that of always predicting the mean label. 1 or above: the model has learnt "
-    "nothing; check features, labels and learning rate.",
+    "Loss of the job's samples, divided by that of always predicting the mean label; of several labels the first "
+    "one's, DescribeJob has all. 1 or above: the model has learnt nothing; check features, labels and learning rate.",
     registry=REGISTRY,
 )
 CALIBRATION = Gauge(
     "esd_calibration",
-    "Mean prediction of the job's samples, divided by their mean label; 1 is right.",
+    "Mean prediction of the job's samples, divided by their mean label; 1 is right. Of several labels the first one's, "
+    "DescribeJob has all.",
     registry=REGISTRY,
 )
 GAUC = Gauge(
