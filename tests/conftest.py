@@ -1,6 +1,5 @@
 """Fixtures that several areas share."""
 
-import gc
 import os
 import signal
 import subprocess
@@ -42,12 +41,6 @@ def pytest_collection_modifyitems(items):
     except Unavailable as reason:
         for item in marked:
             item.add_marker(pytest.mark.skip(reason=str(reason)))
-
-
-def pytest_collection_finish():
-    """What is imported and collected is never garbage: nothing looks through it again."""
-    gc.collect()
-    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

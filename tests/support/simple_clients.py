@@ -232,8 +232,15 @@ async def run_to_the_end(dispatcher: Dispatcher, job: JobSpec, batches: Iterable
     workers = [dispatcher.worker(f"edge-{slot}") for slot in range(job.workers)]
     for worker in workers:
         await worker.register()
+    await train_all(dispatcher, job, workers, stream(batches))
+    return workers
+
+
+async def train_all(
+    dispatcher: Dispatcher, job: JobSpec, workers: Iterable[Worker], batches: AsyncIterator[SampleBatch]
+) -> None:
+    """Trains a job that is open to its end, with these workers and samples."""
     async with asyncio.TaskGroup() as tasks:
         for worker in workers:
             tasks.create_task(worker.train())
-        tasks.create_task(dispatcher.client.submit(job.name, stream(batches)))
-    return workers
+        tasks.create_task(dispatcher.client.submit(job.name, batches))

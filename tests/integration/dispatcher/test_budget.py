@@ -21,6 +21,7 @@ from tests.support.simple_clients import (
     samples,
     state_when,
     stream,
+    train_all,
 )
 
 BATCHES = [samples(8, seed=seed) for seed in range(20)]
@@ -80,10 +81,7 @@ async def test_a_slow_stream_makes_no_decision_late(dispatcher: Dispatcher) -> N
     workers = [dispatcher.worker(f"edge-{slot}") for slot in range(job.workers)]
     for worker in workers:
         await worker.register()
-    async with asyncio.TaskGroup() as tasks:
-        for worker in workers:
-            tasks.create_task(worker.train())
-        tasks.create_task(dispatcher.client.submit(job.name, slowly()))
+    await train_all(dispatcher, job, workers, slowly())
     assert metric("esd_late_decisions_total") == before
 
 

@@ -14,7 +14,7 @@ from services.domain.errors import StaleEpoch
 from services.domain.jobs import JobSpec
 from services.domain.plans import IterationPlan
 from services.domain.reports import FailureReport, PhaseTimes
-from tests.support.simple_clients import Dispatcher, Worker, job_with, report_of, samples, state_when, stream
+from tests.support.simple_clients import Dispatcher, Worker, job_with, report_of, samples, state_when, stream, train_all
 
 BATCHES = [samples(8, seed=seed) for seed in range(24)]
 CUT, LOST = 12, 14  # the last checkpoint before the dispatcher is lost, and how far it had come
@@ -61,10 +61,7 @@ async def train(dispatcher: Dispatcher, job: JobSpec, batches: list[SampleBatch]
     """Trains a job to its end."""
     await dispatcher.client.create_job(job)
     workers = await workers_of(dispatcher)
-    async with asyncio.TaskGroup() as tasks:
-        for worker in workers:
-            tasks.create_task(worker.train())
-        tasks.create_task(dispatcher.client.submit(job.name, stream(batches)))
+    await train_all(dispatcher, job, workers, stream(batches))
     return workers
 
 
@@ -129,10 +126,7 @@ async def test_so_are_those_behind_a_lost_worker(start_dispatcher: StartDispatch
         await reports(plan)
 
     first.report = fails_once  # type: ignore[method-assign]
-    async with asyncio.TaskGroup() as tasks:
-        for worker in (first, second):
-            tasks.create_task(worker.train())
-        tasks.create_task(dispatcher.client.submit(job.name, stream(BATCHES)))
+    await train_all(dispatcher, job, (first, second), stream(BATCHES))
     state = await dispatcher.client.describe()
     assert state is not None
     assert len(state.recoveries) == 1
