@@ -19,7 +19,7 @@ _LONGEST_NAME = 256
 
 # Far beyond what an iteration takes, moves or sees, and far below what sums and products of such numbers can hold.
 _MOST_SECONDS = 1e9
-_MOST_BANDWIDTH = 1e15  # bytes per second
+_LEAST_BANDWIDTH, _MOST_BANDWIDTH = 1e-3, 1e15  # bytes per second
 _MOST_MOVED = 1 << 48  # rows, or bytes
 
 
@@ -105,10 +105,10 @@ class Registration:
         for label, text in (("worker", self.name), ("address", self.address), ("instance", self.instance)):
             if not 1 <= len(text) <= _LONGEST_NAME:
                 raise InvalidArgument(f"{label} has {len(text)} characters, it must have 1..{_LONGEST_NAME}")
-        if not 0 < self.bandwidth <= _MOST_BANDWIDTH:
+        if not _LEAST_BANDWIDTH <= self.bandwidth <= _MOST_BANDWIDTH:
             raise InvalidArgument(
-                f"bandwidth of worker {self.name} is {self.bandwidth}, it must be positive and at most "
-                f"{_MOST_BANDWIDTH:g} bytes per second"
+                f"bandwidth of worker {self.name} is {self.bandwidth}, it must be in "
+                f"{_LEAST_BANDWIDTH:g}..{_MOST_BANDWIDTH:g} bytes per second"
             )
         if self.cache_rows < 1:
             raise InvalidArgument(f"cache_rows of worker {self.name} is {self.cache_rows}, it must be at least 1")
@@ -176,6 +176,11 @@ class IterationReport:
         ):
             if not 0 <= value <= most:
                 raise InvalidArgument(f"{name} of iteration {self.iteration} is {value}, it must be in 0..{most:g}")
+        if 0 < self.measured_bandwidth < _LEAST_BANDWIDTH:
+            raise InvalidArgument(
+                f"measured_bandwidth of iteration {self.iteration} is {self.measured_bandwidth}, it must be 0 or at "
+                f"least {_LEAST_BANDWIDTH:g}"
+            )
 
 
 def label_classes(labels: NDArray[np.float32]) -> NDArray[np.uint8]:

@@ -158,3 +158,14 @@ def test_the_same_stream_and_feedback_make_the_same_plans(job, make_batches):
         runs = [drive(Planner(job(mechanism=mechanism), UNEQUAL, [600] * 4), batches, [1e-6] * 4)[0] for _ in range(2)]
         for one, other in itertools.zip_longest(*runs):
             assert (one.assignment == other.assignment).all()
+
+
+@pytest.mark.parametrize("mechanism", ["random", "esd", "joint"])
+def test_whatever_a_report_may_say_every_sample_is_assigned(job, make_batches, mechanism):
+    """The longest time is that of the most bytes over the slowest link that a report may name."""
+    rng = np.random.default_rng(7)
+    planner = Planner(job(mechanism=mechanism, measured_links=True), UNEQUAL, [600] * 4)
+    for batch in make_batches(25, samples=SAMPLES, fields=FIELDS, rows=3000, seed=9):
+        assert planner.plan(batch).workloads.sum() == SAMPLES
+        seconds = rng.choice([0, 1e-300, 1e-6, 0.5, 1e9, 2**49 / 1e-3 + 2e9], 4)
+        planner.observe(Feedback(seconds, rng.choice([0, 1e-3, 1.0, 62.5e6, 1e15], 4)))
