@@ -207,7 +207,7 @@ function workerRow(worker, names, most) {
       : element("div", { class: "sub" }, `${joined(link(worker.measured_bandwidth_bytes_per_second))} measured`)),
     cell(2, false, ...lease(worker)),
     cell(3, false, percent(worker.hit_ratio), bar([[worker.hit_ratio ?? 0, "var(--accent)", "hits"]])),
-    cell(5 - 1, true, number(moved), bar(OPERATIONS.map(([name, label], i) =>
+    cell(4, true, number(moved), bar(OPERATIONS.map(([name, label], i) =>
       [worker.transfers[name] / count / most, colour(i), `${number(worker.transfers[name] / count)} ${label}`]))),
     cell(5, false, `↓ ${joined(bytes(down / count))}`, element("div", {}, `↑ ${joined(bytes(up / count))}`),
       direct ? element("div", { class: "sub" }, `${joined(bytes(direct / count))} to other workers`) : null),

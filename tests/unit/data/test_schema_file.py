@@ -1,0 +1,103 @@
+"""Schemas as files and as texts: all that they say, and the mistakes that are named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import esd
+from services.data.schema import Schema
+from services.data.schema_file import read_schema
+from services.domain.errors import InvalidArgument
+from tests.support.event_tables import LISTS, SCHEMA
+
+
+def test_a_schema_s_text_has_what_is_said_and_nothing_else() -> None:
+    """Or a key that schemas get later would make other streams of those that jobs have begun."""
+    assert Schema("y", ("user", esd.Id("item"))).to_json() == (
+        '{"ids": [{"column": "user"}, {"column": "item"}], "label": "y"}'
+    )
+    texts = {
+        schema.to_json()
+        for schema in (
+            Schema("y", ("user",)),
+            Schema("y", ("user",), positive_from=0.0),
+            Schema("y", ("user",), missing={"user": ""}),
+            Schema("y", (esd.Id("user", table="u"),)),
+        )
+    }
+    assert len(texts) == 4
+
+
+def test_a_schema_file_says_all_of_a_schema(tmp_path: Path) -> None:
+    file = tmp_path / "schema.toml"
+    file.write_text(
+        'label = "clicked"\nids = ["user", "item", "day"]\ncrosses = [["user", "item"]]\ndense = ["price", "age"]\n'
+        'log = ["price"]\n[missing]\nitem = ""\nage = 30\n'
+    )
+    assert read_schema(file) == SCHEMA
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("ids = ['a']", "the key 'label' is missing"),
+        ("label = 'y'\nids = []", "at least one column of ids"),
+        ("label = 'y'\nids = ['a', 'a']", "names column 'a' twice"),
+        ("label = 'y'\nids = ['y']", "names column 'y' twice"),
+        ("label = 'y'\nids = ['a']\nindices = ['b']", "there is no key 'indices'"),
+        ("label = 'y'\nids = ['a']\ndenes = ['b']", "did you mean 'dense'?"),
+        ("label = 'y'\nids = 'a'", "ids is 'a'"),
+        ("label = 'y'\nids = ['a']\ncrosses = [['a', 'b']]", "the cross ['a', 'b']"),
+        ("label = 'y'\nids = ['a']\nlog = ['a']", "log names 'a'"),
+        ("label = 'y'\nids = ['a']\nmissing = {b = 1}", "missing names 'b'"),
+        ("label = 'y'\nids = ['a']\ndense = ['p']\nmissing = {p = 'x'}", "missing.p is 'x'"),
+        ("label = 'y'\nids = ['a']\npositive-from = 'x'", "positive-from is 'x'"),
+        ("label = ", "cannot be read"),
+    ],
+)
+def test_a_mistake_in_a_schema_is_named(tmp_path: Path, text: str, named: str) -> None:
+    file = tmp_path / "schema.toml"
+    file.write_text(text)
+    with pytest.raises(InvalidArgument) as refused:
+        read_schema(file)
+    assert str(file) in str(refused.value)
+    assert named in str(refused.value)
+
+
+def test_a_file_says_lists_tables_labels_weight_and_group(tmp_path: Path) -> None:
+    file = tmp_path / "schema.toml"
+    file.write_text(
+        'label = ["clicked", "rating"]\nlabel-range = [0, 5]\nweight = "weight"\ngroup = "user"\n'
+        'ids = ["user", { column = "tags", max = 3, pool = "sum" }, { column = "item", table = "items" },\n'
+        '    { column = "seen", table = "items", max = 4 }]\ncrosses = [["user", "item"]]\n'
+        '[tables.items]\ndim = 4\noptimizer = "adam"\n[missing]\ntags = "none"\n'
+    )
+    assert read_schema(file) == LISTS
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("ids = [{ max = 3 }]", "it must be a column or { column"),
+        ("ids = [{ column = 'a', max = '3' }]", "max is '3', it must be a number"),
+        ("ids = [{ column = 'a', max = 0 }]", "max of the list 'a' is 0"),
+        ("ids = [{ column = 'a', max = 2, pol = 'sum' }]", "did you mean 'pool'?"),
+        ("ids = [{ column = 'a', max = 2, pool = 'max' }]", "pool of the list 'a' is 'max', choose sum, mean, list"),
+        ("ids = [{ column = 'a', max = 2, longer = 'keep' }]", "longer of the list 'a' is 'keep'"),
+        ("ids = ['a']\n[tables.b]\ndim = 4", "tables has 'b', which no column of ids is of"),
+        ("ids = [{ column = 'a', table = 'b' }]\n[tables.b]\ndims = 4", "did you mean 'dim'?"),
+        ("ids = [{ column = 'a', table = 'b' }]\n[tables.b]\noptimizer = 'x'", "optimizer 'x' of a table is unknown"),
+        ("ids = ['b', { column = 'a', max = 2 }]\ncrosses = [['a', 'b']]", "the cross ['a', 'b']"),
+        ("ids = ['a']\nlabel-range = [1]", "label-range is [1]"),
+        ("ids = ['a']\npositive-from = 1\nlabel-range = [0, 1]", "leave label_range out"),
+        ("ids = ['a']\nweight = 'a'", "names column 'a' twice"),
+    ],
+)
+def test_a_mistake_in_lists_and_tables_is_named(tmp_path: Path, text: str, named: str) -> None:
+    file = tmp_path / "schema.toml"
+    file.write_text("label = 'y'\n" + text)
+    with pytest.raises(InvalidArgument) as refused:
+        read_schema(file)
+    assert named in str(refused.value)
