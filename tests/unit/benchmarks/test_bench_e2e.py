@@ -109,7 +109,7 @@ def test_figures_are_medians_over_the_turns_and_times_by_the_larger_bound() -> N
     run = Measured(
         data="flights", mechanism="joint", turn=0, load=1.0, iterations=100, iterations_per_second=20.0,
         processor_ms={"worker-0": 10.0, "worker-1": 14.0, "ps-0": 6.0}, thread_ms={"worker": {"main": 5.0}},
-        pulled_bytes=2e6, pushed_bytes=1e6, links_ms=40.0, processors_ms=15.0, arithmetic_ms=8.0,
+        pulled_bytes=2e6, pushed_bytes=1e6, direct_bytes=5e5, links_ms=40.0, processors_ms=15.0, arithmetic_ms=8.0,
     )  # fmt: skip
     assert run.over_bound == pytest.approx(50 / 40)
     assert run.kinds == {"worker": 24.0, "ps": 6.0}
@@ -117,5 +117,6 @@ def test_figures_are_medians_over_the_turns_and_times_by_the_larger_bound() -> N
     rates, processors, threads = tables([run, *others])
     assert list(rates.columns[1].cells) == ["20.00"]
     assert list(rates.columns[2].cells) == ["10.0-25.0"]
+    assert [list(column.cells) for column in rates.columns][-3:] == [["2.00"], ["1.00"], ["0.50"]]  # MB
     assert [cell for column in processors.columns for cell in column.cells] == ["joint", "24.0", "6.0", "30.0"]
     assert [cell for column in threads.columns for cell in column.cells] == ["worker", "main", "5.00"]
