@@ -222,7 +222,7 @@ class Engine:
             with none of their samples, too. It stays in their caches, and nobody pushes it, until it is not chosen any
             more: then one worker does, which its id tells, in the next iteration. For decisions it is a clean row that
             all have.
-        replicated_by: the workers that replicate, as bits; 0: all.
+        replicated_by: the workers that replicate, as bits; 0: all. Others must not be assigned any samples.
         seed: decides in which iterations rows are chosen.
         first_iteration: of the stream, from which these are counted.
         bounds: the pull and the push bound, at most 10000 each, of workers that train copies of their own, whoever else

@@ -16,6 +16,7 @@
 
 #include "common/mix64.h"
 #include "common/packed_column.h"
+#include "engine/cache/hot_samples.h"
 #include "engine/engine.h"
 #include "engine/plan/message.h"
 
@@ -129,16 +130,30 @@ void tell_reads(esd::Engine& engine, Random& random, std::uint64_t universe, std
   }
 }
 
-void run_iteration(esd::Engine& engine, Random& random, std::uint64_t universe, std::size_t samples, std::size_t fields,
-                   std::size_t tables, bool flush_ahead) {
-  std::vector<std::uint16_t> lengths(samples * fields, 1);
-  const bool lists = random.below(2) == 0;
-  if (lists) {
-    for (std::uint16_t& length : lengths) length = static_cast<std::uint16_t>(random.below(4));
+// Samples with one id of each field, or with lists of them.
+struct Samples {
+  Samples(Random& random, std::uint64_t universe, std::size_t samples, std::size_t fields, std::size_t tables)
+      : samples(samples), fields(fields), lists(random.below(2) == 0), lengths(samples * fields, 1) {
+    if (lists) {
+      for (std::uint16_t& length : lengths) length = static_cast<std::uint16_t>(random.below(4));
+    }
+    ids.resize(std::accumulate(lengths.begin(), lengths.end(), std::size_t{0}));
+    for (std::uint64_t& id : ids) id = draw_id(random, universe, tables);
   }
-  std::vector<std::uint64_t> ids(std::accumulate(lengths.begin(), lengths.end(), std::size_t{0}));
-  for (std::uint64_t& id : ids) id = draw_id(random, universe, tables);
-  engine.prepare({ids.data(), samples, fields, lists ? lengths.data() : nullptr});
+
+  esd::SampleIds given() const { return {ids.data(), samples, fields, lists ? lengths.data() : nullptr}; }
+
+  std::size_t samples, fields;
+  bool lists;
+  std::vector<std::uint16_t> lengths;
+  std::vector<std::uint64_t> ids;
+};
+
+// Of samples that workers in `present` train.
+void run_iteration(esd::Engine& engine, Random& random, std::uint64_t universe, std::size_t samples, std::size_t fields,
+                   std::size_t tables, bool flush_ahead, const std::vector<std::int32_t>& present) {
+  const Samples drawn(random, universe, samples, fields, tables);
+  engine.prepare(drawn.given());
 
   const std::vector<std::int32_t> link_costs(engine.workers(), static_cast<std::int32_t>(random.below(1000)));
   std::vector<std::int32_t> scores(samples * engine.workers());
@@ -150,7 +165,7 @@ void run_iteration(esd::Engine& engine, Random& random, std::uint64_t universe, 
   if (random.below(10) == 0) engine.flush({});
 
   std::vector<std::int32_t> assignment(samples);
-  for (std::int32_t& worker : assignment) worker = static_cast<std::int32_t>(random.below(engine.workers()));
+  for (std::int32_t& worker : assignment) worker = present[random.below(present.size())];
   if (samples > 0 && random.below(50) == 0) assignment[0] = static_cast<std::int32_t>(engine.workers());
   try {
     std::vector<std::int64_t> limits(engine.workers());
@@ -200,16 +215,35 @@ void run_job(Random& random) {
                                     static_cast<std::uint32_t>(random.below(4))};
   std::vector<bool> additive(std::max<std::size_t>(sizes.size(), 1));
   for (std::size_t table = 0; table < additive.size(); ++table) additive[table] = random.below(2) == 0;
-  esd::Engine engine(cache_rows, policies[random.below(5)], sizes, max_rows, {}, {}, push_trained, flush_ahead,
+  esd::Engine engine(cache_rows, policies[random.below(6)], sizes, max_rows, {}, {}, push_trained, flush_ahead,
                      replication, bounded ? std::optional(bounds) : std::nullopt, additive, direct);
+  std::vector<std::int32_t> present;  // who does not replicate what the others do is away
+  for (std::size_t j = 0; j < cache_rows.size(); ++j) {
+    if (!replicates || replication.workers().contains(static_cast<unsigned>(j))) present.push_back(static_cast<int>(j));
+  }
   const std::uint64_t universe = 1 + random.below(400);
   for (int iteration = 0; iteration < 130; ++iteration) {
     if (flush_ahead) tell_reads(engine, random, universe, sizes.size());
     run_iteration(engine, random, universe, random.below(4) ? samples : random.below(samples + 1), fields, sizes.size(),
-                  flush_ahead);
+                  flush_ahead, present);
     if (random.below(40) != 0) continue;
     if (push_trained || replicates || bounded) engine.flush({});
     use_snapshot(engine, random);
+  }
+}
+
+// Which samples are hot, over batches of any length.
+void judge_samples(Random& random) {
+  std::vector<std::uint32_t> sizes(random.below(2) ? 1 + random.below(16) : 0);
+  for (std::uint32_t& size : sizes) size = static_cast<std::uint32_t>(1 + random.below(9));
+  esd::HotSamples hot_samples(sizes, draw_replication(random, static_cast<unsigned>(1 + random.below(8))));
+  const std::uint64_t universe = 1 + random.below(400);
+  const std::size_t fields = random.below(6);
+  std::vector<std::uint8_t> hot(20);
+  for (int iteration = 0; iteration < 130; ++iteration) {
+    const Samples drawn(random, universe, random.below(hot.size() + 1), fields, sizes.size());
+    hot_samples.judge(drawn.given(), hot.data());
+    hot_samples.train(drawn.given());
   }
 }
 
@@ -222,6 +256,9 @@ int main(int argc, char** argv) {
   }
   const int jobs = std::atoi(argv[1]);
   Random random(std::strtoull(argv[2], nullptr, 10));
-  for (int job = 0; job < jobs; ++job) run_job(random);
+  for (int job = 0; job < jobs; ++job) {
+    run_job(random);
+    judge_samples(random);
+  }
   std::printf("%d jobs\n", jobs);
 }
