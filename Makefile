@@ -52,7 +52,7 @@ test: setup
 
 pytest: setup
 	scripts/debian-packages redis-server openssl prometheus chromium fonts-dejavu-core
-	$(VENV)/bin/pytest -n 3 --dist loadfile --no-loadscope-reorder
+	$(VENV)/bin/pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 recovery: setup
 	scripts/debian-packages redis-server
