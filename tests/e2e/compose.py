@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from services.domain.errors import DeadlineExceeded, Unauthenticated, Unavailable
+
 ROOT = Path(__file__).parents[2]
 COMPOSE = ["docker-compose"] if shutil.which("docker-compose") else ["docker", "compose"]
 
@@ -25,6 +27,10 @@ IMAGES = {
 
 # Any free port.
 PORTS = {"DISPATCHER_PORT": "0", "PROMETHEUS_PORT": "0", "PAGE_PORT": "0"}
+
+# What a client in the clear gets of a port with TLS. Connections are closed on it, and gRPC repeats the call until its
+# attempts are used up, or its time.
+TURNED_AWAY = (Unauthenticated, Unavailable, DeadlineExceeded)
 
 
 def docker(*arguments: str, timeout: float = 60.0) -> str:

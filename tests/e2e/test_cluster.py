@@ -18,8 +18,7 @@ from esd.cli.attach import run_attached
 from esd.cli.cluster.command import CREDENTIALS
 from esd.cli.simulate import run as simulate_run
 from services.clients.dispatcher import DispatcherClient
-from services.domain.errors import Unauthenticated, Unavailable
-from tests.e2e.compose import ROOT, docker
+from tests.e2e.compose import ROOT, TURNED_AWAY, docker
 from tests.e2e.engine import second_machine
 from tests.integration.test_attached_training import OPTIONS
 from tests.support.redis_server import free_port
@@ -110,7 +109,7 @@ def test_a_cluster_of_two_hosts_trains(images, cluster_file, tmp_path, monkeypat
     assert len(shown) == 5
     assert not any(secret in json.dumps(each) for secret in secrets for each in shown)
     with (
-        pytest.raises((Unauthenticated, Unavailable)),
+        pytest.raises(TURNED_AWAY),
         DispatcherClient(f"{head}:{ports['dispatcher']}", timeout=5, patience=5) as stranger,
     ):
         stranger.describe()
