@@ -33,9 +33,9 @@ class DispatcherClient:
             state = dispatcher.describe()
 
     All methods raise the errors of services.domain.errors; Unavailable when the dispatcher cannot be reached,
-    FailedPrecondition when the client is closed. Several
-    threads may use one client. `services.clients.dispatcher_async.AsyncDispatcherClient` has the same methods for
-    programs with an event loop; this client runs one of those in a thread of its own.
+    FailedPrecondition when the client is closed. Several threads may use one client.
+    `services.clients.dispatcher_async.AsyncDispatcherClient` has the same methods for programs with an event loop; this
+    client runs one of those in a thread of its own.
 
     Args:
         address: `host:port`.
