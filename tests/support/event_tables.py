@@ -59,13 +59,14 @@ LISTED = pa.table(
 )
 
 
-def write(table: pa.Table, file: Path) -> Path:
+def write(table: pa.Table, file: Path, piece: int = 3) -> Path:
+    """Writes a file of the format that its name ends in, with so many rows in each of its pieces, if it has any."""
     match file.suffix:
         case ".parquet":
-            pyarrow.parquet.write_table(table, file, row_group_size=3)
+            pyarrow.parquet.write_table(table, file, row_group_size=piece)
         case ".arrow":
             with pa.ipc.new_file(file, table.schema) as out:
-                out.write_table(table, max_chunksize=3)
+                out.write_table(table, max_chunksize=piece)
         case ".gz":
             plain = file.with_suffix("")
             pyarrow.csv.write_csv(table, plain)

@@ -55,6 +55,25 @@ def test_a_schema_file_says_all_of_a_schema(tmp_path: Path) -> None:
         ("label = 'y'\nids = ['a']\ndense = ['p']\nmissing = {p = 'x'}", "missing.p is 'x'"),
         ("label = 'y'\nids = ['a']\npositive-from = 'x'", "positive-from is 'x'"),
         ("label = ", "cannot be read"),
+        ("label = 'y'\nids = [{ max = 3 }]", "it must be a column or { column"),
+        ("label = 'y'\nids = [{ column = 'a', max = '3' }]", "max is '3', it must be a number"),
+        ("label = 'y'\nids = [{ column = 'a', max = 0 }]", "max of the list 'a' is 0"),
+        ("label = 'y'\nids = [{ column = 'a', max = 2, pol = 'sum' }]", "did you mean 'pool'?"),
+        (
+            "label = 'y'\nids = [{ column = 'a', max = 2, pool = 'max' }]",
+            "pool of the list 'a' is 'max', choose sum, mean, list",
+        ),
+        ("label = 'y'\nids = [{ column = 'a', max = 2, longer = 'keep' }]", "longer of the list 'a' is 'keep'"),
+        ("label = 'y'\nids = ['a']\n[tables.b]\ndim = 4", "tables has 'b', which no column of ids is of"),
+        ("label = 'y'\nids = [{ column = 'a', table = 'b' }]\n[tables.b]\ndims = 4", "did you mean 'dim'?"),
+        (
+            "label = 'y'\nids = [{ column = 'a', table = 'b' }]\n[tables.b]\noptimizer = 'x'",
+            "optimizer 'x' of a table is unknown",
+        ),
+        ("label = 'y'\nids = ['b', { column = 'a', max = 2 }]\ncrosses = [['a', 'b']]", "the cross ['a', 'b']"),
+        ("label = 'y'\nids = ['a']\nlabel-range = [1]", "label-range is [1]"),
+        ("label = 'y'\nids = ['a']\npositive-from = 1\nlabel-range = [0, 1]", "leave label_range out"),
+        ("label = 'y'\nids = ['a']\nweight = 'a'", "names column 'a' twice"),
     ],
 )
 def test_a_mistake_in_a_schema_is_named(tmp_path: Path, text: str, named: str) -> None:
@@ -75,29 +94,3 @@ def test_a_file_says_lists_tables_labels_weight_and_group(tmp_path: Path) -> Non
         '[tables.items]\ndim = 4\noptimizer = "adam"\n[missing]\ntags = "none"\n'
     )
     assert read_schema(file) == LISTS
-
-
-@pytest.mark.parametrize(
-    ("text", "named"),
-    [
-        ("ids = [{ max = 3 }]", "it must be a column or { column"),
-        ("ids = [{ column = 'a', max = '3' }]", "max is '3', it must be a number"),
-        ("ids = [{ column = 'a', max = 0 }]", "max of the list 'a' is 0"),
-        ("ids = [{ column = 'a', max = 2, pol = 'sum' }]", "did you mean 'pool'?"),
-        ("ids = [{ column = 'a', max = 2, pool = 'max' }]", "pool of the list 'a' is 'max', choose sum, mean, list"),
-        ("ids = [{ column = 'a', max = 2, longer = 'keep' }]", "longer of the list 'a' is 'keep'"),
-        ("ids = ['a']\n[tables.b]\ndim = 4", "tables has 'b', which no column of ids is of"),
-        ("ids = [{ column = 'a', table = 'b' }]\n[tables.b]\ndims = 4", "did you mean 'dim'?"),
-        ("ids = [{ column = 'a', table = 'b' }]\n[tables.b]\noptimizer = 'x'", "optimizer 'x' of a table is unknown"),
-        ("ids = ['b', { column = 'a', max = 2 }]\ncrosses = [['a', 'b']]", "the cross ['a', 'b']"),
-        ("ids = ['a']\nlabel-range = [1]", "label-range is [1]"),
-        ("ids = ['a']\npositive-from = 1\nlabel-range = [0, 1]", "leave label_range out"),
-        ("ids = ['a']\nweight = 'a'", "names column 'a' twice"),
-    ],
-)
-def test_a_mistake_in_lists_and_tables_is_named(tmp_path: Path, text: str, named: str) -> None:
-    file = tmp_path / "schema.toml"
-    file.write_text("label = 'y'\n" + text)
-    with pytest.raises(InvalidArgument) as refused:
-        read_schema(file)
-    assert named in str(refused.value)

@@ -20,6 +20,7 @@ from services.data.schema import Schema
 from services.data.split import split
 from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument
+from tests.support.event_tables import write
 
 URI = "synthetic:zipf?samples=1000"
 START = dt.datetime(2026, 11, 1)
@@ -53,15 +54,7 @@ def test_the_last_time_is_held_out(
     moments: list[dt.datetime], tmp_path: Path, name: str, last: str, hours: float
 ) -> None:
     table = table_of(moments)
-    source: Any = table if name == "frame" else tmp_path / name
-    match Path(name).suffix:
-        case ".parquet":
-            pyarrow.parquet.write_table(table, source, row_group_size=70)
-        case ".arrow":
-            with pa.ipc.new_file(source, table.schema) as out:
-                out.write_table(table, max_chunksize=70)
-        case ".csv":
-            pyarrow.csv.write_csv(table, source)
+    source = table if name == "frame" else write(table, tmp_path / name, piece=70)
     trained, held_out = esd.read(source, SCHEMA, batch_size=64).split(last=last)
     late = [each > max(moments) - dt.timedelta(hours=hours) for each in moments]
     assert numbers(held_out, table) == [row for row, each in enumerate(late) if each]
