@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -74,6 +76,24 @@ def random_stream(
 def random_assignment(rng: random.Random, samples: int, workers: int) -> np.ndarray:
     active = rng.sample(range(workers), rng.randint(1, workers))
     return np.array([rng.choice(active) for _ in range(samples)], dtype=np.int32)
+
+
+def overflowing(
+    rng: random.Random,
+    lookups: int,
+    workers: int,
+    policy: str,
+    sizes: Sequence[int] = (),
+    limit: int = 0,
+    **options: bool,
+) -> tuple[ReferenceEngine, Callable[[], Engine]]:
+    """A reference whose caches hold the rows of so many lookups and hardly more, and what makes engines like it."""
+    floor = lookups * max(sizes, default=1)
+    capacities = [floor + rng.choice((0, 10, 60)) for _ in range(workers)]
+    return (
+        ReferenceEngine(capacities, policy, sizes, limit, **options),
+        partial(Engine, capacities, policy, sizes, limit, **options),
+    )
 
 
 def run_both(
@@ -227,10 +247,8 @@ def test_equals_reference_when_rows_leave_a_full_table(workers: int, policy: str
         samples = 12
         batches = random_stream(rng, 300, samples, 3, PROFILE + 10 if policy == "static" else 40, len(sizes))
         limit = max(len(np.unique(batch)) for batch in batches) + spare
-        floor = samples * 3 * max(sizes, default=1)
-        capacities = [floor + rng.choice((0, 10, 60)) for _ in range(workers)]
-        reference = ReferenceEngine(capacities, policy, sizes, limit)
-        engine = Engine(capacities, policy, sizes, limit)
+        reference, new_engine = overflowing(rng, samples * 3, workers, policy, sizes, limit)
+        engine = new_engine()
         for batch in batches:
             run_both(engine, reference, batch, rng)
             assert engine.stats()["ids"] == sum(row.version > 0 for row in reference.rows.values()) <= limit
@@ -238,7 +256,7 @@ def test_equals_reference_when_rows_leave_a_full_table(workers: int, policy: str
                 assert_flush(engine, reference)
             if rng.random() < 0.05:
                 snapshot = engine.snapshot()
-                engine = Engine(capacities, policy, sizes, limit)
+                engine = new_engine()
                 engine.restore(snapshot)
         assert reference.life > 0
         for cache, columns_of in zip(reference.caches, engine.contents(), strict=True):
@@ -260,17 +278,15 @@ def test_equals_reference_when_all_that_is_trained_is_pushed(workers: int, polic
         samples = 12
         batches = random_stream(rng, 200, samples, 3, 60, len(sizes))
         limit = max(len(np.unique(batch)) for batch in batches) + 10 if limited else 0
-        floor = samples * 3 * max(sizes, default=1)
-        capacities = [floor + rng.choice((0, 10, 60)) for _ in range(workers)]
-        reference = ReferenceEngine(capacities, policy, sizes, limit, push_trained=True)
-        engine = Engine(capacities, policy, sizes, limit, push_trained=True)
+        reference, new_engine = overflowing(rng, samples * 3, workers, policy, sizes, limit, push_trained=True)
+        engine = new_engine()
         for batch in batches:
             run_both(engine, reference, batch, rng)
             assert not any(row.kind in ("owned", "split") for row in reference.rows.values())
             if rng.random() < 0.15:
                 assert_flush(engine, reference)
                 snapshot = engine.snapshot()
-                engine = Engine(capacities, policy, sizes, limit, push_trained=True)
+                engine = new_engine()
                 engine.restore(snapshot)
 
 
@@ -289,9 +305,8 @@ def test_equals_reference_when_rows_are_pushed_ahead(workers: int, policy: str, 
     for universe in (60, 300):
         samples, fields = 12, 3
         batches = random_stream(rng, universe, samples, fields, 70)
-        capacities = [samples * fields + rng.choice((0, 10, 60)) for _ in range(workers)]
-        reference = ReferenceEngine(capacities, policy, flush_ahead=True)
-        engine = Engine(capacities, policy, flush_ahead=True)
+        reference, new_engine = overflowing(rng, samples * fields, workers, policy, flush_ahead=True)
+        engine = new_engine()
         known = 0
         for t, batch in enumerate(batches):
             for later in range(max(known, t) + 1, min(t + lookahead + 1, len(batches))):
@@ -378,17 +393,15 @@ def test_equals_reference_with_direct_rows(policy: str, workers: int) -> None:
         samples = 12
         batches = random_stream(rng, 200, samples, 3, 50, max(1, len(sizes)))
         limit = max(len(np.unique(batch)) for batch in batches) + 10 if limited else 0
-        floor = samples * 3 * max(sizes, default=1)
-        capacities = [floor + rng.choice((0, 10, 60)) for _ in range(workers)]
-        reference = ReferenceEngine(capacities, policy, sizes, limit, direct=True)
-        engine = Engine(capacities, policy, sizes, limit, direct=True)
+        reference, new_engine = overflowing(rng, samples * 3, workers, policy, sizes, limit, direct=True)
+        engine = new_engine()
         for batch in batches:
             run_both(engine, reference, batch, rng)
             if rng.random() < 0.05:
                 assert_flush(engine, reference)
             if rng.random() < 0.05:
                 snapshot = engine.snapshot()
-                engine = Engine(capacities, policy, sizes, limit, direct=True)
+                engine = new_engine()
                 engine.restore(snapshot)
 
 
