@@ -133,25 +133,19 @@ def _key(described: Id | IdList) -> int:
 
 
 def _single_ids(column: pa.Array, described: Id, schema: Schema, mistakes: list[Mistakes]) -> NDArray[np.uint64]:
-    ids = hashed(column, _key(described))
-    if column.null_count:
-        absent = column.is_null().to_numpy(zero_copy_only=False)
-        if not _replaced(ids, absent, described, schema):
-            mistakes.append(Mistakes(described.column, absent, _a_value(described.column)))
+    ids, absent = hashed(column, _key(described)), _absent(column)
+    if absent is not None and not _replaced(ids, absent, described, schema):
+        mistakes.append(Mistakes(described.column, absent, _a_value(described.column)))
     return ids
 
 
 def _list_ids(column: pa.Array, described: IdList, schema: Schema, mistakes: list[Mistakes]) -> _Ids:
     values, lengths = lists_of(column, described.separator)
-    ids = hashed(values, _key(described))
-    if values.null_count:
-        absent = values.is_null().to_numpy(zero_copy_only=False)
-        if not _replaced(ids, absent, described, schema):
-            rows = np.zeros(len(lengths), np.bool_)
-            rows[np.repeat(np.arange(len(lengths)), lengths)[absent]] = True
-            mistakes.append(
-                Mistakes(described.column, rows, f"{_a_value(described.column)} in every place of the list")
-            )
+    ids, absent = hashed(values, _key(described)), _absent(values)
+    if absent is not None and not _replaced(ids, absent, described, schema):
+        rows = np.zeros(len(lengths), np.bool_)
+        rows[np.repeat(np.arange(len(lengths)), lengths)[absent]] = True
+        mistakes.append(Mistakes(described.column, rows, f"{_a_value(described.column)} in every place of the list"))
     too_long = lengths > described.max
     if not too_long.any():
         return _Ids(ids, lengths)
@@ -159,6 +153,13 @@ def _list_ids(column: pa.Array, described: IdList, schema: Schema, mistakes: lis
         expected = f"at most {described.max} values (longer = 'cut' in the schema keeps the first ones)"
         mistakes.append(Mistakes(described.column, too_long, expected))
     return _Ids(ids[first_of_lists(lengths, described.max)], np.minimum(lengths, described.max))
+
+
+def _absent(column: pa.Array) -> NDArray[np.bool_] | None:
+    """Tells which values are absent, bool [n]; None if none is. In a dictionary, the value itself may be."""
+    if kinds.is_dictionary(column.type) and column.dictionary.null_count:
+        column = column.dictionary_decode()
+    return column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
 
 
 def _replaced(ids: NDArray[np.uint64], absent: NDArray[np.bool_], described: Id | IdList, schema: Schema) -> bool:

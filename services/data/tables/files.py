@@ -151,7 +151,8 @@ def sliced(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 @contextmanager
 def _open_text(file: Path, convert: pyarrow.csv.ConvertOptions) -> Iterator[pyarrow.csv.CSVStreamingReader]:
-    parse = pyarrow.csv.ParseOptions(delimiter=_delimiter(file))
+    # A quoted value may have the ends of lines in it, and one of them may be the last in its block.
+    parse = pyarrow.csv.ParseOptions(delimiter=_delimiter(file), newlines_in_values=True)
     read = pyarrow.csv.ReadOptions(use_threads=False, block_size=_CSV_BYTES)
     with (
         pa.input_stream(str(file), compression="detect") as source,

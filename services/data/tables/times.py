@@ -32,7 +32,7 @@ def times_of(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         none = column.indices.is_null().to_numpy(zero_copy_only=False)
         return (times[at], absent[at] | none) if len(times) else (np.zeros(len(at), np.int64), none)
     if any(text(column.type) for text in _TEXTS):
-        column = _parsed(column)
+        return _of_texts(column)
     if kinds.is_timestamp(column.type) or kinds.is_date(column.type):
         column = column.cast(pa.timestamp("us", getattr(column.type, "tz", None)), safe=False).cast(pa.int64())
         absent = column.is_null().to_numpy(zero_copy_only=False)
@@ -51,18 +51,15 @@ def within(piece: Piece, column: str, span: Span) -> tuple[Piece, NDArray[np.boo
     return replace(piece, batch=piece.batch.take(pa.array(rows)), rows=rows), absent[rows]
 
 
-def _parsed(texts: pa.Array) -> pa.Array:
-    """Returns texts as numbers if all of them are, else as timestamps; those that are neither are absent."""
+def _of_texts(texts: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Does what `times_of` does for texts: each is a number, a timestamp or neither, whatever the others are."""
     for kind in (pa.float64(), pa.timestamp("us")):
         try:
-            return texts.cast(kind)
-        except pa.ArrowInvalid:
+            return times_of(texts.cast(kind))
+        except pa.ArrowInvalid:  # not all of them are
             continue
-    return pa.array([_timestamp(text) for text in texts], pa.timestamp("us"))
-
-
-def _timestamp(text: pa.Scalar) -> pa.Scalar | None:
-    try:
-        return text.cast(pa.timestamp("us"))
-    except pa.ArrowInvalid:
-        return None
+    if len(texts) == 1:
+        return np.zeros(1, np.int64), np.ones(1, np.bool_)
+    middle = len(texts) // 2
+    halves = [_of_texts(half) for half in (texts.slice(0, middle), texts.slice(middle))]
+    return np.concatenate([times for times, _ in halves]), np.concatenate([absent for _, absent in halves])

@@ -95,6 +95,14 @@ def test_numbers_are_seconds(seconds: list[Any]) -> None:
     assert numbers(held_out, table) == [1, 2]
 
 
+def test_a_text_that_is_no_time_spoils_no_other() -> None:
+    """What a text says depends on no other text of its piece."""
+    texts = ["10", "soon", "400", "1970-01-01T00:06:30", "nan", "100"]
+    table = pa.table({"row": range(6), "clicked": [0] * 6, "at": texts})
+    times = np.concatenate(list(esd.read(table, SCHEMA).times()))
+    np.testing.assert_array_equal(times, np.array([10, 400, 390, 100]) * 10**6)
+
+
 def test_days_that_are_files_and_dates_that_are_ids_too(tmp_path: Path) -> None:
     """A day's rows need not be in the last file; a column may be id and time."""
     schema = Schema("clicked", ("row", "day"), time="day")

@@ -69,6 +69,16 @@ def test_what_is_no_frame_is_refused() -> None:
             esd.read(source, SCHEMA)
 
 
+def test_quoted_texts_may_have_lines_wherever_a_file_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    items = ["one\nof two lines\n", "plain", "a\nb", ""]
+    table = EVENTS.set_column(1, "item", pa.array(items))
+    file = write(table, tmp_path / "e.csv")
+    in_memory = SampleBatch.concatenate(list(esd.read(table, SCHEMA)))
+    for block in range(80, 200, 20):
+        monkeypatch.setattr(files, "_CSV_BYTES", block)
+        assert_equal(samples(file), in_memory)
+
+
 @pytest.mark.parametrize(
     "kind",
     [pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.dictionary(pa.int8(), pa.string())],
@@ -201,6 +211,15 @@ def test_a_later_file_with_another_type_is_refused_before_the_first_sample(tmp_p
     write(EVENTS.slice(0, 0), tmp_path / "2.parquet")
     with pytest.raises(InvalidArgument, match=r"2.parquet has no rows"):
         samples(tmp_path)
+
+
+def test_a_value_may_be_absent_in_a_dictionary_too() -> None:
+    items = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2, 0]), pa.array(["shoe", None, "Zürich"]))
+    events = EVENTS.set_column(1, "item", items)
+    assert_equal(SampleBatch.concatenate(list(esd.read(events, SCHEMA))), expected())
+    refusing = Schema(label="clicked", ids=("item",))
+    with pytest.raises(InvalidArgument, match=r"row 2: column 'item': expected a value .*found None"):
+        list(esd.read(events, refusing))
 
 
 def test_some_rows_that_are_no_samples_are_skipped_and_counted(tmp_path: Path) -> None:
