@@ -48,25 +48,24 @@ _HELD_OUT = "Of samples that are not trained, at the latest evaluation, by label
 ROWS: dict[str, Sequence[Panel]] = {
     "Training": (
         Panel("Iterations per second", "iops", [("esd:iterations:rate1m", "iterations")]),
-        Panel("Loss", "none", [("esd_loss", "all samples"), ("esd_recent_loss", "the latest")], _SCORED),
-        Panel("AUC", "none", [("esd_auc", "all samples"), ("esd_recent_auc", "the latest")], _SCORED),
-        Panel(
-            "GAUC",
-            "none",
-            [("esd_gauc", "all samples"), ("esd_recent_gauc", "the latest")],
-            "AUC within each group of samples, if the data name groups.",
-        ),
-        Panel(
-            "Normalised entropy",
-            "none",
-            [("esd_normalised_entropy", "all samples"), ("esd_recent_normalised_entropy", "the latest")],
-            "The loss, divided by that of always predicting the mean label.",
-        ),
-        Panel(
-            "Calibration",
-            "none",
-            [("esd_calibration", "all samples"), ("esd_recent_calibration", "the latest")],
-            "Mean prediction, divided by the mean label; 1 is right.",
+        *(
+            Panel(
+                title,
+                "none",
+                [(f"esd_{figure}", "{{label}}, all samples"), (f"esd_recent_{figure}", "{{label}}, the latest")],
+                description,
+            )
+            for title, figure, description in (
+                ("Loss", "loss", _SCORED),
+                ("AUC", "auc", _SCORED),
+                ("GAUC", "gauc", "AUC within each group of samples, if the data name groups."),
+                (
+                    "Normalised entropy",
+                    "normalised_entropy",
+                    "The loss, divided by that of always predicting the mean label.",
+                ),
+                ("Calibration", "calibration", "Mean prediction, divided by the mean label; 1 is right."),
+            )
         ),
         *(
             Panel(f"Held out: {title}", "none", [(f"esd_held_out_{figure}", "{{label}}")], _HELD_OUT)

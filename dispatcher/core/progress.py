@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -151,6 +151,8 @@ class Progress:
     def __init__(self, workers: int, labels: int = 1) -> None:
         self._workers = workers
         self._open: dict[int, dict[int, IterationReport]] = {}  # by iteration and slot
+        self._changes = 0  # rises with every change, when it is complete
+        self._figures: dict[tuple[int, bool], tuple[int, Quality]] = {}  # and as of which change, by label
         self._begin(labels)
 
     def _begin(self, labels: int) -> None:
@@ -185,6 +187,7 @@ class Progress:
             if len(iteration.groups):
                 label.gauc.add(*iteration.grouped(number))
         self._remember(iteration)
+        self._changes += 1
         return True
 
     def _remember(self, iteration: _Iteration) -> None:
@@ -247,6 +250,7 @@ class Progress:
                 losses = np.concatenate((recent_losses, recent_of_labels), axis=1)
                 for iteration in zip(bins, labels, losses, groups, strict=False):
                     self._remember(_Iteration(*iteration))
+        self._changes += 1
 
     @property
     def loss(self) -> float:
@@ -261,36 +265,55 @@ class Progress:
     @property
     def lifetime(self) -> Quality:
         """The figures over all samples: the first label's, with the loss that is trained."""
-        return replace(self._lifetime_of(0), loss=self.loss)
+        return replace(self.lifetime_of(0), loss=self.loss)
 
     @property
     def lifetime_labels(self) -> tuple[Quality, ...]:
         """The figures over all samples, label by label."""
-        return tuple(map(self._lifetime_of, range(len(self._labels))))
+        return tuple(map(self.lifetime_of, range(len(self._labels))))
 
     @property
     def recent(self) -> Quality:
         """As `lifetime`, over the latest iterations, those that hold the last 32,768 samples."""
-        return self._recent_of(0, trained_loss=True)
+        loss_sum, samples = self._recent_loss(0, tuple(self._recent))
+        return replace(self.recent_of(0), loss=loss_sum / samples if samples else math.nan)
 
     @property
     def recent_labels(self) -> tuple[Quality, ...]:
         """As `lifetime_labels`, over the latest iterations."""
-        return tuple(map(self._recent_of, range(len(self._labels))))
+        return tuple(map(self.recent_of, range(len(self._labels))))
 
-    def _lifetime_of(self, number: int) -> Quality:
-        """Returns the figures of a label over all samples."""
+    def lifetime_of(self, label: int) -> Quality:
+        """Returns the figures of a label, by its number, over all samples."""
+        return self._known(label, recent=False)
+
+    def recent_of(self, label: int) -> Quality:
+        """Returns the figures of a label, by its number, over the latest iterations."""
+        return self._known(label, recent=True)
+
+    def _known(self, label: int, *, recent: bool) -> Quality:
+        """Returns figures, which are computed once between two changes: whoever looks asks for them one by one."""
+        changes = self._changes  # metrics are read in another thread: what changes meanwhile is computed again
+        known = self._figures.get((label, recent))
+        if known is None or known[0] != changes:
+            compute = self._recently if recent else self._lifetime
+            known = self._figures[label, recent] = changes, compute(label)
+        return known[1]
+
+    def _lifetime(self, number: int) -> Quality:
         label = self._labels[number]
         return label.histogram.quality(float(self._loss_sums[1 + number]), self.samples, label.gauc.value)
 
-    def _recent_of(self, number: int, *, trained_loss: bool = False) -> Quality:
-        """Returns the figures of a label over the latest iterations, with its own loss or the one that is trained."""
+    def _recently(self, number: int) -> Quality:
         recent = tuple(self._recent)  # metrics are read in another thread
-        samples = sum(len(each.labels) for each in recent)
-        loss_sums = sum((each.loss_sums for each in recent), np.zeros_like(self._loss_sums)).tolist()
+        loss_sum, samples = self._recent_loss(1 + number, recent)
         gauc = mean_gauc([each.grouped(number) for each in recent if len(each.groups)])
-        figures = self._labels[number].recent.quality(loss_sums[1 + number], samples, gauc)
-        return replace(figures, loss=loss_sums[0] / samples if samples else math.nan) if trained_loss else figures
+        return self._labels[number].recent.quality(loss_sum, samples, gauc)
+
+    @staticmethod
+    def _recent_loss(place: int, recent: Sequence[_Iteration]) -> tuple[float, int]:
+        """Returns one of the sums of losses over some iterations, and how many samples they hold."""
+        return sum(float(each.loss_sums[place]) for each in recent), sum(len(each.labels) for each in recent)
 
 
 def _joined(columns: list[NDArray[Any]], dtype: type[np.generic]) -> NDArray[Any]:

@@ -2,13 +2,14 @@
 
 Rules, held by a test: the prefix is `esd_` (`grpc_server_` for what every service has), units are base units,
 counters end in `_total`, labels are few and bounded: names of tables, operations, phases, mechanisms, solvers,
-methods and codes, and worker slots (at most 64). A HELP text says what the number means and what to do when it
-is off. A service shows the metrics that it feeds, so that no dispatcher reports an empty store.
+methods and codes, features and labels of a job (at most 64 labels), and worker slots (at most 64). A HELP text says
+what the number means and what to do when it is off. A service shows the metrics that it feeds, so that no dispatcher
+reports an empty store.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 from prometheus_client import (
@@ -26,6 +27,7 @@ from services.runtime.http import Resource
 from services.runtime.settings import ServerSettings
 
 REGISTRY = CollectorRegistry()  # all of them
+FigureGauges = Mapping[str, Gauge]  # by the names of the fields of `Quality`, each by label of the job
 
 
 class CountedHistogram(Histogram):
@@ -281,67 +283,37 @@ WORKER_BANDWIDTH = Gauge(
     ("worker",),
     registry=REGISTRY,
 )
-LOSS = Gauge(
-    "esd_loss",
-    "Mean logistic loss of the job's samples, each scored before it is trained. NaN or rising: lower the learning "
-    "rate, check the labels.",
-    registry=REGISTRY,
-)
-AUC = Gauge(
-    "esd_auc",
-    "Area under the ROC curve of the job's samples, each scored before it is trained; of several labels the first "
-    "one's, DescribeJob has all. Near 0.5 after thousands of iterations: the model learns nothing; check features and "
-    "learning rate.",
-    registry=REGISTRY,
-)
-
-NORMALISED_ENTROPY = Gauge(
-    "esd_normalised_entropy",
-    "Loss of the job's samples, divided by that of always predicting the mean label; of several labels the first "
-    "one's, DescribeJob has all. 1 or above: the model has learnt nothing; check features, labels and learning rate.",
-    registry=REGISTRY,
-)
-CALIBRATION = Gauge(
-    "esd_calibration",
-    "Mean prediction of the job's samples, divided by their mean label; 1 is right. Of several labels the first one's, "
-    "DescribeJob has all.",
-    registry=REGISTRY,
-)
-GAUC = Gauge(
-    "esd_gauc",
-    "AUC within each group of samples, such as a user's, averaged over the groups. Well below esd_auc: the model knows "
-    "who clicks, and not what; NaN: the data name no group, or none has both labels.",
-    registry=REGISTRY,
-)
-RECENT_LOSS = Gauge(
-    "esd_recent_loss",
-    "As esd_loss, over the latest iterations, those that hold the last 32,768 samples. Rising while esd_loss does not: "
-    "the stream has changed.",
-    registry=REGISTRY,
-)
-RECENT_AUC = Gauge(
-    "esd_recent_auc",
-    "As esd_auc, over the latest iterations. Falling: the stream has changed, or training diverges.",
-    registry=REGISTRY,
-)
-RECENT_NORMALISED_ENTROPY = Gauge(
-    "esd_recent_normalised_entropy",
-    "As esd_normalised_entropy, over the latest iterations. Unlike the loss it can be compared where the share of "
-    "positive labels changes.",
-    registry=REGISTRY,
-)
-RECENT_CALIBRATION = Gauge(
-    "esd_recent_calibration",
-    "As esd_calibration, over the latest iterations. Far from 1: predictions are too high or too low for what comes "
-    "now; the stream has changed, or the learning rate is too high.",
-    registry=REGISTRY,
-)
-
-RECENT_GAUC = Gauge(
-    "esd_recent_gauc",
-    "As esd_gauc, over the latest iterations. Falling: the ranking within groups gets worse; the stream has changed.",
-    registry=REGISTRY,
-)
+# Figures of the model on samples that are scored before they are trained, over all of them and over the latest; by the
+# names of `Quality`.
+_TRAINED_HELP = {
+    "loss": "Mean loss of the job's samples, each scored before it is trained, by label. NaN or rising: lower the "
+    "learning rate, check the labels.",
+    "auc": "Area under the ROC curve of the job's samples, each scored before it is trained, by label. Near 0.5 after "
+    "thousands of iterations: the model learns nothing; check features and learning rate.",
+    "normalised_entropy": "Loss of the job's samples, divided by that of always predicting the mean label, by label. "
+    "1 or above: the model has learnt nothing; check features, labels and learning rate.",
+    "calibration": "Mean prediction of the job's samples, divided by their mean label, by label; 1 is right. Far "
+    "from it: esd_recent_calibration tells whether it still is.",
+    "gauc": "AUC within each group of samples, such as a user's, averaged over the groups, by label. Well below "
+    "esd_auc: the model knows who clicks, and not what; NaN: the data name no group, or none has both labels.",
+}
+TRAINED: FigureGauges = {
+    figure: Gauge(f"esd_{figure}", text, ("label",), registry=REGISTRY) for figure, text in _TRAINED_HELP.items()
+}
+_RECENT_HELP = {
+    "loss": "As esd_loss, over the latest iterations, those that hold the last 32,768 samples. Rising while esd_loss "
+    "does not: the stream has changed.",
+    "auc": "As esd_auc, over the latest iterations. Falling: the stream has changed, or training diverges.",
+    "normalised_entropy": "As esd_normalised_entropy, over the latest iterations. Unlike the loss it can be compared "
+    "where the share of positive labels changes.",
+    "calibration": "As esd_calibration, over the latest iterations. Far from 1: predictions are too high or too low "
+    "for what comes now; the stream has changed, or the learning rate is too high.",
+    "gauc": "As esd_gauc, over the latest iterations. Falling: the ranking within groups gets worse; the stream has "
+    "changed.",
+}
+RECENT: FigureGauges = {
+    figure: Gauge(f"esd_recent_{figure}", text, ("label",), registry=REGISTRY) for figure, text in _RECENT_HELP.items()
+}
 
 # Of held-out samples, at the latest evaluation that the job's driver has recorded; by the names of `Quality`.
 _HELD_OUT_HELP = {
@@ -356,7 +328,7 @@ _HELD_OUT_HELP = {
     "gauc": "AUC within each group of held-out samples at the latest evaluation, averaged over the groups, by label. "
     "NaN: the data name no group, or none has both labels.",
 }
-HELD_OUT = {
+HELD_OUT: FigureGauges = {
     figure: Gauge(f"esd_held_out_{figure}", text, ("label",), registry=REGISTRY)
     for figure, text in _HELD_OUT_HELP.items()
 }
@@ -448,8 +420,7 @@ BY_SERVICE = {
         DISPATCH_SECONDS, LATE_DECISIONS, DECISION_BUDGET, INFREQUENCY, PLAN_BYTES, MISSING_UPDATES, SOLVER_SECONDS,
         SOLVER_GAP, KNOWN_ROWS, FORGOTTEN_ROWS, ROW_LIMIT, DISPATCH_WINDOW, QUEUED_SAMPLES, LOGGED_SAMPLES, JOB_PHASE,
         HEARTBEAT_AGE, REFUSED_MESSAGES, LATE_ITERATIONS, HELD_BACK, LEASE, ITERATIONS, ITERATION_SECONDS,
-        WORKER_BANDWIDTH, LOSS, AUC, GAUC, NORMALISED_ENTROPY, CALIBRATION, RECENT_LOSS, RECENT_AUC, RECENT_GAUC,
-        *HELD_OUT.values(), HELD_OUT_ITERATION, RECENT_NORMALISED_ENTROPY, RECENT_CALIBRATION,
+        WORKER_BANDWIDTH, *TRAINED.values(), *RECENT.values(), *HELD_OUT.values(), HELD_OUT_ITERATION,
     ),
     "ps": (
         TABLE_ROWS, PENDING_GRADIENTS, PENDING_GRADIENT_BYTES, WAITING_PULLS, EXCHANGE_FRAMES, EXCHANGE_BYTES,

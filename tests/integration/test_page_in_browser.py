@@ -59,6 +59,7 @@ async def test_a_job_from_its_start_to_its_end(dispatcher: Dispatcher, browser: 
         assert expected in text
     assert await browser.run("document.querySelectorAll('.chart path.series').length") == 5
     assert await browser.run(ALL_WORKERS)
+    assert await browser.run("document.getElementById('labels').hidden"), "of one label the tiles tell all"
     assert browser.complaints == []
     assert {url.removeprefix(f"http://{dispatcher.page_address}") for url in browser.requested} == {
         "/", "/page.css", "/page.js", "/charts.js", "/icon.svg", "/state.json"
@@ -85,16 +86,20 @@ async def test_staleness_is_shown_where_copies_may_be_stale(dispatcher: Dispatch
     assert browser.complaints == []
 
 
-async def test_held_out_samples_are_shown_label_by_label(dispatcher: Dispatcher, browser: Browser) -> None:
+async def test_samples_are_shown_label_by_label(dispatcher: Dispatcher, browser: Browser) -> None:
     job = job_with(workers=4, batch_size=32, name="flights", labels=("clicked", "bought"))
     await run_to_the_end(dispatcher, job, [replace(samples(640, job=job), labels=np.ones((640, 2), np.float32))])
     await browser.open(f"http://{dispatcher.page_address}/", **DESKTOP)
     await browser.until(ALL_WORKERS)
     assert await browser.run("document.getElementById('held-out').hidden"), "nobody has evaluated anything"
+    assert (await rows_of(browser, "labels-table"))[1:] == [
+        [label, f"{math.log(2):.4f}\n{math.log(2):.4f} lately", NOTHING, NOTHING, "0.5000\n0.5000 lately"]
+        for label in job.labels
+    ]
+    assert "calibration of clicked" in (await browser.run("document.getElementById('tiles').innerText")).lower()
     await dispatcher.client.record_evaluations(job.name, [evaluation(10, 0.7), evaluation(20, 0.7531)])
     await browser.until("!document.getElementById('held-out').hidden")
-    rows = "[...document.querySelectorAll('#held-out-table tr')].map(row => [...row.children].map(e => e.innerText))"
-    head, *found = await browser.run(rows)
+    head, *found = await rows_of(browser, "held-out-table")
     assert [title.lower() for title in head] == ["label", "loss", "auc", "normalised entropy", "calibration"]
     assert found == [
         ["clicked", "0.5000", "0.7531", "0.9000", "1.1000"],
@@ -103,6 +108,14 @@ async def test_held_out_samples_are_shown_label_by_label(dispatcher: Dispatcher,
     assert "at iteration 20" in await browser.run("document.getElementById('held-out-hint').innerText")
     assert await browser.run("document.querySelectorAll('#loss path.series, #auc path.series').length") == 4
     assert browser.complaints == []
+
+
+async def rows_of(browser: Browser, table: str) -> list[list[str]]:
+    """The texts of a table, row by row, the head first."""
+    found: list[list[str]] = await browser.run(
+        f"[...document.querySelectorAll('#{table} tr')].map(row => [...row.children].map(e => e.innerText))"
+    )
+    return found
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

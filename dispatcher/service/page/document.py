@@ -45,6 +45,8 @@ def _document(job: Job) -> dict[str, Any]:
         "quality": asdict(state.quality),
         "recent": asdict(state.recent),
         "labels": job.spec.labels,
+        "quality_by_label": [asdict(each) for each in state.labels],
+        "recent_by_label": [asdict(each) for each in state.recent_labels],
         "evaluations": [asdict(each) for each in state.evaluations],
         "hit_ratio": _ratio(state.hits, state.lookups),
         "decision_median_seconds": state.decision_median_seconds,

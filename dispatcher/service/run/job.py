@@ -94,7 +94,9 @@ class Job:
         self.recoveries: deque[Recovery] = deque(maxlen=_KNOWN_RECOVERIES)
         self._farthest = start.iteration  # the first iteration that was never trained, whatever was redone
         self._epochs_without_progress: list[str] = []  # why each of the latest in a row ended
-        job_metrics.show_job(self.lifecycle, self.totals, self.samples, self._logged_samples, settings.lease_seconds)
+        job_metrics.show_job(
+            spec.labels, self.lifecycle, self.totals, self.samples, self._logged_samples, settings.lease_seconds
+        )
         self.evaluations = Evaluations(spec.labels, start.evaluations)
 
     # --- who takes part ------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from dispatcher.service.state.totals import JobTotals
 from dispatcher.service.state.worker_record import WorkerRecord
 from services.domain.jobs import JobSpec
 from services.domain.reports import IterationReport, PhaseTimes, TransferCounts
-from services.domain.state import Evaluation, JobPhase
+from services.domain.state import Evaluation, JobPhase, Quality
 from services.domain.sync import Sync
 from services.runtime import metrics
 
@@ -27,11 +27,17 @@ _PHASES = tuple(each.name for each in fields(PhaseTimes))
 
 
 def show_job(
-    lifecycle: Lifecycle, totals: JobTotals, samples: SampleQueue, logged: Callable[[], int], lease_seconds: float
+    labels: Sequence[str],
+    lifecycle: Lifecycle,
+    totals: JobTotals,
+    samples: SampleQueue,
+    logged: Callable[[], int],
+    lease_seconds: float,
 ) -> None:
     """Shows another job from now on. Its figures are computed when somebody looks.
 
     Args:
+        labels: the names of the job's labels.
         lifecycle: the phase of the job.
         totals: the figures of the job's model.
         samples: the samples of the job that wait to be planned.
@@ -43,16 +49,8 @@ def show_job(
     metrics.HEARTBEAT_AGE.clear()
     _child(metrics.REFUSED_MESSAGES, "FAILED_PRECONDITION")  # at 0 until one is: a rate needs a start
     metrics.LEASE.set(lease_seconds)
-    metrics.LOSS.set_function(lambda: totals.progress.loss)
-    metrics.AUC.set_function(lambda: totals.progress.auc)
-    metrics.NORMALISED_ENTROPY.set_function(lambda: totals.progress.lifetime.normalised_entropy)
-    metrics.CALIBRATION.set_function(lambda: totals.progress.lifetime.calibration)
-    metrics.GAUC.set_function(lambda: totals.progress.lifetime.gauc)
-    metrics.RECENT_LOSS.set_function(lambda: totals.progress.recent.loss)
-    metrics.RECENT_AUC.set_function(lambda: totals.progress.recent.auc)
-    metrics.RECENT_NORMALISED_ENTROPY.set_function(lambda: totals.progress.recent.normalised_entropy)
-    metrics.RECENT_CALIBRATION.set_function(lambda: totals.progress.recent.calibration)
-    metrics.RECENT_GAUC.set_function(lambda: totals.progress.recent.gauc)
+    _show_figures(metrics.TRAINED, labels, totals.progress.lifetime_of)
+    _show_figures(metrics.RECENT, labels, totals.progress.recent_of)
     for gauge in metrics.HELD_OUT.values():
         gauge.clear()
     metrics.HELD_OUT_ITERATION.set(0)
@@ -177,6 +175,18 @@ def iteration_confirmed(window: int) -> None:
 def _child(metric: Any, *labels: object) -> Any:
     """Returns what a metric counts for some labels. Looking it up anew would take longer than counting."""
     return metric.labels(*labels)
+
+
+def _show_figures(gauges: metrics.FigureGauges, labels: Sequence[str], quality_of: Callable[[int], Quality]) -> None:
+    """Has each gauge look its figure up, label by label."""
+    for figure, gauge in gauges.items():
+        gauge.clear()
+        for number, label in enumerate(labels):
+            gauge.labels(label).set_function(partial(_figure, quality_of, number, figure))
+
+
+def _figure(quality_of: Callable[[int], Quality], label: int, figure: str) -> float:
+    return float(getattr(quality_of(label), figure))
 
 
 def _is_in(lifecycle: Lifecycle, phase: JobPhase) -> float:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import re
+from dataclasses import asdict, replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from services.domain.errors import FailedPrecondition
 from services.domain.state import JobPhase
 from services.runtime import http
-from tests.support.simple_clients import JOB, run_to_the_end, samples, state_when
+from services.runtime.metrics import REGISTRY
+from tests.support.simple_clients import JOB, job_with, run_to_the_end, samples, state_when
 
 
 async def exchange(address: str, request: bytes) -> tuple[int, dict[str, str], bytes]:
@@ -98,6 +102,38 @@ async def test_the_document_of_a_job(dispatcher: Any) -> None:
         assert 0 < worker["hit_ratio"] < 1
     lookups = sum(worker["transfers"]["miss_pull"] / (1 - worker["hit_ratio"]) for worker in shown["workers"])
     assert lookups == pytest.approx(state.lookups, rel=1e-4)
+
+
+async def test_trained_samples_are_shown_label_by_label(dispatcher: Any) -> None:
+    """In the document, and to Prometheus, which knows nothing any more of the labels of the job before."""
+    await run_to_the_end(dispatcher, JOB, [samples(8)])
+    assert _shown_to_prometheus("loss", "label") > 0
+    job = job_with(name="visits", labels=("clicked", "bought"))
+    labels = np.stack([samples(20).labels[:, 0], np.ones(20, np.float32)], axis=1)
+    await run_to_the_end(dispatcher, job, [replace(samples(20, job=job), labels=labels)])
+    state = await state_when(dispatcher.client, lambda state: state.phase is JobPhase.FINISHED)
+    shown = await document(dispatcher)
+    assert shown["labels"] == ["clicked", "bought"]
+    for place, label in enumerate(shown["labels"]):
+        for kind, of_state, prefix in (
+            ("quality_by_label", state.labels, ""),
+            ("recent_by_label", state.recent_labels, "recent_"),
+        ):
+            for figure, value in asdict(of_state[place]).items():
+                known = None if math.isnan(value) else pytest.approx(value, rel=1e-5)
+                gauge = _shown_to_prometheus(f"{prefix}{figure}", label)
+                assert gauge is not None
+                assert [shown[kind][place][figure], None if math.isnan(gauge) else gauge] == [known] * 2, (
+                    label,
+                    figure,
+                )
+    assert math.isnan(state.labels[1].auc), "the second label is always 1"
+    assert state.labels[0].calibration > state.labels[1].calibration
+    assert _shown_to_prometheus("loss", "label") is None
+
+
+def _shown_to_prometheus(figure: str, label: str) -> float | None:
+    return REGISTRY.get_sample_value(f"esd_{figure}", {"label": label})
 
 
 async def test_the_history_of_a_job(dispatcher: Any) -> None:

@@ -61,7 +61,7 @@ async def test_life_of_the_process() -> None:
         assert f'esd_embedding_transfers_total{{op="miss_pull",worker="1"}} {float(moved.miss_pull)}' in page
         assert f'esd_cache_lookups_total{{result="hit",table="embeddings"}} {float(state.hits)}' in page
         assert "esd_iterations_total 3.0" in page
-        assert "esd_auc 0.5" in page
+        assert 'esd_auc{label="label"} 0.5' in page
 
         running.send_signal(signal.SIGTERM)
         _, logs = await running.communicate()

@@ -136,8 +136,9 @@ def test_each_label_has_its_own_figures() -> None:
         assert bought.normalised_entropy == pytest.approx(1.25 / math.log(2))
         assert each.recent_labels == each.lifetime_labels
         assert each.lifetime == each.recent == replace(clicked, loss=1.0)
+        assert [each.lifetime_of(0), each.recent_of(1)] == [clicked, bought]
         each.add(0, replace(both, iteration=1, label_loss_sums=(0.0, 0.0)))
-        assert each.lifetime_labels[1].loss == 0.625
+        assert each.lifetime_labels[1].loss == each.recent_of(1).loss == 0.625, "what was asked before is not kept"
 
 
 def test_checkpoints_of_version_0_2_are_read() -> None:

@@ -13,6 +13,10 @@ const PHASES = [
 const colour = (index) => `var(--c${index + 1})`;
 const $ = (id) => document.getElementById(id);
 
+const FIGURES = [["loss", "Loss"], ["auc", "AUC"], ["normalised_entropy", "Normalised entropy"], ["calibration", "Calibration"], ["gauc", "GAUC"]];
+const fixed = (value) => value === null ? NOTHING : value.toFixed(4);
+const lately = (value) => value === null ? "" : `${value.toFixed(4)} lately`;
+
 let last = null; // the latest document, for a window that changes its size
 
 async function ask() {
@@ -55,8 +59,9 @@ function show(state) {
   showTiles(state, course);
   showCosts(state);
   showStaleness(state);
+  showByLabel(state);
   showHeldOut(state);
-  showCharts(course, state.evaluations);
+  showCharts(course, state);
   showWorkers(state);
 }
 
@@ -87,20 +92,19 @@ function between(history) {
 }
 
 function showTiles(state, course) {
-  const fixed = (value) => value === null ? NOTHING : value.toFixed(4);
-  const lately = (value) => value === null ? "" : `${value.toFixed(4)} lately`;
   const recent = course.slice(-5);
   const mean = (name) => recent.reduce((sum, each) => sum + each[name], 0) / recent.length;
   const iterationSeconds = recent.length ? mean("iterationSeconds") : null;
   const share = state.decision_median_seconds / iterationSeconds;
+  const named = (title) => state.labels.length > 1 ? `${title} of ${state.labels[0]}` : title;
   const tiles = [
     ["Iterations", [number(state.iterations_confirmed), ""], `${number(state.iterations_planned - state.iterations_confirmed)} planned ahead`],
     ["Throughput", [number(recent.length ? mean("samplesPerSecond") : null), "samples/s"], state.training_seconds ? `${number(state.samples)} in ${duration(state.training_seconds)}` : ""],
-    ["AUC", [fixed(state.quality.auc), ""], lately(state.recent.auc)],
+    [named("AUC"), [fixed(state.quality.auc), ""], lately(state.recent.auc)],
     ["Loss", [fixed(state.quality.loss), ""], lately(state.recent.loss)],
-    ["Normalised entropy", [fixed(state.quality.normalised_entropy), ""], lately(state.recent.normalised_entropy) || "1 is guessing"],
-    ["Calibration", [fixed(state.quality.calibration), ""], lately(state.recent.calibration) || "1 is right"],
-    ...(state.quality.gauc === null ? [] : [["GAUC", [fixed(state.quality.gauc), ""], lately(state.recent.gauc) || "AUC within groups"]]),
+    [named("Normalised entropy"), [fixed(state.quality.normalised_entropy), ""], lately(state.recent.normalised_entropy) || "1 is guessing"],
+    [named("Calibration"), [fixed(state.quality.calibration), ""], lately(state.recent.calibration) || "1 is right"],
+    ...(state.quality.gauc === null ? [] : [[named("GAUC"), [fixed(state.quality.gauc), ""], lately(state.recent.gauc) || "AUC within groups"]]),
     ["Cache hit ratio", [percent(state.hit_ratio), ""], "rows found up to date"],
     ["Decision", seconds(state.decision_median_seconds || null), Number.isFinite(share) && share > 0 ? `${percent(share)} of an iteration` : ""],
   ];
@@ -149,23 +153,40 @@ function showStaleness({ staleness, job }) {
     all ? `A read lacked ${number(missing / all)} updates on average, and ${number(most)} at most.` : "Nothing planned yet")));
 }
 
+/** How good the model is on samples that it is trained with afterwards, label by label, if there are several: of one the tiles tell. */
+function showByLabel({ labels, quality_by_label: all, recent_by_label: recent }) {
+  $("labels").hidden = labels.length < 2;
+  if (labels.length < 2) return;
+  $("labels-table").replaceChildren(byLabel(labels, all, (label, name) => recent[label][name]));
+}
+
 /** How good the model is on samples that it is not trained with, label by label, if somebody evaluates it. */
-function showHeldOut(state) {
-  const latest = state.evaluations.at(-1);
+function showHeldOut({ labels, evaluations }) {
+  const latest = evaluations.at(-1);
   $("held-out").hidden = !latest;
   if (!latest) return;
   $("held-out-hint").textContent = `Scored at iteration ${number(latest.iteration)}, never trained. Normalised entropy: 1 is guessing; calibration: 1 is right.`;
-  const figures = [["loss", "Loss"], ["auc", "AUC"], ["normalised_entropy", "Normalised entropy"], ["calibration", "Calibration"], ["gauc", "GAUC"]]
-    .filter(([name]) => name !== "gauc" || latest.labels.some((label) => label.gauc !== null));
-  const names = ["Label", ...figures.map(([, title]) => title)];
-  $("held-out-table").replaceChildren(element("table", {},
-    element("thead", {}, element("tr", {}, ...names.map((name) => element("th", { scope: "col" }, name)))),
-    element("tbody", {}, ...latest.labels.map((label, at) => element("tr", {}, element("td", { class: "who full" }, state.labels[at]),
-      ...figures.map(([name, title]) => element("td", { "data-label": title }, label[name] === null ? NOTHING : label[name].toFixed(4))))))));
+  $("held-out-table").replaceChildren(byLabel(labels, latest.labels, () => null));
 }
 
-function showCharts(course, evaluations) {
-  const heldOut = (name) => evaluations.map((each) => [each.iteration, each.labels[0][name]]).filter(([, value]) => value !== null);
+/** A table of figures, a row for each label; below each of them what `recent` says it was lately, if anything. */
+function byLabel(labels, qualities, recent) {
+  const figures = FIGURES.filter(([name]) => name !== "gauc" || qualities.some((quality) => quality.gauc !== null));
+  const names = ["Label", ...figures.map(([, title]) => title)];
+  const cell = (label, name, title) => element("td", { "data-label": title }, fixed(qualities[label][name]),
+    recent(label, name) === null ? null : element("div", { class: "sub" }, lately(recent(label, name))));
+  return element("table", {},
+    element("thead", {}, element("tr", {}, ...names.map((name) => element("th", { scope: "col" }, name)))),
+    element("tbody", {}, ...labels.map((label, at) => element("tr", {}, element("td", { class: "who full" }, label),
+      ...figures.map(([name, title]) => cell(at, name, title))))));
+}
+
+/** Over time; of several labels the mean loss, which is trained, and the AUC of the first, of held-out samples likewise. */
+function showCharts(course, { labels, evaluations }) {
+  const mean = (values) => values.includes(null) ? null : values.reduce((sum, each) => sum + each, 0) / values.length;
+  const judged = { loss: (qualities) => mean(qualities.map(({ loss }) => loss)), auc: ([first]) => first.auc };
+  const heldOut = (name) => evaluations.map((each) => [each.iteration, judged[name](each.labels)]).filter(([, value]) => value !== null);
+  $("auc-title").textContent = labels.length > 1 ? `AUC of ${labels[0]}` : "AUC";
   const line = (name) => course.map((each) => [each.iteration, each[name]]);
   const time = (value) => joined(seconds(value));
   lineChart($("cost"), [{ name: "cost", colour: "var(--accent)", points: line("costSeconds") }], { format: time });
