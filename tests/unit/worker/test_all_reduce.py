@@ -1,0 +1,56 @@
+"""Workers meet over gloo's real connections, whose thread does not take the processor from those that train."""
+
+from __future__ import annotations
+
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+from torch.distributed import HashStore
+
+from services.domain.plans import Membership
+from services.domain.worker_set import WorkerSet
+from tests.support.simple_clients import job_with
+from worker.training.all_reduce import GroupStore, join_group
+
+WORKERS = 2
+
+
+def policy_of(thread: int = 0) -> int:
+    return os.sched_getscheduler(thread)
+
+
+def gloo_threads() -> list[int]:
+    """The threads of this process that serve gloo's connections."""
+    tasks = Path("/proc/self/task").iterdir()
+    return [int(task.name) for task in tasks if (task / "comm").read_text().startswith("gloo_tcp_loop")]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has SCHED_BATCH")
+def test_gloos_thread_waits_for_its_turn_and_the_worker_does_not():
+    kept = HashStore()
+    store = GroupStore(lambda key, value: kept.set(key, value.hex()), lambda key: bytes.fromhex(kept.get(key).decode()))
+    before, job = set(gloo_threads()), job_with(workers=WORKERS)
+
+    def join(slot):
+        membership = Membership(0, slot, job, WorkerSet.all_of(WORKERS), 0)
+        reducer = join_group(membership, store, "127.0.0.1", "cpu", timeout=20)
+        return reducer, policy_of()
+
+    with ThreadPoolExecutor(WORKERS) as threads:
+        (one, first), (other, second) = threads.map(join, range(WORKERS))
+    try:
+        assert [policy_of(thread) for thread in gloo_threads() if thread not in before] == [os.SCHED_BATCH] * WORKERS
+        assert first == second == policy_of() == os.SCHED_OTHER
+        sums = [torch.ones(3), torch.full((3,), 2.0)]
+        for reducer, values_of_one in zip((one, other), sums, strict=True):
+            reducer.start(values_of_one)
+        for reducer in (one, other):
+            reducer.wait()
+        assert all(each.tolist() == [3.0] * 3 for each in sums)
+    finally:
+        one.close()
+        other.close()
