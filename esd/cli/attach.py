@@ -58,8 +58,11 @@ def run_attached(
             with progress_bar(chosen.mechanism, job.first_iteration, stream.iterations) as bar:
                 async with watched(chosen, job, held_out_data, client, shown) as held_out:
                     state = await drive(client, job, stream, bar, held_out)
-        if out is not None:
-            await repeated(lambda: export_model(job, out / "model.npz", shown), PATIENCE_SECONDS, on=AWAY)
+                    if out is not None:
+                        path = out / "model.npz"
+                        await repeated(lambda: export_model(job, path, shown), PATIENCE_SECONDS, on=AWAY)
+                    if held_out is not None:  # whatever is wrong with the samples, the model is kept
+                        await held_out.finish(state.iterations_confirmed)
         return training_result(state, held_out.evaluations if held_out else ())
 
     result = asyncio.run(train())

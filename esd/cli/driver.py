@@ -45,7 +45,7 @@ async def drive(
         job: what to train.
         batches: the sample stream, in training order; each iteration over it begins at the first sample.
         progress: called with every state that was polled.
-        held_out: evaluates the model meanwhile.
+        held_out: evaluates the model meanwhile; what is left of it is for the caller to finish, when the model is safe.
 
     Raises:
         FailedPrecondition: the job failed; the message says why.
@@ -75,8 +75,6 @@ async def drive(
                     f"table {job.table.name} holds this job already, finished at iteration {final.resumed_from}: "
                     "nothing was trained now; to train anew, give another --table or an empty store"
                 )
-            if held_out is not None:
-                await held_out.finish(final.iterations_confirmed)
             return final
         except (NotFound, StorageUnwritable, *AWAY) as error:
             if not job.takes_checkpoints:

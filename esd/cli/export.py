@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -49,8 +50,21 @@ async def export_model(job: JobSpec, path: Path, credentials: Credentials = PLAI
         dense = await shards[0].get_dense()
     with np.load(io.BytesIO(dense), allow_pickle=False) as parameters:
         arrays |= {f"dense/{name}": values for name, values in parameters.items()}
+    write_whole(path, arrays)
+
+
+def write_whole(path: Path, arrays: Mapping[str, Any]) -> None:
+    """Writes an .npz file whole or not at all: what was there before stays until the new one is on the disk."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    np.savez(path, **arrays)
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    try:
+        with unfinished.open("wb") as file:
+            np.savez(file, **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 async def _columns_of(table: TableSpec, shards: Sequence[AsyncParameterServerClient]) -> dict[str, NDArray[Any]]:

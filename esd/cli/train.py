@@ -157,8 +157,10 @@ def run(
                 async def work() -> Result:
                     async with watched(chosen, job, held_out_data, client) as held_out:
                         state = await drive(client, job, stream, progress, held_out)
-                    if out is not None:
-                        await repeated(lambda: export_model(job, out / "model.npz"), PATIENCE_SECONDS, on=AWAY)
+                        if out is not None:
+                            await repeated(lambda: export_model(job, out / "model.npz"), PATIENCE_SECONDS, on=AWAY)
+                        if held_out is not None:  # whatever is wrong with the samples, the model is kept
+                            await held_out.finish(state.iterations_confirmed)
                     return training_result(state, held_out.evaluations if held_out else ())
 
                 restarts = RESTARTS if job.takes_checkpoints else 0

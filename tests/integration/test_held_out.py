@@ -159,6 +159,23 @@ def test_figures_are_given_by_label(tmp_path: Path) -> None:
     assert result["normalised_entropy"] == result["labels"]["clicked"]["normalised_entropy"]
 
 
+def test_held_out_samples_that_cannot_be_read_do_not_cost_the_model(tmp_path: Path) -> None:
+    """They are read when all is trained, if they are judged by in the end only."""
+    lines = [f"{row % 30},{row % 2}" for row in range(200)]
+    for name, last in (("trained", "7,1"), ("judged", "7,perhaps")):
+        (tmp_path / f"{name}.csv").write_text("\n".join(("item,clicked", *lines, last)) + "\n")
+    schema = tmp_path / "schema.toml"
+    schema.write_text('label = "clicked"\nids = ["item"]\n')
+    options = replace(
+        OPTIONS, data=str(tmp_path / "trained.csv"), evaluate=str(tmp_path / "judged.csv"), holdout="", schema=schema,
+        cache_rows=100,
+    )  # fmt: skip
+    with pytest.raises(InvalidArgument, match=r"judged\.csv.*perhaps"):
+        train.run(options, store="memory", shards=1, out=tmp_path)
+    trained = SampleBatch.concatenate(list(training_stream(options)))
+    assert np.isfinite(TrainedModelFile.load(tmp_path / "model.npz").scores(trained)).all()
+
+
 def test_options_that_do_not_fit_are_refused() -> None:
     for changes, message in [
         ({"evaluate": "flights"}, "exclude each other"),

@@ -91,7 +91,9 @@ def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
                     AsyncDispatcherClient(cluster.dispatcher.address) as client,
                     watched(OPTIONS, job, list(first_samples(stream, 2000)), client) as held_out,
                 ):
-                    return await drive(client, job, stream, lambda _: None, held_out)
+                    state = await drive(client, job, stream, lambda _: None, held_out)
+                    await held_out.finish(state.iterations_confirmed)
+                    return state
 
             state = runner.run(train())
             alerts = server.alerts()
