@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import torch
 
 from services.domain.errors import InvalidArgument
@@ -35,15 +37,24 @@ MODELS: dict[str, type[Model]] = {
 }
 
 
+_one_builds = threading.Lock()  # torch's default generator is that of the whole process
+
+
 def build_model(job: JobSpec) -> Model:
     """Builds the job's model on the CPU, as it initialises itself, and tries it on two samples.
 
     What it draws comes from torch's default generator, which has the job's seed meanwhile and then goes on as if
-    nothing had been drawn. So every worker builds the same model.
+    nothing had been drawn. So every worker builds the same model, and one may build that of an epoch that is over while
+    it builds the next.
 
     Raises:
         InvalidArgument: there is no such model, or it cannot train this job's samples.
     """
+    with _one_builds:
+        return _build(job)
+
+
+def _build(job: JobSpec) -> Model:
     name, inputs = job.model.name, inputs_of(job)
     kind = find_model(name)
     with torch.random.fork_rng(devices=[]):

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from services.domain.errors import InvalidArgument
+import torch
+
+from services.domain.errors import EsdError, FailedPrecondition, InvalidArgument
 from worker.models.model import Model
+
+# What may go well the next time, in a process that has been started again.
+_PASSING = (MemoryError, torch.OutOfMemoryError, torch.AcceleratorError)
+
+_log = logging.getLogger(__name__)
 
 
 def import_model(path: str) -> type[Model]:
@@ -34,3 +44,23 @@ def import_model(path: str) -> type[Model]:
     if not (isinstance(found, type) and issubclass(found, Model)):
         raise InvalidArgument(f"model {path!r} is {found!r}, it must be a subclass of esd.Model")
     return found
+
+
+@contextmanager
+def failures_named(model: str, doing: str) -> Iterator[None]:
+    """Says of a model whose code fails that it does, for whoever reads no log: on the same samples it would fail again.
+
+    Args:
+        model: its name.
+        doing: what it was used for: `in iteration 7`.
+
+    Raises:
+        FailedPrecondition: it fails.
+    """
+    try:
+        yield
+    except (EsdError, *_PASSING):
+        raise
+    except Exception as error:
+        _log.exception("model %s fails %s", model, doing)
+        raise FailedPrecondition(f"model {model!r} fails {doing}: {type(error).__name__}: {error}") from error

@@ -42,9 +42,11 @@ class DenseParameters:
     """
 
     def __init__(self, model: nn.Module, spec: ModelSpec, reducer: DenseReducer) -> None:
-        self._named = dict(model.named_parameters())
-        self._buffers = {name: values for name, values in model.named_buffers() if name in model.state_dict()}
-        parameters = [each for each in self._named.values() if each.requires_grad]
+        # What several modules share has several names, and whoever loads the model asks for each of them.
+        self._named = dict(model.named_parameters(remove_duplicate=False))
+        named_buffers = model.named_buffers(remove_duplicate=False)
+        self._buffers = {name: values for name, values in named_buffers if name in model.state_dict()}
+        parameters = [each for each in model.parameters() if each.requires_grad]
         self._buckets = GradientBuckets(parameters, reducer)
         self.gradients = self._buckets.flat
         flat = torch.empty_like(self.gradients)

@@ -18,6 +18,7 @@ from services.domain.jobs import JobSpec
 from services.domain.reports import SCORE_BINS
 from worker.models import build_model
 from worker.models.model import Batch
+from worker.models.own import failures_named
 from worker.training.device import prepare_device
 from worker.training.embeddings import Embedder
 
@@ -37,6 +38,7 @@ class Scorer:
 
     def __init__(self, job: JobSpec, dense: bytes) -> None:
         prepare_device("cpu", 1)
+        self._name = job.model.name
         self._model = build_model(job)
         self._embed = Embedder(job.features, len(job.tables))
         with np.load(io.BytesIO(dense), allow_pickle=False) as arrays:
@@ -62,6 +64,9 @@ class Scorer:
             batch: the samples.
             values: by table, float32 [u, D], the rows that they use.
             inverse: by table, int64 [N]: the row of each id that the samples have in it.
+
+        Raises:
+            FailedPrecondition: the model's code fails.
         """
         rows = [
             functional.embedding(torch.from_numpy(each), torch.from_numpy(of_table))
@@ -69,9 +74,10 @@ class Scorer:
         ]
         samples = Batch(self._embed(rows, batch.lengths), torch.tensor(batch.dense), torch.tensor(batch.labels))
         self._model.samples.begin(0, np.arange(len(batch), dtype=np.uint32))
-        outputs = self._model(samples.embeddings, samples.dense)
-        losses = self._model.label_losses(outputs, samples, self._model.loss(outputs, samples))
-        return losses.double().sum(dim=0).numpy(), _bins(self._model.scores(outputs.double()))
+        with failures_named(self._name, "on held-out samples"):
+            outputs = self._model(samples.embeddings, samples.dense)
+            losses = self._model.label_losses(outputs, samples, self._model.loss(outputs, samples))
+            return losses.double().sum(dim=0).numpy(), _bins(self._model.scores(outputs.double()))
 
 
 def _bins(scores: Tensor) -> NDArray[np.uint16]:

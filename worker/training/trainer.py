@@ -18,6 +18,7 @@ from services.domain.plans import IterationPlan, UsedRows
 from services.domain.reports import SCORE_BINS
 from worker.models import build_model
 from worker.models.model import Batch
+from worker.models.own import failures_named
 from worker.training.all_reduce import DenseReducer
 from worker.training.dense import DenseParameters
 from worker.training.embeddings import Embedder
@@ -79,12 +80,12 @@ class Trainer:
         """Trains one iteration, whose rows are in the caches at the versions of the plan.
 
         Raises:
-            FailedPrecondition: the loss is not finite; nothing was trained.
+            FailedPrecondition: the loss is not finite, or the model's code fails; nothing was trained.
             Unavailable: another worker is lost or late.
         """
         job, begin = self._job, time.perf_counter()
         used = plan.rows_by_table(len(job.tables))
-        with self._buffers.changing():
+        with self._buffers.changing(), failures_named(job.model.name, f"in iteration {plan.iteration}"):
             loss_sum, label_loss_sums, score_bins, gradients = self._forward_backward(plan, used)
 
         computed = time.perf_counter()

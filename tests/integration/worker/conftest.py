@@ -23,7 +23,7 @@ from ps_server.service.settings import ParameterServerSettings
 from services.domain.errors import EsdError, NotFound
 from services.domain.jobs import JobSpec
 from services.domain.plans import FlushPlan, Membership, PlanMessage
-from services.domain.reports import FlushReport, IterationReport, Lease, Registration, Report
+from services.domain.reports import FailureReport, FlushReport, IterationReport, Lease, Registration, Report
 from services.domain.worker_set import WorkerSet
 from services.runtime.server import serve
 from services.runtime.settings import ServerSettings
@@ -138,6 +138,7 @@ class ScriptedDispatcher(dispatcher_pb2_grpc.DispatcherServicer):
     scripts: Sequence[Sequence[PlanMessage | EsdError]]
     registrations: list[Registration] = field(default_factory=list)
     reports: list[list[Report]] = field(default_factory=list)
+    failures: list[FailureReport] = field(default_factory=list)
     group_keys: dict[str, bytes] = field(default_factory=dict)
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     detour: bool = False
@@ -204,6 +205,7 @@ class ScriptedDispatcher(dispatcher_pb2_grpc.DispatcherServicer):
             outbox.put_nowait(encode_answer(sequence_of(data), []))
             async with self.changed:
                 self.reports[slot] += [each for each in said if isinstance(each, IterationReport | FlushReport)]
+                self.failures += [each for each in said if isinstance(each, FailureReport)]
                 self.changed.notify_all()
 
     async def _tell(self, slot: int, start: int, outbox: asyncio.Queue[bytes | EsdError]) -> None:

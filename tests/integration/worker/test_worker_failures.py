@@ -21,6 +21,8 @@ from services.domain.tables import OptimizerSpec
 from services.runtime.channel import channel
 from tests.integration.worker.small import small_job, small_stream, worker_settings
 from tests.support.cuttable_proxy import cuttable_proxy
+from worker.models import MODELS
+from worker.models.wdl import WideDeep
 
 
 def plans_of(job, iterations):
@@ -61,6 +63,32 @@ async def test_a_loss_that_is_not_finite_ends_the_worker_before_anything_is_push
     async with AsyncParameterServerClient(job.parameter_servers[0], job.table) as server:
         described = await server.describe()
     assert described.tables[0].rows == 0
+
+
+class FailsLater(WideDeep):
+    """Trains one iteration."""
+
+    def forward(self, embeddings, dense):
+        if self.samples.iteration:
+            raise IndexError("no such thing")
+        return super().forward(embeddings, dense)
+
+
+async def test_a_model_that_fails_is_named_and_the_job_is_told(
+    start_servers, run_worker_job, serve_scripts, monkeypatch
+):
+    """Otherwise the process would die, be started again, and fail again."""
+    monkeypatch.setitem(MODELS, "fails-later", FailsLater)
+    job = small_job(await start_servers(1), 1, OptimizerSpec())
+    job = replace(job, model=replace(job.model, name="fails-later"))
+    (plans,) = plans_of(job, 3)
+    dispatcher, address = await serve_scripts(job, [plans])
+    failure = "model 'fails-later' fails in iteration 1: IndexError: no such thing"
+    with pytest.raises(FailedPrecondition, match=failure):
+        await run_worker_job(address)
+    (told,) = dispatcher.failures
+    assert told.fatal
+    assert failure in told.cause
 
 
 async def test_a_stale_pull_is_refused(start_servers, run_worker_job, serve_scripts):

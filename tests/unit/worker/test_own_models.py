@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -68,6 +70,54 @@ def test_the_initialisation_is_the_models_own_drawn_from_the_jobs_seed(build):
         assert torch.equal(values, again[name]), name
     assert {name for name in again if not torch.equal(again[name], other[name])} >= {"drawn", "weights", "deep.0.bias"}
     assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_threads_that_build_at_a_time_build_the_same(build):
+    """As those of two epochs may: both draw from the one generator of the process."""
+    expected = build(Own).state_dict()
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            built = list(threads.map(lambda _: build(Own).state_dict(), range(40)))
+    finally:
+        sys.setswitchinterval(interval)
+    for values in built:
+        assert all(torch.equal(values[name], expected[name]) for name in expected)
+
+
+class Tied(Model):
+    """Two layers with one weight, and a layer that is in two places."""
+
+    def __init__(self, inputs, hidden):
+        super().__init__(inputs, hidden)
+        self.first, self.second = nn.Linear(inputs.width, inputs.width), nn.Linear(inputs.width, inputs.width)
+        self.second.weight = self.first.weight
+        self.out = self.same = nn.Linear(inputs.width, 1)
+        self.first.register_buffer("scale", torch.full((1,), 3.0))
+        self.second.register_buffer("scale", self.first.scale)
+
+    def forward(self, embeddings, dense):
+        return self.same(self.second(self.first(join(embeddings, dense)).relu())) * self.first.scale
+
+
+def test_what_layers_share_is_trained_once_and_kept_under_all_its_names(build):
+    model = build(Tied)
+    dense = dense_of(model)
+    assert len(dense.gradients) == sum(each.numel() for each in model.parameters())
+    model(StackedEmbeddings(("0", "1", "2", "3"), torch.randn(2, 4, 5)), torch.randn(2, 3)).sum().backward()
+    dense.wait()
+    dense.step(0.01)
+    assert model.second.weight is model.first.weight
+
+    other = build(Tied, seed=8)
+    dense_of(other).load(dense.save())
+    exported = {name: torch.from_numpy(values) for name, values in np.load(io.BytesIO(dense.to_npz())).items()}
+    for again in (other, build(Tied, seed=9)):
+        if again is not other:
+            again.load_state_dict(exported)
+        for name, values in model.state_dict().items():
+            assert torch.equal(values, again.state_dict()[name]), name
 
 
 def dense_of(model):
