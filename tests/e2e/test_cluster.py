@@ -107,6 +107,7 @@ def test_a_cluster_of_two_hosts_trains(images, cluster_file, tmp_path, monkeypat
     described = tomllib.loads(file.read_text())
     shown = [each for host in described["hosts"] for each in containers(host["engine"], described["name"])]
     assert len(shown) == 5
+    assert all(each["HostConfig"]["PidsLimit"] == 1024 for each in shown)
     assert not any(secret in json.dumps(each) for secret in secrets for each in shown)
     with (
         pytest.raises(TURNED_AWAY),

@@ -75,6 +75,7 @@ def test_containers_may_do_only_what_they_need(system: System) -> None:
             assert host["CapDrop"] == ["ALL"]
             assert host["SecurityOpt"] == ["no-new-privileges:true"]
             assert host["Memory"] > 0
+            assert host["PidsLimit"] == 1024
             assert container["Config"]["StopTimeout"] > 5  # seconds of grace in the services' settings
             assert host["RestartPolicy"]["Name"] == ("no" if service == "driver" else "unless-stopped")
             if service in UNPRIVILEGED:

@@ -206,6 +206,7 @@ def _arguments(cluster: Cluster, container: Container, image: str, filled: Mappi
         "tmpfs": {"/tmp": "size=64m,mode=1777"},  # noqa: S108 - the container's own
         "cap_drop": ["ALL"],
         "security_opt": ["no-new-privileges:true"],
+        "pids_limit": 1024,
         "restart_policy": {"Name": "unless-stopped"},
         "log_config": LogConfig(type=LogConfig.types.JSON, config={"max-size": "10m", "max-file": "3"}),
     }

@@ -15,8 +15,8 @@ SCRIPT = Path(__file__).parents[3] / "deploy" / "stack"
 
 def stack(ports: list[Any]) -> tuple[dict[str, Any], str]:
     """The stack of a project of one service with these ports, and what was said about it."""
-    service = {"image": "esd", "networks": ["lan"], "mem_limit": "1g", "restart": "always", "ports": ports}
-    service["secrets"] = [{"source": "password"}]
+    service = {"image": "esd", "networks": ["lan"], "mem_limit": "1g", "pids_limit": 1024, "restart": "always"}
+    service |= {"ports": ports, "secrets": [{"source": "password"}]}
     compose = {
         "services": {"dispatcher": service},
         "networks": {"lan": None},
@@ -42,6 +42,11 @@ def test_ports_for_every_address_are_opened(port: object) -> None:
     made, said = stack([port])
     opened = {"target": 8080, "published": 8081, "mode": "host", "protocol": "tcp"}
     assert (made["services"]["dispatcher"]["ports"], said) == ([opened], "")
+
+
+def test_limits_are_those_of_the_compose_file() -> None:
+    made, _ = stack([])
+    assert made["services"]["dispatcher"]["deploy"]["resources"] == {"limits": {"memory": "1g", "pids": 1024}}
 
 
 def test_secrets_are_distributed_by_the_swarm() -> None:
