@@ -106,7 +106,9 @@ class Exchange:
                     break
                 if stream.useful:
                     backoff = None
-                if isinstance(error, Unavailable) and self._outbox.first() is not None:
+                if isinstance(error, Unavailable):
+                    if self._outbox.first() is None:
+                        continue  # what rests needs no stream until then
                     backoff = backoff or Backoff(self._patience.get(Unavailable, 0.0))
                     with suppress(EsdError):
                         await backoff.pause(error)

@@ -192,6 +192,20 @@ async def test_refusals_that_pass_are_repeated_within_the_patience_for_them() ->
             await frame.stored
 
 
+async def test_what_rests_outlives_its_stream() -> None:
+    """A server without room is started again with more: what it has refused waits for longer than its stream lasts."""
+    patience: dict[type[EsdError], float] = {Unavailable: 20.0, StorageUnwritable: 20.0}
+    async with scripted_exchange(patience=patience) as (server, client):
+        frame = send(client, room(1), 1, push=True)
+        request = await server.frame()
+        await server.answer(refusal(request.sequence, StorageUnwritable("the disk is full")))
+        await server.break_off(grpc.StatusCode.UNAVAILABLE)
+        again = await server.frame()
+        assert server.streams == 2
+        await server.answer(Response(sequence=again.sequence, stored=True, rows=rows(1), done=True))
+        await frame.stored
+
+
 async def test_a_stream_that_must_not_be_opened_ends_what_waits_for_it() -> None:
     async with scripted_exchange(patience={Unavailable: 20.0}) as (server, client):
         frame = send(client, room(1), 1)
