@@ -17,7 +17,7 @@ import numpy as np
 
 from ps_server.core.history_record import Cut, HistoryRecord, resharded
 from ps_server.core.shard import Shard
-from ps_server.stores.directory.row_files import row_file, stored_rows, write_bytes, write_rows
+from ps_server.stores.directory.row_files import disk_errors, row_file, stored_rows, write_bytes, write_rows
 from services.domain.ids import shard_of
 from services.domain.rows import RowBlock
 from services.domain.versions import trainings
@@ -48,9 +48,8 @@ class ShardFolders:
         Raises:
             FailedPrecondition: the checkpoint is damaged.
         """
-        others = {count: epochs for count, epochs in self._complete().items() if count != self._shard.count}
-        before = max(others, key=lambda count: min(others[count]), default=0)
-        if before and max(others[before]) >= self._epoch(self.own):
+        before = self.current()
+        if before not in (0, self._shard.count):
             self._copy(before, width)
 
     def drop_others(self) -> None:
@@ -66,17 +65,21 @@ class ShardFolders:
         record = resharded(records, self._shard.index)
         record = replace(record, cuts=(), committed=record.committed[-1:], outdated_cuts=(), saved=None)
         cut = record.last.iteration
-        if self.own.exists():
-            shutil.rmtree(self.own)
-        self.own.mkdir(parents=True)
+        draft = self._table / f"draft-of-{self.own.name}"
+        shutil.rmtree(draft, ignore_errors=True)  # of a process that died while it copied
+        draft.mkdir(parents=True)
         if cut:
             counted = _Counted(self._own_rows(folders, cut, width))
-            write_rows(row_file(self.own, cut), 0, counted)
+            write_rows(row_file(draft, cut), 0, counted)
             record = replace(record, cuts=(Cut(cut, counted.rows, counted.trainings),))
         if self._shard.index == 0:
             for path in (*folders[0].glob(f"part-{cut}-*"), *folders[0].glob("dense")):
-                write_bytes(self.own / path.name, path.read_bytes())
-        write_bytes(self.own / HISTORY, record.encode())
+                write_bytes(draft / path.name, path.read_bytes())
+        write_bytes(draft / HISTORY, record.encode())
+        # What was there belongs to a checkpoint of long ago. It goes when all that comes in its place is on disk.
+        with disk_errors(self.own):
+            shutil.rmtree(self.own, ignore_errors=True)
+            draft.rename(self.own)
 
     def _own_rows(self, folders: list[Path], cut: int, width: int) -> Iterator[RowBlock]:
         for folder in folders:
@@ -87,12 +90,8 @@ class ShardFolders:
         """By number of shards, the epochs of the sets whose shards all have a record."""
         epochs: defaultdict[int, list[int]] = defaultdict(list)
         for path in self._table.glob(f"shard-*-of-*/{HISTORY}"):
-            epochs[int(path.parent.name.rpartition("-")[2])].append(self._epoch(path.parent))
+            epochs[int(path.parent.name.rpartition("-")[2])].append(_record(path.parent).epoch)
         return {count: found for count, found in epochs.items() if len(found) == count}
-
-    @staticmethod
-    def _epoch(folder: Path) -> int:
-        return _record(folder).epoch if (folder / HISTORY).exists() else -1
 
     def _folder(self, index: int, count: int) -> Path:
         return self._table / f"shard-{index}-of-{count}"

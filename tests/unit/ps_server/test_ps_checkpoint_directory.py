@@ -16,6 +16,7 @@ from ps_server.service.settings import ParameterServerSettings
 from ps_server.stores.directory.row_files import chain_of
 from ps_server.stores.directory.store import DirectoryStore
 from services.domain.errors import FailedPrecondition, StaleEpoch
+from services.domain.ids import shard_of
 from services.domain.rows import RowBlock
 from services.domain.tables import OptimizerSpec, TableSpec
 
@@ -267,10 +268,34 @@ def test_rows_of_later_lives_count_their_trainings_when_other_shards_take_over(t
     assert [sum(column) for column in zip(*((cut.rows, cut.trainings) for (cut,) in cuts), strict=True)] == [100, 300]
 
 
-def tables_of(directory: Path, shards: int) -> list[Table]:
-    """The table on each of its shards, as new processes take it up."""
+def test_shards_that_were_taken_over_only_in_part_are_not_gone_back_to(tmp_path):
+    """One of two servers has begun in place of four, whose folders alone are complete, beside one of long ago."""
+    ids = np.arange(100, dtype=np.uint64)
+
+    def train(tables: list[Table], cut: int) -> None:
+        epoch = max(table.history.record.epoch for table in tables) + 1
+        for index, table in enumerate(tables):
+            table.history.begin_epoch(epoch)
+            own = ids[shard_of(ids, len(tables)) == index]
+            table.push_rows(RowBlock(own, np.full(len(own), cut), np.full((len(own), 3), cut, np.float32)), epoch)
+            table.history.cut(epoch, cut, 0, ONE)
+            table.history.save(epoch, cut)
+            table.history.commit(epoch, cut, b"manifest", 1)
+
+    train(tables_of(tmp_path, 2), 10)
+    train(tables_of(tmp_path, 4), 20)
+    tables_of(tmp_path, 2, started=1)
+    for again in (4, 2):
+        tables = tables_of(tmp_path, again)
+        assert sum(table.stored_rows() for table in tables) == 100
+        assert all((block.versions == 20).all() for table in tables for block in table.scan())
+        assert {table.history.record.last.iteration for table in tables} == {20}
+
+
+def tables_of(directory: Path, shards: int, started: int | None = None) -> list[Table]:
+    """The table on each of its shards, or on the first ones, as new processes take it up."""
     found = []
-    for shard in (Shard(index, shards) for index in range(shards)):
+    for shard in (Shard(index, shards) for index in range(shards)[:started]):
         tables = Tables(DirectoryStore(directory, shard), shard)
         tables.create(SPEC)
         found.append(tables.get("t"))
