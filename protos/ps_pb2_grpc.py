@@ -241,7 +241,7 @@ class ParameterServerServicer:
     def Commit(self, request, context):
         """Makes a checkpoint valid by its manifest (shard 0; the other shards get none). The last `keep` valid ones stay,
         with the way back to them; older ones are dropped.
-        INVALID_ARGUMENT: none is to be kept.
+        INVALID_ARGUMENT: none is to be kept. FAILED_PRECONDITION: a later one, or the end of the job, is committed already.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

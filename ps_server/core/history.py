@@ -38,14 +38,13 @@ def go_back(store: TableStore, record: HistoryRecord, checkpoint: int, epoch: in
     Returns:
         The record from then on, and how many rows were put back.
     """
-    changed = 0
-    if record.is_saved_only(checkpoint):
-        changed = store.cuts.put_back(checkpoint)
-    else:
-        for cut in reversed([cut for cut in record.iterations if cut >= checkpoint]):
-            changed += store.cuts.put_back(cut)
     if not checkpoint:
+        changed = len(store.rows)
         store.rows.clear()
+    elif record.is_saved_only(checkpoint):
+        changed = store.cuts.put_back([checkpoint])
+    else:
+        changed = store.cuts.put_back([cut for cut in record.iterations if cut >= checkpoint])
     store.partials.clear()
     back = replace(record.going_back_to(checkpoint), epoch=epoch, finished=False)
     store.history.save(back.encode())
@@ -63,6 +62,7 @@ class History:
         """
         self._store = store
         self._table = table
+        self._saving = threading.Lock()  # held while a cut is saved, also by who was given up and writes on
         self._parts = threading.Lock()  # held while a part is put, so that their number is known
         self._part_names: dict[int, set[str]] = {}  # of checkpoints that were not committed when they were put
         self._keep: int | None = None  # how many checkpoints the last commit kept
@@ -193,12 +193,14 @@ class History:
             FailedPrecondition: the cut is not complete.
             StaleEpoch: the epoch is not the table's.
         """
-        self._check_complete(epoch, checkpoint)
-        earlier = max((cut for cut in self._record.iterations if cut < checkpoint), default=0)
-        changed = self._store.cuts.save(checkpoint, earlier, self._base_of(checkpoint))
-        with self._lock.exclusive():
+        with self._saving:
             self._check_complete(epoch, checkpoint)
-            self._write(replace(self._record, saved=next(c for c in self._record.cuts if c.iteration == checkpoint)))
+            earlier = max((cut for cut in self._record.iterations if cut < checkpoint), default=0)
+            changed = self._store.cuts.save(checkpoint, earlier, self._base_of(checkpoint))
+            with self._lock.exclusive():
+                self._check_complete(epoch, checkpoint)
+                saved = next(cut for cut in self._record.cuts if cut.iteration == checkpoint)
+                self._write(replace(self._record, saved=saved))
         return changed
 
     def commit(self, epoch: int, checkpoint: int, manifest: bytes, keep: int, *, finished: bool = False) -> None:
@@ -208,7 +210,7 @@ class History:
 
         Raises:
             InvalidArgument: none is to be kept.
-            FailedPrecondition: the cut is not complete.
+            FailedPrecondition: the cut is not complete, or a later checkpoint, or the end of the job, is committed.
             StaleEpoch: the epoch is not the table's.
         """
         if keep < 1:
@@ -217,6 +219,13 @@ class History:
             self._check_complete(epoch, checkpoint)
         with self._lock.exclusive():
             self.check_epoch(epoch)
+            if not finished:
+                self.check_unfinished()
+            if checkpoint < self._record.last.iteration:
+                raise FailedPrecondition(
+                    f"checkpoint {checkpoint} of table {self._table!r} comes too late, checkpoint "
+                    f"{self._record.last.iteration} is committed"
+                )
             self._keep = keep
             record = self._record.committing(Checkpoint(checkpoint, manifest), keep)
             self._write(replace(record, finished=finished))

@@ -183,8 +183,18 @@ class CutStore(Protocol):
             FailedPrecondition: the way back is in files only; a row is damaged.
         """
 
-    def put_back(self, cut: int) -> int:
-        """Puts back the pre-images of a cut and drops them; how many there were. No writes may run meanwhile."""
+    def put_back(self, cuts: Sequence[int]) -> int:
+        """Puts the rows back to the first of these cuts, and drops their pre-images. No writes may run meanwhile.
+
+        Args:
+            cuts: one, and all those after it, ascending.
+
+        Returns:
+            How many rows were put back, each time counted.
+
+        Raises:
+            FailedPrecondition: a file of the cut is damaged. Nothing is changed.
+        """
 
     def drop(self, cut: int) -> None:
         """Drops what is kept for a cut alone. A cut that is not there is no error."""

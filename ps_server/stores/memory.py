@@ -135,12 +135,13 @@ class MemoryCuts:
             block.rows[changed] = rows[changed]
         return block
 
-    def put_back(self, cut: int) -> int:
+    def put_back(self, cuts: Sequence[int]) -> int:
         count = 0
-        for block in self._pre_images(cut):
-            self._rows.rows.overwrite(block.ids, block.versions, block.rows)
-            count += len(block)
-        self._rows.pre_images.pop(cut, None)
+        for cut in reversed(cuts):
+            for block in self._pre_images(cut):
+                self._rows.rows.overwrite(block.ids, block.versions, block.rows)
+                count += len(block)
+            self._rows.pre_images.pop(cut, None)
         return count
 
     def drop(self, cut: int) -> None:

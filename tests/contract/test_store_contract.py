@@ -420,7 +420,7 @@ def write_everything(table, rng, version):
         "partials": lambda: table.partials.add(gradients_of(rng, rows.ids, 0, target=version + 1)),
         "discard": lambda: table.partials.discard(rows.ids),
         "no partials": table.partials.clear,
-        "put back": lambda: table.cuts.put_back(5),
+        "put back": lambda: table.cuts.put_back([5]),
         "drop": lambda: table.cuts.drop(5),
         "record": lambda: table.history.save(HistoryRecord(epoch=version).encode()),
         "part": lambda: table.blobs.put_part(1, "engine", b"%d" % version),

@@ -34,7 +34,7 @@ def test_pre_images_lead_back_to_every_cut(table, rng):
         asked = table.cuts.as_of(table.rows.read(ids), cut, later)
         assert blocks_as_dict([asked[asked.versions > 0]]) == states[cut]
     for cut in reversed(cuts):
-        assert table.cuts.put_back(cut) > 0
+        assert table.cuts.put_back([cut]) > 0
         assert as_dict(table.rows) == states[cut]
         assert table.rows.totals() == (len(states[cut]), sum(version for version, _ in states[cut].values()))
 
@@ -58,7 +58,7 @@ def test_a_row_that_was_put_back_can_be_trained_again(table, rng):
     table.cuts.keep_pre_images(5)
     block = rows_of(rng, [1, 2], 1)
     table.rows.write_newer(block)
-    assert table.cuts.put_back(5) == 2
+    assert table.cuts.put_back([5]) == 2
     assert table.rows.versions(block.ids).tolist() == [0, 0]
     assert not table.rows.read(block.ids).rows.any()
     table.cuts.keep_pre_images(5)
@@ -86,7 +86,7 @@ def test_rows_of_earlier_lives_are_forgotten_and_come_back_when_put_back(table, 
     at_cut = {row: version for row, (version, _) in blocks_as_dict(table.cuts.rows_at(5, [])).items()}
     assert at_cut == {1: 7, 2: 7, 3: life + 2, 4: 7}
 
-    assert table.cuts.put_back(5) == 2
+    assert table.cuts.put_back([5]) == 2
     assert_rows(table.rows.read(old.ids[:2]), old[:2])
     assert table.rows.totals() == (4, 3 * 7 + 2)
 
@@ -99,7 +99,7 @@ def test_pre_images_that_are_dropped_or_not_kept_change_nothing(table, rng):
     change(table, rng, 50)
     rows = as_dict(table.rows)
     table.cuts.keep_pre_images(6)
-    assert table.cuts.put_back(6) == 0
+    assert table.cuts.put_back([6]) == 0
     assert as_dict(table.rows) == rows
 
 
@@ -143,6 +143,6 @@ def test_redis_keeps_the_way_back_for_the_next_process(url, store, table, rng):
     reopened = again.open(SPEC)
     reopened.cuts.keep_pre_images(3)
     change(reopened, rng, 200)
-    reopened.cuts.put_back(3)
+    reopened.cuts.put_back([3])
     assert as_dict(reopened.rows) == before
     again.close()

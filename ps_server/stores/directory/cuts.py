@@ -67,14 +67,11 @@ class DirectoryCuts(MemoryCuts):
             return super().rows_at(cut, later)
         return stored_rows(self._folder, cut, self._rows.width)
 
-    def put_back(self, cut: int) -> int:
-        if cut in self._rows.pre_images:
-            return super().put_back(cut)
-        if cut not in self._saved:  # it was never written: going back to the cut before covers it
-            return 0
-        self._rows.clear()
+    def put_back(self, cuts: Sequence[int]) -> int:
+        if cuts[0] in self._rows.pre_images:
+            return super().put_back(cuts)
+        self._load(cuts[0])
         self._rows.pre_images.clear()  # of rows that are not there any more
-        self._load(cut)
         return len(self._rows)
 
     def drop(self, cut: int) -> None:
@@ -97,7 +94,10 @@ class DirectoryCuts(MemoryCuts):
                     yield block[seen.add(block.ids)]
 
     def _load(self, cut: int) -> None:
-        for block in stored_rows(self._folder, cut, self._rows.width):
+        """Replaces the rows by those of a cut. Raises FailedPrecondition if it is damaged, and changes nothing then."""
+        blocks = stored_rows(self._folder, cut, self._rows.width)  # which looks at the files first
+        self._rows.clear()
+        for block in blocks:
             self._rows.rows.overwrite(block.ids, block.versions, block.rows)
 
     def _as_of(self, cut: int, named: RowTable) -> Iterator[RowBlock]:

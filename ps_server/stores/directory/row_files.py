@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import itertools
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -28,6 +29,7 @@ from services.domain.rows import RowBlock
 _MAGIC = b"ESDROWS1"
 _DIGEST_BYTES = hashlib.sha256().digest_size
 _NAME = re.compile(r"rows-[0-9]+")
+_drafts = itertools.count()  # when threads write one file at the same time, the one that ends last counts
 
 
 def row_file(directory: Path, cut: int) -> Path:
@@ -83,7 +85,7 @@ def write_file(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Writes a file as a whole: after a crash it is there complete, or as it was before. Raises as `disk_errors`."""
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
+        draft = path.with_name(f"{path.name}.{os.getpid()}-{next(_drafts)}.draft")
         try:
             with draft.open("wb") as file:
                 write(file)

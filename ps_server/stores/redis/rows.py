@@ -211,14 +211,15 @@ class RedisCuts:
             block.rows[changed] = rows[changed]
         return block
 
-    def put_back(self, cut: int) -> int:
+    def put_back(self, cuts: Sequence[int]) -> int:
         count = 0
-        for partition, name in zip(self._shard.partitions, self._hashes(cut), strict=True):
-            for ids, values in self._stored(name):
-                keys = self._rows.keys.encode(ids, np.full(len(ids), partition))
-                self._redis.execute([name], [self._claim.script(scripts.PUT_BACK, keys, *values)])
-                count += len(ids)
-        self.drop(cut)
+        for cut in reversed(cuts):
+            for partition, name in zip(self._shard.partitions, self._hashes(cut), strict=True):
+                for ids, values in self._stored(name):
+                    keys = self._rows.keys.encode(ids, np.full(len(ids), partition))
+                    self._redis.execute([name], [self._claim.script(scripts.PUT_BACK, keys, *values)])
+                    count += len(ids)
+            self.drop(cut)
         return count
 
     def drop(self, cut: int) -> None:

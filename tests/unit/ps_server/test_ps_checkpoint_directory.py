@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,7 @@ from ps_server.core.table import Table
 from ps_server.core.tables import Tables
 from ps_server.service.offline import offline_tables
 from ps_server.service.settings import ParameterServerSettings
+from ps_server.stores.directory.cuts import DirectoryCuts
 from ps_server.stores.directory.row_files import chain_of
 from ps_server.stores.directory.store import DirectoryStore
 from services.domain.errors import FailedPrecondition, StaleEpoch
@@ -241,6 +244,59 @@ def test_a_checkpoint_after_one_that_could_not_be_saved_is_whole(server):
     server.checkpoint(30)
     server.start()
     assert server.rows() == at_cut
+
+
+def test_what_was_given_up_while_it_saved_does_not_end_up_in_a_later_checkpoint(server, monkeypatch):
+    """A dispatcher that recovers goes back, and comes to the same cut again, while the disk is slow."""
+    server.train(200)
+    server.checkpoint(10)
+    server.train(50)
+    server.table.history.cut(server.epoch, 20, 0, ONE)
+    as_of, read, go_on = DirectoryCuts._as_of, threading.Event(), threading.Event()
+
+    def slowly(cuts, cut, named):
+        yield from as_of(cuts, cut, named)
+        read.set()
+        assert go_on.wait(30)
+
+    monkeypatch.setattr(DirectoryCuts, "_as_of", slowly)
+    with ThreadPoolExecutor(2) as threads:
+        given_up = threads.submit(server.table.history.save, server.epoch, 20)
+        assert read.wait(30)
+        monkeypatch.setattr(DirectoryCuts, "_as_of", as_of)
+        server.restore(10)
+        server.train(100)
+        at_cut = server.rows()
+        server.table.history.cut(server.epoch, 20, 0, ONE)
+        saved = threads.submit(server.table.history.save, server.epoch, 20)
+        wait([saved], timeout=0.3)  # for who would not wait
+        go_on.set()
+        with pytest.raises(StaleEpoch):
+            given_up.result()
+        assert saved.result()[0] == 100
+    server.table.history.commit(server.epoch, 20, b"manifest", 1)
+    server.start()
+    assert server.rows() == at_cut
+
+
+def test_a_checkpoint_that_cannot_be_gone_back_to_changes_nothing(server):
+    for cut in (10, 20):
+        server.train(200)
+        server.checkpoint(cut, keep=2)
+    path = server.files[0]
+    assert path.name == "rows-10"
+    server.start()
+    server.train(50)
+    before = server.rows()
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    with pytest.raises(FailedPrecondition, match="rows-10 is damaged"):
+        server.table.history.restore(10, server.epoch + 1)
+    assert server.rows() == before
+    server.train(50)  # in the epoch that goes on
+    server.restore(20)
+    rows = server.rows()
+    server.start()
+    assert server.rows() == rows
 
 
 def test_a_damaged_record_is_named(server):

@@ -14,6 +14,7 @@ from ps_server.core.shard import Shard
 from ps_server.core.store import StoreLost
 from ps_server.core.table import Table
 from ps_server.core.tables import Tables
+from ps_server.stores.directory.row_files import write_bytes, write_file
 from ps_server.stores.directory.store import DirectoryStore
 from services.domain.batches import LogEntry
 from services.domain.errors import FailedPrecondition, StorageUnwritable
@@ -116,6 +117,19 @@ def test_another_error_of_the_disk_is_named_too(store, monkeypatch):
     monkeypatch.setattr("os.fsync", fsync)
     with pytest.raises(FailedPrecondition, match=r"dense: Input/output error; look at the checkpoint directory"):
         store.open(SPEC).blobs.put_dense(b"x")
+
+
+def test_of_two_writes_of_one_file_at_a_time_the_later_one_stays_whole(tmp_path):
+    """As of a call that was repeated when its connection broke, while the first one still writes."""
+
+    def write(file):
+        file.write(b"of the ")
+        write_bytes(tmp_path / "dense", b"a shorter one")
+        file.write(b"longer one")
+
+    write_file(tmp_path / "dense", write)
+    assert [path.name for path in tmp_path.iterdir()] == ["dense"]
+    assert (tmp_path / "dense").read_bytes() == b"of the longer one"
 
 
 def test_drafts_of_a_process_that_died_are_removed_when_the_next_begins(store, log, tmp_path):

@@ -116,6 +116,20 @@ def test_a_commit_drops_the_way_back_to_older_cuts(table):
     assert table.blobs.get_part(20, "engine") == b"x"
 
 
+def test_a_commit_that_comes_late_takes_back_nothing(table):
+    """As one that was repeated, and whose first attempt was held up on its way."""
+    for checkpoint in (10, 20):
+        cut(table, checkpoint)
+        table.history.commit(0, checkpoint, b"m", 2)
+    with pytest.raises(FailedPrecondition, match="checkpoint 10 of table 't' comes too late, checkpoint 20 is"):
+        table.history.commit(0, 10, b"m", 2)
+    assert [each.iteration for each in table.history.record.committed] == [10, 20]
+    table.history.commit(0, 20, b"end", 2, finished=True)
+    with pytest.raises(FailedPrecondition, match="finished"):
+        table.history.commit(0, 20, b"m", 2)
+    assert table.history.record.last.manifest == b"end"
+
+
 def test_checkpoint_zero_is_the_empty_table(table):
     table.push_rows(rows(1, 1, 2))
     cut(table, 10)
