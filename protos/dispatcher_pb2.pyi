@@ -463,18 +463,20 @@ class IterationReport(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., iteration: _Optional[int] = ..., loss_sum: _Optional[float] = ..., score_bins: _Optional[bytes] = ..., labels: _Optional[bytes] = ..., transfers: _Optional[_Union[TransferCounts, _Mapping]] = ..., phases: _Optional[_Union[PhaseTimes, _Mapping]] = ..., seconds: _Optional[float] = ..., measured_bandwidth_bytes_per_second: _Optional[float] = ..., labels_per_sample: _Optional[int] = ..., groups: _Optional[bytes] = ..., label_loss_sums: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class FlushReport(_message.Message):
-    __slots__ = ("epoch", "iteration", "transfers", "dense_checksum", "failure")
+    __slots__ = ("epoch", "iteration", "transfers", "dense_checksum", "failure", "checkpoint")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     ITERATION_FIELD_NUMBER: _ClassVar[int]
     TRANSFERS_FIELD_NUMBER: _ClassVar[int]
     DENSE_CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     iteration: int
     transfers: TransferCounts
     dense_checksum: str
     failure: str
-    def __init__(self, epoch: _Optional[int] = ..., iteration: _Optional[int] = ..., transfers: _Optional[_Union[TransferCounts, _Mapping]] = ..., dense_checksum: _Optional[str] = ..., failure: _Optional[str] = ...) -> None: ...
+    checkpoint: bool
+    def __init__(self, epoch: _Optional[int] = ..., iteration: _Optional[int] = ..., transfers: _Optional[_Union[TransferCounts, _Mapping]] = ..., dense_checksum: _Optional[str] = ..., failure: _Optional[str] = ..., checkpoint: _Optional[bool] = ...) -> None: ...
 
 class PutGroupKeyRequest(_message.Message):
     __slots__ = ("lease_id", "epoch", "key", "value")

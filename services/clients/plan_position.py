@@ -27,7 +27,7 @@ class PlanPosition:
         self._epoch: int | None = None
         self._elsewhere = False
         self._reloaded = False
-        self._last_flush = -1
+        self._last_flush = -1, False
 
     @property
     def epoch(self) -> int:
@@ -51,8 +51,9 @@ class PlanPosition:
                 self.next_iteration = max(self.next_iteration, message.iteration + 1)
                 return new
             case FlushPlan():
-                new = message.iteration > self._last_flush
-                self._last_flush = max(self._last_flush, message.iteration)
+                flush = message.iteration, not message.checkpoint  # the stream may end right behind a checkpoint
+                new = flush > self._last_flush
+                self._last_flush = max(self._last_flush, flush)
                 return new
             case EndOfStream():
                 self.ended = True

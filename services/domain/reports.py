@@ -196,6 +196,7 @@ class FlushReport:
         epoch: of the plan.
         dense_checksum: SHA-256, hex, of the checkpoint's dense parameters; empty but for the worker that stored them.
         failure: why there can be no checkpoint of it, as when a disk is full; empty if there can.
+        checkpoint: of the plan. The stream may end right behind a checkpoint, whose report may be repeated then.
     """
 
     iteration: int
@@ -203,6 +204,7 @@ class FlushReport:
     epoch: int
     dense_checksum: str = ""
     failure: str = ""
+    checkpoint: bool = False
 
     def __post_init__(self) -> None:
         self.transfers.check()

@@ -142,6 +142,7 @@ def encode_flush_report(report: FlushReport) -> pb.FlushReport:
         transfers=encode_transfers(report.transfers),
         dense_checksum=report.dense_checksum,
         failure=report.failure[:_LONGEST_FAILURE],
+        checkpoint=report.checkpoint,
     )
 
 
@@ -153,6 +154,7 @@ def decode_flush_report(message: pb.FlushReport) -> FlushReport:
         epoch=message.epoch,
         dense_checksum=message.dense_checksum,
         failure=message.failure[:_LONGEST_FAILURE],
+        checkpoint=message.checkpoint,
     )
 
 

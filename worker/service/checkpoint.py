@@ -51,6 +51,7 @@ class WorkerCheckpoints:
         self._training_thread = training_thread
         self._report = report
         self._storage_timeout = storage_timeout
+        self._stored = 0, ""  # the checkpoint to which nothing is to be added, and the checksum of what was
 
     async def go_back(self, reload: Reload, book: CacheBook) -> None:
         """Makes cached rows, dense parameters and their optimizer what they were at a checkpoint.
@@ -70,6 +71,7 @@ class WorkerCheckpoints:
                 "checkpoint` tells which checkpoints are whole, and goes back to one"
             )
         await run_in(self._training_thread, self._trainer.dense.load, dense)
+        self._stored = reload.checkpoint, ""
         _log.info("back at checkpoint %d with %d cached rows", reload.checkpoint, len(reload.rows))
 
     async def take(self, plan: FlushPlan) -> None:
@@ -84,7 +86,8 @@ class WorkerCheckpoints:
         except StorageUnwritable as error:  # there is no checkpoint this time, and training goes on
             failure = str(error)
             _log.warning("checkpoint %d cannot be stored: %s", plan.iteration, error)
-        await self._report(FlushReport(plan.iteration, transfers, self._membership.epoch, checksum, failure))
+        epoch = self._membership.epoch
+        await self._report(FlushReport(plan.iteration, transfers, epoch, checksum, failure, checkpoint=True))
 
     async def finish(self, flush: FlushPlan) -> None:
         """Does at the end of the stream what is done for a checkpoint; the first member also stores the final model."""
@@ -100,13 +103,20 @@ class WorkerCheckpoints:
         await self._report(FlushReport(flush.iteration, transfers, membership.epoch, checksum))
 
     async def _store(self, plan: FlushPlan) -> str:
-        """Stores what this worker adds to a checkpoint; returns the checksum of the dense parameters if it leads."""
+        """Stores what this worker adds to a checkpoint; returns the checksum of the dense parameters if it leads.
+
+        The stream may end right behind one, to which nothing is added then.
+        """
+        checkpoint, checksum = self._stored
+        if checkpoint == plan.iteration:
+            return checksum
         checksum = ""
         if self._membership.leads:
             dense = await run_in(self._training_thread, self._trainer.dense.save)
             checksum = sha256(dense).hexdigest()
             await self._mover.servers.put_part(plan.iteration, _DENSE, dense)
         await self._mover.servers.cut(plan.iteration, self._membership.members)
+        self._stored = plan.iteration, checksum
         return checksum
 
     async def _with_room(self, call: Callable[[], Awaitable[T]]) -> T:

@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dispatcher.core.checkpoint_schedule import CheckpointSchedule
 from dispatcher.core.learned import Snapshot
@@ -162,6 +162,24 @@ class Checkpoints:
             EsdError: it could not be committed.
         """
         await self.store.with_room(lambda: self._write(pending, epoch))
+        await self._trim_samples(epoch)
+
+    async def finish_latest(self, evaluations: tuple[Evaluation, ...], epoch: int) -> None:
+        """Makes the latest checkpoint the last one of the job, whose stream has ended right behind it.
+
+        Args:
+            evaluations: of held-out samples, as far as they were recorded.
+            epoch: the number of the present epoch.
+
+        Raises:
+            EsdError: it could not be committed.
+        """
+        manifest = replace(self.latest, evaluations=evaluations, finished=True)
+        kept = self._job.checkpoints_kept
+        await self.store.with_room(
+            lambda: self.store.commit(manifest.iteration, epoch, manifest.encode(), kept, finished=True)
+        )
+        self.latest = manifest
         await self._trim_samples(epoch)
 
     async def complete_end(self) -> None:

@@ -217,8 +217,8 @@ class Job:
             self._count_recovery(self.epoch, epoch)
         self.begin_epoch(epoch)
 
-    def resume_finished(self, done: Manifest, progress: bytes) -> None:
-        """Shows a job that an earlier dispatcher has brought to its end, with the progress that it saved."""
+    def resume_finished(self, done: Manifest, progress: bytes | None) -> None:
+        """Shows a job that an earlier dispatcher has brought to its end, with the progress that it saved, if any."""
         self.workers.fill_with(done.iteration, done.workers)
         self.totals.rewind_to(done.planned or {}, progress, self.spec.workers)
         everyone = WorkerSet.all_of(len(done.workers))

@@ -201,9 +201,12 @@ class _EpochPlanning:
         await self._wait_until(lambda: all(worker.flushed for worker in job.training_workers))
         if checkpoints is not None:
             await self._wait_until(lambda: checkpoints.idle)
-            _, planner = await self._in_thread(self._planner.checkpoint)
-            self._record(CheckpointPlanned(plans.planned))
-            await commit_end(job, checkpoints, self._epoch, planner)
+            if checkpoints.latest.iteration == plans.planned:  # the stream has ended right behind it
+                await checkpoints.finish_latest(job.evaluations.latest, self._epoch.number)
+            else:
+                _, planner = await self._in_thread(self._planner.checkpoint)
+                self._record(CheckpointPlanned(plans.planned))
+                await commit_end(job, checkpoints, self._epoch, planner)
         job.lifecycle.advance(JobPhase.FINISHED)
 
     @property

@@ -66,7 +66,8 @@ async def resume_finished(job: Job, checkpoints: Checkpoints) -> None:
         Unavailable: a parameter server is away for too long.
     """
     await checkpoints.complete_end()
-    job.resume_finished(checkpoints.latest, await checkpoints.read_part("progress"))
+    trained = checkpoints.latest.iteration > job.spec.first_iteration
+    job.resume_finished(checkpoints.latest, await checkpoints.read_part("progress") if trained else None)
 
 
 async def _only_epoch(job: Job, thread: Executor) -> tuple[Epoch, Planner]:

@@ -97,18 +97,18 @@ def _flush(job: Job, worker: WorkerRecord, report: FlushReport) -> None:
         FailedPrecondition: no such flush is planned; the worker does not train in the epoch.
     """
     epoch = _epoch_of(job, worker, report.epoch)
-    if report.iteration in epoch.plans.checkpoint_flushes:
-        _confirm_checkpoint_flush(job, epoch, worker, report)
-    elif report.iteration > worker.flushed_checkpoint or job.lifecycle.phase is JobPhase.FLUSHING:
-        _confirm_final_flush(job, epoch, worker, report)
-    # Anything else is a flush for a checkpoint that is committed: it was counted before.
-
-
-def _confirm_checkpoint_flush(job: Job, epoch: Epoch, worker: WorkerRecord, report: FlushReport) -> None:
-    if report.iteration > worker.flushed_checkpoint:
+    if report.iteration in epoch.plans.checkpoint_flushes and report.iteration > worker.flushed_checkpoint:
         worker.confirm_checkpoint_flush(report)
         job_metrics.moved(worker.slot, report.transfers)
         checkpoint_flushed(job, epoch, worker, report)
+    elif not report.checkpoint and _is_final(job, worker, report):
+        _confirm_final_flush(job, epoch, worker, report)
+    # Anything else is a flush for a checkpoint that was counted before.
+
+
+def _is_final(job: Job, worker: WorkerRecord, report: FlushReport) -> bool:
+    """Tells whether a flush is that at the end of the stream, which may end right behind a checkpoint."""
+    return report.iteration > worker.flushed_checkpoint or job.lifecycle.phase is JobPhase.FLUSHING
 
 
 def _confirm_final_flush(job: Job, epoch: Epoch, worker: WorkerRecord, report: FlushReport) -> None:

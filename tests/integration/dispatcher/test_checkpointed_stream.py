@@ -245,7 +245,8 @@ async def test_an_epoch_that_begins_while_a_stream_is_broken_is_told(dispatcher:
     assert await submission == 8
 
 
-async def test_a_stream_that_pauses_is_checkpointed_meanwhile(dispatcher: Dispatcher, server: str) -> None:
+@pytest.mark.parametrize("more", [1, 0], ids=["goes on", "ends"])
+async def test_a_stream_that_pauses_is_checkpointed_meanwhile(dispatcher: Dispatcher, server: str, more: int) -> None:
     """Three iterations, then nothing comes until they are covered by a checkpoint; after that, nothing is due."""
     job, *workers = await start_job(dispatcher, server, checkpoint_every=0, checkpoint_seconds=0.5)
     covered = asyncio.Event()
@@ -254,7 +255,8 @@ async def test_a_stream_that_pauses_is_checkpointed_meanwhile(dispatcher: Dispat
         for seed in range(3):
             yield samples(8, seed=seed)
         await covered.wait()
-        yield samples(8, seed=3)
+        for seed in range(more):
+            yield samples(8, seed=3 + seed)
 
     async with asyncio.TaskGroup() as tasks:
         for worker in workers:
@@ -264,4 +266,15 @@ async def test_a_stream_that_pauses_is_checkpointed_meanwhile(dispatcher: Dispat
         assert (state.iterations_confirmed, state.phase) == (3, JobPhase.RUNNING)
         covered.set()
     state = await dispatcher.client.describe()
-    assert (state.phase, state.iterations_confirmed, state.checkpoint) == (JobPhase.FINISHED, 4, 4)
+    assert (state.phase, state.iterations_confirmed, state.checkpoint) == (JobPhase.FINISHED, 3 + more, 3 + more)
+
+
+async def test_a_stream_without_a_sample_ends_at_the_table_as_it_was_created(
+    dispatcher: Dispatcher, server: str
+) -> None:
+    job, *workers = await start_job(dispatcher, server)
+    await asyncio.gather(*(worker.train() for worker in workers), submit(dispatcher, job, 0))
+    assert [worker.end for worker in workers] == [EndOfStream(0)] * 2
+    assert await dispatcher.client.create_job(job)  # taken up again, there is nothing to do
+    state = await state_when(dispatcher.client, lambda state: state.phase is JobPhase.FINISHED)
+    assert (state.iterations_confirmed, state.checkpoint) == (0, 0)

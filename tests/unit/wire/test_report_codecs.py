@@ -65,7 +65,7 @@ def test_iteration_report_round_trip() -> None:
 
 
 def test_flush_report_round_trip() -> None:
-    report = FlushReport(60, TRANSFERS, 2, "ab" * 32, "the disk is full")
+    report = FlushReport(60, TRANSFERS, 2, "ab" * 32, "the disk is full", checkpoint=True)
     assert decode_flush_report(encode_flush_report(report)) == report
 
 

@@ -1,4 +1,4 @@
-"""A worker whose part of a checkpoint finds no room on the disk of the parameter server."""
+"""A worker's part of checkpoints: at the end of the stream too, and where a parameter server's disk has no room."""
 
 from __future__ import annotations
 
@@ -64,7 +64,10 @@ async def test_a_checkpoint_that_finds_no_room_fails_and_the_worker_goes_on() ->
     await checkpoints(servers, reports).take(PLAN)
     assert servers.stored == []
     await checkpoints(servers, reports).take(PLAN)
-    assert reports == [FlushReport(5, MOVED, 2, "", str(FULL)), FlushReport(5, MOVED, 2, CHECKSUM)]
+    assert reports == [
+        FlushReport(5, MOVED, 2, "", str(FULL), checkpoint=True),
+        FlushReport(5, MOVED, 2, CHECKSUM, checkpoint=True),
+    ]
     assert servers.stored == [(5, "dense", b"dense"), (5, "both")]
 
 
@@ -74,6 +77,16 @@ async def test_the_end_waits_for_room() -> None:
     await checkpoints(servers, reports).finish(PLAN)
     assert reports == [FlushReport(5, MOVED, 2, CHECKSUM)]
     assert servers.stored == [(b"model",), (5, "dense", b"dense"), (5, "both")]
+
+
+async def test_the_end_right_behind_a_checkpoint_adds_nothing_to_it() -> None:
+    reports: list[FlushReport] = []
+    servers = Servers(refusals=0)
+    worker = checkpoints(servers, reports)
+    await worker.take(PLAN)
+    await worker.finish(PLAN)
+    assert [(report.dense_checksum, report.checkpoint) for report in reports] == [(CHECKSUM, True), (CHECKSUM, False)]
+    assert servers.stored == [(5, "dense", b"dense"), (5, "both"), (b"model",)]
 
 
 async def test_the_end_without_checkpoints_finishes_the_table() -> None:
