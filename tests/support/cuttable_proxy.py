@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 
 class CuttableProxy:
@@ -47,11 +47,19 @@ class CuttableProxy:
         await asyncio.sleep(seconds)
         self._open = True
 
-    async def hold_for(self, seconds: float) -> None:
-        """Lets nothing pass for so long, and nobody is told: packets are lost, and sent again when the link is back."""
+    @contextmanager
+    def holding(self) -> Iterator[None]:
+        """Lets nothing pass inside the block, and nobody is told: packets are lost, and sent again behind it."""
         self._passing.clear()
-        await asyncio.sleep(seconds)
-        self._passing.set()
+        try:
+            yield
+        finally:
+            self._passing.set()
+
+    async def hold_for(self, seconds: float) -> None:
+        """Lets nothing pass for so long."""
+        with self.holding():
+            await asyncio.sleep(seconds)
 
     async def forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Carries one connection."""

@@ -44,6 +44,8 @@ async def next_epoch(job: Job, thread: Executor) -> tuple[Epoch, Planner]:
     await _assemble_workers(job)
     checkpoint = await job.checkpoints.restore()
     members = job.workers.waiting
+    if not members:
+        raise StaleEpoch("all workers were lost while the epoch began")
     planner = await asyncio.get_running_loop().run_in_executor(
         thread, _planner_from, checkpoint, job.spec, _registrations(job, checkpoint.manifest), members
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from ps_server.service.app import parameter_server
 from ps_server.service.settings import ParameterServerSettings
 from services.clients.dispatcher import DispatcherClient
 from services.clients.dispatcher_async import AsyncDispatcherClient
+from services.clients.parameter_server import AsyncParameterServerClient
 from services.domain.batches import SampleBatch
 from services.domain.errors import FailedPrecondition, StaleEpoch
 from services.domain.jobs import JobSpec
@@ -20,6 +21,7 @@ from services.domain.reports import FailureReport
 from services.domain.state import JobPhase
 from tests.support.cuttable_proxy import CuttableProxy, cuttable_proxy
 from tests.support.simple_clients import (
+    POLL_SECONDS,
     Dispatcher,
     Worker,
     cut,
@@ -243,6 +245,35 @@ async def test_an_epoch_that_begins_while_a_stream_is_broken_is_told(dispatcher:
     assert [plan.epoch for plan in worker.plans] == [membership.epoch + 1]
     await others_end
     assert await submission == 8
+
+
+async def test_workers_that_all_die_while_an_epoch_begins_are_waited_for(
+    start_dispatcher: Callable[..., Awaitable[Dispatcher]], server: str
+) -> None:
+    """As when the power of a site fails: the parameter server is back before any worker is."""
+    lease_seconds = 0.5
+    dispatcher = await start_dispatcher(lease_seconds=lease_seconds)
+    async with cuttable_proxy(server) as proxy:
+        job, *workers = await start_job(dispatcher, proxy.address)
+        with proxy.holding():
+            for worker in workers:
+                await worker.attend()
+            heard_of = asyncio.get_running_loop().time() + lease_seconds  # on their streams, on which they wait
+            await state_when(
+                dispatcher.client,
+                lambda state: len(state.workers) == 2 and asyncio.get_running_loop().time() > heard_of,
+            )
+            await dispatcher.dismiss()
+            await state_when(dispatcher.client, lambda state: not state.workers)
+        async with AsyncParameterServerClient(server, job.table) as shard, asyncio.timeout(20):
+            while (await shard.get_checkpoint()).epoch < 2:  # noqa: ASYNC110 - begun at the server, and nobody is there
+                await asyncio.sleep(POLL_SECONDS)
+        submission = submit(dispatcher, job, 6)
+        async with asyncio.TaskGroup() as tasks:
+            for name in ("edge-0", "edge-1"):
+                tasks.create_task(dispatcher.worker(name).train())
+        assert await submission == 48
+    assert (await dispatcher.client.describe()).phase is JobPhase.FINISHED
 
 
 @pytest.mark.parametrize("more", [1, 0], ids=["goes on", "ends"])
