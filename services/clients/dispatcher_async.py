@@ -20,6 +20,7 @@ from services.domain.hybrid import HybridProblem, HybridResult
 from services.domain.jobs import Criterion, JobSpec
 from services.domain.reports import Lease, Registration, WorkerPhase
 from services.domain.state import Evaluation, JobState
+from services.runtime.answers import ReadableAnswers
 from services.runtime.channel import channel
 from services.runtime.retry import AWAY, repeated
 from services.runtime.security import PLAINTEXT, Credentials
@@ -62,7 +63,7 @@ class AsyncDispatcherClient:
         self._timeout = timeout
         self._patience = patience
         self._channel = channel(address, max_message_bytes, timeout, credentials, caller)
-        self._stub = dispatcher_pb2_grpc.DispatcherStub(self._channel)  # type: ignore[no-untyped-call]
+        self._stub = dispatcher_pb2_grpc.DispatcherStub(ReadableAnswers(self._channel))  # type: ignore[no-untyped-call]
         self._attend: Any = self._channel.stream_stream(_ATTEND, None, None)  # without codecs: bytes travel as they are
 
     async def __aenter__(self) -> Self:

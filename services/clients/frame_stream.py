@@ -65,7 +65,7 @@ class FrameStream:
         self._arriving: deque[tuple[float, Answer]] = deque()  # by the time when they have passed `traffic`
         self._arrival: asyncio.TimerHandle | None = None
         self._last_sign = time.monotonic()  # of life: something was sent, or has come
-        self._silence: Unavailable | None = None
+        self._failure: EsdError | None = None  # with which it ends beside reading
         self._watch: asyncio.TimerHandle | None = None
 
     @property
@@ -87,7 +87,7 @@ class FrameStream:
                 while (message := await self._call.read()) is not grpc.aio.EOF:  # type: ignore[attr-defined]  # missing in the stubs only
                     self._take(message)
         except EsdError as broken:
-            error = self._silence or broken
+            error = self._failure or broken
         finally:
             self._call.cancel()  # it has ended, or must
             writing.cancel()
@@ -147,14 +147,14 @@ class FrameStream:
         """
         self._last_sign = time.monotonic()
         answer = Answer(message)
-        said, credit = answer.said, answer.credit()
+        said, credit = answer.said, answer.credit
         if credit is not None:
             self._credit = credit
             self._outbox.changed.set()
             return
         frame = self._unanswered.get(said.sequence)
         if frame is None:
-            raise Internal(f"{self._server} answers frame {said.sequence}, which waits for no answer")
+            raise self._unasked(answer)
         wait = self._traffic.down(len(message))
         if said.stored:
             frame.acknowledge(said.newly_stored, said.already_known)
@@ -175,14 +175,22 @@ class FrameStream:
                 self._arrival = self._loop.call_later(wait, self._arrive)
                 return
             _, answer = self._arriving.popleft()
-            self._deliver(self._unanswered[answer.said.sequence], answer)
+            frame = self._unanswered.get(answer.said.sequence)
+            if frame is None:  # one that was on its way has answered it to the end
+                self._failure = self._unasked(answer)
+                self._call.cancel()
+                return
+            self._deliver(frame, answer)
+
+    def _unasked(self, answer: Answer) -> Internal:
+        return Internal(f"{self._server} answers frame {answer.said.sequence}, which waits for no answer")
 
     def _deliver(self, frame: Frame, answer: Answer) -> None:
         try:
             frame.take_rows(answer)
         except Internal as error:
             frame.fail(error)
-        refusal = answer.refusal()
+        refusal = answer.refusal
         if refusal is None and not answer.said.done:
             return
         self._push_ends(frame)
@@ -210,5 +218,5 @@ class FrameStream:
             self._watch = self._loop.call_later(left, self._notice_silence)
             return
         what = f"{len(self._unanswered)} frames" if self._unanswered else "the opening of the exchange"
-        self._silence = Unavailable(f"{self._server} has not answered {what} within {allowed:.3g} s")
+        self._failure = Unavailable(f"{self._server} has not answered {what} within {allowed:.3g} s")
         self._call.cancel()

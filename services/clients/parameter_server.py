@@ -21,6 +21,7 @@ from services.domain.frames import Parcel, Pulls
 from services.domain.rows import Push, RowBlock
 from services.domain.tables import TableSpec
 from services.domain.worker_set import WorkerSet
+from services.runtime.answers import ReadableAnswers
 from services.runtime.channel import channel
 from services.runtime.security import PLAINTEXT, Credentials
 from services.runtime.settings import DEFAULT_MAX_MESSAGE_BYTES
@@ -128,7 +129,7 @@ class AsyncParameterServerClient:
         self._timeout = timeout
         self._traffic = traffic or Traffic()
         self._channel = channel(address, max_message_bytes, credentials=credentials, caller=caller)
-        self._stub: Any = ps_pb2_grpc.ParameterServerStub(self._channel)  # type: ignore[no-untyped-call]
+        self._stub: Any = ps_pb2_grpc.ParameterServerStub(ReadableAnswers(self._channel))  # type: ignore[no-untyped-call]
         stream: Any = self._channel.stream_stream(_EXCHANGE, None, None)  # messages are bytes
         self._exchange = Exchange(stream, self._traffic, timeout, patience or {Unavailable: 0.0})
 

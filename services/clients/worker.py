@@ -11,6 +11,7 @@ from services.clients.traffic import Traffic
 from services.domain.errors import Unavailable
 from services.domain.frames import Parcel, RowPush
 from services.domain.tables import TableSpec
+from services.runtime.answers import ReadableAnswers
 from services.runtime.channel import channel
 from services.runtime.retry import AWAY, repeated
 from services.runtime.security import Credentials
@@ -50,7 +51,7 @@ class AsyncWorkerClient:
         self._slot = slot
         self._traffic = traffic
         self._channel = channel(address, max_message_bytes, credentials=credentials, caller=caller)
-        self._stub: Any = worker_pb2_grpc.WorkerStub(self._channel)  # type: ignore[no-untyped-call]
+        self._stub: Any = worker_pb2_grpc.WorkerStub(ReadableAnswers(self._channel))  # type: ignore[no-untyped-call]
         stream: Any = self._channel.stream_stream(_DELIVER, None, None)  # messages are bytes
         name = f"the worker in slot {slot} at {address}"
         self._exchange = Exchange(stream, traffic, timeout, {Unavailable: patience}, name)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
 from esd_native import frames as native
@@ -109,28 +110,27 @@ class Answer:
     Attributes:
         message: the bytes.
         said: what they say.
+        refusal: why the frame was refused; None if it was not.
+        credit: what the server grants; None if the message is about something else.
     """
 
-    __slots__ = ("message", "said")
+    __slots__ = ("credit", "message", "refusal", "said")
 
     def __init__(self, message: bytes) -> None:
         """Reads a message. Raises Internal if it is none."""
         self.message = message
+        self.refusal: common_pb2.Refusal | None = None
+        self.credit: Credit | None = None
         try:
             self.said = native.Answer(message)
+            if self.said.refused or self.said.credit:  # few are, and native code reads no further than that
+                parsed = ps_pb2.ExchangeResponse.FromString(message)
+                self.refusal = parsed.refusal if self.said.refused else None
+                self.credit = Credit(parsed.credit.frames, parsed.credit.bytes) if self.said.credit else None
+        except DecodeError:
+            raise Internal(f"a server has sent {len(message)} bytes in an exchange that are no answer") from None
         except ValueError as error:
             raise Internal(f"a server has sent {len(message)} bytes in an exchange: {error}") from None
-
-    def refusal(self) -> common_pb2.Refusal | None:
-        """Returns why the frame was refused; None if it was not."""
-        return ps_pb2.ExchangeResponse.FromString(self.message).refusal if self.said.refused else None
-
-    def credit(self) -> Credit | None:
-        """Returns what the server grants; None if the message is about something else."""
-        if not self.said.credit:
-            return None
-        credit = ps_pb2.ExchangeResponse.FromString(self.message).credit
-        return Credit(credit.frames, credit.bytes)
 
 
 class Arrivals:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from esd_native.plans import pack, place, unpack_int64, unpack_uint32, unpack_uint64
 from protos import dispatcher_pb2
 from services.domain.errors import InvalidArgument
-from services.domain.features import MAX_LENGTH
+from services.domain.features import MAX_FEATURES, MAX_LENGTH
 from services.domain.jobs import MAX_WORKERS
 from services.domain.plans import (
     DirectRows,
@@ -35,6 +35,10 @@ _TRANSFERS = ("update_rows", "evict_rows", "drops", "pulls", "discards")
 _GRADIENTS = ("update_gradients", "evict_gradients")
 # What each is a part of, and the field that says with whom.
 _DIRECT = {"direct_pushes": ("update_rows", "direct_push_peers"), "direct_pulls": ("pulls", "direct_pull_peers")}
+
+# Of a plan's samples: far beyond what a worker trains in an iteration. A column may say in a few bytes that it has any
+# number of equal values.
+_MOST_IDS = 1 << 26
 
 _NONE = Transfers(np.empty(0, np.uint64), np.empty(0, np.uint32), np.empty(0, np.int64), 0)
 
@@ -149,6 +153,10 @@ def _decode_gradients(
 
 def _decode_plan(message: dispatcher_pb2.IterationPlan) -> IterationPlan:
     m, fields, features = message.samples, message.fields, message.dense_features
+    # As they are not packed, their bytes bear out how many samples there are, before any column of these is read.
+    labels = decode_array(message.labels, np.float32, (m, message.labels_per_sample or 1), "labels")
+    if fields > MAX_FEATURES:
+        raise InvalidArgument(f"fields is {fields}, it must be at most {MAX_FEATURES}")
     differences = _unpack(message.unique_ids, np.uint64, "unique_ids")
     u = len(differences)
     trained = Transfers(
@@ -162,10 +170,10 @@ def _decode_plan(message: dispatcher_pb2.IterationPlan) -> IterationPlan:
     positions = _unpack(message.positions, np.uint32, "positions", m)
     _check_below(positions, message.batch_size, "positions", "batch_size")
     lengths: NDArray[np.uint16] | None = None
-    ids = m * fields
+    ids = _check_ids(m * fields)
     if message.lengths:
         lengths = _decode_lengths(message.lengths, m, fields)
-        ids = int(lengths.sum(dtype=np.int64))
+        ids = _check_ids(int(lengths.sum(dtype=np.int64)))
     inverse = _unpack(message.inverse, np.uint32, "inverse", ids)
     _check_below(inverse, u, "inverse", "the number of unique_ids")
     transfers: dict[str, Any] = {name: _decode_transfers(getattr(message, name), name, trained) for name in _TRANSFERS}
@@ -182,13 +190,20 @@ def _decode_plan(message: dispatcher_pb2.IterationPlan) -> IterationPlan:
         unique_contributors=contributors,
         inverse=inverse,
         dense=decode_array(message.dense, np.float32, (m, features), "dense"),
-        labels=decode_array(message.labels, np.float32, (m, message.labels_per_sample or 1), "labels"),
+        labels=labels,
         forgotten=_unpack(message.forgotten, np.uint64, "forgotten"),
         replicated=_decode_replicated(message.replicated, contributors),
         lengths=lengths,
         weights=decode_array(message.weights, np.float32, (m,), "weights") if message.weights else None,
         groups=decode_array(message.groups, np.uint64, (m,), "groups") if message.groups else None,
     )
+
+
+def _check_ids(ids: int) -> int:
+    """Returns how many ids a plan's samples have, if that is no more than there can be."""
+    if ids > _MOST_IDS:
+        raise InvalidArgument(f"the samples of a plan have {ids} ids, there must be at most {_MOST_IDS}")
+    return ids
 
 
 def _decode_lengths(data: bytes, samples: int, fields: int) -> NDArray[np.uint16]:

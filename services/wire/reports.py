@@ -26,6 +26,7 @@ from services.wire.enums import EnumCodec
 LONGEST_WAIT_SECONDS = 60.0  # for a job that takes workers
 
 _LONGEST_FAILURE = 1000  # characters
+_MOST = 2**64 - 1  # that a count on the wire can hold
 
 _PHASES = EnumCodec(WorkerPhase, pb.WorkerPhase, "WORKER_PHASE_", "phase", unspecified=WorkerPhase.IDLE)
 
@@ -170,7 +171,8 @@ def decode_failure_report(message: pb.FailureReport) -> FailureReport:
 
 def encode_transfers(transfers: TransferCounts) -> pb.TransferCounts:
     """Encodes the rows by kind of operation, and bytes."""
-    return pb.TransferCounts(**{f.name: getattr(transfers, f.name) for f in fields(TransferCounts)})
+    # Sums over a job have no bound where a worker says too much.
+    return pb.TransferCounts(**{f.name: min(getattr(transfers, f.name), _MOST) for f in fields(TransferCounts)})
 
 
 def decode_transfers(message: pb.TransferCounts) -> TransferCounts:

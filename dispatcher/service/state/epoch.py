@@ -107,4 +107,4 @@ class Epoch:
         """Raises StaleEpoch unless this epoch goes on and `number` is its number."""
         self.raise_if_over()
         if number != self.number:
-            raise StaleEpoch(f"epoch {number} is over, the job is in epoch {self.number}")
+            raise StaleEpoch(f"epoch {number} is not that of the job, which is in epoch {self.number}")

@@ -321,3 +321,15 @@ async def test_an_acknowledgement_does_not_wait_for_rows_that_are_still_arriving
         assert not any(frame.pulled.done() for frame in bulk[1:])
         for frame in bulk:
             await frame.pulled
+
+
+async def test_a_frame_that_is_answered_to_the_end_twice_ends_the_stream_and_those_behind_it() -> None:
+    """The second end is on its way with the first, behind rows that take their time."""
+    async with scripted_exchange(traffic=SlowDownlink()) as (server, client):
+        first, second = send(client, room(1), 1), send(client, room(1), 2)
+        sequences = [(await server.frame()).sequence for _ in range(2)]
+        ends = Response(sequence=sequences[0], rows=rows(1), done=True)
+        await server.answer(ends, ends, Response(sequence=sequences[1], rows=rows(2), done=True))
+        await first.pulled
+        with pytest.raises(Internal, match=f"answers frame {sequences[0]}, which waits for no answer"):
+            await asyncio.wait_for(second.pulled, 20)

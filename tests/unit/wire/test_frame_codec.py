@@ -167,7 +167,7 @@ def test_an_answer_is_read_as_protobuf_reads_it() -> None:
     answer = Answer(message.SerializeToString())
     said = answer.said
     assert (said.sequence, said.stored, said.newly_stored, said.already_known) == (2**40, True, 300, 7)
-    assert (said.done, said.row_bytes, answer.refusal(), answer.credit()) == (True, rows.nbytes, None, None)
+    assert (said.done, said.row_bytes, answer.refusal, answer.credit) == (True, rows.nbytes, None, None)
     into = np.zeros((9, SPEC.row_width), np.float32)
     arrivals = Arrivals(pulls_to([8, 7, 6, 5, 4]), into, SPEC)
     arrivals.take(answer)
@@ -176,10 +176,16 @@ def test_an_answer_is_read_as_protobuf_reads_it() -> None:
     assert (arrivals.missing, arrivals.bytes_missing) == (3, 3 * SPEC.row_bytes)
 
     refused = Answer(ps_pb2.ExchangeResponse(refusal=common_pb2.Refusal(code=3, message="no")).SerializeToString())
-    assert refused.refusal() == common_pb2.Refusal(code=3, message="no")
-    granted = Answer(ps_pb2.ExchangeResponse(credit=ps_pb2.Credit(frames=8, bytes=2**20)).SerializeToString()).credit()
+    assert refused.refusal == common_pb2.Refusal(code=3, message="no")
+    granted = Answer(ps_pb2.ExchangeResponse(credit=ps_pb2.Credit(frames=8, bytes=2**20)).SerializeToString()).credit
     assert granted is not None
     assert (granted.frames, granted.bytes) == (8, 2**20)
+
+
+@pytest.mark.parametrize("field", [7, 9], ids=["refusal", "credit"])
+def test_an_answer_whose_refusal_or_credit_is_no_message_is_none(field: int) -> None:
+    with pytest.raises(Internal, match="sent 4 bytes in an exchange that are no answer"):
+        Answer(bytes([field << 3 | 2, 2, 0xFF, 0xFF]))
 
 
 def pulls_to(places: Iterable[int], stateless: int = 0) -> Pulls:

@@ -212,6 +212,24 @@ def put(path: str, value: bytes | int) -> Spoil:
     return spoil
 
 
+EQUAL = b"\xff\xff\xff\xff\x7f\x00\x00"  # a column of 2**35 - 1 zeros
+
+
+def many(samples: int, fields: int = 2, **columns: bytes) -> Spoil:
+    """Says that there are more samples, whose places and labels are there if so many can be."""
+
+    def spoil(plan: dispatcher_pb2.IterationPlan) -> None:
+        plan.samples = min(samples, 2**32 - 1)
+        plan.fields = fields
+        if samples < 2**20:
+            plan.batch_size = samples
+            plan.positions, plan.labels = pack(np.arange(samples)), bytes(4 * samples)
+        for name, column in columns.items():
+            setattr(plan, name, column)
+
+    return spoil
+
+
 def direct(places: list[int], peers: list[int]) -> Spoil:
     """Says which of the pulls come from which workers."""
 
@@ -243,7 +261,13 @@ def direct(places: list[int], peers: list[int]) -> Spoil:
             "evict_gradients.contributors of entry 0 names n",
         ),
         (put("evict_gradients.steps", pack(np.arange(1))), "evict_gradients.steps has 1 values"),
-        (put("samples", 3), "positions has 2 values, there must be 3"),
+        (put("positions", pack(np.arange(3))), "positions has 3 values, there must be 2"),
+        (put("samples", 3), r"labels has 8 bytes, float32 \[3, 1\] needs 12"),
+        # So many that to make room for them would end the worker, and in how few bytes.
+        (many(2**40, positions=EQUAL), r"labels has 8 bytes"),
+        (many(2, fields=4097), "fields is 4097, it must be at most 4096"),
+        (many(2**15, fields=4096, inverse=EQUAL), "have 134217728 ids, there must be at most 67108864"),
+        (many(2**11, fields=1, lengths=b"\x80\x10\x00\xff\xff\x03"), "have 134215680 ids, there must be at most"),
         (put("batch_size", 3), r"positions contains 3, it must be below batch_size \(3\)"),
         (put("fields", 3), "inverse has 4 values, there must be 6"),
         (put("unique_slots", pack(np.arange(2))), "unique_slots has 2 values, there must be 3"),

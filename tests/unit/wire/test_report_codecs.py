@@ -22,12 +22,14 @@ from services.wire.reports import (
     decode_lease,
     decode_phase,
     decode_registration,
+    decode_transfers,
     encode_failure_report,
     encode_flush_report,
     encode_iteration_report,
     encode_lease,
     encode_phase,
     encode_registration,
+    encode_transfers,
 )
 
 LEASE = Lease("ab12", 1.5)
@@ -106,3 +108,9 @@ def test_a_heartbeat_that_says_nothing_is_of_an_idle_worker_and_an_unknown_phase
 def test_malformed_report_is_refused(message: pb.IterationReport, text: str) -> None:
     with pytest.raises(InvalidArgument, match=text):
         decode_iteration_report(message)
+
+
+def test_totals_that_are_beyond_what_a_count_can_hold_are_told_as_the_most() -> None:
+    """Those of a worker that says with every iteration that it has moved as much as it may say."""
+    total = sum((TransferCounts(bytes_pushed=2**48) for _ in range(2)), TransferCounts(bytes_pushed=2**64 - 2**48))
+    assert decode_transfers(encode_transfers(total)).bytes_pushed == 2**64 - 1

@@ -1,0 +1,55 @@
+"""Answers that are no messages: gRPC would log a traceback and hand None to whoever waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from services.domain.errors import Internal
+
+_Read = Callable[[bytes], Any]
+
+
+class ReadableAnswers:
+    """A channel for a generated stub. What a call brings, and cannot be read, raises Internal when it is looked at.
+
+    Args:
+        channel: that carries the calls.
+    """
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._channel = channel
+
+    def __getattr__(self, kind: str) -> Callable[..., Any]:
+        """Returns what makes calls of a kind, such as `unary_stream`."""
+        callable_of = getattr(self._channel, kind)
+
+        def of_method(path: str, *, response_deserializer: _Read, **others: Any) -> Any:
+            return callable_of(path, response_deserializer=_careful(path, response_deserializer), **others)
+
+        return of_method
+
+
+def _careful(path: str, read: _Read) -> _Read:
+    def read_if_possible(data: bytes) -> Any:
+        try:
+            return read(data)
+        except DecodeError:
+            return _Unreadable(f"the {len(data)} bytes that answer {path} are no message of its kind")
+
+    return read_if_possible
+
+
+class _Unreadable:
+    """Stands for a message that is none."""
+
+    __slots__ = ("_cause",)
+
+    def __init__(self, cause: str) -> None:
+        self._cause = cause
+
+    def __getattr__(self, field: str) -> Any:
+        raise Internal(self._cause)
