@@ -38,7 +38,7 @@ class Exchange:
         traffic: Traffic,
         timeout: float,
         patience: Mapping[type[EsdError], float],
-        server: str = "the parameter server",
+        server: str,
     ) -> None:
         self._open_stream = open_stream
         self._traffic = traffic

@@ -131,7 +131,8 @@ class AsyncParameterServerClient:
         self._channel = channel(address, max_message_bytes, credentials=credentials, caller=caller)
         self._stub: Any = ps_pb2_grpc.ParameterServerStub(ReadableAnswers(self._channel))  # type: ignore[no-untyped-call]
         stream: Any = self._channel.stream_stream(_EXCHANGE, None, None)  # messages are bytes
-        self._exchange = Exchange(stream, self._traffic, timeout, patience or {Unavailable: 0.0})
+        name = f"the parameter server at {address}"
+        self._exchange = Exchange(stream, self._traffic, timeout, patience or {Unavailable: 0.0}, name)
 
     async def __aenter__(self) -> Self:
         return self

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Any
 from urllib.parse import quote
 
 import grpc
 
 from protos import dispatcher_pb2, ps_pb2, worker_pb2
+from services.runtime.deadline import Deadline
 from services.runtime.security import PLAINTEXT, Credentials
 from services.runtime.settings import DEFAULT_MAX_MESSAGE_BYTES
 
@@ -62,29 +64,29 @@ def channel(
     """Opens a channel to `host:port`; nothing is sent before the first call. Close it, or use it in `async with`.
 
     Calls fail at once with UNAVAILABLE, after the retries, while the peer is away (no wait-for-ready): they never
-    hang on a wrong address. `timeout=` of a call shortens `deadline_seconds`; streams have no other deadline.
+    hang on a wrong address. `timeout=` of a call shortens `deadline_seconds`; streams have no other deadline. A
+    call that has missed its own says what was with the connection.
 
     gRPC repeats calls with one request and one answer itself, a few times; streams are for their callers to repeat.
 
     With credentials that name an authority the channel is encrypted and the peer's certificate is checked, and
     their token goes with every call. `caller` is the name that the service writes into its log beside the address.
     """
-    options = channel_options(max_message_bytes, deadline_seconds, caller)
+    options = channel_options(max_message_bytes, caller)
+    deadline = Deadline(address, deadline_seconds)
+    interceptors: Any = [deadline]  # the stubs have another type
     secure = credentials.for_channel()
     if secure is None:
-        return grpc.aio.insecure_channel(address, options=options)
-    return grpc.aio.secure_channel(address, secure, options=options)
+        opened = grpc.aio.insecure_channel(address, options=options, interceptors=interceptors)
+    else:
+        opened = grpc.aio.secure_channel(address, secure, options=options, interceptors=interceptors)
+    deadline.channel = opened
+    return opened
 
 
-def channel_options(
-    max_message_bytes: int, deadline_seconds: float, caller: str = ""
-) -> Sequence[tuple[str, int | str]]:
+def channel_options(max_message_bytes: int, caller: str = "") -> Sequence[tuple[str, int | str]]:
     """Returns what a channel tells gRPC; the other side is `server_options`."""
-    service_config = {
-        "methodConfig": [
-            {"name": _UNARY_CALLS, "timeout": f"{deadline_seconds:.3f}s", "retryPolicy": _RETRY_POLICY},
-        ]
-    }
+    service_config = {"methodConfig": [{"name": _UNARY_CALLS, "retryPolicy": _RETRY_POLICY}]}
     return (
         *KEEPALIVE_OPTIONS,
         ("grpc.primary_user_agent", quote(caller)),

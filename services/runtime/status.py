@@ -71,11 +71,33 @@ _LIMITS: Mapping[str, tuple[type[EsdError], str]] = MappingProxyType(
     }
 )
 
-# What gRPC's client says when both ends do not agree on TLS. There is no use in trying again.
-_HANDSHAKE = "Tls handshake failed"
+# Where a caller finds the settings that its errors name.
+_KNOBS = "esd has them as ESD_CLIENT_TLS_CA and so on, a service that calls as ESD_<SERVICE>_TLS_CA"
 
-# What it says when a server hangs up on it at once, which one with TLS does to peers that it does not like.
+# What may be the matter with a service that refuses connections without saying why.
+NO_AGREEMENT = f"both ends do not agree on TLS (tls_ca, tls_certificate and tls_key of the caller; {_KNOBS})"
+
+# What gRPC's client says when a server hangs up on it at once, as one with TLS does on peers that it does not like.
 _HUNG_UP = "Socket closed"
+
+# What gRPC's client says when a handshake fails, and what that means. There is no use in trying again.
+_HANDSHAKES: Mapping[str, str] = MappingProxyType(
+    {
+        "Hostname Verification Check failed": (
+            "the service's certificate is not valid for the name or address by which the caller reaches it: call it by "
+            "one that it has, or make it a certificate with this one"
+        ),
+        "CERTIFICATE_VERIFY_FAILED": (
+            "the service's certificate has expired, or tls_ca of the caller is not the authority that has signed it "
+            f"({_KNOBS})"
+        ),
+        "WRONG_VERSION_NUMBER": (
+            "the caller uses TLS and the service does not: give the service tls_certificate and tls_key, or the caller "
+            f"no tls_ca ({_KNOBS})"
+        ),
+        "Tls handshake failed": NO_AGREEMENT,
+    }
+)
 
 # Statuses travel in HTTP/2 headers, which gRPC limits to 8 KiB; percent-encoding may triple a byte.
 _MAX_DETAILS_BYTES = 2000
@@ -132,14 +154,15 @@ def error_from(rpc_error: grpc.aio.AioRpcError) -> EsdError:
     for text, (cls, limit) in _LIMITS.items():
         if text in details:
             return cls(f"{details}; the limit is {limit} of the service (ESD_<SERVICE>_{limit.upper()})")
-    if _HANDSHAKE in details:
-        return Unauthenticated(
-            f"{details}; either only one end uses TLS, or the certificate's authority or name is not what the caller "
-            "expects: see tls_ca of the caller and tls_certificate of the service"
-        )
-    if _HUNG_UP in details and rpc_error.code() is grpc.StatusCode.UNAVAILABLE:
-        details += "; if it goes on, the service may want TLS (tls_ca of the caller) or a certificate (tls_certificate)"
+    for text, meaning in _HANDSHAKES.items():
+        if text in details:
+            return Unauthenticated(f"{details}; {meaning}")
     code = rpc_error.code()
+    if _HUNG_UP in details and code is grpc.StatusCode.UNAVAILABLE:
+        details += (
+            "; if it goes on, the service may want TLS (tls_ca of the caller) or a certificate that it trusts "
+            f"(tls_certificate and tls_key; {_KNOBS})"
+        )
     if any(text in details for text in _BROKEN_STREAM):
         return Unavailable(f"the connection broke in the middle of a call: {details}")
     if code in _BY_CODE:

@@ -29,7 +29,7 @@ IMAGES = {
 PORTS = {"DISPATCHER_PORT": "0", "PROMETHEUS_PORT": "0", "PAGE_PORT": "0"}
 
 # What a client in the clear gets of a port with TLS. Connections are closed on it, and gRPC repeats the call until its
-# attempts are used up, or its time.
+# attempts are used up, or its time on a busy machine.
 TURNED_AWAY = (Unauthenticated, Unavailable, DeadlineExceeded)
 
 

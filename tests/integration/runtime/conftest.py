@@ -1,6 +1,7 @@
 """A toy service on the contract's stubs, with calls of all four kinds; the name in a request says how it behaves."""
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -30,6 +31,7 @@ class ToyServicer(ps_pb2_grpc.ParameterServerServicer, dispatcher_pb2_grpc.Dispa
 
     def __init__(self) -> None:
         self.attempts: Counter[str] = Counter()
+        self.deadlines: list[float] = []  # of calls of CreateTable, by the monotonic clock
         self.waiting = asyncio.Event()
         self.released = asyncio.Event()
         self.cancelled = asyncio.Event()
@@ -54,6 +56,7 @@ class ToyServicer(ps_pb2_grpc.ParameterServerServicer, dispatcher_pb2_grpc.Dispa
     async def CreateTable(  # noqa: N802 - the names are the contract's
         self, request: ps_pb2.CreateTableRequest, context: Any
     ) -> ps_pb2.CreateTableResponse:
+        self.deadlines.append(time.monotonic() + context.time_remaining())
         await self.behave(request.table.name)
         return ps_pb2.CreateTableResponse(created=True)
 

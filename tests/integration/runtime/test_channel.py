@@ -1,6 +1,8 @@
 """The channel factory: retries, deadlines, limits."""
 
 import asyncio
+import socket
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -48,6 +50,53 @@ async def test_unary_calls_have_a_deadline_of_their_own(toy: Any) -> None:
         stub = ps_pb2_grpc.ParameterServerStub(impatient)
         with pytest.raises(DeadlineExceeded), domain_errors():
             await asyncio.wait_for(stub.CreateTable(ps_pb2.CreateTableRequest(table={"name": "wait"})), 20)
+
+
+async def test_a_deadline_is_as_long_as_it_is_said_to_be(toy: Any) -> None:
+    """gRPC's own ones, of a channel's configuration, are one to two seconds shorter."""
+    async with channel(toy.server.address, deadline_seconds=10) as patient:
+        stub = ps_pb2_grpc.ParameterServerStub(patient)
+        called = time.monotonic()
+        await stub.CreateTable(ps_pb2.CreateTableRequest(table={"name": "fine"}))
+        await stub.CreateTable(ps_pb2.CreateTableRequest(table={"name": "fine"}), timeout=5)
+        await stub.CreateTable(ps_pb2.CreateTableRequest(table={"name": "fine"}), timeout=60)
+    whole, shortened, capped = (deadline - called for deadline in toy.servicer.deadlines)
+    assert 10 <= whole < 15
+    assert 5 <= shortened < 10
+    assert 10 <= capped < 15
+
+
+async def test_a_call_that_ends_unanswered_names_the_service_and_the_time(toy: Any) -> None:
+    async with channel(toy.server.address) as connected:
+        stub = ps_pb2_grpc.ParameterServerStub(connected)
+        await stub.CreateTable(ps_pb2.CreateTableRequest(table={"name": "fine"}))
+        with pytest.raises(DeadlineExceeded) as caught, domain_errors():
+            await stub.CreateTable(ps_pb2.CreateTableRequest(table={"name": "wait"}), timeout=0.2)
+    assert str(caught.value) == f"{toy.server.address} has not answered within 0.2 s"
+
+
+async def test_what_a_service_waited_for_in_vain_it_says_itself(toy: Any) -> None:
+    with pytest.raises(DeadlineExceeded, match=r"^rows is 0, the limit is 5$"):
+        await toy.create("DeadlineExceeded")
+
+
+async def test_a_call_that_ends_without_a_connection_says_so() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections, and says nothing
+        address = "{}:{}".format(*silent.getsockname())
+        async with channel(address) as opened:
+            stub = ps_pb2_grpc.ParameterServerStub(opened)
+            with pytest.raises(DeadlineExceeded, match="nobody answers there") as caught, domain_errors():
+                await stub.DescribeServer(ps_pb2.DescribeServerRequest(), timeout=0.5)
+    assert f"no connection to {address} within 0.5 s" in str(caught.value)
+
+
+async def test_a_call_that_is_given_up_is_given_up_at_the_service(toy: Any) -> None:
+    call = asyncio.create_task(toy.create("wait"))
+    await asyncio.wait_for(toy.servicer.waiting.wait(), 20)
+    call.cancel()
+    await asyncio.wait_for(toy.servicer.cancelled.wait(), 20)
+    with pytest.raises(asyncio.CancelledError):
+        await call
 
 
 async def test_streams_have_none(toy: Any) -> None:

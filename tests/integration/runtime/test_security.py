@@ -11,7 +11,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from protos import dispatcher_pb2, dispatcher_pb2_grpc, ps_pb2, ps_pb2_grpc
-from services.domain.errors import EsdError, PermissionDenied, Unauthenticated, Unavailable
+from services.domain.errors import DeadlineExceeded, EsdError, PermissionDenied, Unauthenticated, Unavailable
 from services.runtime.channel import channel
 from services.runtime.security import PLAINTEXT, Credentials
 from services.runtime.settings import ClientSettings, SettingsError
@@ -23,47 +23,63 @@ def client(**settings: Any) -> Credentials:
     return Credentials.read(ClientSettings(**settings))
 
 
-async def create(toy: Any, credentials: Credentials, metadata: Any = ()) -> bool:
+async def create(address: str, credentials: Credentials, metadata: Any = (), seconds: float = 20) -> bool:
     """One unary call."""
-    async with channel(toy.server.address, credentials=credentials) as to_server:
+    async with channel(address, credentials=credentials) as to_server:
         stub = ps_pb2_grpc.ParameterServerStub(to_server)
         request = ps_pb2.CreateTableRequest(table={"name": "fine"})
         with domain_errors():
-            return bool((await stub.CreateTable(request, timeout=20, metadata=metadata)).created)
+            return bool((await stub.CreateTable(request, timeout=seconds, metadata=metadata)).created)
 
 
-async def refusal(toy: Any, credentials: Credentials, metadata: Any = ()) -> EsdError:
+async def refusal(address: str, credentials: Credentials, metadata: Any = (), seconds: float = 20) -> EsdError:
     with pytest.raises(EsdError) as caught:
-        await create(toy, credentials, metadata)
+        await create(address, credentials, metadata, seconds)
     return caught.value
 
 
 async def test_an_encrypted_server_lets_in_who_trusts_it(serve_toy: Any, certificates: Certificates) -> None:
     async with serve_toy(**certificates.of("service")) as toy:
-        assert await create(toy, client(tls_ca=certificates.authority))
+        assert await create(toy.server.address, client(tls_ca=certificates.authority))
 
 
 async def test_an_encrypted_server_is_closed_to_plaintext(serve_toy: Any, certificates: Certificates) -> None:
     async with serve_toy(**certificates.of("service")) as toy:
-        error = await refusal(toy, PLAINTEXT)
+        error = await refusal(toy.server.address, PLAINTEXT)
     assert isinstance(error, Unavailable), "it may as well be a server that restarts"
     assert "the service may want TLS (tls_ca of the caller)" in str(error)
+    assert "ESD_CLIENT_TLS_CA" in str(error)
+
+
+async def test_who_has_no_time_to_learn_why_hears_where_to_look(serve_toy: Any, certificates: Certificates) -> None:
+    async with serve_toy(**certificates.of("service")) as toy:
+        error = await refusal(toy.server.address, PLAINTEXT, seconds=0.5)
+    assert isinstance(error, DeadlineExceeded)
+    assert f"no connection to {toy.server.address} within 0.5 s: it refuses or closes connections" in str(error)
+    assert "both ends do not agree on TLS" in str(error)
+    assert "ESD_CLIENT_TLS_CA" in str(error)
 
 
 async def test_a_client_does_not_trust_a_foreign_server(
     serve_toy: Any, certificates: Certificates, foreign_certificates: Certificates
 ) -> None:
     async with serve_toy(**foreign_certificates.of("service")) as toy:
-        error = await refusal(toy, client(tls_ca=certificates.authority))
+        error = await refusal(toy.server.address, client(tls_ca=certificates.authority))
     assert isinstance(error, Unauthenticated)
-    assert "CERTIFICATE_VERIFY_FAILED" in str(error)
-    assert "tls_ca of the caller" in str(error)
+    assert "tls_ca of the caller is not the authority that has signed it" in str(error)
+
+
+async def test_a_service_is_called_by_a_name_of_its_certificate(serve_toy: Any, certificates: Certificates) -> None:
+    async with serve_toy(listen="127.0.0.2:0", **certificates.of("service")) as toy:
+        error = await refusal(toy.server.address, client(tls_ca=certificates.authority))
+    assert isinstance(error, Unauthenticated), "no use in trying again"
+    assert "certificate is not valid for the name or address by which the caller reaches it" in str(error)
 
 
 async def test_a_client_with_tls_says_so_to_a_server_without(toy: Any, certificates: Certificates) -> None:
-    error = await refusal(toy, client(tls_ca=certificates.authority))
+    error = await refusal(toy.server.address, client(tls_ca=certificates.authority))
     assert isinstance(error, Unauthenticated)
-    assert "only one end uses TLS" in str(error)
+    assert "the caller uses TLS and the service does not" in str(error)
 
 
 async def test_client_certificates(
@@ -71,9 +87,9 @@ async def test_client_certificates(
 ) -> None:
     foreign = foreign_certificates.of("worker") | {"tls_ca": certificates.authority}
     async with serve_toy(**certificates.of("service"), tls_clients="*") as toy:
-        assert await create(toy, client(**certificates.of("worker")))
+        assert await create(toy.server.address, client(**certificates.of("worker")))
         for stranger in (client(tls_ca=certificates.authority), client(**foreign)):
-            assert isinstance(await refusal(toy, stranger), Unavailable)
+            assert isinstance(await refusal(toy.server.address, stranger), Unavailable)
         assert toy.servicer.attempts["fine"] == 1
 
 
@@ -81,10 +97,10 @@ async def test_only_listed_names_may_call(
     serve_toy: Any, certificates: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serve_toy(**certificates.of("service"), tls_clients="redis=worker, dispatcher") as toy:
-        assert await create(toy, client(**certificates.of("redis")))
-        assert await create(toy, client(**certificates.of("dispatcher")))
+        assert await create(toy.server.address, client(**certificates.of("redis")))
+        assert await create(toy.server.address, client(**certificates.of("dispatcher")))
         with caplog.at_level(logging.WARNING):
-            error = await refusal(toy, client(**certificates.of("client")))
+            error = await refusal(toy.server.address, client(**certificates.of("client")))
     assert isinstance(error, PermissionDenied)
     assert "client" in str(error)
     assert "ESD_<SERVICE>_TLS_CLIENTS" in str(error)
@@ -118,7 +134,7 @@ async def test_a_call_without_the_token_is_refused_and_logged(
 ) -> None:
     async with serve_toy(**certificates.of("service", token=True)) as toy:
         with caplog.at_level(logging.WARNING):
-            error = await refusal(toy, client(tls_ca=certificates.authority), metadata)
+            error = await refusal(toy.server.address, client(tls_ca=certificates.authority), metadata)
         assert toy.servicer.attempts["fine"] == 0
     assert isinstance(error, Unauthenticated)
     assert text in str(error)

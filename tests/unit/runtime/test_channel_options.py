@@ -16,7 +16,7 @@ class ToySettings(ServerSettings, env_prefix="ESD_TOY_"):
 def test_grpc_knows_every_option() -> None:
     """It ignores unknown ones without a word: a misspelt ping interval ends idle streams after a minute."""
     library = Path(cygrpc.__file__).read_bytes()
-    names = {name for name, _ in (*server_options(ToySettings()), *channel_options(2**20, 60.0))}
+    names = {name for name, _ in (*server_options(ToySettings()), *channel_options(2**20))}
     assert {name for name in names if name.encode() + b"\0" not in library} == set()
 
 
@@ -27,7 +27,7 @@ def test_servers_allow_more_pings_than_clients_send() -> None:
 
 def test_both_ends_have_the_same_limit_for_answers_and_requests_are_shorter() -> None:
     settings = ToySettings(max_message_bytes=2**21, max_request_bytes=2**20)
-    server, client = dict(server_options(settings)), dict(channel_options(settings.max_message_bytes, 60.0))
+    server, client = dict(server_options(settings)), dict(channel_options(settings.max_message_bytes))
     assert server["grpc.max_send_message_length"] == client["grpc.max_receive_message_length"] == 2**21
     assert client["grpc.max_send_message_length"] == 2**21, "the server's error names its setting"
     assert server["grpc.max_receive_message_length"] == 2**20
