@@ -32,7 +32,7 @@ from ps_server.stores.directory.row_files import disk_errors, read_bytes, remove
 from ps_server.stores.directory.shard_folders import HISTORY, ShardFolders
 from ps_server.stores.memory import MemoryFrames, MemoryPartials, MemoryRows, MemoryStore
 from services.domain.batches import LogEntry
-from services.domain.errors import FailedPrecondition, InvalidArgument
+from services.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
 from services.domain.tables import TableSpec
 from services.wire.tables import decode_table, encode_table
 
@@ -234,12 +234,20 @@ class ShardLocks:
             raise
 
     def hold(self) -> bool:
-        """Tells whether the locks that were acquired are still the ones that others see."""
+        """Tells whether the locks that were acquired are still the ones that others see.
+
+        Raises:
+            Unavailable: the directory cannot be looked at.
+        """
         for file in self._held:
             try:
                 there = Path(file.name).stat()
             except FileNotFoundError:
                 return False
+            except OSError as error:
+                raise Unavailable(
+                    f"{file.name}: {error.strerror}; look at the checkpoint directory and its disk"
+                ) from error
             if not os.path.samestat(os.fstat(file.fileno()), there):
                 return False
         return True

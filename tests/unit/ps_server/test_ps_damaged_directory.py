@@ -17,7 +17,7 @@ from ps_server.core.tables import Tables
 from ps_server.stores.directory.row_files import write_bytes, write_file
 from ps_server.stores.directory.store import DirectoryStore
 from services.domain.batches import LogEntry
-from services.domain.errors import FailedPrecondition, StorageUnwritable
+from services.domain.errors import FailedPrecondition, StorageUnwritable, Unavailable
 from tests.support.stores import SPEC, open_url, rows_of
 
 
@@ -194,4 +194,18 @@ def test_a_directory_that_another_server_has_got_hold_of_is_lost(tmp_path):
     other.close()
     with pytest.raises(StoreLost):  # what it has in memory is not what the other one has written
         store.ping()
+    store.close()
+
+
+def test_a_directory_that_cannot_be_looked_at_is_asked_for_again(tmp_path):
+    """As when a network file system does not answer for a while: the server goes on to look."""
+    directory, aside = tmp_path / "kept", tmp_path / "aside"
+    store = open_url(directory)
+    directory.rename(aside)
+    directory.symlink_to(directory)
+    with pytest.raises(Unavailable, match=r"kept/shard-0-of-1\.lock: .* look at the checkpoint directory"):
+        store.ping()
+    directory.unlink()
+    aside.rename(directory)
+    store.ping()
     store.close()
