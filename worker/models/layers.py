@@ -21,7 +21,8 @@ def split_wide(embeddings: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
     A row that carries both serves the wide and the deep part, and an id costs one transfer, not two.
     """
     rows = stack(embeddings)
-    return rows[:, :, 0], rows[:, :, 1:]
+    weights, vectors = rows.split((1, rows.shape[2] - 1), dim=2)
+    return weights.squeeze(2), vectors
 
 
 def require_wide(inputs: ModelInputs, model: str) -> int:
