@@ -21,7 +21,7 @@ def split_wide(embeddings: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
     A row that carries both serves the wide and the deep part, and an id costs one transfer, not two.
     """
     rows = stack(embeddings)
-    weights, vectors = rows.split((1, rows.shape[2] - 1), dim=2)
+    weights, vectors = torch.split(rows, [1, rows.shape[2] - 1], dim=2)
     return weights.squeeze(2), vectors
 
 
