@@ -12,7 +12,7 @@ from dispatcher.service.state.lifecycle import Lifecycle
 from dispatcher.service.state.samples import SampleQueue
 from protos import common_pb2
 from services.domain.batches import LogEntry, SampleBatch
-from services.domain.errors import EsdError, FailedPrecondition
+from services.domain.errors import EsdError, FailedPrecondition, StaleEpoch
 from services.domain.jobs import JobSpec
 from services.wire.batches import decode_batch, encode_batch
 
@@ -151,7 +151,12 @@ class Submission:
 
     async def _log(self, entry: LogEntry, checkpoints: Checkpoints) -> None:
         try:
-            await checkpoints.store.append_samples(entry, lambda: checkpoints.epoch)
+            while True:
+                try:
+                    return await checkpoints.store.append_samples(entry, lambda: checkpoints.epoch)
+                except StaleEpoch:  # the server was started again, and workers may be waited for longer than servers
+                    if not self._lifecycle.between_epochs:
+                        raise
         except EsdError as error:  # nobody knows whether they are in it, so there is no going on
             self._lifecycle.fail(
                 f"the sample log cannot be written: {error}; the last checkpoint is {checkpoints.latest.iteration}"

@@ -45,6 +45,11 @@ class Lifecycle:
         """Whether the job has finished or failed, and another one may take its place."""
         return self.phase in (JobPhase.FINISHED, JobPhase.FAILED)
 
+    @property
+    def between_epochs(self) -> bool:
+        """Whether workers are waited for, with whom the next epoch begins."""
+        return self.phase in (JobPhase.WAITING_FOR_WORKERS, JobPhase.RECOVERING)
+
     async def wait_until(
         self, condition: Callable[[], bool], *, during: Epoch | None = None, seconds: float | None = None
     ) -> bool:

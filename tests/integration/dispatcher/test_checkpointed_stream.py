@@ -247,6 +247,26 @@ async def test_an_epoch_that_begins_while_a_stream_is_broken_is_told(dispatcher:
     assert await submission == 8
 
 
+async def test_samples_wait_for_an_epoch_for_as_long_as_workers_are_waited_for(
+    start_dispatcher: Callable[..., Awaitable[Dispatcher]], server: str
+) -> None:
+    """A parameter server that was started again is in a later epoch, which the dispatcher takes up with its workers."""
+    recovery_seconds = 0.3
+    dispatcher = await start_dispatcher(recovery_seconds=recovery_seconds)
+    job = job_with(parameter_servers=(server,), checkpoint_every=2)
+    await dispatcher.client.create_job(job)
+    async with AsyncParameterServerClient(server, job.table) as shard:
+        later = (await shard.get_checkpoint()).epoch + 1
+        await shard.read_samples(epoch=later)  # begins it
+    submission = submit(dispatcher, job, 3)
+    assert await asyncio.wait({submission}, timeout=4 * recovery_seconds) == (set(), {submission})
+    async with asyncio.TaskGroup() as tasks:
+        for name in ("edge-0", "edge-1"):
+            tasks.create_task(dispatcher.worker(name).train())
+    assert await submission == 24
+    assert (await dispatcher.client.describe()).phase is JobPhase.FINISHED
+
+
 async def test_workers_that_all_die_while_an_epoch_begins_are_waited_for(
     start_dispatcher: Callable[..., Awaitable[Dispatcher]], server: str
 ) -> None:
