@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.papers.figure import Figure
+from benchmarks.papers.figure import KNOBS, Figure
 from benchmarks.papers.runs import EQUAL_LINKS, ESD_LINKS, FAST, SLOW, Outcome, Runs, Setting
 from dispatcher.core.mechanisms import MECHANISMS
 
@@ -48,7 +48,7 @@ _FIG9 = "unchanged by the row size (it scales all costs alike)"
 def cost_reduction(runs: Sequence[Runs]) -> Figure:
     """Figure 4b, with the other systems of §6.1."""
     figure = Figure(
-        "esd-fig4b", "ESD Fig. 4b: cost reduction against LAIA", "%",
+        "esd-fig4b", "ESD Fig. 4b: cost reduction", "% against LAIA",
         "up to 36.76% (a = 1), 10.81% (a = 0.5), 7.03% (a = 0); HET and FAE cost more than LAIA",
         _WHY + " HET (bound 0) and FAE train randomly dispatched samples. `joint` is ours: it prices shared ids once."
         " To price evictions is the future work of §8.1. The plot ends at -110%.",
@@ -149,7 +149,7 @@ def alpha_sweep(runs: Sequence[Runs]) -> Figure:
 
 def sweep(runs: Sequence[Runs], key: str, title: str, knob: str, values: Sequence[float], paper: str) -> Figure:
     """Figures 7b, 8b and 9b: one knob of the setting, all mechanisms."""
-    figure = Figure(key, title, "% against LAIA", paper, _SWEEPS[key], groups="lines", x=knob.replace("_", " "))
+    figure = Figure(key, title, "% against LAIA", paper, _SWEEPS[key], groups="lines", x=KNOBS[knob])
     for run in runs:
         for name, setting in {**ESD, **JOINT}.items():
             for value in values:

@@ -25,19 +25,19 @@ def figures(runs: Sequence[Runs]) -> Iterator[Figure]:
     zipf = Workload.load(f"synthetic:zipf?skew=0.9&affinity=0&keys={KEYS}&fields={FIELDS}", SAMPLES)
     both = [Runs(zipf, runs[0].iterations, len(runs[0].seeds)), *runs]
     stall = Figure(
-        "frugal-exp2-stall", "FRUGAL Exp. 2: stall time of write-through over that of P2F", "times",
+        "frugal-exp2-stall", "FRUGAL Exp. 2: stall time of write-through over that of P2F", "times that of P2F",
         "34 to 101 times less stall (Zipf 0.9, cache 1%)",
         "On a timeline of links and computation, computation 20 row transfers per sample, L = 10; a tenth of the"
         " paper's keys. Only what must be flushed is counted, not what FRUGAL's threads and GPUs do meanwhile. A row"
         " that the very next step reads cannot be deferred; with few keys or large batches these rows are most of"
         " the stall, and no order helps.",
-        groups="lines", x="m",
+        groups="lines", x="m, samples per worker",
     )  # fmt: skip
     speed = Figure(
-        "frugal-exp2-speed", "FRUGAL Exp. 2: throughput of P2F over write-through", "times",
+        "frugal-exp2-speed", "FRUGAL Exp. 2: throughput of P2F over write-through", "times that of write-through",
         "3.5 to 5.3 times",
         "The same timeline as above.",
-        groups="lines", x="m",
+        groups="lines", x="m, samples per worker",
     )  # fmt: skip
     for run in both:
         for batch in BATCHES:
@@ -58,7 +58,8 @@ def _queues(runs: Sequence[Runs]) -> Iterator[Figure]:
         " L = 10, flushers that keep up with 80% of what is trained."
     )
     against = Figure(
-        "frugal-exp4", "FRUGAL Exp. 4: time of a tree heap over that of the two-level queue", "times",
+        "frugal-exp4", "FRUGAL Exp. 4: time of a tree heap over that of the two-level queue",
+        "times that of the two-level queue",
         "updates of g-entries 1.2 to 1.4 times faster; 74 to 106.8 times less stall; 2.1 to 3.3 times the throughput",
         f"{machine} Our queues are one per worker, since each worker's link is flushed on its own, so their threads"
         " share nothing. One heap is FRUGAL's yardstick, a lock per node; a heap per worker leaves the logarithm and"
@@ -67,7 +68,7 @@ def _queues(runs: Sequence[Runs]) -> Iterator[Figure]:
         groups="lines", x="threads",
     )  # fmt: skip
     speed = Figure(
-        "frugal-exp4-speed", "FRUGAL Exp. 4: operations of each queue", "million per second",
+        "frugal-exp4-speed", "FRUGAL Exp. 4: operations of each queue", "million operations per second",
         "not shown",
         "The same runs: enqueue, adjustPriority and dequeue together.",
         groups="lines", x="threads",

@@ -39,7 +39,7 @@ def distinct_rows(runs: Sequence[Runs]) -> Figure:
     """Makes figure 3 of the paper."""
     figure = Figure(
         "herald-fig3", "Herald Fig. 3: distinct rows per iteration over m", "relative to m = 64",
-        "2.7 to 4.0 times at m = 256", "", groups="lines", x="m",
+        "2.7 to 4.0 times at m = 256", "", groups="lines", x="m, samples per worker",
     )  # fmt: skip
     for run in runs:
         means = {m: _mean_distinct(run.workload, 8 * m) for m in (64, 128, 192, 256)}
@@ -106,7 +106,7 @@ def infrequency_of_tables(runs: Sequence[Runs]) -> Figure:
 def breakdown(runs: Sequence[Runs]) -> Figure:
     """Makes figure 11 and table 2 of the paper."""
     figure = Figure(
-        "herald-fig11-table2", "Herald Fig. 11 and Table 2: transmissions saved against vanilla", "%",
+        "herald-fig11-table2", "Herald Fig. 11 and Table 2: transmissions saved against vanilla", "% of vanilla's",
         "Herald: pull 43-88, push 51-90, all 48-89 over four workloads. On W1 (WDL, Criteo): LAIA alone 54 / 17 / 35,"
         " plan alone 0 / 13 / 7, both 54 / 63 / 59 (pull / push / all)",
         "Vanilla is random dispatch with full synchronisation. Evict pushes count as pushes. LAIA alone also saves"
@@ -165,7 +165,7 @@ def _adaptive_transmissions(run: Runs, tables: int) -> list[int]:
 def cache_ratios(runs: Sequence[Runs]) -> Figure:
     """Makes figure 16 of the paper."""
     figure = Figure(
-        "herald-fig16", "Herald Fig. 16: HET's transmissions over Herald's, by cache ratio", "times",
+        "herald-fig16", "Herald Fig. 16: HET's transmissions over Herald's, by cache ratio", "times Herald's",
         "training is 1.97 to 2.15 times as fast as HET at 4 to 10% (W1)",
         "Transmissions, not speed: computation and the dense part are not simulated.",
         groups="lines", x="cache ratio",
@@ -181,7 +181,7 @@ def cache_ratios(runs: Sequence[Runs]) -> Figure:
 def quality(runs: Sequence[Runs]) -> Figure:
     """Makes figure 20 of the paper."""
     figure = Figure(
-        "herald-fig20", "Herald Fig. 20: transmissions of brute force over those of LAIA, m = 1", "ratio",
+        "herald-fig20", "Herald Fig. 20: transmissions of brute force over those of LAIA and ESD, m = 1", "ratio",
         "0.45 to 0.57 for 2 to 10 workers and more",
         "Brute force is the least cost of each iteration with evictions, followed from its own past. With m = 1 and"
         " caches that have just begun to fill, most transmissions are pulls of rows that nobody has seen yet, the"

@@ -7,19 +7,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import matplotlib as mpl
-import matplotlib.pyplot as plt
-import numpy as np
-from matplotlib.axes import Axes
+from benchmarks.papers.figure import Figure, Row, unique
+from benchmarks.papers.plots import plot
 
-from benchmarks.papers.figure import Figure, Row
-
-mpl.use("Agg")
-_DPI = 90
 _NONE = "n/a"
-_STYLES = ("-", "--", ":", "-.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +59,13 @@ def _text(page: Page, figures: Sequence[Figure]) -> str:
 def _table(figure: Figure) -> list[str]:
     """Bars: a line per setting and a column per workload. Lines: a line per series and a column per x."""
     cells = {(row.workload, row.setting): _cell(row) for row in figure.rows}
-    workloads, settings = _unique([w for w, _ in cells]), _unique([s for _, s in cells])
+    workloads, settings = unique([w for w, _ in cells]), unique([s for _, s in cells])
     if figure.groups == "bars":
         head = ["", *workloads]
         body = [[setting, *(cells.get((w, setting), _NONE) for w in workloads)] for setting in settings]
     else:
-        xs = sorted({float(setting.split(" @ ")[1]) for setting in settings})
-        names = _unique([setting.split(" @ ")[0] for setting in settings])
+        xs = sorted({row.x for row in figure.rows})
+        names = unique([row.series for row in figure.rows])
         head = [figure.x, *(f"{x:g}" for x in xs)]
         body = [
             [f"{workload}, {name}", *(cells.get((workload, f"{name} @ {x:g}"), "") for x in xs)]
@@ -92,58 +84,3 @@ def _cell(row: Row) -> str:
 
 def _number(value: float) -> str:
     return f"{value:.3g}" if math.isfinite(value) else _NONE
-
-
-def _unique(values: Sequence[str]) -> list[str]:
-    return list(dict.fromkeys(values))
-
-
-def plot(figure: Figure, path: Path) -> None:
-    """Draws a figure."""
-    canvas, axes = plt.subplots(figsize=(8, 4.2))
-    (_bars if figure.groups == "bars" else _lines)(figure, axes)
-    axes.set_title(figure.title, fontsize=10)
-    axes.set_ylabel(figure.unit, fontsize=9)
-    axes.tick_params(labelsize=8)
-    axes.grid(axis="y", alpha=0.3)
-    axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
-    canvas.tight_layout()
-    canvas.savefig(path, dpi=_DPI)
-    plt.close(canvas)
-
-
-def _bars(figure: Figure, axes: Axes) -> None:
-    workloads, settings = _unique([r.workload for r in figure.rows]), _unique([r.setting for r in figure.rows])
-    width = 0.8 / len(workloads)
-    for index, workload in enumerate(workloads):
-        measured = {row.setting: row for row in figure.rows if row.workload == workload}
-        rows = [measured.get(setting, Row(workload, setting, (np.nan,))) for setting in settings]
-        places = np.arange(len(settings)) + index * width - 0.4 + width / 2
-        axes.bar(places, [row.value for row in rows], width, label=workload)
-        least, most = ([end(row.values) for row in rows] for end in (min, max))
-        axes.vlines(places, least, most, color="black", linewidth=1.0)
-    axes.set_xticks(range(len(settings)), settings, rotation=30, ha="right")
-    axes.axhline(0, color="black", linewidth=0.6)
-    if figure.floor is not None:
-        axes.set_ylim(bottom=figure.floor)
-
-
-def _lines(figure: Figure, axes: Axes) -> None:
-    names = _unique([row.setting.split(" @ ")[0] for row in figure.rows])
-    for index, workload in enumerate(_unique([row.workload for row in figure.rows])):
-        for color, name in enumerate(names):
-            points = sorted(
-                (float(row.setting.split(" @ ")[1]), row.value, min(row.values), max(row.values))
-                for row in figure.rows
-                if row.workload == workload and row.setting.split(" @ ")[0] == name
-            )
-            style: dict[str, Any] = {
-                "color": f"C{color}",
-                "linestyle": _STYLES[index % len(_STYLES)],
-                "marker": ".",
-                "linewidth": 1.3,
-            }
-            xs, means, least, most = np.array(points).reshape(-1, 4).T
-            axes.plot(xs, means, label=f"{workload}, {name}", **style)
-            axes.fill_between(xs, least, most, color=f"C{color}", alpha=0.15, linewidth=0)
-    axes.set_xlabel(figure.x, fontsize=9)

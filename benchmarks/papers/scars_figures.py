@@ -34,7 +34,7 @@ def figures(runs: Sequence[Runs]) -> Iterator[Figure]:
 def overlap() -> Figure:
     """§II, end: five times the rows and five times the batch."""
     figure = Figure(
-        "scars-overlap", "SCARS §II: communication when rows and batch grow fivefold", "times",
+        "scars-overlap", "SCARS §II: communication when rows and batch grow fivefold", "times as much",
         "below 2 (Zipf), 1.5 (exponential), 1.5 (half-normal); 5 without coalescing",
         f"Equation 2 with {ROWS:,} rows and a batch of {BATCH:,}, then five times both. The shapes' scale is"
         " fixed in rows,"
@@ -57,11 +57,11 @@ def overlap() -> Figure:
 def distinct_rows(runs: Sequence[Runs]) -> Figure:
     """Equation 2 against what batches hold."""
     figure = Figure(
-        "scars-eq2", "SCARS eq. 2: expected over measured distinct rows of a batch", "ratio",
+        "scars-eq2", "SCARS eq. 2: expected over measured distinct rows of a batch", "expected / measured",
         "no measurement",
         "Above 1 where neighbouring samples are alike: the equation takes samples as drawn independently, and flights"
         " come in order of time. Shuffled, the same trace is at 1.",
-        groups="lines", x="batch",
+        groups="lines", x="samples of a batch",
     )  # fmt: skip
     for run in runs:
         for name, workloads in (("as it is", [run.workload]), ("shuffled", _shuffled(run))):
@@ -134,7 +134,7 @@ def _communication(workload: Workload, device: Device, cached: NDArray[np.uint64
 def coherence(runs: Sequence[Runs]) -> Figure:
     """Equation 6 for several workers, whose copies go stale: pulls that are expected over pulls that are counted."""
     figure = Figure(
-        "scars-coherence", "SCARS eq. 6 for n workers: expected over counted pulls", "ratio",
+        "scars-coherence", "SCARS eq. 6 for n workers: expected over counted pulls", "expected / counted",
         "no measurement; one device",
         f"{_BATCH} samples per worker, random dispatch, Emark, the shuffled trace, counted over its second half. Eq. 6"
         " takes cached rows for rows that never move again; with the coherence term of docs/sizing.md a copy is the"

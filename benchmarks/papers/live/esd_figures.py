@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import mean
 
-from benchmarks.papers.figure import Figure
+from benchmarks.papers.figure import KNOBS, Figure
 from benchmarks.papers.live.runs import EQUAL_LINKS, LiveRuns, LiveSetting, add_lines
 
 LAIA = LiveSetting()
@@ -73,9 +73,7 @@ def _auc_lost(runs: LiveRuns) -> str:
 
 def sweep(runs: LiveRuns, key: str, title: str, knob: str, values: Sequence[float], paper: str) -> Figure:
     """Figures 7a, 8a and 9a: one knob of the setting."""
-    figure = Figure(
-        key, title, "iterations per second by LAIA's", paper, f"{_SETTING}.", groups="lines", x=knob.replace("_", " ")
-    )
+    figure = Figure(key, title, "iterations per second by LAIA's", paper, f"{_SETTING}.", groups="lines", x=KNOBS[knob])
 
     def ratio(setting: LiveSetting) -> float:
         return runs.speed_up(setting, replace(LAIA, **{knob: getattr(setting, knob)}))

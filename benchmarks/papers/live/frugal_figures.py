@@ -40,7 +40,7 @@ def throughput(runs: LiveRuns) -> Figure:
         "frugal-live-exp1", "FRUGAL Exp. 1: throughput", "samples per second",
         "3.3 to 5.1 times FRUGAL-SYNC",
         f"{_SETTING}; rows of 32 values, Zipf 0.9 over 1 million keys.",
-        groups="lines", x="m",
+        groups="lines", x="m, samples per worker",
     )  # fmt: skip
     add_lines(figure, "zipf 0.9", SYSTEMS, "batch", _BATCHES, lambda setting: runs.speed(setting).samples_per_second)
     return figure
@@ -56,7 +56,7 @@ def stall(runs: LiveRuns) -> Figure:
         " equal ones only the wait for other workers' pushes goes. Where some links are idle while others are not,"
         " waiting is cut. The pulls are left: a row that the next step reads has to travel; in the paper reads of host"
         " memory are a part of the kernel.",
-        groups="lines", x="m",
+        groups="lines", x="m, samples per worker",
     )  # fmt: skip
     unequal = {name: LiveSetting(links="40m,40m,10m,10m", sync=each.sync) for name, each in SYSTEMS.items()}
     for workload, systems in (("zipf 0.9", SYSTEMS), ("flights, LAIA", unequal)):
@@ -67,7 +67,7 @@ def stall(runs: LiveRuns) -> Figure:
 def breakdown(runs: LiveRuns) -> Figure:
     """Experiment 5."""
     figure = Figure(
-        "frugal-live-exp5", "FRUGAL Exp. 5: what an iteration is spent on", "ms",
+        "frugal-live-exp5", "FRUGAL Exp. 5: what an iteration is spent on", "ms per iteration",
         "P2F takes 60 to 85% off the communication and 98% off host memory",
         f"{_SETTING}; m = 64. Means over the workers.",
     )  # fmt: skip
@@ -108,7 +108,7 @@ def layers(runs: LiveRuns) -> Figure:
         "frugal-live-exp11", "FRUGAL Exp. 11: throughput by layers of the MLP", "samples per second",
         "FRUGAL is ahead at every depth, and by less the deeper",
         f"{_SETTING}; DLRM on synthetic:avazu.",
-        groups="lines", x="layers",
+        groups="lines", x="hidden layers of 128",
     )  # fmt: skip
     for name in ("write-through", "proactive"):
         for depth in (2, 4, 6):

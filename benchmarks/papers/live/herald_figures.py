@@ -41,11 +41,12 @@ def figures(runs: LiveRuns) -> Iterator[Figure]:
 def communication(runs: LiveRuns) -> Figure:
     """Makes figure 4 of the paper."""
     figure = Figure(
-        "herald-live-fig4", "Herald Fig. 4: share of embedding communication in HET's training time", "%",
+        "herald-live-fig4", "Herald Fig. 4: share of embedding communication in HET's training time",
+        "% of an iteration",
         "up to 63%",
         f"{_SETTING}. The share of the worker that waits longest. Our links are four orders of magnitude"
         " slower than the paper's and our processors are not, so rows are more of an iteration.",
-        groups="lines", x="dim",
+        groups="lines", x="values per row",
     )  # fmt: skip
 
     def share(setting: LiveSetting) -> float:
@@ -59,10 +60,10 @@ def communication(runs: LiveRuns) -> Figure:
 def budgets(runs: LiveRuns) -> Figure:
     """Makes figure 7 of the paper."""
     figure = Figure(
-        "herald-live-fig7", "Herald Fig. 7: necessary iteration time", "ms",
+        "herald-live-fig7", "Herald Fig. 7: necessary iteration time", "ms per iteration",
         "varies by up to 78% between data sets and 67% between batches",
         f"{_SETTING}. Forward, backward and optimizer of the slowest worker, while four of them share two cores.",
-        groups="lines", x="m",
+        groups="lines", x="m, samples per worker",
     )  # fmt: skip
     for workload in WORKLOADS:
         systems = {"necessary": _on(workload, HERALD)}

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
 
-from benchmarks.papers import herald_figures, report, scars_figures
+from benchmarks.papers import herald_figures, plots, report, scars_figures
 from benchmarks.papers.__main__ import main
 from benchmarks.papers.figure import Figure
 from benchmarks.papers.runs import WARM_UP, Runs, Setting
@@ -100,6 +102,72 @@ def test_the_command_writes_json_a_page_and_plots(tmp_path) -> None:
         assert f"![{figure['title']}]({figure['key']}.png)" in page
         assert figure["paper"] in page
         assert (tmp_path / f"{figure['key']}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def _drawn(figure: Figure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Axes]:
+    """Draws a figure and returns its axes, before they are closed."""
+    drawn: list[Axes] = []
+    monkeypatch.setattr(plots.plt, "close", lambda canvas: drawn.extend(canvas.axes))
+    plots.plot(figure, tmp_path / "plot.png")
+    monkeypatch.undo()
+    plots.plt.close("all")
+    return drawn
+
+
+@pytest.mark.parametrize(
+    ("values", "floor", "bottom", "top"),
+    [
+        ((920.0, 925.0), None, 0, 925),
+        ((-40.0, -2.0), None, -40, 0),
+        ((-5.0, 8.0), None, -5, 8),
+        ((0.66, 0.67), 0.5, 0.5, 0.67),
+    ],
+)
+def test_axes_of_lines_begin_at_zero_or_at_the_floor(
+    values: tuple[float, float],
+    floor: float | None,
+    bottom: float,
+    top: float,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    figure = Figure("key", "Title", "%", "1 to 2", "Because.", groups="lines", x="m", floor=floor)
+    for x, value in zip((64, 128), values, strict=True):
+        figure.add("flights", f"ESD @ {x}", value)
+    [axes] = _drawn(figure, tmp_path, monkeypatch)
+    low, high = axes.get_ylim()
+    assert low == (bottom if bottom >= 0 else pytest.approx(bottom, abs=0.1 * (top - bottom)))
+    assert high == (top if top <= 0 else pytest.approx(top, abs=0.1 * (top - bottom)))
+    assert low <= min(values)
+    assert high >= max(values)
+    assert axes.get_xticks().tolist() == [64, 128]
+
+
+def test_series_of_several_workloads_are_beside_each_other_on_one_scale(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figure = Figure("key", "Title", "%", "1 to 2", "Because.", groups="lines", x="m")
+    for workload, value in (("flights", 1.0), ("journey", 50.0)):
+        for name in ("ESD", "joint"):
+            figure.add(workload, f"{name} @ 64", value)
+            figure.add(workload, f"{name} @ 128", value)
+    left, right = _drawn(figure, tmp_path, monkeypatch)
+    assert [left.get_title(), right.get_title()] == ["flights", "journey"]
+    assert left.get_ylim() == right.get_ylim()
+    legend = right.get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == ["ESD", "joint"]
+
+
+def test_a_bar_that_is_longer_than_its_axis_has_its_value_written_on_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figure = Figure("key", "Title", "%", "1 to 2", "Because.", floor=-110)
+    figure.add("flights", "ESD", -20.0)
+    figure.add("flights", "FAE", -466.0)
+    [axes] = _drawn(figure, tmp_path, monkeypatch)
+    assert axes.get_xlim()[0] == -110
+    assert [text.get_text().strip() for text in axes.texts] == ["-466, beyond this axis"]
 
 
 def test_the_page_names_missing_numbers_and_shows_what_seeds_change(tmp_path) -> None:
