@@ -37,7 +37,7 @@ def run(main: Callable[[StopEvent], Awaitable[None]]) -> NoReturn:
     `main` gets an event that SIGTERM and SIGINT set; it should then come to an end. A second signal does not
     wait for that. With the argument STOP_WITH_STDIN the end of standard input sets it, too. Logs start at level
     info; `main` calls `logs.configure` when it knows its settings. An error ends the process with a line on
-    standard error, after the logs.
+    standard error, after the logs. Threads are not waited for: one may sit in an all-reduce with a peer that hangs.
     """
     logs.configure("info")
     _allow_files()
@@ -45,7 +45,7 @@ def run(main: Callable[[StopEvent], Awaitable[None]]) -> NoReturn:
     try:
         asyncio.run(_until_stopped(main))
     except KeyboardInterrupt:  # the second signal
-        sys.exit(128 + signal.SIGINT)
+        _leave(128 + signal.SIGINT)
     except InvalidArgument as error:
         _exit(EXIT_CONFIGURATION, str(error))
     except EsdError as error:
@@ -55,7 +55,7 @@ def run(main: Callable[[StopEvent], Awaitable[None]]) -> NoReturn:
     except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001
         _log.exception("defect")
         _exit(EXIT_FAILURE, f"defect: {error!r}")
-    sys.exit(0)
+    _leave(0)
 
 
 async def _until_stopped(main: Callable[[StopEvent], Awaitable[None]]) -> None:
@@ -108,4 +108,11 @@ def _allow_files() -> None:
 
 def _exit(code: int, message: str) -> NoReturn:
     sys.stderr.write(f"error: {message}\n")
-    sys.exit(code)
+    _leave(code)
+
+
+def _leave(code: int) -> NoReturn:
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

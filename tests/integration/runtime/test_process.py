@@ -42,6 +42,22 @@ async def main(stop):
 run(main)
 """
 
+WAITING = """
+import os, threading
+from services.domain.errors import Unavailable
+from services.runtime.process import announce, run
+from services.runtime.threads import named_threads
+
+async def main(stop):
+    named_threads("waiting").submit(threading.Event().wait)
+    announce("waiting", "127.0.0.1:1", None)
+    await stop.wait()
+    if os.environ["FAILURE"]:
+        raise Unavailable(os.environ["FAILURE"])
+
+run(main)
+"""
+
 DEFECT = """
 from services.runtime.process import run
 
@@ -100,6 +116,16 @@ async def test_a_service_says_where_it_is_and_stops_on_a_signal(number: signal.S
         f"stopping on {number.name}",
         "toy has stopped",
     ]
+
+
+@pytest.mark.parametrize(("failure", "code"), [("", 0), ("a peer is lost", 1)])
+async def test_a_thread_that_waits_for_others_keeps_no_process(failure: str, code: int) -> None:
+    async with process(WAITING, FAILURE=failure) as child:
+        await ready_line(child)
+        child.send_signal(signal.SIGTERM)
+        _, errors = await child.communicate()
+    assert child.returncode == code
+    assert errors.decode().endswith(f"error: {failure}\n" if failure else '"stopping on SIGTERM"}\n')
 
 
 async def test_wrong_settings_end_with_code_2_and_all_mistakes() -> None:
