@@ -72,7 +72,7 @@ def channel(
     With credentials that name an authority the channel is encrypted and the peer's certificate is checked, and
     their token goes with every call. `caller` is the name that the service writes into its log beside the address.
     """
-    options = channel_options(max_message_bytes, caller)
+    options = channel_options(max_message_bytes, caller, credentials.server_name)
     deadline = Deadline(address, deadline_seconds)
     interceptors: Any = [deadline]  # the stubs have another type
     secure = credentials.for_channel()
@@ -84,11 +84,13 @@ def channel(
     return opened
 
 
-def channel_options(max_message_bytes: int, caller: str = "") -> Sequence[tuple[str, int | str]]:
+def channel_options(max_message_bytes: int, caller: str = "", server_name: str = "") -> Sequence[tuple[str, int | str]]:
     """Returns what a channel tells gRPC; the other side is `server_options`."""
     service_config = {"methodConfig": [{"name": _UNARY_CALLS, "retryPolicy": _RETRY_POLICY}]}
+    named = (("grpc.ssl_target_name_override", server_name),) if server_name else ()
     return (
         *KEEPALIVE_OPTIONS,
+        *named,
         ("grpc.primary_user_agent", quote(caller)),
         ("grpc.max_send_message_length", max_message_bytes),
         ("grpc.max_receive_message_length", max_message_bytes),

@@ -30,6 +30,7 @@ class Credentials:
             server encrypts, and a client can prove who it is.
         key: PEM of its private key.
         token: sent with every call, over encrypted channels only.
+        server_name: a name that servers' certificates must have; empty: the host at which each is called.
         accepted: the tokens of which a server asks every call for one; empty: for none.
     """
 
@@ -37,6 +38,7 @@ class Credentials:
     certificate: bytes | None = field(default=None, repr=False)
     key: bytes | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
+    server_name: str = ""
     accepted: tuple[Token, ...] = ()
 
     @classmethod
@@ -54,7 +56,7 @@ class Credentials:
             path.read_bytes() if path else None
             for path in (settings.tls_ca, settings.tls_certificate, settings.tls_key)
         )
-        return cls(authority, certificate, key, _own_token(settings, accepted), accepted)
+        return cls(authority, certificate, key, _own_token(settings, accepted), accepted=accepted)
 
     @classmethod
     def load(

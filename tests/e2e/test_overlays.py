@@ -69,12 +69,14 @@ def test_a_run_over_tls_into_a_redis_cluster(new_project, certificates, password
             "WORKERS": "2",
             "CERTS_DIR": str(certificates.directory),
             "REDIS_PASSWORD_FILE": str(password_file),
-            "TRAIN": "--data flights --iterations 20",
+            "TRAIN": "--data flights --iterations 20 --sync on-demand --direct",
         },
     )
     project.must("up", "--detach", timeout=180)
     assert project.exit_of("driver", timeout=240) == 0, project.logs()
-    assert project.result(project.logs("driver"))["iterations"] == 20
+    result = project.result(project.logs("driver"))
+    assert result["iterations"] == 20
+    assert sum(result["direct"]["rows"]) > 0, "workers reach each other, too"
     assert cluster_nodes(project) == ["master"] * 3 + ["slave"] * 3
 
     address = project.address("dispatcher", 50051)

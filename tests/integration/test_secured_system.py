@@ -81,7 +81,11 @@ async def described(address: str, credentials: Credentials) -> AsyncIterator[pb.
 async def test_a_secured_system_trains(services: Services, certificates: Certificates, tmp_path: Path) -> None:
     server = await services.start("ps")
     dispatcher = await services.start("dispatcher")
-    await asyncio.gather(*(services.start_worker(dispatcher, slot) for slot in range(2)))
+    # One is reached at an address that its certificate has not, and the other knows it by a name that it has.
+    await asyncio.gather(
+        services.start_worker(dispatcher, 0, listen="127.0.0.2:0"),
+        services.start_worker(dispatcher, 1, tls_peer_name="worker"),
+    )
     job = JobSpec(
         name="secured", workers=2, features=numbered_ids(3), dense_features=1, batch_size=8, workloads=(4, 4),
         mechanism="esd", alpha=1.0, criterion=Criterion.MIN2_MIN, policy="emark", seed=7, window=2,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from services.clients.frames import Frame
 from services.clients.worker import AsyncWorkerClient
 from services.domain.errors import EsdError, FailedPrecondition, StaleEpoch
@@ -30,7 +32,7 @@ class Peers:
         self.inbox = inbox
         self._membership = membership
         self._settings = settings
-        credentials = Credentials.read(settings)
+        credentials = replace(Credentials.read(settings), server_name=settings.tls_peer_name)
         self._clients = {
             slot: AsyncWorkerClient(
                 address,

@@ -33,6 +33,11 @@ class WorkerSettings(ServerSettings, env_prefix="ESD_WORKER_"):
     threads: int = Field(1, ge=1, description="threads of torch's CPU kernels")
     code: str = Field("", description="folder where models of one's own are looked for before all else; empty: none")
     advertise_host: str = Field("", description="host at which others reach this worker; empty: that of listen")
+    tls_peer_name: str = Field(
+        "",
+        description="name that the certificates of other workers have, where not the host at which each is reached; "
+        "empty: that host",
+    )
     job_timeout: float = Field(3600.0, gt=0, description="seconds to wait for a dispatcher that has a job")
     peer_timeout: float = Field(
         60.0, gt=0, description="seconds to wait for other workers: in the all-reduce, and for rows that they push"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -74,6 +75,15 @@ async def test_a_service_is_called_by_a_name_of_its_certificate(serve_toy: Any, 
         error = await refusal(toy.server.address, client(tls_ca=certificates.authority))
     assert isinstance(error, Unauthenticated), "no use in trying again"
     assert "certificate is not valid for the name or address by which the caller reaches it" in str(error)
+
+
+async def test_a_service_may_be_known_by_another_name_than_its_address(
+    serve_toy: Any, certificates: Certificates
+) -> None:
+    ours = client(tls_ca=certificates.authority)
+    async with serve_toy(listen="127.0.0.2:0", **certificates.of("service")) as toy:
+        assert await create(toy.server.address, replace(ours, server_name="service"))
+        assert isinstance(await refusal(toy.server.address, replace(ours, server_name="worker")), Unauthenticated)
 
 
 async def test_a_client_with_tls_says_so_to_a_server_without(toy: Any, certificates: Certificates) -> None:

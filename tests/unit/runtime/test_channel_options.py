@@ -16,7 +16,7 @@ class ToySettings(ServerSettings, env_prefix="ESD_TOY_"):
 def test_grpc_knows_every_option() -> None:
     """It ignores unknown ones without a word: a misspelt ping interval ends idle streams after a minute."""
     library = Path(cygrpc.__file__).read_bytes()
-    names = {name for name, _ in (*server_options(ToySettings()), *channel_options(2**20))}
+    names = {name for name, _ in (*server_options(ToySettings()), *channel_options(2**20, "caller", "server"))}
     assert {name for name in names if name.encode() + b"\0" not in library} == set()
 
 
