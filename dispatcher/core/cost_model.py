@@ -126,7 +126,8 @@ class CostModel:
             (ESD §8.2), one unit of row size.
         link_costs: int32 [n], T_j in units of `unit_seconds`, rounded. The solvers are exact on integers. The
             unit is the largest whole fraction of the fastest link's T_j (at most 1/100 of it) for which no
-            link cost is off by more than 0.5%: links of 5 and 0.5 Gbit/s cost 1 and 10, of 3 and 2 cost 2 and 3.
+            link cost is off by more than 0.5%: links of 5 and 0.5 Gbit/s cost 1 and 10, of 3 and 2 cost 2 and 3. Where
+            samples have so many rows that their costs would leave the solvers' range, it is a larger fraction.
         unit_seconds: seconds of one unit.
     """
 
@@ -149,13 +150,13 @@ class CostModel:
         self.transfer_seconds: NDArray[np.float64] = row_bytes / self._bandwidths
         fastest = float(self.transfer_seconds.min())
         ratios = self.transfer_seconds / fastest
-        scale = _smallest_scale(ratios)
-        largest = float(ratios.max()) * scale * 2 * sample_rows
+        largest = float(ratios.max()) * 2 * sample_rows
         if largest > _COST_LIMIT:
             raise InvalidArgument(
                 f"the slowest link is {ratios.max():.6g} times slower than the fastest: with {sample_rows} rows per "
                 f"sample its cost reaches {largest:.6g}, the limit is {_COST_LIMIT}; raise the slowest bandwidth"
             )
+        scale = min(_smallest_scale(ratios), int(_COST_LIMIT / largest))
         self.link_costs: NDArray[np.int32] = np.rint(ratios * scale).astype(np.int32)
         self.unit_seconds: float = fastest / scale
 
@@ -167,6 +168,11 @@ class CostModel:
         """Returns the time that so many bytes, [n], take on each worker's link, float64 [n]."""
         seconds: NDArray[np.float64] = np.asarray(sizes) / self._bandwidths
         return seconds
+
+
+def slowest_link(sample_rows: int) -> float:
+    """Returns the least speed of a link, by the fastest one's, that a CostModel takes for samples of so many rows."""
+    return min(1.0, 2 * sample_rows / _COST_LIMIT)
 
 
 def _smallest_scale(ratios: NDArray[np.float64]) -> int:

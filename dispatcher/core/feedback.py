@@ -16,6 +16,7 @@ LINK_SMOOTHING = 0.2  # weight of the newest measurement of a link's speed
 _SMOOTHING = 0.2  # least weight of the newest measurement of a computation's time
 _DEAD_BAND = 0.1  # a link whose mean speed differs relatively less than this from the one in use is left alone
 _SLOWEST = 1e-4  # least speed of a link, relative to the fastest; integer link costs need a bound
+_FARTHER_APART = (1 + _DEAD_BAND) / (1 - _DEAD_BAND)  # two speeds in use, than those that they follow
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,15 +104,17 @@ class MeasuredLinks:
         in_use: float64 [n], the bandwidths that decisions go by, bytes per second.
     """
 
-    def __init__(self, bandwidths: Sequence[float]) -> None:
+    def __init__(self, bandwidths: Sequence[float], slowest: float = 0.0) -> None:
+        """Starts with the registered bandwidths, [n]; measured ones stay above `slowest`, relative to the fastest."""
         self._means = np.asarray(bandwidths, np.float64).copy()
+        self._slowest = min(1.0, max(_SLOWEST, _FARTHER_APART * slowest))
         self.in_use = self._means.copy()
 
     def update(self, measured: NDArray[np.float64]) -> bool:
         """Takes in measured bandwidths, float64 [n], 0 for no measurement. Returns whether `in_use` has changed."""
         seen = measured > 0
         self._means[seen] += LINK_SMOOTHING * (measured[seen] - self._means[seen])
-        followed = np.maximum(self._means, _SLOWEST * self._means.max())
+        followed = np.maximum(self._means, self._slowest * self._means.max())
         changed = np.abs(followed - self.in_use) > _DEAD_BAND * self.in_use
         self.in_use[changed] = followed[changed]
         return bool(changed.any())

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dispatcher.core.balancing import Balancing
-from dispatcher.core.cost_model import CostModel, EvictionRisk, Operations, RowSizes
+from dispatcher.core.cost_model import CostModel, EvictionRisk, Operations, RowSizes, slowest_link
 from dispatcher.core.decision import Decision, flush_plan, reload_plan
 from dispatcher.core.decision_time import DecisionTime, NecessaryTime
 from dispatcher.core.feedback import Feedback, MeasuredLinks
@@ -89,7 +89,7 @@ class Planner:
         self.cache_rows = tuple(cache_rows)
         self.worker_limits = tuple(worker_limits)
         self._sizes = RowSizes(job.tables, job.features)
-        self._links = MeasuredLinks(bandwidths)
+        self._links = MeasuredLinks(bandwidths, slowest_link(self._sizes.of_sample))
         self.cost_model = self._cost_model()
         self._evictions = EvictionRisk(job.workers) if job.eviction_term else None
         caches = [self._sizes.cache_room(rows) for rows in cache_rows]

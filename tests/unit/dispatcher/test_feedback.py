@@ -80,6 +80,18 @@ def test_a_link_that_breaks_down_stays_within_the_solvers_range(make_job, make_b
     assert seconds[3] == pytest.approx(1e4 * seconds[0])
 
 
+@pytest.mark.parametrize("ids", [3, 1_000, 65_535])
+def test_so_it_does_however_many_rows_samples_have(make_job, ids):
+    """Links of odd ratios need fine integers, and long samples small ones."""
+    job = make_job(mechanism="esd", measured_links=True, fields=1, longest=ids)
+    planner = Planner(job, BANDWIDTHS, [60] * 4)
+    for _ in range(200):
+        planner.observe(Feedback(np.ones(4), measured(625e6, 457.3e6, 61.3e6, 1e-9)))
+    costs = planner.cost_model.link_costs.astype(np.int64)
+    assert 2 * ids * costs.max() <= 1.01 * 2**30
+    assert costs[3] > 10 * costs[2] > 10 * costs[0]
+
+
 def test_esd_turns_away_from_a_link_that_slows_down(make_job, make_batches):
     """Two equal links; one becomes ten times slower, and its share of the transfers shrinks."""
     job = make_job(workers=2, mechanism="esd", measured_links=True)
