@@ -27,23 +27,31 @@ def grouped_auc(groups: NDArray[np.uint64], bins: NDArray[np.uint16], labels: ND
         labels: uint8 [m]; only labels 0 and 1 count.
     """
     counted = labels < OTHER_LABEL
-    order = np.lexsort((bins[counted], groups[counted]))
-    if not len(order):
+    if not counted.all():
+        groups, bins, labels = groups[counted], bins[counted], labels[counted]
+    numbers = np.unique(groups, return_inverse=True)[1]
+    sizes = np.bincount(numbers)
+    up = np.bincount(numbers[labels == 1], minlength=len(sizes))
+    both = (up > 0) & (up < sizes)
+    if not both.any():
         return 0.0, 0
-    groups, bins, labels = groups[counted][order], bins[counted][order], labels[counted][order]
-    new_group = np.append(True, groups[1:] != groups[:-1])
-    new_tie = new_group | np.append(True, bins[1:] != bins[:-1])
-    ties, begins = np.flatnonzero(new_tie), np.flatnonzero(new_group)
-    positives = np.add.reduceat(labels.astype(np.int64), ties)  # of samples with one score in one group
-    negatives = np.diff(np.append(ties, len(labels))) - positives
-    first = np.searchsorted(ties, begins)  # of the ties of each group
+    says = both[numbers]
+    # One number for group, bin and label is sorted several times as fast as three columns are.
+    keys = np.sort(numbers[says] << 17 | bins[says].astype(np.int64) << 1 | labels[says])
+    ties = np.flatnonzero(_changes(keys >> 1))  # where samples begin that have one score in one group
+    first = np.flatnonzero(_changes(keys[ties] >> 17))  # of the ties of each group
+    positives = np.add.reduceat(keys & 1, ties)
+    negatives = np.diff(np.append(ties, len(keys))) - positives
     lower = np.cumsum(negatives) - negatives
     lower -= np.repeat(lower[first], np.diff(np.append(first, len(ties))))
     won = np.add.reduceat(positives * (lower + negatives / 2), first)
-    up, down = np.add.reduceat(positives, first), np.add.reduceat(negatives, first)
-    both = (up > 0) & (down > 0)
-    samples = (up + down)[both]
-    return float(np.sum(won[both] / (up[both] * down[both]) * samples)), int(samples.sum())
+    sizes, up = sizes[both], up[both]
+    return float(np.sum(won / (up * (sizes - up)) * sizes)), int(sizes.sum())
+
+
+def _changes(values: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Tells of each value whether it is another one than that before it, the first one included."""
+    return np.append(True, values[1:] != values[:-1])
 
 
 def mean_gauc(parts: Sequence[Grouped]) -> float:
