@@ -25,6 +25,7 @@ from services.domain.state import Quality
 from services.domain.tables import TableSpec
 from services.runtime.security import PLAINTEXT, Credentials
 from services.runtime.threads import named_threads
+from worker.service.tasks import all_of
 
 _TOGETHER = 16_384  # samples whose rows are read at once, each row once
 
@@ -159,7 +160,5 @@ async def _look_up(
         places = np.flatnonzero(owners == shard)
         _, values[places] = await servers[shard].look_up(ids[places], checkpoint=checkpoint)
 
-    async with asyncio.TaskGroup() as reading:
-        for shard in range(len(servers)):
-            reading.create_task(read(shard))
+    await all_of(map(read, range(len(servers))))
     return values

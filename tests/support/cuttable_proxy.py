@@ -42,9 +42,17 @@ class CuttableProxy:
 
     async def cut_for(self, seconds: float) -> None:
         """Resets all connections, and new ones as soon as they are made, for so long."""
+        self.refuse()
+        await asyncio.sleep(seconds)
+        self.admit()
+
+    def refuse(self) -> None:
+        """Resets all connections, and from now on new ones as soon as they are made."""
         self._open = False
         self.cut()
-        await asyncio.sleep(seconds)
+
+    def admit(self) -> None:
+        """Lets new connections through again."""
         self._open = True
 
     @contextmanager

@@ -1,0 +1,56 @@
+"""Held-out samples are scored again where a parameter server was away in the middle."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+from esd.cli.evaluation import Evaluator
+from ps_server.service.app import parameter_server
+from ps_server.service.settings import ParameterServerSettings
+from services.clients.parameter_server import AsyncParameterServerClient
+from services.domain.batches import SampleBatch
+from services.runtime.retry import AWAY, repeated
+from tests.support.cuttable_proxy import CuttableProxy, cuttable_proxy
+from tests.support.simple_clients import job_with, samples
+from worker.models import build_model
+from worker.training.all_reduce import DenseReducer
+from worker.training.dense import DenseParameters
+
+
+class AwayOnce:
+    """Samples, at the first reading of which the server is away for a while."""
+
+    def __init__(self, proxy: CuttableProxy) -> None:
+        self.readings = 0
+        self._proxy = proxy
+        self._loop = asyncio.get_running_loop()
+
+    def __iter__(self) -> Iterator[SampleBatch]:
+        self.readings += 1
+        if self.readings == 1:
+            self._loop.call_soon_threadsafe(self._proxy.refuse)
+        yield samples(8)
+
+
+async def test_a_server_that_is_away_while_rows_are_read_is_waited_for() -> None:
+    async with (
+        parameter_server(ParameterServerSettings(metrics_port=None, grace_seconds=0)) as server,
+        cuttable_proxy(server.address) as proxy,
+    ):
+        job = job_with(parameter_servers=(proxy.address,))
+        async with AsyncParameterServerClient(server.address, job.table) as client:
+            await client.create_table()
+            await client.put_dense(DenseParameters(build_model(job), job.model, DenseReducer(None)).to_npz())
+        held_out = AwayOnce(proxy)
+        evaluator = Evaluator(job, held_out)
+
+        async def evaluate() -> float:
+            if held_out.readings:
+                proxy.admit()
+            (quality,) = await evaluator.evaluate()
+            return quality.loss
+
+        assert await repeated(evaluate, 20.0, on=AWAY) > 0
+        assert held_out.readings == 2
+        evaluator.close()
