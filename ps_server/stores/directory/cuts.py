@@ -70,6 +70,8 @@ class DirectoryCuts(MemoryCuts):
     def put_back(self, cuts: Sequence[int]) -> int:
         if cuts[0] in self._rows.pre_images:
             return super().put_back(cuts)
+        if cuts[0] not in self._saved:  # nobody has taken the table up: there are its files, and no rows in memory
+            return 0
         self._load(cuts[0])
         self._rows.pre_images.clear()  # of rows that are not there any more
         return len(self._rows)
@@ -81,9 +83,12 @@ class DirectoryCuts(MemoryCuts):
 
     def _can_be_built_on(self, cut: int) -> bool:
         """Tells whether a file may hold only what changed since this cut."""
-        if cut not in self._rows.pre_images or not row_file(self._folder, cut).exists():
+        if cut not in self._rows.pre_images:
             return False
-        return len(chain_of(self._folder, cut)) < _LONGEST_CHAIN
+        try:
+            return len(chain_of(self._folder, cut)) < _LONGEST_CHAIN
+        except FailedPrecondition:  # somebody has removed a file of it
+            return False
 
     def _changed_since(self, base: int, cut: int) -> Iterator[RowBlock]:
         """Yields the rows that have changed between two cuts, as of the later one; version 0 where there is none."""

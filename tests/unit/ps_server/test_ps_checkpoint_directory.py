@@ -191,7 +191,7 @@ def test_esd_checkpoint_restore_leads_out_of_a_damaged_file(server, tmp_path):
     with offline_tables(ParameterServerSettings(checkpoint_dir=tmp_path)) as (table,), table.claimed():
         assert table.damaged_rows(3)
         assert not table.damaged_rows(2)
-        table.restore(2)
+        assert table.restore(2) == 0  # files are dropped, and no rows read into memory
     server.start()
     assert server.rows() == states[2]
 
@@ -242,6 +242,21 @@ def test_a_checkpoint_after_one_that_could_not_be_saved_is_whole(server):
     server.train(100)
     at_cut = server.rows()
     server.checkpoint(30)
+    server.start()
+    assert server.rows() == at_cut
+
+
+def test_a_checkpoint_is_whole_where_a_file_that_it_would_build_on_is_gone(server):
+    server.train(400)
+    for cut in range(1, 5):
+        server.train(20)
+        server.checkpoint(cut)
+    first, *_ = chain = chain_of(server.files[0].parent, 4)[::-1]
+    assert len(chain) > 1
+    first.unlink()
+    server.train(20)
+    at_cut = server.rows()
+    server.checkpoint(5)
     server.start()
     assert server.rows() == at_cut
 
