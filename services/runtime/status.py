@@ -88,8 +88,8 @@ _HANDSHAKES: Mapping[str, str] = MappingProxyType(
             "one that it has, or make it a certificate with this one"
         ),
         "CERTIFICATE_VERIFY_FAILED": (
-            "the service's certificate has expired, or tls_ca of the caller is not the authority that has signed it "
-            f"({_KNOBS})"
+            "the service's certificate is not valid now (expired, or a clock is wrong), or tls_ca of the caller is not "
+            f"the authority that has signed it ({_KNOBS})"
         ),
         "WRONG_VERSION_NUMBER": (
             "the caller uses TLS and the service does not: give the service tls_certificate and tls_key, or the caller "

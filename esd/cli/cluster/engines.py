@@ -13,6 +13,7 @@ from typing import Any
 import docker
 from docker.errors import DockerException, ImageNotFound, NotFound
 from docker.types import DeviceRequest, Healthcheck, LogConfig
+from requests import RequestException
 
 from esd.cli.cluster.code import Files
 from esd.cli.cluster.config import Cluster, Host
@@ -127,6 +128,7 @@ class Engines:
             try:
                 client.images.get(name)
             except ImageNotFound:
+                _check_processor(client, container, str(image.attrs["Architecture"]))
                 messages.print(f"{container.host.name}: copying {container.image}")
                 client.images.load(image.save(named=True))  # type: ignore[arg-type] # takes chunks as well
         except ImageNotFound:
@@ -137,6 +139,16 @@ class Engines:
         finally:
             here.close()
         return name
+
+
+def _check_processor(client: docker.DockerClient, container: Container, ours: str) -> None:
+    """Refuses to copy an image for another processor, which would start and end again and again."""
+    theirs = client.version()["Arch"]
+    if ours != theirs:
+        raise FailedPrecondition(
+            f"image {container.image} of this machine is for {ours}, and {container.host.name} is {theirs}: build one "
+            f"for {theirs} and load it there under the same tag (docs/operations.md, arm64)"
+        )
 
 
 @contextmanager
@@ -216,5 +228,5 @@ def _arguments(cluster: Cluster, container: Container, image: str, filled: Mappi
 def _translated(host: Host) -> Iterator[None]:
     try:
         yield
-    except DockerException as error:
+    except (DockerException, RequestException) as error:  # the latter where an engine goes away, or is silent
         raise Unavailable(f"{host.name} ({host.engine}): {error}") from error

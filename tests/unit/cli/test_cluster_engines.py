@@ -1,0 +1,92 @@
+"""What `esd cluster` says of engines that it cannot use; what it does with those that it can, tests/e2e shows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from esd.cli.cluster.config import Cluster, read_cluster
+from esd.cli.cluster.containers import containers_of
+from esd.cli.cluster.engines import connected
+from services.domain.errors import FailedPrecondition, Unavailable
+
+HANGS_UP: dict[str, Any] = {}
+IMAGE = {"Id": "sha256:4711", "RepoTags": ["esd-service:local"], "Architecture": "amd64"}
+
+
+@contextmanager
+def engine(processor: str, images: Mapping[str, Any]) -> Iterator[str]:
+    """As much of an engine's API as is asked before anything is started; asked for images, one without any hangs up."""
+
+    class Api(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            path = self.path.removeprefix("/v1.45")
+            if path == "/version":
+                self._answer(200, {"ApiVersion": "1.45", "MinAPIVersion": "1.24", "Arch": processor})
+            elif path == "/_ping":
+                self._answer(200, "OK")
+            elif path.startswith("/images/") and images is HANGS_UP:
+                self.connection.close()
+            elif path.startswith("/images/") and (name := path.split("/")[2]) in images:
+                self._answer(200, images[name])
+            else:
+                self._answer(404, {"message": "No such image or container"})
+
+        def _answer(self, status: int, body: Any) -> None:
+            data = json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *_: object) -> None:
+            """Says nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Api) as server:
+        serving = Thread(target=server.serve_forever)
+        serving.start()
+        try:
+            yield f"tcp://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            serving.join()
+
+
+def cluster(directory: Path, address: str) -> Cluster:
+    """A cluster of one machine."""
+    file = directory / "cluster.toml"
+    file.write_text(f"""
+head = "edge-7"
+redis_image = "esd-service:local"
+[[hosts]]
+name = "edge-7"
+engine = "{address}"
+address = "10.0.0.7"
+link = "1g"
+""")
+    return read_cluster(file)
+
+
+def start_first(described: Cluster) -> None:
+    with connected(described) as engines:
+        engines.start(containers_of(described)[0])
+
+
+def test_an_image_for_another_processor_is_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with engine("amd64", {"esd-service:local": IMAGE}) as here, engine("arm64", {"other": IMAGE}) as there:
+        monkeypatch.setenv("DOCKER_HOST", here)
+        with pytest.raises(FailedPrecondition, match=r"esd-service:local .* is for amd64, and edge-7 is arm64"):
+            start_first(cluster(tmp_path, there))
+
+
+def test_an_engine_that_goes_away_is_named(tmp_path: Path) -> None:
+    with engine("amd64", HANGS_UP) as there, pytest.raises(Unavailable, match=rf"edge-7 \({there}\): "):
+        start_first(cluster(tmp_path, there))
