@@ -12,6 +12,7 @@ from benchmarks.chaos.bad_days import draw_bad_days
 from benchmarks.chaos.faults import draw_faults
 from benchmarks.chaos.system import OPTIONS
 from benchmarks.chaos.verdict import difference
+from esd.cli.export import write_whole
 
 
 def test_thirty_faults_hold_every_kind_at_least_twice():
@@ -46,14 +47,14 @@ def test_sixty_bad_days_hold_everything_on_every_store_with_every_optimizer():
 
 
 def model(folder, **changes):
-    folder.mkdir()
     arrays = {
         "ids": np.arange(3, dtype=np.uint64),
         "versions": np.array([2, 1, 5]),
         "rows": np.ones((3, 2), np.float32),
         "dense/w": np.full(4, 2.0, np.float32),
+        "model": np.array("wdl of 3 features"),
     }
-    np.savez(folder / "model.npz", **(arrays | changes))
+    write_whole(folder / "model.npz", arrays | changes)
     return folder
 
 
@@ -63,8 +64,10 @@ def model(folder, **changes):
         ({}, 0.0),
         ({"dense/w": np.array([2, 2, 2, 2.004], np.float32)}, 1e-3),
         ({"versions": np.array([2, 1, 6])}, float("inf")),
+        ({"model": np.array("wdl of 4 features")}, float("inf")),
+        ({"dense/other": np.zeros(2, np.float32)}, float("inf")),
     ],
-    ids=["same", "near", "trained once more"],
+    ids=["same", "near", "trained once more", "of other samples", "larger"],
 )
 def test_the_distance_of_two_models(tmp_path, changes, expected):
     undisturbed = model(tmp_path / "undisturbed")
