@@ -1,1 +1,1 @@
-"""Malformed requests to every public RPC: no crash, no hang, no internal text."""
+"""Malformed requests to every public RPC, and running jobs with hostile peers: no crash, no hang, no internal text."""

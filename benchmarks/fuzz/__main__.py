@@ -3,6 +3,9 @@
 To a parameter server with its rows in memory, one with its rows in Redis, a dispatcher and a worker. Each must answer
 every request within its deadline, with a status that blames the caller and a text that tells nothing of the inside,
 must log no defect, and must do its work afterwards.
+
+Then one of the two workers of a running job lies all the while, and jobs of a worker are told something wrong by their
+dispatcher or their parameter server: the model is that of one machine all the same, or the job ends with the cause.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import os
 import sys
 import tempfile
 import time
+from collections import Counter
 from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 
@@ -21,14 +25,22 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.fuzz import targets
+from benchmarks.fuzz.attended import train_beside_a_liar
 from benchmarks.fuzz.campaign import MAX_MESSAGE_BYTES, Tally, campaign
+from benchmarks.fuzz.liar import Lies
 from benchmarks.fuzz.targets import Target
+from benchmarks.fuzz.told import Told, most_bytes, tell
+from benchmarks.fuzz.wrongs import wrongs
 from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.runtime.channel import channel
 from tests.support.redis_server import redis_server
 
 _LIMIT_SECONDS = 180.0  # for each service
 _READY_SECONDS = 120.0
+_LIAR_ITERATIONS = 200
+_LIAR_FAILURES = 5
+_LIES_PER_MESSAGE = 5  # beside those that are made for the moment
+_MOST_BYTES = 2**30  # of memory that a service takes
 _SHARES = {"ps_server": 0.35, "ps_server on Redis": 0.2, "dispatcher": 0.4, "worker": 0.05}
 
 
@@ -47,8 +59,11 @@ async def start(stack: AsyncExitStack, module: str, log: Path, **settings: str) 
     async def end() -> None:
         if process.returncode is not None:
             raise AssertionError(f"{module} ended with exit code {process.returncode}")
+        taken = most_bytes(process.pid)
         process.terminate()
         await process.wait()
+        if taken > _MOST_BYTES:
+            raise AssertionError(f"{module} has taken {taken} bytes of memory")
 
     stack.push_async_callback(end)
     assert process.stdout is not None  # noqa: S101 - started with a pipe
@@ -73,6 +88,27 @@ async def targets_of(stack: AsyncExitStack, folder: Path, redis_url: str) -> lis
     ]
 
 
+async def lie(folder: Path, number: int) -> Lies:
+    """Has one of two workers lie while they train. Raises AssertionError if somebody else notices."""
+    lies = Lies.drawn(
+        _LIES_PER_MESSAGE * 2 * _LIAR_ITERATIONS, number, per_message=_LIES_PER_MESSAGE, failures=_LIAR_FAILURES
+    )
+    async with AsyncExitStack() as stack:
+        server = await start(stack, "ps_server", folder / "beside_liar_ps.log")
+        dispatcher = await start(stack, "dispatcher", folder / "beside_liar.log")
+        await train_beside_a_liar(dispatcher, server, folder, lies, iterations=_LIAR_ITERATIONS)
+    return lies
+
+
+async def tell_wrong(folder: Path, count: int, number: int) -> Told:
+    """Has jobs told something wrong. Raises AssertionError if somebody crashes, hangs or tells too much."""
+    async with AsyncExitStack() as stack:
+        (logs := folder / "told").mkdir()
+        server = await start(stack, "ps_server", logs / "ps_server", max_tables=str(count + 1))
+        dispatcher = await start(stack, "dispatcher", logs / "dispatcher", lease_seconds="2")
+        return await tell(dispatcher, server, logs, wrongs(count, number))
+
+
 def defects(folder: Path) -> list[str]:
     """Returns what services have logged that only a defect of theirs explains."""
     lines = [line for log in folder.glob("*.log") for line in log.read_text().splitlines()]
@@ -83,6 +119,7 @@ def main() -> None:
     """Prints a table of the answers; the exit code tells whether all were right."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--requests", type=int, default=10_000)
+    parser.add_argument("--jobs", type=int, default=300, help="that are told something wrong")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     table = Table("service", "method", "requests", "answers", show_edge=False)
@@ -103,9 +140,16 @@ def main() -> None:
                 progress.print(f"{target.name}: {tally.sent} requests after {time.monotonic() - began:.0f} s")
         finally:
             runner.run(stack.aclose())
+        lies = runner.run(lie(folder, arguments.seed))
+        progress.print(f"{lies.told} lies after {time.monotonic() - began:.0f} s")
+        told = runner.run(tell_wrong(folder, arguments.jobs, arguments.seed))
         found = defects(folder)
     console = Console(width=150)
     console.print(table)
+    console.print(
+        f"{lies.told} lies beside a job of two workers: {_counted(lies.refusals)}, others were nothing to refuse"
+    )
+    console.print(f"{arguments.jobs} jobs told something wrong, and one that was not: {_counted(told.outcomes)}")
     console.print(f"{sent} requests in {time.monotonic() - began:.0f} s (seed {arguments.seed})")
     for line in found:
         console.print(f"logged: {line}", markup=False)
@@ -114,9 +158,12 @@ def main() -> None:
 
 def _report(table: Table, name: str, tally: Tally) -> None:
     for method in sorted({method for method, _ in tally.answers}):
-        answers = {code: count for (of, code), count in tally.answers.items() if of == method}
-        shown = ", ".join(f"{code} {count}" for code, count in sorted(answers.items()))
-        table.add_row(name, method, str(sum(answers.values())), shown)
+        answers = Counter({code: count for (of, code), count in tally.answers.items() if of == method})
+        table.add_row(name, method, str(answers.total()), _counted(answers))
+
+
+def _counted(counts: Counter[str]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,6 @@ _REFUSALS = {
     grpc.StatusCode.FAILED_PRECONDITION,
     grpc.StatusCode.RESOURCE_EXHAUSTED,
 }
-# What only somebody who knows the source, or this machine, could make use of.
 _INTERNAL_TEXT = re.compile(
     r"Traceback|File \"|\.py\b|/(usr|home|root|tmp|work|var)/|object at 0x|<class|Exception|Error\b"
 )
@@ -72,9 +71,14 @@ def call(channel: grpc.Channel, method: Method, request: Request) -> Answer:
     return Answer(grpc.StatusCode.OK, "", reasoned=True)
 
 
+def tells_too_much(text: str) -> bool:
+    """Tells whether a text holds what only somebody who knows the source, or this machine, could make use of."""
+    return _INTERNAL_TEXT.search(text) is not None
+
+
 def fault(method: Method, answer: Answer) -> str | None:
     """Returns what is wrong with an answer to a malformed request; None if nothing is."""
-    if _INTERNAL_TEXT.search(answer.text):
+    if tells_too_much(answer.text):
         return f"{method.path} tells too much: {answer.text!r}"
     if answer.code is grpc.StatusCode.DEADLINE_EXCEEDED and (answer.reasoned or method.waits):
         return None

@@ -14,7 +14,7 @@ from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
 
 from benchmarks.fuzz.calls import Method
-from benchmarks.fuzz.messages import Pools
+from benchmarks.fuzz.twists import Pools
 from protos import common_pb2, dispatcher_pb2, ps_pb2, ps_pb2_grpc, worker_pb2, worker_pb2_grpc
 from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.errors import EsdError

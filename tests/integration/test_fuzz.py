@@ -1,4 +1,7 @@
-"""A few hundred malformed requests to every service; `python -m benchmarks.fuzz` sends many more."""
+"""A few hundred malformed requests to every service, lies to a running job, and jobs that are told something wrong.
+
+`python -m benchmarks.fuzz` sends many more.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,12 @@ from contextlib import AsyncExitStack
 import pytest
 
 from benchmarks.fuzz import targets
+from benchmarks.fuzz.attended import train_beside_a_liar
 from benchmarks.fuzz.campaign import MAX_MESSAGE_BYTES, campaign
+from benchmarks.fuzz.liar import Lies
 from benchmarks.fuzz.targets import Target
+from benchmarks.fuzz.told import tell
+from benchmarks.fuzz.wrongs import wrongs
 from dispatcher.service.app import serve_dispatcher
 from dispatcher.service.settings import DispatcherSettings
 from ps_server.service.app import parameter_server
@@ -26,6 +33,9 @@ from worker.service.servicer import SERVICE, WorkerService, add_to_server
 from worker.service.settings import WorkerSettings
 
 COMMON = {"metrics_port": None, "grace_seconds": 0, "max_request_bytes": MAX_MESSAGE_BYTES}
+
+PLAIN = {"metrics_port": None, "grace_seconds": 0}
+PLAIN_SERVER, PLAIN_DISPATCHER = ParameterServerSettings(**PLAIN), DispatcherSettings(**PLAIN, lease_seconds=3)
 
 
 @pytest.fixture
@@ -68,3 +78,19 @@ def test_malformed_requests_are_refused_and_harm_nobody(runner, caplog, start, c
         runner.run(stack.aclose())
     assert tally.sent >= count
     assert not [record for record in caplog.records if "internal error" in record.message]
+
+
+async def test_a_worker_that_lies_is_refused_and_the_model_is_that_of_one_machine(tmp_path, caplog):
+    lies = Lies.drawn(200, 1, per_message=5, failures=1)
+    async with parameter_server(PLAIN_SERVER) as server, serve_dispatcher(PLAIN_DISPATCHER) as dispatcher:
+        state = await train_beside_a_liar(dispatcher.address, server.address, tmp_path, lies, iterations=30)
+    assert lies.told > 500
+    assert [recovery.cause for recovery in state.recoveries] == ["worker w-1 (slot 1) cannot go on: fuzzed"]
+    assert not [record for record in caplog.records if "internal error" in record.message]
+
+
+async def test_who_is_told_something_wrong_says_so_and_what_comes_next_works(tmp_path):
+    async with parameter_server(PLAIN_SERVER) as server, serve_dispatcher(PLAIN_DISPATCHER) as dispatcher:
+        told = await tell(dispatcher.address, server.address, tmp_path, wrongs(12, number=1))
+    assert told.outcomes.total() == 13
+    assert told.twisted.total() > 6
