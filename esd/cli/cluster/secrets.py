@@ -53,8 +53,10 @@ def provide_secrets(cluster: Cluster) -> dict[str, Files]:
 def _password(file: Path) -> bytes:
     if not file.exists():
         file.parent.mkdir(mode=0o700, exist_ok=True)
-        file.touch(mode=0o600)
-        file.write_text(f"{secrets.token_hex(32)}\n")
+        unfinished = file.with_name(f".{file.name}.unfinished")  # an empty file would be no password for ever
+        unfinished.touch(mode=0o600)
+        unfinished.write_text(f"{secrets.token_hex(32)}\n")
+        unfinished.replace(file)
     return file.read_bytes()
 
 

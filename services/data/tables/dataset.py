@@ -222,7 +222,10 @@ class _Cleaned:
         if self._span is not None and self._schema.time is not None:
             piece, absent = within(piece, self._schema.time, self._span)
             untimed = [Mistakes(self._schema.time, absent, EXPECTED)] if absent.any() else []
-        samples, mistakes = samples_of(piece.batch, self._schema, labelled=self._labelled)
+        try:
+            samples, mistakes = samples_of(piece.batch, self._schema, labelled=self._labelled)
+        except pa.ArrowException as error:  # such as a time zone that is not known here
+            raise InvalidArgument(f"{source}: {error}") from error
         mistakes += untimed
         if not mistakes:
             return samples

@@ -9,7 +9,7 @@ import pytest
 
 from esd.cli.cluster.config import Cluster, read_cluster
 from esd.cli.cluster.containers import FILES, Container, containers_of
-from esd.cli.cluster.secrets import provide_secrets
+from esd.cli.cluster.secrets import PASSWORD, provide_secrets
 from services.domain.errors import FailedPrecondition
 from services.runtime.security import Credentials
 from services.runtime.settings import ClientSettings
@@ -65,6 +65,20 @@ def test_secrets_are_made_once_and_a_new_one_makes_another_container(cluster: Cl
     renewed = containers_of(cluster, provide_secrets(cluster))
     changed = [new.host.name for old, new in zip(first, renewed, strict=True) if old.fingerprint != new.fingerprint]
     assert changed == ["edge-1"]
+
+
+def test_a_password_is_whole_or_not_there(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file without one would have Redis ask for none, or not start, ever after."""
+
+    def interrupted(_size: int) -> str:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("secrets.token_hex", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            provide_secrets(cluster)
+    assert len(provide_secrets(cluster)["redis"][PASSWORD].strip()) == 64
+    assert (cluster.certificates / "redis" / PASSWORD).stat().st_mode & 0o777 == 0o600
 
 
 def test_a_certificate_of_another_address_is_named(cluster: Cluster) -> None:

@@ -213,6 +213,12 @@ def test_a_later_file_with_another_type_is_refused_before_the_first_sample(tmp_p
         samples(tmp_path)
 
 
+def test_what_arrow_cannot_make_of_a_column_is_refused_by_name() -> None:
+    times = pa.array([1, 2, 3, 4], pa.timestamp("us", tz="Europe/Nowhere"))
+    with pytest.raises(InvalidArgument, match=r"the frame: .*Europe/Nowhere"):
+        list(esd.read(EVENTS.set_column(1, "item", times), SCHEMA))
+
+
 def test_a_value_may_be_absent_in_a_dictionary_too() -> None:
     items = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2, 0]), pa.array(["shoe", None, "Zürich"]))
     events = EVENTS.set_column(1, "item", items)
