@@ -53,15 +53,14 @@ class Engines:
         client = self._clients[container.host.name]
         name = f"{self._cluster.name}_{container.service}_{container.host.name}"
         with _translated(container.host):
-            try:
-                running = client.containers.get(name)
-            except NotFound:
-                pass
-            else:
-                if running.status == "running" and running.labels.get(_FINGERPRINT) == container.fingerprint:
-                    return
-                running.remove(force=True)
+            before = None
+            with suppress(NotFound):
+                before = client.containers.get(name)
+            if before and before.status == "running" and before.labels.get(_FINGERPRINT) == container.fingerprint:
+                return
             image = self._provide_image(client, container)
+            if before:  # it serves until there is an image to take its place
+                before.remove(force=True)
             for volume in container.volumes.values():
                 client.volumes.create(volume, labels={_CLUSTER: self._cluster.name})
             filled = {folder: f"{name}_{PurePosixPath(folder).name}" for folder in container.files}

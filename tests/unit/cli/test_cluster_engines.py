@@ -18,12 +18,20 @@ from esd.cli.cluster.engines import connected
 from services.domain.errors import FailedPrecondition, Unavailable
 
 HANGS_UP: dict[str, Any] = {}
+RUNNING = {
+    "Id": "c0ffee",
+    "State": {"Status": "running"},
+    "Config": {"Labels": {"esd.fingerprint": "of an earlier up"}},
+}
 IMAGE = {"Id": "sha256:4711", "RepoTags": ["esd-service:local"], "Architecture": "amd64"}
 
 
 @contextmanager
-def engine(processor: str, images: Mapping[str, Any]) -> Iterator[str]:
-    """As much of an engine's API as is asked before anything is started; asked for images, one without any hangs up."""
+def engine(processor: str, images: Mapping[str, Any], running: Any = None) -> Iterator[str]:
+    """As much of an engine's API as is asked before anything is started; asked for images, one without any hangs up.
+
+    It says of every container that it is `running`, and lets none be removed.
+    """
 
     class Api(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -32,12 +40,17 @@ def engine(processor: str, images: Mapping[str, Any]) -> Iterator[str]:
                 self._answer(200, {"ApiVersion": "1.45", "MinAPIVersion": "1.24", "Arch": processor})
             elif path == "/_ping":
                 self._answer(200, "OK")
+            elif path.startswith("/containers/") and running:
+                self._answer(200, running)
             elif path.startswith("/images/") and images is HANGS_UP:
                 self.connection.close()
             elif path.startswith("/images/") and (name := path.split("/")[2]) in images:
                 self._answer(200, images[name])
             else:
                 self._answer(404, {"message": "No such image or container"})
+
+        def do_DELETE(self) -> None:
+            self._answer(409, {"message": f"{self.path} is to be removed"})
 
         def _answer(self, status: int, body: Any) -> None:
             data = json.dumps(body).encode()
@@ -89,4 +102,18 @@ def test_an_image_for_another_processor_is_not_copied(tmp_path: Path, monkeypatc
 
 def test_an_engine_that_goes_away_is_named(tmp_path: Path) -> None:
     with engine("amd64", HANGS_UP) as there, pytest.raises(Unavailable, match=rf"edge-7 \({there}\): "):
+        start_first(cluster(tmp_path, there))
+
+
+def test_what_runs_is_removed_when_there_is_an_image_to_take_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with engine("amd64", {"other": IMAGE}) as here, engine("amd64", {"other": IMAGE}, RUNNING) as there:
+        monkeypatch.setenv("DOCKER_HOST", here)
+        with pytest.raises(FailedPrecondition, match="neither on edge-7 nor on this machine"):
+            start_first(cluster(tmp_path, there))
+    with (
+        engine("amd64", {"esd-service:local": IMAGE}, RUNNING) as there,
+        pytest.raises(Unavailable, match="is to be removed"),
+    ):
         start_first(cluster(tmp_path, there))
