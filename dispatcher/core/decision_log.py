@@ -35,6 +35,7 @@ class EpochBegan:
         cache_rows: rows of each worker's cache, [n].
         worker_limits: the least and the most samples that each worker takes, [n]; none: any number.
         members: the slots of the workers that train; none: all.
+        warm: whether caches begin as they were at the checkpoint; else empty, as where a worker has another one now.
     """
 
     epoch: int
@@ -45,6 +46,7 @@ class EpochBegan:
     cache_rows: list[int]
     worker_limits: list[list[int]] = field(default_factory=list)
     members: list[int] = field(default_factory=list)
+    warm: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ class Planner:
     is not for concurrent use; the kernels release the GIL, so a call may run in a thread of its own.
 
     Attributes:
+        warm: whether its caches began as they were at the snapshot.
         knows_workers: whether it goes on with what a snapshot says of these workers. The feedback of iterations that
             were planned before the snapshot, and not yet observed, is to be observed then.
     """
@@ -84,6 +85,7 @@ class Planner:
                 raise InvalidArgument(f"cache_rows of worker {worker} is {rows}, it must be at least 1")
         check_caches(job, cache_rows)
         self.job = job
+        self.warm = warm
         self.members = members or WorkerSet.all_of(job.workers)
         self.bandwidths = tuple(bandwidths)
         self.cache_rows = tuple(cache_rows)

@@ -109,6 +109,7 @@ class _Replay:
             members=WorkerSet.of(epoch.members),
             epoch=epoch.epoch,
             snapshot=snapshot,
+            warm=epoch.warm,
         )
 
     def _keep(self, iteration: int, snapshot: Snapshot) -> None:

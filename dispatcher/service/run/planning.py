@@ -240,6 +240,7 @@ def _epoch_record(epoch: Epoch, planner: Planner) -> EpochBegan:
         cache_rows=list(planner.cache_rows),
         worker_limits=[list(limits) for limits in planner.worker_limits],
         members=list(planner.members),
+        warm=planner.warm,
     )
 
 

@@ -24,8 +24,8 @@ def stream(make_batches):
     return make_batches(14, samples=12, fields=3, rows=90, seed=4)
 
 
-def recorded(job, stream):
-    """Epoch 1 is lost after iteration 8, and epoch 2 goes on without worker 0 from checkpoint 5."""
+def recorded(job, stream, caches=CACHES):
+    """Epoch 1 is lost after iteration 8, and epoch 2 goes on without worker 0, with these caches, from checkpoint 5."""
     planner = Planner(job, BANDWIDTHS, CACHES, epoch=1)
     records = [JobOpened({}), EpochBegan(1, 0, list(job.workloads), None, BANDWIDTHS, CACHES)]
     decisions, snapshot = {}, b""
@@ -36,8 +36,9 @@ def recorded(job, stream):
         decisions[t] = planner.plan(stream[t])
         records.append(IterationPlanned(t, digest_of(decisions[t].messages)))
     two = replace(job, workloads=(0, 6, 6))
-    planner = Planner(two, BANDWIDTHS, CACHES, epoch=2, snapshot=snapshot)
-    records.append(EpochBegan(2, 5, [0, 6, 6], None, BANDWIDTHS, CACHES))
+    warm = caches == CACHES
+    planner = Planner(two, BANDWIDTHS, caches, epoch=2, snapshot=snapshot, warm=warm)
+    records.append(EpochBegan(2, 5, [0, 6, 6], None, BANDWIDTHS, caches, warm=warm))
     for t in range(5, 14):
         if t == 10:
             planner.checkpoint()
@@ -47,8 +48,9 @@ def recorded(job, stream):
     return [*records, StreamEnded(14)], decisions
 
 
-def test_iterations_that_were_trained_twice_count_once(job, stream):
-    records, decisions = recorded(job, stream)
+@pytest.mark.parametrize("caches", [CACHES, [40, 60, 40]], ids=["same caches", "a larger cache"])
+def test_iterations_that_were_trained_twice_count_once(job, stream, caches):
+    records, decisions = recorded(job, stream, caches)
     totals = replay_decisions(records, job, lambda: iter(stream), digest_of)
     assert (totals.iterations, totals.samples) == (14, 14 * 12)
     for kind in ("miss_pull", "update_push", "evict_push"):
