@@ -107,6 +107,7 @@ async def test_samples_are_shown_label_by_label(dispatcher: Dispatcher, browser:
     ]
     assert "at iteration 20" in await browser.run("document.getElementById('held-out-hint').innerText")
     assert await browser.run("document.querySelectorAll('#loss path.series, #auc path.series').length") == 4
+    assert await browser.run("document.querySelectorAll('#loss circle, #auc circle').length") == 4, "each evaluation"
     assert browser.complaints == []
 
 

@@ -70,6 +70,7 @@ export function dot(colour) {
 // --- line charts -------------------------------------------------------------------------------------------------
 
 const MARGIN = { left: 52, right: 8, top: 8, bottom: 22 };
+const FEW_POINTS = 12; // of a line that shows each as a dot, so that one alone is seen, too
 
 /**
  * Draws lines over iterations into a container.
@@ -103,6 +104,8 @@ export function lineChart(container, series, { format, logarithmic = false }) {
   for (const each of shown) {
     const path = each.points.map(([px, py], i) => `${i ? "L" : "M"}${x(px).toFixed(1)},${y(py).toFixed(1)}`).join("");
     svg.append(drawn("path", { class: "series", d: path, stroke: each.colour }));
+    if (each.points.length > FEW_POINTS) continue;
+    for (const [px, py] of each.points) svg.append(drawn("circle", { cx: x(px), cy: y(py), r: 3, fill: each.colour }));
   }
   const key = series.length > 1 ? element("div", { class: "key" }) : null;
   const label = (at) => {

@@ -14,6 +14,7 @@ const colour = (index) => `var(--c${index + 1})`;
 const $ = (id) => document.getElementById(id);
 
 const FIGURES = [["loss", "Loss"], ["auc", "AUC"], ["normalised_entropy", "Normalised entropy"], ["calibration", "Calibration"], ["gauc", "GAUC"]];
+const listed = new Intl.ListFormat("en-GB");
 const fixed = (value) => value === null ? NOTHING : value.toFixed(4);
 const lately = (value) => value === null ? "" : `${value.toFixed(4)} lately`;
 
@@ -53,7 +54,7 @@ function show(state) {
   $("phase").textContent = job.phase;
   $("phase").className = `pill ${job.phase}`;
   if (job.failure) notice(job.failure, true);
-  else if (state.workers.length < job.workers) notice(`${state.workers.length} of ${job.workers} workers are here; training starts when all are.`);
+  else if (state.workers.length < job.workers) notice(`${state.workers.length} of ${job.workers} workers are here; training ${job.phase === "recovering" ? "goes on" : "starts"} when all are.`);
   else notice("");
   const course = between(state.history);
   showTiles(state, course);
@@ -129,7 +130,7 @@ function showCosts(state) {
   const own = costs.find((cost) => !cost.shadow);
   const verdicts = costs.filter((cost) => cost.shadow && own?.each > 0).map((cost) => `${(cost.each / own.each).toFixed(2)}× under ${cost.mechanism}`);
   $("costs").replaceChildren(element("div", { class: "cost" }, ...rows,
-    verdicts.length ? element("p", { class: "verdict" }, `The same stream costs ${verdicts.join(" and ")}.`) : null,
+    verdicts.length ? element("p", { class: "verdict" }, `The same stream costs ${listed.format(verdicts)}.`) : null,
     element("p", { class: "verdict" },
       `Beside the cost, the plans of an iteration take ${joined(bytes(state.plan_bytes_per_iteration))}, ${joined(seconds(state.plan_seconds_per_iteration))} of transfer`
       + (state.reduced_seconds_per_iteration ? `, and the gradients of replicated rows ${joined(seconds(state.reduced_seconds_per_iteration))}.` : "."))));
@@ -244,5 +245,6 @@ function lease(worker) {
     bar([[Math.min(1, used), used > 0.6 ? "var(--warn)" : "var(--good)", "age of the latest heartbeat"]])];
 }
 
+notice("Asking the dispatcher");
 addEventListener("resize", () => last && show(last));
 ask();
