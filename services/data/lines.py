@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import os
 import zlib
 from collections.abc import Generator, Iterator
-from contextlib import closing
+from contextlib import closing, nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import Protocol
@@ -57,17 +58,19 @@ def read_line_blocks(path: Path) -> Generator[bytes]:
 
     Raises:
         NotFound: there is no such file.
-        InvalidArgument: it cannot be read, or its gzip data is damaged.
+        InvalidArgument: it cannot be read, its gzip data is damaged, or it was cut meanwhile.
     """
     try:
         with path.open("rb") as raw:
+            size = os.fstat(raw.fileno()).st_size
             packed = raw.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
             raw.seek(0)
-            if not packed:
-                yield from line_blocks(raw)
-                return
-            with gzip.GzipFile(fileobj=raw) as file:
+            with gzip.GzipFile(fileobj=raw) if packed else nullcontext(raw) as file:
                 yield from line_blocks(file)
+            if raw.tell() < size:
+                raise InvalidArgument(
+                    f"data file {path} had {size} bytes, and ended after {raw.tell()}: it was cut while it was read"
+                )
     except FileNotFoundError as error:
         raise NotFound(f"data file {path} does not exist") from error
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:

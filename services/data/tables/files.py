@@ -135,12 +135,14 @@ def _of_text(file: Path, categories: Sequence[str], numbers: Sequence[str]) -> I
     for name in numbers:  # true and false are numbers, too
         types[name] = pa.bool_() if kinds.is_boolean(found.field(name).type) else pa.float64()
     options = pyarrow.csv.ConvertOptions(column_types=types, include_columns=list(types), strings_can_be_null=False)
-    first = 0
+    first, size = 0, file.stat().st_size
     with _open_text(file, options) as reader:
         for block in reader:
             for batch in sliced(block):
                 yield Piece(batch, first)
                 first += len(batch)
+    if file.stat().st_size < size:
+        raise OSError(f"it had {size} bytes and has {file.stat().st_size}: it was cut while it was read")
 
 
 def sliced(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

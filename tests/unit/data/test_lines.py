@@ -1,5 +1,6 @@
 import gzip
 import io
+import os
 
 import pytest
 
@@ -42,6 +43,17 @@ def test_damaged_gzip_is_named(tmp_path, damage):
     file.write_bytes(damage(gzip.compress(bytes(range(256)) * 100)))
     with pytest.raises(InvalidArgument, match=r"train\.gz: damaged gzip data: "):
         list(read_line_blocks(file))
+
+
+def test_a_file_that_is_cut_while_it_is_read_is_named(tmp_path):
+    """At the end of a line nobody else would notice: there would be fewer samples."""
+    file = tmp_path / "train.txt"
+    file.write_bytes(b"sample\n" * BLOCK_BYTES)
+    blocks = read_line_blocks(file)
+    next(blocks)
+    os.truncate(file, 7 * (BLOCK_BYTES // 2))
+    with pytest.raises(InvalidArgument, match=rf"train\.txt had {7 * BLOCK_BYTES} bytes, and ended after .*cut while"):
+        list(blocks)
 
 
 def test_a_file_that_vanished_is_named(tmp_path):

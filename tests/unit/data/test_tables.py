@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 from pathlib import Path
 from typing import Any
 
@@ -256,6 +257,17 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, content:
         samples(tmp_path / name)
     assert str(tmp_path / name) in str(refused.value)
     assert named in str(refused.value)
+
+
+def test_a_text_file_that_is_cut_while_it_is_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_CSV_BYTES", 4096)
+    file, header, row = tmp_path / "e.csv", b"item,clicked\n", b"shoe,1\n"
+    file.write_bytes(header + row * 200_000)
+    batches = iter(esd.read(file, Schema(label="clicked", ids=("item",))))
+    next(batches)
+    os.truncate(file, len(header + row * 100_000))
+    with pytest.raises(InvalidArgument, match=r"e\.csv .*cut while it was read"):
+        list(batches)
 
 
 def test_no_file_is_named(tmp_path: Path) -> None:
