@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
+import time
 from collections.abc import AsyncIterable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Self
@@ -37,6 +40,9 @@ _OPENING_SECONDS = 3.0  # for which a sample stream is opened again, as gRPC doe
 _NO_STATUS_YET = "Internal error from Core"  # grpc.aio's text when a write fails
 _STATUS_LOOKS = 100
 _STATUS_PAUSE_SECONDS = 0.01
+_TELL_SECONDS = 60.0  # between two lines in the log about a dispatcher that is out of reach
+
+_log = logging.getLogger(__name__)
 
 
 class AsyncDispatcherClient:
@@ -60,6 +66,8 @@ class AsyncDispatcherClient:
         credentials: Credentials = PLAINTEXT,
         caller: str = "",
     ) -> None:
+        self._address = address
+        self._told = -math.inf  # when it was last logged that the dispatcher is out of reach
         self._timeout = timeout
         self._patience = patience
         self._channel = channel(address, max_message_bytes, timeout, credentials, caller)
@@ -148,9 +156,20 @@ class AsyncDispatcherClient:
         # each call ends before its deadline, which tells of a dispatcher that hangs.
         request = encode_registration(registration, min(wait_for_job, self._timeout / 2, LONGEST_WAIT_SECONDS))
         if wait_for_job:
-            call = repeated(lambda: _answer(self._stub.RegisterWorker, request), wait_for_job, on=(NotFound, *AWAY))
+            call = repeated(lambda: self._ask_for_work(request), wait_for_job, on=(NotFound, *AWAY))
             return decode_lease(await call)
         return decode_lease(await self._repeated(self._stub.RegisterWorker, request))
+
+    async def _ask_for_work(self, request: pb.RegisterWorkerRequest) -> pb.RegisterWorkerResponse:
+        """Makes one of many attempts, and logs now and then why they fail: a wrong setting looks like a long wait."""
+        try:
+            response: pb.RegisterWorkerResponse = await _answer(self._stub.RegisterWorker, request)
+        except AWAY as error:
+            if time.monotonic() - self._told >= _TELL_SECONDS:
+                self._told = time.monotonic()
+                _log.warning("the dispatcher at %s is out of reach and will be tried again: %s", self._address, error)
+            raise
+        return response
 
     async def put_group_key(self, lease: Lease, epoch: int, key: str, value: bytes) -> None:
         """Tells the other members of an epoch something that their all-reduce group needs."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import socket
 from dataclasses import replace
@@ -135,10 +136,12 @@ async def test_the_cause_of_a_failed_job_is_shown(start_servers, run_worker_job,
         await run_worker_job(address)
 
 
-async def test_a_dispatcher_that_is_away_is_waited_for_within_the_job_timeout(run_worker_job):
+async def test_a_dispatcher_that_is_away_is_waited_for_within_the_job_timeout(run_worker_job, caplog):
     async with asyncio.timeout(20):
-        with pytest.raises(Unavailable):
+        with caplog.at_level(logging.WARNING), pytest.raises(Unavailable):
             await run_worker_job("127.0.0.1:1", job_timeout=1)
+    assert caplog.text.count("the dispatcher at 127.0.0.1:1 is out of reach") == 1, "said, and not at every attempt"
+    assert "Connection refused" in caplog.text
 
 
 async def test_a_dispatcher_that_goes_away_for_longer_is_waited_for_when_the_job_can_go_on(
