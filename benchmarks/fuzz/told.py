@@ -28,7 +28,7 @@ from services.domain.state import JobPhase
 
 _ITERATIONS = 8  # of an attempt; a checkpoint is in their middle
 _PATIENCE_SECONDS = 3.0  # for a job that waits for somebody who was told wrong; then it is cancelled
-_END_SECONDS = 30.0  # for everybody to be done then
+_END_SECONDS = 60.0  # for everybody to be done then, and for a job without anything wrong
 # Of a worker that has ended in order, has failed, was told what cannot be, or was ended here as it was going anyway.
 _EXIT_CODES = (0, 1, 2, -signal.SIGTERM)
 _MOST_BYTES = 2**30  # of memory that a worker takes; torch is a quarter of it
@@ -83,7 +83,8 @@ async def tell(dispatcher: str, server: str, folder: Path, wrongs: Sequence[Wron
                 job = running_job(of_server, workers=1, name=f"told-{number}", checkpoint_every=4)
                 log = folder / f"told-{number}.log"
                 try:
-                    outcome = await _attempt(client, host, to_worker, job, log, told)
+                    patience = _PATIENCE_SECONDS if wrong is not None else _END_SECONDS
+                    outcome = await _attempt(client, host, to_worker, job, log, told, patience)
                 except (AssertionError, TimeoutError) as error:
                     raise AssertionError(f"{error or 'it hangs'}, after {wrong}; {end_of(log)}") from None
                 told.outcomes[outcome] += 1
@@ -96,13 +97,19 @@ async def tell(dispatcher: str, server: str, folder: Path, wrongs: Sequence[Wron
 
 
 async def _attempt(
-    client: AsyncDispatcherClient, host: WorkerHost, dispatcher: str, job: JobSpec, log: Path, told: Told
+    client: AsyncDispatcherClient,
+    host: WorkerHost,
+    dispatcher: str,
+    job: JobSpec,
+    log: Path,
+    told: Told,
+    patience: float,
 ) -> str:
-    """Runs one job, and returns what became of it."""
-    async with asyncio.timeout(_END_SECONDS), _worker(host, dispatcher, log, told) as worker:
+    """Runs one job, which has `patience` seconds before it is cancelled, and returns what became of it."""
+    async with asyncio.timeout(patience + _END_SECONDS), _worker(host, dispatcher, log, told) as worker:
         driving = asyncio.create_task(_drive(client, job, worker))
         try:
-            async with asyncio.timeout(_PATIENCE_SECONDS):
+            async with asyncio.timeout(patience):
                 await worker.wait()
         except TimeoutError:
             with suppress(EsdError):  # the job has not begun
