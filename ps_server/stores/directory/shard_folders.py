@@ -53,10 +53,10 @@ class ShardFolders:
             self._copy(before, width)
 
     def drop_others(self) -> None:
-        """Drops sets that are not in force anymore. Only the first shard does so."""
+        """Drops sets that are not in force anymore, and what is left of copies. Only the first shard does so."""
         if self._shard.index == 0 and self.current() == self._shard.count:
-            for path in self._table.glob("shard-*-of-*"):
-                if not path.name.endswith(f"-of-{self._shard.count}"):
+            for path in self._table.glob("*shard-*-of-*"):
+                if not path.match(f"shard-*-of-{self._shard.count}"):
                     shutil.rmtree(path)
 
     def _copy(self, before: int, width: int) -> None:

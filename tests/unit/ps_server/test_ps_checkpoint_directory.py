@@ -361,6 +361,9 @@ def test_shards_that_were_taken_over_only_in_part_are_not_gone_back_to(tmp_path)
         assert sum(table.stored_rows() for table in tables) == 100
         assert all((block.versions == 20).all() for table in tables for block in table.scan())
         assert {table.history.record.last.iteration for table in tables} == {20}
+    (tmp_path / "t" / "draft-of-shard-3-of-4").mkdir()  # of a server that died while it took over
+    tables_of(tmp_path, 2)
+    assert {path.name for path in (tmp_path / "t").glob("*shard*")} == {"shard-0-of-2", "shard-1-of-2"}
 
 
 def tables_of(directory: Path, shards: int, started: int | None = None) -> list[Table]:
