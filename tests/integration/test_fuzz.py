@@ -35,7 +35,7 @@ from worker.service.settings import WorkerSettings
 COMMON = {"metrics_port": None, "grace_seconds": 0, "max_request_bytes": MAX_MESSAGE_BYTES}
 
 PLAIN = {"metrics_port": None, "grace_seconds": 0}
-PLAIN_SERVER, PLAIN_DISPATCHER = ParameterServerSettings(**PLAIN), DispatcherSettings(**PLAIN, lease_seconds=3)
+PLAIN_SERVER, PLAIN_DISPATCHER = ParameterServerSettings(**PLAIN), DispatcherSettings(**PLAIN, lease_seconds=20)
 
 
 @pytest.fixture
