@@ -14,11 +14,14 @@ import pytest
 
 from dispatcher.service.app import serve_dispatcher
 from dispatcher.service.settings import DispatcherSettings
+from ps_server.service.app import parameter_server
+from ps_server.service.settings import ParameterServerSettings
 from services.clients.dispatcher_async import AsyncDispatcherClient
+from services.domain.batches import SampleBatch
 from services.domain.state import Evaluation, Quality
 from services.domain.sync import Sync
 from tests.support.browser import Browser, chromium
-from tests.support.simple_clients import Dispatcher, job_with, run_to_the_end, samples
+from tests.support.simple_clients import Dispatcher, Worker, job_with, run_to_the_end, samples, state_when
 
 DESKTOP = {"width": 1280, "height": 900}
 PHONE = {"width": 360, "height": 780, "touch": True}
@@ -143,6 +146,41 @@ async def test_a_dispatcher_that_goes_away_is_told(browser: Browser) -> None:
         await browser.open(f"http://{served.page_address}/", **PHONE)
         await browser.until(f"!{NO_NOTICE}")
     await browser.until("document.getElementById('notice').textContent.includes('does not answer')")
+
+
+async def test_a_job_that_has_lost_a_worker_is_said_to_go_on(browser: Browser) -> None:
+    lost = asyncio.Event()
+
+    async def source() -> AsyncIterator[SampleBatch]:
+        for seed in range(3):
+            yield samples(8, seed=seed)
+        await lost.wait()
+        yield samples(8, seed=3)
+
+    async with (
+        parameter_server(ParameterServerSettings(metrics_port=None, grace_seconds=0)) as server,
+        serve_dispatcher(
+            DispatcherSettings(metrics_port=None, page_port=0, lease_seconds=1, grace_seconds=0)
+        ) as served,
+        AsyncDispatcherClient(served.address) as client,
+        AsyncDispatcherClient(served.address) as other,
+    ):
+        job = job_with(workers=2, checkpoint_every=2, parameter_servers=(server.address,))
+        await client.create_job(job)
+        stays, goes = Worker(client, "edge-0"), Worker(other, "edge-1")
+        training = [asyncio.create_task(each.train()) for each in (stays, goes)]
+        submission = asyncio.create_task(client.submit(job.name, source()))
+        await state_when(client, lambda state: state.checkpoint == 2)
+        training[1].cancel()
+        await goes.leave()
+        await browser.open(f"http://{served.page_address}/", **DESKTOP)
+        said = "1 of 2 workers are here; training goes on when all are."
+        await browser.until(f"document.getElementById('notice').textContent === '{said}'")
+        training[1] = asyncio.create_task(Worker(other, "edge-1").train())
+        lost.set()
+        await submission
+        await browser.until(f"document.getElementById('phase').textContent === 'finished' && {NO_NOTICE}")
+        await asyncio.gather(*training, return_exceptions=True)
 
 
 async def test_a_failure_is_shown_as_text(dispatcher: Dispatcher, browser: Browser) -> None:
