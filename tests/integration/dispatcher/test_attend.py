@@ -74,7 +74,10 @@ async def test_bad_messages_are_refused_one_by_one_between_good_ones(dispatcher:
                 encode_request(7, encode_said(report_of(plan, iteration=5))),
                 "reports iteration 5; the next one it has to report is 0",
             ),
-            (encode_request(8, encode_said(report_of(plan, epoch=9))), "epoch 9 is over"),
+            (
+                encode_request(8, encode_said(report_of(plan, epoch=9))),
+                "epoch 9 is not that of the job, which is in epoch 0",
+            ),
             (
                 pb.AttendRequest(sequence=9, iterations=[pb.IterationReport(labels=b"\1")]).SerializeToString(),
                 "score_bins are (0, 1), labels are (1, 1)",
@@ -177,7 +180,7 @@ async def test_a_refused_report_breaks_the_attendance(dispatcher: Dispatcher) ->
         if isinstance(message, IterationPlan):
             attendance.report(report_of(message, epoch=7))
             break
-    with pytest.raises(StaleEpoch, match="epoch 7 is over"):
+    with pytest.raises(StaleEpoch, match="epoch 7 is not that of the job"):
         await attendance.broken()
     assert await submission == 8
 
