@@ -150,7 +150,7 @@ def _open_group(device: str, store: Store, rank: int, workers: int, host: str, p
     options = ProcessGroupGloo._Options()  # type: ignore[attr-defined]  # noqa: SLF001
     options._timeout = patience  # noqa: SLF001
     # The thread that serves gloo's connections polls on and on while another one writes to one of them. If it took the
-    # processor from the very thread that writes, both would lose: a third of what a sum takes went that way.
+    # processor from the very thread that writes, both would lose: more than a quarter of what a sum takes went there.
     with batch_threads():
         options._devices = [_gloo_device(host)]  # noqa: SLF001
     return cast("AllReduceGroup", ProcessGroupGloo(store, rank, workers, options))
