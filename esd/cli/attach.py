@@ -9,15 +9,12 @@ from pathlib import Path
 import typer
 
 from esd.cli import options as opt
-from esd.cli.driver import PATIENCE_SECONDS, drive, going_on, progress_bar
-from esd.cli.export import export_model
-from esd.cli.held_out import watched
-from esd.cli.report import Result, messages, training_result
+from esd.cli.driver import going_on, progress_bar, train_to_the_end
+from esd.cli.report import Result, messages
 from esd.cli.stream import TrainingStream, held_out_samples, report_reading, training_stream
 from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.errors import InvalidArgument
 from services.domain.jobs import JobSpec
-from services.runtime.retry import AWAY, repeated
 from services.runtime.security import Credentials
 from services.runtime.settings import split_address
 
@@ -56,14 +53,7 @@ def run_attached(
         job = asked if continue_from is None else await going_on(asked, shown)
         async with AsyncDispatcherClient(dispatcher, credentials=shown) as client:
             with progress_bar(chosen.mechanism, job.first_iteration, stream.iterations) as bar:
-                async with watched(chosen, job, held_out_data, client, shown) as held_out:
-                    state = await drive(client, job, stream, bar, held_out)
-                    if out is not None:
-                        path = out / "model.npz"
-                        await repeated(lambda: export_model(job, path, shown), PATIENCE_SECONDS, on=AWAY)
-                    if held_out is not None:  # whatever is wrong with the samples, the model is kept
-                        await held_out.finish(state.iterations_confirmed)
-        return training_result(state, held_out.evaluations if held_out else ())
+                return await train_to_the_end(client, chosen, job, stream, bar, held_out_data, out, shown)
 
     result = asyncio.run(train())
     report_reading(stream.dataset)

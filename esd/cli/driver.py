@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from dispatcher.service.checkpoint.continuation import continuation
-from esd.cli.held_out import HeldOut
-from esd.cli.report import messages
-from esd.cli.stream import without_first
+from esd.cli.export import export_model
+from esd.cli.held_out import HeldOut, watched
+from esd.cli.options import RunOptions
+from esd.cli.report import Result, messages, training_result
+from esd.cli.stream import TrainingStream, without_first
 from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.clients.parameter_server import AsyncParameterServerClient
 from services.domain.batches import SampleBatch
@@ -26,6 +29,41 @@ Stream = AsyncIterable[SampleBatch] | Iterable[SampleBatch]
 POLL_SECONDS = 0.25  # of the job's state, for the progress bar
 _CANCEL_SECONDS = 5.0  # whoever pressed Ctrl-C waits no longer
 PATIENCE_SECONDS = 60.0  # with services that are away, of a job that can go on after it
+
+
+async def train_to_the_end(
+    client: AsyncDispatcherClient,
+    chosen: RunOptions,
+    job: JobSpec,
+    stream: TrainingStream,
+    progress: Callable[[JobState], None],
+    held_out_samples: Iterable[SampleBatch] | None,
+    out: Path | None,
+    credentials: Credentials = PLAINTEXT,
+) -> Result:
+    """Trains a job on its stream, with the evaluations that are asked for, and keeps the model.
+
+    Args:
+        client: of the dispatcher.
+        chosen: the options of the run.
+        job: what to train.
+        stream: its samples.
+        progress: called with every state that was polled.
+        held_out_samples: to evaluate the model on; None without any.
+        out: directory for the model; None to leave it where it is.
+        credentials: for the parameter servers.
+
+    Raises:
+        EsdError: as `drive`, or the model could not be fetched, or the samples could not be read.
+    """
+    async with watched(chosen, job, held_out_samples, client, credentials) as held_out:
+        state = await drive(client, job, stream, progress, held_out)
+        if out is not None:
+            path = out / "model.npz"
+            await repeated(lambda: export_model(job, path, credentials), PATIENCE_SECONDS, on=AWAY)
+        if held_out is not None:  # whatever is wrong with the samples, the model is kept
+            await held_out.finish(state.iterations_confirmed)
+    return training_result(state, held_out.evaluations if held_out else ())
 
 
 async def drive(

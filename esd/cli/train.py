@@ -15,19 +15,16 @@ import typer
 from dispatcher.core.planner import check_job
 from esd.cli import options as opt
 from esd.cli.attach import check_options, run_attached
-from esd.cli.driver import PATIENCE_SECONDS, drive, going_on, progress_bar
-from esd.cli.export import export_model
-from esd.cli.held_out import watched
+from esd.cli.driver import going_on, progress_bar, train_to_the_end
 from esd.cli.launcher import LocalCluster, local_cluster
 from esd.cli.learning import ContinueFrom
 from esd.cli.options import takes_run_options
-from esd.cli.report import Result, messages, print_result, training_result
+from esd.cli.report import Result, messages, print_result
 from esd.cli.seeds import SeedsOption, over_seeds, print_seeds
 from esd.cli.stream import held_out_samples, report_reading, training_stream
 from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.errors import InvalidArgument
 from services.domain.state import JobState
-from services.runtime.retry import AWAY, repeated
 
 Watch = Callable[[LocalCluster, JobState], None]
 
@@ -154,17 +151,9 @@ def run(
                     bar(state)
                     watch(cluster, state)
 
-                async def work() -> Result:
-                    async with watched(chosen, job, held_out_data, client) as held_out:
-                        state = await drive(client, job, stream, progress, held_out)
-                        if out is not None:
-                            await repeated(lambda: export_model(job, out / "model.npz"), PATIENCE_SECONDS, on=AWAY)
-                        if held_out is not None:  # whatever is wrong with the samples, the model is kept
-                            await held_out.finish(state.iterations_confirmed)
-                    return training_result(state, held_out.evaluations if held_out else ())
-
                 restarts = RESTARTS if job.takes_checkpoints else 0
-                return await cluster.see_through(work(), restarts, messages.print)
+                work = train_to_the_end(client, chosen, job, stream, progress, held_out_data, out)
+                return await cluster.see_through(work, restarts, messages.print)
 
     with _log_directory(out) as logs:
         result = asyncio.run(train(logs))

@@ -283,6 +283,13 @@ WORKER_BANDWIDTH = Gauge(
     ("worker",),
     registry=REGISTRY,
 )
+
+
+def _figure_gauges(prefix: str, helps: Mapping[str, str]) -> FigureGauges:
+    """Makes a gauge by label for each figure of `Quality`."""
+    return {figure: Gauge(prefix + figure, text, ("label",), registry=REGISTRY) for figure, text in helps.items()}
+
+
 # Figures of the model on samples that are scored before they are trained, over all of them and over the latest; by the
 # names of `Quality`.
 _TRAINED_HELP = {
@@ -297,9 +304,7 @@ _TRAINED_HELP = {
     "gauc": "AUC within each group of samples, such as a user's, averaged over the groups, by label. Well below "
     "esd_auc: the model knows who clicks, and not what; NaN: the data name no group, or none has both labels.",
 }
-TRAINED: FigureGauges = {
-    figure: Gauge(f"esd_{figure}", text, ("label",), registry=REGISTRY) for figure, text in _TRAINED_HELP.items()
-}
+TRAINED = _figure_gauges("esd_", _TRAINED_HELP)
 _RECENT_HELP = {
     "loss": "As esd_loss, over the latest iterations, those that hold the last 32,768 samples. Rising while esd_loss "
     "does not: the stream has changed.",
@@ -311,9 +316,7 @@ _RECENT_HELP = {
     "gauc": "As esd_gauc, over the latest iterations. Falling: the ranking within groups gets worse; the stream has "
     "changed.",
 }
-RECENT: FigureGauges = {
-    figure: Gauge(f"esd_recent_{figure}", text, ("label",), registry=REGISTRY) for figure, text in _RECENT_HELP.items()
-}
+RECENT = _figure_gauges("esd_recent_", _RECENT_HELP)
 
 # Of held-out samples, at the latest evaluation that the job's driver has recorded; by the names of `Quality`.
 _HELD_OUT_HELP = {
@@ -328,10 +331,7 @@ _HELD_OUT_HELP = {
     "gauc": "AUC within each group of held-out samples at the latest evaluation, averaged over the groups, by label. "
     "NaN: the data name no group, or none has both labels.",
 }
-HELD_OUT: FigureGauges = {
-    figure: Gauge(f"esd_held_out_{figure}", text, ("label",), registry=REGISTRY)
-    for figure, text in _HELD_OUT_HELP.items()
-}
+HELD_OUT = _figure_gauges("esd_held_out_", _HELD_OUT_HELP)
 HELD_OUT_ITERATION = Gauge(
     "esd_held_out_iteration",
     "Iteration at which held-out samples were evaluated last; 0: they were not. Flat while the job runs: evaluations "
