@@ -172,14 +172,16 @@ class ScanResponse(_message.Message):
     def __init__(self, rows: _Optional[_Union[RowBlock, _Mapping]] = ...) -> None: ...
 
 class PutDenseRequest(_message.Message):
-    __slots__ = ("table", "data", "last")
+    __slots__ = ("table", "data", "last", "epoch")
     TABLE_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
     LAST_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
     table: str
     data: bytes
     last: bool
-    def __init__(self, table: _Optional[str] = ..., data: _Optional[bytes] = ..., last: _Optional[bool] = ...) -> None: ...
+    epoch: int
+    def __init__(self, table: _Optional[str] = ..., data: _Optional[bytes] = ..., last: _Optional[bool] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class PutDenseResponse(_message.Message):
     __slots__ = ("bytes",)
@@ -236,18 +238,20 @@ class CutResponse(_message.Message):
     def __init__(self, complete: _Optional[bool] = ...) -> None: ...
 
 class PutPartRequest(_message.Message):
-    __slots__ = ("table", "checkpoint", "name", "data", "last")
+    __slots__ = ("table", "checkpoint", "name", "data", "last", "epoch")
     TABLE_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
     LAST_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
     table: str
     checkpoint: int
     name: str
     data: bytes
     last: bool
-    def __init__(self, table: _Optional[str] = ..., checkpoint: _Optional[int] = ..., name: _Optional[str] = ..., data: _Optional[bytes] = ..., last: _Optional[bool] = ...) -> None: ...
+    epoch: int
+    def __init__(self, table: _Optional[str] = ..., checkpoint: _Optional[int] = ..., name: _Optional[str] = ..., data: _Optional[bytes] = ..., last: _Optional[bool] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class PutPartResponse(_message.Message):
     __slots__ = ("bytes",)
@@ -309,15 +313,33 @@ class CommitResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class BeginEpochRequest(_message.Message):
+    __slots__ = ("table", "epoch", "claimant", "takes_over")
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    CLAIMANT_FIELD_NUMBER: _ClassVar[int]
+    TAKES_OVER_FIELD_NUMBER: _ClassVar[int]
+    table: str
+    epoch: int
+    claimant: bytes
+    takes_over: bool
+    def __init__(self, table: _Optional[str] = ..., epoch: _Optional[int] = ..., claimant: _Optional[bytes] = ..., takes_over: _Optional[bool] = ...) -> None: ...
+
+class BeginEpochResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class RestoreRequest(_message.Message):
-    __slots__ = ("table", "checkpoint", "epoch")
+    __slots__ = ("table", "checkpoint", "epoch", "claimant")
     TABLE_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    CLAIMANT_FIELD_NUMBER: _ClassVar[int]
     table: _common_pb2.TableSpec
     checkpoint: int
     epoch: int
-    def __init__(self, table: _Optional[_Union[_common_pb2.TableSpec, _Mapping]] = ..., checkpoint: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+    claimant: bytes
+    def __init__(self, table: _Optional[_Union[_common_pb2.TableSpec, _Mapping]] = ..., checkpoint: _Optional[int] = ..., epoch: _Optional[int] = ..., claimant: _Optional[bytes] = ...) -> None: ...
 
 class RestoreResponse(_message.Message):
     __slots__ = ("rows",)

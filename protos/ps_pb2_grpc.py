@@ -94,6 +94,11 @@ class ParameterServerStub:
                 request_serializer=protos_dot_ps__pb2.CommitRequest.SerializeToString,
                 response_deserializer=protos_dot_ps__pb2.CommitResponse.FromString,
                 _registered_method=True)
+        self.BeginEpoch = channel.unary_unary(
+                '/esd.v1.ParameterServer/BeginEpoch',
+                request_serializer=protos_dot_ps__pb2.BeginEpochRequest.SerializeToString,
+                response_deserializer=protos_dot_ps__pb2.BeginEpochResponse.FromString,
+                _registered_method=True)
         self.Restore = channel.unary_unary(
                 '/esd.v1.ParameterServer/Restore',
                 request_serializer=protos_dot_ps__pb2.RestoreRequest.SerializeToString,
@@ -192,6 +197,7 @@ class ParameterServerServicer:
     def PutDense(self, request_iterator, context):
         """Stores the dense (MLP) parameters of a table's model, whole; the last complete upload wins.
         INVALID_ARGUMENT: the upload closes without its last message (it was cut off); nothing is stored.
+        FAILED_PRECONDITION: the epoch is over.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -217,6 +223,7 @@ class ParameterServerServicer:
     def PutPart(self, request_iterator, context):
         """Stores one named part of a checkpoint: `dense`, `engine`, `progress`. The last complete upload wins.
         INVALID_ARGUMENT: the upload closes without its last message; nothing is stored.
+        FAILED_PRECONDITION: the epoch is over; the checkpoint is committed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -247,10 +254,22 @@ class ParameterServerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def BeginEpoch(self, request, context):
+        """Begins an epoch for a dispatcher: requests of earlier ones are refused from now on, and no other dispatcher gets the
+        same. Dispatchers ask the first server of their job before all others, so it is the one that says who has the job.
+        May be repeated.
+        FAILED_PRECONDITION: a later epoch has begun, or this one for another dispatcher; another one has taken the table
+        over, and this one does not.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Restore(self, request, context):
-        """Puts the table back to a committed checkpoint (0: as it was created), drops later ones, and begins a new epoch:
-        requests of earlier ones are refused from now on. May be repeated.
-        FAILED_PRECONDITION: the server cannot go back there, or a later epoch has begun.
+        """Puts the table back to a committed checkpoint (0: as it was created), drops later ones, and begins an epoch as
+        BeginEpoch does, unless the caller has begun it. May be repeated: an epoch that has gone back stays as it is.
+        FAILED_PRECONDITION: the server cannot go back there; a later epoch has begun, or this one for another dispatcher or
+        at another checkpoint.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -273,8 +292,7 @@ class ParameterServerServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ReadSamples(self, request, context):
-        """Begins an epoch, so that nothing of an earlier dispatcher is appended or committed any more, and streams the log.
-        FAILED_PRECONDITION: a later epoch has begun.
+        """Streams the log. FAILED_PRECONDITION: the epoch is not the table's; an entry is damaged, or one is missing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -356,6 +374,11 @@ def add_ParameterServerServicer_to_server(servicer, server):
                     servicer.Commit,
                     request_deserializer=protos_dot_ps__pb2.CommitRequest.FromString,
                     response_serializer=protos_dot_ps__pb2.CommitResponse.SerializeToString,
+            ),
+            'BeginEpoch': grpc.unary_unary_rpc_method_handler(
+                    servicer.BeginEpoch,
+                    request_deserializer=protos_dot_ps__pb2.BeginEpochRequest.FromString,
+                    response_serializer=protos_dot_ps__pb2.BeginEpochResponse.SerializeToString,
             ),
             'Restore': grpc.unary_unary_rpc_method_handler(
                     servicer.Restore,
@@ -712,6 +735,33 @@ class ParameterServer:
             '/esd.v1.ParameterServer/Commit',
             protos_dot_ps__pb2.CommitRequest.SerializeToString,
             protos_dot_ps__pb2.CommitResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def BeginEpoch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/esd.v1.ParameterServer/BeginEpoch',
+            protos_dot_ps__pb2.BeginEpochRequest.SerializeToString,
+            protos_dot_ps__pb2.BeginEpochResponse.FromString,
             options,
             channel_credentials,
             insecure,

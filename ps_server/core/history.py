@@ -46,7 +46,7 @@ def go_back(store: TableStore, record: HistoryRecord, checkpoint: int, epoch: in
     else:
         changed = store.cuts.put_back([cut for cut in record.iterations if cut >= checkpoint])
     store.partials.clear()
-    back = replace(record.going_back_to(checkpoint), epoch=epoch, finished=False)
+    back = replace(record.going_back_to(checkpoint), epoch=epoch, restored=checkpoint, finished=False)
     store.history.save(back.encode())
     return back, changed
 
@@ -106,16 +106,15 @@ class History:
             yield
 
     @contextmanager
-    def writing(self, epoch: int | None = None) -> Iterator[None]:
-        """Surrounds every change of rows, and of the dense parameters, which belong to no epoch (None).
+    def writing(self, epoch: int) -> Iterator[None]:
+        """Surrounds every change of rows, and of the dense parameters.
 
         Raises:
             StaleEpoch: the epoch is not the table's.
             FailedPrecondition: the table is finished.
         """
         with self._lock.shared():
-            if epoch is not None:
-                self.check_epoch(epoch)
+            self.check_epoch(epoch)
             self.check_unfinished()
             yield
 
@@ -231,48 +230,74 @@ class History:
             self._write(replace(record, finished=finished))
             self._sweep()
 
-    def restore(self, checkpoint: int, epoch: int) -> int:
+    def restore(self, checkpoint: int, epoch: int, claimant: bytes) -> int:
         """Puts the rows back to a cut and begins an epoch; how many rows had to be put back.
 
-        What came after that cut is dropped.
+        What came after that cut is dropped. An epoch goes back once: when its beginning is repeated, as by an attempt
+        that its caller had given up and that ran late, the rows may be trained already, and stay as they are.
+
+        Args:
+            checkpoint: names the cut.
+            epoch: that begins, or has begun for this dispatcher.
+            claimant: names the dispatcher.
 
         Raises:
-            FailedPrecondition: there is no way back to that cut.
-            StaleEpoch: a later epoch has begun.
+            FailedPrecondition: there is no way back to that cut, or the epoch has begun at another one.
+            StaleEpoch: a later epoch has begun, or this one for another dispatcher.
             InvalidArgument: the epoch is far above the present one.
         """
         with self._lock.exclusive():
             record = self._record
-            self._check_begins(epoch)
+            self._check_begins(epoch, claimant)
+            if epoch == record.claimed and record.restored is not None:
+                self._check_restored(checkpoint)
+                return 0
             if checkpoint and not (record.has(checkpoint) or record.is_saved_only(checkpoint)):
                 raise FailedPrecondition(
                     f"table {self._table!r} cannot go back to checkpoint {checkpoint}: this server holds "
                     f"{list(record.iterations) or 'none'}; one with its store in memory loses them when it is restarted"
                 )
-            self._record, changed = go_back(self._store, record, checkpoint, epoch)
+            claimed = record.claimed_by(claimant, epoch)
+            self._record, changed = go_back(self._store, claimed, checkpoint, epoch)
             self._store.cuts.keep_pre_images(checkpoint or None)
             self._sweep(uncommitted_parts=True)
             return changed
 
-    def begin_epoch(self, epoch: int) -> None:
+    def begin_epoch(self, epoch: int, claimant: bytes, *, takes_over: bool) -> None:
         """Begins an epoch with the rows as they are: requests of earlier ones are refused from now on.
 
+        Args:
+            epoch: that begins, or has begun for this dispatcher.
+            claimant: names the dispatcher.
+            takes_over: whether the table may be another dispatcher's, which has begun an epoch here.
+
         Raises:
-            StaleEpoch: a later epoch has begun.
+            FailedPrecondition: the table is another dispatcher's.
+            StaleEpoch: a later epoch has begun, or this one for another dispatcher.
             InvalidArgument: the epoch is far above the present one.
         """
         with self._lock.exclusive():
-            self._check_begins(epoch)
-            self._write(replace(self._record, epoch=epoch))
+            record = self._record
+            if not takes_over and record.has_another(claimant):
+                raise FailedPrecondition(
+                    f"another dispatcher has taken table {self._table!r} over, with epoch {record.claimed}, and the "
+                    "job goes on there; if that one has ended, too, repeat the job: it goes on from its last checkpoint"
+                )
+            self._check_begins(epoch, claimant)
+            claimed = record.claimed_by(claimant, epoch)
+            if claimed != record:
+                self._write(claimed)
 
-    def put_part(self, checkpoint: int, name: str, data: bytes) -> None:
+    def put_part(self, checkpoint: int, name: str, data: bytes, epoch: int) -> None:
         """Keeps a named part of a checkpoint that is being made.
 
         Raises:
+            StaleEpoch: the epoch is not the table's.
             FailedPrecondition: that checkpoint is committed, or a later one is; the table is finished.
             ResourceExhausted: too many others, or too many parts of this one, wait to be committed.
         """
         with self._lock.shared(), self._parts:
+            self.check_epoch(epoch)
             if checkpoint <= self._record.last.iteration:
                 raise FailedPrecondition(
                     f"checkpoint {checkpoint} of table {self._table!r} is not being made: checkpoint "
@@ -304,14 +329,27 @@ class History:
         apart = 1 if self._keep == 1 else 2
         return earlier[-apart] if len(earlier) >= apart else 0
 
-    def _check_begins(self, epoch: int) -> None:
+    def _check_begins(self, epoch: int, claimant: bytes) -> None:
         present = self._record.epoch
         if epoch < present:
             raise StaleEpoch(f"epoch {epoch} cannot begin, table {self._table!r} is in epoch {present}")
+        if epoch == present and self._record.is_of_another(claimant):
+            raise StaleEpoch(
+                f"epoch {epoch} of table {self._table!r} is that of another dispatcher, which began it first; begin a "
+                "later one, or leave the table to that dispatcher"
+            )
         if epoch > present + _LONGEST_STEP:
             raise InvalidArgument(
                 f"epoch {epoch} cannot begin, table {self._table!r} is in epoch {present}, and an epoch is at most "
                 f"{_LONGEST_STEP} above the one before: otherwise none could follow"
+            )
+
+    def _check_restored(self, checkpoint: int) -> None:
+        record = self._record
+        if checkpoint != record.restored:
+            raise FailedPrecondition(
+                f"epoch {record.epoch} of table {self._table!r} has begun at checkpoint {record.restored}; only a "
+                f"later one can begin at checkpoint {checkpoint}"
             )
 
     def _check_complete(self, epoch: int, checkpoint: int) -> None:
@@ -323,7 +361,7 @@ class History:
         """Begins a new epoch at the last checkpoint: what came after it was lost with the process."""
         record, last = self._record, self._record.last.iteration
         saved = record.saved if record.saved is not None and record.saved.iteration > last else None
-        back = replace(record.going_back_to(last), epoch=record.epoch + 1, saved=saved)
+        back = replace(record.going_back_to(last), epoch=record.epoch + 1, restored=None, saved=saved)
         if saved is not None:  # whether it is a checkpoint, the dispatcher will say
             back = replace(back, outdated_cuts=tuple(cut for cut in back.outdated_cuts if cut != saved.iteration))
         self._write(replace(back, finished=record.finished and bool(record.committed)))

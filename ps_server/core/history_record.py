@@ -48,6 +48,9 @@ class HistoryRecord:
 
     Attributes:
         epoch: the epoch whose requests are served.
+        claimant: the dispatcher that has begun an epoch here last, by its random name; empty: none has.
+        claimed: the epoch that it has begun. A later one is nobody's: the server has begun it by itself, as it had lost
+            rows, or somebody has gone back to a checkpoint while no server ran.
         cuts: the complete cuts, ascending; pre-images are kept for the last.
         committed: the checkpoints that can be gone back to, ascending.
         arriving: the cut that workers are reporting for; 0: none.
@@ -56,6 +59,7 @@ class HistoryRecord:
         finished: whether the job that trains the table has ended. Nothing is written then until a way back is taken.
         saved: the cut that was made durable last, until it is committed. Who takes over from a process that died before
             it heard of the commit must still have it, since it may be a checkpoint on the other shards.
+        restored: the checkpoint that the rows were put back to when the epoch began; None: they were not.
     """
 
     epoch: int = 0
@@ -66,6 +70,9 @@ class HistoryRecord:
     outdated_cuts: tuple[int, ...] = ()
     finished: bool = False
     saved: Cut | None = None
+    restored: int | None = None
+    claimant: bytes = b""
+    claimed: int = 0
 
     @property
     def iterations(self) -> tuple[int, ...]:
@@ -86,6 +93,19 @@ class HistoryRecord:
     def last(self) -> Checkpoint:
         """The checkpoint that a recovery goes back to."""
         return self.committed[-1] if self.committed else _NO_CHECKPOINT
+
+    def is_of_another(self, claimant: bytes) -> bool:
+        """Tells whether the present epoch is that of another dispatcher."""
+        return self.claimed == self.epoch and self.has_another(claimant)
+
+    def has_another(self, claimant: bytes) -> bool:
+        """Tells whether another dispatcher has the table: the latest that has begun an epoch."""
+        return self.claimant not in (b"", claimant)
+
+    def claimed_by(self, claimant: bytes, epoch: int) -> HistoryRecord:
+        """Returns the record in an epoch that is this dispatcher's."""
+        restored = self.restored if epoch == self.claimed else None
+        return replace(self, epoch=epoch, restored=restored, claimant=claimant, claimed=epoch)
 
     def has(self, iteration: int) -> bool:
         """Tells whether there is such a cut."""
@@ -120,7 +140,7 @@ class HistoryRecord:
             {"iteration": each.iteration, "manifest": base64.b64encode(each.manifest).decode()}
             for each in self.committed
         ]
-        fields = asdict(self) | {"committed": committed}
+        fields = asdict(self) | {"committed": committed, "claimant": self.claimant.hex()}
         return json.dumps({"record": fields, "sha256": _checksum(fields)}).encode()
 
     @classmethod
@@ -142,6 +162,10 @@ class HistoryRecord:
                     outdated_cuts=tuple(fields["outdated_cuts"]),
                     finished=fields["finished"],
                     saved=None if fields["saved"] is None else Cut(**fields["saved"]),
+                    # Earlier versions have not recorded these.
+                    restored=fields.get("restored"),
+                    claimant=bytes.fromhex(fields.get("claimant", "")),
+                    claimed=fields.get("claimed", 0),
                 )
         except (ValueError, TypeError, KeyError):
             pass
@@ -170,6 +194,8 @@ def resharded(records: Sequence[HistoryRecord], shard: int) -> HistoryRecord:
         committed=tuple(each if first else Checkpoint(each.iteration, b"") for each in records[0].committed),
         outdated_cuts=tuple(sorted({cut for record in records for cut in record.outdated_cuts} - set(totals))),
         finished=all(record.finished for record in records),
+        claimant=records[0].claimant,
+        claimed=records[0].claimed,
     )
 
 

@@ -51,13 +51,13 @@ class SampleLog:
                 self._last = LogEntry(entry.position, entry.samples)
 
     def read(self, epoch: int) -> Iterator[LogEntry]:
-        """Begins an epoch, so that nobody of an earlier one appends anymore, and reads all entries in order.
+        """Reads all entries in order.
 
         Raises:
-            StaleEpoch: a later epoch has begun.
+            StaleEpoch: the epoch is not the table's.
             FailedPrecondition: while they are read: an entry is damaged, or one is missing.
         """
-        self._history.begin_epoch(epoch)
+        self._history.check_epoch(epoch)
         return self._joined()
 
     def trim(self, position: int, epoch: int) -> None:

@@ -38,5 +38,6 @@ class Shard:
         if foreign.any():
             at = int(np.argmax(foreign))
             raise InvalidArgument(
-                f"row {ids[at]} belongs to shard {owners[at]}, this server is shard {self.index} of {self.count}"
+                f"row {ids[at]} belongs to shard {owners[at]}, this server is shard {self.index} of {self.count}; "
+                "a job names the servers of all shards, in the order of their numbers (--parameter-servers)"
             )

@@ -194,9 +194,14 @@ class Table:
             self._discard_of_earlier_lives(ids, np.full(len(ids), below))
             return self._store.rows.forget_older(ids, below)
 
-    def put_dense(self, data: bytes) -> None:
-        """Keeps the dense parameters of the table's model. Raises FailedPrecondition if the table is finished."""
-        with self.history.writing():
+    def put_dense(self, data: bytes, epoch: int = 0) -> None:
+        """Keeps the dense parameters of the table's model.
+
+        Raises:
+            StaleEpoch: the epoch is not the table's.
+            FailedPrecondition: the table is finished.
+        """
+        with self.history.writing(epoch):
             self.blobs.put_dense(data)
 
     def scan(self) -> Iterator[RowBlock]:

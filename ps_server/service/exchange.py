@@ -235,7 +235,9 @@ class _Stream:
 
         run = exchange.threads.write if content.pushes else exchange.threads.read
         deadline = loop.time() + self._longest_wait(request)
-        stored, outcome = await in_turn(lambda: run(apply_frame, content, table, announce, due), waiting, deadline)
+        stored, outcome = await in_turn(
+            lambda: run(apply_frame, content, table, announce, due), waiting, content.epoch, deadline
+        )
         try:
             if isinstance(outcome, Exception):
                 raise outcome
@@ -251,7 +253,9 @@ class _Stream:
         frame.share.take(BYTES_PER_PULLED_ID * (pulls.due + pulls.lagging))
         deadline = asyncio.get_running_loop().time() + self._longest_wait(content)
         waiting = self._exchange.waiting[table.spec.name]
-        frame.pulls = FramePulls(table, waiting, pulls, frame.sequence, deadline, lambda: self._wake(frame))
+        frame.pulls = FramePulls(
+            table, waiting, pulls, frame.sequence, content.epoch, deadline, lambda: self._wake(frame)
+        )
         return frame.pulls
 
     def _longest_wait(self, content: Content) -> float:

@@ -28,6 +28,7 @@ class FramePulls:
         waiting: the waiting pulls of the table.
         pulls: what is asked for; checked.
         sequence: of the frame.
+        epoch: of the frame.
         deadline: until when rows may be waited for, by the event loop's clock.
         wake: called when there may be something to read.
     """
@@ -38,6 +39,7 @@ class FramePulls:
         waiting: WaitingPulls,
         pulls: ExactPulls,
         sequence: int,
+        epoch: int,
         deadline: float,
         wake: Callable[[], None],
     ) -> None:
@@ -47,7 +49,7 @@ class FramePulls:
         self._sequence = sequence
         self._deadline = deadline
         self._wake = wake
-        self._entry = waiting.join(self._woken)
+        self._entry = waiting.join(epoch, self._woken)
         self._limit = rows_per_answer(table.row_bytes)
         self._reading = False
 

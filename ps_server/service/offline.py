@@ -13,7 +13,7 @@ from ps_server.core.shard import Shard
 from ps_server.core.store import Store, TableStore
 from ps_server.service.settings import ParameterServerSettings
 from ps_server.service.store_access import open_configured_store
-from services.domain.errors import EsdError, FailedPrecondition, InvalidArgument
+from services.domain.errors import EsdError, FailedPrecondition, InvalidArgument, NotFound
 from services.domain.tables import TableSpec
 from services.domain.versions import trainings
 
@@ -119,11 +119,14 @@ def offline_tables(settings: ParameterServerSettings) -> Iterator[list[OfflineTa
 
     Raises:
         InvalidArgument: the store keeps nothing.
+        NotFound: there is no such checkpoint directory.
         Unavailable: Redis is out of reach.
         FailedPrecondition: a record is damaged.
     """
     if settings.store.get_secret_value() == "memory" and settings.checkpoint_dir is None:
         raise InvalidArgument("store memory keeps no checkpoints: name the Redis, or the checkpoint directory")
+    if settings.checkpoint_dir is not None and not settings.checkpoint_dir.is_dir():
+        raise NotFound(f"there is no checkpoint directory {settings.checkpoint_dir}")
     with ExitStack() as stack:
 
         @cache  # the tables of a shard share its store, so that a claim on one of them is one on all

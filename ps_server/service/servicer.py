@@ -19,7 +19,8 @@ from ps_server.service.settings import ParameterServerSettings
 from ps_server.service.store_access import StoreThreads
 from ps_server.service.uploads import receive_upload
 from ps_server.service.waiting import WaitingPulls
-from services.domain.errors import FailedPrecondition, InvalidArgument, NotFound, PermissionDenied
+from services.domain.claimants import check_claimant
+from services.domain.errors import FailedPrecondition, InvalidArgument, NotFound, PermissionDenied, StaleEpoch
 from services.runtime.caller import present_caller
 from services.runtime.roles import DENSE_PART, PARTS_OF_WORKERS, Role
 from services.wire.batches import decode_log_entry, encode_log_entry
@@ -125,7 +126,7 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
         limit, knob = self._settings.max_dense_bytes, self._settings.variable("max_dense_bytes")
         with self._budget.share() as share:
             last, data = await receive_upload(request_iterator, _dense_of, limit, knob, share)
-            await self._threads.write(self._tables.get(last.table).put_dense, data)
+            await self._threads.write(self._tables.get(last.table).put_dense, data, last.epoch)
         return ps_pb2.PutDenseResponse(bytes=len(data))
 
     async def GetDense(
@@ -162,7 +163,7 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
         with self._budget.share() as share:
             last, data = await receive_upload(_allowed_parts(request_iterator), _part_of, limit, knob, share)
             history = self._tables.get(last.table).history
-        await self._threads.write(history.put_part, last.checkpoint, last.name, data)
+        await self._threads.write(history.put_part, last.checkpoint, last.name, data, last.epoch)
         return ps_pb2.PutPartResponse(bytes=len(data))
 
     async def GetPart(self, request: ps_pb2.GetPartRequest, context: Context) -> AsyncIterator[ps_pb2.GetPartResponse]:
@@ -185,14 +186,25 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
         await self._threads.write(commit, request.epoch, request.checkpoint, request.manifest, request.keep)
         return ps_pb2.CommitResponse()
 
+    async def BeginEpoch(self, request: ps_pb2.BeginEpochRequest, context: Context) -> ps_pb2.BeginEpochResponse:
+        history = self._tables.get(request.table).history
+        begin = partial(history.begin_epoch, takes_over=request.takes_over)
+        await self._threads.write(begin, request.epoch, check_claimant(request.claimant))
+        return ps_pb2.BeginEpochResponse()
+
     async def Restore(self, request: ps_pb2.RestoreRequest, context: Context) -> ps_pb2.RestoreResponse:
         spec = decode_table(request.table)
+        claimant = check_claimant(request.claimant)
 
         def restore() -> int:
             self._tables.create(spec)
-            return self._tables.get(spec.name).history.restore(request.checkpoint, request.epoch)
+            return self._tables.get(spec.name).history.restore(request.checkpoint, request.epoch, claimant)
 
-        return ps_pb2.RestoreResponse(rows=await self._threads.write(restore))
+        rows = await self._threads.write(restore)
+        now = f"table {spec.name!r} has gone back to checkpoint {request.checkpoint} and is in epoch {request.epoch}"
+        over = StaleEpoch(f"{now}: rows that were waited for before will not come")
+        self._waiting[spec.name].refuse(over, before=request.epoch)
+        return ps_pb2.RestoreResponse(rows=rows)
 
     async def GetCheckpoint(
         self, request: ps_pb2.GetCheckpointRequest, context: Context
@@ -222,7 +234,7 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
     async def ReadSamples(
         self, request: ps_pb2.ReadSamplesRequest, context: Context
     ) -> AsyncIterator[ps_pb2.ReadSamplesResponse]:
-        entries = await self._threads.write(self._tables.get(request.table).samples.read, request.epoch)
+        entries = await self._threads.read(self._tables.get(request.table).samples.read, request.epoch)
         while entry := await self._threads.read(next, entries, None):
             yield ps_pb2.ReadSamplesResponse(entry=encode_log_entry(entry))
 
@@ -236,7 +248,7 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
 
 
 def _dense_of(chunk: ps_pb2.PutDenseRequest) -> str:
-    return f"table {chunk.table!r}"
+    return f"table {chunk.table!r} in epoch {chunk.epoch}"
 
 
 async def _allowed_parts(chunks: AsyncIterator[ps_pb2.PutPartRequest]) -> AsyncIterator[ps_pb2.PutPartRequest]:
@@ -259,7 +271,7 @@ def _check_part(name: str) -> None:
 
 
 def _part_of(chunk: ps_pb2.PutPartRequest) -> str:
-    return f"part {chunk.name!r} of checkpoint {chunk.checkpoint} of table {chunk.table!r}"
+    return f"part {chunk.name!r} of checkpoint {chunk.checkpoint} of table {chunk.table!r} in epoch {chunk.epoch}"
 
 
 class _WaitingPulls(dict[str, WaitingPulls]):

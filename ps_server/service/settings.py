@@ -52,7 +52,7 @@ class ParameterServerSettings(ServerSettings, env_prefix="ESD_PS_"):
         "together, in bytes; more are refused for the moment, but one alone goes on",
     )
     exchange_frames: int = Field(
-        64, ge=1, le=65536, description="frames of one exchange that may be unanswered; more are refused one by one"
+        64, ge=2, le=65536, description="frames of one exchange that may be unanswered; more are refused one by one"
     )
     exchange_bytes: int = Field(
         8 * 2**20,

@@ -14,6 +14,7 @@ from ps_server.stores.by_url import open_store
 from ps_server.stores.redis.connection import RedisAccess
 from services.domain.errors import FailedPrecondition
 from services.runtime import metrics
+from services.runtime.settings import SettingsError
 from services.runtime.threads import named_threads
 
 P = ParamSpec("P")
@@ -21,9 +22,12 @@ T = TypeVar("T")
 
 
 def open_configured_store(settings: ParameterServerSettings, shard: Shard) -> Store:
-    """Returns the store that the settings name, for one shard. Raises as `open_store` does."""
+    """Returns the store that the settings name, for one shard.
+
+    Raises as `open_store` does, and SettingsError where the file of the password holds something else.
+    """
     access = RedisAccess(
-        password=settings.store_password_file.read_text().strip() if settings.store_password_file else None,
+        password=_password(settings),
         authority=settings.store_tls_ca,
         certificate=settings.tls_certificate,
         key=settings.tls_key,
@@ -31,6 +35,18 @@ def open_configured_store(settings: ParameterServerSettings, shard: Shard) -> St
     return open_store(
         settings.store.get_secret_value(), shard, settings.store_timeout_seconds, access, settings.checkpoint_dir
     )
+
+
+def _password(settings: ParameterServerSettings) -> str | None:
+    path = settings.store_password_file
+    if path is None:
+        return None
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except UnicodeDecodeError:  # its text has the bytes of the file, which belong into no log
+        raise SettingsError(
+            f"{settings.variable('store_password_file')}={path}: not a password in UTF-8, but other bytes"
+        ) from None
 
 
 class StoreThreads:

@@ -18,12 +18,13 @@ from ps_server.service.waiting import WaitingPulls
 T = TypeVar("T")
 
 
-async def in_turn(apply: Callable[[], Awaitable[T]], waiting: WaitingPulls, deadline: float) -> T:
+async def in_turn(apply: Callable[[], Awaitable[T]], waiting: WaitingPulls, epoch: int, deadline: float) -> T:
     """Applies a frame as soon as no gradient of it skips a version.
 
     Args:
         apply: applies it, and may be repeated.
         waiting: hears of all rows that are stored in the frame's table.
+        epoch: of the frame.
         deadline: until when it may wait, by the event loop's clock.
 
     Raises:
@@ -37,7 +38,7 @@ async def in_turn(apply: Callable[[], Awaitable[T]], waiting: WaitingPulls, dead
             raise
         skipped = error
     reached = asyncio.Event()
-    entry = waiting.join(reached.set)
+    entry = waiting.join(epoch, reached.set)
     try:
         rows = ExactPulls(skipped.ids, skipped.versions)
         waiting.rows.expect_due(entry.ticket, rows, len(skipped.ids))

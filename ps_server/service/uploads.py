@@ -9,7 +9,7 @@ from protos import ps_pb2
 from ps_server.service.budget import Share
 from services.domain.errors import InvalidArgument, ResourceExhausted
 
-_COPIES = 2  # the pieces, and the upload that is joined of them
+_COPIES = 2  # of an upload while it is joined: as it was gathered, and as it is handed on
 
 C = TypeVar("C", ps_pb2.PutDenseRequest, ps_pb2.PutPartRequest)
 
@@ -33,19 +33,17 @@ async def receive_upload(
         Overloaded: other calls hold too much.
     """
     latest: C | None = None
-    pieces: list[bytes] = []
-    size = 0
+    data = bytearray()  # a list would hold an object for every piece, however small or empty
     async for chunk in chunks:
         if latest is not None and latest.last:
             raise InvalidArgument("the upload goes on after the chunk that is marked as the last")
         if latest is not None and subject(chunk) != subject(latest):
             raise InvalidArgument(f"the upload began for {subject(latest)} and goes on for {subject(chunk)}")
         latest = chunk
-        pieces.append(chunk.data)
-        size += len(pieces[-1])
-        if size > limit:
+        data += chunk.data
+        if len(data) > limit:
             raise ResourceExhausted(f"the upload has more than {limit} bytes; {knob} sets the limit")
-        share.take(_COPIES * len(pieces[-1]))
+        share.take(_COPIES * len(chunk.data))
     if latest is None or not latest.last:
-        raise InvalidArgument(f"the upload ended after {size} bytes without its last chunk; nothing is stored")
-    return latest, b"".join(pieces)
+        raise InvalidArgument(f"the upload ended after {len(data)} bytes without its last chunk; nothing is stored")
+    return latest, bytes(data)

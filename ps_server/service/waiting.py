@@ -24,12 +24,14 @@ class WaitingPull:
 
     Attributes:
         ticket: names it in `WaitingPulls.rows`.
+        epoch: in which it was asked for.
         deadline: until when it waits, by the event loop's clock; None while it does not wait.
         refusal: why it can wait no more; None while it can.
     """
 
-    def __init__(self, ticket: int, wake: Callable[[], None]) -> None:
+    def __init__(self, ticket: int, epoch: int, wake: Callable[[], None]) -> None:
         self.ticket = ticket
+        self.epoch = epoch
         self.deadline: float | None = None
         self.refusal: EsdError | None = None
         self.wake = wake
@@ -63,9 +65,9 @@ class WaitingPulls:
         """How many pulls wait now."""
         return self._waiting
 
-    def join(self, wake: Callable[[], None]) -> WaitingPull:
+    def join(self, epoch: int, wake: Callable[[], None]) -> WaitingPull:
         """Returns an entry; `wake` is called when all rows that it expects are announced, or it is refused."""
-        pull = WaitingPull(next(self._tickets), wake)
+        pull = WaitingPull(next(self._tickets), epoch, wake)
         self._pulls[pull.ticket] = pull
         return pull
 
@@ -100,10 +102,11 @@ class WaitingPulls:
         for ticket in tickets:
             self._pulls[ticket].wake()
 
-    def refuse(self, reason: FailedPrecondition) -> None:
-        """Ends the pulls that wait with this error."""
+    def refuse(self, reason: FailedPrecondition, *, before: int | None = None) -> None:
+        """Ends the pulls that wait with this error: those of epochs before this one, or all (None)."""
         for pull in tuple(self._pulls.values()):
-            self._end(pull, reason)
+            if before is None or pull.epoch < before:
+                self._end(pull, reason)
 
     def _end(self, pull: WaitingPull, reason: EsdError) -> None:
         pull.refusal = reason

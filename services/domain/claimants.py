@@ -1,0 +1,23 @@
+"""Names of dispatchers, by which parameter servers know whose an epoch is: random, so that no two are the same."""
+
+from __future__ import annotations
+
+import secrets
+
+from services.domain.errors import InvalidArgument
+
+CLAIMANT_BYTES = 16
+
+
+def new_claimant() -> bytes:
+    """Returns a name that nobody else has."""
+    return secrets.token_bytes(CLAIMANT_BYTES)
+
+
+def check_claimant(name: bytes) -> bytes:
+    """Returns the name. Raises InvalidArgument if it is none."""
+    if len(name) != CLAIMANT_BYTES:
+        raise InvalidArgument(
+            f"claimant has {len(name)} bytes, it must be {CLAIMANT_BYTES} random ones, which name the caller"
+        )
+    return name
