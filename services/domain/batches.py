@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,17 @@ from services.domain.features import Feature, Pooling
 from services.domain.ids import table_of
 
 T = TypeVar("T", bound=np.generic)
+
+# Of a batch: the type and the number of dimensions.
+_ARRAYS: dict[str, tuple[type[np.generic], int]] = {
+    "ids": (np.uint64, 1),
+    "labels": (np.float32, 2),
+    "dense": (np.float32, 2),
+    "lengths": (np.uint16, 2),
+    "weights": (np.float32, 1),
+    "groups": (np.uint64, 1),
+}
+_OPTIONAL = ("lengths", "weights", "groups")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +154,27 @@ class SampleBatch:
             weights,
             groups,
         )
+
+    def check_arrays(self) -> None:
+        """Raises InvalidArgument unless it has arrays of the types and dimensions above: anybody may have made it."""
+        for name, (dtype, dimensions) in _ARRAYS.items():
+            array: Any = getattr(self, name)
+            if array is None and name in _OPTIONAL:
+                continue
+            if not isinstance(array, np.ndarray):
+                raise InvalidArgument(f"{name} of a SampleBatch is a {type(array).__name__}, it must be an array")
+            if array.dtype != dtype or array.ndim != dimensions:
+                raise InvalidArgument(
+                    f"{name} of a SampleBatch is {array.dtype} of {array.ndim} dimensions, it must be "
+                    f"{np.dtype(dtype)} of {dimensions}"
+                )
+            if name != "ids" and len(array) != len(self):
+                raise InvalidArgument(f"{name} of a SampleBatch is of {len(array)} samples, labels of {len(self)}")
+        if self.lengths is None and (len(self.ids) % len(self) if len(self) else len(self.ids)):
+            raise InvalidArgument(
+                f"a SampleBatch has {len(self.ids)} ids of {len(self)} samples and no lengths, which would tell how "
+                "many each has"
+            )
 
     def check_numbers(self) -> None:
         """Raises InvalidArgument unless its numbers are finite, weights not negative, and lengths sum to N."""

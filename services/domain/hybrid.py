@@ -39,11 +39,15 @@ class HybridProblem:
         """Makes a problem of costs, float32 or integers [k, n], and capacities, integers [n], in any form.
 
         Raises:
-            InvalidArgument: they are of another shape or type, or out of range; float64 would have to be rounded.
+            InvalidArgument: one of them is of another shape or type, or out of range; float64 would have to be rounded.
         """
         given = as_costs(costs)
         if given.dtype == np.float64:
-            raise InvalidArgument(f"costs are float64 {list(given.shape)}, they must be float32 or integers")
+            raise InvalidArgument(
+                f"costs are float64 {list(given.shape)}, they must be float32 or integers: "
+                "np.float32(costs) rounds them"
+            )
+        check_choice(alpha, criterion)
         return cls(given, as_capacities(capacities, *given.shape), alpha, criterion, solver)
 
 
@@ -69,6 +73,14 @@ class HybridResult:
     prices: NDArray[np.int64] | NDArray[np.float64] | None
     seconds: float
     gap: float = 0.0
+
+
+def check_choice(alpha: float, criterion: Criterion) -> None:
+    """Raises InvalidArgument unless these can choose the samples of the exact solver."""
+    if not isinstance(alpha, int | float | np.floating) or not 0 <= alpha <= 1:
+        raise InvalidArgument(f"alpha is {alpha}, it must be in 0..1")
+    if not isinstance(criterion, Criterion):
+        raise InvalidArgument(f"criterion is {criterion!r}, it must be one of {', '.join(map(str, Criterion))}")
 
 
 def as_costs(values: ArrayLike) -> Costs:

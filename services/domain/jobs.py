@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from enum import Enum
 
@@ -182,6 +183,19 @@ class DispatchOptions:
         return self.checkpoint_every > 0 or self.checkpoint_seconds > 0
 
 
+# Of a job: the types of what its tuples hold, and of other attributes.
+_PARTS: dict[str, type] = {"features": Feature, "tables": TableSpec, "labels": str, "parameter_servers": str}
+_KINDS: dict[str, type] = {
+    "dense_features": int,
+    "model": ModelSpec,
+    "schedule": Schedule,
+    "dense_schedule": Schedule,
+    "criterion": Criterion,
+    "sync": Sync,
+    "at_max_rows": RowLimitPolicy,
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec(DispatchOptions):
     """Everything that determines the trained model and the dispatch.
@@ -227,6 +241,7 @@ class JobSpec(DispatchOptions):
     def __post_init__(self) -> None:
         if not self.name:
             raise InvalidArgument("the job's name is empty")
+        self._check_kinds()
         DispatchOptions.__post_init__(self)
         if not 1 <= len(set(self.labels)) == len(self.labels) <= MAX_LABELS or not all(self.labels):
             raise InvalidArgument(f"labels are {list(self.labels)}, there must be 1..{MAX_LABELS} of different names")
@@ -251,6 +266,21 @@ class JobSpec(DispatchOptions):
         check_features(self.features, len(self.tables))
         if not self.parameter_servers:
             raise InvalidArgument("parameter_servers is empty, at least one shard is needed")
+        if repeated := [each for each in self.parameter_servers if self.parameter_servers.count(each) > 1]:
+            raise InvalidArgument(
+                f"parameter_servers names {repeated[0]} more than once; each shard has a server of its own"
+            )
+
+    def _check_kinds(self) -> None:
+        """Checks what a program may give by mistake: it would fail far from there, or be taken for something else."""
+        for names, kind in _PARTS.items():
+            value = getattr(self, names)
+            if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(x, kind) for x in value):
+                raise InvalidArgument(f"{names} of a job is {value!r}, it must be a tuple of {kind.__name__}")
+        for name, kind in _KINDS.items():
+            value = getattr(self, name)
+            if not isinstance(value, kind):
+                raise InvalidArgument(f"{name} of a job is {value!r}, it must be of the type {kind.__name__}")
 
     def under(self, mechanism: str) -> JobSpec:
         """Returns this job as another mechanism would dispatch it, with the defaults of everything that has one.

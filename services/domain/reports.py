@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import math
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from enum import Enum
-from typing import Self
+from functools import cache
+from itertools import repeat
+from operator import add, attrgetter
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,13 +27,23 @@ _LEAST_BANDWIDTH, _MOST_BANDWIDTH = 1e-3, 1e15  # bytes per second
 _MOST_MOVED = 1 << 48  # rows, or bytes
 
 
+@cache
+def values_of(kind: type) -> Callable[[Any], tuple[Any, ...]]:
+    """Returns a function that reads the fields of a dataclass, in order, from one of it or from a message of it.
+
+    Every report needs several; to ask `dataclasses.fields` each time took longer than all that is done with them.
+    """
+    return attrgetter(*(each.name for each in fields(kind)))
+
+
 class _Summable:
     """Lets two objects of a kind be added, field by field."""
 
     __slots__ = ()
 
     def __add__(self, other: Self) -> Self:
-        return type(self)(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))  # type: ignore[arg-type]
+        values = values_of(type(self))  # type: ignore[arg-type]  # types are hashable
+        return type(self)(*map(add, values(self), values(other)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +66,12 @@ class TransferCounts(_Summable):
 
     def check(self) -> None:
         """Raises InvalidArgument if this is more than one iteration or flush can have moved."""
-        for f in fields(self):
-            if getattr(self, f.name) > _MOST_MOVED:
-                raise InvalidArgument(f"{f.name} is {getattr(self, f.name)}, it must be at most {_MOST_MOVED}")
+        for name, count in zip(TRANSFERS, values_of(TransferCounts)(self), strict=True):
+            if count > _MOST_MOVED:
+                raise InvalidArgument(f"{name} is {count}, it must be at most {_MOST_MOVED}")
+
+
+TRANSFERS = tuple(each.name for each in fields(TransferCounts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +93,9 @@ class PhaseTimes(_Summable):
     compute: float = 0.0
     all_reduce: float = 0.0
     update: float = 0.0
+
+
+PHASES = tuple(each.name for each in fields(PhaseTimes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +192,7 @@ class IterationReport:
         for name, value, most in (
             ("seconds", self.seconds, _MOST_SECONDS),
             ("measured_bandwidth", self.measured_bandwidth, _MOST_BANDWIDTH),
-            *((f.name, getattr(self.phases, f.name), _MOST_SECONDS) for f in fields(self.phases)),
+            *zip(PHASES, values_of(PhaseTimes)(self.phases), repeat(_MOST_SECONDS)),
         ):
             if not 0 <= value <= most:
                 raise InvalidArgument(f"{name} of iteration {self.iteration} is {value}, it must be in 0..{most:g}")

@@ -12,7 +12,8 @@ import logging
 from collections.abc import Iterator, Sequence
 
 from esd_native.rows import RowTable
-from ps_server.stores.directory.row_files import chain_of, remove, row_file, row_files, stored_rows, write_rows
+from ps_server.stores.directory.disk import remove
+from ps_server.stores.directory.row_files import chain_of, row_file, row_files, stored_rows, write_rows
 from ps_server.stores.directory.shard_folders import ShardFolders
 from ps_server.stores.memory import MemoryCuts, MemoryRows
 from ps_server.stores.row_streams import SeenIds, first_of_each, scan

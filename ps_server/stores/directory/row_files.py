@@ -10,26 +10,22 @@ when it is complete and on disk.
 
 from __future__ import annotations
 
-import errno
 import hashlib
-import itertools
-import os
 import re
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 
+from ps_server.stores.directory.disk import disk_errors, write_file
 from ps_server.stores.row_streams import first_of_each
-from services.domain.errors import FailedPrecondition, StorageUnwritable
+from services.domain.errors import FailedPrecondition
 from services.domain.rows import RowBlock
 
 _MAGIC = b"ESDROWS1"
 _DIGEST_BYTES = hashlib.sha256().digest_size
 _NAME = re.compile(r"rows-[0-9]+")
-_drafts = itertools.count()  # when threads write one file at the same time, the one that ends last counts
 
 
 def row_file(directory: Path, cut: int) -> Path:
@@ -58,66 +54,6 @@ def stored_rows(directory: Path, cut: int, width: int) -> Iterator[RowBlock]:
         with disk_errors(path):
             _verify(path)
     return first_of_each(block for path in chain for block in _read_rows(path, width))
-
-
-@contextmanager
-def disk_errors(path: Path) -> Iterator[None]:
-    """Raises our errors for those of the operating system: they name the path and what to do.
-
-    Raises:
-        StorageUnwritable: the disk is full, over its quota, or read-only; or the process has too many files open.
-        FailedPrecondition: anything else that keeps a file from being read or written.
-    """
-    try:
-        yield
-    except OSError as error:
-        text = f"{path}: {error.strerror or error}"
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise StorageUnwritable(f"{text}; make room on the disk of the checkpoint directory") from error
-        if error.errno == errno.EROFS:
-            raise StorageUnwritable(f"{text}; mount the checkpoint directory so that it can be written to") from error
-        if error.errno in (errno.EMFILE, errno.ENFILE):
-            raise StorageUnwritable(f"{text}; raise the limit of open files (ulimit -n)") from error
-        raise FailedPrecondition(f"{text}; look at the checkpoint directory, its owner and its disk") from error
-
-
-def write_file(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Writes a file as a whole: after a crash it is there complete, or as it was before. Raises as `disk_errors`."""
-    with disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_name(f"{path.name}.{os.getpid()}-{next(_drafts)}.draft")
-        try:
-            with draft.open("wb") as file:
-                write(file)
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(path)
-        except BaseException:
-            with suppress(OSError):
-                draft.unlink(missing_ok=True)  # what it takes on a full disk may be what is lacking
-            raise
-        directory = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
-
-
-def read_bytes(path: Path) -> bytes | None:
-    """Returns what a small file holds, None if there is none. Raises FailedPrecondition if it cannot be read."""
-    with disk_errors(path):
-        return path.read_bytes() if path.exists() else None
-
-
-def remove(path: Path) -> None:
-    """Removes a file, if it is there. Raises as `disk_errors`."""
-    with disk_errors(path):
-        path.unlink(missing_ok=True)
-
-
-def write_bytes(path: Path, data: bytes) -> None:
-    """Writes a small file as a whole."""
-    write_file(path, lambda file: file.write(data))
 
 
 def write_rows(path: Path, earlier: int, blocks: Iterable[RowBlock]) -> tuple[int, int]:

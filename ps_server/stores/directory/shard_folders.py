@@ -17,10 +17,12 @@ import numpy as np
 
 from ps_server.core.history_record import Cut, HistoryRecord, resharded
 from ps_server.core.shard import Shard
-from ps_server.stores.directory.row_files import disk_errors, row_file, stored_rows, write_bytes, write_rows
+from ps_server.stores.directory.disk import disk_errors, write_bytes
+from ps_server.stores.directory.row_files import row_file, stored_rows, write_rows
 from services.domain.ids import shard_of
 from services.domain.rows import RowBlock
 from services.domain.versions import trainings
+from services.domain.whole_files import sync_folder
 
 HISTORY = "history.json"
 
@@ -80,6 +82,7 @@ class ShardFolders:
         with disk_errors(self.own):
             shutil.rmtree(self.own, ignore_errors=True)
             draft.rename(self.own)
+            sync_folder(self._table)
 
     def _own_rows(self, folders: list[Path], cut: int, width: int) -> Iterator[RowBlock]:
         for folder in folders:

@@ -28,12 +28,13 @@ from ps_server.core.seal import DENSE_REMEDY, LOG_REMEDY, sealed, unsealed
 from ps_server.core.shard import Shard
 from ps_server.core.store import StoreLost, TableStore
 from ps_server.stores.directory.cuts import DirectoryCuts
-from ps_server.stores.directory.row_files import disk_errors, read_bytes, remove, write_bytes
+from ps_server.stores.directory.disk import disk_errors, read_bytes, remove, write_bytes
 from ps_server.stores.directory.shard_folders import HISTORY, ShardFolders
 from ps_server.stores.memory import MemoryFrames, MemoryPartials, MemoryRows, MemoryStore
 from services.domain.batches import LogEntry
 from services.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
 from services.domain.tables import TableSpec
+from services.domain.whole_files import DRAFT, make_folder
 from services.wire.tables import decode_table, encode_table
 
 _log = logging.getLogger(__name__)
@@ -136,7 +137,7 @@ class DirectoryLog:
 
     def _files(self) -> list[Path]:
         with disk_errors(self._folder):
-            return [path for path in self._folder.iterdir() if path.suffix != ".draft"] if self._folder.exists() else []
+            return [path for path in self._folder.iterdir() if path.suffix != DRAFT] if self._folder.exists() else []
 
     def _path(self, entry: LogEntry) -> Path:
         return self._folder / f"{entry.position}-{entry.samples}"
@@ -163,7 +164,7 @@ class DirectoryStore(MemoryStore):
         self._locks.acquire(self._shard)
         own = f"shard-{self._shard.index}-of-{self._shard.count}"
         for folder in (own, "samples") if self._shard.index == 0 else (own,):
-            for draft in self._directory.glob(f"*/{folder}/*.draft"):  # of a process that died while it wrote
+            for draft in self._directory.glob(f"*/{folder}/*{DRAFT}"):  # of a process that died while it wrote
                 remove(draft)
 
     def ping(self) -> None:
@@ -222,7 +223,7 @@ class ShardLocks:
             FailedPrecondition: another process holds it, or one of another number of shards.
         """
         with disk_errors(self._directory):
-            self._directory.mkdir(parents=True, exist_ok=True)
+            make_folder(self._directory)
         own = self._directory / f"shard-{shard.index}-of-{shard.count}.lock"
         self._held.append(self._lock(own))
         try:

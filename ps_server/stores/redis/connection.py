@@ -6,6 +6,7 @@ talks to either of them through `RedisConnection`.
 
 from __future__ import annotations
 
+import re
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -129,20 +130,25 @@ def connect(url: str, timeout_seconds: float, access: RedisAccess) -> RedisConne
         "retry": Retry(NoBackoff(), 0),
         **access.options(encrypted=url.startswith("rediss")),
     }
+    scheme, _, rest = url.partition("://")
+    clustered = scheme.endswith("+cluster")
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port or 6379
     except ValueError:
         host = None
-    if not host:
+    # redis-py would take database 0 for a name, and 12 for 1/2; a cluster has no other than 0.
+    databases = r"/?0?" if clustered else r"(/\d*)?"
+    if not host or not re.fullmatch(databases, parts.path):
         raise InvalidArgument(
-            "the store URL must be redis://[user:password@]host:port[/db] or redis+cluster://host:port"
+            "the store URL must be redis://[user:password@]host:port[/db], db being a number, or "
+            "redis+cluster://host:port"
         )
     address = f"{host}:{port}"
-    plain = url.replace("+cluster", "", 1)
+    plain = f"{scheme.removesuffix('+cluster')}://{rest}"
     sockets = _SocketCount()
     with translated_errors(address):
-        if plain == url:
+        if not clustered:
             return _SingleServer(address, Redis.from_url(url, redis_connect_func=sockets.greet, **options), sockets)
         cluster = RedisCluster.from_url(plain, redis_connect_func=sockets.count, **options)
         return _Cluster(address, cluster, sockets, timeout_seconds)
@@ -203,6 +209,11 @@ def _refusal(address: str, error: exceptions.ResponseError) -> Exception:
         return FailedPrecondition(
             f"a key of ours in Redis at {address} holds something of another type: another program has written to this "
             "database. Give Redis its data back, or begin anew with an empty one, and keep others out of it"
+        )
+    if "DB index is out of range" in str(error):
+        return FailedPrecondition(
+            f"Redis at {address} has no database of the number that the store names (ESD_PS_STORE); `databases` of its "
+            "configuration says how many it has, 16 by default"
         )
     if code == "MISCONF":
         return StorageUnwritable(
