@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from typing import Any
-from urllib.parse import quote
 
 import grpc
 
-from protos import dispatcher_pb2, ps_pb2, worker_pb2
 from services.runtime.deadline import Deadline
+from services.runtime.release import INTERFACES, user_agent
 from services.runtime.security import PLAINTEXT, Credentials
 from services.runtime.settings import DEFAULT_MAX_MESSAGE_BYTES
 
@@ -47,8 +46,8 @@ _RETRY_POLICY = {
 
 _UNARY_CALLS = [
     {"service": service.full_name, "method": method.name}
-    for file in (dispatcher_pb2, ps_pb2, worker_pb2)
-    for service in file.DESCRIPTOR.services_by_name.values()
+    for file in INTERFACES
+    for service in file.services_by_name.values()
     for method in service.methods
     if not method.client_streaming and not method.server_streaming
 ]
@@ -70,7 +69,8 @@ def channel(
     gRPC repeats calls with one request and one answer itself, a few times; streams are for their callers to repeat.
 
     With credentials that name an authority the channel is encrypted and the peer's certificate is checked, and
-    their token goes with every call. `caller` is the name that the service writes into its log beside the address.
+    their token goes with every call. `caller` is the name that the service writes into its log beside the address;
+    a service of another release refuses all calls (`services/runtime/release.py`).
     """
     options = channel_options(max_message_bytes, caller, credentials.server_name)
     deadline = Deadline(address, deadline_seconds)
@@ -91,7 +91,7 @@ def channel_options(max_message_bytes: int, caller: str = "", server_name: str =
     return (
         *KEEPALIVE_OPTIONS,
         *named,
-        ("grpc.primary_user_agent", quote(caller)),
+        ("grpc.primary_user_agent", user_agent(caller)),
         ("grpc.max_send_message_length", max_message_bytes),
         ("grpc.max_receive_message_length", max_message_bytes),
         ("grpc.max_reconnect_backoff_ms", RECONNECT_SECONDS * 1000),

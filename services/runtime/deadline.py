@@ -1,7 +1,8 @@
 """The time within which every call with one request and one answer ends, and what it is told when that is over.
 
 The deadlines of gRPC's service configuration end calls one to two seconds too early (grpc/grpc, issue 40633). And all
-that gRPC says of one that is over is that it is: not whose it was, nor whether anybody was there.
+that gRPC says of one that is over is that it is: not whose it was, nor whether anybody was there. Nor does it say at
+which address a service answered that does not know the call.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ TRANSIENT_FAILURE = grpc.ChannelConnectivity.TRANSIENT_FAILURE
 
 class Deadline(grpc.aio.UnaryUnaryClientInterceptor):  # type: ignore[type-arg]  # generic in the stubs only
     """Gives the calls of one channel their deadline, and says of those that missed it what was with the connection.
+
+    Of those that went to a service of another kind it says to which address they went.
 
     Args:
         address: `host:port` to which the channel goes.
@@ -44,10 +47,20 @@ class Deadline(grpc.aio.UnaryUnaryClientInterceptor):  # type: ignore[type-arg] 
             call.cancel()
             raise
         trailing = await call.trailing_metadata()
-        if code is not grpc.StatusCode.DEADLINE_EXCEEDED or trailing:  # what a service has sent is its own deadline
+        if code is grpc.StatusCode.DEADLINE_EXCEEDED and not trailing:  # what a service has sent is its own deadline
+            details = self._missed(seconds)
+        elif code is grpc.StatusCode.UNIMPLEMENTED:
+            details = self._unknown(client_call_details.method)
+        else:
             return call
-        details = self._missed(seconds)
         raise grpc.aio.AioRpcError(code, await call.initial_metadata(), trailing, details, details)
+
+    def _unknown(self, method: str | bytes) -> str:
+        _, service, call = (method.decode() if isinstance(method, bytes) else method).split("/")
+        return (
+            f"the service at {self._address} is no {service.rpartition('.')[2]}, since it has no call {call}: this is "
+            "the address of another service, or its release is another"
+        )
 
     def _missed(self, seconds: float) -> str:
         state = None if self.channel is None else self.channel.get_state()

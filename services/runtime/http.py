@@ -9,7 +9,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -41,11 +41,11 @@ class Resource:
 
     Attributes:
         kind: its media type.
-        content: makes the content; it is called for every request, in the event loop.
+        content: makes the content, for every request; what takes long in it has to be done in a thread.
     """
 
     kind: str
-    content: Callable[[], bytes]
+    content: Callable[[], Awaitable[bytes]]
 
 
 @asynccontextmanager
@@ -113,7 +113,7 @@ async def _answer(connection: socket.socket, resources: Mapping[str, Resource]) 
         async with asyncio.timeout(_PATIENCE_SECONDS):
             async with asyncio.timeout(_HEAD_SECONDS):
                 head = await _head(reader)
-            writer.write(_response(head, resources))
+            writer.write(await _response(head, resources))
             writer.write_eof()
             while await reader.read(_LONGEST_HEAD):  # what nobody reads would make the kernel drop the answer
                 pass
@@ -133,7 +133,7 @@ async def _head(reader: asyncio.StreamReader) -> str | None:
         return None
 
 
-def _response(head: str | None, resources: Mapping[str, Resource]) -> bytes:
+async def _response(head: str | None, resources: Mapping[str, Resource]) -> bytes:
     request = head.split("\r\n", 1)[0].split(" ") if head else []
     if len(request) != 3 or not request[2].startswith("HTTP/1."):
         return _error(HTTPStatus.BAD_REQUEST)
@@ -144,7 +144,7 @@ def _response(head: str | None, resources: Mapping[str, Resource]) -> bytes:
     if resource is None:
         return _error(HTTPStatus.NOT_FOUND)
     try:
-        body = resource.content()
+        body = await resource.content()
     except Exception:  # noqa: BLE001 - a defect in a page must not disturb the service
         _log.exception("defect while answering %s", target)
         return _error(HTTPStatus.INTERNAL_SERVER_ERROR)

@@ -27,6 +27,7 @@ from services.runtime.caller import bind_caller
 from services.runtime.decoding import all_checked, checked, tolerant
 from services.runtime.guard import Admit, Guard, Metadata
 from services.runtime.places import HEALTH_REQUEST_SECONDS, Places, is_health
+from services.runtime.release import check_release
 from services.runtime.status import REASON_KEY, status_of
 
 _log = logging.getLogger(__name__)
@@ -80,11 +81,13 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # 
     @asynccontextmanager
     async def _call(self, method: str, admit: Admit, context: _Context) -> AsyncIterator[None]:
         peer, metadata = context.peer(), tuple(context.invocation_metadata() or ())
-        logs.bind(method=method, peer=peer, caller=_caller(metadata))
+        agent = _user_agent(metadata)
+        logs.bind(method=method, peer=peer, caller=agent.partition(" ")[0])
         started = time.perf_counter()
         code = grpc.StatusCode.OK
         try:
             bind_caller(admit(context, metadata))
+            check_release(agent)
             self._places.take(method, peer)
             try:
                 yield
@@ -163,6 +166,6 @@ def _only_request(method: str) -> _Take:
     return take if seconds is None else take_in_time
 
 
-def _caller(metadata: Metadata) -> str:
-    """Tells who calls, by what it says itself: what stands before the name and version that gRPC adds."""
-    return next((str(value).partition(" grpc-")[0] for key, value in metadata if key == "user-agent"), "")
+def _user_agent(metadata: Metadata) -> str:
+    """Returns what a caller says of itself: its name, its release, and which gRPC it is."""
+    return next((str(value) for key, value in metadata if key == "user-agent"), "")

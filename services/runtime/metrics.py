@@ -9,6 +9,7 @@ reports an empty store.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from functools import cache
 
@@ -442,9 +443,12 @@ def _of_rpc(method: str, code: str) -> tuple[Counter, Histogram]:
 
 
 def page(settings: ServerSettings) -> Resource:
-    """Returns the metrics page of one service, in the text format of Prometheus."""
+    """Returns the metrics page of one service, in the text format of Prometheus.
+
+    A thread writes it: the figures of many labels, which are computed when somebody looks, take milliseconds each.
+    """
     shown = _shown(settings)
-    return Resource(CONTENT_TYPE_LATEST, lambda: generate_latest(shown))
+    return Resource(CONTENT_TYPE_LATEST, lambda: asyncio.to_thread(generate_latest, shown))
 
 
 def _shown(settings: ServerSettings) -> CollectorRegistry:

@@ -15,6 +15,7 @@ from typing import NoReturn
 from services.domain.errors import EsdError, InvalidArgument
 from services.runtime import logs
 from services.runtime.memory import keep_freed_memory
+from services.runtime.threads import named_threads
 
 EXIT_FAILURE = 1
 EXIT_CONFIGURATION = 2
@@ -25,6 +26,7 @@ STOP_WITH_STDIN = "--stop-with-stdin"
 ORPHAN_SECONDS = 15  # nobody is left to lose patience with a service that does not stop
 
 _FILES = 65_536
+_THREADS_ASIDE = 4  # for what now and then takes too long for the event loop (asyncio.to_thread)
 
 StopEvent = asyncio.Event
 
@@ -61,6 +63,7 @@ def run(main: Callable[[StopEvent], Awaitable[None]]) -> NoReturn:
 async def _until_stopped(main: Callable[[StopEvent], Awaitable[None]]) -> None:
     stop = StopEvent()
     loop = asyncio.get_running_loop()
+    loop.set_default_executor(named_threads("esd-aside", _THREADS_ASIDE))
 
     def request_stop(cause: str) -> None:
         _log.info("stopping on %s", cause)

@@ -56,6 +56,7 @@ ROLES_BY_RPC: Mapping[str, frozenset[Role]] = MappingProxyType(
         "/esd.v1.ParameterServer/GetPart": _TRAINING,
         "/esd.v1.ParameterServer/Save": _DISPATCHER,
         "/esd.v1.ParameterServer/Commit": _DISPATCHER,
+        "/esd.v1.ParameterServer/BeginEpoch": _DISPATCHER,
         "/esd.v1.ParameterServer/Restore": _DISPATCHER,
         "/esd.v1.ParameterServer/GetCheckpoint": _DISPATCHER | _OWNERS,
         "/esd.v1.ParameterServer/AppendSamples": _DISPATCHER,
@@ -134,12 +135,18 @@ def read_tokens(text: str) -> tuple[Token, ...]:
     comments.
 
     Raises:
-        InvalidArgument: there is none, or a line is not of a role and a token. The text gives none of them away.
+        InvalidArgument: there is none, a line is not of a role and a token, or a token has characters that the header
+            of a call cannot carry. The text gives none of them away.
     """
     lines = {number: line.split() for number, line in enumerate(text.splitlines(), 1) if not line.startswith("#")}
     lines = {number: words for number, words in lines.items() if words}
     if not lines:
         raise InvalidArgument("the file is empty")
+    for number, words in lines.items():
+        if not (words[-1].isascii() and words[-1].isprintable()):
+            raise InvalidArgument(
+                f"the token in line {number} has other characters than those of ASCII that are printed"
+            )
     if len(lines) == 1 and all(len(words) == 1 for words in lines.values()):
         return tuple(Token(secret) for (secret,) in lines.values())
     for number, words in lines.items():

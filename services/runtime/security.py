@@ -124,7 +124,8 @@ def _accepted_tokens(settings: PeerSettings) -> tuple[Token, ...]:
     if settings.token_file is None:
         return ()
     try:
-        return read_tokens(settings.token_file.read_text())
+        # Bytes that are no text become characters that no token may have, so that the line is named and not shown.
+        return read_tokens(settings.token_file.read_text(encoding="utf-8", errors="replace"))
     except InvalidArgument as error:
         raise SettingsError(f"{settings.variable('token_file')}={settings.token_file}: {error}") from error
 

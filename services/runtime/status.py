@@ -58,6 +58,9 @@ _BY_REASON = {cls.__name__: cls for cls in CODES}
 # Statuses without a reason come from gRPC itself. A code that stands for several classes means the first.
 _BY_CODE = {code: cls for cls, code in reversed(tuple(CODES.items()))}
 
+# A call that a service does not know is another service's: somebody has taken one address for the other.
+_BY_CODE |= {grpc.StatusCode.UNIMPLEMENTED: FailedPrecondition}
+
 # A peer that is stopped, wakes up after the deadline or loses its connection in the middle of an answer gives up calls
 # that nobody has cancelled. That passes, whatever gRPC calls it.
 _BY_CODE |= {grpc.StatusCode.CANCELLED: Unavailable, grpc.StatusCode.ABORTED: Unavailable}

@@ -15,12 +15,13 @@ _SET_NAME = 15  # PR_SET_NAME of prctl(2)
 def named_threads(name: str, count: int = 1) -> ThreadPoolExecutor:
     """Makes a pool of at most `count` threads that bear their name in the operating system, too.
 
-    So `top -H`, profilers and benchmarks show it; Linux shows its first 15 characters.
+    So `top -H`, profilers and benchmarks show it. The end of the process waits for them; see leavable_thread.py.
     """
-    return ThreadPoolExecutor(count, thread_name_prefix=name, initializer=_name_this_thread, initargs=(name,))
+    return ThreadPoolExecutor(count, thread_name_prefix=name, initializer=name_this_thread, initargs=(name,))
 
 
-def _name_this_thread(name: str) -> None:
+def name_this_thread(name: str) -> None:
+    """Gives the calling thread a name in the operating system, of which Linux shows the first 15 characters."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_SET_NAME, name.encode(), 0, 0, 0)
 

@@ -12,7 +12,12 @@ from services.wire.arrays import decode_array, encode_array
 
 
 def encode_batch(batch: SampleBatch) -> common_pb2.SampleBatch:
-    """Returns the message of a batch."""
+    """Returns the message of a batch.
+
+    Raises:
+        InvalidArgument: its arrays are of other types or shapes, as those of a reader or program of one's own may be.
+    """
+    batch.check_arrays()
     return common_pb2.SampleBatch(
         samples=len(batch),
         fields=batch.fields,

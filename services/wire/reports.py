@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,8 @@ from numpy.typing import NDArray
 from protos import dispatcher_pb2 as pb
 from services.domain.errors import InvalidArgument
 from services.domain.reports import (
+    PHASES,
+    TRANSFERS,
     FailureReport,
     FlushReport,
     IterationReport,
@@ -19,6 +20,7 @@ from services.domain.reports import (
     Registration,
     TransferCounts,
     WorkerPhase,
+    values_of,
 )
 from services.wire.arrays import decode_column, encode_array
 from services.wire.enums import EnumCodec
@@ -172,19 +174,20 @@ def decode_failure_report(message: pb.FailureReport) -> FailureReport:
 def encode_transfers(transfers: TransferCounts) -> pb.TransferCounts:
     """Encodes the rows by kind of operation, and bytes."""
     # Sums over a job have no bound where a worker says too much.
-    return pb.TransferCounts(**{f.name: min(getattr(transfers, f.name), _MOST) for f in fields(TransferCounts)})
+    counts = (min(count, _MOST) for count in values_of(TransferCounts)(transfers))
+    return pb.TransferCounts(**dict(zip(TRANSFERS, counts, strict=True)))
 
 
 def decode_transfers(message: pb.TransferCounts) -> TransferCounts:
     """Reads rows by kind of operation, and bytes."""
-    return TransferCounts(*(getattr(message, f.name) for f in fields(TransferCounts)))
+    return TransferCounts(*values_of(TransferCounts)(message))
 
 
 def encode_phases(phases: PhaseTimes) -> pb.PhaseTimes:
     """Encodes the seconds by phase of an iteration."""
-    return pb.PhaseTimes(**{f.name: getattr(phases, f.name) for f in fields(PhaseTimes)})
+    return pb.PhaseTimes(**dict(zip(PHASES, values_of(PhaseTimes)(phases), strict=True)))
 
 
 def decode_phases(message: pb.PhaseTimes) -> PhaseTimes:
     """Reads seconds by phase of an iteration."""
-    return PhaseTimes(*(getattr(message, f.name) for f in fields(PhaseTimes)))
+    return PhaseTimes(*values_of(PhaseTimes)(message))

@@ -106,18 +106,20 @@ def decode_forget(message: ps_pb2.ForgetRequest) -> tuple[NDArray[np.uint64], in
     return decode_column(message.ids, np.uint64, "ids"), message.below
 
 
-def dense_chunks(table: str, data: bytes, chunk_bytes: int = CHUNK_BYTES) -> Iterator[ps_pb2.PutDenseRequest]:
+def dense_chunks(
+    table: str, data: bytes, chunk_bytes: int = CHUNK_BYTES, *, epoch: int
+) -> Iterator[ps_pb2.PutDenseRequest]:
     """Yields the upload of the dense parameters of a table's model, a serialised .npz file, in chunks."""
     for piece, last in pieces(data, chunk_bytes):
-        yield ps_pb2.PutDenseRequest(table=table, data=piece, last=last)
+        yield ps_pb2.PutDenseRequest(table=table, data=piece, last=last, epoch=epoch)
 
 
 def part_chunks(
-    table: str, checkpoint: int, name: str, data: bytes, chunk_bytes: int = CHUNK_BYTES
+    table: str, checkpoint: int, name: str, data: bytes, chunk_bytes: int = CHUNK_BYTES, *, epoch: int
 ) -> Iterator[ps_pb2.PutPartRequest]:
     """Yields the upload of one named part of a checkpoint in chunks."""
     for piece, last in pieces(data, chunk_bytes):
-        yield ps_pb2.PutPartRequest(table=table, checkpoint=checkpoint, name=name, data=piece, last=last)
+        yield ps_pb2.PutPartRequest(table=table, checkpoint=checkpoint, name=name, data=piece, last=last, epoch=epoch)
 
 
 def pieces(data: bytes, size: int = CHUNK_BYTES) -> Iterator[tuple[bytes, bool]]:
