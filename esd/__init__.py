@@ -40,7 +40,9 @@ from services.domain.reports import (
     TransferCounts,
     WorkerPhase,
 )
+from services.domain.schedules import Decay, Schedule
 from services.domain.state import Evaluation, JobPhase, JobState, Quality, WorkerState
+from services.domain.sync import Sync
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 
 if TYPE_CHECKING:
@@ -62,6 +64,7 @@ __all__ = [
     "AsyncParameterServerClient",
     "Credentials",
     "Criterion",
+    "Decay",
     "DispatcherClient",
     "EndOfStream",
     "Evaluation",
@@ -95,7 +98,9 @@ __all__ = [
     "Reload",
     "RowLimitPolicy",
     "SampleBatch",
+    "Schedule",
     "Schema",
+    "Sync",
     "TableOptions",
     "TableSpec",
     "TrainedModel",

@@ -18,7 +18,7 @@ from protos import dispatcher_pb2_grpc
 from services.clients.attendance import Attendance, idle
 from services.clients.read_ahead import read_ahead
 from services.domain.batches import SampleBatch
-from services.domain.errors import NotFound, Unavailable
+from services.domain.errors import InvalidArgument, NotFound, Unavailable
 from services.domain.hybrid import HybridProblem, HybridResult
 from services.domain.jobs import Criterion, JobSpec
 from services.domain.reports import Lease, Registration, WorkerPhase
@@ -121,16 +121,25 @@ class AsyncDispatcherClient:
 
     async def submit(self, job: str, batches: AsyncIterable[SampleBatch] | Iterable[SampleBatch]) -> int:
         """Sends the sample stream of a job, or what is left of it, and ends it."""
+        if not isinstance(batches, AsyncIterable | Iterable):
+            raise InvalidArgument(f"batches are a {type(batches).__name__}, expected an iterable of esd.SampleBatch")
         return await self.feed(job, lambda _: batches)
 
     async def feed(
         self, job: str, stream_from: Callable[[int], AsyncIterable[SampleBatch] | Iterable[SampleBatch]]
     ) -> int:
         """Sends a sample stream that can be read from any sample on."""
+        if not callable(stream_from):
+            raise InvalidArgument(
+                f"stream_from is a {type(stream_from).__name__}, it must be a function of the first sample's number "
+                "that returns the batches from there on; `submit` takes batches themselves"
+            )
         call, position = await repeated(lambda: self._open_submit(job), _OPENING_SECONDS)
         try:
             with domain_errors():
                 async for batch in read_ahead(stream_from(position)):
+                    if not isinstance(batch, SampleBatch):
+                        raise InvalidArgument(f"the stream has a {type(batch).__name__}, expected esd.SampleBatch")
                     position = await _exchange(call, pb.SubmitRequest(batch=encode_batch(batch), position=position))
                 samples = await _exchange(call, pb.SubmitRequest(end=True))
                 await call.code()  # lets the call end in order

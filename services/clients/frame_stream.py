@@ -18,6 +18,9 @@ from services.runtime.status import domain_errors, error_of
 from services.wire.exchange import Credit
 from services.wire.frames import Answer
 
+# A pull may wait for what another worker pushes, and that one's push must not wait behind pulls that wait for this
+# worker's. So pulls are sent while less than this share of the credit is used, and pushes as long as there is any.
+_SHARE_OF_PULLS = 0.5
 # The server says by itself that a row did not come in time. It gets this much of the timeout to do so.
 _SILENCE = 1.25
 
@@ -105,10 +108,9 @@ class FrameStream:
     async def _write(self) -> None:
         try:
             while not self._outbox.closed:
-                frame = self._outbox.first()
-                if frame is not None and self._may_send(frame):
-                    self._outbox.take()
-                    await self._send(frame)
+                frame, pulls = self._next()
+                if frame is not None:
+                    await self._send(frame, pulls=pulls)
                 else:
                     self._outbox.changed.clear()
                     await self._outbox.changed.wait()
@@ -116,17 +118,27 @@ class FrameStream:
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             self._call.cancel()  # it is broken, and who reads finds out why
 
-    def _may_send(self, frame: Frame) -> bool:
-        """Whether the server's credit is enough; a frame beyond all of it is sent, and refused by name."""
+    def _next(self) -> tuple[Frame | None, bool]:
+        """Returns the frame that is to be sent now, None if there is none, and whether what it pulls goes with it."""
+        frame = self._outbox.first()
+        if frame is None or self._fits(frame, _SHARE_OF_PULLS):
+            return frame, True
+        push = self._outbox.first_push()
+        return (push if push is not None and self._fits(push, 1.0) else None), False
+
+    def _fits(self, frame: Frame, share: float) -> bool:
+        """Whether a share of the server's credit is enough; a frame beyond all of it is sent, and refused by name."""
         if self._credit is None:
             return False
         return not self._unanswered or (
-            len(self._unanswered) < self._credit.frames and self._bytes_unanswered + frame.size <= self._credit.bytes
+            len(self._unanswered) < share * self._credit.frames
+            and self._bytes_unanswered + frame.size <= share * self._credit.bytes
         )
 
-    async def _send(self, frame: Frame) -> None:
+    async def _send(self, frame: Frame, *, pulls: bool) -> None:
+        self._outbox.take(frame)
         number = frame.sequence if frame.sequence > self._last_number else self._outbox.number()
-        message = frame.begin(number)
+        message = frame.begin(number, pulls=pulls)
         self._last_number = number
         self._unanswered[number] = frame
         self._bytes_unanswered += len(message)
@@ -195,13 +207,17 @@ class FrameStream:
             return
         self._push_ends(frame)
         del self._unanswered[answer.said.sequence]
-        self._bytes_unanswered -= frame.size
-        self._outbox.changed.set()
+        self._bytes_unanswered -= frame.sent_bytes
         if refusal is not None:
             self._refused(frame, error_of(refusal.code, refusal.reason, refusal.message))
         else:
             self.useful = True
-            frame.end()
+            if frame.goes_on:
+                self._outbox.put_again([frame])
+            else:
+                frame.end()
+        if self._outbox.first() is not None:
+            self._outbox.changed.set()
 
     def _push_ends(self, frame: Frame) -> None:
         if frame in self._pushing:

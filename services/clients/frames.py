@@ -25,6 +25,7 @@ class Frame:
         pulled: done when every row is in its place; at once if it asks for none.
         push_bytes: of the message, what it pushes.
         pull_bytes: of the message, what asks for rows, and of the answers that have brought them.
+        sent_bytes: of the message, what was sent last.
     """
 
     def __init__(self, message: Message, arrivals: Arrivals | None = None) -> None:
@@ -35,6 +36,8 @@ class Frame:
         self.pull_bytes = 0 if arrivals is None else len(message.data) - self.push_bytes
         self._message = message
         self._arrivals = arrivals
+        self.sent_bytes = 0
+        self._pulls_kept_back = False  # when it was sent last
         self._backoffs: dict[type[EsdError], Backoff] = {}
         if not message.pushes:
             self.stored.set_result(Stored(0, 0))
@@ -57,21 +60,34 @@ class Frame:
         return 0 if self._arrivals is None else self._arrivals.bytes_missing
 
     @property
+    def pushes(self) -> bool:
+        """Whether something that it pushes is not known to be durable, and waited for."""
+        return not self.stored.done()
+
+    @property
     def over(self) -> bool:
         """Whether nobody waits for the frame any more: it is answered, has failed, or was given up."""
         return self.stored.done() and self.pulled.done()
 
-    def begin(self, sequence: int) -> bytes:
-        """Returns what is still to be said, as the frame of this number, which is sent now."""
+    def begin(self, sequence: int, *, pulls: bool) -> bytes:
+        """Returns what is still to be said, as the frame of this number, which is sent now.
+
+        Args:
+            sequence: the number.
+            pulls: with what it pulls; otherwise that is to be sent when all that it pushes is durable.
+        """
         message = self._message
         if self.stored.done():
             message = message.without_pushes()
         if self.pulled.done():
             message = message.without_pulls()
-        elif self._arrivals is not None:
+        elif self._arrivals is not None and pulls:
             self._arrivals.start()
         self._message = message.numbered(sequence)
-        return self._message.data
+        self._pulls_kept_back = not pulls and not self.pulled.done()
+        sent = self._message.without_pulls() if self._pulls_kept_back else self._message
+        self.sent_bytes = len(sent.data)
+        return sent.data
 
     def acknowledge(self, new: int, already_known: int) -> None:
         """Says that what the frame pushes is durable."""
@@ -92,6 +108,11 @@ class Frame:
         self.pull_bytes += len(answer.message)
         if not self._arrivals.missing:
             self.pulled.set_result(None)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether its pulls are to be sent, now that the last answer to its pushes has come."""
+        return self._pulls_kept_back and self.stored.done() and not self.pulled.done()
 
     def end(self) -> None:
         """Says that the last answer has come."""

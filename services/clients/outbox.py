@@ -23,6 +23,7 @@ class Outbox:
         self._again: deque[Frame] = deque()
         self._urgent: deque[Frame] = deque()
         self._others: deque[Frame] = deque()
+        self._queues = (self._again, self._urgent, self._others)
         self._numbers = 0
         self._room = asyncio.Event()
         self._room.set()
@@ -45,7 +46,7 @@ class Outbox:
 
     def first(self) -> Frame | None:
         """Returns the frame that is to be sent next; what nobody waits for any more is dropped."""
-        for queue in (self._again, self._urgent, self._others):
+        for queue in self._queues:
             while queue and queue[0].over:
                 queue.popleft()
             if queue:
@@ -53,9 +54,13 @@ class Outbox:
         self._room.set()
         return None
 
-    def take(self) -> None:
-        """Takes out the first frame: it is being sent."""
-        next(queue for queue in (self._again, self._urgent, self._others) if queue).popleft()
+    def first_push(self) -> Frame | None:
+        """Returns the first of the frames that still have to push something."""
+        return next((frame for queue in self._queues for frame in queue if frame.pushes), None)
+
+    def take(self, frame: Frame) -> None:
+        """Takes out a frame: it is being sent."""
+        next(queue for queue in self._queues if frame in queue).remove(frame)
         if not self._urgent and not self._others:
             self._room.set()
 
@@ -65,8 +70,8 @@ class Outbox:
 
     def empty(self) -> list[Frame]:
         """Takes out all frames."""
-        frames = [*self._again, *self._urgent, *self._others]
-        for queue in (self._again, self._urgent, self._others):
+        frames = [frame for queue in self._queues for frame in queue]
+        for queue in self._queues:
             queue.clear()
         self._room.set()
         return frames

@@ -16,6 +16,7 @@ from services.clients.exchange import Exchange
 from services.clients.frames import Frame
 from services.clients.traffic import Traffic
 from services.domain.batches import LogEntry
+from services.domain.claimants import new_claimant
 from services.domain.errors import EsdError, Internal, Unavailable
 from services.domain.frames import Parcel, Pulls
 from services.domain.rows import Push, RowBlock
@@ -100,7 +101,8 @@ class AsyncParameterServerClient:
     Every call may be repeated, whatever became of the first attempt; `services.runtime.retry.repeated` does it for as
     long as a server is away. All methods raise the errors of services.domain.errors: Unavailable when the server or its
     store cannot be reached, NotFound when there is no such table, DeadlineExceeded when the answer is late, StaleEpoch
-    when `epoch` is not the table's. A client belongs to the event loop in which it was made.
+    when `epoch` is not the table's. A client belongs to the event loop in which it was made, and is one dispatcher to
+    the server where it begins epochs: nobody else gets them.
 
     Args:
         address: `host:port`.
@@ -126,6 +128,7 @@ class AsyncParameterServerClient:
         patience: Mapping[type[EsdError], float] | None = None,
     ) -> None:
         self._table = table
+        self._claimant = new_claimant()
         self._timeout = timeout
         self._traffic = traffic or Traffic()
         self._channel = channel(address, max_message_bytes, credentials=credentials, caller=caller)
@@ -312,9 +315,9 @@ class AsyncParameterServerClient:
             async for chunk in self._stub.Scan(ps_pb2.ScanRequest(table=self._table.name), timeout=self._timeout):
                 yield decode_rows(chunk.rows, self._table)
 
-    async def put_dense(self, data: bytes) -> int:
+    async def put_dense(self, data: bytes, *, epoch: int = 0) -> int:
         """Stores the dense parameters of the table's model, a whole .npz file; returns the bytes stored."""
-        chunks = dense_chunks(self._table.name, data, self._traffic.chunk_bytes)
+        chunks = dense_chunks(self._table.name, data, self._traffic.chunk_bytes, epoch=epoch)
         return await self._upload(self._stub.PutDense, chunks, len(data))
 
     async def get_dense(self, *, checkpoint: int = 0) -> bytes:
@@ -352,9 +355,9 @@ class AsyncParameterServerClient:
         with domain_errors():
             await self._stub.Cut(request, timeout=self._timeout)
 
-    async def put_part(self, checkpoint: int, name: str, data: bytes) -> int:
-        """Stores a named part of a checkpoint; returns the bytes stored."""
-        chunks = part_chunks(self._table.name, checkpoint, name, data, self._traffic.chunk_bytes)
+    async def put_part(self, checkpoint: int, name: str, data: bytes, *, epoch: int) -> int:
+        """Stores a named part of a checkpoint that is made in an epoch; returns the bytes stored."""
+        chunks = part_chunks(self._table.name, checkpoint, name, data, self._traffic.chunk_bytes, epoch=epoch)
         return await self._upload(self._stub.PutPart, chunks, len(data))
 
     async def get_part(self, checkpoint: int, name: str, *, within: float | None = None) -> bytes:
@@ -396,21 +399,41 @@ class AsyncParameterServerClient:
         with domain_errors():
             await self._stub.Commit(request, timeout=self._timeout)
 
+    async def begin_epoch(self, epoch: int, *, takes_over: bool) -> None:
+        """Begins an epoch of this client, with the rows as they are.
+
+        Args:
+            epoch: above the table's, or this client's own.
+            takes_over: whether the table may be another's, who has begun an epoch.
+
+        Raises:
+            FailedPrecondition: the table is another's.
+            StaleEpoch: a later epoch has begun, or somebody else has begun this one.
+        """
+        request = ps_pb2.BeginEpochRequest(
+            table=self._table.name, epoch=epoch, claimant=self._claimant, takes_over=takes_over
+        )
+        with domain_errors():
+            await self._stub.BeginEpoch(request, timeout=self._timeout)
+
     async def restore(self, checkpoint: int, *, epoch: int, within: float | None = None) -> int:
         """Puts the table back to a committed checkpoint, 0 for an empty table, and begins an epoch there.
 
         Args:
             checkpoint: where to go back to.
-            epoch: that begins, above the table's.
+            epoch: that begins, above the table's, or this client's own.
             within: seconds that it may take, in place of the client's timeout.
 
         Returns:
-            How many rows were put back.
+            How many rows were put back; 0 if a call that seemed lost has done it.
 
         Raises:
-            FailedPrecondition: the server cannot go back there.
+            FailedPrecondition: the server cannot go back there, or the epoch has begun at another checkpoint.
+            StaleEpoch: a later epoch has begun, or somebody else has begun this one.
         """
-        request = ps_pb2.RestoreRequest(table=encode_table(self._table), checkpoint=checkpoint, epoch=epoch)
+        request = ps_pb2.RestoreRequest(
+            table=encode_table(self._table), checkpoint=checkpoint, epoch=epoch, claimant=self._claimant
+        )
         with domain_errors():
             return int((await self._stub.Restore(request, timeout=within or self._timeout)).rows)
 
@@ -439,7 +462,7 @@ class AsyncParameterServerClient:
             await self._stub.AppendSamples(request, timeout=self._timeout)
 
     async def read_samples(self, *, epoch: int) -> list[LogEntry]:
-        """Begins an epoch, so that nobody of an earlier one appends any more, and reads the sample log."""
+        """Reads the sample log."""
         request = ps_pb2.ReadSamplesRequest(table=self._table.name, epoch=epoch)
         with domain_errors():
             responses = self._stub.ReadSamples(request, timeout=self._timeout)
