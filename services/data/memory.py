@@ -6,8 +6,9 @@ import hashlib
 import json
 import logging
 import os
-import tempfile
 from pathlib import Path
+
+from services.domain.whole_files import write_whole
 
 _log = logging.getLogger(__name__)
 
@@ -26,11 +27,9 @@ def recall(kind: str, question: str) -> object:
 def remember(kind: str, question: str, answer: object) -> None:
     """Keeps a JSON value; where nothing can be written, a warning says so."""
     file = _file(kind, question)
+    entry = json.dumps({"question": question, "answer": answer}).encode()
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False) as temporary:
-            json.dump({"question": question, "answer": answer}, temporary)
-        Path(temporary.name).replace(file)  # atomic: a reader sees all of it or nothing
+        write_whole(file, lambda draft: draft.write(entry))
     except OSError as error:
         _log.warning("an answer about the data cannot be remembered in %s: %s", file, error)
 

@@ -6,6 +6,7 @@ services/data/schema_file.py reads it from a file of TOML.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -100,9 +101,12 @@ class Schema:
         group: the column of what samples belong to, such as their user, for metrics by group.
         time: the column of when samples happened, by which the last ones can be held out; it may be one of `ids`, too.
         tables: by name, how the tables that `ids` name differ.
+        positive: the texts that are labels of 1; every other text is 0. None are given: labels are numbers.
+        decimal: what stands before the fraction of a number in a file of texts, `.` or `,`; None: `.`.
 
     Raises:
-        InvalidArgument: a column is named twice, or in a place that needs it elsewhere, too.
+        InvalidArgument: something is of another kind than above; a column is named twice, or in a place that needs it
+            elsewhere, too.
     """
 
     label: str | tuple[str, ...]
@@ -117,8 +121,11 @@ class Schema:
     group: str | None = None
     time: str | None = None
     tables: Mapping[str, TableOptions] = field(default_factory=dict)
+    positive: tuple[str, ...] = ()
+    decimal: str | None = None
 
     def __post_init__(self) -> None:
+        self._check_kinds()
         if not self.ids:
             raise InvalidArgument("a schema needs at least one column of ids")
         if not self.labels:
@@ -132,11 +139,10 @@ class Schema:
         for cross in self.crosses:
             if len(cross) < 2 or not set(cross) <= single:
                 raise InvalidArgument(f"the cross {list(cross)} must name at least two of the ids {sorted(single)}")
-        if self.positive_from is not None and self.label_range is not None:
-            raise InvalidArgument("positive_from makes labels 0 and 1: leave label_range out")
         for name in self.tables:
             if name not in self.table_names:
                 raise InvalidArgument(f"tables has {name!r}, which no column of ids is of")
+        self._check_labels()
         self._check_numbers()
 
     @property
@@ -203,16 +209,49 @@ class Schema:
         said = _said(asdict(self)) | {"ids": [_said(asdict(each)) for each in self.id_columns]}
         return json.dumps(said, sort_keys=True)
 
+    def _check_kinds(self) -> None:
+        """Checks what a program may give by mistake; a file's reader has told it by the file's own words."""
+        for name in ("ids", "crosses", "dense", "log", "positive"):
+            value = getattr(self, name)
+            if isinstance(value, str):
+                raise InvalidArgument(f"{name} is {value!r}, it must be a tuple: ({value!r},)")
+        for each in self.ids:
+            if not isinstance(each, str | Id | IdList):
+                raise InvalidArgument(f"ids has {each!r}, it must be the name of a column, an esd.Id or an esd.IdList")
+        for cross in self.crosses:
+            if isinstance(cross, str):
+                raise InvalidArgument(f"crosses has {cross!r}, it must be a tuple of columns")
+        for name, table in self.tables.items():
+            if not isinstance(table, TableOptions):
+                raise InvalidArgument(f"tables has {table!r} for {name!r}, it must be esd.TableOptions")
+
+    def _check_labels(self) -> None:
+        for text in self.positive:
+            if not isinstance(text, str):
+                raise InvalidArgument(f"positive has {text!r}, it must be a text: {str(text)!r}")
+        if (self.positive_from is not None) + (self.label_range is not None) + bool(self.positive) > 1:
+            raise InvalidArgument("positive, positive_from and label_range say what labels are: give one of them")
+        if self.positive_from is not None and not math.isfinite(self.positive_from):
+            raise InvalidArgument(f"positive_from is {self.positive_from}, it must be finite")
+        if self.label_range is not None:
+            least, most = self.label_range
+            if not least < most:
+                raise InvalidArgument(
+                    f"label_range is {least:g} to {most:g}, the least label must be below the largest"
+                )
+
     def _check_numbers(self) -> None:
+        if self.decimal not in (None, ".", ","):
+            raise InvalidArgument(f"decimal is {self.decimal!r}, choose '.' or ','")
         for name in self.log:
             if name not in self.dense:
                 raise InvalidArgument(f"log names {name!r}, which is not among the dense columns {list(self.dense)}")
         for name, value in self.missing.items():
             if name not in (*self.categories, *self.dense, self.weight):
                 raise InvalidArgument(f"missing names {name!r}, which is neither an id nor a dense column")
-            number = isinstance(value, int | float) and not isinstance(value, bool)
+            number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
             if name not in self.categories and not number:
-                raise InvalidArgument(f"missing.{name} is {value!r}, a dense column needs a number")
+                raise InvalidArgument(f"missing.{name} is {value!r}, a dense column needs a finite number")
 
 
 def job_tables(schema: Schema | None, features: Sequence[Feature], first: TableSpec) -> tuple[TableSpec, ...]:

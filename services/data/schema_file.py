@@ -2,6 +2,8 @@
 
 label = "rating"                   # 0 and 1, or true and false; ["clicked", "bought"] are two labels
 positive-from = 4                  # any number is 1 from here on, 0 below; label-range = [0, 10]: it stays as it is
+# positive = ["like", "love"]      # instead, where labels are texts: these are 1, all others 0
+# decimal = ","                    # where numbers in CSV files are written 2,50
 ids = [
 "user",                        # texts, whole numbers, dates: one embedding row per distinct value
 { column = "item", table = "item" },
@@ -24,6 +26,7 @@ age = 35
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from dataclasses import fields
 from pathlib import Path
@@ -32,6 +35,8 @@ from typing import Any
 from services.data.schema import Id, IdList, Schema, TableOptions
 from services.domain.documents import read_toml, suggestion
 from services.domain.errors import InvalidArgument
+
+_LONGEST_NAME = 48  # that of a table, which is made of it, may go on
 
 
 def read_schema(path: Path) -> Schema:
@@ -47,6 +52,11 @@ def read_schema(path: Path) -> Schema:
         raise InvalidArgument(f"schema {path}: {error}") from None
 
 
+def name_of(path: Path) -> str:
+    """Returns what data of a schema's file is called: as the file is, in letters that a table's name may have."""
+    return re.sub("[^a-z0-9_]+", "-", path.stem.lower()).strip("-")[:_LONGEST_NAME] or "files"
+
+
 def _schema(document: dict[str, Any]) -> Schema:
     known = {each.name.replace("_", "-"): each.name for each in fields(Schema)}
     _check_keys(document, known)
@@ -60,15 +70,16 @@ def _schema(document: dict[str, Any]) -> Schema:
     if not isinstance(ids, list):
         raise InvalidArgument(f"ids is {ids!r}, it must be a list of columns")
     values["ids"] = tuple(_id(each) for each in ids)
-    for key in ("dense", "log"):
+    for key in ("dense", "log", "positive"):
         values[key] = _names(values.get(key, []), key)
     crosses = values.get("crosses", [])
     if not isinstance(crosses, list):
         raise InvalidArgument(f"crosses is {crosses!r}, it must be a list of lists of columns")
     values["crosses"] = tuple(_names(cross, "a cross") for cross in crosses)
-    for key in ("weight", "group", "time"):
+    for key in ("weight", "group", "time", "decimal"):
         if not isinstance(values.get(key, ""), str):
-            raise InvalidArgument(f"{key} is {values[key]!r}, it must be the name of a column")
+            what = "'.' or ','" if key == "decimal" else "the name of a column"
+            raise InvalidArgument(f"{key} is {values[key]!r}, it must be {what}")
     _check_labels(values)
     missing = values.get("missing", {})
     if not isinstance(missing, dict) or not all(isinstance(value, str | int | float) for value in missing.values()):
@@ -125,5 +136,5 @@ def _is_number(value: Any) -> bool:
 
 def _names(value: Any, key: str) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise InvalidArgument(f"{key} is {value!r}, it must be a list of columns")
+        raise InvalidArgument(f"{key} is {value!r}, it must be a list of {'texts' if key == 'positive' else 'columns'}")
     return tuple(value)

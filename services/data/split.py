@@ -21,6 +21,7 @@ Times = Callable[[], Iterator[NDArray[np.int64]]]
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
 SECOND = 10**6  # times are in microseconds
+TIME = "a time, such as 2026-11-20, 2026-11-20T08:30:00, or a number of seconds"  # what is expected of a column
 _MICROSECONDS = {"s": SECOND, "m": 60 * SECOND, "h": 3600 * SECOND, "d": 86_400 * SECOND, "w": 7 * 86_400 * SECOND}
 _BINS = 1 << 16  # of times, of which each pass finds the one with the cut
 
@@ -81,6 +82,8 @@ def split(dataset: Dataset, last: str | float) -> tuple[Dataset, Dataset]:
     duration, share = _read(last)
     if isinstance(dataset, Timed) and dataset.timed:
         extent = _extent(dataset.times)
+        if not extent.count:
+            raise InvalidArgument(f"--holdout {last} goes by the samples' times, and none of them has {TIME}")
         cut = _cut_of_share(dataset.times, extent, share) if duration is None else extent.latest - duration + 1
         if not extent.first < cut <= extent.latest:
             raise InvalidArgument(f"--holdout {last} leaves no samples for one of the two parts")

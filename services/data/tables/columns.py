@@ -8,14 +8,17 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as kinds
 from numpy.typing import NDArray
 
 from esd_native.text import hash_integers, hash_texts
 from services.data.hashing import derived_ids, field_key, hash_bytes
 from services.data.schema import CROSS, REFUSE, Id, IdList, Schema
+from services.data.split import TIME
 from services.data.tables.lists import first_of_lists, is_list, lists_of
-from services.data.tables.times import EXPECTED, is_time
+from services.data.tables.numbers import COMMA, POINT, have_comma, numbers_of
+from services.data.tables.times import is_time
 from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument
 from services.domain.ids import in_table
@@ -24,7 +27,8 @@ from services.domain.ids import in_table
 _WRITTEN = (kinds.is_boolean, kinds.is_temporal, kinds.is_decimal, kinds.is_binary_view, kinds.is_string_view)
 
 
-_BINARY = "the label 0 or 1 (positive-from or label-range in the schema is for others)"
+_BINARY = "the label 0 or 1 (positive-from or label-range in the schema is for other numbers, positive for texts)"
+_WHOLE = ": pandas makes whole numbers floats where some are absent, astype('Int64') keeps them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,6 @@ def check_types(schema: Schema, found: pa.Schema, source: str, *, written: bool 
     Raises:
         InvalidArgument: names source and column.
     """
-    lists = {each.column for each in schema.id_columns if isinstance(each, IdList)}
     for name in dict.fromkeys([*schema.columns, *schema.times]):
         if name in schema.labels and not labelled:
             continue
@@ -64,23 +67,31 @@ def check_types(schema: Schema, found: pa.Schema, source: str, *, written: bool 
             times = "no" if not index else "more than one"
             raise InvalidArgument(f"{source} has {times} column {name!r}; its columns are {', '.join(found.names)}")
         kind = found.field(index[0]).type
-        if written:
-            continue
-        if name == schema.time and not is_time(kind):
-            raise InvalidArgument(f"{source}: column {name!r} is of type {kind}, times are {EXPECTED}")
-        if name not in schema.columns:
-            continue
-        if name in lists and not is_category(kind.value_type if is_list(kind) else kind):
-            raise InvalidArgument(f"{source}: column {name!r} is of type {kind}, lists are of texts, numbers or dates")
-        if name in schema.categories and name not in lists and not is_category(kind):
-            hint = ": say its max (esd.IdList)" if is_list(kind) else ""
-            raise InvalidArgument(
-                f"{source}: column {name!r} is of type {kind}, ids are texts, whole numbers or dates{hint}"
-            )
-        if name not in schema.categories and not is_number(kind):
-            what = "the weight" if name == schema.weight else "a dense feature"
-            what = "the label" if name in schema.labels else what
-            raise InvalidArgument(f"{source}: column {name!r} is of type {kind}, {what} is a number")
+        expected = "" if written else _expected_type(schema, name, kind)
+        if expected:
+            raise InvalidArgument(f"{source}: column {name!r} is of type {kind}, {expected}")
+
+
+def _expected_type(schema: Schema, name: str, kind: pa.DataType) -> str:
+    """Says what a column should be for the schema; nothing if its type fits."""
+    if name == schema.time and not is_time(kind):
+        return f"expected {TIME}"
+    if name in {each.column for each in schema.id_columns if isinstance(each, IdList)}:
+        fits = is_category(kind.value_type if is_list(kind) else kind)
+        return "" if fits else "lists are of texts, numbers or dates"
+    if name in schema.categories:
+        hint = ": say its max (esd.IdList)" if is_list(kind) else _WHOLE if kinds.is_floating(kind) else ""
+        return "" if is_category(kind) else f"ids are texts, whole numbers or dates{hint}"
+    return _expected_number(schema, name, kind) if name in schema.numbers else ""
+
+
+def _expected_number(schema: Schema, name: str, kind: pa.DataType) -> str:
+    if name not in schema.labels:
+        what = "the weight" if name == schema.weight else "a dense feature"
+        return "" if is_number(kind) else f"{what} is a number"
+    if schema.positive:
+        return "" if is_category(kind) else "with `positive` the label is a text or a whole number"
+    return "" if is_number(kind) else "the label is a number (positive in the schema names the texts that are 1)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,8 +220,23 @@ def hashed(column: pa.Array, key: int) -> NDArray[np.uint64]:
     return hash_texts(key, np.frombuffer(offsets, np.int32)[part], values)
 
 
+def _numbers(
+    column: pa.Array, name: str, expected: str, schema: Schema, mistakes: list[Mistakes]
+) -> NDArray[np.float64]:
+    """Returns a column's numbers, float64 [n], 0 where a text is none, which is a mistake; NaN are those absent."""
+    decimal = schema.decimal or POINT
+    numbers, wrong = numbers_of(column, decimal)
+    if wrong is None:
+        return numbers
+    if decimal != COMMA and (with_comma := wrong & have_comma(column)).any():
+        mistakes.append(Mistakes(name, with_comma, f"{expected} (decimal = ',' in the schema is for such)"))
+    mistakes.append(Mistakes(name, wrong, expected))
+    numbers[wrong] = 0.0
+    return numbers
+
+
 def _dense(column: pa.Array, name: str, schema: Schema, mistakes: list[Mistakes]) -> NDArray[np.float64]:
-    numbers = numbers_of(column)
+    numbers = _numbers(column, name, "a number", schema, mistakes)
     absent = np.isnan(numbers)
     if absent.any():
         if name in schema.missing:
@@ -222,7 +248,10 @@ def _dense(column: pa.Array, name: str, schema: Schema, mistakes: list[Mistakes]
 
 
 def _labels(column: pa.Array, name: str, schema: Schema, mistakes: list[Mistakes]) -> NDArray[np.float32]:
-    numbers = numbers_of(column)
+    if schema.positive:
+        return _text_labels(column, name, schema.positive, mistakes)
+    binary = schema.positive_from is None and schema.label_range is None
+    numbers = _numbers(column, name, _BINARY if binary else "a number", schema, mistakes)
     if schema.positive_from is not None:
         mistakes.append(Mistakes(name, np.isnan(numbers), "a label"))
         return (numbers >= schema.positive_from).astype(np.float32)
@@ -235,10 +264,14 @@ def _labels(column: pa.Array, name: str, schema: Schema, mistakes: list[Mistakes
     return numbers.astype(np.float32)
 
 
-def numbers_of(column: pa.Array) -> NDArray[np.float64]:
-    """Returns a column's numbers, float64 [n]; NaN where there is none."""
-    numbers: NDArray[np.float64] = np.array(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
-    return numbers
+def _text_labels(
+    column: pa.Array, name: str, positive: tuple[str, ...], mistakes: list[Mistakes]
+) -> NDArray[np.float32]:
+    texts = column.cast(pa.string())
+    absent = pc.or_kleene(texts.is_null(), pc.equal(texts, ""))
+    mistakes.append(Mistakes(name, absent.to_numpy(zero_copy_only=False), "a label"))
+    labels: NDArray[np.bool_] = pc.is_in(texts, pa.array(positive)).to_numpy(zero_copy_only=False)
+    return labels.astype(np.float32)
 
 
 def is_number(kind: pa.DataType) -> bool:

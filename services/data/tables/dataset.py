@@ -18,10 +18,10 @@ from services.data.dataset import Dataset
 from services.data.hashing import READER_VERSION, files_fingerprint
 from services.data.paths import find_files
 from services.data.schema import Schema
-from services.data.split import Span, split
+from services.data.split import TIME, Span, split
 from services.data.tables.columns import Mistakes, check_types, samples_of, shown, without, wrong_rows
-from services.data.tables.files import ENDINGS, Piece, is_text, outline, pieces, row_count, sliced
-from services.data.tables.times import EXPECTED, times_of, within
+from services.data.tables.files import ENDINGS, Piece, Ragged, is_text, outline, pieces, row_count, sliced
+from services.data.tables.times import times_of, within
 from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument
 
@@ -36,13 +36,19 @@ class _Table:
     Args:
         schema: which columns are what.
         batch_size: samples of a batch, at most.
+        skip_bad: rows that are no samples and are left out before one is an error.
         labelled: whether they have labels; those of others are NaN, and they have no weights, groups or times.
     """
 
     endless = False
 
-    def __init__(self, schema: Schema, batch_size: int, *, labelled: bool) -> None:
+    def __init__(self, schema: Schema, batch_size: int, skip_bad: int, *, labelled: bool) -> None:
+        if batch_size < 1:
+            raise InvalidArgument(f"batch_size is {batch_size}, it must be at least 1")
+        if skip_bad < 0:
+            raise InvalidArgument(f"skip_bad is {skip_bad}, it must be at least 0")
         self._schema = schema if labelled else schema.to_score
+        self._skip_bad = skip_bad
         self._labelled = labelled
         self._numbers = [name for name in self._schema.numbers if labelled or name not in schema.labels]
         self._batch_size = batch_size
@@ -93,9 +99,8 @@ class TableDataset(_Table):
         *,
         labelled: bool = True,
     ) -> None:
-        super().__init__(schema, batch_size, labelled=labelled)
+        super().__init__(schema, batch_size, skip_bad, labelled=labelled)
         self._files = find_files(pattern, data_dir or Path(), ENDINGS)
-        self._skip_bad = skip_bad
         first: pa.Schema | None = None
         for file in self._files:
             found, empty = outline(file)
@@ -132,7 +137,8 @@ class TableDataset(_Table):
     def __iter__(self) -> Iterator[SampleBatch]:
         cleaned = _Cleaned(self._schema, self._skip_bad, self._span, labelled=self._labelled)
         for file in self._files:
-            for piece in pieces(file, [*self._schema.categories, *cleaned.besides], self._numbers):
+            ragged = cleaned.ragged(str(file))
+            for piece in pieces(file, [*self._schema.categories, *cleaned.besides], self._numbers, ragged):
                 yield from _cut(cleaned.samples(piece, str(file)), self._batch_size)
                 self.skipped = cleaned.skipped
 
@@ -153,8 +159,10 @@ class FrameDataset(_Table):
 
     name = "frame"
 
-    def __init__(self, frame: Frame, schema: Schema, batch_size: int, *, labelled: bool = True) -> None:
-        super().__init__(schema, batch_size, labelled=labelled)
+    def __init__(
+        self, frame: Frame, schema: Schema, batch_size: int, skip_bad: int = 0, *, labelled: bool = True
+    ) -> None:
+        super().__init__(schema, batch_size, skip_bad, labelled=labelled)
         try:
             self._table = pa.table(frame)
         except (pa.ArrowException, TypeError, ValueError) as error:
@@ -162,8 +170,10 @@ class FrameDataset(_Table):
         check_types(self._schema, self._table.schema, "the frame", labelled=labelled)
 
     @cached_property
-    def samples(self) -> int:
-        """How many there are."""
+    def samples(self) -> int | None:
+        """How many there are, if none may be skipped."""
+        if self._skip_bad:
+            return None
         return len(self._table) if self._span is None else _count_within(self.times(), self._span)
 
     def times(self) -> Iterator[NDArray[np.int64]]:
@@ -175,18 +185,21 @@ class FrameDataset(_Table):
     def fingerprint(self) -> str:
         """Names the samples by a hash of all of them."""
         contents = {name: hashlib.blake2b(digest_size=8) for name in _COLUMNS}
+        samples = 0
         for batch in self:
+            samples += len(batch)
             for name, content in contents.items():
                 column: NDArray[np.generic] | None = getattr(batch, name)
                 content.update(b"" if column is None else column.tobytes())
-        return f"frame of {self.samples} samples {' '.join(content.hexdigest() for content in contents.values())}"
+        return f"frame of {samples} samples {' '.join(content.hexdigest() for content in contents.values())}"
 
     def __iter__(self) -> Iterator[SampleBatch]:
-        cleaned = _Cleaned(self._schema, 0, self._span, labelled=self._labelled)
+        cleaned = _Cleaned(self._schema, self._skip_bad, self._span, labelled=self._labelled)
         first = 0
         for block in self._table.select([*self._schema.categories, *self._numbers, *cleaned.besides]).to_batches():
             for batch in sliced(block):
                 yield from _cut(cleaned.samples(Piece(batch, first), "the frame"), self._batch_size)
+                self.skipped = cleaned.skipped
                 first += len(batch)
 
 
@@ -221,7 +234,7 @@ class _Cleaned:
         untimed: list[Mistakes] = []
         if self._span is not None and self._schema.time is not None:
             piece, absent = within(piece, self._schema.time, self._span)
-            untimed = [Mistakes(self._schema.time, absent, EXPECTED)] if absent.any() else []
+            untimed = [Mistakes(self._schema.time, absent, TIME)] if absent.any() else []
         try:
             samples, mistakes = samples_of(piece.batch, self._schema, labelled=self._labelled)
         except pa.ArrowException as error:  # such as a time zone that is not known here
@@ -230,14 +243,20 @@ class _Cleaned:
         if not mistakes:
             return samples
         for row, mistake in wrong_rows(mistakes):
-            message = _described(piece, source, row, mistake)
-            if self.skipped == self._skip_bad:
-                allowed = f"--skip-bad {self._skip_bad} allows no more" if self._skip_bad else "--skip-bad N skips it"
-                raise InvalidArgument(f"{message} ({allowed})")
-            if self.skipped == 0:
-                _log.warning("skipping a row that is no sample, further ones are only counted: %s", message)
-            self.skipped += 1
+            self._skip(_described(piece, source, row, mistake))
         return without(samples, mistakes)
+
+    def ragged(self, source: str) -> Ragged:
+        """Returns what is told of the rows of a file that have more or fewer values than its header."""
+        return lambda number, wrong: self._skip(f"{source}: row {number}: {wrong}")
+
+    def _skip(self, message: str) -> None:
+        if self.skipped == self._skip_bad:
+            allowed = f"--skip-bad {self._skip_bad} allows no more" if self._skip_bad else "--skip-bad N skips it"
+            raise InvalidArgument(f"{message} ({allowed})")
+        if self.skipped == 0:
+            _log.warning("skipping a row that is no sample, further ones are only counted: %s", message)
+        self.skipped += 1
 
 
 def _described(piece: Piece, source: str, row: int, mistake: Mistakes) -> str:

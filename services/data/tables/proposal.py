@@ -9,18 +9,23 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as kinds
 from numpy.typing import NDArray
 
 from services.data.paths import find_files
-from services.data.tables.columns import hashed, is_category, is_number, numbers_of
-from services.data.tables.files import ENDINGS, Piece, column_types, pieces
+from services.data.tables.columns import hashed, is_category, is_number
+from services.data.tables.files import ENDINGS, Piece, column_types, delimiter, is_text, pieces
 from services.data.tables.lists import is_list, lists_of
+from services.data.tables.numbers import COMMA, POINT, have_comma, numbers_of
 from services.data.tables.separators import found_separator
 from services.domain.errors import InvalidArgument
 
 _LABELS = ("label", "click", "clicked", "is_click", "target", "y", "converted", "conversion", "bought", "purchased")
 _TIMES = ("timestamp", "ts", "time", "event_time", "at")  # of columns of numbers, in seconds
+_YES = ("yes", "y", "true", "t")  # of texts that are labels, in lower case
+_MOST_WORDS = 100  # different texts of a label
+_SHOWN = 8  # of those that are 0
 _UNIQUE = 0.9  # a column with more distinct values per row names the row, and teaches nothing
 
 
@@ -84,6 +89,32 @@ class Threshold:
 
 
 @dataclass(frozen=True, slots=True)
+class Words:
+    """How texts become labels that are 0 and 1.
+
+    Attributes:
+        positive: the text that is 1: one that says yes, or else the rarest.
+        others: those that are 0, the commonest first.
+    """
+
+    positive: str
+    others: tuple[str, ...]
+
+    @classmethod
+    def of(cls, texts: pa.Array) -> Words:
+        """Returns what there is to say of a column of texts."""
+        counted = sorted(_present(texts).value_counts().to_pylist(), key=lambda each: (-each["counts"], each["values"]))
+        words = [str(each["values"]) for each in counted]
+        positive = next((word for word in words if word.lower() in _YES), words[-1])
+        return cls(positive, tuple(word for word in words if word != positive))
+
+    def to_toml(self) -> str:
+        """Returns the line of a schema."""
+        shown = ", ".join(map(_text, self.others[:_SHOWN])) + (", ..." if len(self.others) > _SHOWN else "")
+        return f"positive = [{_text(self.positive)}]  # labels of 1; of 0 are {shown}"
+
+
+@dataclass(frozen=True, slots=True)
 class Proposal:
     """A schema, and what it rests on.
 
@@ -91,7 +122,8 @@ class Proposal:
         files: that it is for.
         rows: how many were read.
         label: the column of the label.
-        threshold: how its numbers become labels; None: they are labels.
+        made: how its numbers or texts become labels; None: they are labels.
+        decimal: what stands before the fraction of numbers.
         ids: the columns of ids.
         dense: the columns of dense features, each with the mean that can stand for absent values, None where none is.
         time: the column of when samples happened, if there is one.
@@ -101,7 +133,8 @@ class Proposal:
     files: int
     rows: int
     label: str
-    threshold: Threshold | None
+    made: Threshold | Words | None
+    decimal: str
     ids: Mapping[str, Category]
     dense: Mapping[str, float | None]
     time: str | None
@@ -110,7 +143,8 @@ class Proposal:
     def to_toml(self) -> str:
         """Returns the schema as a file with comments."""
         lines = [f"# from {self.rows:,} rows of {self.files} files", f"label = {_text(self.label)}"]
-        lines += [] if self.threshold is None else [self.threshold.to_toml()]
+        lines += [] if self.made is None else [self.made.to_toml()]
+        lines += [f"decimal = {_text(self.decimal)}"] if self.decimal != POINT else []
         lines.append("ids = [")
         for name, facts in self.ids.items():
             told = f"{facts.distinct:,} values, the commonest 1% of them in {facts.hot_share:.0%} of the rows"
@@ -133,12 +167,13 @@ def propose(pattern: str, rows: int, label: str | None = None) -> Proposal:
 
     Texts, whole numbers, dates and lists of these become ids, other numbers dense features. The first column of
     timestamps, or else of dates, or else of numbers with a name that times have, becomes the samples' time. Texts
-    become lists where something separates their values.
+    become lists where something separates their values. In a file of texts that no commas part, numbers may have one.
 
     Args:
         pattern: a file, a folder or a pattern (services/data/paths.py).
         rows: how many to read.
-        label: the column of the label; None: a number with a name that labels have, or one that is always 0 or 1.
+        label: the column of the label; None: a number, or one of two texts, with a name that labels have, or a number
+            that is always 0 or 1.
 
     Raises:
         NotFound: there is no such file.
@@ -163,21 +198,40 @@ def propose(pattern: str, rows: int, label: str | None = None) -> Proposal:
         name: pa.chunked_array([piece.batch.column(name) for piece in read]).combine_chunks()
         for name in (*categories, *numbers)
     }
+    decimals = []
+    if is_text(files[0]) and delimiter(files[0]) != COMMA and not numbers:  # which have a point
+        decimals = [
+            name for name in categories if kinds.is_string(types.field(name).type) and _with_comma(columns[name])
+        ]
+        categories = [name for name in categories if name not in decimals]
+        numbers += decimals
+    decimal = COMMA if decimals else POINT
+    values = {
+        each.name: numbers_of(columns[each.name], decimal)[0]
+        for each in types
+        if each.name in columns and (is_number(each.type) or each.name in decimals)
+    }
     time = next(iter([*moments, *dates]), None)
-    label = _label(columns, types, files[0]) if label is None else label
-    if label not in columns or not is_number(types.field(label).type):
-        raise InvalidArgument(f"--label {label!r} is no column of numbers of {files[0]}")
+    if label is None:
+        label = _label(values, columns, files[0])
+    elif label not in columns or label in lists:
+        raise InvalidArgument(f"--label {label!r} is no column of numbers or texts of {files[0]}")
+    if label not in values and not 2 <= (different := len(_present(columns[label]).unique())) <= _MOST_WORDS:
+        raise InvalidArgument(
+            f"--label {label!r} has {different} different texts in {files[0]}, expected 2 to {_MOST_WORDS}"
+        )
     return Proposal(
         files=len(files),
         rows=sum(len(piece.batch) for piece in read),
         label=label,
-        threshold=None if kinds.is_boolean(types.field(label).type) else Threshold.of(numbers_of(columns[label])),
+        made=Threshold.of(values[label]) if label in values else Words.of(columns[label]),
+        decimal=decimal,
         ids={
             name: _list(columns[name], "") if name in lists else _text_or_category(columns[name])
             for name in categories
             if name != label
         },
-        dense={name: _stand_in(numbers_of(columns[name])) for name in numbers if name != label},
+        dense={name: _stand_in(values[name]) for name in numbers if name != label},
         time=time,
         unread={each.name: str(each.type) for each in types if each.name not in (*columns, time)},
     )
@@ -192,15 +246,36 @@ def _first(files: Sequence[Path], categories: Sequence[str], numbers: Sequence[s
                 return
 
 
-def _label(columns: Mapping[str, pa.Array], types: pa.Schema, file: Path) -> str:
-    candidates = [each for each in types if is_number(each.type) and each.name in columns]
-    for each in candidates:
-        if each.name.lower() in _LABELS:
-            return str(each.name)
-    for each in candidates:
-        if kinds.is_boolean(each.type) or np.isin(numbers_of(columns[each.name]), (0, 1)).all():
-            return str(each.name)
+def _label(values: Mapping[str, NDArray[np.float64]], columns: Mapping[str, pa.Array], file: Path) -> str:
+    for name in columns:
+        if name.lower() in _LABELS and (name in values or _has_two_texts(columns[name])):
+            return name
+    for name, numbers in values.items():
+        if np.isin(numbers, (0, 1)).all():
+            return name
     raise InvalidArgument(f"no column of {file} has a label's name or is always 0 or 1: name it with --label")
+
+
+def _has_two_texts(column: pa.Array) -> bool:
+    return not is_list(column.type) and len(_present(column).unique()) == 2
+
+
+def _present(column: pa.Array) -> pa.Array:
+    """Returns the values that are there; an empty text is none."""
+    texts = column.cast(pa.string())
+    return texts.filter(pc.fill_null(pc.not_equal(texts, ""), False))
+
+
+def _with_comma(texts: pa.Array) -> bool:
+    """Tells whether a column has numbers with a comma before the fraction, and nothing else.
+
+    Where each comma has three digits behind it, it may as well stand behind a thousand.
+    """
+    numbers, wrong = numbers_of(texts, COMMA)
+    if wrong is not None or np.isnan(numbers).all():
+        return False
+    thousands = pc.match_substring_regex(texts, r",[0-9]{3}\s*$").fill_null(False).to_numpy(zero_copy_only=False)
+    return bool((have_comma(texts) & ~thousands).any())
 
 
 def _text_or_category(column: pa.Array) -> Category:

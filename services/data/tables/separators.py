@@ -15,9 +15,9 @@ _LEAST_SHARE = 0.05  # of the texts that are not empty must have it
 def found_separator(column: pa.Array) -> str | None:
     """Returns what separates the values in the texts of a column, None if they look like single values.
 
-    Separated values come in lists of different lengths, none of them is empty or begins or ends with a space, and there
-    are no more different ones than there are different lists. Values between spaces have a digit besides, since texts
-    whose words stand between spaces are no lists.
+    Separated values come in lists of different lengths, none of them is empty or begins or ends with a space or, as in
+    lists of JSON, a bracket, and there are no more different ones than there are different lists. Values between spaces
+    have a digit besides, since texts whose words stand between spaces are no lists.
     """
     kind = column.type.value_type if kinds.is_dictionary(column.type) else column.type
     if not (kinds.is_string(kind) or kinds.is_large_string(kind)):
@@ -42,7 +42,7 @@ def _separates(separator: str, texts: pa.Array) -> bool:
     different = values.unique()
     if lengths.min() == lengths.max() or len(different) > len(texts):
         return False
-    trimmed = pc.utf8_trim_whitespace(different)
+    trimmed = pc.utf8_trim(different, " \t\r\n[]{}")
     if not _all(pc.and_(pc.equal(trimmed, different), pc.not_equal(different, ""))):
         return False
     return separator != " " or _all(pc.match_substring_regex(different, r"\d"))
