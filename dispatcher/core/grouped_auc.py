@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
 
 from services.domain.reports import OTHER_LABEL
+
+MOST_FULL = 4  # windows whose figures nobody has computed yet: memory stays bounded whoever forgets to
 
 Grouped = tuple[NDArray[np.uint64], NDArray[np.uint16], NDArray[np.uint8]]  # groups, score bins and labels, [m] each
 
@@ -60,6 +63,25 @@ def mean_gauc(parts: Sequence[Grouped]) -> float:
     return won / samples if samples else math.nan
 
 
+class FullWindow:
+    """Samples of which a GAUC counts as one window. It is computed once, in the thread that asks first."""
+
+    def __init__(self, parts: Sequence[Grouped]) -> None:
+        self._held: Sequence[Grouped] | tuple[float, int] = parts
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it was computed."""
+        return isinstance(self._held, tuple)
+
+    def figures(self) -> tuple[float, int]:
+        """Returns what `grouped_auc` says of all samples. They are let go of."""
+        held = self._held  # of two threads that ask at once, both compute the same
+        if not isinstance(held, tuple):
+            held = self._held = grouped_auc(*_joined(held))
+        return held
+
+
 class WindowedGauc:
     """The GAUC of a stream of any length in bounded memory: that of consecutive windows, averaged by their samples.
 
@@ -71,37 +93,63 @@ class WindowedGauc:
 
     def __init__(self, window: int) -> None:
         self._window = window
-        self._won = 0.0
-        self._samples = 0
+        self._settled = 0.0, 0  # of the windows before the full ones
+        self._full: tuple[FullWindow, ...] = ()
         self._parts: list[Grouped] = []
+        self._count = 0  # samples in parts
 
-    def add(self, groups: NDArray[np.uint64], bins: NDArray[np.uint16], labels: NDArray[np.uint8]) -> None:
-        """Takes the samples of one iteration: groups, score bins and labels, [m] each."""
+    def add(self, groups: NDArray[np.uint64], bins: NDArray[np.uint16], labels: NDArray[np.uint8]) -> FullWindow | None:
+        """Takes the samples of one iteration: groups, score bins and labels, [m] each.
+
+        Returns:
+            The window that they fill. Its figures take milliseconds, so have a thread ask for them. They are needed
+            when the GAUC is, or when more than MOST_FULL windows wait for theirs.
+        """
         self._parts.append((groups, bins, labels))
-        if sum(len(part[0]) for part in self._parts) >= self._window:
-            won, samples = grouped_auc(*_joined(self._parts))
-            self._won, self._samples = self._won + won, self._samples + samples
-            self._parts.clear()
+        self._count += len(groups)
+        if self._count < self._window:
+            return None
+        filled = FullWindow(self._parts)
+        self._full = (*self._full, filled)
+        self._parts, self._count = [], 0
+        while self._full and (len(self._full) > MOST_FULL or self._full[0].is_known):
+            self._settled, self._full = _sum(self._settled, self._full[0].figures()), self._full[1:]
+        return filled
 
     @property
     def value(self) -> float:
         """The GAUC, with that of the window that is not full yet; NaN before a group had both labels."""
-        won, samples = grouped_auc(*_joined(self._parts))
-        total = self._samples + samples
-        return (self._won + won) / total if total else math.nan
+        won, samples = _sum(self._of_full(), grouped_auc(*_joined(self._parts)))
+        return won / samples if samples else math.nan
+
+    def _of_full(self) -> tuple[float, int]:
+        """Returns what all full windows say, added in their order."""
+        return reduce(_sum, (window.figures() for window in self._full), self._settled)
+
+    def copy(self) -> WindowedGauc:
+        """Returns one that has taken the same samples."""
+        copied = WindowedGauc(self._window)
+        copied._settled, copied._full = self._settled, self._full
+        copied._parts, copied._count = self._parts.copy(), self._count
+        return copied
 
     def save(self) -> dict[str, NDArray[np.generic]]:
         """Returns what `load` takes, by name."""
         groups, bins, labels = _joined(self._parts)
-        totals = np.array([self._won, self._samples], np.float64)
+        totals = np.array(self._of_full(), np.float64)
         return {"gauc": totals, "gauc_groups": groups, "gauc_bins": bins, "gauc_labels": labels}
 
     def load(self, saved: Mapping[str, NDArray[np.generic]]) -> None:
         """Goes back to what `save` returned."""
         won, samples = saved["gauc"]
-        self._won, self._samples = float(won), int(samples)
+        self._settled, self._full = (float(won), int(samples)), ()
         columns = saved["gauc_groups"], saved["gauc_bins"], saved["gauc_labels"]
         self._parts = [columns] if len(columns[0]) else []  # type: ignore[list-item]
+        self._count = len(columns[0])
+
+
+def _sum(one: tuple[float, int], other: tuple[float, int]) -> tuple[float, int]:
+    return one[0] + other[0], one[1] + other[1]
 
 
 def _joined(parts: Sequence[Grouped]) -> Grouped:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from dispatcher.solvers.protocol import Prices, Solver
 from esd_native import solver as native
 from services.domain.errors import InvalidArgument
-from services.domain.hybrid import Costs, HybridResult, as_capacities, as_costs
+from services.domain.hybrid import Costs, HybridResult, as_capacities, as_costs, check_choice
 from services.domain.jobs import Criterion
 
 
@@ -42,10 +42,7 @@ def hybrid_dis(
     Raises:
         InvalidArgument: an argument is not as above; the message names the value.
     """
-    if not 0 <= alpha <= 1:
-        raise InvalidArgument(f"alpha is {alpha}, it must be in 0..1")
-    if not isinstance(criterion, Criterion):
-        raise InvalidArgument(f"criterion is {criterion!r}, it must be one of {', '.join(map(str, Criterion))}")
+    check_choice(alpha, criterion)
     costs = as_costs(costs)
     capacities = as_capacities(capacities, *costs.shape)
     samples = len(costs)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 
 from dispatcher.service.run.job import Job
 from dispatcher.service.state.totals import JobTotals
@@ -10,21 +12,22 @@ from dispatcher.service.state.worker_record import WorkerRecord
 from services.domain.state import JobState, WorkerState
 
 
-def job_state(job: Job) -> JobState:
-    """Returns what is known of a job now."""
+def job_state(job: Job) -> Callable[[], JobState]:
+    """Takes down what is known of a job now; what is returned computes the figures.
+
+    Call that in a thread: the figures of many labels take milliseconds each.
+    """
     totals = job.totals
+    figures = totals.progress.figures()
     now = asyncio.get_running_loop().time()
-    return JobState(
+    with_figures: Callable[..., JobState] = partial(
+        JobState,
         job=job.spec,
         phase=job.lifecycle.phase,
         failure=job.lifecycle.failure,
         samples_submitted=job.samples.taken,
         iterations_planned=job.epoch.plans.planned if job.epoch else 0,
         iterations_confirmed=job.confirmed,
-        quality=totals.progress.lifetime,
-        recent=totals.progress.recent,
-        labels=totals.progress.lifetime_labels,
-        recent_labels=totals.progress.recent_labels,
         workers=tuple(_worker_state(worker, totals, now) for worker in job.workers),
         cost_seconds=totals.cost_seconds,
         makespan_seconds=totals.makespan_seconds,
@@ -42,6 +45,12 @@ def job_state(job: Job) -> JobState:
         checkpoint=job.checkpoints.latest.iteration if job.checkpoints else 0,
         recoveries=tuple(job.recoveries),
         evaluations=job.evaluations.latest,
+    )
+    return lambda: with_figures(
+        quality=figures.lifetime,
+        recent=figures.recent,
+        labels=figures.lifetime_labels,
+        recent_labels=figures.recent_labels,
     )
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from typing import Any
@@ -21,7 +21,9 @@ from dispatcher.solvers import get_solver
 from protos import dispatcher_pb2 as pb
 from protos import dispatcher_pb2_grpc
 from services.domain.errors import InvalidArgument
+from services.domain.state import JobState
 from services.runtime import metrics
+from services.runtime.tasks import run_in
 from services.wire.hybrid import decode_problem, encode_result
 from services.wire.jobs import decode_job
 from services.wire.reports import decode_registration, decode_wait, encode_lease
@@ -55,7 +57,7 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         """Solves one cost matrix."""
         problem = decode_problem(request)
         solver = get_solver(problem.solver)
-        result = await asyncio.get_running_loop().run_in_executor(
+        result = await run_in(
             self._solvers, hybrid_dis, problem.costs, problem.capacities, problem.alpha, problem.criterion, solver
         )
         if len(result.optimal_rows):
@@ -128,4 +130,8 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         job = self._current_job.latest
         if job is not None:
             job.submission.seen()
-        return pb.DescribeJobResponse(job=encode_state(job_state(job)) if job else None)
+        return pb.DescribeJobResponse(job=await asyncio.to_thread(_described, job_state(job)) if job else None)
+
+
+def _described(state: Callable[[], JobState]) -> pb.JobState:
+    return encode_state(state())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -28,32 +29,43 @@ from services.domain.errors import FailedPrecondition, InvalidArgument
 from services.domain.jobs import JobSpec
 from services.domain.worker_set import WorkerSet
 
-_KEPT = 2  # checkpoints: an epoch goes back to the latest, or to the one before if that was not committed
-
 Digest = Callable[[Sequence[bytes]], str]
 
 
 def replay_decisions(
-    records: Iterable[Record], job: JobSpec, batches: Callable[[], Iterator[SampleBatch]], digest: Digest
+    records: Callable[[], Iterable[Record]], job: JobSpec, batches: Callable[[], Iterator[SampleBatch]], digest: Digest
 ) -> Totals:
     """Plans a recorded run again and returns its totals; iterations that were trained twice count once.
 
     Args:
-        records: the records of the decision log, the job's included.
+        records: reads the records of the decision log, the job's included. They are read twice: which checkpoints an
+            epoch goes back to, which alone are kept, is known at the end.
         job: the job that they begin with.
         batches: reads the run's global batches, from the start.
         digest: hashes the messages of one iteration's plans as it was done for the log.
 
     Raises:
         FailedPrecondition: a plan differs from the recorded one: the samples are others.
-        InvalidArgument: the stream ends before the log does; the log goes back to a checkpoint that is not in it.
+        InvalidArgument: the stream ends before the log does; the log goes back to a checkpoint that is not in it, or
+            begins at one of an earlier run.
     """
-    return _Replay(job, batches, digest).run(records)
+    if job.first_iteration:
+        raise InvalidArgument(
+            f"the run goes on from iteration {job.first_iteration} of another one (--continue-from), and which "
+            "versions its rows had there is not in the decision log: only that other one can be replayed"
+        )
+    begins = Counter(record.first for record in records() if isinstance(record, EpochBegan))
+    return _Replay(job, batches, digest, begins).run(records())
 
 
 class _Replay:
-    def __init__(self, job: JobSpec, batches: Callable[[], Iterator[SampleBatch]], digest: Digest) -> None:
+    """One pass over the records; `begins` counts the epochs that begin at each checkpoint."""
+
+    def __init__(
+        self, job: JobSpec, batches: Callable[[], Iterator[SampleBatch]], digest: Digest, begins: Counter[int]
+    ) -> None:
         self._job = job
+        self._begins = begins
         self._batches = batches
         self._digest = digest
         self._tally = Tally(job.workers)
@@ -91,10 +103,12 @@ class _Replay:
         if epoch.first:
             if epoch.first not in self._checkpoints:
                 raise InvalidArgument(
-                    f"epoch {epoch.epoch} begins at checkpoint {epoch.first}, which is not in the decision log"
+                    f"epoch {epoch.epoch} begins at checkpoint {epoch.first}, which is not in the decision log: a "
+                    "replay needs the log of the whole run, and a file that was taken away was begun anew"
                 )
             snapshot, tally = self._checkpoints[epoch.first]
             self._tally = copy.deepcopy(tally)
+        self._drop_unneeded(epoch.first)
         limits = epoch.workload_limits
         job = replace(
             self._job,
@@ -113,9 +127,14 @@ class _Replay:
         )
 
     def _keep(self, iteration: int, snapshot: Snapshot) -> None:
-        self._checkpoints[iteration] = snapshot, copy.deepcopy(self._tally)
-        for old in sorted(self._checkpoints)[:-_KEPT]:
-            del self._checkpoints[old]
+        if self._begins[iteration]:
+            self._checkpoints[iteration] = snapshot, copy.deepcopy(self._tally)
+
+    def _drop_unneeded(self, begun: int) -> None:
+        """An epoch has begun here; a checkpoint that no later one goes back to is let go."""
+        self._begins[begun] -= 1
+        if not self._begins[begun]:
+            self._checkpoints.pop(begun, None)
 
     def _plan(
         self, planner: Planner, stream: Iterator[tuple[SampleBatch, list[SampleBatch]]], record: IterationPlanned

@@ -292,7 +292,7 @@ class Checkpoints:
         known = dict(enumerate(self.latest.workers_of(self._job.workers)))
         workers = known | pending.workers  # a worker that is away now keeps its slot and its totals
         for name, data in parts.items():
-            await self.store.put_part(pending.iteration, name, data)
+            await self.store.put_part(pending.iteration, name, data, epoch)
         changed = size = 0
         if pending.iteration:
             changed, size = await self.store.save(pending.iteration, epoch)

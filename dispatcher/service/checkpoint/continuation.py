@@ -16,7 +16,6 @@ _FREE = {
     "first_iteration",
     "max_rows",
     "at_max_rows",
-    "name",
     "schedule",
     "seed",
     "stream",

@@ -44,8 +44,8 @@ async def find_starting_point(spec: JobSpec, settings: DispatcherSettings) -> St
         The starting point; None if the job takes no checkpoints.
 
     Raises:
-        FailedPrecondition: the table holds the rows of another job.
-        StaleEpoch: another dispatcher has just taken the job.
+        FailedPrecondition: the table holds the rows of another job, or another dispatcher has it meanwhile.
+        StaleEpoch: others take the job over at the same moment, again and again.
         Unavailable: a parameter server is away.
     """
     if not spec.takes_checkpoints:
@@ -53,19 +53,21 @@ async def find_starting_point(spec: JobSpec, settings: DispatcherSettings) -> St
     store = CheckpointStore(spec, settings)
     try:
         # From here on nothing of an earlier dispatcher is logged or committed any more.
-        epoch = (await store.find()).epoch + 1
-        entries = await store.read_samples(epoch)
+        epoch = await store.take_over(lambda found: _manifest_for(spec, found))
+        entries, cleared = await store.read_samples(epoch), False
         stored = await store.find()
-        manifest = Manifest.decode(stored.manifest) if stored.manifest else None
-        if manifest is None:
-            manifest, entries = await _write_checkpoint_0(spec, store, stored), []
-        elif goes_on_from(spec, manifest):
-            manifest, entries = await _go_on_from(spec, manifest, store, epoch), []
-        else:
-            _check_is_of(spec, manifest)
+        manifest = _manifest_for(spec, stored)
+        if manifest is None or goes_on_from(spec, manifest):
+            epoch = stored.epoch  # above ours where a server has lost rows meanwhile
+            manifest = await _begin(spec, manifest, store, epoch)
+            entries, cleared = [], True
         logged, closed = samples_after(manifest, entries)
         if entries and not logged and not closed:
             await store.trim_samples(None, epoch)  # the next entry may begin anywhere
+            cleared = True
+        if cleared:  # an attempt at that which was given up, and runs late, must not take what is logged from now on
+            epoch += 1
+            await store.begin_epoch(epoch)
         checkpoints = Checkpoints(spec, store, manifest, epoch, durable=stored.durable)
         return StartingPoint(checkpoints, logged, closed or manifest.finished)
     except BaseException:
@@ -90,6 +92,27 @@ def samples_after(manifest: Manifest, entries: Sequence[LogEntry]) -> tuple[list
     return logged, bool(entries) and entries[-1].closes
 
 
+def _manifest_for(spec: JobSpec, stored: StoredState) -> Manifest | None:
+    """Returns the checkpoint from which a job goes on; None if it begins with the table as it was created.
+
+    Raises:
+        FailedPrecondition: the table holds what is not this job's.
+    """
+    if stored.manifest:
+        manifest = Manifest.decode(stored.manifest)
+        if not goes_on_from(spec, manifest):
+            _check_is_of(spec, manifest)
+        return manifest
+    if spec.first_iteration:
+        raise FailedPrecondition(f"table {spec.table.name!r} holds no checkpoint to go on from (--continue-from)")
+    if stored.rows:
+        raise FailedPrecondition(
+            f"table {spec.table.name!r} holds {stored.rows} rows and no checkpoint: the run that trained them "
+            "took none; use an empty store or another table"
+        )
+    return None
+
+
 def _check_is_of(spec: JobSpec, manifest: Manifest) -> None:
     """Raises FailedPrecondition if the manifest is that of another job."""
     differing = manifest.differences(spec)
@@ -108,32 +131,18 @@ def _check_is_of(spec: JobSpec, manifest: Manifest) -> None:
         )
 
 
-async def _go_on_from(spec: JobSpec, before: Manifest, store: CheckpointStore, epoch: int) -> Manifest:
-    """Makes the last checkpoint of an earlier job the first one of this job, whose stream begins there."""
+async def _begin(spec: JobSpec, before: Manifest | None, store: CheckpointStore, epoch: int) -> Manifest:
+    """Writes the first checkpoint of a job: the last one of an earlier job, or the table as it was created (None)."""
+    start = before or Manifest({})
     manifest = Manifest(
         describe_job(spec),
-        iteration=before.iteration,
-        checksums=before.checksums,
+        iteration=start.iteration,
+        checksums=start.checksums,
         time=time.time(),
-        size=before.size,
-        cuts=before.cuts,
+        size=start.size,
+        cuts=start.cuts,
     )
-    await store.restore(before.iteration, epoch)
+    await store.restore(manifest.iteration, epoch)
     await store.trim_samples(None, epoch)
-    await store.commit(before.iteration, epoch, manifest.encode(), spec.checkpoints_kept)
-    return manifest
-
-
-async def _write_checkpoint_0(spec: JobSpec, store: CheckpointStore, stored: StoredState) -> Manifest:
-    if spec.first_iteration:
-        raise FailedPrecondition(f"table {spec.table.name!r} holds no checkpoint to go on from (--continue-from)")
-    if stored.rows:
-        raise FailedPrecondition(
-            f"table {spec.table.name!r} holds {stored.rows} rows and no checkpoint: the run that trained them "
-            "took none; use an empty store or another table"
-        )
-    manifest = Manifest(describe_job(spec), time=time.time())
-    await store.restore(0, stored.epoch)
-    await store.trim_samples(None, stored.epoch)
-    await store.commit(0, stored.epoch, manifest.encode(), spec.checkpoints_kept)
+    await store.commit(manifest.iteration, epoch, manifest.encode(), spec.checkpoints_kept)
     return manifest

@@ -17,6 +17,7 @@ from services.runtime.retry import AWAY, repeated
 from services.runtime.security import Credentials
 
 _CALL_SECONDS = 60.0
+_TAKEOVERS = 5  # attempts; another one is needed when somebody else has begun the same epoch a moment before
 
 _log = logging.getLogger(__name__)
 
@@ -28,6 +29,18 @@ class CheckpointStore:
 
     Every table has a history of its own on every shard: a participant of a checkpoint is a table on a shard. The first
     table on the first shard keeps the manifest, the parts and the sample log.
+
+    No two dispatchers have their workers train in one epoch, whatever they do at once and however late their calls
+    arrive. Each participant gives an epoch to one dispatcher only, and never goes back to a lower number, unless it
+    loses all that it had, which ends the job; workers get plans of an epoch when all participants have given it to
+    their dispatcher (`restore`).
+
+    One of those that are after a job gets it whole. Every epoch is begun at the first participant before the others
+    hear of it, so the first one puts the dispatchers in an order: whoever takes over (`take_over`) is told by `find` of
+    all numbers so far, and begins with a higher one, from which on those before are refused there, and end. What they
+    have still under way to the other participants has lower numbers, and cannot refuse the later ones of the last
+    dispatcher. Only a participant that lost rows may be ahead of it, in an epoch of its own; it then takes a number
+    above that, as whenever an epoch begins. Nobody who was refused comes back, so this has an end.
     """
 
     def __init__(self, job: JobSpec, settings: DispatcherSettings) -> None:
@@ -93,13 +106,62 @@ class CheckpointStore:
             )
         return stored
 
+    async def take_over(self, check: Callable[[StoredState], object]) -> int:
+        """Begins an epoch at the first participant: nothing of another dispatcher is logged or committed from now on.
+
+        Args:
+            check: looks at what is stored first; if it raises, nothing has changed for whoever has the table.
+
+        Returns:
+            The epoch.
+
+        Raises:
+            StaleEpoch: again and again another dispatcher has taken the table over at the same moment.
+            FailedPrecondition: whatever `check` raises; a table exists with another specification.
+            Unavailable: a server is away.
+        """
+        for attempt in range(_TAKEOVERS):
+            found = await self.find()
+            check(found)
+            try:
+                await self.begin_epoch(found.epoch + 1, takes_over=True)
+            except StaleEpoch as error:
+                _log.warning("attempt %d to take table %r over came second: %s", attempt + 1, self._table, error)
+            else:
+                return found.epoch + 1
+        raise StaleEpoch(
+            f"{_TAKEOVERS} times another dispatcher began with table {self._table!r} at the same moment; end the "
+            "others, or leave the job to them"
+        )
+
+    async def begin_epoch(self, epoch: int, *, takes_over: bool = False) -> None:
+        """Begins an epoch at the first participant, with the rows as they are.
+
+        Args:
+            epoch: its number.
+            takes_over: whether the table may be another dispatcher's.
+
+        Raises:
+            FailedPrecondition: another dispatcher has taken the table over.
+            StaleEpoch: a later epoch has begun, or another dispatcher has begun this one.
+            Unavailable: the first server is away for too long.
+        """
+        await self._repeated(lambda: self._first.begin_epoch(epoch, takes_over=takes_over))
+
     async def restore(self, checkpoint: int, epoch: int) -> None:
-        """Puts every participant back to a checkpoint and begins an epoch there."""
+        """Puts every participant back to a checkpoint and begins an epoch there.
+
+        Raises:
+            FailedPrecondition: another dispatcher has taken the table over; a server cannot go back.
+            StaleEpoch: a server is in a later epoch; try again with one above it.
+            Unavailable: a server is away for too long.
+        """
+        await self.begin_epoch(epoch)
         await self._on_all(lambda each: each.restore(checkpoint, epoch=epoch, within=self._patience))
 
-    async def put_part(self, checkpoint: int, name: str, data: bytes) -> None:
+    async def put_part(self, checkpoint: int, name: str, data: bytes, epoch: int) -> None:
         """Stores a part at the first participant."""
-        await self._repeated(lambda: self._first.put_part(checkpoint, name, data))
+        await self._repeated(lambda: self._first.put_part(checkpoint, name, data, epoch=epoch))
 
     async def get_part(self, checkpoint: int, name: str) -> bytes:
         """Reads a part from the first participant."""
@@ -146,7 +208,7 @@ class CheckpointStore:
         await self.with_room(append)
 
     async def read_samples(self, epoch: int) -> list[LogEntry]:
-        """Begins an epoch at the first participant, and reads the sample log."""
+        """Reads the sample log, at the first participant."""
         return await self._repeated(lambda: self._first.read_samples(epoch=epoch))
 
     async def trim_samples(self, position: int | None, epoch: int) -> None:

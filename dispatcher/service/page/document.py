@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+from collections.abc import Callable
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -17,20 +18,31 @@ from services.domain.state import JobState, ShadowCost
 from services.domain.sync import Sync
 
 
-def state_document(job: Job | None) -> bytes:
+async def state_document(job: Job | None) -> bytes:
     """Returns the latest job in UTF-8 JSON; `{"job": null}` before the first. What JSON lacks (NaN) becomes null."""
-    document = {"job": None} if job is None else _document(job)
+    if job is None:
+        return _json({"job": None})
+    # All of it is of one moment; a thread does what takes long.
+    return await asyncio.to_thread(_whole, _present(job), job_state(job))
+
+
+def _whole(present: dict[str, Any], state: Callable[[], JobState]) -> bytes:
+    return _json(present | _described(state()))
+
+
+def _json(document: dict[str, Any]) -> bytes:
     return json.dumps(_plain(document), allow_nan=False, separators=(",", ":")).encode()
 
 
-def _document(job: Job) -> dict[str, Any]:
-    state, totals = job_state(job), job.totals
+def _present(job: Job) -> dict[str, Any]:
+    """Returns what only the job itself knows, and only now."""
+    totals = job.totals
     now = asyncio.get_running_loop().time()
     return {
         "job": {
             "name": job.spec.name,
-            "phase": state.phase.value,
-            "failure": state.failure,
+            "phase": job.lifecycle.phase.value,
+            "failure": job.lifecycle.failure,
             "mechanism": job.spec.mechanism,
             "model": job.spec.model.name,
             "workers": job.spec.workers,
@@ -38,13 +50,26 @@ def _document(job: Job) -> dict[str, Any]:
             "window": job.spec.window,
             "row_bytes": job.spec.table.row_bytes,
         },
+        "samples": totals.progress.samples,
+        "plan_bytes_per_iteration": totals.plan_bytes_per_iteration,
+        "plan_seconds_per_iteration": totals.plan_seconds_per_iteration,
+        "reduced_seconds_per_iteration": totals.reduced_seconds_per_iteration,
+        "workers": [_worker(worker, totals, job.settings.lease_seconds, now) for worker in job.workers],
+        "history": _columns([*totals.history.points, totals.point(job.confirmed)]),
+    }
+
+
+def _described(state: JobState) -> dict[str, Any]:
+    """Returns what the call DescribeJob tells, too."""
+    return {
         "iterations_planned": state.iterations_planned,
         "iterations_confirmed": state.iterations_confirmed,
-        "samples": totals.progress.samples,
+        "checkpoint": state.checkpoint if state.job.takes_checkpoints else None,
+        "recoveries": len(state.recoveries),
         "training_seconds": state.training_seconds,
         "quality": asdict(state.quality),
         "recent": asdict(state.recent),
-        "labels": job.spec.labels,
+        "labels": state.job.labels,
         "quality_by_label": [asdict(each) for each in state.labels],
         "recent_by_label": [asdict(each) for each in state.recent_labels],
         "evaluations": [asdict(each) for each in state.evaluations],
@@ -53,11 +78,6 @@ def _document(job: Job) -> dict[str, Any]:
         "decision_p99_seconds": state.decision_p99_seconds,
         "staleness": _staleness(state),
         "costs": _costs(state),
-        "plan_bytes_per_iteration": totals.plan_bytes_per_iteration,
-        "plan_seconds_per_iteration": totals.plan_seconds_per_iteration,
-        "reduced_seconds_per_iteration": totals.reduced_seconds_per_iteration,
-        "workers": [_worker(worker, totals, job.settings.lease_seconds, now) for worker in job.workers],
-        "history": _columns([*totals.history.points, totals.point(state.iterations_confirmed)]),
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from importlib.resources import files
 
@@ -40,5 +40,8 @@ async def serve_page(current_job: CurrentJob, settings: DispatcherSettings) -> A
         yield address
 
 
-def _constant(content: bytes) -> Callable[[], bytes]:
-    return lambda: content
+def _constant(content: bytes) -> Callable[[], Awaitable[bytes]]:
+    async def constant() -> bytes:
+        return content
+
+    return constant

@@ -129,7 +129,7 @@ class CurrentJob:
             if running.spec == spec:
                 return False
             raise FailedPrecondition(f"{running.lifecycle}, and one dispatcher runs one job at a time")
-        check_job(spec)
+        await asyncio.to_thread(check_job, spec)  # it makes a planner, and looks for a GPU where the job asks for one
         start = await find_starting_point(spec, self._settings)
         checkpoints = start.checkpoints if start is not None else None
         decision_log = _open_decision_log(spec, self._settings, checkpoints)

@@ -35,6 +35,7 @@ from dispatcher.service.state.epoch import Epoch, PublishedPlan
 from services.domain.batches import SampleBatch
 from services.domain.errors import EsdError, StaleEpoch
 from services.domain.state import JobPhase
+from services.runtime.tasks import run_in
 from services.runtime.threads import named_threads
 from services.wire.plans import digest_of, encode_plan_message
 
@@ -219,7 +220,7 @@ class _EpochPlanning:
         await self._job.lifecycle.wait_until(condition, during=self._epoch)
 
     async def _in_thread(self, function: Callable[..., T], *args: object) -> T:
-        result = await asyncio.get_running_loop().run_in_executor(self._thread, function, *args)
+        result = await run_in(self._thread, function, *args)
         self._job.lifecycle.raise_if_failed()
         self._epoch.raise_if_over()
         return result

@@ -5,7 +5,6 @@ A job without checkpoints has one epoch, from the first iteration on; it begins 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
@@ -20,6 +19,7 @@ from services.domain.errors import FailedPrecondition, StaleEpoch
 from services.domain.jobs import JobSpec, equal_workloads, scale_workloads
 from services.domain.reports import Registration
 from services.domain.worker_set import WorkerSet
+from services.runtime.tasks import run_in
 from services.wire.plans import encode_plan_message
 
 _log = logging.getLogger(__name__)
@@ -46,9 +46,8 @@ async def next_epoch(job: Job, thread: Executor) -> tuple[Epoch, Planner]:
     members = job.workers.waiting
     if not members:
         raise StaleEpoch("all workers were lost while the epoch began")
-    planner = await asyncio.get_running_loop().run_in_executor(
-        thread, _planner_from, checkpoint, job.spec, _registrations(job, checkpoint.manifest), members
-    )
+    registrations = _registrations(job, checkpoint.manifest)
+    planner = await run_in(thread, _planner_from, checkpoint, job.spec, registrations, members)
     if job.workers.waiting != members:
         raise StaleEpoch("a worker was lost or restarted while the epoch began")
     first = checkpoint.manifest.iteration
@@ -80,7 +79,7 @@ async def _only_epoch(job: Job, thread: Executor) -> tuple[Epoch, Planner]:
     epoch = Epoch(0, 0, everyone, PlanLog(everyone))
     job.begin_epoch(epoch)
     registrations = [worker.registration for worker in job.workers]
-    planner = await asyncio.get_running_loop().run_in_executor(thread, _new_planner, job.spec, registrations)
+    planner = await run_in(thread, _new_planner, job.spec, registrations)
     return epoch, planner
 
 

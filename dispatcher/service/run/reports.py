@@ -6,7 +6,9 @@ Every message of a worker is also a sign of its life, whatever becomes of it (at
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
+from dispatcher.core.grouped_auc import FullWindow
 from dispatcher.service.run.checkpointing import checkpoint_flushed
 from dispatcher.service.run.job import Job
 from dispatcher.service.state import job_metrics
@@ -82,11 +84,19 @@ def _iteration(job: Job, worker: WorkerRecord, report: IterationReport) -> None:
     job_metrics.reported(worker.slot, report)
     job.feedback.add(worker.slot, report)
     if job.totals.add_report(worker.slot, report):
+        if filled := job.totals.progress.filled:
+            asyncio.get_running_loop().run_in_executor(None, _compute, filled)
         epoch.trained = report.iteration + 1
         job.stragglers.confirmed(epoch.trained, plans.planned, asyncio.get_running_loop().time())
         job_metrics.iteration_confirmed(plans.planned - job.confirmed)
         # The plan that follows is told when it is published, and nobody waits for a single worker's confirmation.
         job.lifecycle.notify(workers=False)
+
+
+def _compute(filled: Sequence[FullWindow]) -> None:
+    """Has figures computed that take too long for the event loop."""
+    for window in filled:
+        window.figures()
 
 
 def _flush(job: Job, worker: WorkerRecord, report: FlushReport) -> None:

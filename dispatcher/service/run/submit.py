@@ -12,7 +12,7 @@ from dispatcher.service.state.lifecycle import Lifecycle
 from dispatcher.service.state.samples import SampleQueue
 from protos import common_pb2
 from services.domain.batches import LogEntry, SampleBatch
-from services.domain.errors import EsdError, FailedPrecondition, StaleEpoch
+from services.domain.errors import EsdError, FailedPrecondition, StaleEpoch, Unavailable
 from services.domain.jobs import JobSpec
 from services.wire.batches import decode_batch, encode_batch
 
@@ -134,8 +134,12 @@ class Submission:
 
         Once begun it is done, even if the call that has brought the samples is cut off meanwhile.
         """
-        self._logging = asyncio.create_task(self._log_then_put(batch, message), name="log_samples")
-        await asyncio.shield(self._logging)
+        self._logging = logging = asyncio.create_task(self._log_then_put(batch, message), name="log_samples")
+        await asyncio.wait([logging])
+        if logging.cancelled():  # by `close`: gRPC would answer nothing to a call whose handler is cancelled
+            self._lifecycle.raise_if_failed()
+            raise Unavailable(f"job {self._job.name} ends, and the samples were not taken in")
+        logging.result()
 
     async def _log_then_put(self, batch: SampleBatch | None, message: common_pb2.SampleBatch | None) -> None:
         if self._checkpoints is not None:

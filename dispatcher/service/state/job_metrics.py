@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import fields
 from functools import cache, partial
 from typing import Any
 
@@ -18,12 +17,10 @@ from dispatcher.service.state.samples import SampleQueue
 from dispatcher.service.state.totals import JobTotals
 from dispatcher.service.state.worker_record import WorkerRecord
 from services.domain.jobs import JobSpec
-from services.domain.reports import IterationReport, PhaseTimes, TransferCounts
+from services.domain.reports import PHASES, IterationReport, PhaseTimes, TransferCounts, values_of
 from services.domain.state import Evaluation, JobPhase, Quality
 from services.domain.sync import Sync
 from services.runtime import metrics
-
-_PHASES = tuple(each.name for each in fields(PhaseTimes))
 
 
 def show_job(
@@ -49,8 +46,8 @@ def show_job(
     metrics.HEARTBEAT_AGE.clear()
     _child(metrics.REFUSED_MESSAGES, "FAILED_PRECONDITION")  # at 0 until one is: a rate needs a start
     metrics.LEASE.set(lease_seconds)
-    _show_figures(metrics.TRAINED, labels, totals.progress.lifetime_of)
-    _show_figures(metrics.RECENT, labels, totals.progress.recent_of)
+    _show_figures(metrics.TRAINED, labels, lambda label: totals.progress.figures().lifetime_of(label))
+    _show_figures(metrics.RECENT, labels, lambda label: totals.progress.figures().recent_of(label))
     for gauge in metrics.HELD_OUT.values():
         gauge.clear()
     metrics.HELD_OUT_ITERATION.set(0)
@@ -135,8 +132,8 @@ def refused(code: str) -> None:
 def reported(slot: int, report: IterationReport) -> None:
     """Counts what a worker reports of an iteration that it has trained."""
     moved(slot, report.transfers)
-    for phase in _PHASES:
-        _child(metrics.ITERATION_SECONDS, phase).observe(getattr(report.phases, phase))
+    for phase, seconds in zip(PHASES, values_of(PhaseTimes)(report.phases), strict=True):
+        _child(metrics.ITERATION_SECONDS, phase).observe(seconds)
     if report.measured_bandwidth:
         _child(metrics.WORKER_BANDWIDTH, slot).set(report.measured_bandwidth)
 
@@ -144,12 +141,12 @@ def reported(slot: int, report: IterationReport) -> None:
 def moved(slot: int, transfers: TransferCounts) -> None:
     """Counts the rows that a worker has moved over its link."""
     for operation in ("miss_pull", "update_push", "evict_push", "flush_push"):
-        _child(metrics.TRANSFERS, operation, slot).inc(getattr(transfers, operation))
-    _child(metrics.TRANSFER_BYTES, "pull", slot).inc(transfers.bytes_pulled)
-    _child(metrics.TRANSFER_BYTES, "push", slot).inc(transfers.bytes_pushed)
-    _child(metrics.TRANSFER_BYTES, "reduce", slot).inc(transfers.bytes_reduced)
-    _child(metrics.DIRECT_ROWS, slot).inc(transfers.direct_push)
-    _child(metrics.DIRECT_BYTES, slot).inc(transfers.bytes_direct)
+        _add(_child(metrics.TRANSFERS, operation, slot), getattr(transfers, operation))
+    _add(_child(metrics.TRANSFER_BYTES, "pull", slot), transfers.bytes_pulled)
+    _add(_child(metrics.TRANSFER_BYTES, "push", slot), transfers.bytes_pushed)
+    _add(_child(metrics.TRANSFER_BYTES, "reduce", slot), transfers.bytes_reduced)
+    _add(_child(metrics.DIRECT_ROWS, slot), transfers.direct_push)
+    _add(_child(metrics.DIRECT_BYTES, slot), transfers.bytes_direct)
 
 
 def evaluated(labels: Sequence[str], evaluation: Evaluation) -> None:
@@ -175,6 +172,12 @@ def iteration_confirmed(window: int) -> None:
 def _child(metric: Any, *labels: object) -> Any:
     """Returns what a metric counts for some labels. Looking it up anew would take longer than counting."""
     return metric.labels(*labels)
+
+
+def _add(counter: Any, count: int) -> None:
+    """Adds to a counter. Most counts of a report are 0, and to add that would take as long as any other number."""
+    if count:
+        counter.inc(count)
 
 
 def _show_figures(gauges: metrics.FigureGauges, labels: Sequence[str], quality_of: Callable[[int], Quality]) -> None:

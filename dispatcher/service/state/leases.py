@@ -43,6 +43,7 @@ class Workers:
     ) -> None:
         self._slots: list[WorkerRecord | None] = [None] * slots
         self._lease_seconds = lease_seconds
+        self._heartbeat_seconds = lease_seconds / _HEARTBEATS_PER_LEASE
         self._on_expired = on_expired
         self._replaceable = replaceable
         self.names = list(names)
@@ -96,7 +97,7 @@ class Workers:
             worker = self._take_slot(registration, worker.slot)
             restarted = worker if self.settled else None
         self.renew(worker)
-        return Lease(worker.lease_id, self._lease_seconds / _HEARTBEATS_PER_LEASE), restarted
+        return Lease(worker.lease_id, self._heartbeat_seconds), restarted
 
     def settle_slots(self) -> None:
         """Gives the slots out by name once all workers are there, so that they do not depend on who came first."""
@@ -129,13 +130,22 @@ class Workers:
 
     def _look_after(self, seconds: float, worker: WorkerRecord) -> None:
         """Sets the one timer of a lease. Signs of life, of which there are many, do not touch it."""
-        worker.expiry = asyncio.get_running_loop().call_later(seconds, self._look, worker)
+        loop = asyncio.get_running_loop()
+        due = loop.time() + seconds
+        worker.expiry = loop.call_at(due, self._look, worker, due)
 
-    def _look(self, worker: WorkerRecord) -> None:
-        """Ends a lease, or looks again when it may have ended."""
-        left = worker.last_heartbeat + self._lease_seconds - asyncio.get_running_loop().time()
+    def _look(self, worker: WorkerRecord, due: float) -> None:
+        """Ends a lease, or looks again when it may have ended.
+
+        Where the look itself is late, as on a machine that stood still, what workers have sent meanwhile waits to be
+        read: they get the time of one more heartbeat.
+        """
+        now = asyncio.get_running_loop().time()
+        left = worker.last_heartbeat + self._lease_seconds - now
         if left > 0:
             self._look_after(left, worker)
+        elif now - due > self._heartbeat_seconds:
+            self._look_after(self._heartbeat_seconds, worker)
         else:
             worker.expiry = None
             self._on_expired(worker)

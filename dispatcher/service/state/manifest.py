@@ -70,20 +70,26 @@ class Manifest:
 
     @classmethod
     def decode(cls, data: bytes) -> Manifest:
-        """Reads what `encode` wrote. Raises FailedPrecondition for another format."""
-        saved = json.loads(data)
-        saved["cuts"] = tuple(saved.get("cuts", ()))
-        saved["evaluations"] = tuple(map(_evaluation, saved.get("evaluations", ())))
-        if saved.pop("format") != _FORMAT:
-            raise FailedPrecondition("the checkpoint was written by another version")
-        workers = tuple(
-            SavedWorker(
-                **worker
-                | {"transfers": TransferCounts(**worker["transfers"]), "phases": PhaseTimes(**worker["phases"])}
+        """Reads what `encode` wrote. Raises FailedPrecondition if it is of another version, or damaged."""
+        try:
+            saved = json.loads(data)
+            if saved.pop("format") != _FORMAT:
+                raise FailedPrecondition("the checkpoint was written by another version")
+            saved["cuts"] = tuple(saved.get("cuts", ()))
+            saved["evaluations"] = tuple(map(_evaluation, saved.get("evaluations", ())))
+            workers = tuple(
+                SavedWorker(
+                    **worker
+                    | {"transfers": TransferCounts(**worker["transfers"]), "phases": PhaseTimes(**worker["phases"])}
+                )
+                for worker in saved.pop("workers")
             )
-            for worker in saved.pop("workers")
-        )
-        return cls(workers=workers, **saved)
+            return cls(workers=workers, **saved)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise FailedPrecondition(
+                "the manifest of a checkpoint is damaged; `esd checkpoint` tells which checkpoints are whole, and goes "
+                "back to one"
+            ) from None
 
     def has_part(self, name: str) -> bool:
         """Tells whether the checkpoint has a part of this name; earlier versions wrote fewer."""
@@ -108,7 +114,7 @@ class Manifest:
     def differences(self, job: JobSpec) -> list[str]:
         """Returns the names of the fields by which a job's model would differ from the one of the checkpoint's job."""
         asked = describe_job(job)
-        names = (asked.keys() | self.job.keys()) - {option.name for option in fields(DispatchOptions)}
+        names = (asked.keys() | self.job.keys()) - {option.name for option in fields(DispatchOptions)} - {"name"}
         return sorted(name for name in names if asked.get(name) != self.job.get(name))
 
 

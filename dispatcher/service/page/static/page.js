@@ -99,7 +99,7 @@ function showTiles(state, course) {
   const share = state.decision_median_seconds / iterationSeconds;
   const named = (title) => state.labels.length > 1 ? `${title} of ${state.labels[0]}` : title;
   const tiles = [
-    ["Iterations", [number(state.iterations_confirmed), ""], `${number(state.iterations_planned - state.iterations_confirmed)} planned ahead`],
+    ["Iterations", [number(state.iterations_confirmed), ""], `${number(state.iterations_planned - state.iterations_confirmed)} planned ahead${checkpointed(state)}`],
     ["Throughput", [number(recent.length ? mean("samplesPerSecond") : null), "samples/s"], state.training_seconds ? `${number(state.samples)} in ${duration(state.training_seconds)}` : ""],
     [named("AUC"), [fixed(state.quality.auc), ""], lately(state.recent.auc)],
     ["Loss", [fixed(state.quality.loss), ""], lately(state.recent.loss)],
@@ -112,6 +112,13 @@ function showTiles(state, course) {
   $("tiles").replaceChildren(...tiles.map(([name, [value, unit], sub]) =>
     element("div", { class: "tile" }, element("div", { class: "name" }, name),
       element("div", { class: "value" }, value, unit ? element("span", { class: "unit" }, unit) : null), element("div", { class: "sub" }, sub))));
+}
+
+/** Where the job would go back to, if it can, and how often it has. */
+function checkpointed({ checkpoint, recoveries }) {
+  if (checkpoint === null) return "";
+  const back = recoveries ? `, gone back ${recoveries === 1 ? "once" : `${number(recoveries)} times`}` : "";
+  return (checkpoint ? `, checkpoint at ${number(checkpoint)}` : ", no checkpoint yet") + back;
 }
 
 function showCosts(state) {
@@ -174,11 +181,11 @@ function showHeldOut({ labels, evaluations }) {
 function byLabel(labels, qualities, recent) {
   const figures = FIGURES.filter(([name]) => name !== "gauc" || qualities.some((quality) => quality.gauc !== null));
   const names = ["Label", ...figures.map(([, title]) => title)];
-  const cell = (label, name, title) => element("td", { "data-label": title }, fixed(qualities[label][name]),
+  const cell = (label, name, title) => element("td", { "data-label": title.replace("Normalised", "Norm.") }, fixed(qualities[label][name]),
     recent(label, name) === null ? null : element("div", { class: "sub" }, lately(recent(label, name))));
   return element("table", {},
     element("thead", {}, element("tr", {}, ...names.map((name) => element("th", { scope: "col" }, name)))),
-    element("tbody", {}, ...labels.map((label, at) => element("tr", {}, element("td", { class: "who full" }, label),
+    element("tbody", {}, ...labels.map((label, at) => element("tr", {}, element("td", { class: "who" }, label),
       ...figures.map(([name, title]) => cell(at, name, title))))));
 }
 
@@ -205,8 +212,8 @@ function showCharts(course, { labels, evaluations }) {
 
 function showWorkers(state) {
   const key = (entries) => entries.map(([, name], i) => element("span", {}, dot(colour(i)), name));
-  $("legend").replaceChildren(element("span", { class: "key" }, element("b", {}, "Operations:"), ...key(OPERATIONS)),
-    element("span", { class: "key" }, element("b", {}, "Time:"), ...key(PHASES)));
+  $("legend").replaceChildren(element("span", { class: "key" }, element("b", {}, "Operations per iteration:"), ...key(OPERATIONS)),
+    element("span", { class: "key" }, element("b", {}, "Time per iteration:"), ...key(PHASES)));
   const most = Math.max(1e-9, ...state.workers.map((worker) => operations(worker) / (worker.iterations || 1)));
   const names = ["Worker", "Link", "Lease", "Hit ratio", "Operations per iteration", "Bytes per iteration", "Time per iteration"];
   $("workers").replaceChildren(element("table", {},
@@ -220,20 +227,20 @@ function workerRow(worker, names, most) {
   const count = worker.iterations || 1, moved = operations(worker) / count;
   const total = PHASES.reduce((sum, [name]) => sum + worker.phases[name], 0);
   const { bytes_pulled: down, bytes_pushed: up, bytes_direct: direct } = worker.transfers;
-  const cell = (index, wide, ...content) => element("td", { "data-label": names[index], class: wide ? "full" : undefined }, ...content);
+  const cell = (index, ...content) => element("td", { "data-label": names[index].replace(" per iteration", "") }, ...content);
   return element("tr", {},
-    element("td", { class: "who full" }, worker.name, element("div", { class: "sub" }, `slot ${worker.slot}, ${number(worker.iterations)} iterations, ${number(worker.workload)} samples each`
+    element("td", { class: "who" }, worker.name, element("div", { class: "sub" }, `slot ${worker.slot}, ${number(worker.iterations)} iterations, ${number(worker.workload)} samples each`
       + (worker.held_back ? ` (its cache has room for ${number(worker.held_back)})` : "")
       + (worker.late_iterations ? `, ${number(worker.late_iterations)} held up` : ""))),
-    cell(1, false, joined(link(worker.bandwidth_bytes_per_second)), worker.measured_bandwidth_bytes_per_second === null ? null
+    cell(1, joined(link(worker.bandwidth_bytes_per_second)), worker.measured_bandwidth_bytes_per_second === null ? null
       : element("div", { class: "sub" }, `${joined(link(worker.measured_bandwidth_bytes_per_second))} measured`)),
-    cell(2, false, ...lease(worker)),
-    cell(3, false, percent(worker.hit_ratio), bar([[worker.hit_ratio ?? 0, "var(--accent)", "hits"]])),
-    cell(4, true, number(moved), bar(OPERATIONS.map(([name, label], i) =>
+    cell(2, ...lease(worker)),
+    cell(3, percent(worker.hit_ratio), bar([[worker.hit_ratio ?? 0, "var(--accent)", "hits"]])),
+    cell(4, number(moved), bar(OPERATIONS.map(([name, label], i) =>
       [worker.transfers[name] / count / most, colour(i), `${number(worker.transfers[name] / count)} ${label}`]))),
-    cell(5, false, `↓ ${joined(bytes(down / count))}`, element("div", {}, `↑ ${joined(bytes(up / count))}`),
+    cell(5, `↓ ${joined(bytes(down / count))}`, element("div", {}, `↑ ${joined(bytes(up / count))}`),
       direct ? element("div", { class: "sub" }, `${joined(bytes(direct / count))} to other workers`) : null),
-    cell(6, true, joined(seconds(total / count)), bar(PHASES.map(([name, label], i) =>
+    cell(6, joined(seconds(total / count)), bar(PHASES.map(([name, label], i) =>
       [worker.phases[name] / (total || 1), colour(i), `${joined(seconds(worker.phases[name] / count))} ${label}`]))));
 }
 
