@@ -16,6 +16,7 @@ from worker.models.dlrm import DLRM
 from worker.models.dropout import replace_dropout
 from worker.models.flen import FLEN
 from worker.models.inputs import InputFeature, ModelInputs
+from worker.models.linear import replace_linear
 from worker.models.losses import LOSSES
 from worker.models.mmoe import MMoE
 from worker.models.model import Model
@@ -71,6 +72,7 @@ def _build(job: JobSpec) -> Model:
     if job.model.loss is not Loss.OWN:
         model.loss_function = LOSSES[job.model.loss]
     replace_dropout(model, job.seed, model.samples)
+    replace_linear(model)
     try_model(model, name, inputs)
     return model
 

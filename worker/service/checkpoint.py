@@ -12,8 +12,8 @@ from services.domain.errors import FailedPrecondition, StorageUnwritable
 from services.domain.plans import FlushPlan, Membership, Reload
 from services.domain.reports import FlushReport
 from services.runtime.retry import repeated
+from services.runtime.tasks import run_in
 from worker.core.cache_book import CacheBook
-from worker.service.tasks import run_in
 from worker.service.transfers import RowMover
 from worker.training.trainer import Trainer
 

@@ -16,6 +16,7 @@ from services.domain.plans import EndOfStream, Membership, PlanMessage, Reload
 from services.domain.reports import Lease, WorkerPhase
 from services.domain.sync import Sync
 from services.domain.tables import slots_of_tables
+from services.runtime.tasks import run_in
 from services.runtime.threads import named_threads
 from worker.core.cache_book import CacheBook
 from worker.service.checkpoint import WorkerCheckpoints
@@ -26,7 +27,6 @@ from worker.service.peers import Peers
 from worker.service.servicer import WorkerService
 from worker.service.settings import WorkerSettings
 from worker.service.table_mover import TableMover
-from worker.service.tasks import run_in
 from worker.service.training_loop import TrainingLoop
 from worker.service.transfers import RowMover
 from worker.training.all_reduce import DenseReducer, GroupStore, join_group

@@ -11,10 +11,10 @@ from services.domain.errors import EsdError, NotFound, StaleEpoch, StaleVersion
 from services.domain.reports import FailureReport, Lease, Registration, WorkerPhase
 from services.runtime.retry import AWAY
 from services.runtime.security import Credentials
+from services.runtime.tasks import first_failure
 from worker.service.epoch import WorkerEpoch
 from worker.service.servicer import WorkerService
 from worker.service.settings import WorkerSettings
-from worker.service.tasks import first_failure
 
 _CALL_SECONDS = 10.0  # for calls that the dispatcher answers at once
 

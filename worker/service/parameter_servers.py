@@ -11,10 +11,10 @@ from services.domain.jobs import JobSpec
 from services.domain.worker_set import WorkerSet
 from services.runtime.retry import repeated
 from services.runtime.security import Credentials
+from services.runtime.tasks import all_of
 from worker.service.link import Link
 from worker.service.settings import WorkerSettings
 from worker.service.table_servers import TableServers
-from worker.service.tasks import all_of
 
 T = TypeVar("T")
 
@@ -72,7 +72,7 @@ class ParameterServers:
 
     async def put_dense(self, data: bytes) -> None:
         """Stores the dense parameters, a whole .npz file, with the first table at the first shard."""
-        await self._repeated(lambda: self._first.put_dense(data))
+        await self._repeated(lambda: self._first.put_dense(data, epoch=self._epoch))
 
     async def cut(self, checkpoint: int, contributors: WorkerSet, *, last: bool = False) -> None:
         """Tells every shard, for each table, that this worker has pushed everything before the checkpoint.
@@ -89,7 +89,7 @@ class ParameterServers:
 
     async def put_part(self, checkpoint: int, name: str, data: bytes) -> None:
         """Stores a part of a checkpoint with the first table at the first shard."""
-        await self._repeated(lambda: self._first.put_part(checkpoint, name, data))
+        await self._repeated(lambda: self._first.put_part(checkpoint, name, data, epoch=self._epoch))
 
     async def get_part(self, checkpoint: int, name: str) -> bytes:
         """Reads a part of a checkpoint."""

@@ -11,10 +11,10 @@ from services.domain.frames import RowPush
 from services.domain.plans import Membership
 from services.domain.tables import TableSpec
 from services.runtime.security import Credentials
+from services.runtime.tasks import all_of
 from worker.service.inbox import Inbox
 from worker.service.link import Link, TrafficBeside
 from worker.service.settings import WorkerSettings
-from worker.service.tasks import all_of
 
 
 class Peers:

@@ -7,6 +7,8 @@ from pydantic import Field
 from services.runtime.roles import Role
 from services.runtime.settings import Address, ServerSettings
 
+DEVICE = r"cpu|cuda(:\d+)?"  # what a name of where training runs looks like
+
 
 class WorkerSettings(ServerSettings, env_prefix="ESD_WORKER_"):
     """What a worker is told when it starts; everything else comes with the job."""
@@ -29,7 +31,7 @@ class WorkerSettings(ServerSettings, env_prefix="ESD_WORKER_"):
         lt=2**31,
         description="the most samples per iteration that it takes, as its memory allows; 0: any",
     )
-    device: str = Field("cpu", pattern=r"^(cpu|cuda(:\d+)?)$", description="where training runs: cpu, cuda or cuda:N")
+    device: str = Field("cpu", pattern=f"^({DEVICE})$", description="where training runs: cpu, cuda or cuda:N")
     threads: int = Field(1, ge=1, description="threads of torch's CPU kernels")
     code: str = Field("", description="folder where models of one's own are looked for before all else; empty: none")
     advertise_host: str = Field("", description="host at which others reach this worker; empty: that of listen")

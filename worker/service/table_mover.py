@@ -12,10 +12,10 @@ from services.clients.frames import Frame
 from services.domain.frames import NO_PULLS, Floats, GradientPush, Parcel, Pulls, RowPush
 from services.domain.jobs import JobSpec
 from services.domain.plans import DirectRows, GradientTransfers, TableMoves, Transfers
+from services.runtime.tasks import run_in
 from worker.service.inbox import ExpectedRows
 from worker.service.peers import Peers
 from worker.service.table_servers import TableServers
-from worker.service.tasks import run_in
 from worker.training.rows import RowCache
 
 

@@ -14,7 +14,7 @@ from services.clients.parameter_server import AsyncParameterServerClient
 from services.domain.frames import Parcel, Pulls
 from services.domain.ids import shard_of
 from services.domain.tables import TableSpec
-from worker.service.tasks import all_of
+from services.runtime.tasks import all_of
 
 Patiently = Callable[[Callable[[], Awaitable[Any]]], Coroutine[Any, Any, Any]]
 

@@ -12,9 +12,9 @@ from services.domain.errors import FailedPrecondition
 from services.domain.plans import FlushPlan, IterationPlan, PlanMessage
 from services.domain.reports import IterationReport, PhaseTimes, TransferCounts, WorkerPhase, label_classes
 from services.domain.sync import Sync
+from services.runtime.tasks import run_in
 from worker.core.cache_book import CacheBook
 from worker.service.link import Link
-from worker.service.tasks import run_in
 from worker.service.transfers import IterationTransfers, RowMover
 from worker.training.trainer import StepResult, Trainer
 

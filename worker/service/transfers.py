@@ -11,11 +11,11 @@ from services.domain.ids import parts_of_tables
 from services.domain.plans import FlushPlan, IterationPlan, Membership, Transfers
 from services.domain.reports import TransferCounts
 from services.domain.sync import ring_bytes
+from services.runtime.tasks import all_of
 from worker.service.inbox import Arrival
 from worker.service.parameter_servers import ParameterServers
 from worker.service.peers import Peers
 from worker.service.table_mover import TableMover, TableTransfers
-from worker.service.tasks import all_of
 
 
 class RowMover:
