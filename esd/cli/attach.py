@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 import typer
 
 from esd.cli import options as opt
-from esd.cli.driver import going_on, progress_bar, train_to_the_end
+from esd.cli.driver import going_on, progress_bar, run_until_stopped, train_to_the_end, way_back_told
 from esd.cli.report import Result, messages
 from esd.cli.stream import TrainingStream, held_out_samples, report_reading, training_stream
 from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.errors import InvalidArgument
 from services.domain.jobs import JobSpec
+from services.domain.state import JobState
 from services.runtime.security import Credentials
 from services.runtime.settings import split_address
 
@@ -49,13 +50,20 @@ def run_attached(
 
     shown = Credentials.load()
 
-    async def train() -> Result:
+    async def train(seen: Callable[[JobState], None]) -> Result:
         job = asked if continue_from is None else await going_on(asked, shown)
         async with AsyncDispatcherClient(dispatcher, credentials=shown) as client:
             with progress_bar(chosen.mechanism, job.first_iteration, stream.iterations) as bar:
-                return await train_to_the_end(client, chosen, job, stream, bar, held_out_data, out, shown)
 
-    result = asyncio.run(train())
+                def progress(state: JobState) -> None:
+                    bar(state)
+                    seen(state)
+
+                return await train_to_the_end(client, chosen, job, stream, progress, held_out_data, out, shown)
+
+    again = "the same command" if table or continue_from else f"the same command with --table {asked.table.name}"
+    with way_back_told(again) as seen:
+        result = run_until_stopped(train(seen))
     report_reading(stream.dataset)
     return result
 

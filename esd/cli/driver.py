@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, Callable, Iterable, Iterator
+import signal
+import threading
+from collections.abc import AsyncIterable, Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TypeVar
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -25,6 +28,8 @@ from services.runtime.retry import AWAY, Backoff, repeated
 from services.runtime.security import PLAINTEXT, Credentials
 
 Stream = AsyncIterable[SampleBatch] | Iterable[SampleBatch]
+
+T = TypeVar("T")
 
 POLL_SECONDS = 0.25  # of the job's state, for the progress bar
 _CANCEL_SECONDS = 5.0  # whoever pressed Ctrl-C waits no longer
@@ -90,12 +95,18 @@ async def drive(
         DeadlineExceeded, Unavailable: the dispatcher is silent or away, for too long if the job takes checkpoints.
     """
     backoff = Backoff(PATIENCE_SECONDS)
-    trained = False
+    trained, resumed_from = False, job.first_iteration
+    told = False  # that something is away, since the last answer of the dispatcher
 
     def seen(state: JobState) -> None:
-        nonlocal trained
-        trained |= state.phase in (JobPhase.RUNNING, JobPhase.FLUSHING)
+        nonlocal trained, resumed_from, told
+        trains = state.phase in (JobPhase.RUNNING, JobPhase.FLUSHING)
+        if trains and state.resumed_from != resumed_from:
+            messages.print(f"goes on at iteration {state.resumed_from}, the last checkpoint of table {job.table.name}")
+            resumed_from = state.resumed_from
+        trained |= trains
         backoff.reset()
+        told = False
         progress(state)
         if held_out is not None:
             held_out.seen(state)
@@ -117,6 +128,11 @@ async def drive(
         except (NotFound, StorageUnwritable, *AWAY) as error:
             if not job.takes_checkpoints:
                 raise
+            if not told and not isinstance(error, NotFound):  # a dispatcher that does not know the job gets it now
+                told = True
+                messages.print(
+                    f"{error}; tried again for {PATIENCE_SECONDS:g} s", markup=False, highlight=False, soft_wrap=True
+                )
             await backoff.pause(error)
 
 
@@ -193,6 +209,67 @@ async def going_on(job: JobSpec, credentials: Credentials = PLAINTEXT) -> JobSpe
         except NotFound:
             return continuation(job, b"")
     return continuation(job, stored.manifest)
+
+
+def run_until_stopped(work: Coroutine[Any, Any, T]) -> T:
+    """Runs `work` in an event loop of its own, and returns its result. SIGTERM cancels it, as Ctrl-C does.
+
+    An exception that a signal's handler raises ends whatever task has the processor at that moment, and may end the
+    loop before all is cleared up: a job that nobody feeds any more would keep its dispatcher from the next one.
+
+    Raises:
+        SystemExit: it was stopped by SIGTERM, and has cleared up.
+    """
+    stopped = False
+
+    async def main() -> T:
+        working = asyncio.current_task()
+        assert working is not None  # noqa: S101 - this is one
+
+        def stop() -> None:
+            nonlocal stopped
+            if not stopped:  # a second one does not break off what clears up
+                stopped = True
+                working.cancel()
+
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop)
+        return await work
+
+    if threading.current_thread() is not threading.main_thread():
+        return asyncio.run(work)  # signals are the main thread's
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        return asyncio.run(main())
+    except asyncio.CancelledError:
+        if stopped:
+            raise SystemExit(128 + signal.SIGTERM) from None
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def way_back_told(command: str | None) -> Iterator[Callable[[JobState], None]]:
+    """Tells whoever stops a run, by Ctrl-C or SIGTERM, how it can go on.
+
+    Args:
+        command: what goes on with it; None if nothing does.
+
+    Yields:
+        What is to be called with every state of the job that was polled.
+    """
+    checkpoint = 0
+
+    def seen(state: JobState) -> None:
+        nonlocal checkpoint
+        checkpoint = state.checkpoint
+
+    try:
+        yield seen
+    except (KeyboardInterrupt, SystemExit):
+        if command is not None and checkpoint:
+            messages.print(f"stopped; {command} goes on at iteration {checkpoint}, the last checkpoint")
+        raise
 
 
 class Bar:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterable
-from contextlib import AsyncExitStack
+from collections.abc import Iterable, Iterator
+from contextlib import AsyncExitStack, aclosing
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dispatcher.core.grouped_auc import Grouped, mean_gauc
-from dispatcher.core.progress import ScoreHistogram
+from dispatcher.core.scores import ScoreHistogram
 from esd.cli.model import look_here
 from esd.cli.stream import global_batches
 from services.clients.parameter_server import AsyncParameterServerClient
+from services.clients.read_ahead import read_ahead
 from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument, NotFound
 from services.domain.ids import parts_of_tables, shard_of
@@ -24,12 +24,13 @@ from services.domain.reports import label_classes
 from services.domain.state import Quality
 from services.domain.tables import TableSpec
 from services.runtime.security import PLAINTEXT, Credentials
+from services.runtime.tasks import all_of, run_in
 from services.runtime.threads import named_threads
-from worker.service.tasks import all_of
 
 _TOGETHER = 16_384  # samples whose rows are read at once, each row once
+_AHEAD = 2  # times that many: some are scored while the next ones are read
 
-T = TypeVar("T")
+_Chunk: TypeAlias = tuple[SampleBatch, list[NDArray[np.uint64]], list[NDArray[np.int64]]]
 
 
 class Evaluator:
@@ -58,7 +59,7 @@ class Evaluator:
             NotFound: torch is not installed here.
             InvalidArgument: there is no such model, or it cannot be built.
         """
-        await self._in_thread(_try_model, self._job)
+        await run_in(self._thread, _try_model, self._job)
 
     async def evaluate(self, checkpoint: int = 0) -> tuple[Quality, ...]:
         """Returns the figures of the model at a checkpoint, or of the one that is there when nobody trains (0).
@@ -79,15 +80,14 @@ class Evaluator:
                 for address in self._job.parameter_servers
             ]
             dense = await servers[0].get_dense(checkpoint=checkpoint)
-            scorer = await self._in_thread(_make_scorer, self._job, dense)
-            chunks = iter(global_batches(self._samples, _TOGETHER))
-            while (drawn := await self._in_thread(_next_chunk, chunks, len(self._job.tables))) is not None:
-                batch, ids, inverse = drawn
+            scorer = await run_in(self._thread, _make_scorer, self._job, dense)
+            chunks = read_ahead(_chunks(self._samples, len(self._job.tables)), _AHEAD)
+            async for batch, ids, inverse in await stack.enter_async_context(aclosing(chunks)):
                 values = [
                     await _look_up([server.of_table(table) for server in servers], table, wanted, checkpoint)
                     for table, wanted in zip(self._job.tables, ids, strict=True)
                 ]
-                losses, bins = await self._in_thread(scorer.score, batch, values, inverse)
+                losses, bins = await run_in(self._thread, scorer.score, batch, values, inverse)
                 count += len(batch)
                 for label, figures in enumerate(of_labels):
                     figures.add(losses[label], bins[:, label], label_classes(batch.labels[:, label]), batch.groups)
@@ -98,9 +98,6 @@ class Evaluator:
     def close(self) -> None:
         """Lets go of the thread."""
         self._thread.shutdown(wait=False, cancel_futures=True)
-
-    async def _in_thread(self, function: Callable[..., T], *args: Any) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, function, *args)
 
 
 class _OfLabel:
@@ -121,7 +118,7 @@ class _OfLabel:
             self._grouped.append((groups, bins, classes))
 
     def quality(self, samples: int) -> Quality:
-        return self._histogram.quality(self._loss_sum, samples, mean_gauc(self._grouped))
+        return self._histogram.scores().quality(self._loss_sum, samples, mean_gauc(self._grouped))
 
 
 def _try_model(job: JobSpec) -> None:
@@ -138,15 +135,11 @@ def _make_scorer(job: JobSpec, dense: bytes) -> Any:
     return import_module("worker.training.scorer").Scorer(job, dense)
 
 
-def _next_chunk(
-    chunks: Any, tables: int
-) -> tuple[SampleBatch, list[NDArray[np.uint64]], list[NDArray[np.int64]]] | None:
-    """Returns the next samples, and by table their distinct ids, uint64 [u], and which of these all are, int64 [N]."""
-    batch = next(chunks, None)
-    if batch is None:
-        return None
-    found = [np.unique(batch.ids[part], return_inverse=True) for part in parts_of_tables(batch.ids, tables)]
-    return batch, [ids for ids, _ in found], [inverse for _, inverse in found]
+def _chunks(samples: Iterable[SampleBatch], tables: int) -> Iterator[_Chunk]:
+    """Yields the samples, and by table their distinct ids, uint64 [u], and which of these all are, int64 [N]."""
+    for batch in global_batches(samples, _TOGETHER):
+        found = [np.unique(batch.ids[part], return_inverse=True) for part in parts_of_tables(batch.ids, tables)]
+        yield batch, [ids for ids, _ in found], [inverse for _, inverse in found]
 
 
 async def _look_up(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import io
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from services.domain.jobs import JobSpec
 from services.domain.rows import RowBlock
 from services.domain.tables import TableSpec
 from services.domain.versions import trainings
+from services.domain.whole_files import write_whole
 from services.runtime.security import PLAINTEXT, Credentials
 from services.wire.trained_models import describe_model
 
@@ -50,21 +50,7 @@ async def export_model(job: JobSpec, path: Path, credentials: Credentials = PLAI
         dense = await shards[0].get_dense()
     with np.load(io.BytesIO(dense), allow_pickle=False) as parameters:
         arrays |= {f"dense/{name}": values for name, values in parameters.items()}
-    write_whole(path, arrays)
-
-
-def write_whole(path: Path, arrays: Mapping[str, Any]) -> None:
-    """Writes an .npz file whole or not at all: what was there before stays until the new one is on the disk."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    try:
-        with unfinished.open("wb") as file:
-            np.savez(file, **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    write_whole(path, lambda file: np.savez(file, **arrays))
 
 
 async def _columns_of(table: TableSpec, shards: Sequence[AsyncParameterServerClient]) -> dict[str, NDArray[Any]]:

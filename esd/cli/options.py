@@ -37,7 +37,7 @@ from esd.cli.workloads import parse_limits, parse_workloads
 from services.data import Dataset, count_distinct, open_data
 from services.data.epochs import Epochs
 from services.data.schema import job_tables
-from services.data.schema_file import read_schema
+from services.data.schema_file import name_of, read_schema
 from services.data.split import split
 from services.domain.errors import InvalidArgument
 from services.domain.features import Feature
@@ -347,8 +347,8 @@ class RunOptions:
 
     @property
     def data_name(self) -> str:
-        """The name of the data's reader, which the job has, too."""
-        return "files" if self.schema is not None else self.data.partition(":")[0]
+        """The job's name, of which a table's may be made: that of the reader, or of the schema's file."""
+        return self.data.partition(":")[0] if self.schema is None else name_of(self.schema)
 
     def worker_samples(self) -> tuple[int, ...]:
         """Returns m_j, the samples of each worker per iteration."""

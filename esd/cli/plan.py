@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -10,12 +11,13 @@ import typer
 
 from esd.cli import options as opt
 from esd.cli.options import BALANCED, takes_run_options
-from esd.cli.plan_report import Advice, print_advice, save_plot
+from esd.cli.plan_report import Advice, check_plot, print_advice, save_plot
 from esd.cli.plan_sync import ways_to_synchronise
 from esd.cli.report import messages, print_json
 from esd.cli.sizing import Profile, measure, predicted, simulated, size_search
-from services.domain.errors import InvalidArgument
+from services.domain.errors import InvalidArgument, ResourceExhausted
 from services.domain.sizes import parse_size
+from worker.service.settings import DEVICE
 
 POLICIES = ("emark", "reuse", "lru", "lfu", "static")
 _LEAST_ITERATIONS = 12  # of a simulation, a third of them to fill the caches
@@ -49,33 +51,33 @@ def command(
     as_json: opt.Json = False,
 ) -> None:
     """Recommends samples and cached rows per worker, a policy and rows to replicate: profiles, measures, simulates."""
-    advice = advise(chosen, memory, samples, batch_limits, device, threads)
     if plot is not None:
-        save_plot(advice, plot)
+        check_plot(plot)  # what takes minutes is not lost to a mistake that shows at once
+    advice = advise(chosen, memory, samples, batch_limits, device, threads)
     if as_json:
         print_json(advice.as_json())
     else:
         print_advice(advice)
+    if plot is not None:
+        save_plot(advice, plot)
 
 
 def advise(
     chosen: opt.RunOptions, memory: str | None, samples: int, batch_limits: str, device: str, threads: int
 ) -> Advice:
     """Measures, searches and simulates. See `command` for the arguments."""
-    if chosen.cache_rows is not None or chosen.cache_ratio is not None:
-        raise InvalidArgument("--cache-rows and --cache-ratio are what esd plan finds: leave them out")
-    if chosen.workloads not in (None, "equal", BALANCED):
-        raise InvalidArgument(f"esd plan finds the samples per worker: --workloads is equal or {BALANCED}, not a list")
-    if chosen.hot_batches:
-        raise InvalidArgument("esd plan finds batches of samples as they come: leave out --hot-batches")
-    if chosen.max_rows:
-        raise InvalidArgument("esd plan has no --max-rows: it counts what all rows of the data need")
+    _check(chosen, device)
     available = _free_memory() / 2 if memory is None else parse_size(memory)
     messages.print(f"profile of {chosen.data}", style="dim", highlight=False)
     profile = Profile.of(chosen, samples)
     batches = _batches(chosen, batch_limits, profile.table.samples)
     messages.print(f"memory and computation of {chosen.model}", style="dim", highlight=False)
     footprint = measure(chosen, profile, device, threads)
+    if footprint.fixed_bytes >= available:
+        raise ResourceExhausted(
+            f"a worker takes {footprint.fixed_bytes / 1e6:,.0f} MB beside its samples and rows, and is given "
+            f"{available / 1e6:,.0f} MB: give it more (--memory)"
+        )
     search = size_search(chosen, profile, footprint, available)
     best = search.run(batches)
     policies = {chosen.policy: best}
@@ -104,6 +106,21 @@ def advise(
         predicted_seconds=predicted(chosen, profile, footprint, best.batch, best.cache_rows),
         ways={way: trial.seconds for way, trial in ways.items()},
     )
+
+
+def _check(chosen: opt.RunOptions, device: str) -> None:
+    """Raises InvalidArgument for what can be told before anything is read or measured."""
+    if chosen.cache_rows is not None or chosen.cache_ratio is not None:
+        raise InvalidArgument("--cache-rows and --cache-ratio are what esd plan finds: leave them out")
+    if chosen.workloads not in (None, "equal", BALANCED):
+        raise InvalidArgument(f"esd plan finds the samples per worker: --workloads is equal or {BALANCED}, not a list")
+    if chosen.hot_batches:
+        raise InvalidArgument("esd plan finds batches of samples as they come: leave out --hot-batches")
+    if chosen.max_rows:
+        raise InvalidArgument("esd plan has no --max-rows: it counts what all rows of the data need")
+    if not re.fullmatch(DEVICE, device):
+        raise InvalidArgument(f"--device is {device!r}, it must be cpu, cuda or cuda:N")
+    chosen.bandwidths()  # looks at the links
 
 
 def _batches(chosen: opt.RunOptions, limits: str, samples: int) -> list[int]:

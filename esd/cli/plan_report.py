@@ -84,16 +84,27 @@ def print_advice(advice: Advice) -> None:
     console.print(advice.command, soft_wrap=True, highlight=False)
 
 
-def save_plot(advice: Advice, path: Path) -> None:
-    """Draws the simulated seconds of a sample over cached rows, a line for each batch.
+def check_plot(path: Path) -> None:
+    """Looks whether a picture can be drawn to a file.
 
     Raises:
-        InvalidArgument: matplotlib is not installed, or the file's ending is none it knows.
+        InvalidArgument: matplotlib is not installed, the file's ending is none it knows, or there is no such folder.
     """
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415 - optional
     except ImportError:
         raise InvalidArgument("--plot needs matplotlib: pip install esd-train[bench]") from None
+    endings = Figure().canvas.get_supported_filetypes()
+    if path.suffix.removeprefix(".").lower() not in endings:
+        raise InvalidArgument(f"--plot {path}: the ending is none of {', '.join(sorted(endings))}")
+    if not path.parent.is_dir():
+        raise InvalidArgument(f"--plot {path}: there is no folder {path.parent}")
+
+
+def save_plot(advice: Advice, path: Path) -> None:
+    """Draws the simulated seconds of a sample over cached rows, a line for each batch, to a file that was checked."""
+    from matplotlib.figure import Figure  # noqa: PLC0415 - optional
+
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     axes = figure.add_subplot()
     for batch in sorted({trial.batch for trial in advice.trials}):
@@ -106,10 +117,7 @@ def save_plot(advice: Advice, path: Path) -> None:
     axes.set(xlabel="cached rows of a worker", ylabel="µs of a sample, simulated", xscale="log")
     axes.grid(visible=True, linewidth=0.3)
     axes.legend()
-    try:
-        figure.savefig(path)
-    except ValueError as error:
-        raise InvalidArgument(f"--plot {path}: {error}") from None
+    figure.savefig(path)
 
 
 def _profile(advice: Advice) -> Table:

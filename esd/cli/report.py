@@ -14,14 +14,13 @@ from rich.table import Table
 from dispatcher.simulator.alternatives import AlternativeTotals
 from dispatcher.simulator.totals import Totals
 from services.domain.jobs import JobSpec
+from services.domain.reports import PHASES
 from services.domain.staleness import MOST_UPDATES, Staleness
 from services.domain.state import Evaluation, JobState, Quality
 from services.domain.sync import Sync
 
 # Progress and messages go to standard error, so that standard output holds the result only.
 messages = Console(stderr=True)
-
-_PHASES = ("plan_wait", "push", "pull", "compute", "all_reduce", "update")
 
 Result = dict[str, Any]
 
@@ -87,7 +86,7 @@ def training_result(state: JobState, evaluations: Sequence[Evaluation] = ()) -> 
         },
         # What one worker spent on average.
         "phase_seconds": {
-            phase: sum(getattr(worker.phases, phase) for worker in workers) / max(1, len(workers)) for phase in _PHASES
+            phase: sum(getattr(worker.phases, phase) for worker in workers) / max(1, len(workers)) for phase in PHASES
         },
     }
 
@@ -191,8 +190,8 @@ def _direct(result: Mapping[str, Any]) -> str:
 
 
 def _reduced(result: Mapping[str, Any]) -> str:
-    """Shows what a worker sends of them. Raises KeyError if no row is replicated."""
-    reduced = max(result["bytes"]["reduced"])
+    """Shows what a worker sends of them. Raises KeyError if no row is replicated, or no worker is there yet."""
+    reduced = max(result["bytes"]["reduced"], default=0)
     if not reduced:
         raise KeyError("reduced")
     return f"{reduced / 1e3 / result['iterations']:,.1f}"

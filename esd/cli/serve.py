@@ -19,7 +19,7 @@ from dispatcher.service.settings import DispatcherSettings
 from esd.cli.replica import interface_of, local_address, replica_link, replica_number
 from ps_server.service.settings import ParameterServerSettings
 from services.domain.errors import InvalidArgument
-from services.runtime.settings import CONFIG_VARIABLE, Explanation, ServerSettings, explain
+from services.runtime.settings import CONFIG_VARIABLE, Explanation, ServerSettings, explain, split_address
 from worker.service.settings import WorkerSettings
 
 app = typer.Typer(help="Runs one service in the foreground.", no_args_is_help=True)
@@ -98,8 +98,10 @@ def _place_of_worker(links: str | None, flags: Mapping[str, Any]) -> dict[str, s
     said_twice = [WorkerSettings.flag(field) for field in _SET_BY_LINKS if field in flags]
     if links is not None and said_twice:
         raise InvalidArgument(f"--links sets what {' and '.join(said_twice)} would set: leave one of the two out")
-    dispatcher = os.environ.get(WorkerSettings.variable("dispatcher"))
-    if not dispatcher:
+    dispatcher = os.environ.get(WorkerSettings.variable("dispatcher"), "")
+    try:
+        split_address(dispatcher)
+    except ValueError:
         return {}  # the worker says so itself, with all that is wrong besides
     address = local_address(dispatcher)
     # A machine may be in several networks; for the all-reduce torch would take the one that its host name stands for.

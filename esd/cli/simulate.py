@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -169,8 +169,7 @@ def replay_result(chosen: opt.RunOptions, log: Path) -> Result:
         FailedPrecondition: a plan differs from the recorded one.
         InvalidArgument: the file is no decision log, or the data ends before it does.
     """
-    records = read_decisions(log)
-    opened = next(records, None)
+    opened = next(read_decisions(log), None)
     if not isinstance(opened, JobOpened):
         raise InvalidArgument(f"decision log {log} is empty")
     job = job_of_json(opened.job)
@@ -184,7 +183,7 @@ def replay_result(chosen: opt.RunOptions, log: Path) -> Result:
     def batches() -> Iterator[SampleBatch]:
         return islice(global_batches(samples, job.batch_size), end)
 
-    return simulation_result(job, replay_decisions(chain([opened], records), job, batches, digest_of))
+    return simulation_result(job, replay_decisions(lambda: read_decisions(log), job, batches, digest_of))
 
 
 def _fit(chosen: opt.RunOptions, assignments: NDArray[np.int32]) -> opt.RunOptions:

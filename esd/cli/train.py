@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -15,7 +14,7 @@ import typer
 from dispatcher.core.planner import check_job
 from esd.cli import options as opt
 from esd.cli.attach import check_options, run_attached
-from esd.cli.driver import going_on, progress_bar, train_to_the_end
+from esd.cli.driver import going_on, progress_bar, run_until_stopped, train_to_the_end, way_back_told
 from esd.cli.launcher import LocalCluster, local_cluster
 from esd.cli.learning import ContinueFrom
 from esd.cli.options import takes_run_options
@@ -126,7 +125,7 @@ def run(
     )
     check_job(asked, cache_rows)
 
-    async def train(logs: Path) -> Result:
+    async def train(logs: Path, seen: Callable[[JobState], None]) -> Result:
         async with (
             local_cluster(
                 shards=shards,
@@ -143,20 +142,21 @@ def run(
             job = replace(asked, parameter_servers=tuple(server.address for server in cluster.parameter_servers))
             if continue_from is not None:
                 job = await going_on(job)
-            if messages.is_terminal:
-                messages.print(f"live: http://{cluster.dispatcher.page}/", highlight=False)
+            messages.print(f"live: http://{cluster.dispatcher.page}/", highlight=False)
             with progress_bar(chosen.mechanism, job.first_iteration, stream.iterations) as bar:
 
                 def progress(state: JobState) -> None:
                     bar(state)
+                    seen(state)
                     watch(cluster, state)
 
                 restarts = RESTARTS if job.takes_checkpoints else 0
                 work = train_to_the_end(client, chosen, job, stream, progress, held_out_data, out)
                 return await cluster.see_through(work, restarts, messages.print)
 
-    with _log_directory(out) as logs:
-        result = asyncio.run(train(logs))
+    keeps_checkpoints = store != "memory" or checkpoint_dir is not None
+    with _log_directory(out) as logs, way_back_told("the same command" if keeps_checkpoints else None) as seen:
+        result = run_until_stopped(train(logs, seen))
     report_reading(dataset)
     return result
 

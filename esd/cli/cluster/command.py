@@ -45,9 +45,7 @@ def up(file: File = FILE) -> None:
     code = None if cluster.code is None else read_code(cluster.code)
     secrets = provide_secrets(cluster) if cluster.tls else None
     with _engines(cluster) as engines:
-        for container in containers_of(cluster, secrets, code):
-            messages.print(f"{container.host.name}: {container.service}", highlight=False)
-            engines.start(container)
+        engines.start(containers_of(cluster, secrets, code))
         _await_health(engines)
     head = cluster.head_host.address
     if cluster.tls:

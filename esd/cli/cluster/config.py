@@ -20,6 +20,10 @@ def _link(text: str) -> str:
     return text
 
 
+# As engines and compose files write it: 1g is 1 GiB.
+Memory = Annotated[str, Field(pattern=r"^[1-9][0-9]*[kmg]$")]
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -33,6 +37,7 @@ class Host(_Section):
         address: at which the other machines reach it.
         link: of its worker to the parameter server, bits per second (500m); none: no worker.
         cache_rows: of its worker.
+        memory: limit of its worker.
         gpus: 1: its worker trains on a GPU.
     """
 
@@ -41,6 +46,7 @@ class Host(_Section):
     address: str = Field(min_length=1)
     link: Annotated[str, AfterValidator(_link)] | None = None
     cache_rows: int = Field(8000, ge=1)
+    memory: Memory = "2g"
     gpus: int = Field(0, ge=0, le=1)
 
 
@@ -57,6 +63,22 @@ class Ports(_Section):
     worker_metrics: int = 9103
 
 
+class MemoryLimits(_Section):
+    """What the containers on the head may take: beyond it the kernel ends one, and it is started again.
+
+    Half of what Redis has is for rows, and more are refused: it takes up to twice as much while it rewrites its file.
+    """
+
+    redis: Memory = "2g"
+    ps_server: Memory = "1g"
+    dispatcher: Memory = "2g"
+
+    @property
+    def redis_rows(self) -> int:
+        """Bytes of Redis's memory that rows may take."""
+        return (int(self.redis[:-1]) << {"k": 10, "m": 20, "g": 30}[self.redis[-1]]) // 2
+
+
 class Cluster(_Section):
     """A cluster file: all machines, and what is common to them.
 
@@ -70,6 +92,7 @@ class Cluster(_Section):
         code: folder of models of one's own, relative to the file, which every worker gets; none: there is none.
         hosts: the machines.
         ports: of the services.
+        memory: limits of the containers on the head; those of workers are their hosts'.
     """
 
     name: str = Field("esd", pattern=r"^[a-z0-9][a-z0-9_-]*$")
@@ -81,6 +104,7 @@ class Cluster(_Section):
     head: str
     hosts: tuple[Host, ...] = Field(min_length=1)
     ports: Ports = Ports()
+    memory: MemoryLimits = MemoryLimits()
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -31,7 +31,9 @@ class Container:
         user: numeric.
         command: what it runs.
         environment: of the service.
+        memory: what it may take, as engines write it.
         health: the command that finds out how it is.
+        health_seconds: between two calls of it. A call starts a process, and takes half a second of a small processor.
         volumes: name of the volume by its place.
         files: what it reads, by folder: in FILES certificate, key, token and password, in CODE the models of one's own.
         gpu: whether it needs one.
@@ -43,7 +45,9 @@ class Container:
     user: str
     command: tuple[str, ...]
     environment: Mapping[str, str]
+    memory: str
     health: tuple[str, ...]
+    health_seconds: int
     volumes: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, Files] = field(default_factory=dict, repr=False)
     gpu: bool = False
@@ -83,7 +87,7 @@ def _redis(cluster: Cluster, secrets: Mapping[str, Files] | None) -> Container:
     # environment can be seen from outside.
     configuration = f"requirepass $(cat {FILES}/{PASSWORD})" if secrets else ""
     script = f"""exec redis-server - --bind 127.0.0.1 --port {cluster.ports.redis} --dir /data --appendonly yes \
-  --appendfsync always --save "" --maxmemory-policy noeviction <<SECRET
+  --appendfsync always --save "" --maxmemory {cluster.memory.redis_rows} --maxmemory-policy noeviction <<SECRET
 {configuration}
 SECRET
 """
@@ -95,7 +99,9 @@ SECRET
         _REDIS_USER,
         ("sh", "-ec", script),
         {},
+        cluster.memory.redis,
         ("CMD-SHELL", f"{password}redis-cli -p {cluster.ports.redis} ping | grep -q PONG"),
+        3,
         volumes={"/data": f"{cluster.name}_redis"},
         files=_secret_files("redis", secrets),
     )
@@ -118,7 +124,9 @@ def _parameter_server(cluster: Cluster, secrets: Mapping[str, Files] | None) -> 
         }
         | password
         | _secured("ESD_PS", secrets),
+        cluster.memory.ps_server,
         _probe(address),
+        5,
         files=_secret_files("ps_server", secrets),
     )
 
@@ -138,7 +146,9 @@ def _dispatcher(cluster: Cluster, secrets: Mapping[str, Files] | None) -> Contai
             "ESD_DISPATCHER_PAGE_PORT": str(ports.page),
         }
         | _secured("ESD_DISPATCHER", secrets),
+        cluster.memory.dispatcher,
         _probe(address),
+        5,
         files=_secret_files("dispatcher", secrets),
     )
 
@@ -164,7 +174,9 @@ def _worker(cluster: Cluster, host: Host, secrets: Mapping[str, Files] | None, c
         }
         | ({"ESD_WORKER_CODE": CODE} if code else {})
         | _secured("ESD_WORKER", secrets),
+        host.memory,
         _probe(address),
+        15,
         files=_secret_files(worker_name(host), secrets) | ({CODE: code} if code else {}),
         gpu=bool(host.gpus),
     )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -16,6 +17,7 @@ from docker.types import DeviceRequest, Healthcheck, LogConfig
 from requests import RequestException
 
 from esd.cli.cluster.code import Files
+from esd.cli.cluster.concurrently import for_each
 from esd.cli.cluster.config import Cluster, Host
 from esd.cli.cluster.containers import Container
 from esd.cli.report import messages
@@ -44,12 +46,23 @@ class Engines:
         self._cluster = cluster
         self._clients = clients
 
-    def start(self, container: Container) -> None:
-        """Starts a container, unless it runs already as described.
+    def start(self, containers: Sequence[Container]) -> None:
+        """Starts those of the containers that do not run as described; in their order on each host, and hosts at once.
 
         Raises:
-            FailedPrecondition: its image is neither on the host nor here; the host has another thing in the way.
+            FailedPrecondition: an image is neither on a host nor here; a host has another thing in the way.
+            Unavailable: an engine goes away.
         """
+
+        def start_on(host: Host) -> None:
+            for container in containers:
+                if container.host == host:
+                    messages.print(f"{host.name}: {container.service}", highlight=False)
+                    self._start(container)
+
+        for_each(start_on, self._cluster.hosts)
+
+    def _start(self, container: Container) -> None:
         client = self._clients[container.host.name]
         name = f"{self._cluster.name}_{container.service}_{container.host.name}"
         with _translated(container.host):
@@ -82,10 +95,9 @@ class Engines:
 
     def remove(self, *, volumes: bool) -> None:
         """Removes all containers of the cluster, workers first, and their volumes if asked to."""
-        order = {"worker": 0, "dispatcher": 1, "ps_server": 2, "redis": 3}
-        for _, each in sorted(self._containers(), key=lambda found: order[found[1].labels[_SERVICE]]):
-            each.stop(timeout=_STOP_SECONDS)
-            each.remove()
+        found = [each for _, each in self._containers()]
+        for service in ("worker", "dispatcher", "ps_server", "redis"):
+            for_each(_stop_and_remove, [each for each in found if each.labels[_SERVICE] == service])
         for label in (_FILES, _CLUSTER) if volumes else (_FILES,):  # secrets stay on no machine that serves no more
             for client in self._clients.values():
                 for volume in client.volumes.list(filters={"label": f"{label}={self._cluster.name}"}):
@@ -93,11 +105,13 @@ class Engines:
 
     def _containers(self) -> list[tuple[str, Any]]:
         label = f"{_CLUSTER}={self._cluster.name}"
-        return [
-            (name, each)
-            for name, client in self._clients.items()
-            for each in client.containers.list(all=True, filters={"label": label})
-        ]
+
+        def containers_on(host: Host) -> list[tuple[str, Any]]:
+            with _translated(host):
+                listed = self._clients[host.name].containers.list(all=True, filters={"label": label})
+            return [(host.name, each) for each in listed]
+
+        return list(chain.from_iterable(for_each(containers_on, self._cluster.hosts)))
 
     def _fill(self, client: docker.DockerClient, container: Container, image: str, volume: str, folder: str) -> None:
         """Makes a volume of a container's files in a folder, by way of a container that never runs."""
@@ -138,6 +152,11 @@ class Engines:
         finally:
             here.close()
         return name
+
+
+def _stop_and_remove(container: Any) -> None:
+    container.stop(timeout=_STOP_SECONDS)
+    container.remove()
 
 
 def _check_processor(client: docker.DockerClient, container: Container, ours: str) -> None:
@@ -204,7 +223,7 @@ def _arguments(cluster: Cluster, container: Container, image: str, filled: Mappi
         "volumes": volumes,
         "healthcheck": Healthcheck(
             test=list(container.health),
-            interval=3 * _SECOND,
+            interval=container.health_seconds * _SECOND,
             timeout=5 * _SECOND,
             retries=10,
             start_period=60 * _SECOND,
@@ -217,6 +236,7 @@ def _arguments(cluster: Cluster, container: Container, image: str, filled: Mappi
         "tmpfs": {"/tmp": "size=64m,mode=1777"},  # noqa: S108 - the container's own
         "cap_drop": ["ALL"],
         "security_opt": ["no-new-privileges:true"],
+        "mem_limit": container.memory,
         "pids_limit": 1024,
         "restart_policy": {"Name": "unless-stopped"},
         "log_config": LogConfig(type=LogConfig.types.JSON, config={"max-size": "10m", "max-file": "3"}),

@@ -9,6 +9,7 @@ from pathlib import Path
 from esd.cli.cluster.code import Files
 from esd.cli.cluster.config import Cluster, Host
 from services.domain.errors import FailedPrecondition
+from services.domain.whole_files import make_folder, write_whole
 
 # The script that makes certificates; deploy/certs is the same.
 _SCRIPT = Path(__file__).with_name("certs")
@@ -52,11 +53,9 @@ def provide_secrets(cluster: Cluster) -> dict[str, Files]:
 
 def _password(file: Path) -> bytes:
     if not file.exists():
-        file.parent.mkdir(mode=0o700, exist_ok=True)
-        unfinished = file.with_name(f".{file.name}.unfinished")  # an empty file would be no password for ever
-        unfinished.touch(mode=0o600)
-        unfinished.write_text(f"{secrets.token_hex(32)}\n")
-        unfinished.replace(file)
+        make_folder(file.parent, mode=0o700)
+        password = f"{secrets.token_hex(32)}\n".encode()
+        write_whole(file, lambda draft: draft.write(password), mode=0o600)  # half of one would be the password for ever
     return file.read_bytes()
 
 
