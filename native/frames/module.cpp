@@ -1,7 +1,6 @@
 // The Python module esd_native.frames, whose interface is documented in esd_native/frames.pyi: a client's end of the
 // exchange with a parameter server, or with another worker.
 #include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string_view.h>
 
@@ -9,9 +8,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <stdexcept>
 #include <string_view>
 
+#include "common/arrays.h"
 #include "frames/answer.h"
 #include "frames/frame.h"
 
@@ -21,16 +20,9 @@ using namespace nb::literals;
 namespace esd::frames {
 namespace {
 
-template <typename T>
-using In1 = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using In2 = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Slots = std::optional<In1<std::uint32_t>>;
 
-void require(bool condition, const char* what) {
-  if (!condition) throw std::invalid_argument(what);
-}
-
-Values values_of(const In2& table, const Slots& slots, std::size_t n, std::size_t width) {
+Values values_of(const In2<float>& table, const Slots& slots, std::size_t n, std::size_t width) {
   require(width <= table.shape(1), "a row of the frame is wider than a row of its table");
   if (!slots) {
     require(table.shape(0) == n, "ids and rows differ in length");
@@ -43,9 +35,9 @@ Values values_of(const In2& table, const Slots& slots, std::size_t n, std::size_
 }
 
 nb::tuple encode(std::uint64_t sequence, std::string_view table, std::uint64_t epoch, std::uint32_t wait_ms,
-                 std::uint64_t iteration, In1<std::uint64_t> row_ids, In1<std::int64_t> row_versions, In2 rows,
+                 std::uint64_t iteration, In1<std::uint64_t> row_ids, In1<std::int64_t> row_versions, In2<float> rows,
                  Slots row_slots, In1<std::uint64_t> gradient_ids, In1<std::int64_t> targets,
-                 In1<std::uint64_t> contributors, In1<std::uint32_t> steps, In1<float> rates, In2 gradients,
+                 In1<std::uint64_t> contributors, In1<std::uint32_t> steps, In1<float> rates, In2<float> gradients,
                  Slots gradient_slots, std::size_t dimension, unsigned worker, In1<std::uint64_t> pull_ids,
                  In1<std::int64_t> pull_versions, std::size_t stateless) {
   const std::size_t n = gradient_ids.size();
@@ -105,10 +97,8 @@ NB_MODULE(frames, m) {
       .def_prop_ro("row_bytes", [](const Answer& answer) { return answer.rows.size; })
       .def(
           "place",
-          [](const Answer& answer, const nb::bytes& message,
-             nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu> rows, In1<std::int64_t> places,
-             nb::ndarray<bool, nb::ndim<1>, nb::c_contig, nb::device::cpu> arrived, std::size_t stateless,
-             std::size_t dimension, std::size_t cursor) {
+          [](const Answer& answer, const nb::bytes& message, InOut2<float> rows, In1<std::int64_t> places,
+             InOut1<bool> arrived, std::size_t stateless, std::size_t dimension, std::size_t cursor) {
             const std::size_t n = places.size();
             require(arrived.size() == n, "places and arrived differ in length");
             require(stateless <= n && dimension >= 1 && dimension <= rows.shape(1),

@@ -1,7 +1,6 @@
 // The Python module esd_native.plans, whose interface is documented in esd_native/plans.pyi: what a worker does to the
 // plans that it gets.
 #include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -15,6 +14,7 @@
 #include <tuple>
 #include <vector>
 
+#include "common/arrays.h"
 #include "common/packed_column.h"
 #include "plans/cache_book.h"
 
@@ -25,27 +25,14 @@ namespace esd::plans {
 namespace {
 
 template <typename T>
-using In = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-
-template <typename T>
-nb::bytes pack(const In<T>& values) {
+nb::bytes pack(const In1<T>& values) {
   std::string packed;
   PackedColumn<T>(values.data(), values.size()).append_to(packed);
   return nb::bytes(packed.data(), packed.size());
 }
 
-// An array that owns its values.
 template <typename T>
-struct Made {
-  explicit Made(std::size_t size)
-      : values(new T[size]),
-        array(values, {size}, nb::capsule(values, [](void* p) noexcept { delete[] static_cast<T*>(p); })) {}
-  T* values;
-  nb::ndarray<nb::numpy, T, nb::ndim<1>> array;
-};
-
-template <typename T>
-nb::ndarray<nb::numpy, T, nb::ndim<1>> unpack(const nb::bytes& data, std::optional<std::size_t> count) {
+nb::object unpack(const nb::bytes& data, std::optional<std::size_t> count) {
   const UnpackedColumn column(reinterpret_cast<const std::uint8_t*>(data.c_str()), data.size());
   if (count && column.count() != *count) {
     throw std::invalid_argument("has " + std::to_string(column.count()) + " values, there must be " +
@@ -54,13 +41,13 @@ nb::ndarray<nb::numpy, T, nb::ndim<1>> unpack(const nb::bytes& data, std::option
   if (!count && column.count() > 8 * data.size()) {  // values of no bits, in any number
     throw std::invalid_argument("has " + std::to_string(column.count()) + " values that are all the same");
   }
-  Made<T> made(column.count());
-  column.read(made.values);
-  return made.array;
+  const Buffer<T> values(column.count());
+  column.read(values.data);
+  return values.array(column.count());
 }
 
-using RowArrays = std::tuple<In<std::uint64_t>, In<std::uint32_t>, In<std::int64_t>>;
-using GradientArrays = std::tuple<In<std::uint64_t>, In<std::uint32_t>, In<std::int64_t>, In<std::uint64_t>>;
+using RowArrays = std::tuple<In1<std::uint64_t>, In1<std::uint32_t>, In1<std::int64_t>>;
+using GradientArrays = std::tuple<In1<std::uint64_t>, In1<std::uint32_t>, In1<std::int64_t>, In1<std::uint64_t>>;
 
 template <typename Arrays>
 Rows rows_of(const Arrays& arrays) {
@@ -78,11 +65,11 @@ Gradients gradients_of(const GradientArrays& arrays) {
 }
 
 // Rows that are named by their places among the trained ones, or are the next of the others.
-nb::tuple place(const In<std::uint32_t>& places, const RowArrays& trained, const RowArrays& others) {
+nb::tuple place(const In1<std::uint32_t>& places, const RowArrays& trained, const RowArrays& others) {
   const Rows here = rows_of(trained), elsewhere = rows_of(others);
-  Made<std::uint64_t> ids(places.size());
-  Made<std::uint32_t> slots(places.size());
-  Made<std::int64_t> versions(places.size());
+  const Buffer<std::uint64_t> ids(places.size());
+  const Buffer<std::uint32_t> slots(places.size());
+  const Buffer<std::int64_t> versions(places.size());
   std::size_t next = 0;
   for (std::size_t i = 0; i < places.size(); ++i) {
     const bool trains = places(i) < here.count;
@@ -93,15 +80,15 @@ nb::tuple place(const In<std::uint32_t>& places, const RowArrays& trained, const
     const Rows& rows = trains ? here : elsewhere;
     const std::size_t at = trains ? places(i) : next++;
     if (at >= rows.count) continue;
-    ids.values[i] = rows.ids[at];
-    slots.values[i] = rows.slots[at];
-    versions.values[i] = rows.versions[at];
+    ids.data[i] = rows.ids[at];
+    slots.data[i] = rows.slots[at];
+    versions.data[i] = rows.versions[at];
   }
   if (next != elsewhere.count) {
     throw std::invalid_argument("leaves " + std::to_string(next) + " rows to ids, which has " +
                                 std::to_string(elsewhere.count));
   }
-  return nb::make_tuple(ids.array, slots.array, versions.array);
+  return nb::make_tuple(ids.array(places.size()), slots.array(places.size()), versions.array(places.size()));
 }
 
 CacheBook make_book(const std::vector<std::size_t>& rows, unsigned worker, bool keeps_copies) {
@@ -113,7 +100,7 @@ CacheBook make_book(const std::vector<std::size_t>& rows, unsigned worker, bool 
 void enter(CacheBook& book, const std::string& where, const RowArrays& discards, const RowArrays& update_rows,
            const GradientArrays& update_gradients, const RowArrays& evict_rows, const GradientArrays& evict_gradients,
            const RowArrays& drops, const RowArrays& pulls, const GradientArrays& trained,
-           const In<std::uint32_t>& replicated) {
+           const In1<std::uint32_t>& replicated) {
   const PlanColumns plan{rows_of(discards),   rows_of(update_rows),          gradients_of(update_gradients),
                          rows_of(evict_rows), gradients_of(evict_gradients), rows_of(drops),
                          rows_of(pulls),      gradients_of(trained),         replicated.data(),
@@ -130,11 +117,11 @@ void enter_reload(CacheBook& book, const RowArrays& rows, const RowArrays& outda
 }
 
 nb::tuple contents(const CacheBook& book) {
-  Made<std::uint64_t> ids(book.size());
-  Made<std::int64_t> versions(book.size());
-  Made<std::uint8_t> states(book.size());
-  book.copy_to(ids.values, versions.values, states.values);
-  return nb::make_tuple(ids.array, versions.array, states.array);
+  const Buffer<std::uint64_t> ids(book.size());
+  const Buffer<std::int64_t> versions(book.size());
+  const Buffer<std::uint8_t> states(book.size());
+  book.copy_to(ids.data, versions.data, states.data);
+  return nb::make_tuple(ids.array(book.size()), versions.array(book.size()), states.array(book.size()));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // The part of esd_native.rows that is about the exchange: a frame applied to a table in one call, and its answers.
 #include "rows/exchange.h"
+#include "common/arrays.h"
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -16,13 +17,15 @@
 #include <utility>
 #include <vector>
 
-#include "rows/arrays.h"
 #include "rows/exact_pulls.h"
 #include "rows/frame.h"
 #include "rows/frame_push.h"
 #include "rows/partial_gradients.h"
 #include "rows/row_table.h"
 #include "rows/waiting_rows.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
 
 namespace esd::rows {
 namespace {

@@ -6,14 +6,17 @@
 #include <cstdint>
 #include <mutex>
 
+#include "common/arrays.h"
 #include "common/hot.h"
-#include "rows/arrays.h"
 #include "rows/checksum.h"
 #include "rows/exchange.h"
 #include "rows/initial_rows.h"
 #include "rows/optimizers.h"
 #include "rows/partial_gradients.h"
 #include "rows/row_table.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
 
 namespace esd::rows {
 namespace {
@@ -25,7 +28,7 @@ ESD_HOT void fill_untrained(const InitialRows& initial, const std::uint64_t* ids
   }
 }
 
-void initialise(In1<std::uint64_t> ids, In1<std::int64_t> versions, InOut2 rows, std::size_t dimension,
+void initialise(In1<std::uint64_t> ids, In1<std::int64_t> versions, InOut2<float> rows, std::size_t dimension,
                 std::uint64_t seed, double scale) {
   require(versions.size() == ids.size() && rows.shape(0) == ids.size(), "ids, versions and rows differ in length");
   require(dimension <= rows.shape(1), "dimension is larger than the rows are wide");
@@ -49,12 +52,12 @@ nb::object checksums(In1<std::uint64_t> ids, In1<std::int64_t> versions, In2<flo
 }
 
 // What a block of rows is trained with, row by row.
-void require_block(const InOut2& rows, const In2<float>& gradients, const In1<float>& rates) {
+void require_block(const InOut2<float>& rows, const In2<float>& gradients, const In1<float>& rates) {
   require(rows.shape(0) == gradients.shape(0) && rates.size() == rows.shape(0),
           "rows, gradients and rates differ in length");
 }
 
-void apply_sgd(InOut2 rows, In2<float> gradients, In1<float> rates) {
+void apply_sgd(InOut2<float> rows, In2<float> gradients, In1<float> rates) {
   require_block(rows, gradients, rates);
   require(rows.shape(1) == gradients.shape(1), "an SGD row is D floats");
   const nb::gil_scoped_release release;
@@ -64,7 +67,7 @@ void apply_sgd(InOut2 rows, In2<float> gradients, In1<float> rates) {
   }
 }
 
-void apply_adagrad(InOut2 rows, In2<float> gradients, In1<float> rates, float epsilon) {
+void apply_adagrad(InOut2<float> rows, In2<float> gradients, In1<float> rates, float epsilon) {
   require_block(rows, gradients, rates);
   require(rows.shape(1) == gradients.shape(1) + 1, "a row-wise Adagrad row is D + 1 floats");
   const nb::gil_scoped_release release;
@@ -74,7 +77,7 @@ void apply_adagrad(InOut2 rows, In2<float> gradients, In1<float> rates, float ep
   }
 }
 
-void apply_adam(InOut2 rows, In2<float> gradients, In1<std::uint32_t> steps, In1<float> rates, double epsilon,
+void apply_adam(InOut2<float> rows, In2<float> gradients, In1<std::uint32_t> steps, In1<float> rates, double epsilon,
                 double beta1, double beta2) {
   require_block(rows, gradients, rates);
   require(steps.size() == rows.shape(0), "rows and steps differ in length");

@@ -1,6 +1,5 @@
 // The Python module esd_native.text, whose interface is documented in esd_native/text.pyi.
 #include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -15,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/arrays.h"
 #include "common/to_numpy.h"
 #include "text/distinct_ids.h"
 #include "text/hash.h"
@@ -64,17 +64,14 @@ nb::tuple parse(const Parser& parser, const nb::bytes& text, std::size_t bad_all
                         mistakes);
 }
 
-template <typename T>
-using Values = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-
-void add(DistinctIds& distinct, const Values<std::uint64_t>& ids) {
+void add(DistinctIds& distinct, const In1<std::uint64_t>& ids) {
   nb::gil_scoped_release release;
   distinct.add(ids.data(), ids.size());
 }
 
 // Text i is text[offsets[i] .. offsets[i + 1]).
 template <typename Offset>
-auto hash_texts(std::uint64_t field_key, const Values<Offset>& offsets, const Values<std::uint8_t>& text) {
+auto hash_texts(std::uint64_t field_key, const In1<Offset>& offsets, const In1<std::uint8_t>& text) {
   if (offsets.size() == 0) throw std::invalid_argument("offsets are empty: n texts have n + 1 offsets");
   std::vector<std::uint64_t> ids(offsets.size() - 1);
   bool inside = true;
@@ -94,7 +91,7 @@ auto hash_texts(std::uint64_t field_key, const Values<Offset>& offsets, const Va
 
 // A number has the id of its decimal digits, so that it is the same value in a file of text.
 template <typename Integer>
-auto hash_integers(std::uint64_t field_key, const Values<Integer>& values) {
+auto hash_integers(std::uint64_t field_key, const In1<Integer>& values) {
   std::vector<std::uint64_t> ids(values.size());
   {
     nb::gil_scoped_release release;

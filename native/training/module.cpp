@@ -1,15 +1,14 @@
 // The Python module esd_native.training, whose interface is documented in esd_native/training.pyi: what a worker does to
 // the rows in its cache, in place and without the GIL.
 #include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <stdexcept>
 
+#include "common/arrays.h"
 #include "rows/optimizers.h"
 #include "training/cached_rows.h"
 
@@ -19,20 +18,12 @@ using namespace nb::literals;
 namespace esd::training {
 namespace {
 
-template <typename T>
-using In1 = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using In2 = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-using Out2 = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-using Cache = Out2;
-using Gathered = std::optional<Out2>;
-
-void require(bool condition, const char* what) {
-  if (!condition) throw std::invalid_argument(what);
-}
+using Cache = InOut2<float>;
+using Gathered = std::optional<InOut2<float>>;
 
 Trained checked(const Cache& cache, std::size_t floats_per_value, std::size_t more, const In1<std::uint32_t>& slots,
-                const In1<std::uint64_t>& contributors, const In1<std::uint32_t>& inverse, const In2& gradients,
-                const Out2& shared) {
+                const In1<std::uint64_t>& contributors, const In1<std::uint32_t>& inverse, const In2<float>& gradients,
+                const InOut2<float>& shared) {
   require(contributors.size() == slots.size(), "slots and contributors differ in length");
   require(gradients.shape(0) == inverse.size(), "there is not one gradient per id");
   require(cache.shape(1) == floats_per_value * gradients.shape(1) + more, "the slots have not this optimizer's width");
@@ -62,14 +53,14 @@ void train(const Cache& cache, const Gathered& gathered, const Trained& trained,
 }
 
 void sgd(Cache cache, In1<std::uint32_t> slots, In1<std::uint64_t> contributors, In1<std::uint32_t> inverse,
-         In2 gradients, Out2 shared, float rate, const Gathered& gathered) {
+         In2<float> gradients, InOut2<float> shared, float rate, const Gathered& gathered) {
   const Trained trained = checked(cache, 1, 0, slots, contributors, inverse, gradients, shared);
   train(cache, gathered, trained,
         [&](float* row, const float* gradient) { rows::sgd(row, gradient, 1, trained.dimension, rate); });
 }
 
 void rowwise_adagrad(Cache cache, In1<std::uint32_t> slots, In1<std::uint64_t> contributors, In1<std::uint32_t> inverse,
-                     In2 gradients, Out2 shared, float rate, float epsilon, const Gathered& gathered) {
+                     In2<float> gradients, InOut2<float> shared, float rate, float epsilon, const Gathered& gathered) {
   const Trained trained = checked(cache, 1, 1, slots, contributors, inverse, gradients, shared);
   train(cache, gathered, trained, [&](float* row, const float* gradient) {
     rows::rowwise_adagrad(row, gradient, 1, trained.dimension, rate, epsilon);
@@ -77,8 +68,8 @@ void rowwise_adagrad(Cache cache, In1<std::uint32_t> slots, In1<std::uint64_t> c
 }
 
 void adam(Cache cache, In1<std::uint32_t> slots, In1<std::uint64_t> contributors, In1<std::uint32_t> inverse,
-          In2 gradients, Out2 shared, std::int64_t step, double rate, double epsilon, double beta1, double beta2,
-          const Gathered& gathered) {
+          In2<float> gradients, InOut2<float> shared, std::int64_t step, double rate, double epsilon, double beta1,
+          double beta2, const Gathered& gathered) {
   const Trained trained = checked(cache, 3, 0, slots, contributors, inverse, gradients, shared);
   train(cache, gathered, trained, [&](float* row, const float* gradient) {
     rows::adam(row, gradient, &step, 1, trained.dimension, {rate, epsilon, beta1, beta2});

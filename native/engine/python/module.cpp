@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/arrays.h"
 #include "common/workers.h"
 #include "engine/engine.h"
 #include "engine/python/arena_pool.h"
@@ -36,11 +37,11 @@ namespace nb = nanobind;
 namespace esd {
 namespace {
 
-using Integers = nb::ndarray<const std::int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Reals = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Integers = In1<std::int32_t>;
+using Reals = In1<double>;
 using Limits = std::tuple<Integers, Integers, Reals>;     // least and most workloads, sample costs
 using Bounds = std::tuple<std::uint32_t, std::uint32_t>;  // pull, push
-using Fields = nb::ndarray<const std::uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Fields = In1<std::uint32_t>;
 
 std::vector<std::uint32_t> check_cache_sizes(const std::vector<std::int64_t>& cache_sizes) {
   if (cache_sizes.empty() || cache_sizes.size() > kMaxWorkers) {
@@ -198,8 +199,7 @@ class SharedEngine {
     return {std::move(plans), pool_};
   }
 
-  void look_ahead(const nb::ndarray<const std::uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>& ids,
-                  std::uint32_t iteration) {
+  void look_ahead(const In1<std::uint64_t>& ids, std::uint32_t iteration) {
     const ExclusiveCall call(*this);
     engine_.look_ahead(ids.data(), ids.size(), iteration);
   }

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/arrays.h"
 #include "common/to_numpy.h"
 #include "engine/plan/plan.h"
 #include "engine/python/arena_pool.h"
@@ -62,10 +63,10 @@ class IterationColumns {
   nb::tuple stale_reads() const;
   PerWorker direct() const;  // rows by table and sender
 
-  using Features = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-  using Lengths = nb::ndarray<const std::uint16_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-  using Weights = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-  using Groups = nb::ndarray<const std::uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+  using Features = In2<float>;
+  using Lengths = In2<std::uint16_t>;
+  using Weights = In1<float>;
+  using Groups = In1<std::uint64_t>;
   nb::list messages(std::uint64_t epoch, const Features& dense, const Features& labels,
                     const std::optional<Lengths>& lengths, const std::optional<Weights>& weights,
                     const std::optional<Groups>& groups) const;

@@ -10,12 +10,13 @@
 #include <stdexcept>
 #include <string>
 
+#include "common/arrays.h"
 #include "engine/batch/prepared_batch.h"
 
 namespace esd {
 
 using Ids = nanobind::ndarray<const std::uint64_t, nanobind::c_contig, nanobind::device::cpu>;
-using Lengths = nanobind::ndarray<const std::uint16_t, nanobind::ndim<2>, nanobind::c_contig, nanobind::device::cpu>;
+using Lengths = In2<std::uint16_t>;
 
 // Throws std::invalid_argument when the arrays do not fit each other.
 inline SampleIds sample_ids(const Ids& ids, const std::optional<Lengths>& lengths) {

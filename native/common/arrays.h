@@ -1,0 +1,38 @@
+// Arrays as they come from Python and go there; vectors go by to_numpy.h.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <cstddef>
+#include <stdexcept>
+
+namespace esd {
+
+template <typename T>
+using In1 = nanobind::ndarray<const T, nanobind::ndim<1>, nanobind::c_contig, nanobind::device::cpu>;
+template <typename T>
+using In2 = nanobind::ndarray<const T, nanobind::ndim<2>, nanobind::c_contig, nanobind::device::cpu>;
+template <typename T>
+using InOut1 = nanobind::ndarray<T, nanobind::ndim<1>, nanobind::c_contig, nanobind::device::cpu>;
+template <typename T>
+using InOut2 = nanobind::ndarray<T, nanobind::ndim<2>, nanobind::c_contig, nanobind::device::cpu>;
+template <typename T>
+using Out = nanobind::ndarray<nanobind::numpy, T, nanobind::c_contig, nanobind::device::cpu>;
+
+// The buffer of a numpy array, which the array owns. It is not initialised.
+template <typename T>
+struct Buffer {
+  T* data;
+  nanobind::capsule owner;
+
+  explicit Buffer(std::size_t n) : data(new T[n]), owner(data, [](void* p) noexcept { delete[] static_cast<T*>(p); }) {}
+  nanobind::object array(std::size_t n) const { return nanobind::cast(Out<T>(data, {n}, owner)); }
+  nanobind::object array(std::size_t n, std::size_t m) const { return nanobind::cast(Out<T>(data, {n, m}, owner)); }
+};
+
+inline void require(bool condition, const char* what) {
+  if (!condition) throw std::invalid_argument(what);
+}
+
+}  // namespace esd
