@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-_LONGEST_SECONDS = 110
+_LONGEST_SECONDS = 240
 
 
 @cache

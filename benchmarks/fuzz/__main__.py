@@ -4,8 +4,9 @@ To a parameter server with its rows in memory, one with its rows in Redis, a dis
 every request within its deadline, with a status that blames the caller and a text that tells nothing of the inside,
 must log no defect, and must do its work afterwards.
 
-Then one of the two workers of a running job lies all the while, and jobs of a worker are told something wrong by their
-dispatcher or their parameter server: the model is that of one machine all the same, or the job ends with the cause.
+Then one of the two workers of a running job lies all the while, those of another job get rows from somebody in a
+worker's place, and jobs of a worker are told something wrong by their dispatcher or their parameter server: the model
+is that of one machine all the same, or the job ends with the cause.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from rich.table import Table
 from benchmarks.fuzz import targets
 from benchmarks.fuzz.attended import train_beside_a_liar
 from benchmarks.fuzz.campaign import MAX_MESSAGE_BYTES, Tally, campaign
+from benchmarks.fuzz.delivered import train_beside_a_stranger
 from benchmarks.fuzz.liar import Lies
 from benchmarks.fuzz.targets import Target
 from benchmarks.fuzz.told import Told, most_bytes, tell
@@ -39,6 +41,9 @@ _LIMIT_SECONDS = 180.0  # for each service
 _READY_SECONDS = 120.0
 _LIAR_ITERATIONS = 200
 _LIAR_FAILURES = 5
+_STRANGER_ITERATIONS = 600
+_STRANGER_FRAMES = 1200
+_LONGEST_COMMIT = 2**20  # bytes
 _LIES_PER_MESSAGE = 5  # beside those that are made for the moment
 _MOST_BYTES = 2**30  # of memory that a service takes
 _SHARES = {"ps_server": 0.35, "ps_server on Redis": 0.2, "dispatcher": 0.4, "worker": 0.05}
@@ -47,7 +52,7 @@ _SHARES = {"ps_server": 0.35, "ps_server on Redis": 0.2, "dispatcher": 0.4, "wor
 async def start(stack: AsyncExitStack, module: str, log: Path, **settings: str) -> str:
     """Starts a service, whose log goes to a file, and returns its address."""
     prefix = {"ps_server": "ESD_PS_"}.get(module, f"ESD_{module.upper()}_")
-    settings |= {"max_request_bytes": str(MAX_MESSAGE_BYTES)}
+    settings = {"max_request_bytes": str(MAX_MESSAGE_BYTES)} | settings
     with log.open("wb") as stderr:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", module,
@@ -100,6 +105,18 @@ async def lie(folder: Path, number: int) -> Lies:
     return lies
 
 
+async def deliver(folder: Path, number: int) -> Counter[str]:
+    """Has two workers train that get rows from a stranger, too. Raises AssertionError if they believe it."""
+    async with AsyncExitStack() as stack:
+        # A checkpoint of so many iterations is longer than what the campaign lets a request have.
+        limit = {"max_request_bytes": str(_LONGEST_COMMIT)}
+        server = await start(stack, "ps_server", folder / "beside_stranger_ps.log", **limit)
+        dispatcher = await start(stack, "dispatcher", folder / "beside_stranger.log")
+        return await train_beside_a_stranger(
+            dispatcher, server, folder, iterations=_STRANGER_ITERATIONS, count=_STRANGER_FRAMES, number=number
+        )
+
+
 async def tell_wrong(folder: Path, count: int, number: int) -> Told:
     """Has jobs told something wrong. Raises AssertionError if somebody crashes, hangs or tells too much."""
     async with AsyncExitStack() as stack:
@@ -142,6 +159,8 @@ def main() -> None:
             runner.run(stack.aclose())
         lies = runner.run(lie(folder, arguments.seed))
         progress.print(f"{lies.told} lies after {time.monotonic() - began:.0f} s")
+        delivered = runner.run(deliver(folder, arguments.seed))
+        progress.print(f"{delivered.total()} frames of rows after {time.monotonic() - began:.0f} s")
         told = runner.run(tell_wrong(folder, arguments.jobs, arguments.seed))
         found = defects(folder)
     console = Console(width=150)
@@ -149,6 +168,7 @@ def main() -> None:
     console.print(
         f"{lies.told} lies beside a job of two workers: {_counted(lies.refusals)}, others were nothing to refuse"
     )
+    console.print(f"{delivered.total()} frames beside a job whose workers send each other rows: {_counted(delivered)}")
     console.print(f"{arguments.jobs} jobs told something wrong, and one that was not: {_counted(told.outcomes)}")
     console.print(f"{sent} requests in {time.monotonic() - began:.0f} s (seed {arguments.seed})")
     for line in found:

@@ -13,6 +13,7 @@ import numpy as np
 
 from benchmarks.fuzz.liar import Lies
 from benchmarks.fuzz.meddler import Honest, Meddling, meddler
+from benchmarks.fuzz.rival import rival_of
 from esd.cli.worker_host import WorkerHost, end_of
 from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.clients.parameter_server import AsyncParameterServerClient
@@ -94,7 +95,7 @@ async def worker_processes(dispatchers: Sequence[str], folder: Path) -> AsyncIte
 
 
 async def train_beside_a_liar(dispatcher: str, server: str, folder: Path, lies: Lies, *, iterations: int) -> JobState:
-    """Trains a job of two workers, of which one lies.
+    """Trains a job of two workers, of which one lies, while another dispatcher claims its epochs.
 
     Args:
         dispatcher: address.
@@ -107,8 +108,8 @@ async def train_beside_a_liar(dispatcher: str, server: str, folder: Path, lies: 
         The state of the job at its end.
 
     Raises:
-        AssertionError: a lie was believed or answered wrongly, the job did not come to its end, or the model is not the
-            one that one machine trains.
+        AssertionError: a lie or a claim was believed or answered wrongly, the job did not come to its end, or the
+            model is not the one that one machine trains.
     """
 
     def meddling(method: str) -> Meddling:
@@ -121,7 +122,8 @@ async def train_beside_a_liar(dispatcher: str, server: str, folder: Path, lies: 
         worker_processes([dispatcher, liar], folder),
     ):
         await client.create_job(job)
-        await client.submit(job.name, batches)
+        async with rival_of(job):
+            await client.submit(job.name, batches)
     async with AsyncDispatcherClient(dispatcher) as client:
         state = await client.describe()
     if faults := lies.faults():

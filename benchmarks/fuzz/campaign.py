@@ -111,7 +111,7 @@ def garbage(address: str) -> None:
     """Connections that do not speak HTTP/2."""
     host, _, port = address.rpartition(":")
     for data in _GARBAGE:
-        with socket.create_connection((host, int(port)), timeout=10) as connection:
+        with socket.create_connection((host, int(port)), timeout=60) as connection:
             connection.sendall(data)
 
 

@@ -227,7 +227,7 @@ _LIES: dict[str, Lie] = {
     "an iteration that is not trained yet": _of_iteration(_by("iteration", 1)),
     "an iteration that is not planned": _of_iteration(_by("iteration", _FAR)),
     "an iteration beyond all": _of_iteration(_setting(iteration=2**64 - 1)),
-    "an iteration of another epoch": _of_iteration(_by("epoch", 1)),
+    "an iteration of an epoch that is over": _of_iteration(_by("epoch", -1)),  # the next one may begin meanwhile
     "an iteration of an epoch beyond all": _of_iteration(_setting(epoch=2**64 - 1)),
     "a loss that is no number": _of_iteration(_setting(loss_sum=math.nan)),
     "an infinite loss": _of_iteration(_setting(loss_sum=-math.inf)),
@@ -250,7 +250,7 @@ _LIES: dict[str, Lie] = {
     "a link that is no number": _of_iteration(_setting(measured_bandwidth_bytes_per_second=math.nan)),
     "a link without speed": _of_iteration(_setting(measured_bandwidth_bytes_per_second=1e-300)),
     "a flush that nobody has planned": _as_flush,
-    "a flush of another epoch": _of_flush(_by("epoch", 1)),
+    "a flush of an epoch that is over": _of_flush(_by("epoch", -1)),
     "a flush of more rows than there are": _of_flush(_moving(flush_push=2**63)),
     "nothing": _as(pb.AttendRequest()),
     "a stream in the stream": _as(pb.AttendRequest(attendance=pb.Attendance(lease_id="another"))),

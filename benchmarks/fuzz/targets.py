@@ -125,7 +125,8 @@ def parameter_server(name: str, address: str, channel: grpc.aio.Channel) -> Targ
         "GetPart": [ps_pb2.GetPartRequest(table=TABLE.name, checkpoint=1, name="dense")],
         "Save": [ps_pb2.SaveRequest(table=TABLE.name, checkpoint=1)],
         "Commit": [ps_pb2.CommitRequest(table=TABLE.name, checkpoint=1, manifest=b"{}")],
-        "Restore": [ps_pb2.RestoreRequest(table=encode_table(TABLE), checkpoint=1, epoch=1)],
+        "BeginEpoch": [ps_pb2.BeginEpochRequest(table=TABLE.name, epoch=1, claimant=bytes(16), takes_over=True)],
+        "Restore": [ps_pb2.RestoreRequest(table=encode_table(TABLE), checkpoint=1, epoch=1, claimant=bytes(16))],
         "GetCheckpoint": [ps_pb2.GetCheckpointRequest(table=TABLE.name)],
         "AppendSamples": [ps_pb2.AppendSamplesRequest(table=TABLE.name, entry=entry)],
         "ReadSamples": [ps_pb2.ReadSamplesRequest(table=TABLE.name)],
@@ -146,7 +147,7 @@ def parameter_server(name: str, address: str, channel: grpc.aio.Channel) -> Targ
 
     async def check() -> None:
         request = ps_pb2.LookupRequest(table="kept", ids=ids)
-        found = [(chunk.versions, chunk.values) async for chunk in stub.Lookup(request, timeout=10)]
+        found = [(chunk.versions, chunk.values) async for chunk in stub.Lookup(request, timeout=60)]
         values = np.full((3, _KEPT.dimension), 0.25, np.float32).tobytes()
         _expect(found == [(versions, values)], f"{name} has lost rows that no request named")
 
@@ -249,7 +250,7 @@ def worker(address: str, channel: grpc.aio.Channel) -> Target:
         return {}
 
     async def check() -> None:
-        described = await stub.DescribeWorker(worker_pb2.DescribeWorkerRequest(), timeout=10)
+        described = await stub.DescribeWorker(worker_pb2.DescribeWorkerRequest(), timeout=60)
         _expect(bool(described.worker), "the worker does not know its name")
 
     return Target("worker", address, worker_pb2, examples, {"table": [TABLE.name]}, refresh, check)

@@ -114,7 +114,7 @@ async def _attempt(
         except TimeoutError:
             with suppress(EsdError):  # the job has not begun
                 await client.cancel_job(job.name, "somebody waits for what does not come")
-            worker.terminate()
+            _terminate(worker)
         code = await worker.wait()
         driving.cancel()
         (failure,) = await asyncio.gather(driving, return_exceptions=True)
@@ -135,9 +135,14 @@ async def _drive(client: AsyncDispatcherClient, job: JobSpec, worker: ForkedProc
     try:
         await client.create_job(job)
     except EsdError:  # what the parameter server has answered to the dispatcher
-        worker.terminate()
+        _terminate(worker)
         raise
     await client.submit(job.name, stream(_ITERATIONS))
+
+
+def _terminate(worker: ForkedProcess) -> None:
+    with suppress(ProcessLookupError):  # it may have come to its end a moment before
+        worker.terminate()
 
 
 @asynccontextmanager

@@ -17,8 +17,8 @@ _DISPATCHER: ServiceDescriptor = dispatcher_pb2.DESCRIPTOR.services_by_name["Dis
 _PS: ServiceDescriptor = ps_pb2.DESCRIPTOR.services_by_name["ParameterServer"]
 _SEVERAL = {"Attend": 8, "Exchange": 12}  # messages of an attempt, about; of other calls there are one or two
 _CALLS = {
-    "RegisterWorker", "CreateTable", "PutDense", "Cut", "PutPart", "GetPart", "Save", "Commit", "Restore",
-    "GetCheckpoint", "AppendSamples", "ReadSamples", "TrimSamples",
+    "RegisterWorker", "CreateTable", "PutDense", "Cut", "PutPart", "GetPart", "Save", "Commit", "BeginEpoch",
+    "Restore", "GetCheckpoint", "AppendSamples", "ReadSamples", "TrimSamples",
 }  # fmt: skip
 
 

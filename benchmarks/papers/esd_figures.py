@@ -14,14 +14,14 @@ from benchmarks.papers.runs import EQUAL_LINKS, ESD_LINKS, FAST, SLOW, Outcome, 
 from dispatcher.core.mechanisms import MECHANISMS
 
 LAIA = Setting()
-ESD = {f"ESD a={alpha:g}": Setting(mechanism="esd", alpha=alpha) for alpha in (1.0, 0.5, 0.0)}
+ESD = {f"ESD α={alpha:g}": Setting(mechanism="esd", alpha=alpha) for alpha in (1.0, 0.5, 0.0)}
 JOINT = {"joint": Setting(mechanism="joint")} if "joint" in MECHANISMS else {}
 ALPHAS = (1.0, 0.5, 0.25, 0.125, 0.0)
 
 _WHY = (
     "Our LAIA is the harder yardstick: it also counts copies that took part in a row's last training, and draws ties"
     " at random. A sum over samples counts a shared id once per sample, and the larger the batch, the more it misleads"
-    " (figure 7b). Greedy dispatch (a < 1) knows no price for the places of fast workers, so with unequal links it"
+    " (figure 7b). Greedy dispatch (α < 1) knows no price for the places of fast workers, so with unequal links it"
     " falls behind LAIA; with equal links it does not (figure 10)."
 )
 
@@ -49,13 +49,13 @@ def cost_reduction(runs: Sequence[Runs]) -> Figure:
     """Figure 4b, with the other systems of §6.1."""
     figure = Figure(
         "esd-fig4b", "ESD Fig. 4b: cost reduction", "% against LAIA",
-        "up to 36.76% (a = 1), 10.81% (a = 0.5), 7.03% (a = 0); HET and FAE cost more than LAIA",
+        "up to 36.76% (α = 1), 10.81% (α = 0.5), 7.03% (α = 0); HET and FAE cost more than LAIA",
         _WHY + " HET (bound 0) and FAE train randomly dispatched samples. `joint` is ours: it prices shared ids once."
         " To price evictions is the future work of §8.1. The plot ends at -110%.",
         floor=-110,
     )  # fmt: skip
     others = {
-        "ESD a=1, evictions priced": Setting(mechanism="esd", eviction_term=True),
+        "ESD α=1, evictions priced": Setting(mechanism="esd", eviction_term=True),
         "random": Setting(mechanism="random"),
         "HET bound 0": Setting(mechanism="random", sync="het:0"),
         "FAE": Setting(mechanism="random", sync="fae"),
@@ -87,7 +87,7 @@ def operation_mix(runs: Sequence[Runs]) -> Figure:
         "The evict share depends on how much of the trace a cache sees; the order of the kinds is the paper's.",
     )  # fmt: skip
     for run in runs:
-        for name, setting in {"LAIA": LAIA, "ESD a=1": ESD["ESD a=1"], **JOINT}.items():
+        for name, setting in {"LAIA": LAIA, "ESD α=1": ESD["ESD α=1"], **JOINT}.items():
             for kind, share in _SHARES.items():
                 figure.add(run.workload.name, f"{name}: {kind}", *run.each(setting, share))
     return figure
@@ -96,13 +96,13 @@ def operation_mix(runs: Sequence[Runs]) -> Figure:
 def operation_mix_over_settings(runs: Sequence[Runs]) -> Figure:
     """What the Chinese edition (§5.3) says of the same shares."""
     figure = Figure(
-        "esd-operations", "ESD, Chinese edition §5.3: operations of ESD a = 1 over m, cache ratio and row size",
+        "esd-operations", "ESD, Chinese edition §5.3: operations of ESD α = 1 over m, cache ratio and row size",
         "% of all operations",
         "larger batches have more miss pulls, larger caches fewer evict pushes, larger rows change nothing",
         "Other settings are those of figure 5b. A cache evicts once it is full, which larger batches reach sooner in"
         " traces this short; so it is evict pushes whose share grows with m here.",
     )  # fmt: skip
-    esd = ESD["ESD a=1"]
+    esd = ESD["ESD α=1"]
     settings = {
         **{f"m = {m}": replace(esd, batch=m) for m in (64, 512)},
         **{f"cache {ratio:.0%}": replace(esd, cache_ratio=ratio) for ratio in (0.04, 0.10)},
@@ -130,12 +130,12 @@ _SHARES: dict[str, Callable[[Outcome], float]] = {
 def alpha_sweep(runs: Sequence[Runs]) -> Figure:
     """Figure 6, without the GPU."""
     figure = Figure(
-        "esd-fig6", "ESD Fig. 6: cost reduction over a", "% against LAIA",
-        "a larger a costs less; up to 40.84% at m = 256; GPU use 75% at a = 1, none at a = 0",
-        "No GPU is used at any a: the exact solver takes under a millisecond on one core. `ESD priced` is greedy by"
+        "esd-fig6", "ESD Fig. 6: cost reduction over α", "% against LAIA",
+        "a larger α costs less; up to 40.84% at m = 256; GPU use 75% at α = 1, none at α = 0",
+        "No GPU is used at any α: the exact solver takes under a millisecond on one core. `ESD priced` is greedy by"
         " cost + price of a worker's places. Between 0 and 1 both are worse than at the ends: Opt and Heu fill their"
         " shares of the fast workers separately.",
-        groups="lines", x="alpha",
+        groups="lines", x="α",
     )  # fmt: skip
     for run in runs:
         for batch in (128, 256):
@@ -160,7 +160,7 @@ def sweep(runs: Sequence[Runs], key: str, title: str, knob: str, values: Sequenc
 
 
 _SWEEPS = {
-    "esd-fig7b": "The advantage of a = 1 shrinks as m grows: the more ids the samples of a worker share, the less a"
+    "esd-fig7b": "The advantage of α = 1 shrinks as m grows: the more ids the samples of a worker share, the less a"
     " sum over samples says about the cost. Larger m have fewer iterations after the warm-up.",
     "esd-fig8b": "Ratios are of the ids in the trace, so small caches are smaller than the paper's.",
     "esd-fig9b": "Unchanged but for ids and versions, which do not grow with the row; it confirms the accounting.",

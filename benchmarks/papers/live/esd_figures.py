@@ -13,10 +13,10 @@ LAIA = LiveSetting()
 VANILLA = LiveSetting(mechanism="random", sync="full")
 HET = LiveSetting(mechanism="random", sync="bounded:10,10")
 FAE = LiveSetting(mechanism="random", sync="replicated:2000")
-ESD = {f"ESD a={alpha:g}": LiveSetting(mechanism="esd", alpha=alpha) for alpha in (1.0, 0.5, 0.0)}
+ESD = {f"ESD α={alpha:g}": LiveSetting(mechanism="esd", alpha=alpha) for alpha in (1.0, 0.5, 0.0)}
 JOINT = {"joint": LiveSetting(mechanism="joint")}
 DATA = ("flights", "journey", "synthetic:criteo")
-_SWEPT = {"joint": JOINT["joint"], "ESD a=1": ESD["ESD a=1"]}
+_SWEPT = {"joint": JOINT["joint"], "ESD α=1": ESD["ESD α=1"]}
 
 _SETTING = (
     "4 workers on links of 2 x 40 and 2 x 4 Mbit/s (the paper: 8 on 4 x 5 and 4 x 0.5 Gbit/s), m = 64 (128), rows of"
@@ -43,7 +43,7 @@ def speed_up(runs: LiveRuns) -> Figure:
     """Makes figure 4a of the paper."""
     figure = Figure(
         "esd-live-fig4a", "ESD Fig. 4a: training speed over LAIA", "iterations per second by LAIA's",
-        "1.03 to 1.74 times LAIA (a = 1); HET and FAE are slower than LAIA",
+        "1.03 to 1.74 times LAIA (α = 1); HET and FAE are slower than LAIA",
         f"{_SETTING}. `vanilla` is random dispatch with full synchronisation, which is HET without staleness. `HET"
         " 10` may lack 10 updates of a row and keep 10 back, and trains another model: its AUC is lower by"
         f" {_auc_lost(runs)}; all others have that of LAIA, to rounding. `FAE` is random dispatch with the 2,000"

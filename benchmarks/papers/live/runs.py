@@ -16,6 +16,7 @@ from benchmarks.papers.figure import Figure
 from esd.cli.options import RunOptions
 from esd.cli.stream import training_stream
 from services.domain.reports import PhaseTimes
+from services.domain.whole_files import write_whole
 
 WARM_UP = 10  # iterations, ESD §6.1 and Herald §6.1
 UNEQUAL_LINKS, EQUAL_LINKS = "40m,40m,4m,4m", "8m"  # 10 to 1 as in ESD §6.1, and so slow that they bind
@@ -135,10 +136,8 @@ class LiveRuns:
         if setting.name not in self._kept:
             self._progress(setting.name)
             self._kept[setting.name] = asdict(train(setting))
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            part = self._path.with_suffix(".part")
-            part.write_text(json.dumps(self._kept, indent=1) + "\n")
-            part.replace(self._path)
+            kept = f"{json.dumps(self._kept, indent=1)}\n".encode()
+            write_whole(self._path, lambda file: file.write(kept))
         return Speed(**self._kept[setting.name])
 
     def speed_up(self, setting: LiveSetting, baseline: LiveSetting) -> float:
