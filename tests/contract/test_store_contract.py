@@ -20,6 +20,7 @@ from services.domain.rows import RowBlock
 from services.domain.tables import OptimizerSpec, TableSpec
 from tests.support.stores import (
     ALL_BITS,
+    DISPATCHER,
     SPEC,
     as_dict,
     assert_rows,
@@ -358,7 +359,7 @@ class Shards:
     def restore(self, cut):
         epoch = max(table.history.record.epoch for table in self.tables) + 1
         for table in self.tables:
-            table.history.restore(cut, epoch)
+            table.history.restore(cut, epoch, DISPATCHER)
         return {key: value for table in self.tables for key, value in as_dict(table).items()}
 
 

@@ -66,6 +66,7 @@ name = "second"
 engine = "{second.engine}"
 address = "{second.address}"
 link = "1g"
+memory = "1536m"
 cache_rows = {OPTIONS.cache_rows}
 
 [ports]
@@ -108,6 +109,7 @@ def test_a_cluster_of_two_hosts_trains(images, cluster_file, tmp_path, monkeypat
     shown = [each for host in described["hosts"] for each in containers(host["engine"], described["name"])]
     assert len(shown) == 5
     assert all(each["HostConfig"]["PidsLimit"] == 1024 for each in shown)
+    assert sorted(each["HostConfig"]["Memory"] >> 20 for each in shown) == [1024, 1536, 2048, 2048, 2048]
     assert not any(secret in json.dumps(each) for secret in secrets for each in shown)
     with (
         pytest.raises(TURNED_AWAY),

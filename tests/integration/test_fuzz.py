@@ -16,6 +16,7 @@ import pytest
 from benchmarks.fuzz import targets
 from benchmarks.fuzz.attended import train_beside_a_liar
 from benchmarks.fuzz.campaign import MAX_MESSAGE_BYTES, campaign
+from benchmarks.fuzz.delivered import train_beside_a_stranger
 from benchmarks.fuzz.liar import Lies
 from benchmarks.fuzz.targets import Target
 from benchmarks.fuzz.told import tell
@@ -73,7 +74,7 @@ def test_malformed_requests_are_refused_and_harm_nobody(runner, caplog, start, c
     target = runner.run(start(stack))
     try:
         with caplog.at_level(logging.ERROR):
-            tally = campaign(runner, target, count=count, number=1, until=time.monotonic() + 60)
+            tally = campaign(runner, target, count=count, number=1, until=time.monotonic() + 240)
     finally:
         runner.run(stack.aclose())
     assert tally.sent >= count
@@ -86,6 +87,16 @@ async def test_a_worker_that_lies_is_refused_and_the_model_is_that_of_one_machin
         state = await train_beside_a_liar(dispatcher.address, server.address, tmp_path, lies, iterations=30)
     assert lies.told > 500
     assert [recovery.cause for recovery in state.recoveries] == ["worker w-1 (slot 1) cannot go on: fuzzed"]
+    assert not [record for record in caplog.records if "internal error" in record.message]
+
+
+async def test_rows_of_a_stranger_are_refused_and_the_model_is_that_of_one_machine(tmp_path, caplog):
+    async with parameter_server(PLAIN_SERVER) as server, serve_dispatcher(PLAIN_DISPATCHER) as dispatcher:
+        answers = await train_beside_a_stranger(
+            dispatcher.address, server.address, tmp_path, iterations=300, count=600, number=1
+        )
+    assert answers["FAILED_PRECONDITION"] > 50, "rows of the job that no plan knows"
+    assert answers["INVALID_ARGUMENT"] > 5
     assert not [record for record in caplog.records if "internal error" in record.message]
 
 

@@ -57,7 +57,7 @@ def test_gauc_is_that_of_one_process(tmp_path: Path) -> None:
 
     def watch(cluster, state) -> None:
         if state.iterations_confirmed and not pages:
-            with urllib.request.urlopen(f"http://{cluster.dispatcher.page}/state.json", timeout=10) as page:
+            with urllib.request.urlopen(f"http://{cluster.dispatcher.page}/state.json", timeout=60) as page:
                 pages.append(json.load(page))
 
     result = train.run(options, store="memory", shards=1, out=None, watch=watch)

@@ -99,7 +99,8 @@ async def test_samples_are_shown_label_by_label(dispatcher: Dispatcher, browser:
         [label, f"{math.log(2):.4f}\n{math.log(2):.4f} lately", NOTHING, NOTHING, "0.5000\n0.5000 lately"]
         for label in job.labels
     ]
-    assert "calibration of clicked" in (await browser.run("document.getElementById('tiles').innerText")).lower()
+    assert "calibration of clicked" in await tiles(browser)
+    assert "checkpoint" not in await tiles(browser), "the job takes none"
     await dispatcher.client.record_evaluations(job.name, [evaluation(10, 0.7), evaluation(20, 0.7531)])
     await browser.until("!document.getElementById('held-out').hidden")
     head, *found = await rows_of(browser, "held-out-table")
@@ -160,7 +161,7 @@ async def test_a_job_that_has_lost_a_worker_is_said_to_go_on(browser: Browser) -
     async with (
         parameter_server(ParameterServerSettings(metrics_port=None, grace_seconds=0)) as server,
         serve_dispatcher(
-            DispatcherSettings(metrics_port=None, page_port=0, lease_seconds=1, grace_seconds=0)
+            DispatcherSettings(metrics_port=None, page_port=0, lease_seconds=3, grace_seconds=0)
         ) as served,
         AsyncDispatcherClient(served.address) as client,
         AsyncDispatcherClient(served.address) as other,
@@ -170,16 +171,18 @@ async def test_a_job_that_has_lost_a_worker_is_said_to_go_on(browser: Browser) -
         stays, goes = Worker(client, "edge-0"), Worker(other, "edge-1")
         training = [asyncio.create_task(each.train()) for each in (stays, goes)]
         submission = asyncio.create_task(client.submit(job.name, source()))
-        await state_when(client, lambda state: state.checkpoint == 2)
+        await state_when(client, lambda state: (state.checkpoint, state.iterations_confirmed) == (2, 3))
         training[1].cancel()
         await goes.leave()
         await browser.open(f"http://{served.page_address}/", **DESKTOP)
         said = "1 of 2 workers are here; training goes on when all are."
         await browser.until(f"document.getElementById('notice').textContent === '{said}'")
+        assert "iterations\n3\n0 planned ahead, checkpoint at 2\n" in await tiles(browser)
         training[1] = asyncio.create_task(Worker(other, "edge-1").train())
         lost.set()
         await submission
         await browser.until(f"document.getElementById('phase').textContent === 'finished' && {NO_NOTICE}")
+        assert "iterations\n4\n0 planned ahead, checkpoint at 4, gone back once\n" in await tiles(browser)
         await asyncio.gather(*training, return_exceptions=True)
 
 
@@ -196,6 +199,10 @@ async def test_a_failure_is_shown_as_text(dispatcher: Dispatcher, browser: Brows
     assert "cache" in await browser.run("document.getElementById('notice').textContent")
     assert await browser.run("document.getElementById('title').textContent") == "<b>bold</b>"
     await asyncio.gather(submission, return_exceptions=True)
+
+
+async def tiles(browser: Browser) -> str:
+    return str(await browser.run("document.getElementById('tiles').innerText")).lower()
 
 
 async def _stream(batch: Any) -> AsyncIterator[Any]:

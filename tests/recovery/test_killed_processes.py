@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+import signal
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dispatcher.service.settings import DispatcherSettings
 from esd.cli import train
 from esd.cli.driver import drive
 from esd.cli.export import export_model
@@ -62,6 +65,22 @@ def test_a_killed_dispatcher_takes_the_job_up_at_the_checkpoint(undisturbed, tmp
     kill = Killer(dispatcher, iteration=KILLED_AT)
     result = train.run(OPTIONS, store="memory", shards=2, out=tmp_path, watch=kill)
     assert kill.killed == "dispatcher"
+    assert_same_run(result, tmp_path, undisturbed)
+
+
+def test_a_dispatcher_that_stood_still_for_longer_than_a_lease_reads_what_workers_sent_meanwhile(undisturbed, tmp_path):
+    stood_still = []
+
+    def stand_still(cluster: LocalCluster, state: JobState) -> None:
+        if not stood_still and state.iterations_confirmed >= KILLED_AT:
+            stood_still.append(cluster.dispatcher)
+            cluster.dispatcher.process.send_signal(signal.SIGSTOP)
+            time.sleep(1.5 * DispatcherSettings().lease_seconds)
+            cluster.dispatcher.process.send_signal(signal.SIGCONT)
+
+    result = train.run(OPTIONS, store="memory", shards=2, out=tmp_path, watch=stand_still)
+    assert stood_still
+    assert result["recoveries"] == []
     assert_same_run(result, tmp_path, undisturbed)
 
 

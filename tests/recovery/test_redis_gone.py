@@ -38,7 +38,7 @@ async def epoch_of(worker: Worker) -> int:
 async def running(redis: RedisServer, **patience: float) -> AsyncIterator[tuple[AsyncDispatcherClient, JobSpec]]:
     """A job over a parameter server that keeps its rows in Redis, and a dispatcher of little patience."""
     servers = ParameterServerSettings(store=redis.url, metrics_port=None, grace_seconds=0)
-    settings = DispatcherSettings(recovery_seconds=1.0, metrics_port=None, grace_seconds=0, **patience)
+    settings = DispatcherSettings(**{"recovery_seconds": 1.0, "metrics_port": None, "grace_seconds": 0} | patience)
     async with (
         parameter_server(servers) as server,
         serve_dispatcher(settings) as dispatcher,
@@ -66,7 +66,7 @@ async def test_the_job_ends_and_names_the_last_checkpoint(own_redis):
 
 
 async def test_a_full_redis_is_waited_for_on_the_way_back(own_redis, caplog):
-    async with running(own_redis) as (client, _):
+    async with running(own_redis, recovery_seconds=20.0) as (client, _):
         workers = [Worker(client, f"edge-{slot}") for slot in range(2)]
         for worker in workers:
             await worker.register()

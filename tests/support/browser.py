@@ -63,7 +63,7 @@ class Browser:
         answer = asyncio.get_running_loop().create_future()
         self._answers[number] = answer
         self._writer.write(json.dumps(command).encode() + b"\0")
-        said = await asyncio.wait_for(answer, 30)
+        said = await asyncio.wait_for(answer, 90)
         assert "error" not in said, f"{method}: {said}"
         return dict(said["result"])
 
@@ -89,7 +89,7 @@ class Browser:
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
-    async def until(self, condition: str, seconds: float = 20) -> None:
+    async def until(self, condition: str, seconds: float = 60) -> None:
         """Returns when a JavaScript condition holds; it is looked at whenever the page has drawn a frame."""
         script = (
             f"new Promise(done => {{ const look = () => ({condition}) ? done(true) : setTimeout(look, 50); look(); }})"

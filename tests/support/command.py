@@ -15,7 +15,7 @@ from esd.cli.main import main
 def esd(*arguments: str) -> subprocess.CompletedProcess[str]:
     """The finished command with what it printed."""
     command = [sys.executable, "-m", "esd.cli", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
 
 
 def esd_here(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -8,9 +8,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from protos import ps_pb2
+from services.domain.rows import GradientBlock
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 
 SPEC = TableSpec("t", 16, OptimizerSpec(OptimizerKind.ADAM, 0.1), seed=11, init_scale=0.5)
+NO_GRADIENTS = GradientBlock(
+    np.empty(0, np.uint64), np.empty(0, np.int64), np.empty(0, np.uint64), np.empty(0, np.uint32),
+    np.empty(0, np.float32), np.empty((0, SPEC.dimension), np.float32), 0,
+)  # fmt: skip
 
 
 def row_push(ids: ArrayLike, version: ArrayLike, rows: ArrayLike) -> ps_pb2.ExchangeRequest:

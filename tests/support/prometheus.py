@@ -19,7 +19,7 @@ from tests.support.redis_server import free_port
 
 CONFIGURATION = Path(__file__).parents[2] / "deploy" / "prometheus"
 POLL_SECONDS = 0.1  # between questions; Prometheus tells of nothing by itself
-START_SECONDS = 30
+START_SECONDS = 60
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Prometheus:
     def values(self, expression: str) -> list[float]:
         return [float(result["value"][1]) for result in self.query(expression)]
 
-    def until(self, expression: str, seconds: float = 30) -> None:
+    def until(self, expression: str, seconds: float = 60) -> None:
         """Returns when an expression gives something."""
         deadline = time.monotonic() + seconds
         while not self.query(expression):
@@ -55,7 +55,7 @@ class Prometheus:
         return [rule["lastError"] for group in groups for rule in group["rules"] if rule.get("lastError")]
 
     def _get(self, path: str) -> dict[str, Any]:
-        with urllib.request.urlopen(f"http://{self.address}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://{self.address}{path}", timeout=60) as answer:
             return dict(json.load(answer))
 
 

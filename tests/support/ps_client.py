@@ -29,12 +29,12 @@ class Client(AsyncParameterServerClient):
     """
 
     def __init__(self, address: str, opened: grpc.aio.Channel | None = None, **options: Any) -> None:
-        super().__init__(address, SPEC, timeout=10, **options)
+        super().__init__(address, SPEC, timeout=60, **options)
         self.address = address
         self.channel = opened or self._channel
         self.stub = self._stub = ps_pb2_grpc.ParameterServerStub(self.channel)  # type: ignore[no-untyped-call]
 
-    async def fetch(self, ids: ArrayLike, version: ArrayLike, within: float = 10) -> Rows:
+    async def fetch(self, ids: ArrayLike, version: ArrayLike, within: float = 60) -> Rows:
         """Ids, versions and rows as an exchange brings them; `version` may be one for all rows."""
         ids = np.asarray(ids, np.uint64)
         versions = np.broadcast_to(np.asarray(version, np.int64), len(ids))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 import signal
 import socket
 import subprocess
@@ -14,14 +15,23 @@ from pathlib import Path
 from tests.support.certificates import Certificates
 
 READY = "Ready to accept connections"
-PATIENCE_SECONDS = 20.0  # for nodes to agree
+PATIENCE_SECONDS = 60.0  # for nodes to agree
 POLL_SECONDS = 0.1  # between questions whether they do
 
 
 def free_port() -> int:
-    """A port that is free now; Redis cannot choose one itself."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
+    """A port that is free, for a server that cannot choose one itself, or that comes back to it.
+
+    It is none of those that the kernel gives to whoever connects, so that nobody gets it until the server listens, nor
+    while the server is away.
+    """
+    first, last = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+    every = range(10_000, 2**16)
+    ports = [port for port in every if not first <= port <= last] or every
+    while True:
+        port = secrets.choice(ports)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 @dataclass

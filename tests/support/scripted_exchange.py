@@ -47,7 +47,7 @@ class ScriptedExchange:
 
     async def frame(self) -> ps_pb2.ExchangeRequest:
         """The next frame."""
-        return await asyncio.wait_for(self.frames.get(), 20)
+        return await asyncio.wait_for(self.frames.get(), 60)
 
     async def answer(self, *answers: Response) -> None:
         """Answers on the stream that was opened last."""

@@ -195,7 +195,7 @@ class Worker:
 
 
 async def state_when(
-    client: AsyncDispatcherClient, condition: Callable[[JobState], bool], within: float = 20
+    client: AsyncDispatcherClient, condition: Callable[[JobState], bool], within: float = 60
 ) -> JobState:
     """Asks for the state until it is as wanted, which it must be soon."""
     async with asyncio.timeout(within):

@@ -37,5 +37,5 @@ def run_python(directory: Path, *arguments: str) -> subprocess.CompletedProcess[
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(directory), *installed]), "COLUMNS": "200"}
     command = [sys.executable, "-S", *arguments]
     return subprocess.run(
-        command, cwd=directory, env=environment, capture_output=True, text=True, timeout=110, check=False
+        command, cwd=directory, env=environment, capture_output=True, text=True, timeout=240, check=False
     )

@@ -16,6 +16,7 @@ from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 
 SPEC = TableSpec("clicks-1_a", 6, OptimizerSpec(OptimizerKind.ROWWISE_ADAGRAD, 0.1), seed=2**64 - 1, init_scale=0.25)
 ALL_BITS = 2**64 - 1
+DISPATCHER, ANOTHER = b"one dispatcher, ", b"another one here"  # claimants
 ALONE = Shard()
 
 

@@ -20,7 +20,7 @@ SLOW = ("torch", "grpc", "google.protobuf", "pydantic", "esd_native", "redis", "
 
 
 def python(code: str) -> str:
-    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=110, check=False)
+    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240, check=False)
     assert finished.returncode == 0, finished.stderr
     return finished.stdout
 

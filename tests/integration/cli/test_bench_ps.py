@@ -10,7 +10,7 @@ import sys
 def test_rows_move_to_and_from_every_store() -> None:
     arguments = "--dims 8 --megabytes 0.2 --repetitions 1 --json"
     command = [sys.executable, "-m", "esd.cli", "bench", "ps", *arguments.split()]
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert finished.returncode == 0, finished.stderr
     results = json.loads(finished.stdout)["results"]
     assert [(each["store"], each["dimension"]) for each in results] == [("memory", 8), ("directory", 8), ("redis", 8)]

@@ -114,12 +114,16 @@ def test_a_batch_that_is_given_stays_and_little_memory_makes_a_small_cache(advic
         (["--hot-batches", "9"], "leave out --hot-batches"),
         (["--max-rows", "9"], "has no --max-rows"),
         (["--memory", "plenty"], "'plenty' is not a positive number of bytes"),
-        (["--memory", "1m", "--batch", "8"], "not even 8 samples per worker fit"),
+        (["--memory", "1m", "--batch", "8"], "beside its samples and rows, and is given 1 MB"),
+        (["--links", "200m,fast"], "link speed 'fast' is not a positive number"),
+        (["--plot", "curve.xyz"], "--plot curve.xyz: the ending is none of"),
+        (["--plot", "absent/curve.svg"], "there is no folder absent"),
         (["--batch-limits", "64"], "is not two whole numbers"),
         (["--batch-limits", "64,16"], "the least first"),
         (["--batch", "5000"], "are fewer than 12 iterations of 5000 samples"),
         (["--model", "wdlx"], "model 'wdlx' is unknown"),
         (["--device", "cuda:9"], "torch sees"),
+        (["--device", "gpu"], "--device is 'gpu', it must be cpu, cuda or cuda:N"),
     ],
 )
 def test_a_mistake_is_refused_and_named(arguments: list[str], message: str) -> None:

@@ -48,7 +48,7 @@ def serving(*arguments: object, **variables: str) -> Iterator[dict[str, str | No
 def refusal(*arguments: object, **variables: str) -> str:
     """What a service says that does not start because of its settings."""
     finished = subprocess.run(
-        command(*arguments), env=environment(variables), capture_output=True, text=True, timeout=110, check=False
+        command(*arguments), env=environment(variables), capture_output=True, text=True, timeout=240, check=False
     )
     assert (finished.returncode, finished.stdout) == (2, ""), finished.stderr
     return finished.stderr
@@ -99,6 +99,14 @@ def test_a_switch_has_an_opposite_and_a_worker_takes_its_place_from_flags() -> N
     told = refusal("worker", *place, "--no-shape-link", "--cache-rows", 0, ESD_WORKER_SHAPE_LINK="perhaps")
     assert "ESD_WORKER_CACHE_ROWS=0" in told
     assert told.count("ESD_WORKER_") == 1
+
+
+@pytest.mark.parametrize("dispatcher", ["10.0.0.1", "10.0.0.1:http"])
+def test_an_address_that_is_none_is_one_mistake_of_several(dispatcher: str) -> None:
+    told = refusal("worker", "--name", "edge-1", "--link", "1e6", "--dispatcher", dispatcher)
+    assert f"ESD_WORKER_DISPATCHER={dispatcher}: '{dispatcher}' is not host:port" in told
+    assert "ESD_WORKER_CACHE_ROWS must be set" in told
+    assert "Traceback" not in told
 
 
 def test_links_and_what_they_set_exclude_each_other() -> None:

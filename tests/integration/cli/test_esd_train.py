@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -44,6 +45,7 @@ def test_what_a_program_reads(tmp_path: Path) -> None:
         "--workloads", "balanced", "--measured-links", "--horizon", "2", "--budget", "auto", "--decision-log", log,
     )  # fmt: skip
     assert finished.returncode == 0, finished.stderr
+    assert re.search(r"^live: http://127\.0\.0\.1:\d+/$", finished.stderr, re.MULTILINE)
     result = json.loads(finished.stdout.splitlines()[-1])
     assert result["iterations"] == 200
     assert result["samples"] == 200 * 256
@@ -95,7 +97,7 @@ def test_a_command_that_is_ended_leaves_no_service_behind(
         assert len(workers) == 1
         running.send_signal(number)
         assert running.wait(60) == code
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while any(is_running(service) for service in [*services, *workers]):
         assert time.monotonic() < deadline
         time.sleep(POLL_SECONDS)

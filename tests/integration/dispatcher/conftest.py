@@ -9,6 +9,8 @@ import pytest
 
 from dispatcher.service.app import serve_dispatcher
 from dispatcher.service.settings import DispatcherSettings
+from ps_server.service.app import parameter_server
+from ps_server.service.settings import ParameterServerSettings
 from services.clients.dispatcher_async import AsyncDispatcherClient
 from tests.support.simple_clients import Dispatcher
 
@@ -34,3 +36,10 @@ async def start_dispatcher() -> AsyncIterator[Callable[..., Awaitable[Dispatcher
 @pytest.fixture
 async def dispatcher(start_dispatcher: Callable[..., Awaitable[Dispatcher]]) -> Dispatcher:
     return await start_dispatcher()
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[str]:
+    """The address of a parameter server."""
+    async with parameter_server(ParameterServerSettings(metrics_port=None, grace_seconds=0)) as served:
+        yield served.address

@@ -53,7 +53,7 @@ async def test_bad_messages_are_refused_one_by_one_between_good_ones(dispatcher:
     worker, _ = await two_workers(dispatcher)
     submission = asyncio.create_task(dispatcher.client.submit(JOB.name, stream([samples(8)])))
     plans: list[Any] = []
-    async with channel(dispatcher.address) as opened, asyncio.timeout(20):
+    async with channel(dispatcher.address) as opened, asyncio.timeout(60):
         call = opened.stream_stream(PATH, None, None)()
         await call.write(pb.AttendRequest(attendance=pb.Attendance(lease_id=worker.held.lease_id)).SerializeToString())
         await call.write(heartbeat(1).SerializeToString())
@@ -112,7 +112,7 @@ async def test_plans_that_are_ready_come_in_one_message(dispatcher: Dispatcher) 
     attendance = await worker.attend()
     for _ in range(1 + 4):  # the membership, and what the window has room for
         await anext(attendance)
-    async with channel(dispatcher.address) as opened, asyncio.timeout(20):
+    async with channel(dispatcher.address) as opened, asyncio.timeout(60):
         call = opened.stream_stream(PATH, None, None)()
         await call.write(pb.AttendRequest(attendance=pb.Attendance(lease_id=worker.held.lease_id)).SerializeToString())
         told = [decode_plan_messages(pb.AttendResponse.FromString(await call.read())) for _ in range(2)]
@@ -127,12 +127,14 @@ async def test_a_message_of_several_reports_confirms_them_in_order(dispatcher: D
     worker = dispatcher.worker("edge-0")
     await worker.register()
     submission = asyncio.create_task(dispatcher.client.submit(JOB.name, stream([samples(8 * 4)])))
-    attendance = await worker.attend()
-    _, *plans = [await anext(attendance) for _ in range(1 + 4)]
-    said = [encode_said(report_of(plan)) for plan in plans if isinstance(plan, IterationPlan)]
-    async with channel(dispatcher.address) as opened, asyncio.timeout(20):
+    plans: list[Any] = []
+    async with channel(dispatcher.address) as opened, asyncio.timeout(60):
         call = opened.stream_stream(PATH, None, None)()
         await call.write(pb.AttendRequest(attendance=pb.Attendance(lease_id=worker.held.lease_id)).SerializeToString())
+        while len(plans) < 1 + 4:
+            await read_until_answered(call, 0, plans)
+        _, *plans = plans
+        said = [encode_said(report_of(plan)) for plan in plans]
         await call.write(encode_request(1, said[0], said[1], heartbeat(0).SerializeToString()))
         await call.write(encode_request(2, said[2], said[0], said[2]))  # what is known comes again
         assert await read_until_answered(call, 2, []) == []
@@ -206,7 +208,7 @@ async def test_a_dispatcher_that_does_not_answer_counts_as_away() -> None:
     await server.start()
     try:
         async with (
-            asyncio.timeout(20),
+            asyncio.timeout(60),
             AsyncDispatcherClient(f"127.0.0.1:{port}", timeout=0.1, patience=0.5) as client,
             client.attend(Lease("somebody's", 0.1)) as attendance,
         ):

@@ -47,8 +47,8 @@ async def test_a_measured_budget_is_recorded_and_its_decisions_are_made_again(
     efforts = [each.efforts for each in records if isinstance(each, IterationPlanned)]
     assert efforts[:3] == [[]] * 3  # nobody has reported yet
     assert all(efforts[3:])
-    assert 0.4 < metric("esd_decision_budget_seconds") < 0.5
-    replay_decisions([opened, *records], job_of_json(opened.job), lambda: iter(BATCHES), digest_of)
+    assert 0 < metric("esd_decision_budget_seconds") < 0.5  # less the rest of planning
+    replay_decisions(lambda: read_decisions(log), job_of_json(opened.job), lambda: iter(BATCHES), digest_of)
 
 
 async def test_decisions_that_workers_wait_for_are_late(start_dispatcher: Any) -> None:
@@ -58,7 +58,7 @@ async def test_decisions_that_workers_wait_for_are_late(start_dispatcher: Any) -
     await dispatcher.client.create_job(job)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(dispatcher.client.submit(job.name, stream(BATCHES)))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while metric("esd_queued_samples") < 8 * len(BATCHES):  # noqa: ASYNC110 - nobody tells of it
                 await asyncio.sleep(POLL_SECONDS)
         before = metric("esd_late_decisions_total")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,12 +34,6 @@ from tests.support.simple_clients import (
 )
 
 WHOLE_STREAM = ["membership", 0, 1, "flush 2", 2, 3, "flush 4", 4, 5, "flush 6", "end"]
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[str]:
-    async with parameter_server(ParameterServerSettings(metrics_port=None, grace_seconds=0)) as served:
-        yield served.address
 
 
 async def start_job(dispatcher: Dispatcher, server: str, **changes: object) -> tuple[JobSpec, Worker, Worker]:
@@ -248,22 +243,22 @@ async def test_an_epoch_that_begins_while_a_stream_is_broken_is_told(dispatcher:
 
 
 async def test_samples_wait_for_an_epoch_for_as_long_as_workers_are_waited_for(
-    start_dispatcher: Callable[..., Awaitable[Dispatcher]], server: str
+    start_dispatcher: Callable[..., Awaitable[Dispatcher]], tmp_path: Path
 ) -> None:
     """A parameter server that was started again is in a later epoch, which the dispatcher takes up with its workers."""
     recovery_seconds = 0.3
     dispatcher = await start_dispatcher(recovery_seconds=recovery_seconds)
-    job = job_with(parameter_servers=(server,), checkpoint_every=2)
-    await dispatcher.client.create_job(job)
-    async with AsyncParameterServerClient(server, job.table) as shard:
-        later = (await shard.get_checkpoint()).epoch + 1
-        await shard.read_samples(epoch=later)  # begins it
-    submission = submit(dispatcher, job, 3)
-    assert await asyncio.wait({submission}, timeout=4 * recovery_seconds) == (set(), {submission})
-    async with asyncio.TaskGroup() as tasks:
-        for name in ("edge-0", "edge-1"):
-            tasks.create_task(dispatcher.worker(name).train())
-    assert await submission == 24
+    settings = ParameterServerSettings(metrics_port=None, grace_seconds=0, checkpoint_dir=tmp_path)
+    async with parameter_server(settings) as served:
+        job = job_with(parameter_servers=(served.address,), checkpoint_every=2)
+        await dispatcher.client.create_job(job)
+    async with parameter_server(settings.model_copy(update={"listen": served.address})):
+        submission = submit(dispatcher, job, 3)
+        assert await asyncio.wait({submission}, timeout=4 * recovery_seconds) == (set(), {submission})
+        async with asyncio.TaskGroup() as tasks:
+            for name in ("edge-0", "edge-1"):
+                tasks.create_task(dispatcher.worker(name).train())
+        assert await submission == 24
     assert (await dispatcher.client.describe()).phase is JobPhase.FINISHED
 
 
@@ -271,7 +266,7 @@ async def test_workers_that_all_die_while_an_epoch_begins_are_waited_for(
     start_dispatcher: Callable[..., Awaitable[Dispatcher]], server: str
 ) -> None:
     """As when the power of a site fails: the parameter server is back before any worker is."""
-    lease_seconds = 0.5
+    lease_seconds = 1.0
     dispatcher = await start_dispatcher(lease_seconds=lease_seconds)
     async with cuttable_proxy(server) as proxy:
         job, *workers = await start_job(dispatcher, proxy.address)
@@ -285,8 +280,8 @@ async def test_workers_that_all_die_while_an_epoch_begins_are_waited_for(
             )
             await dispatcher.dismiss()
             await state_when(dispatcher.client, lambda state: not state.workers)
-        async with AsyncParameterServerClient(server, job.table) as shard, asyncio.timeout(20):
-            while (await shard.get_checkpoint()).epoch < 2:  # noqa: ASYNC110 - begun at the server, and nobody is there
+        async with AsyncParameterServerClient(server, job.table) as shard, asyncio.timeout(60):
+            while (await shard.get_checkpoint()).epoch < 3:  # noqa: ASYNC110 - begun at the server, and nobody is there
                 await asyncio.sleep(POLL_SECONDS)
         submission = submit(dispatcher, job, 6)
         async with asyncio.TaskGroup() as tasks:

@@ -47,8 +47,9 @@ async def test_the_last_checkpoint_finishes_the_table_on_every_shard(
     await state_when(dispatcher.client, lambda state: state.phase is JobPhase.FINISHED)
     assert await finished(job) == [True, True]
     async with AsyncParameterServerClient(shards[0], job.table) as shard:
+        present = (await shard.get_checkpoint()).epoch
         with pytest.raises(FailedPrecondition, match="table 'embeddings' is finished"):
-            await shard.put_dense(b"of somebody else")
+            await shard.put_dense(b"of somebody else", epoch=present)
 
 
 async def test_the_next_dispatcher_finishes_what_the_last_one_could_not(

@@ -96,13 +96,17 @@ async def test_checkpoints_fail_by_name_training_goes_on_and_the_next_one_succee
     training = [asyncio.create_task(worker.train()) for worker in workers]
     await state_when(dispatcher.client, lambda state: state.checkpoint == 4 and state.iterations_confirmed == 5)
     disk.full = True
-    workers[0].released.set()
+    released, again = workers[0].released, asyncio.Event()
+    for worker in workers:
+        worker.held_at, worker.released = 12, again
+    released.set()
     # Three checkpoints fail meanwhile: before iterations 6, 8 and 10.
-    state = await state_when(dispatcher.client, lambda state: state.iterations_confirmed >= 11)
+    state = await state_when(dispatcher.client, lambda state: state.iterations_confirmed == 12)
     assert (state.phase, state.checkpoint) == (JobPhase.RUNNING, 4)
     assert "checkpoint 6 could not be committed" in caplog.text
     assert "No space left on device; make room on the disk of the checkpoint directory" in caplog.text
     disk.full = False
+    again.set()
     await asyncio.gather(*training)
     state = await state_when(dispatcher.client, lambda state: state.phase is JobPhase.FINISHED)
     assert (state.iterations_confirmed, state.checkpoint, len(state.recoveries)) == (BATCHES, BATCHES, 0)
@@ -117,7 +121,7 @@ async def test_samples_wait_for_room(
     disk.full = True
     waiting = asyncio.create_task(dispatcher.client.submit(job.name, [samples(20)]))
     with caplog.at_level(logging.WARNING):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while "the job waits up to 300 s for room" not in caplog.text:  # noqa: ASYNC110 - a log line
                 await asyncio.sleep(0.01)
     assert (await dispatcher.client.describe()).samples_submitted == 0

@@ -59,7 +59,7 @@ async def test_samples_are_logged_once_by_a_server_that_hung_for_longer_than_a_c
             await logging
             with pytest.raises(Exception, match="has lost table"):  # there is no manifest: an answer, and no deadline
                 await asked
-            assert await store.read_samples(2) == [SAMPLES]
+            assert await store.read_samples(1) == [SAMPLES]
 
 
 class _Closing:
@@ -104,5 +104,5 @@ async def test_a_call_that_a_server_gives_up_is_made_again() -> None:
 async def test_a_message_that_is_too_large_is_refused_at_once_and_by_name() -> None:
     async with refusing(**{"grpc.max_receive_message_length": 1000}) as store:
         with pytest.raises(ResourceExhausted, match="max_request_bytes"):
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(15):  # less than the store would try again for
                 await store.append_samples(LogEntry(0, 3, bytes(2000)), lambda: 1)

@@ -1,10 +1,12 @@
 """HybridDis over gRPC: the answer is the solver's, and many calls at a time are fine."""
 
 import asyncio
+from typing import Any
 
 import numpy as np
 import pytest
 
+import esd
 from services.domain.errors import InvalidArgument
 from services.domain.jobs import Criterion
 from tests.support.simple_clients import Dispatcher
@@ -41,8 +43,26 @@ async def test_many_calls_at_a_time(dispatcher: Dispatcher) -> None:
 
 
 async def test_client_refuses_other_dtypes(dispatcher: Dispatcher) -> None:
-    with pytest.raises(InvalidArgument, match=r"costs are float64 \[4, 2\], they must be float32 or integers"):
+    named = r"costs are float64 \[4, 2\], they must be float32 or integers: np.float32\(costs\) rounds them"
+    with pytest.raises(InvalidArgument, match=named):
         await dispatcher.client.hybrid_dis(np.ones((4, 2)), np.array([2, 2], np.int32))
+
+
+@pytest.mark.parametrize(
+    ("choice", "named"),
+    [
+        ({"alpha": "half"}, "alpha is half, it must be in 0..1"),
+        ({"alpha": 1.5}, "alpha is 1.5, it must be in 0..1"),
+        ({"criterion": "min2-min"}, "criterion is 'min2-min', it must be one of Criterion.MIN2_MIN"),
+    ],
+)
+async def test_a_choice_that_is_none_is_named_alike_here_and_there(
+    dispatcher: Dispatcher, choice: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(InvalidArgument, match=named):
+        esd.hybrid_dis([[1, 5], [2, 9]], [1, 1], **choice)
+    with pytest.raises(InvalidArgument, match=named):
+        await dispatcher.client.hybrid_dis([[1, 5], [2, 9]], [1, 1], **choice)
 
 
 async def test_lists_and_integers_of_any_size_are_taken(dispatcher: Dispatcher) -> None:

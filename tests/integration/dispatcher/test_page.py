@@ -25,7 +25,7 @@ async def exchange(address: str, request: bytes) -> tuple[int, dict[str, str], b
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
         writer.write(request)
-        answer = await asyncio.wait_for(reader.read(), 20)
+        answer = await asyncio.wait_for(reader.read(), 60)
     finally:
         writer.close()
     head, _, body = answer.partition(b"\r\n\r\n")
@@ -174,7 +174,7 @@ async def test_a_peer_that_says_nothing_is_let_go(dispatcher: Any, monkeypatch: 
     monkeypatch.setattr(http, "_HEAD_SECONDS", 0.1)
     host, _, port = dispatcher.page_address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
-    assert await asyncio.wait_for(reader.read(), 20) == b""
+    assert await asyncio.wait_for(reader.read(), 60) == b""
     writer.close()
 
 

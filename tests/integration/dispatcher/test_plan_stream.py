@@ -90,9 +90,9 @@ async def test_unknown_lease(dispatcher: Dispatcher) -> None:
 
 
 async def test_lost_worker_fails_the_job_with_its_name(start_dispatcher) -> None:
-    dispatcher = await start_dispatcher(lease_seconds=0.5)
+    dispatcher = await start_dispatcher(lease_seconds=2.0)
     worker, _ = await start_job(dispatcher)
-    assert worker.lease.heartbeat_seconds == 0.125
+    assert worker.lease.heartbeat_seconds == 0.5
     loop = asyncio.get_running_loop()
     lost_since = loop.time()  # the other one registers, and is never heard of again
 
@@ -100,16 +100,16 @@ async def test_lost_worker_fails_the_job_with_its_name(start_dispatcher) -> None
         while True:
             yield samples(8)
 
-    cause = r"job flights failed: worker edge-1 \(slot 1\) sent no heartbeat for 0.5 s .*ESD_DISPATCHER_LEASE_SECONDS"
+    cause = r"job flights failed: worker edge-1 \(slot 1\) sent no heartbeat for 2 s .*ESD_DISPATCHER_LEASE_SECONDS"
     told = await asyncio.gather(
         take(worker, 0, 100),
         dispatcher.client.submit(JOB.name, endless()),
         return_exceptions=True,
     )
-    assert 0.4 < loop.time() - lost_since < 5  # a busy machine takes a while to say so
+    assert loop.time() - lost_since > 1.9
     for error in told:
         assert isinstance(error, FailedPrecondition)
-        assert error.args[0].startswith("job flights failed: worker edge-1 (slot 1) sent no heartbeat for 0.5 s")
+        assert error.args[0].startswith("job flights failed: worker edge-1 (slot 1) sent no heartbeat for 2 s")
     with pytest.raises(FailedPrecondition, match=cause):
         await dispatcher.client.submit(JOB.name, stream([]))
     state = await dispatcher.client.describe()
@@ -130,32 +130,32 @@ async def test_worker_lost_before_the_start_frees_its_slot(start_dispatcher) -> 
 
 
 async def test_restarted_worker_outlives_its_old_lease(start_dispatcher) -> None:
-    dispatcher = await start_dispatcher(lease_seconds=0.3)
+    dispatcher = await start_dispatcher(lease_seconds=1.0)
     await dispatcher.client.create_job(JOB)
     worker = dispatcher.worker("edge-0")
     await worker.register()
     await worker.register(instance="another")
     await worker.attend()
     clock = asyncio.get_running_loop().time
-    old_lease_is_over = clock() + 0.5
+    old_lease_is_over = clock() + 1.5
     await state_when(dispatcher.client, lambda _: clock() > old_lease_is_over)
     assert [w.worker for w in (await dispatcher.client.describe()).workers] == ["edge-0"]
 
 
 async def test_missing_workers_fail_the_job(start_dispatcher) -> None:
-    dispatcher = await start_dispatcher(join_seconds=0.3)
+    dispatcher = await start_dispatcher(join_seconds=2.0)
     await dispatcher.client.create_job(JOB)
     worker = dispatcher.worker("edge-0")
     await worker.register()
-    with pytest.raises(FailedPrecondition, match=r"only 1 of 2 workers registered within 0.3 s .*JOIN_SECONDS"):
+    with pytest.raises(FailedPrecondition, match=r"only 1 of 2 workers registered within 2 s .*JOIN_SECONDS"):
         await take(worker, 0, 1)
 
 
 async def test_time_to_join_ends_with_the_last_worker(start_dispatcher) -> None:
-    dispatcher = await start_dispatcher(join_seconds=0.3)
+    dispatcher = await start_dispatcher(join_seconds=3.0)
     await start_job(dispatcher)
     clock = asyncio.get_running_loop().time
-    later = clock() + 0.5
+    later = clock() + 3.2
     state = await state_when(dispatcher.client, lambda _: clock() > later)
     assert state.phase is JobPhase.RUNNING
 
@@ -276,7 +276,7 @@ async def test_stopping_dispatcher_lets_everyone_go(dispatcher: Dispatcher) -> N
 
 
 async def test_worker_done_with_its_flush_may_go(start_dispatcher) -> None:
-    dispatcher = await start_dispatcher(lease_seconds=0.5)
+    dispatcher = await start_dispatcher(lease_seconds=1.0)
     worker, other = await start_job(dispatcher)
     submit = submit_batches(dispatcher, 0)
 
@@ -286,7 +286,7 @@ async def test_worker_done_with_its_flush_may_go(start_dispatcher) -> None:
             await worker.flushed(message)
             break
     await worker.leave()
-    longer_than_its_lease = asyncio.get_running_loop().time() + 0.7
+    longer_than_its_lease = asyncio.get_running_loop().time() + 1.2
     await state_when(dispatcher.client, lambda _: asyncio.get_running_loop().time() > longer_than_its_lease)
     assert (await dispatcher.client.describe()).phase is JobPhase.FLUSHING
     await other.train()

@@ -70,7 +70,7 @@ async def test_life_of_the_process() -> None:
 
 
 def read(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(url, timeout=60) as answer:
         return answer.read().decode()
 
 
@@ -89,7 +89,7 @@ async def test_sigterm_while_everyone_waits() -> None:
                     break
             watching = asyncio.create_task(worker.train())
             running.send_signal(signal.SIGTERM)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 _, logs = await running.communicate()
             for task in (submit, watching):
                 task.cancel()

@@ -68,7 +68,7 @@ async def test_a_batch_does_not_wait_for_others_for_long(monkeypatch: pytest.Mon
     shadows = Shadows(("random",))
     shadows.start(JOB, WORKERS)
     shadows.follow(0, BATCHES[0])
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not shadows.costs[0].iterations:  # noqa: ASYNC110 - costs are looked up, nobody tells of them
             await asyncio.sleep(0)
     shadows.close()

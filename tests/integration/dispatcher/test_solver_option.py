@@ -27,7 +27,7 @@ async def test_a_trained_job_costs_the_same_under_every_solver_and_replays(
         opened, *records = read_decisions(log)
         assert opened.job["solver"] == solver
         totals = replay_decisions(
-            [opened, *records],
+            lambda: [opened, *records],  # noqa: B023
             job_of_json(opened.job),
             lambda: iter(BATCHES),
             digest_of,

@@ -23,15 +23,10 @@ from services.domain.errors import (
     Unavailable,
 )
 from services.domain.frames import NO_PULLS, Parcel, Pulls
-from services.domain.rows import GradientBlock, Push, RowBlock
+from services.domain.rows import Push, RowBlock
 from services.runtime.status import status_of
-from tests.support.frames import SPEC
+from tests.support.frames import NO_GRADIENTS, SPEC
 from tests.support.scripted_exchange import Response, scripted_exchange
-
-NO_GRADIENTS = GradientBlock(
-    np.empty(0, np.uint64), np.empty(0, np.int64), np.empty(0, np.uint64), np.empty(0, np.uint32),
-    np.empty(0, np.float32), np.empty((0, SPEC.dimension), np.float32), 0,
-)  # fmt: skip
 
 
 def pulls(*ids: int) -> Pulls:
@@ -91,7 +86,7 @@ async def test_answers_come_in_any_order_and_in_parts() -> None:
 
 
 async def test_a_frame_waits_for_credit_and_an_urgent_one_overtakes_what_was_not_sent() -> None:
-    async with scripted_exchange(frames=2) as (server, client):
+    async with scripted_exchange(frames=4) as (server, client):  # of which pulls may take two
         into = room(1)
         frames = [send(client, into, at) for at in (1, 2, 3, 4)]
         seen = [await server.frame(), await server.frame()]
@@ -234,7 +229,7 @@ async def test_closing_leaves_nothing_behind() -> None:
                 await frame.pulled
         with pytest.raises(Unavailable, match="is closed"):
             send(client, room(1), 3)
-        await asyncio.wait_for(server.ended.acquire(), 20)
+        await asyncio.wait_for(server.ended.acquire(), 60)
         assert not [task for task in asyncio.all_tasks() if "services/clients" in repr(task)]
 
 
@@ -332,4 +327,4 @@ async def test_a_frame_that_is_answered_to_the_end_twice_ends_the_stream_and_tho
         await server.answer(ends, ends, Response(sequence=sequences[1], rows=rows(2), done=True))
         await first.pulled
         with pytest.raises(Internal, match=f"answers frame {sequences[0]}, which waits for no answer"):
-            await asyncio.wait_for(second.pulled, 20)
+            await asyncio.wait_for(second.pulled, 60)

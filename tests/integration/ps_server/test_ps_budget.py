@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from collections.abc import AsyncIterator
 
 import numpy as np
@@ -30,7 +31,7 @@ async def client() -> AsyncIterator[Client]:
 
 
 async def until_waiting(client: Client, pulls: int) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (await client.describe()).tables[0].waiting_pulls != pulls:  # noqa: ASYNC110 - a server tells nobody
             await asyncio.sleep(0.01)
 
@@ -78,3 +79,22 @@ async def test_unfinished_uploads_count_until_they_are_over() -> None:
     ]
     with budget.share() as after:
         after.take(640)
+
+
+@pytest.mark.parametrize("size", [0, 1])
+async def test_many_small_pieces_take_no_more_memory_than_is_counted(size: int) -> None:
+    count = 20_000
+
+    async def chunks() -> AsyncIterator[ps_pb2.PutDenseRequest]:
+        for at in range(count):
+            yield ps_pb2.PutDenseRequest(data=bytes([at % 256] * size), last=at == count - 1)
+
+    tracemalloc.start()
+    try:
+        with ByteBudget(1 << 20, "KNOB").share() as share:
+            _, data = await receive_upload(chunks(), lambda _: "a test", 1 << 20, "LIMIT", share)
+            most = tracemalloc.get_traced_memory()[1]
+            assert most < share.held + 50_000  # a list of the pieces has 8 bytes for each, and the pieces
+    finally:
+        tracemalloc.stop()
+    assert data == bytes(at % 256 for at in range(count * size))

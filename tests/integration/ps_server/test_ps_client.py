@@ -70,7 +70,7 @@ async def test_a_checkpoint_is_made_and_gone_back_to(client: Client) -> None:
         await client.save(CHECKPOINT, epoch=1)
     await client.cut(CHECKPOINT, 0, ALONE, epoch=1)
     assert await client.save(CHECKPOINT, epoch=1) == (len(IDS), len(IDS) * SPEC.row_bytes)
-    assert await client.put_part(CHECKPOINT, "dense", b"parameters") == 10
+    assert await client.put_part(CHECKPOINT, "dense", b"parameters", epoch=1) == 10
     assert await client.get_part(CHECKPOINT, "dense") == b"parameters"
     with pytest.raises(NotFound, match="no part 'engine'"):
         await client.get_part(CHECKPOINT, "engine")
@@ -95,6 +95,8 @@ async def test_a_checkpoint_is_made_and_gone_back_to(client: Client) -> None:
         client.cut(CHECKPOINT + 1, 0, ALONE, epoch=1),
         client.save(CHECKPOINT, epoch=1),
         client.commit(CHECKPOINT, b"", 1, epoch=1),
+        client.put_part(CHECKPOINT + 1, "dense", b"other", epoch=1),
+        client.put_dense(b"other", epoch=1),
         client.append_samples(LogEntry(0, 1, b"x"), epoch=1),
         client.trim_samples(None, epoch=1),
     ):
@@ -112,7 +114,7 @@ async def test_a_finished_table_is_read_and_not_written(client: Client) -> None:
         client.push(push_of(trained(2, 2.0))),
         client.forget(IDS, 2**30),
         client.put_dense(b"other"),
-        client.put_part(CHECKPOINT + 1, "dense", b"other"),
+        client.put_part(CHECKPOINT + 1, "dense", b"other", epoch=0),
         client.cut(CHECKPOINT + 1, 0, ALONE, epoch=0),
         client.create_table(to_train=True),
     ):
@@ -136,9 +138,13 @@ async def test_the_end_of_a_job_without_checkpoints_finishes_its_table(client: C
 
 async def test_the_sample_log_is_appended_read_and_trimmed(client: Client) -> None:
     first, second, end = LogEntry(10, 3, b"abc"), LogEntry(13, 2, b"de"), LogEntry(15, 0)
+    await client.begin_epoch(1, takes_over=True)
     assert await client.read_samples(epoch=1) == []
     for entry in (first, second, end, end):
         await client.append_samples(entry, epoch=1)
+    await client.begin_epoch(2, takes_over=True)
+    with pytest.raises(StaleEpoch, match="epoch 1 is not that of table"):
+        await client.read_samples(epoch=1)
     assert await client.read_samples(epoch=2) == [first, second, end]
     await client.trim_samples(13, epoch=2)
     assert await client.read_samples(epoch=2) == [second, end]
@@ -192,7 +198,7 @@ async def test_everything_long_passes_the_traffic_in_chunks_of_its_size(client: 
         traffic.received.clear()
         data = bytes(10 * traffic.chunk_bytes + 1)
         await shaped.put_dense(data)
-        await shaped.put_part(1, "dense", data)
+        await shaped.put_part(1, "dense", data, epoch=0)
         assert traffic.sent == 2 * ([traffic.chunk_bytes] * 10 + [1])
         assert await shaped.get_part(1, "dense") == await shaped.get_dense() == data
         assert sum(traffic.received) == 2 * len(data)

@@ -1,17 +1,27 @@
 """The exchange over real gRPC: frames that store and pull, answers in any order, credit, and how a stream ends."""
 
 import asyncio
+from contextlib import AsyncExitStack
 
 import numpy as np
 import pytest
 
 from services.clients.parameter_server import AsyncParameterServerClient
-from services.domain.errors import DeadlineExceeded, FailedPrecondition, InvalidArgument, Overloaded, StaleVersion
+from services.clients.traffic import Traffic
+from services.domain.errors import (
+    DeadlineExceeded,
+    FailedPrecondition,
+    InvalidArgument,
+    Overloaded,
+    StaleEpoch,
+    StaleVersion,
+)
+from services.domain.frames import Parcel, Pulls
 from services.domain.rows import GradientBlock, Push, RowBlock
 from services.domain.worker_set import WorkerSet
 from services.wire.exchange import MAX_FRAME_BYTES, Credit
 from tests.support.exchange import METHOD, answered_rows, exchange
-from tests.support.frames import SPEC, frame, gradient_push, row_push
+from tests.support.frames import NO_GRADIENTS, SPEC, frame, gradient_push, row_push
 
 
 @pytest.fixture
@@ -29,7 +39,7 @@ async def stream(client):
 
 async def waiting(client, pulls):
     """Returns when this number of pulls waits."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while (await client.describe()).tables[0].waiting_pulls != pulls:
             pass
 
@@ -164,6 +174,26 @@ async def test_a_pull_waits_no_longer_than_it_may(client, stream):
     await waiting(client, 0)
 
 
+async def test_a_pull_does_not_wait_for_rows_of_an_epoch_that_is_over(client, stream):
+    await stream.write(frame(1, row_push([1], 1, 1.0), pull=([2], 1)))
+    await waiting(client, 1)
+    await client.restore(0, epoch=1)
+    with pytest.raises(StaleEpoch, match="table 't' has gone back to checkpoint 0 and is in epoch 1"):
+        await stream.rows(1, 1)
+    await waiting(client, 0)
+
+
+async def test_a_way_back_that_comes_again_disturbs_nobody_in_its_epoch(client, stream):
+    """As an attempt that its caller had given up, and that runs when the epoch trains already."""
+    await client.restore(0, epoch=1)
+    await stream.write(frame(1, row_push([1], 1, 1.0), pull=([2], 1), epoch=1))
+    await waiting(client, 1)
+    assert await client.restore(0, epoch=1) == 0
+    await stream.write(frame(2, row_push([2], 1, 1.0), pull=([1], 1), epoch=1))
+    assert (await stream.rows(2, 1) == 1.0).all()
+    assert (await stream.rows(1, 1) == 1.0).all()
+
+
 async def test_a_pull_that_is_overtaken_is_refused_and_its_push_stays(client, stream):
     await stream.write(frame(1, row_push([1], 2, 1.0), pull=([1], 1)))
     (answer,) = await stream.answer(1)
@@ -195,6 +225,31 @@ async def test_frames_beyond_the_credit_are_refused_one_by_one(start):
         await stream.answer(4)
         await stream.rows(2, 1)
         await stream.end()
+
+
+@pytest.mark.parametrize("message_bytes", [1000, 4000], ids=["pulls by themselves", "pulls beside pushes"])
+async def test_workers_that_pull_what_the_other_pushes_never_wait_in_a_circle(start, message_bytes):
+    credit, count, pushed = 4, 40, 2
+    server = await start(exchange_frames=credit)
+    await server.create_table()
+    traffic = Traffic()
+    traffic.chunk_bytes = message_bytes
+    own, other = np.arange(count, dtype=np.uint64), np.arange(count, 2 * count, dtype=np.uint64)
+    async with AsyncExitStack() as stack:
+        frames, rooms = [], []
+        for pushes, pulls in ((own, other), (other, own)):
+            client = AsyncParameterServerClient(server.address, SPEC, timeout=30, traffic=traffic)
+            await stack.enter_async_context(client)
+            rooms.append(np.zeros((count, SPEC.row_width), np.float32))
+            for at in range(0, count, pushed):  # what is pulled first is pushed last
+                first, last = np.arange(at, at + pushed), np.arange(count - at - pushed, count - at)
+                ones = np.ones(pushed, np.int64)
+                rows = RowBlock(pushes[first], ones, np.full((pushed, SPEC.row_width), 7.0, np.float32))
+                parcel = Parcel.of(Push(rows, NO_GRADIENTS), Pulls.whole(pulls[last], ones, last))
+                frames += client.exchange(parcel, rooms[-1])
+        assert len(frames) == 2 * count // pushed * (1 if message_bytes == 4000 else 2)
+        await asyncio.gather(*(future for frame in frames for future in (frame.stored, frame.pulled)))
+        assert all((room == 7.0).all() for room in rooms)
 
 
 async def test_the_bytes_of_unanswered_frames_are_bounded(start):

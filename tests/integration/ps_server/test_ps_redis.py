@@ -181,7 +181,7 @@ async def test_a_store_that_is_not_what_it_was_is_noticed_at_once_and_named(acci
             break
     await asyncio.to_thread(accident, own_redis, tmp_path / "earlier")
     with refused(StatusCode.FAILED_PRECONDITION, text):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):  # not for the 60 s of the pull
             await waiting
     with refused(StatusCode.FAILED_PRECONDITION, text):
         await client.fetch([1], 2)
@@ -260,6 +260,9 @@ async def test_a_server_that_cannot_reach_redis_says_so_and_ends():
     [
         ("mysql://x", InvalidArgument, "store 'mysql' is neither memory"),
         ("redis://:0bad", InvalidArgument, "the store URL must be redis://"),
+        ("redis://127.0.0.1:1/esd", InvalidArgument, "db being a number"),
+        ("redis://127.0.0.1:1/1/2", InvalidArgument, "db being a number"),
+        ("redis+cluster://127.0.0.1:1/3", InvalidArgument, "or redis\\+cluster://host:port"),
         ("redis+cluster://127.0.0.1:1", Unavailable, "Redis at 127.0.0.1:1 is out of reach"),
     ],
 )
@@ -275,11 +278,22 @@ async def test_a_redis_that_would_drop_rows_is_refused(tmp_path):
         await open_ended(server.url)
 
 
+async def test_a_database_that_redis_has_not_is_named_as_such(redis_url):
+    with pytest.raises(FailedPrecondition, match=r"has no database of the number .*`databases`"):
+        await open_ended(redis_url.rpartition("/")[0] + "/99999")
+
+
 async def test_a_wrong_password_is_named_as_such(tmp_path):
     with redis_server(tmp_path) as server:
         server.cli("config", "set", "requirepass", "secret")
         with pytest.raises(FailedPrecondition, match="refuses our user or password"):
             await open_ended(server.url)
+
+
+async def test_a_password_may_hold_what_makes_a_scheme_that_of_a_cluster(tmp_path, start):
+    with redis_server(tmp_path, "--requirepass", "se+cluster") as server:
+        client = await start(store=server.url.replace("//", "//:se+cluster@"))
+        await client.create_table()
 
 
 async def test_a_full_redis_refuses_by_name_until_there_is_room(tmp_path, start):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from ps_server.service.app import parameter_server
 from ps_server.service.settings import ParameterServerSettings
 from services.domain.errors import FailedPrecondition, Unavailable
 from services.runtime.security import Credentials
-from services.runtime.settings import ClientSettings
+from services.runtime.settings import ClientSettings, SettingsError
 from tests.support.certificates import Certificates
 from tests.support.frames import row_push
 from tests.support.ps_client import Client
@@ -71,6 +72,14 @@ async def test_what_is_missing_is_named(
         async with parameter_server(ParameterServerSettings(**(settings | change))):
             raise AssertionError("it started")
     assert PASSWORD not in str(caught.value)
+
+
+async def test_a_password_that_is_no_text_stays_in_its_file(settings: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "password").write_bytes("pässword-1".encode("latin-1"))
+    with pytest.raises(SettingsError, match=r"ESD_PS_STORE_PASSWORD_FILE=.*: not a password in UTF-8") as caught:
+        async with parameter_server(ParameterServerSettings(**settings)):
+            raise AssertionError("it started")
+    assert "ssword-1" not in "".join(traceback.format_exception(caught.value))
 
 
 async def test_a_wrong_password_is_not_repeated_to_anyone(settings: dict[str, Any], tmp_path: Path) -> None:

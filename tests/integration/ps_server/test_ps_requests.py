@@ -126,7 +126,7 @@ async def test_a_table_is_created_once_with_one_specification(client):
     with refused(FAILED, "table 't' exists with dimension 16 instead of 8"):
         await AsyncParameterServerClient(client.address, dataclasses.replace(SPEC, dimension=8)).create_table()
     with refused(INVALID, "optimizer.kind is 0"):
-        await client.stub.CreateTable(ps_pb2.CreateTableRequest(), timeout=10)
+        await client.stub.CreateTable(ps_pb2.CreateTableRequest(), timeout=60)
 
 
 async def test_two_servers_share_a_table_by_shard(start):
@@ -166,12 +166,13 @@ async def test_dense_parameters_come_back_whole(client):
 async def test_half_an_upload_is_not_stored(client):
     piece = ps_pb2.PutDenseRequest(table="t", data=b"half")
     with refused(INVALID, "ended after 4 bytes without its last chunk"):
-        await client.stub.PutDense(iter([piece]), timeout=10)
+        await client.stub.PutDense(iter([piece]), timeout=60)
     last = ps_pb2.PutDenseRequest(table="t", data=b"half", last=True)
     with refused(INVALID, "goes on after the chunk that is marked as the last"):
-        await client.stub.PutDense(iter([last, piece]), timeout=10)
-    with refused(INVALID, "began for table 't' and goes on for table 'u'"):
-        await client.stub.PutDense(iter([piece, ps_pb2.PutDenseRequest(table="u", last=True)]), timeout=10)
+        await client.stub.PutDense(iter([last, piece]), timeout=60)
+    for other, subject in (({"table": "u"}, "'u' in epoch 0"), ({"table": "t", "epoch": 1}, "'t' in epoch 1")):
+        with refused(INVALID, f"began for table 't' in epoch 0 and goes on for table {subject}"):
+            await client.stub.PutDense(iter([piece, ps_pb2.PutDenseRequest(last=True, **other)]), timeout=60)
     with refused(StatusCode.NOT_FOUND, "no dense parameters"):
         await client.get_dense()
 

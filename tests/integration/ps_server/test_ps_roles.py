@@ -38,12 +38,12 @@ async def connect(certificates: Certificates) -> AsyncIterator[Callable[[str], C
 async def test_a_worker_puts_and_gets_the_dense_part_and_no_other(connect: Callable[[str], Client]) -> None:
     worker, dispatcher = connect("worker"), connect("dispatcher")
     await worker.create_table()
-    await worker.put_part(CUT, "dense", b"parameters")
+    await worker.put_part(CUT, "dense", b"parameters", epoch=0)
     assert await worker.get_part(CUT, "dense") == b"parameters"
-    await dispatcher.put_part(CUT, "engine", b"state")
+    await dispatcher.put_part(CUT, "engine", b"state", epoch=0)
     refusal = r"part 'engine' of a checkpoint is the dispatcher's, and the certificate worker is of worker"
     with pytest.raises(PermissionDenied, match=refusal):
-        await worker.put_part(CUT, "engine", b"another")
+        await worker.put_part(CUT, "engine", b"another", epoch=0)
     with pytest.raises(PermissionDenied, match=refusal):
         await worker.get_part(CUT, "engine")
     assert await dispatcher.get_part(CUT, "engine") == b"state"
@@ -56,6 +56,8 @@ async def test_no_worker_and_no_driver_takes_a_table_back(connect: Callable[[str
     for client, role in ((worker, "worker"), (driver, "driver")):
         with pytest.raises(PermissionDenied, match=f"Restore is for the roles dispatcher, .* is of {role}"):
             await client.restore(0, epoch=1)
+        with pytest.raises(PermissionDenied, match=f"BeginEpoch is for the roles dispatcher, .* is of {role}"):
+            await client.begin_epoch(1, takes_over=True)
     await dispatcher.restore(0, epoch=1)
     assert (await driver.get_checkpoint()).epoch == 1
 
@@ -66,6 +68,6 @@ async def test_a_driver_reads_the_model_and_changes_nothing(connect: Callable[[s
     await worker.put_dense(b"model")
     assert await driver.get_dense() == b"model"
     assert [block async for block in driver.scan()] == []
-    for call in (driver.put_dense(b"mine"), driver.create_table(), driver.put_part(CUT, "dense", b"mine")):
+    for call in (driver.put_dense(b"mine"), driver.create_table(), driver.put_part(CUT, "dense", b"mine", epoch=0)):
         with pytest.raises(PermissionDenied, match="is of driver"):
             await call

@@ -13,7 +13,7 @@ from tests.support.ps_client import refused
 
 async def until_waiting(client, pulls):
     """Returns when this number of pulls waits."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while (await client.describe()).tables[0].waiting_pulls != pulls:
             pass
 

@@ -100,22 +100,22 @@ class Toy:
         self.stub = ps_pb2_grpc.ParameterServerStub(to_server)
         self.dispatcher_stub = dispatcher_pb2_grpc.DispatcherStub(to_server)
 
-    async def create(self, name: str, seconds: float = 20) -> ps_pb2.CreateTableResponse:
+    async def create(self, name: str, seconds: float = 60) -> ps_pb2.CreateTableResponse:
         with status.domain_errors():
             return await self.stub.CreateTable(ps_pb2.CreateTableRequest(table={"name": name}), timeout=seconds)
 
-    async def pull(self, name: str, seconds: float = 20) -> list[int]:
+    async def pull(self, name: str, seconds: float = 60) -> list[int]:
         """Bytes of the received rows, message by message."""
         with status.domain_errors():
             responses = self.stub.Scan(ps_pb2.ScanRequest(table=name), timeout=seconds)
             return [len(response.rows.rows) async for response in responses]
 
-    async def push(self, *names: str, seconds: float = 20) -> int:
+    async def push(self, *names: str, seconds: float = 60) -> int:
         with status.domain_errors():
             answer = await self.stub.PutDense((ps_pb2.PutDenseRequest(table=name) for name in names), timeout=seconds)
         return int(answer.bytes)
 
-    async def submit(self, *names: str, seconds: float = 20) -> int:
+    async def submit(self, *names: str, seconds: float = 60) -> int:
         """Submits messages with these names, and returns the number of answers."""
         requests = (dispatcher_pb2.SubmitRequest(job=name) for name in names)
         with status.domain_errors():

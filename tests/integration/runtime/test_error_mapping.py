@@ -72,7 +72,7 @@ async def test_bytes_that_are_no_message_are_the_callers_fault(toy: Any, method:
 async def test_a_deadline_ends_the_call_on_both_sides(toy: Any) -> None:
     with pytest.raises(DeadlineExceeded):
         await toy.create("wait", seconds=0.2)
-    await asyncio.wait_for(toy.servicer.cancelled.wait(), 20)
+    await asyncio.wait_for(toy.servicer.cancelled.wait(), 60)
 
 
 async def test_a_cancelled_call_cancels_its_handler(toy: Any) -> None:
@@ -83,10 +83,10 @@ async def test_a_cancelled_call_cancels_its_handler(toy: Any) -> None:
             reading.set()
 
     call = asyncio.create_task(pull())
-    await asyncio.wait_for(toy.servicer.waiting.wait(), 20)
+    await asyncio.wait_for(toy.servicer.waiting.wait(), 60)
     # A task that is cancelled before its first read cancels its call only when that is collected (gRPC).
-    await asyncio.wait_for(reading.wait(), 20)
+    await asyncio.wait_for(reading.wait(), 60)
     call.cancel()
-    await asyncio.wait_for(toy.servicer.cancelled.wait(), 20)
+    await asyncio.wait_for(toy.servicer.cancelled.wait(), 60)
     with pytest.raises(asyncio.CancelledError):
         await call

@@ -51,7 +51,7 @@ async def test_a_peer_that_does_not_read_its_answer_is_let_go(serve_toy: Any, mo
         (writer,) = await idle_connections(toy.server.metrics_address, 1)
         before = open_files()
         writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while open_files() > before:  # noqa: ASYNC110 - a closed file tells nobody
                 await asyncio.sleep(0.01)
         writer.close()

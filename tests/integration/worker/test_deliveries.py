@@ -42,7 +42,7 @@ from worker.service.settings import WorkerSettings
 
 async def taken(frames: list[Frame]) -> Stored:
     """What has become of all frames together."""
-    each = await asyncio.wait_for(asyncio.gather(*(frame.stored for frame in frames)), 20)
+    each = await asyncio.wait_for(asyncio.gather(*(frame.stored for frame in frames)), 60)
     return Stored(sum(one.new for one in each), sum(one.already_known for one in each))
 
 

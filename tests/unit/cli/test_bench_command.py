@@ -24,7 +24,7 @@ def test_the_installed_package_has_no_benchmarks_and_says_where_they_are(tmp_pat
 def test_a_source_tree_runs_them_from_anywhere(tmp_path: Path, arguments: list[str]) -> None:
     """In the way of an editable installation: the packages are found elsewhere, the benchmarks beside them."""
     command = [sys.executable, "-P", "-m", "esd.cli", "bench", *arguments]
-    finished = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=110, check=False)
+    finished = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False)
     shown = finished.stdout + finished.stderr
     assert "Usage: esd bench" in shown
     assert all(name in shown for name in ("dispatch", "solver", "alpha"))

@@ -90,7 +90,7 @@ link = "1g"
 
 def start_first(described: Cluster) -> None:
     with connected(described) as engines:
-        engines.start(containers_of(described)[0])
+        engines.start(containers_of(described)[:1])
 
 
 def test_an_image_for_another_processor_is_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
 from esd.cli.cluster.code import LIMIT, read_code
 from esd.cli.cluster.config import read_cluster
@@ -46,9 +47,24 @@ def test_the_example_gives_the_services_on_the_head_and_a_worker_for_each_link()
 
 def test_the_example_names_the_defaults(tmp_path: Path) -> None:
     example, minimal = read_cluster(EXAMPLE), read_cluster(write(tmp_path, MINIMAL))
-    for name in ("ports", "version", "redis_image", "tls"):
+    for name in ("ports", "memory", "version", "redis_image", "tls"):
         assert getattr(example, name) == getattr(minimal, name), name
+    assert example.hosts[1].memory == minimal.hosts[0].memory
     assert example.certificates.name == minimal.certificates.name
+
+
+def test_memory_is_limited_as_in_compose() -> None:
+    compose = yaml.safe_load((EXAMPLE.parents[1] / "docker-compose.yml").read_text())["services"]
+    for container in containers_of(read_cluster(EXAMPLE)):
+        described = compose[container.service]
+        assert described["mem_limit"].endswith(f"_MEMORY:-{container.memory}}}"), container.service
+        assert described["healthcheck"]["interval"] == f"{container.health_seconds}s", container.service
+
+
+def test_half_of_the_memory_of_redis_is_for_rows(tmp_path: Path) -> None:
+    redis = containers_of(read_cluster(write(tmp_path, MINIMAL + '[memory]\nredis = "3g"')))[0]
+    assert redis.memory == "3g"
+    assert f"--maxmemory {3 << 29} " in redis.command[-1]
 
 
 def test_certificates_lie_beside_the_file(tmp_path: Path) -> None:
@@ -99,6 +115,8 @@ def test_a_folder_that_holds_no_code_is_refused(tmp_path: Path) -> None:
         (MINIMAL.replace('link = "1g"', ""), "no host has a link"),
         (MINIMAL.replace("1g", "fast"), "hosts.0.link: link speed 'fast'"),
         (MINIMAL.replace("unix:", "http:"), "hosts.0.engine"),
+        (MINIMAL + 'memory = "2 GB"', "hosts.0.memory"),
+        (MINIMAL + '[memory]\nredis = "0g"', "memory.redis"),
         (MINIMAL.replace("address", "adress"), "hosts.0.adress"),
         (MINIMAL + MINIMAL.split("\n", 2)[2], "two hosts have the same name"),
         (MINIMAL + "[[", "cluster.toml"),

@@ -13,6 +13,7 @@ from esd.cli.cluster.secrets import PASSWORD, provide_secrets
 from services.domain.errors import FailedPrecondition
 from services.runtime.security import Credentials
 from services.runtime.settings import ClientSettings
+from tests.support.power_cut import Disk, files_in
 
 EXAMPLE = Path(__file__).parents[3] / "deploy" / "cluster.toml"
 
@@ -70,15 +71,17 @@ def test_secrets_are_made_once_and_a_new_one_makes_another_container(cluster: Cl
 def test_a_password_is_whole_or_not_there(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file without one would have Redis ask for none, or not start, ever after."""
 
-    def interrupted(_size: int) -> str:
+    def interrupted(_descriptor: int) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("secrets.token_hex", interrupted)
+        patched.setattr("os.fsync", interrupted)
         with pytest.raises(KeyboardInterrupt):
             provide_secrets(cluster)
+    disk = Disk(monkeypatch)
     assert len(provide_secrets(cluster)["redis"][PASSWORD].strip()) == 64
     assert (cluster.certificates / "redis" / PASSWORD).stat().st_mode & 0o777 == 0o600
+    assert disk.left_in(cluster.certificates / "redis") == files_in(cluster.certificates / "redis")
 
 
 def test_a_certificate_of_another_address_is_named(cluster: Cluster) -> None:

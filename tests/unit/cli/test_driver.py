@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from esd.cli import driver
-from services.domain.errors import EsdError, Unavailable
+from services.domain.errors import EsdError, NotFound, Unavailable
 from services.domain.state import JobPhase, JobState, Quality
 from tests.support.simple_clients import job_with
 
@@ -56,3 +58,43 @@ async def test_nothing_was_trained_now_is_said_only_if_it_is_so(says, trained, c
     final = await driver.drive(Dispatcher(*says), JOB, [], lambda _: None)
     assert final.iterations_confirmed == 20
     assert ("nothing was trained now" not in " ".join(capsys.readouterr().err.split())) == trained
+
+
+async def test_what_is_away_is_told_once_until_it_is_back(capsys, monkeypatch):
+    monkeypatch.setattr(driver, "POLL_SECONDS", 0.0)
+    away = [Unavailable("nobody at 127.0.0.1:1")] * 2
+    await driver.drive(Dispatcher(*away, RUNNING, *away, FINISHED), JOB, [], lambda _: None)
+    assert capsys.readouterr().err.count("nobody at 127.0.0.1:1; tried again for 60 s") == 2
+
+
+async def test_a_dispatcher_that_gets_the_job_again_is_not_called_away(capsys, monkeypatch):
+    monkeypatch.setattr(driver, "POLL_SECONDS", 0.0)
+    await driver.drive(Dispatcher(RUNNING, NotFound("no job yet"), FINISHED), JOB, [], lambda _: None)
+    assert "tried again" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("tasks", [0, 1, 2], ids="the signal comes while a task {} deep has the processor".format)
+@pytest.mark.parametrize("signals", [1, 2])
+def test_sigterm_lets_a_run_clear_up(tasks: int, signals: int) -> None:
+    cleared = []
+
+    async def step(deeper: int) -> None:
+        if deeper:
+            await asyncio.create_task(step(deeper - 1))
+        for _ in range(signals):
+            signal.raise_signal(signal.SIGTERM)
+        await asyncio.Event().wait()
+
+    async def work() -> None:
+        try:
+            await step(tasks)
+        except asyncio.CancelledError:
+            await asyncio.sleep(0.01)  # as what asks the dispatcher to end the job
+            cleared.append(True)
+            raise
+
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as ended:
+        driver.run_until_stopped(work())
+    assert (ended.value.code, cleared) == (143, [True])
+    assert signal.getsignal(signal.SIGTERM) is before

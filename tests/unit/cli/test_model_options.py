@@ -38,3 +38,14 @@ def test_a_schema_whose_labels_the_loss_does_not_take_is_refused_before_anything
     with pytest.raises(InvalidArgument, match=r"labels in 0\.\.5 .* loss bce \(--loss\), which takes labels in 0\.\.1"):
         RunOptions(schema=schema).job(**shape)
     assert RunOptions(schema=schema, loss=Loss.MSE).job(**shape).model.loss is Loss.MSE
+
+
+@pytest.mark.parametrize(
+    ("file", "name"), [("clicks.toml", "clicks"), ("Shop Events_2.v1.toml", "shop-events_2-v1"), ("ß.toml", "files")]
+)
+def test_a_job_on_files_of_ones_own_has_the_name_of_its_schema(tmp_path: Path, file: str, name: str) -> None:
+    (tmp_path / file).write_text('label = "y"\nids = ["user"]\n')
+    job = RunOptions(schema=tmp_path / file).job(
+        features=(Feature("user"),), dense_features=0, parameter_servers=("a:1",), stream="s", table=f"{name}-1"
+    )
+    assert job.name == name

@@ -74,6 +74,6 @@ async def test_a_reader_that_hangs_does_not_keep_anybody_who_stops() -> None:
 
     stream = read_ahead(source())
     await anext(stream)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await stream.aclose()  # type: ignore[attr-defined]
     hanging.set()

@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 
@@ -65,6 +66,17 @@ def test_a_read_only_home_is_no_obstacle(ratings, monkeypatch, caplog):
     monkeypatch.setenv("XDG_CACHE_HOME", str(ratings))  # a file: nothing can be written below it
     assert count_distinct(f"movielens:{ratings}") == 4
     assert "cannot be remembered" in caplog.text
+
+
+def test_a_full_disk_leaves_no_half_of_an_answer(ratings, cache, monkeypatch, caplog):
+    def fsync(_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as full:
+        full.setattr("os.fsync", fsync)
+        assert count_distinct(f"movielens:{ratings}") == 4
+    assert "No space left" in caplog.text
+    assert not list(cache.parent.rglob("*.*"))
 
 
 def test_equals_numpy_and_depends_on_the_seed():

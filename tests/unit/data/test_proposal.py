@@ -78,6 +78,7 @@ def test_texts_of_separated_values_are_lists(tmp_path: Path) -> None:
             "place": [f"{('Bern', 'Basel')[row % 2]}, CH" for row in range(ROWS)],  # always two: one value
             "title": [("a long way home", "home", "the way")[row % 3] for row in range(ROWS)],  # words, no codes
             "amount": [f"{row % 5},{row % 7}" for row in range(ROWS)],
+            "codes": [('["a"]', '["a","b"]', '["c","b"]')[row % 3] for row in range(ROWS)],  # JSON
             "key": [f"{row}|x{row}" if row % 2 else f"{row}" for row in range(ROWS)],  # its parts say more than it
         }
     )
@@ -89,7 +90,12 @@ def test_texts_of_separated_values_are_lists(tmp_path: Path) -> None:
         schema = read_schema(tmp_path / "schema.toml")
         lists = {each.column: (each.max, each.separator) for each in schema.id_columns if isinstance(each, IdList)}
         assert lists == {"genres": (4, "|"), "seen": (4, " "), "tags": (4, ";")}
-        assert [each.column for each in schema.id_columns if isinstance(each, Id)] == ["place", "title", "amount"]
+        assert [each.column for each in schema.id_columns if isinstance(each, Id)] == [
+            "place",
+            "title",
+            "amount",
+            "codes",
+        ]
         assert '{ column = "genres", max = 4, separator = "|" },  # 9 values' in text
         assert sum(map(len, TableDataset(str(tmp_path / name), schema, 64))) == ROWS
 
@@ -109,11 +115,13 @@ def test_a_column_of_times_is_named(tmp_path: Path) -> None:
 
 
 def test_files_without_a_label_are_refused(tmp_path: Path) -> None:
-    pyarrow.parquet.write_table(EVENTS.select(["request", "price"]), tmp_path / "e.parquet")
+    pyarrow.parquet.write_table(EVENTS.select(["request", "price", "tags"]), tmp_path / "e.parquet")
     with pytest.raises(InvalidArgument, match="name it with --label"):
         propose(str(tmp_path), rows=100)
-    with pytest.raises(InvalidArgument, match="'request' is no column of numbers"):
-        propose(str(tmp_path), rows=100, label="request")
+    with pytest.raises(InvalidArgument, match=r"'request' has 400 different texts in .*, expected 2 to"):
+        propose(str(tmp_path), rows=ROWS, label="request")
+    with pytest.raises(InvalidArgument, match="'tags' is no column of numbers or texts"):
+        propose(str(tmp_path), rows=100, label="tags")
 
 
 def test_labels_that_are_no_truths_get_a_threshold_and_numbers_can_be_times(tmp_path: Path) -> None:
@@ -136,3 +144,37 @@ def test_a_column_of_truths_is_a_label_as_it_is(tmp_path: Path) -> None:
     assert 'label = "clicked"' in proposed
     assert 'time = "time"' in proposed
     assert "positive-from" not in proposed
+
+
+def test_whole_numbers_that_some_rows_lack_are_no_obstacle(tmp_path: Path) -> None:
+    """In a file of texts they are ids, whose empty text is a value, and may be named as the label."""
+    (tmp_path / "e.csv").write_text("age,seen\n20,1\n,0\n30,1\n20,0\n")
+    assert propose(str(tmp_path / "e.csv"), 1000).label == "seen"
+    proposed = propose(str(tmp_path / "e.csv"), 1000, "age")
+    assert "positive-from = 30" in proposed.to_toml()
+
+
+def test_texts_that_are_labels_and_numbers_with_a_comma_are_told(tmp_path: Path) -> None:
+    """Numbers whose commas may stand behind a thousand, and those of a file that commas part, stay texts."""
+    rows = [
+        (f"u{row % 3}", f"{row % 7},{row % 4}5", f"{row % 9},000", "ja" if row % 3 else "nein") for row in range(60)
+    ]
+    content = "user;price;miles;clicked\n" + "".join(";".join(row) + "\n" for row in rows)
+    (tmp_path / "e.csv").write_text(content + "u1;;1,000;ja\n")
+    proposal = propose(str(tmp_path / "e.csv"), 1000)
+    (tmp_path / "s.toml").write_text(proposal.to_toml())
+    schema = read_schema(tmp_path / "s.toml")
+    assert (schema.label, schema.positive, schema.decimal) == ("clicked", ("nein",), ",")  # the rarer one
+    assert (schema.ids, schema.dense, set(schema.missing)) == (("user", "miles"), ("price",), {"price"})
+    (batch,) = TableDataset(str(tmp_path / "e.csv"), schema, 100)
+    assert batch.dense[:3, 0].tolist() == [np.float32(0.05), np.float32(1.15), np.float32(2.25)]
+    assert batch.labels[:4, 0].tolist() == [1, 0, 0, 1]
+
+    (tmp_path / "e.csv").write_text("user;price;width;clicked\na;1,5;2.5;1\nb;2,5;3.5;0\n")
+    proposal = propose(str(tmp_path / "e.csv"), 1000)  # where some have a point, commas are something else
+    assert (proposal.decimal, tuple(proposal.dense), tuple(proposal.ids)) == (".", ("width",), ("user", "price"))
+
+    (tmp_path / "e.csv").write_text('user,price,clicked\na,"1,5",yes\nb,"2,5",no\na,"3,5",yes\n')
+    proposal = propose(str(tmp_path / "e.csv"), 1000)
+    assert proposal.decimal == "."
+    assert 'positive = ["yes"]  # labels of 1; of 0 are "no"' in proposal.to_toml()

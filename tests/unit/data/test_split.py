@@ -95,6 +95,18 @@ def test_numbers_are_seconds(seconds: list[Any]) -> None:
     assert numbers(held_out, table) == [1, 2]
 
 
+def test_texts_with_a_time_zone_and_nanoseconds_are_times() -> None:
+    """As what pandas and databases write; `esd data inspect` proposes such a column."""
+    texts = ["2026-11-20T08:30:00Z", "2026-11-20 10:30:01+02:00", "2026-11-20T08:30:02.123456789", "2026-11-20"]
+    zoned = "2026-11-20T10:30:03.000000009+02:00"
+    expected = [dt.datetime(2026, 11, 20, 8, 30, second) for second in (0, 1, 2)]
+    expected = [expected[0], expected[1], expected[2].replace(microsecond=123456), dt.datetime(2026, 11, 20)]
+    expected += [dt.datetime(2026, 11, 20, 8, 30, 3)]
+    table = pa.table({"row": range(5), "clicked": [0] * 5, "at": [*texts, zoned]})
+    (times,) = esd.read(table, SCHEMA).times()
+    np.testing.assert_array_equal(times, np.array(expected, "M8[us]").astype(np.int64))
+
+
 def test_a_text_that_is_no_time_spoils_no_other() -> None:
     """What a text says depends on no other text of its piece."""
     texts = ["10", "soon", "400", "1970-01-01T00:06:30", "nan", "100"]
@@ -195,5 +207,8 @@ def test_parts_without_samples_and_columns_without_times_are_refused(moments: li
     with pytest.raises(InvalidArgument, match="has no column 'when'"):
         esd.read(table_of(moments), Schema("clicked", ("row",), time="when"))
     listed = pa.table({"row": [1], "clicked": [0], "at": [[1]]})
-    with pytest.raises(InvalidArgument, match=r"column 'at' is of type list<.*, times are a time"):
+    with pytest.raises(InvalidArgument, match=r"column 'at' is of type list<.*, expected a time"):
         esd.read(listed, SCHEMA)
+    german = pa.table({"row": [1, 2], "clicked": [0, 1], "at": ["23.11.2026 08:30", "24.11.2026 08:30"]})
+    with pytest.raises(InvalidArgument, match="goes by the samples' times, and none of them has a time, such as 2026-"):
+        esd.read(german, SCHEMA).split(last="1d")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ import pytest
 import esd
 from services.data import count_distinct, open_data
 from services.data.hashing import derived_ids, field_key, hash_bytes
-from services.data.schema import Schema
+from services.data.schema import Id, Schema
 from services.data.tables import TableDataset, files
 from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument, NotFound
@@ -38,6 +40,13 @@ def expected() -> SampleBatch:
     )
 
 
+def arrow_stream() -> bytes:
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, EVENTS.schema) as writer:
+        writer.write_table(EVENTS)
+    return sink.getvalue()
+
+
 def assert_equal(one: SampleBatch, other: SampleBatch) -> None:
     np.testing.assert_array_equal(one.by_field, other.by_field)
     np.testing.assert_array_equal(one.dense, other.dense)
@@ -48,6 +57,20 @@ def assert_equal(one: SampleBatch, other: SampleBatch) -> None:
 def test_every_format_makes_the_same_samples(tmp_path: Path, name: str) -> None:
     """A number has the id of its digits, and a date that of its text, so a CSV of a Parquet file is the same data."""
     assert_equal(samples(write(EVENTS, tmp_path / name)), expected())
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t", "|"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_header_of_a_csv_file_tells_its_delimiter(tmp_path: Path, delimiter: str, *, packed: bool) -> None:
+    named = EVENTS.rename_columns(
+        ["user", "item", "day", "price", "of no, use, at, all, here, too, or so", "age", "clicked"]
+    )
+    sink = io.BytesIO(b"")
+    pyarrow.csv.write_csv(named, sink, pyarrow.csv.WriteOptions(delimiter=delimiter))
+    text = b"\xef\xbb\xbf" + sink.getvalue()  # as spreadsheets begin a file
+    file = tmp_path / ("e.csv.gz" if packed else "e.csv")
+    file.write_bytes(gzip.compress(text) if packed else text)
+    assert_equal(samples(file), expected())
 
 
 def test_a_frame_makes_the_same_samples() -> None:
@@ -65,7 +88,7 @@ def test_a_frame_makes_the_same_samples() -> None:
 
 
 def test_what_is_no_frame_is_refused() -> None:
-    for source in (["a.parquet", "b.parquet"], {"user": [1, "x"]}):
+    for source in ([1, 2], {"user": [1, "x"]}):
         with pytest.raises(InvalidArgument, match=f"a {type(source).__name__} cannot be read as a frame"):
             esd.read(source, SCHEMA)
 
@@ -183,9 +206,9 @@ def replaced(name: str, values: list[Any], kind: pa.DataType | None = None) -> p
         (
             replaced("clicked", [0, 1, 2, 0]),
             "row 3 (row group 0): column 'clicked': expected the label 0 or 1 (positive-from or label-range in the "
-            "schema is for others), found 2",
+            "schema is for other numbers, positive for texts), found 2",
         ),
-        (replaced("clicked", [0, 1, None, 0]), "label-range in the schema is for others), found None"),
+        (replaced("clicked", [0, 1, None, 0]), "positive for texts), found None"),
     ],
 )
 def test_what_is_no_sample_is_refused_by_file_row_and_column(tmp_path: Path, events: pa.Table, named: str) -> None:
@@ -240,14 +263,124 @@ def test_some_rows_that_are_no_samples_are_skipped_and_counted(tmp_path: Path) -
         samples(file, skip_bad=1)
 
 
+def test_a_text_that_is_no_number_is_a_mistake_of_its_row_alone(tmp_path: Path) -> None:
+    """As many as `--skip-bad` allows are left out, wherever pyarrow would have found the column's type."""
+    file = tmp_path / "e.csv"
+    prices = ["1", "NA", "cheap", " 2.5 ", "7,5", "+4", "true", "nan", "-1e2", "", "inf"]
+    file.write_text("user;price;clicked\n" + "".join(f"u;{price};{row % 2}\n" for row, price in enumerate(prices)))
+    schema = Schema("clicked", ("user",), dense=("price",), missing={"price": 9.0})
+    dataset = TableDataset(str(file), schema, 100, skip_bad=3)
+    (kept,) = dataset
+    assert kept.dense.ravel().tolist() == [1, 9, 2.5, 4, 1, 9, -100, 9]
+    assert dataset.skipped == 3  # cheap, 7,5 and inf
+    with pytest.raises(InvalidArgument, match=r"e.csv: row 3: column 'price': expected a number, found 'cheap'"):
+        samples(file, schema)
+    expected = r"row 5: column 'price': expected a number \(decimal = ',' in the schema is for such\), found '7,5'"
+    with pytest.raises(InvalidArgument, match=expected):
+        samples(file, schema, skip_bad=1)
+    with pytest.raises(InvalidArgument, match=r"row 2: column 'price': expected the label 0 or 1 .*found 'NA'"):
+        samples(file, Schema("price", ("user",)))
+    with pytest.raises(InvalidArgument, match=r"row 3: column 'price': expected the label 0 or 1 .*found 'cheap'"):
+        samples(file, Schema("price", ("user",)), skip_bad=1)
+
+
+@pytest.mark.parametrize("block", [64, 1 << 20])
+def test_a_row_of_more_or_fewer_values_is_a_mistake_of_its_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    """Other rows keep their numbers in the file, wherever it is cut, and `split` leaves such rows out of the times."""
+    monkeypatch.setattr(files, "_CSV_BYTES", block)
+    file = tmp_path / "e.csv"
+    rows = [f"{row},2026-11-{row + 1:02d},{row % 2}" for row in range(28)]
+    rows[3], rows[17], rows[20] = "3", "17,2026-11-18,1,1", "20,2026-11-21,7"
+    file.write_text("row,at,clicked\n" + "".join(f"{row}\n" for row in rows))
+    schema = Schema("clicked", ("row",), time="at")
+    with pytest.raises(InvalidArgument, match=r"e.csv: row 4: expected 3 values, found 1: '3' \(--skip-bad N skips it"):
+        samples(file, schema)
+    with pytest.raises(InvalidArgument, match=r"row 18: expected 3 values, found 4: .* \(--skip-bad 1 allows no more"):
+        samples(file, schema, skip_bad=1)
+    with pytest.raises(InvalidArgument, match=r"row 21: column 'clicked': .*found '7'"):
+        samples(file, schema, skip_bad=2)
+    assert len(samples(file, schema, skip_bad=3)) == 25
+    trained, held_out = esd.read(file, schema, skip_bad=2).split(last="10d")
+    with pytest.raises(InvalidArgument, match=r"row 21: column 'clicked'"):
+        list(held_out)
+    assert sum(map(len, trained)) == 16
+    file.write_text("row,at\n1,2026-11-01,0\n")
+    with pytest.raises(InvalidArgument, match=r"e.csv: row 1: expected 2 values, found 3: '1,2026-11-01,0'"):
+        TableDataset(str(file), schema, 10)
+
+
+def test_numbers_of_a_text_file_may_have_a_comma_before_the_fraction(tmp_path: Path) -> None:
+    file = tmp_path / "e.csv"
+    file.write_text("user;price;clicked\na;2,50;1\nb;-0,25;0\nc;1.234;1\nd;3;1\n")
+    schema = Schema("clicked", ("user",), dense=("price",), decimal=",")
+    (kept,) = TableDataset(str(file), schema, 100, skip_bad=1)
+    assert kept.dense.ravel().tolist() == [2.5, -0.25, 3]
+    with pytest.raises(InvalidArgument, match=r"row 3: column 'price': expected a number, found '1.234'"):
+        samples(file, schema)
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string())])
+@pytest.mark.parametrize("name", ["e.csv", "e.parquet", "e.arrow"])
+def test_texts_are_labels_where_the_schema_names_those_that_are_one(
+    tmp_path: Path, name: str, kind: pa.DataType
+) -> None:
+    actions = pa.array(["view", "cart", "buy", "view"]).cast(kind)
+    table = EVENTS.set_column(6, "clicked", actions)
+    schema = Schema("clicked", ("user",), positive=("cart", "buy"))
+    assert samples(write(table, tmp_path / name), schema).labels.ravel().tolist() == [0, 1, 1, 0]
+    absent = EVENTS.set_column(6, "clicked", pa.array(["view", None, "buy", "view"]).cast(kind))
+    with pytest.raises(InvalidArgument, match=r"row 2.*: column 'clicked': expected a label, found"):
+        samples(write(absent, tmp_path / name), schema)
+    if name != "e.csv":
+        with pytest.raises(InvalidArgument, match=r"the label is a number \(positive in the schema names the texts"):
+            samples(tmp_path / name, Schema("clicked", ("user",)))
+
+
+def test_rows_of_a_frame_are_skipped_too(tmp_path: Path) -> None:
+    wrong = replaced("clicked", [0, 1, 7, 0])
+    dataset = esd.read(wrong, SCHEMA, skip_bad=1)
+    np.testing.assert_array_equal(SampleBatch.concatenate(list(dataset)).ids, expected()[np.array([0, 1, 3])].ids)
+    assert (dataset.skipped, dataset.samples) == (1, None)
+    assert dataset.fingerprint.startswith("frame of 3 samples")
+
+
+@pytest.mark.parametrize(
+    ("made", "named"),
+    [
+        (lambda: Schema("clicked", ids="user"), r"ids is 'user', it must be a tuple: \('user',\)"),
+        (lambda: Schema("clicked", ("user",), dense="price"), "dense is 'price'"),
+        (lambda: Schema("clicked", ("user",), positive="yes"), "positive is 'yes'"),
+        (lambda: Schema("clicked", ("user", "item"), crosses=("user",)), "crosses has 'user'"),
+        (lambda: Schema("clicked", ({"column": "user"},)), r"ids has {'column': 'user'}, .* an esd.Id"),
+        (lambda: Schema("clicked", (Id("user", "u"),), tables={"u": {"dim": 4}}), "it must be esd.TableOptions"),
+        (lambda: Schema("clicked", ("user",), positive=(3,)), "positive has 3, it must be a text: '3'"),
+        (lambda: esd.read(["a.csv", "b.csv"], SCHEMA), r"several files are one text with commas between them"),
+        (lambda: esd.read(EVENTS, {"label": "clicked"}), "the schema is a dict"),
+        (lambda: esd.read(EVENTS, SCHEMA, batch_size=0), "batch_size is 0, it must be at least 1"),
+        (lambda: esd.read(EVENTS, SCHEMA, skip_bad=-1), "skip_bad is -1, it must be at least 0"),
+        (
+            lambda: esd.read(replaced("user", [1.0, None, 3.0, 4.0]), SCHEMA),
+            r"'user' is of type double, ids are .*: pandas makes whole numbers floats .* astype\('Int64'\)",
+        ),
+    ],
+)
+def test_what_a_program_may_give_by_mistake_is_named(made: Callable[[], object], named: str) -> None:
+    with pytest.raises(InvalidArgument, match=named):
+        made()
+
+
 @pytest.mark.parametrize(
     ("name", "content", "named"),
     [
         ("e.parquet", b"PAR1 but not really", "cannot be read"),
         ("e.arrow", b"ARROW1", "cannot be read"),
+        ("e.arrow", arrow_stream(), "is an Arrow stream: write it as an Arrow file"),
+        ("e.feather", b"FEA1 and more", "is Feather of version 1: write it as an Arrow file"),
         ("e.csv", b"", "cannot be read"),
         ("e.csv.gz", gzip.compress(b"user,item\n1,2\n" * 9999)[:-30], "cannot be read"),
-        ("e.csv", b"user,item,day,price,age,clicked\n1,a,b,2,3,0\n1,a,b,cheap,3,0\n", "'cheap'"),
+        ("e.csv", "user,item,day,price,age,clicked\n1,a,b,2,3,0\n".encode("utf-16"), "UTF-16: convert it to UTF-8"),
         ("e.json", b"{}", "must end in one of"),
     ],
 )
@@ -259,15 +392,31 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, content:
     assert named in str(refused.value)
 
 
-def test_a_text_file_that_is_cut_while_it_is_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["e.csv", "e.arrow", "e.parquet"])
+def test_a_file_that_is_cut_while_it_is_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     monkeypatch.setattr(files, "_CSV_BYTES", 4096)
-    file, header, row = tmp_path / "e.csv", b"item,clicked\n", b"shoe,1\n"
-    file.write_bytes(header + row * 200_000)
+    file = tmp_path / name
+    items = pa.table({"item": pa.array(range(100_000)), "clicked": pa.array([1] * 100_000)})
+    write(items, file, piece=10_000)
     batches = iter(esd.read(file, Schema(label="clicked", ids=("item",))))
     next(batches)
-    os.truncate(file, len(header + row * 100_000))
-    with pytest.raises(InvalidArgument, match=r"e\.csv .*cut while it was read"):
+    os.truncate(file, file.stat().st_size // 2)
+    with pytest.raises(InvalidArgument, match=rf"{file} cannot be read: it had .* cut while it was read"):
         list(batches)
+
+
+@pytest.mark.parametrize("name", ["e.csv", "e.arrow", "e.parquet"])
+def test_a_file_that_another_takes_the_place_of_is_read_to_its_end(tmp_path: Path, name: str) -> None:
+    file, shorter = tmp_path / name, tmp_path / f"shorter-{name}"
+    items = pa.table({"item": pa.array(range(100_000)), "clicked": pa.array([1] * 100_000)})
+    write(items, file, piece=10_000)
+    write(items[:5], shorter)
+    batches = iter(esd.read(file, Schema(label="clicked", ids=("item",))))
+    first = next(batches)
+    shorter.replace(file)
+    assert len(first) + sum(map(len, batches)) == 100_000
 
 
 def test_no_file_is_named(tmp_path: Path) -> None:

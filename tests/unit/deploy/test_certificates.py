@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,41 @@ def test_only_the_authoritys_folder_holds_its_key(made: Certificates) -> None:
     secret = (made.directory / "authority" / "ca.key").read_text()
     holders = [path for path in made.directory.rglob("*") if path.is_file() and path.read_text() == secret]
     assert holders == [made.directory / "authority" / "ca.key"]
+
+
+def test_making_them_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
+    for name in ("authority", "worker"):
+        (tmp_path / f"{name}.new").mkdir()
+        (tmp_path / f"{name}.new" / "tls.key").write_text("half")
+    Certificates.make(tmp_path, "worker")
+    assert {path.name for path in tmp_path.iterdir()} == {"authority", "worker"}
+    assert "PRIVATE KEY" in (tmp_path / "worker" / "tls.key").read_text()
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        "ann observer",
+        "worker,",
+        ",worker",
+        "",
+        "a/b",
+        "../a",
+        "-a",
+        "wörker",
+        "authority",
+        "fe80::1",
+        "10.0.0",
+        "10.0.0.256",
+    ],
+)
+def test_what_is_no_name_is_refused_before_anything_is_made(tmp_path: Path, names: str) -> None:
+    """A name with a blank in it was two names, each with a role; a wrong address failed without a word."""
+    command = [DEPLOY / "certs", tmp_path / "certs", "client", names]
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert refused.returncode == 2
+    assert refused.stderr.startswith(f"deploy/certs: '{names}' is n")
+    assert not list(tmp_path.iterdir())
 
 
 def test_no_other_compose_file_mounts_certificates() -> None:

@@ -51,7 +51,7 @@ def recorded(job, stream, caches=CACHES):
 @pytest.mark.parametrize("caches", [CACHES, [40, 60, 40]], ids=["same caches", "a larger cache"])
 def test_iterations_that_were_trained_twice_count_once(job, stream, caches):
     records, decisions = recorded(job, stream, caches)
-    totals = replay_decisions(records, job, lambda: iter(stream), digest_of)
+    totals = replay_decisions(lambda: records, job, lambda: iter(stream), digest_of)
     assert (totals.iterations, totals.samples) == (14, 14 * 12)
     for kind in ("miss_pull", "update_push", "evict_push"):
         expected = sum(getattr(decision.operations, kind) for decision in decisions.values())
@@ -62,19 +62,42 @@ def test_iterations_that_were_trained_twice_count_once(job, stream, caches):
 def test_an_undisturbed_run_has_the_totals_of_the_simulator(job, stream):
     records, _ = recorded(job, stream)
     undisturbed = records[: records.index(next(r for r in records if isinstance(r, EpochBegan) and r.epoch == 2))]
-    totals = replay_decisions(undisturbed, job, lambda: iter(stream), digest_of)
+    totals = replay_decisions(lambda: undisturbed, job, lambda: iter(stream), digest_of)
     simulated = simulate(Planner(job, BANDWIDTHS, CACHES), stream[:9])
     assert totals.operations.total.tolist() == simulated.operations.total.tolist()
     assert totals.cost_seconds == simulated.cost_seconds
+
+
+def test_epochs_go_back_to_checkpoints_of_long_ago_and_again(job, stream):
+    """As `esd checkpoint restore` has a job do, and checkpoints that were planned and could not be written."""
+    planner = Planner(job, BANDWIDTHS, CACHES, epoch=1)
+    records = [JobOpened({}), EpochBegan(1, 0, list(job.workloads), None, BANDWIDTHS, CACHES)]
+    snapshots = {}
+    for t in range(12):
+        if t in (2, 4, 6, 8):
+            _, snapshots[t] = planner.checkpoint()
+            records.append(CheckpointPlanned(t))
+        records.append(IterationPlanned(t, digest_of(planner.plan(stream[t]).messages)))
+    for epoch in (2, 3):
+        planner = Planner(job, BANDWIDTHS, CACHES, epoch=epoch, snapshot=snapshots[2])
+        records.append(EpochBegan(epoch, 2, list(job.workloads), None, BANDWIDTHS, CACHES))
+        records += [IterationPlanned(t, digest_of(planner.plan(stream[t]).messages)) for t in range(2, 12)]
+    totals = replay_decisions(lambda: [*records, StreamEnded(12)], job, lambda: iter(stream[:12]), digest_of)
+    assert totals.iterations == 12
 
 
 def test_a_checkpoint_that_the_log_does_not_have_is_named(job, stream):
     records, _ = recorded(job, stream)
     second = next(i for i, record in enumerate(records) if isinstance(record, EpochBegan) and record.epoch == 2)
     with pytest.raises(InvalidArgument, match="epoch 2 begins at checkpoint 5, which is not in the decision log"):
-        replay_decisions(records[second:], job, lambda: iter(stream), digest_of)
+        replay_decisions(lambda: records[second:], job, lambda: iter(stream), digest_of)
+
+
+def test_a_run_that_went_on_from_another_one_is_refused(job):
+    with pytest.raises(InvalidArgument, match=r"from iteration 5 of another one \(--continue-from\)"):
+        replay_decisions(list, replace(job, first_iteration=5), lambda: iter([]), digest_of)
 
 
 def test_decisions_before_an_epoch_are_refused(job, stream):
     with pytest.raises(InvalidArgument, match="before its first epoch"):
-        replay_decisions([StreamEnded(0)], job, lambda: iter(stream), digest_of)
+        replay_decisions(lambda: [StreamEnded(0)], job, lambda: iter(stream), digest_of)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import weakref
 
 import numpy as np
 import pytest
 
-from dispatcher.core.grouped_auc import WindowedGauc, grouped_auc
+from dispatcher.core.grouped_auc import MOST_FULL, WindowedGauc, grouped_auc
 from tests.support.auc import exact_auc
 
 
@@ -59,3 +60,40 @@ def test_windows_are_averaged_by_their_samples_and_survive_a_checkpoint() -> Non
     expected = sum(won for won, _ in windows) / sum(weight for _, weight in windows)
     assert gauc.value == pytest.approx(expected)
     assert restored.value == gauc.value
+
+
+def test_a_window_is_computed_by_whoever_asks_and_the_figure_is_the_same_to_the_last_bit() -> None:
+    """At once, in another order, by a copy, at a checkpoint, or when too many wait: sums are always in order."""
+    drawn = samples(7 * 200, 30)
+    at_once, late = WindowedGauc(200), WindowedGauc(200)
+    waiting = []
+    for start in range(0, 7 * 200, 200):
+        part = tuple(column[start : start + 200] for column in drawn)
+        if filled := at_once.add(*part):
+            filled.figures()
+        filled = late.add(*part)
+        assert filled is not None
+        assert not filled.is_known
+        waiting.append(filled)
+        assert sum(not window.is_known for window in waiting) <= MOST_FULL
+        if start == 400:
+            waiting[2].figures()
+            restored = WindowedGauc(200)
+            restored.load(late.copy().save())
+            assert waiting[0].is_known
+        elif start > 400:
+            restored.add(*part)
+    assert not waiting[-1].is_known
+    assert at_once.value == late.copy().value == late.value == restored.value
+    assert waiting[-1].is_known
+
+
+def test_samples_of_a_window_are_let_go_of_once_it_is_computed() -> None:
+    groups, bins, labels = (column.copy() for column in samples(200, 30))
+    gone = weakref.ref(bins)
+    filled = WindowedGauc(200).add(groups, bins, labels)
+    del groups, bins, labels
+    assert gone() is not None
+    assert filled is not None
+    filled.figures()
+    assert gone() is None

@@ -10,27 +10,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.core.progress import Progress, ScoreHistogram
+from dispatcher.core.progress import Progress
+from dispatcher.core.scores import ScoreHistogram, Scores
 from services.domain.reports import IterationReport, PhaseTimes, TransferCounts
 from tests.support.auc import exact_auc
 
 
-def histogram(bins: list[int], labels: list[int]) -> ScoreHistogram:
-    scores = ScoreHistogram()
-    scores.add(np.array(bins, np.uint16), np.array(labels, np.uint8))
-    return scores
+def scores(bins: list[int], labels: list[int]) -> Scores:
+    counted = ScoreHistogram()
+    counted.add(np.array(bins, np.uint16), np.array(labels, np.uint8))
+    return counted.scores()
 
 
 def test_auc_by_hand() -> None:
-    assert histogram([1, 2, 3, 4], [0, 0, 1, 1]).auc() == 1.0
-    assert histogram([4, 3, 2, 1], [0, 0, 1, 1]).auc() == 0.0
-    assert histogram([7, 7], [0, 1]).auc() == 0.5
-    assert histogram([0, 65535, 5, 5], [0, 1, 1, 0]).auc() == pytest.approx((1 + 1 + 1 + 0.5) / 4)
+    assert scores([1, 2, 3, 4], [0, 0, 1, 1]).auc() == 1.0
+    assert scores([4, 3, 2, 1], [0, 0, 1, 1]).auc() == 0.0
+    assert scores([7, 7], [0, 1]).auc() == 0.5
+    assert scores([0, 65535, 5, 5], [0, 1, 1, 0]).auc() == pytest.approx((1 + 1 + 1 + 0.5) / 4)
 
 
 @pytest.mark.parametrize("labels", [[], [0, 0], [1, 1]])
 def test_auc_needs_both_labels(labels: list[int]) -> None:
-    assert math.isnan(histogram([3] * len(labels), labels).auc())
+    assert math.isnan(scores([3] * len(labels), labels).auc())
 
 
 @given(
@@ -42,10 +43,10 @@ def test_auc_needs_both_labels(labels: list[int]) -> None:
 def test_auc_equals_the_exact_one(pairs: list[tuple[int, int]], parts: int) -> None:
     bins = np.array([b for b, _ in pairs], np.uint16)
     labels = np.array([label for _, label in pairs], np.uint8)
-    scores = ScoreHistogram()
+    counted = ScoreHistogram()
     for some_bins, some_labels in zip(np.array_split(bins, parts), np.array_split(labels, parts), strict=True):
-        scores.add(some_bins, some_labels)
-    assert scores.auc() == pytest.approx(exact_auc(bins, labels), abs=1e-12)
+        counted.add(some_bins, some_labels)
+    assert counted.scores().auc() == pytest.approx(exact_auc(bins, labels), abs=1e-12)
 
 
 def report(iteration: int, loss_sum: float, bins: list[int], labels: list[int]) -> IterationReport:
@@ -77,17 +78,17 @@ def test_normalised_entropy_and_calibration_by_hand() -> None:
     always predicting the mean. Of 3/4 for the same samples, three times as much is predicted as comes true."""
     quarter, right = 1 << 14, [1, 0, 0, 0]
     entropy = -(math.log(1 / 4) + 3 * math.log(3 / 4)) / 4
-    guessing = histogram([quarter] * 4, right).quality(4 * entropy, 4)
+    guessing = scores([quarter] * 4, right).quality(4 * entropy, 4)
     assert guessing.normalised_entropy == pytest.approx(1)
     assert guessing.calibration == pytest.approx(1, abs=1e-4)
     assert guessing.loss == pytest.approx(entropy)
-    assert histogram([3 * quarter] * 4, right).quality(8 * entropy, 4).calibration == pytest.approx(3, abs=1e-4)
-    assert histogram([3 * quarter] * 4, right).quality(8 * entropy, 4).normalised_entropy == pytest.approx(2)
+    assert scores([3 * quarter] * 4, right).quality(8 * entropy, 4).calibration == pytest.approx(3, abs=1e-4)
+    assert scores([3 * quarter] * 4, right).quality(8 * entropy, 4).normalised_entropy == pytest.approx(2)
 
 
 @pytest.mark.parametrize("labels", [[], [0, 0]])
 def test_what_needs_a_positive_label_waits_for_one(labels: list[int]) -> None:
-    quality = histogram([3] * len(labels), labels).quality(1.0, len(labels))
+    quality = scores([3] * len(labels), labels).quality(1.0, len(labels))
     assert math.isnan(quality.normalised_entropy)
     assert math.isnan(quality.calibration)
 
@@ -104,16 +105,16 @@ def test_recent_figures_are_those_of_the_latest_iterations() -> None:
     latest = ScoreHistogram()
     for bins, labels in parts[1:]:
         latest.add(bins, labels)
-    assert progress.recent == latest.quality(2000.0 + 3000.0 + 4000.0, 36_000)
-    assert progress.lifetime.loss == pytest.approx(10_000 / 48_000)
-    assert progress.lifetime.calibration < progress.recent.calibration
+    assert progress.figures().recent == latest.scores().quality(2000.0 + 3000.0 + 4000.0, 36_000)
+    assert progress.figures().lifetime.loss == pytest.approx(10_000 / 48_000)
+    assert progress.figures().lifetime.calibration < progress.figures().recent.calibration
 
     again = Progress(workers=1)
     again.load(progress.save(), workers=1)
     for each in (progress, again):
         each.add(0, report(4, 5.0, [1] * 20_000, [0, 1] * 10_000))
-    assert again.recent == progress.recent
-    assert again.lifetime == progress.lifetime
+    assert again.figures().recent == progress.figures().recent
+    assert again.figures().lifetime == progress.figures().lifetime
 
 
 def test_each_label_has_its_own_figures() -> None:
@@ -130,15 +131,17 @@ def test_each_label_has_its_own_figures() -> None:
     progress.add(0, replace(both, groups=np.array([7, 7], np.uint64)))
     again.load(progress.save(), workers=1)
     for each in (progress, again):
-        clicked, bought = each.lifetime_labels
+        figures = each.figures()
+        clicked, bought = figures.lifetime_labels
         assert (clicked.loss, clicked.normalised_entropy, clicked.auc) == pytest.approx((math.log(2), 1.0, 0.5))
         assert (bought.loss, bought.auc, bought.gauc) == (1.25, 1.0, 1.0)
         assert bought.normalised_entropy == pytest.approx(1.25 / math.log(2))
-        assert each.recent_labels == each.lifetime_labels
-        assert each.lifetime == each.recent == replace(clicked, loss=1.0)
-        assert [each.lifetime_of(0), each.recent_of(1)] == [clicked, bought]
+        assert figures.recent_labels == figures.lifetime_labels
+        assert figures.lifetime == figures.recent == replace(clicked, loss=1.0)
+        assert [figures.lifetime_of(0), figures.recent_of(1)] == [clicked, bought]
         each.add(0, replace(both, iteration=1, label_loss_sums=(0.0, 0.0)))
-        assert each.lifetime_labels[1].loss == each.recent_of(1).loss == 0.625, "what was asked before is not kept"
+        changed = each.figures()
+        assert changed.lifetime_labels[1].loss == changed.recent_of(1).loss == 0.625
 
 
 def test_checkpoints_of_version_0_2_are_read() -> None:
@@ -150,7 +153,8 @@ def test_checkpoints_of_version_0_2_are_read() -> None:
     np.savez(buffer, **before)
     again = Progress(workers=1)
     again.load(buffer.getvalue(), workers=1)
-    assert (again.lifetime, again.recent) == (progress.lifetime, progress.recent)
+    loaded, kept = again.figures(), progress.figures()
+    assert (loaded.lifetime, loaded.recent) == (kept.lifetime, kept.recent)
 
 
 def test_gauc_is_of_the_samples_that_have_groups() -> None:
@@ -158,13 +162,13 @@ def test_gauc_is_of_the_samples_that_have_groups() -> None:
     progress = Progress(workers=2)
     progress.add(0, replace(report(0, 1.0, [1, 2, 9], [0, 1, 0]), groups=np.array([7, 7, 9], np.uint64)))
     progress.add(1, report(0, 0.0, [], []))
-    assert progress.lifetime.gauc == progress.recent.gauc == 1.0
+    assert progress.figures().lifetime.gauc == progress.figures().recent.gauc == 1.0
     again = Progress(workers=2)
     again.load(progress.save(), workers=2)
     for each in (progress, again):
         each.add(0, replace(report(1, 1.0, [5], [1]), groups=np.array([9], np.uint64)))
         each.add(1, replace(report(1, 1.0, [4, 6], [1, 0]), groups=np.array([7, 9], np.uint64)))
-        assert each.lifetime.gauc == each.recent.gauc == pytest.approx((3 * 1.0 + 3 * 0.0) / 6)
+        assert each.figures().lifetime.gauc == each.figures().recent.gauc == pytest.approx((3 * 1.0 + 3 * 0.0) / 6)
 
 
 def test_only_complete_iterations_count() -> None:
@@ -195,3 +199,19 @@ def test_progress_goes_back_and_on_with_fewer_workers():
     progress.load(None, workers=2)
     assert progress.samples == 0
     assert not progress.add(0, report(0, 1.0, [10], [1]))
+
+
+def test_figures_are_those_of_their_moment() -> None:
+    def grouped(iteration: int, bins: list[int], labels: list[int]) -> IterationReport:
+        return replace(report(iteration, 1.0, bins, labels), groups=np.zeros(len(bins), np.uint64))
+
+    progress, stopped = Progress(workers=1), Progress(workers=1)
+    for each in (progress, stopped):
+        each.add(0, grouped(0, [10, 20], [0, 1]))
+    taken, expected = progress.figures(), stopped.figures()
+    assert progress.figures() is taken
+    progress.add(0, grouped(1, [30, 5, 7], [0, 1, 1]))
+    assert (taken.lifetime, taken.recent) == (expected.lifetime, expected.recent)
+    assert (taken.lifetime_labels, taken.recent_labels) == (expected.lifetime_labels, expected.recent_labels)
+    assert progress.figures().lifetime.auc < taken.lifetime.auc == 1.0
+    assert progress.figures().lifetime.gauc < taken.lifetime.gauc == 1.0

@@ -48,3 +48,8 @@ def test_the_limit_belongs_to_the_job_where_rows_are_forgotten(make_job):
     forgetting = replace(job, at_max_rows=RowLimitPolicy.FORGET)
     assert Manifest(describe_job(forgetting)).differences(replace(forgetting, max_rows=200)) == ["max_rows"]
     assert Manifest(describe_job(job)).differences(forgetting) == ["at_max_rows", "max_rows"]
+
+
+def test_what_a_job_is_called_makes_no_other_model(make_job):
+    job = make_job()
+    assert Manifest(describe_job(job)).differences(replace(job, name=f"{job.name}-again")) == []

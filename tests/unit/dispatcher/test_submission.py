@@ -1,5 +1,6 @@
 """Samples are logged as they came, before they are put in the queue; those that came before are cut off."""
 
+import asyncio
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -120,3 +121,15 @@ async def test_samples_that_cannot_be_logged_fail_the_job_and_are_not_taken_in(s
     assert stream.lifecycle.failure == (
         "the sample log cannot be written: the server is away; the last checkpoint is 5"
     )
+
+
+async def test_samples_that_are_on_their_way_to_the_log_when_the_job_ends_are_answered(stream: Stream) -> None:
+    """A handler that is cancelled answers nothing, and whoever submits would wait for ever."""
+    stream.log.append_samples = lambda *_: asyncio.Event().wait()  # type: ignore[method-assign,assignment]
+    submitting = asyncio.create_task(stream.submission.take_in(message(0, 5)))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    stream.lifecycle.fail("a link broke")
+    await stream.submission.close()
+    with pytest.raises(FailedPrecondition, match="a link broke"):
+        await submitting

@@ -9,5 +9,5 @@ from benchmarks.native_targets import built
 
 def test_fuzz_under_sanitizers() -> None:
     command = [built("engine_fuzz", "engine"), "47", "1"]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert result.returncode == 0, result.stdout + result.stderr

@@ -22,6 +22,8 @@ from services.domain.errors import FailedPrecondition, StaleEpoch
 from services.domain.ids import shard_of
 from services.domain.rows import RowBlock
 from services.domain.tables import OptimizerSpec, TableSpec
+from tests.support.power_cut import Disk, files_in
+from tests.support.stores import DISPATCHER
 
 SPEC = TableSpec("t", 3, OptimizerSpec(), seed=1, init_scale=0.1)
 ONE = 1  # the only worker's mask
@@ -57,7 +59,7 @@ class Server:
 
     def restore(self, cut: int) -> None:
         self.epoch += 1
-        self.table.history.restore(cut, self.epoch)
+        self.table.history.restore(cut, self.epoch, DISPATCHER)
 
     def rows(self) -> dict[int, tuple[int, bytes]]:
         return {
@@ -305,7 +307,7 @@ def test_a_checkpoint_that_cannot_be_gone_back_to_changes_nothing(server):
     before = server.rows()
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     with pytest.raises(FailedPrecondition, match="rows-10 is damaged"):
-        server.table.history.restore(10, server.epoch + 1)
+        server.table.history.restore(10, server.epoch + 1, DISPATCHER)
     assert server.rows() == before
     server.train(50)  # in the epoch that goes on
     server.restore(20)
@@ -339,6 +341,21 @@ def test_rows_of_later_lives_count_their_trainings_when_other_shards_take_over(t
     assert [sum(column) for column in zip(*((cut.rows, cut.trainings) for (cut,) in cuts), strict=True)] == [100, 300]
 
 
+def test_what_other_shards_took_over_survives_a_power_cut(tmp_path, monkeypatch):
+    """The first shard drops the folders that it was taken from."""
+    (before,) = tables_of(tmp_path, 1)
+    before.push_rows(RowBlock(np.arange(9, dtype=np.uint64), np.full(9, 1), np.ones((9, 3), np.float32)))
+    before.history.cut(0, 10, 0, ONE)
+    before.history.save(0, 10)
+    before.history.commit(0, 10, b"manifest", 1)
+    disk = Disk(monkeypatch)
+    tables_of(tmp_path, 2)
+    taken = {path: data for path, data in files_in(tmp_path / "t").items() if "-of-2/" in path}
+    assert taken.keys() >= {"shard-0-of-2/rows-10", "shard-1-of-2/rows-10", "shard-1-of-2/history.json"}
+    left = disk.left_in(tmp_path / "t")
+    assert {path: left.get(path) for path in taken} == taken
+
+
 def test_shards_that_were_taken_over_only_in_part_are_not_gone_back_to(tmp_path):
     """One of two servers has begun in place of four, whose folders alone are complete, beside one of long ago."""
     ids = np.arange(100, dtype=np.uint64)
@@ -346,7 +363,7 @@ def test_shards_that_were_taken_over_only_in_part_are_not_gone_back_to(tmp_path)
     def train(tables: list[Table], cut: int) -> None:
         epoch = max(table.history.record.epoch for table in tables) + 1
         for index, table in enumerate(tables):
-            table.history.begin_epoch(epoch)
+            table.history.begin_epoch(epoch, DISPATCHER, takes_over=False)
             own = ids[shard_of(ids, len(tables)) == index]
             table.push_rows(RowBlock(own, np.full(len(own), cut), np.full((len(own), 3), cut, np.float32)), epoch)
             table.history.cut(epoch, cut, 0, ONE)

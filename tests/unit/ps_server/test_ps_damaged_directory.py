@@ -14,7 +14,6 @@ from ps_server.core.shard import Shard
 from ps_server.core.store import StoreLost
 from ps_server.core.table import Table
 from ps_server.core.tables import Tables
-from ps_server.stores.directory.row_files import write_bytes, write_file
 from ps_server.stores.directory.store import DirectoryStore
 from services.domain.batches import LogEntry
 from services.domain.errors import FailedPrecondition, StorageUnwritable, Unavailable
@@ -65,13 +64,13 @@ def damage(path, at=-1):
 def test_a_sample_log_that_is_not_as_it_was_written_is_named(log, tmp_path, accident, text):
     accident(tmp_path / SPEC.name / "samples")
     with pytest.raises(FailedPrecondition, match=text):
-        list(log.read(1))
+        list(log.read(0))
 
 
 def test_the_last_entry_that_was_cut_off_is_named(log, tmp_path):
     os.truncate(tmp_path / SPEC.name / "samples" / "10-5", 3)
     with pytest.raises(FailedPrecondition, match=r"10-5 is damaged.*esd checkpoint restore"):
-        list(log.read(1))
+        list(log.read(0))
 
 
 def test_damaged_dense_parameters_are_named(store, tmp_path):
@@ -117,19 +116,6 @@ def test_another_error_of_the_disk_is_named_too(store, monkeypatch):
     monkeypatch.setattr("os.fsync", fsync)
     with pytest.raises(FailedPrecondition, match=r"dense: Input/output error; look at the checkpoint directory"):
         store.open(SPEC).blobs.put_dense(b"x")
-
-
-def test_of_two_writes_of_one_file_at_a_time_the_later_one_stays_whole(tmp_path):
-    """As of a call that was repeated when its connection broke, while the first one still writes."""
-
-    def write(file):
-        file.write(b"of the ")
-        write_bytes(tmp_path / "dense", b"a shorter one")
-        file.write(b"longer one")
-
-    write_file(tmp_path / "dense", write)
-    assert [path.name for path in tmp_path.iterdir()] == ["dense"]
-    assert (tmp_path / "dense").read_bytes() == b"of the longer one"
 
 
 def test_drafts_of_a_process_that_died_are_removed_when_the_next_begins(store, log, tmp_path):

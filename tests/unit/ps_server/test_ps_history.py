@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from ps_server.stores.memory import memory_table
 from services.domain.errors import FailedPrecondition, InvalidArgument, StaleEpoch
 from services.domain.rows import GradientBlock, RowBlock
 from services.domain.tables import OptimizerSpec, TableSpec
+from tests.support.stores import DISPATCHER
 
 SPEC = TableSpec("t", 2, OptimizerSpec(), seed=1, init_scale=0.1)
 ALL = 0b11
@@ -65,11 +67,11 @@ def test_rows_go_back_to_a_cut_and_pending_gradients_go(table):
     cut(table, 10)
     table.push_rows(rows(2, 1, 3))
     table.push_gradients(gradient(0))
-    assert table.history.restore(10, 1) == 2
+    assert table.history.restore(10, 1, DISPATCHER) == 2
     assert versions(table, 1, 2, 3) == [1, 1, 0]
     assert table.pending_gradients() == 0
     table.push_rows(rows(2, 1, 3), epoch=1)
-    table.history.restore(10, 2)
+    table.history.restore(10, 2, DISPATCHER)
     assert versions(table, 1, 2, 3) == [1, 1, 0]
 
 
@@ -100,7 +102,7 @@ def test_a_cut_that_was_not_committed_is_gone_back_over(table):
     table.push_rows(rows(2, 1, 2))
     cut(table, 20)
     table.push_rows(rows(3, 1, 2, 3))
-    table.history.restore(10, 1)
+    table.history.restore(10, 1, DISPATCHER)
     assert versions(table, 1, 2, 3) == [1, 0, 0]
     assert table.history.record.iterations == (10,)
 
@@ -111,7 +113,7 @@ def test_a_commit_drops_the_way_back_to_older_cuts(table):
         table.blobs.put_part(checkpoint, "engine", b"x")
     table.history.commit(0, 20, b"m", 1)
     with pytest.raises(FailedPrecondition, match="cannot go back to checkpoint 10"):
-        table.history.restore(10, 1)
+        table.history.restore(10, 1, DISPATCHER)
     assert table.blobs.get_part(10, "engine") is None
     assert table.blobs.get_part(20, "engine") == b"x"
 
@@ -134,12 +136,12 @@ def test_checkpoint_zero_is_the_empty_table(table):
     table.push_rows(rows(1, 1, 2))
     cut(table, 10)
     table.push_rows(rows(2, 1, 2))
-    table.history.restore(0, 1)
+    table.history.restore(0, 1, DISPATCHER)
     assert table.stored_rows() == 0
 
 
 def test_requests_of_another_epoch_are_refused(table):
-    table.history.restore(0, 3)
+    table.history.restore(0, 3, DISPATCHER)
     ids = np.array([1], np.uint64)
     for epoch in (0, 2, 4):
         for request in (
@@ -148,13 +150,15 @@ def test_requests_of_another_epoch_are_refused(table):
             lambda epoch=epoch: table.check_pull(ids, np.array([0]), epoch),
             lambda epoch=epoch: table.history.cut(epoch, 10, 0, ALL),
             lambda epoch=epoch: table.history.commit(epoch, 0, b"", 1),
+            lambda epoch=epoch: table.history.put_part(10, "engine", b"x", epoch),
+            lambda epoch=epoch: table.put_dense(b"x", epoch),
         ):
             with pytest.raises(StaleEpoch, match="epoch 3"):
                 request()
     assert table.stored_rows() == 0
     with pytest.raises(StaleEpoch):
-        table.history.restore(0, 2)
-    table.history.restore(0, 3)  # repeated
+        table.history.restore(0, 2, DISPATCHER)
+    table.history.restore(0, 3, DISPATCHER)  # repeated
 
 
 def test_cuts_are_checked(table):
@@ -175,7 +179,7 @@ def test_history_outlives_its_table_object(table, store):
     again = Table(SPEC, store, Shard())
     assert again.history.record == HistoryRecord(0, (Cut(10, 0, 0),), (Checkpoint(10, b"m"),), 20, 0b10)
     again.push_rows(rows(1, 2))
-    again.history.restore(10, 1)
+    again.history.restore(10, 1, DISPATCHER)
     assert again.stored_rows() == 0
 
 
@@ -204,16 +208,16 @@ def test_the_last_checkpoints_stay_with_the_way_back(table):
         table.history.commit(0, checkpoint, b"%d" % checkpoint, 3)
     assert [each.iteration for each in table.history.record.committed] == [20, 30, 40]
     with pytest.raises(FailedPrecondition, match="cannot go back to checkpoint 10"):
-        table.history.restore(10, 1)
+        table.history.restore(10, 1, DISPATCHER)
     assert table.blobs.get_part(10, "engine") is None
-    table.history.restore(20, 1)
+    table.history.restore(20, 1, DISPATCHER)
     assert versions(table, 1, 10, 20, 30) == [20, 10, 20, 0]
     assert table.history.record.last == Checkpoint(20, b"20")
     assert table.blobs.get_part(30, "engine") is None
     table.push_rows(rows(21, 1), epoch=1)
     cut(table, 30, epoch=1)
     table.history.commit(1, 30, b"again", 3)
-    table.history.restore(20, 2)
+    table.history.restore(20, 2, DISPATCHER)
     assert versions(table, 1) == [20]
 
 
@@ -227,7 +231,7 @@ def test_parts_of_a_checkpoint_that_never_came_to_be_go_with_its_epoch(table):
     table.history.commit(0, 10, b"m", 1)
     table.blobs.put_part(10, "engine", b"x")
     table.blobs.put_part(17, "dense", b"x")
-    table.history.restore(10, 1)
+    table.history.restore(10, 1, DISPATCHER)
     assert table.blobs.get_part(17, "dense") is None
     assert table.blobs.get_part(10, "engine") == b"x"
 
@@ -256,14 +260,35 @@ def test_a_damaged_record_is_refused(damage):
         HistoryRecord.decode(damage(data))
 
 
+def test_a_record_of_an_earlier_version_is_read():
+    """One that notes neither to what its epoch has gone back nor whose it is."""
+    data = (
+        b'{"record": {"epoch": 3, "cuts": [{"iteration": 10, "rows": 5, "trainings": 7}], "committed": [{'
+        b'"iteration": 10, "manifest": "bQ=="}], "arriving": 0, "arrived": 0, "outdated_cuts": [], "finis'
+        b'hed": false, "saved": null}, "sha256": "47135c420a750b412c2053107db4fdabe51b02ec7b529d3965f8abf'
+        b'fb151cc53"}'
+    )
+    record = HistoryRecord.decode(data)
+    assert record == HistoryRecord(3, (Cut(10, 5, 7),), (Checkpoint(10, b"m"),))
+    assert not record.is_of_another(DISPATCHER), "nobody's, like one that the server has begun by itself"
+
+
+def test_a_record_is_read_as_it_was_written():
+    record = HistoryRecord(3, restored=10, claimant=bytes(range(16)), claimed=3)
+    assert HistoryRecord.decode(record.encode()) == record
+    assert resharded([record, replace(record, claimant=DISPATCHER)], 1) == HistoryRecord(
+        4, claimant=record.claimant, claimed=3
+    )
+
+
 def refused_when_finished(table, epoch=0):
     """Every write to the table, each of which must be refused."""
     for write in (
         lambda: table.push_rows(rows(2, 5), epoch),
         lambda: table.push_gradients(gradient(0), epoch),
         lambda: table.forget(np.array([5], np.uint64), 2**30, epoch),
-        lambda: table.put_dense(b"other"),
-        lambda: table.history.put_part(40, "dense", b"other"),
+        lambda: table.put_dense(b"other", epoch),
+        lambda: table.history.put_part(40, "dense", b"other", epoch),
         lambda: table.history.cut(epoch, 40, 0, ALL),
     ):
         with pytest.raises(
@@ -283,7 +308,7 @@ def test_the_last_commit_makes_a_table_read_only(table, store):
     assert again.history.cut(0, 20, 0, ALL), "the repetition of what is done is no write"
     again.history.commit(0, 20, b"m", 1, finished=True)
     again.samples.trim(100, 0)
-    again.samples.read(3)
+    again.history.begin_epoch(3, DISPATCHER, takes_over=True)
     refused_when_finished(again, epoch=3)
     assert versions(again, 5) == [1]
     assert again.blobs.get_dense() == b"model"
@@ -295,10 +320,10 @@ def test_going_back_lets_training_go_on(table, checkpoint):
         table.push_rows(rows(each, 5))
         cut(table, each)
         table.history.commit(0, each, b"m", 2, finished=each == 20)
-    table.history.restore(checkpoint, 1)
+    table.history.restore(checkpoint, 1, DISPATCHER)
     assert versions(table, 5) == [checkpoint]
     table.push_rows(rows(checkpoint + 1, 5), 1)
-    table.put_dense(b"other")
+    table.put_dense(b"other", 1)
     assert versions(table, 5) == [checkpoint + 1]
 
 

@@ -17,6 +17,7 @@ from ps_server.core.tables import Tables
 from ps_server.stores.directory.store import DirectoryStore
 from services.domain.rows import RowBlock
 from services.domain.tables import OptimizerSpec, TableSpec
+from tests.support.stores import DISPATCHER
 
 SPEC = TableSpec("t", 3, OptimizerSpec(), seed=1, init_scale=0.1)
 SAVED = 5  # steps of a checkpoint until it is durable: two parts, the cut, its rows, the note that they are there
@@ -76,7 +77,7 @@ def test_a_checkpoint_is_valid_whole_or_not_at_all(tmp_path, step):
     assert table.history.record.last.manifest == b"%d" % valid
     expected = dict.fromkeys(range(1, 201), 1.0) | (dict.fromkeys(range(2, 202), 2.0) if valid == 2 else {})
     assert rows(table) == expected
-    table.history.restore(valid, table.history.record.epoch + 1)
+    table.history.restore(valid, table.history.record.epoch + 1, DISPATCHER)
     assert rows(table) == expected
     assert table.blobs.get_part(valid, "engine") == b"%d" % valid
     assert table.blobs.get_part(3 - valid, "dense") is None
@@ -93,7 +94,7 @@ def test_a_shard_that_dies_before_it_hears_of_the_commit_still_has_the_checkpoin
     assert table.history.record.last.iteration == 1
     first, second = dict.fromkeys(range(1, 201), 1.0), {1: 1.0} | dict.fromkeys(range(2, 202), 2.0)
     assert rows(table) == first
-    table.history.restore(2, table.history.record.epoch + 1)
+    table.history.restore(2, table.history.record.epoch + 1, DISPATCHER)
     assert rows(table) == second
     assert table.history.record.last.iteration == 2
     assert table.history.record.last_cut.rows == 201
@@ -106,7 +107,7 @@ def test_a_shard_that_dies_before_it_hears_of_the_commit_still_has_the_checkpoin
     table.history.commit(epoch, 3, b"3", 3)
     assert rows(opened(tmp_path)) == rows(table)
     for back, expected in ((2, second), (1, first)):
-        table.history.restore(back, table.history.record.epoch + 1)
+        table.history.restore(back, table.history.record.epoch + 1, DISPATCHER)
         assert rows(table) == expected
 
 

@@ -10,7 +10,7 @@ from ps_server.core.shard import Shard
 from ps_server.core.tables import Tables
 from ps_server.stores.memory import MemoryStore
 from services.domain.errors import FailedPrecondition, InvalidArgument, ResourceExhausted
-from tests.support.stores import SPEC, open_url
+from tests.support.stores import DISPATCHER, SPEC, open_url
 
 
 @pytest.fixture
@@ -27,40 +27,44 @@ def commit(table, checkpoint, keep=2):
 
 @pytest.mark.parametrize("epoch", [2**64 - 1, 2**53, 2**20 + 1])
 def test_no_epoch_leaves_its_successors_no_room(table, epoch):
-    for begin in (lambda: table.history.restore(0, epoch), lambda: table.samples.read(epoch)):
+    history = table.history
+    for begin in (
+        lambda: history.restore(0, epoch, DISPATCHER),
+        lambda: history.begin_epoch(epoch, DISPATCHER, takes_over=True),
+    ):
         with pytest.raises(
             InvalidArgument, match=rf"epoch {epoch} cannot begin.* is in epoch 0, .*at most 1048576 above"
         ):
             begin()
-    table.history.restore(0, 7)
+    table.history.restore(0, 7, DISPATCHER)
     assert table.history.record.epoch == 7
 
 
 def test_parts_are_kept_of_checkpoints_that_are_being_made_only(table):
-    table.history.put_part(5, "engine", b"first")
-    table.history.put_part(5, "engine", b"again")
+    table.history.put_part(5, "engine", b"first", 0)
+    table.history.put_part(5, "engine", b"again", 0)
     commit(table, 5)
     for checkpoint in (5, 4, 0):
         with pytest.raises(
             FailedPrecondition, match=f"checkpoint {checkpoint} of .* is not being made: checkpoint 5 is"
         ):
-            table.history.put_part(checkpoint, "engine", b"other")
+            table.history.put_part(checkpoint, "engine", b"other", 0)
     assert table.blobs.get_part(5, "engine") == b"again"
 
 
 def test_parts_that_nobody_commits_are_bounded(table):
     for checkpoint in range(1, 9):
-        table.history.put_part(checkpoint, "engine", b"")
+        table.history.put_part(checkpoint, "engine", b"", 0)
     with pytest.raises(ResourceExhausted, match=r"checkpoints \[1, 2, .*8\] .* are not committed; no more than 8"):
-        table.history.put_part(9, "engine", b"")
+        table.history.put_part(9, "engine", b"", 0)
     for name in "abcdefg":
-        table.history.put_part(8, name, b"")
+        table.history.put_part(8, name, b"", 0)
     with pytest.raises(ResourceExhausted, match=r"has the parts a, b, c, d, e, engine, f, g; no more than 8"):
-        table.history.put_part(8, "h", b"")
+        table.history.put_part(8, "h", b"", 0)
     commit(table, 8)  # which drops what was left of those before
     assert table.blobs.checkpoints() == {8}
     for checkpoint in range(9, 16):
-        table.history.put_part(checkpoint, "engine", b"")
+        table.history.put_part(checkpoint, "engine", b"", 0)
 
 
 def test_parts_that_were_never_committed_do_not_stay_over_a_restart(tmp_path):
@@ -68,8 +72,8 @@ def test_parts_that_were_never_committed_do_not_stay_over_a_restart(tmp_path):
     tables = Tables(store, Shard())
     tables.create(SPEC)
     history = tables.get(SPEC.name).history
-    history.begin_epoch(1)
-    history.put_part(99, "engine", b"of a checkpoint that nobody makes")
+    history.begin_epoch(1, DISPATCHER, takes_over=False)
+    history.put_part(99, "engine", b"of a checkpoint that nobody makes", 1)
     store.close()
     again = open_url(tmp_path)
     assert Tables(again, Shard()).get(SPEC.name).blobs.checkpoints() == set()

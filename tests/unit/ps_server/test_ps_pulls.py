@@ -42,13 +42,13 @@ def threads():
 class Puller:
     """The pulls of a frame, and whoever takes their answers."""
 
-    def __init__(self, table, threads, ids=IDS, wanted=ONES, seconds=10):
+    def __init__(self, table, threads, ids=IDS, wanted=ONES, seconds=10, epoch=0):
         self.table = table
         self.waiting = WaitingPulls("t")
         self.rows = {}
         self._woken = asyncio.Event()
         deadline = asyncio.get_running_loop().time() + seconds
-        self._pulls = FramePulls(table, self.waiting, ExactPulls(ids, wanted), 1, deadline, self._woken.set)
+        self._pulls = FramePulls(table, self.waiting, ExactPulls(ids, wanted), 1, epoch, deadline, self._woken.set)
         self._threads = threads
         self._ids = ids
 
@@ -121,7 +121,7 @@ async def test_what_is_announced_while_it_is_read_is_not_missed(table, threads):
         table.read = read_then_store
     else:
         loop.call_soon(lambda: (puller.push(IDS, 1, 3), puller.announce(IDS, 1)))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         assert await puller.pull() == {5: [3, 3], 6: [3, 3]}
 
 
@@ -154,3 +154,13 @@ async def test_waiting_pulls_are_told_that_nothing_will_come(table, threads):
     puller.waiting.refuse(FailedPrecondition("taken over"))
     with pytest.raises(FailedPrecondition, match="taken over"):
         await pulling
+
+
+async def test_pulls_of_the_present_epoch_wait_on_when_those_before_are_told(table, threads):
+    puller = Puller(table, threads, epoch=3)
+    pulling = asyncio.create_task(puller.pull())
+    await puller.until_waits()
+    puller.waiting.refuse(FailedPrecondition("over"), before=3)
+    puller.push(IDS, 1, 7)
+    puller.announce(IDS, 1)
+    assert await pulling == {5: [7, 7], 6: [7, 7]}

@@ -20,6 +20,7 @@ from services.domain.ids import shard_of
 from services.domain.rows import GradientBlock, RowBlock
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 from services.wire.rows import encode_rows
+from tests.support.stores import DISPATCHER
 
 SPEC = TableSpec("t", 4, OptimizerSpec(OptimizerKind.ADAM, 0.1), seed=3, init_scale=0.5)
 
@@ -308,7 +309,7 @@ def test_a_restore_waits_for_frames_that_are_under_way():
     with ThreadPoolExecutor(1) as other:
         with table.history.writing_at_once(0) as may_write:
             assert may_write
-            restoring = other.submit(table.history.restore, 0, 1)
+            restoring = other.submit(table.history.restore, 0, 1, DISPATCHER)
             with pytest.raises(FutureTimeout):
                 restoring.result(0.05)
             with table.history.writing_at_once(0) as may_follow:

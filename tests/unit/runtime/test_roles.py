@@ -36,15 +36,15 @@ def test_every_call_has_its_roles_and_no_other_is_named() -> None:
 
 def test_what_a_worker_may_not_do() -> None:
     assert not of(Role.WORKER) & {
-        "Restore", "Commit", "Save", "GetCheckpoint", "AppendSamples", "ReadSamples", "TrimSamples", "Scan", "GetDense",
-        "Lookup", "CreateJob", "CancelJob", "Submit", "RecordEvaluations", "DescribeJob",
+        "BeginEpoch", "Restore", "Commit", "Save", "GetCheckpoint", "AppendSamples", "ReadSamples", "TrimSamples",
+        "Scan", "GetDense", "Lookup", "CreateJob", "CancelJob", "Submit", "RecordEvaluations", "DescribeJob",
         "DescribeServer",
     }  # fmt: skip
     assert {"dense"} == PARTS_OF_WORKERS
 
 
 def test_what_the_dispatcher_alone_may_do() -> None:
-    for rpc in ("Restore", "Commit", "Save", "AppendSamples", "ReadSamples", "TrimSamples"):
+    for rpc in ("BeginEpoch", "Restore", "Commit", "Save", "AppendSamples", "ReadSamples", "TrimSamples"):
         assert ROLES_BY_RPC[f"/esd.v1.ParameterServer/{rpc}"] == {Role.DISPATCHER}
 
 
@@ -128,6 +128,9 @@ def test_tokens_of_roles() -> None:
         ("secret-1 secret-2\n", "line 1 is not a role and a token"),
         ("client secret-1 secret-2\n", "line 1 is not a role and a token"),
         ("worker secret-1\ndriver secret-1\n", "two lines have the same token"),
+        ("secret-1ö\n", "the token in line 1 has other characters"),
+        ("\ufeffsecret-1\n", "the token in line 1 has other characters"),
+        ("# wörter\nworker secret-1\ndriver secret-\x012\n", "the token in line 3 has other characters"),
     ],
 )
 def test_a_bad_file_of_tokens_is_refused_without_giving_one_away(text: str, message: str) -> None:

@@ -87,7 +87,7 @@ def test_a_reason_is_looked_up_and_never_imported() -> None:
     [
         (grpc.StatusCode.UNAVAILABLE, Unavailable),
         (grpc.StatusCode.FAILED_PRECONDITION, FailedPrecondition),  # not StaleVersion, which shares the code
-        (grpc.StatusCode.UNIMPLEMENTED, Internal),
+        (grpc.StatusCode.UNIMPLEMENTED, FailedPrecondition),
         (grpc.StatusCode.INTERNAL, Internal),
         # A peer that hangs, wakes up too late or has too much to do: all of these pass.
         (grpc.StatusCode.CANCELLED, Unavailable),

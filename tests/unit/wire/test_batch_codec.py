@@ -113,3 +113,28 @@ def test_strided_and_big_endian_arrays_travel_little_endian_and_packed() -> None
 def test_another_type_is_a_defect_and_never_converted() -> None:
     with pytest.raises(TypeError, match="ids is int64, the contract says uint64"):
         encode_array(np.array([-1]), np.uint64, "ids")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"ids": np.zeros(4, np.int64)}, "ids of a SampleBatch is int64 of 1 dimensions, it must be uint64 of 1"),
+        ({"ids": np.zeros((2, 2), np.uint64)}, "ids of a SampleBatch is uint64 of 2 dimensions"),
+        ({"ids": [1, 2, 3, 4]}, "ids of a SampleBatch is a list, it must be an array"),
+        ({"ids": np.zeros(3, np.uint64)}, "a SampleBatch has 3 ids of 2 samples and no lengths"),
+        ({"labels": np.zeros(2, np.float32)}, "labels of a SampleBatch is float32 of 1 dimensions"),
+        ({"dense": np.zeros((3, 1), np.float32)}, "dense of a SampleBatch is of 3 samples, labels of 2"),
+        ({"dense": None}, "dense of a SampleBatch is a NoneType"),
+        ({"weights": np.zeros(2)}, "weights of a SampleBatch is float64"),
+        ({"lengths": np.full((2, 2), 1, np.int64)}, "lengths of a SampleBatch is int64"),
+    ],
+)
+def test_arrays_of_another_kind_are_named_before_they_are_sent(changes: dict[str, Any], message: str) -> None:
+    arrays = {
+        "ids": np.zeros(4, np.uint64),
+        "dense": np.zeros((2, 1), np.float32),
+        "labels": np.zeros((2, 1), np.float32),
+    }
+    encode_batch(SampleBatch(**arrays))
+    with pytest.raises(InvalidArgument, match=message):
+        encode_batch(SampleBatch(**(arrays | changes)))

@@ -1,7 +1,8 @@
 """Tables, optimizers and jobs survive the wire exactly; malformed ones are refused by field."""
 
 from collections.abc import Callable
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -69,7 +70,7 @@ def jobs(draw: st.DrawFn) -> JobSpec:
         model=draw(MODELS),
         schedule=draw(SCHEDULES),
         dense_schedule=draw(SCHEDULES),
-        parameter_servers=tuple(draw(st.lists(st.just("127.0.0.1:1"), min_size=1, max_size=3))),
+        parameter_servers=tuple(f"127.0.0.1:{port}" for port in range(1, draw(st.integers(2, 4)))),
         budget_seconds=draw(st.floats(0, 1e6)),
         workload_limits=draw(st.none() | st.tuples(st.integers(0, min(workloads)), st.integers(max(workloads), 5000))),
         measured_links=draw(st.booleans()),
@@ -169,6 +170,7 @@ def test_an_unknown_criterion_is_refused(number: int) -> None:
         (lambda job: job.workloads.extend([8, 0]), "2 workloads given for 3 workers"),
         (lambda job: job.workloads.extend([8, 1, 0]), "must sum to batch_size 8"),
         (lambda job: job.ClearField("parameter_servers"), "parameter_servers is empty"),
+        (lambda job: job.parameter_servers.append("127.0.0.1:1"), r"names 127\.0\.0\.1:1 more than once"),
         (lambda job: job.model.hidden.append(0), r"width 0, it must be in 1\.\.16384"),
         (lambda job: job.model.hidden.append(2**31), "width 2147483648"),
         (lambda job: job.model.hidden.extend([8] * 64), "65 hidden layers, the limit is 64"),
@@ -180,3 +182,36 @@ def test_malformed_jobs_are_refused_by_field(spoil: Callable[[dispatcher_pb2.Job
     spoil(job)
     with pytest.raises(InvalidArgument, match=text):
         decode_job(job)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"parameter_servers": "ps:1"}, "parameter_servers of a job is 'ps:1', it must be a tuple of str"),
+        ({"labels": "clicked"}, "labels of a job is 'clicked', it must be a tuple of str"),
+        ({"features": ("user",)}, r"features of a job is \('user',\), it must be a tuple of Feature"),
+        ({"tables": TableSpec("t", 4, OptimizerSpec(), 1, 0.1)}, "tables of a job is TableSpec.* a tuple of TableSpec"),
+        ({"dense_features": ("price",)}, "dense_features of a job is .*, it must be of the type int"),
+        ({"sync": "full"}, "sync of a job is 'full', it must be of the type Sync"),
+        ({"model": "wdl"}, "model of a job is 'wdl', it must be of the type ModelSpec"),
+    ],
+)
+def test_parts_of_another_kind_are_named(changes: dict[str, Any], message: str) -> None:
+    job = JobSpec(
+        name="j",
+        features=(Feature("user"),),
+        dense_features=1,
+        batch_size=8,
+        seed=1,
+        tables=(TableSpec("t", 4, OptimizerSpec(), 1, 0.1),),
+        model=ModelSpec("wdl", (8,), OptimizerSpec()),
+        parameter_servers=("ps:1",),
+        workers=1,
+        workloads=(8,),
+        mechanism="joint",
+        alpha=1.0,
+        policy="emark",
+        window=4,
+    )
+    with pytest.raises(InvalidArgument, match=message):
+        replace(job, **changes)

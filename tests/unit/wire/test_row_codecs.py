@@ -111,18 +111,18 @@ def test_a_forget_survives(block: RowBlock, below: int, epoch: int) -> None:
 
 @pytest.mark.parametrize("data", PAYLOADS)
 def test_dense_parameters_come_in_chunks_of_which_the_last_is_marked(data: bytes) -> None:
-    chunks = [sent(chunk) for chunk in dense_chunks("t", data, chunk_bytes=5)]
+    chunks = [sent(chunk) for chunk in dense_chunks("t", data, chunk_bytes=5, epoch=3)]
     assert b"".join(chunk.data for chunk in chunks) == data
     assert [chunk.last for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
-    assert all(chunk.table == "t" and len(chunk.data) <= 5 for chunk in chunks)
+    assert all((chunk.table, chunk.epoch) == ("t", 3) and len(chunk.data) <= 5 for chunk in chunks)
 
 
 @pytest.mark.parametrize("data", PAYLOADS)
 def test_a_part_comes_in_chunks_of_which_the_last_is_marked(data: bytes) -> None:
-    chunks = [sent(chunk) for chunk in part_chunks("t", 12, "dense", data, chunk_bytes=5)]
+    chunks = [sent(chunk) for chunk in part_chunks("t", 12, "dense", data, chunk_bytes=5, epoch=3)]
     assert b"".join(chunk.data for chunk in chunks) == data
     assert [chunk.last for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
-    assert {(chunk.table, chunk.checkpoint, chunk.name) for chunk in chunks} == {("t", 12, "dense")}
+    assert {(chunk.table, chunk.checkpoint, chunk.name, chunk.epoch) for chunk in chunks} == {("t", 12, "dense", 3)}
 
 
 @pytest.mark.parametrize("dimension", [1, 16, 512, 4096])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -24,9 +25,13 @@ def policy_of(thread: int = 0) -> int:
 
 
 def gloo_threads() -> list[int]:
-    """The threads of this process that serve gloo's connections."""
-    tasks = Path("/proc/self/task").iterdir()
-    return [int(task.name) for task in tasks if (task / "comm").read_text().startswith("gloo_tcp_loop")]
+    """The threads of this process that serve gloo's connections; others may end meanwhile."""
+    found = []
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(OSError):
+            if (task / "comm").read_text().startswith("gloo_tcp_loop"):
+                found.append(int(task.name))
+    return found
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has SCHED_BATCH")

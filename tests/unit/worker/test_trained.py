@@ -10,7 +10,7 @@ import torch
 
 import esd
 from services.domain.batches import SampleBatch
-from services.domain.errors import InvalidArgument
+from services.domain.errors import InvalidArgument, NotFound
 from services.domain.features import Feature, Pooling
 from services.domain.ids import in_table
 from services.domain.tables import OptimizerSpec, TableSpec
@@ -35,14 +35,16 @@ def test_what_it_says_is_what_the_model_is_and_nothing_else(job):
     assert describe_model(other) == describe_model(job)
 
 
-def test_samples_of_several_tables_are_scored_with_trained_and_initial_rows(job, tmp_path):
+@pytest.mark.parametrize("ascending", [True, False])
+def test_samples_of_several_tables_are_scored_with_trained_and_initial_rows(job, tmp_path, ascending):
     rng = np.random.default_rng(5)
     model = build_model(job)
     ids = [np.sort(in_table(rng.integers(0, 2**40, 6).astype(np.uint64), table)) for table in range(2)]
     rows = [rng.normal(size=(6, table.dimension)).astype(np.float32) for table in TABLES]
     arrays = {f"dense/{name}": values.numpy() for name, values in model.state_dict().items()}
+    order = np.arange(6) if ascending else np.array([3, 0, 5, 1, 4, 2])
     for table, known, values in zip(TABLES, ids, rows, strict=True):
-        arrays |= {f"{table.name}/ids": known, f"{table.name}/rows": values}
+        arrays |= {f"{table.name}/ids": known[order], f"{table.name}/rows": values[order]}
     np.savez(tmp_path / "model.npz", model=np.array(describe_model(job)), **arrays)
 
     new_user, new_item = (in_table(np.array([9], np.uint64), table) for table in range(2))
@@ -58,8 +60,11 @@ def test_samples_of_several_tables_are_scored_with_trained_and_initial_rows(job,
         "item": np.stack([rows[1][3], initial_rows(TABLES[1], new_item)[0]]),
     }
     expected = model({name: torch.from_numpy(each) for name, each in embeddings.items()}, torch.from_numpy(batch.dense))
-    found = esd.TrainedModel.load(tmp_path / "model.npz").scores(batch)
+    trained = esd.TrainedModel.load(tmp_path / "model.npz")
+    found = trained.scores(batch)
     np.testing.assert_allclose(found, expected.detach().sigmoid().numpy(), rtol=1e-5)
+    with pytest.raises(InvalidArgument, match=r"a list cannot be scored, only one batch of samples"):
+        trained.scores([batch])
 
 
 def test_what_is_no_file_of_a_model_is_refused(job, tmp_path):
@@ -69,6 +74,8 @@ def test_what_is_no_file_of_a_model_is_refused(job, tmp_path):
     np.savez(tmp_path / "other.npz", model=np.array(describe_model(job)), **{"dense/bias": np.zeros(1)})
     with pytest.raises(InvalidArgument, match="are not the arrays of model 'mmoe'"):
         esd.TrainedModel.load(tmp_path / "other.npz")
+    with pytest.raises(NotFound, match=r"none.npz does not exist"):
+        esd.TrainedModel.load(tmp_path / "none.npz")
     with pytest.raises(InvalidArgument, match="this describes no model"):
         job_of_model("wdl")
 

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from services.domain.errors import Unavailable
+from services.runtime.tasks import all_of
 from tests.support.flaky import Flaky
-from worker.service.tasks import all_of
 
 
 async def test_results_come_in_order():

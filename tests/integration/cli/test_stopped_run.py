@@ -1,0 +1,63 @@
+"""`esd train` that is stopped says how the run goes on, and the same command goes on with it."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from esd.cli import train
+from esd.cli.launcher import LocalCluster
+from esd.cli.options import RunOptions
+from services.domain.state import JobState
+
+OPTIONS = RunOptions(
+    workers=1,
+    links="2m",
+    data="synthetic:zipf?samples=2000&fields=4&keys=500",
+    batch=10,
+    dim=4,
+    cache_ratio=0.2,
+    checkpoint_every=5,
+    iterations=200,
+)
+
+
+def stop_late(number: int = signal.SIGINT) -> Callable[[LocalCluster, JobState], None]:
+    """Does what Ctrl-C does, or another signal, when there is a checkpoint."""
+
+    def watch(_: LocalCluster, state: JobState) -> None:
+        if state.checkpoint >= 10:
+            signal.raise_signal(number)
+
+    return watch
+
+
+@pytest.mark.parametrize(("number", "end"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
+def test_a_run_that_is_stopped_goes_on_at_the_checkpoint_that_it_names(
+    number: int, end: type[BaseException], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = tmp_path / "kept"
+    with pytest.raises(end):
+        train.run(OPTIONS, store="memory", shards=1, out=tmp_path, checkpoint_dir=kept, watch=stop_late(number))
+    told = " ".join(capsys.readouterr().err.split())
+    stopped = re.search(r"stopped; the same command goes on at iteration (\d+), the last checkpoint", told)
+    assert stopped is not None, told
+
+    faster = replace(OPTIONS, links="1g")  # which changes no job
+    result = train.run(faster, store="memory", shards=1, out=tmp_path, checkpoint_dir=kept)
+    told = " ".join(capsys.readouterr().err.split())
+    goes_on = re.search(r"goes on at iteration (\d+), the last checkpoint of table embeddings", told)
+    assert goes_on is not None, told
+    assert 10 <= int(stopped[1]) <= int(goes_on[1]) < 200  # one may have become complete after the last look at the job
+    assert result["iterations"] == 200
+
+
+def test_a_run_that_keeps_nothing_promises_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        train.run(OPTIONS, store="memory", shards=1, out=tmp_path, watch=stop_late())
+    assert "stopped" not in capsys.readouterr().err

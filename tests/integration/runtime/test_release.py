@@ -1,0 +1,54 @@
+"""Two releases that meet: a call is refused that says which both are; callers that name none are served."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from protos import ps_pb2, ps_pb2_grpc
+from services.domain.errors import FailedPrecondition
+from services.runtime import channel
+from services.runtime.release import INTERFACES, RELEASE
+
+OTHER = "0.0.1+0123abcd"
+
+
+@pytest.fixture
+def _of_another_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel, "user_agent", lambda caller: f"{caller} esd/{OTHER}")
+
+
+@pytest.mark.usefixtures("_of_another_release")
+@pytest.mark.parametrize(
+    "call",
+    [lambda toy: toy.create("fine"), lambda toy: toy.pull("fine"), lambda toy: toy.push("fine"),
+     lambda toy: toy.submit("fine")],
+    ids=["one for one", "one for many", "many for one", "many for many"],
+)  # fmt: skip
+async def test_a_caller_of_another_release_is_refused_and_both_are_named(
+    serve_toy: Any, call: Callable[[Any], Awaitable[Any]]
+) -> None:
+    async with serve_toy() as toy:
+        with pytest.raises(FailedPrecondition) as caught:
+            await call(toy)
+        assert not toy.servicer.attempts
+    assert f"the caller is of release {OTHER} of ESD, and this service of {RELEASE}" in str(caught.value)
+
+
+def test_every_interface_is_part_of_a_release() -> None:
+    """What a file imports is no part of its own description."""
+    folder = Path(__file__).parents[3] / "protos"
+    assert {file.name for file in INTERFACES} == {f"protos/{path.name}" for path in folder.glob("*.proto")}
+
+
+async def test_callers_with_stubs_of_their_own_are_served(toy: Any) -> None:
+    options = [("grpc.primary_user_agent", "shop/1.0")]
+    async with grpc.aio.insecure_channel(toy.server.address, options=options) as opened:
+        answer = await ps_pb2_grpc.ParameterServerStub(opened).CreateTable(
+            ps_pb2.CreateTableRequest(table={"name": "fine"}), timeout=60
+        )
+    assert answer.created
