@@ -34,6 +34,18 @@ def free_port() -> int:
             return port
 
 
+def await_ready(process: subprocess.Popen[str]) -> None:
+    """Returns when a redis-server takes connections. Raises RuntimeError with what it said, if it ends."""
+    said = ""
+    assert process.stdout is not None
+    for line in process.stdout:
+        said += line
+        if READY in line:
+            return
+    process.wait()
+    raise RuntimeError(f"redis-server did not start:\n{said}")
+
+
 @dataclass
 class RedisServer:
     """One redis-server process. Everything it acknowledges is on disk, so that `kill` loses nothing."""
@@ -57,15 +69,8 @@ class RedisServer:
         command = ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.directory)]
         durable = ["--save", "", "--appendonly", "yes", "--appendfsync", "always"]
         self.process = subprocess.Popen([*command, *durable, *self.options], stdout=subprocess.PIPE, text=True)
-        said = ""
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            said += line
-            if READY in line:
-                self.cli("config", "set", "loglevel", "warning")  # nobody reads the pipe any more
-                return
-        self.process.wait()
-        raise RuntimeError(f"redis-server did not start:\n{said}")
+        await_ready(self.process)
+        self.cli("config", "set", "loglevel", "warning")  # nobody reads the pipe any more
 
     def kill(self) -> None:
         """Kills the server at once, as `kill -9` does."""

@@ -13,7 +13,7 @@ import pytest
 import redis
 import yaml
 
-from tests.support.redis_server import READY, free_port
+from tests.support.redis_server import await_ready, free_port
 
 ROOT = Path(__file__).parents[3]
 COMPOSE_FILES = [ROOT / "docker-compose.yml", *sorted((ROOT / "deploy").glob("*.yml"))]
@@ -46,11 +46,11 @@ def started(command: list[str], directory: Path, password: str) -> Iterator[tupl
     port = free_port()
     script = re.sub(r"(?<!\$)\$\{\w+:-([^}]*)\}", r"\1", command[2]).replace("$$", "$")
     script = script.replace(IN_CONTAINER, str(directory / "password")).replace("--dir /data", f"--dir {directory}")
-    script = script.replace("--protected-mode no", f"--bind 127.0.0.1 --port {port}")
+    # A node's second port is otherwise 10,000 above the first, where there may be none.
+    script = script.replace("--protected-mode no", f"--bind 127.0.0.1 --port {port} --cluster-port {free_port()}")
     with subprocess.Popen([*command[:2], script], stdout=subprocess.PIPE, text=True) as process:
         try:
-            assert process.stdout is not None
-            assert any(READY in line for line in process.stdout), "it ended"
+            await_ready(process)
             yield process.pid, port
         finally:
             process.kill()
