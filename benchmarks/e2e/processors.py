@@ -29,24 +29,33 @@ class ProcessorTime:
         """Looks at a process now.
 
         Raises:
-            ProcessLookupError: there is none.
+            ProcessLookupError: there is none, or it ended meanwhile.
         """
-        threads: dict[str, float] = {}
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            try:
-                name = (task / "comm").read_text().strip()
-                nanoseconds = int((task / "schedstat").read_text().split()[0])
-            except (FileNotFoundError, ProcessLookupError):
-                continue  # it has just ended
-            name = "main" if int(task.name) == pid else _NUMBER.sub("", name)
-            threads[name] = threads.get(name, 0.0) + nanoseconds / 1e9
-        return cls(time.clock_gettime(_clock_of(pid)), threads)
+        try:
+            threads = _threads_of(pid)
+            return cls(time.clock_gettime(_clock_of(pid)), threads)
+        except OSError as error:
+            raise ProcessLookupError(f"there is no process {pid}") from error
 
     def __sub__(self, earlier: ProcessorTime) -> ProcessorTime:
         total = self.total - earlier.total
         threads = {name: seconds - earlier.threads.get(name, 0.0) for name, seconds in self.threads.items()}
         threads[ENDED] = total - sum(threads.values())
         return ProcessorTime(total, threads)
+
+
+def _threads_of(pid: int) -> dict[str, float]:
+    """Returns the seconds of each thread by name. Raises FileNotFoundError: there is no such process."""
+    threads: dict[str, float] = {}
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            name = (task / "comm").read_text().strip()
+            nanoseconds = int((task / "schedstat").read_text().split()[0])
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has just ended
+        name = "main" if int(task.name) == pid else _NUMBER.sub("", name)
+        threads[name] = threads.get(name, 0.0) + nanoseconds / 1e9
+    return threads
 
 
 def _clock_of(pid: int) -> int:

@@ -6,6 +6,7 @@ import os
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -67,6 +68,7 @@ class _Look:
 
     @classmethod
     def at_services(cls, cluster: LocalCluster, state: JobState) -> _Look:
+        """Looks at the services now. Raises ProcessLookupError when one of them has ended."""
         pids = {service.name: service.process.pid for service in cluster.services} | {SELF: os.getpid()}
         return cls(state, time.perf_counter(), {name: ProcessorTime.of(pid) for name, pid in pids.items()})
 
@@ -115,7 +117,8 @@ async def measure(chosen: RunOptions, stream: TrainingStream, cache_rows: int, w
 
             def look(state: JobState) -> None:
                 if state.phase is JobPhase.RUNNING and warm_up <= state.iterations_confirmed < (chosen.iterations or 0):
-                    looks[1:] = [_Look.at_services(cluster, state)]
+                    with suppress(ProcessLookupError):  # the job was over, and its workers were, before the answer came
+                        looks[1:] = [_Look.at_services(cluster, state)]
 
             await cluster.see_through(drive(client, job, stream, look), 0, lambda _: None)
         if decisions is not None:

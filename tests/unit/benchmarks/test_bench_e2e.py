@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -56,6 +57,14 @@ def test_processor_time_is_told_by_thread() -> None:
     others = sum(spent.threads.values()) - spent.threads["esd-busy"] - spent.threads["main"]
     assert others >= 0.09, "a thread that has ended, or is about to"
     assert spent.total == pytest.approx(sum(spent.threads.values()))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_process_that_has_ended_is_none() -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    with pytest.raises(ProcessLookupError, match=str(ended.pid)):
+        ProcessorTime.of(ended.pid)
 
 
 def test_the_links_bound_is_the_longer_direction_of_the_slowest_worker() -> None:
