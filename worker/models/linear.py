@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 _LEAST_WEIGHTS = 1 << 16  # of a layer; with fewer, a call costs what it saves
@@ -24,10 +23,13 @@ class OneDnnLinear(nn.Linear):
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - torch's name
         """Returns [m, outputs] of float32 [m, inputs]."""
-        if input.device.type != "cpu" or input.dim() != 2 or len(input) < _SAMPLES:
+        if input.device.type != "cpu" or input.dim() != 2 or len(input) < _SAMPLES or not self._is_single(input):
             return functional.linear(input, self.weight, self.bias)
         product: Tensor = _OneDnnProduct.apply(input, self.weight, self.bias)  # type: ignore[no-untyped-call]
         return product
+
+    def _is_single(self, inputs: Tensor) -> bool:
+        return inputs.dtype is torch.float32 and self.weight.dtype is torch.float32
 
 
 def replace_linear(model: nn.Module) -> None:
@@ -43,19 +45,21 @@ class _OneDnnProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         filled = _filled(inputs)
-        ctx.save_for_backward(filled, weight)
+        ctx.save_for_backward(inputs, filled, weight)
         return _product(filled, weight, bias)[: len(inputs)]
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        inputs, weight = ctx.saved_tensors
-        filled = _filled(gradients)
+        inputs, filled, weight = ctx.saved_tensors
         of_inputs, of_weight, of_bias = ctx.needs_input_grad
+        bias = gradients.sum(0) if of_bias else None
+        if torch.is_grad_enabled():  # gradients of these are wanted, too, as by a loss that has them in it
+            return gradients @ weight if of_inputs else None, gradients.t() @ inputs if of_weight else None, bias
+        padded = _filled(gradients)
         return (
-            _product(filled, weight.t())[: len(gradients)] if of_inputs else None,
-            _product(filled.t(), inputs.t()) if of_weight else None,
-            gradients.sum(0) if of_bias else None,
+            _product(padded, weight.t())[: len(gradients)] if of_inputs else None,
+            _product(padded.t(), filled.t()) if of_weight else None,
+            bias,
         )
 
 

@@ -46,6 +46,30 @@ def test_inputs_of_another_shape_and_inputs_without_gradients_go_through():
         assert not layer(torch.randn(20, 256)).requires_grad
 
 
+def test_a_loss_may_have_gradients_in_it():
+    """Such as a penalty on them: the gradients of these are torch's own, too."""
+    torch.manual_seed(3)
+    own, ours = nn.Linear(301, 256), OneDnnLinear(301, 256)
+    ours.load_state_dict(own.state_dict())
+    inputs = torch.randn(20, 301)
+    results = []
+    for layer in (own, ours):
+        mine = inputs.clone().requires_grad_()
+        outputs = layer(mine).tanh().sum()
+        (of_inputs,) = torch.autograd.grad(outputs, mine, create_graph=True)
+        linear_part = torch.autograd.grad(layer(mine).sum(), mine, create_graph=True)[0]
+        (outputs + of_inputs.square().sum() + linear_part.square().sum()).backward()
+        results.append((mine.grad, *(each.grad for each in layer.parameters())))
+    for expected, got in zip(*results, strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-3)
+
+
+def test_a_layer_of_another_type_is_torchs_own():
+    layer = OneDnnLinear(256, 256).double()
+    inputs = torch.randn(20, 256, dtype=torch.double)
+    assert torch.equal(layer(inputs), nn.functional.linear(inputs, layer.weight, layer.bias))
+
+
 class Large(Model):
     """Has one layer that is large enough, and one that is not."""
 
