@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -133,8 +134,9 @@ class DecisionLog:
             raise self._failure(error) from None
 
     def close(self) -> None:
-        """Closes the file."""
-        self._file.close()
+        """Closes the file. What `add` could not write is lost, as it has said."""
+        with suppress(OSError):
+            self._file.close()
 
     def _failure(self, error: OSError) -> FailedPrecondition:
         return FailedPrecondition(f"the decision log {self._path} cannot be written: {error.strerror}")

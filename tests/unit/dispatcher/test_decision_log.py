@@ -1,5 +1,9 @@
 """What is written to a decision log, and what a damaged one says."""
 
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 
 from dispatcher.core.decision_log import (
@@ -53,6 +57,27 @@ def test_a_record_that_was_cut_short_is_dropped(tmp_path):
     log.add(RECORDS[4])
     log.close()
     assert list(read_decisions(path)) == [JobOpened(JOB), RECORDS[0], RECORDS[4]]
+
+
+@contextmanager
+def no_file_beyond(size: int) -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_log_that_can_be_written_no_more_says_so_once(tmp_path):
+    """To close it is a part of a job's end, behind which there is more to be closed."""
+    path = tmp_path / "log"
+    log = DecisionLog(path, JOB, resume=False)
+    with no_file_beyond(path.stat().st_size + 1):
+        with pytest.raises(FailedPrecondition, match="log cannot be written: File too large"):
+            log.add(RECORDS[0])
+        log.close()
+    assert list(read_decisions(path)) == [JobOpened(JOB)]
 
 
 @pytest.mark.parametrize(
