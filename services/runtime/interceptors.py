@@ -6,6 +6,11 @@ so an error in the middle of a stream is mapped like any other, and the measured
 gRPC would read the request of a call that has only one before it asks the handler. Here such a call is served like one
 with a stream of requests, which looks the same on the wire: who may not call, or finds no place, is refused before a
 byte of the message is read.
+
+gRPC cancels the handler of a call that its peer has given up, or whose deadline has passed, or that a stopping server
+ends, and nobody waits for its answer then. It takes every other CancelledError of a handler, such as that of a task
+whose result the handler awaits, for the same, and sends nothing: the peer would wait until its deadline, or for ever.
+Here it becomes a status.
 """
 
 from __future__ import annotations
@@ -21,7 +26,7 @@ from typing import Any
 
 import grpc
 
-from services.domain.errors import DeadlineExceeded, InvalidArgument, PermissionDenied, Unauthenticated
+from services.domain.errors import DeadlineExceeded, InvalidArgument, PermissionDenied, Unauthenticated, Unavailable
 from services.runtime import logs, metrics
 from services.runtime.caller import bind_caller
 from services.runtime.decoding import all_checked, checked, tolerant
@@ -29,6 +34,9 @@ from services.runtime.guard import Admit, Guard, Metadata
 from services.runtime.places import HEALTH_REQUEST_SECONDS, Places, is_health
 from services.runtime.release import check_release
 from services.runtime.status import REASON_KEY, status_of
+from services.runtime.tasks import is_cancelled
+
+GIVEN_UP_TEXT = "the service has given up what the call waited for, which may be done or not; call again"
 
 _log = logging.getLogger(__name__)
 
@@ -91,6 +99,11 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # 
             self._places.take(method, peer)
             try:
                 yield
+            except asyncio.CancelledError:
+                if is_cancelled():
+                    raise
+                _log.warning("what the call waited for was cancelled, and not the call", exc_info=True)
+                raise Unavailable(GIVEN_UP_TEXT) from None
             finally:
                 self._places.leave(method, peer)
             code = context.code() or code

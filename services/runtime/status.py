@@ -32,6 +32,7 @@ from services.domain.errors import (
     Unauthenticated,
     Unavailable,
 )
+from services.runtime.tasks import is_cancelled
 
 REASON_KEY = "esd-reason"
 INTERNAL_TEXT = "internal error; the log of the service that failed has the details"
@@ -216,8 +217,7 @@ def domain_errors(requests: Requests[Any] | None = None) -> Iterator[None]:
     except grpc.aio.AioRpcError as rpc_error:
         raise error_from(rpc_error) from rpc_error
     except asyncio.CancelledError:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
+        if is_cancelled():
             raise
         if requests is not None and requests.failure is not None:
             raise requests.failure from None

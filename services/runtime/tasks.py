@@ -26,6 +26,16 @@ async def all_of(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     return [task.result() for task in tasks]
 
 
+def is_cancelled() -> bool:
+    """Whether somebody has cancelled the running task.
+
+    A task that nobody has cancelled may meet a CancelledError all the same: that of another task, or of a thread's
+    work, whose result it waits for.
+    """
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
 def first_failure(failures: BaseExceptionGroup[BaseException]) -> BaseException:
     """Returns the error that came first in a task group."""
     first = failures.exceptions[0]

@@ -26,7 +26,8 @@ class ToyServicer(ps_pb2_grpc.ParameterServerServicer, dispatcher_pb2_grpc.Dispa
     """One call of each kind.
 
     Names of tables and jobs: the name of a domain error raises it; `defect` raises a ValueError; `wait` waits until
-    `released` (`waiting` is set meanwhile); `recovers` is unavailable twice; `big` answers with 100,000 bytes.
+    `released` (`waiting` is set meanwhile); `given up` awaits a task that is cancelled; `recovers` is unavailable
+    twice; `big` answers with 100,000 bytes.
     """
 
     def __init__(self) -> None:
@@ -45,6 +46,10 @@ class ToyServicer(ps_pb2_grpc.ParameterServerServicer, dispatcher_pb2_grpc.Dispa
             except asyncio.CancelledError:
                 self.cancelled.set()
                 raise
+        if name == "given up":
+            work = asyncio.create_task(self.released.wait())
+            asyncio.get_running_loop().call_soon(work.cancel)
+            await work
         if name == "recovers" and self.attempts[name] < 3:
             raise Unavailable("Redis is restarting")
         if name == "defect":

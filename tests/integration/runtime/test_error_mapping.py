@@ -9,6 +9,7 @@ import pytest
 
 from protos import ps_pb2
 from services.domain.errors import DeadlineExceeded, EsdError, Internal, NotFound, Unavailable
+from services.runtime.interceptors import GIVEN_UP_TEXT
 from services.runtime.status import CODES, INTERNAL_TEXT, REASON_KEY, domain_errors
 
 RETRIED = Unavailable
@@ -38,6 +39,17 @@ async def test_defects_cross_the_wire_without_their_text(toy: Any, call: Call, n
     with pytest.raises(Internal) as caught:
         await call(toy, name)
     assert str(caught.value) == INTERNAL_TEXT
+
+
+@pytest.mark.parametrize("call", CALLS, ids=KINDS)
+async def test_a_call_whose_handler_waits_for_work_that_is_cancelled_is_answered(
+    toy: Any, call: Call, caplog: pytest.LogCaptureFixture
+) -> None:
+    """gRPC takes any CancelledError of a handler for the call's own, and would answer nothing."""
+    with pytest.raises(Unavailable) as caught:
+        await call(toy, "given up")
+    assert str(caught.value) == GIVEN_UP_TEXT
+    assert "await work" in caplog.text, "the log says what was cancelled"
 
 
 async def test_what_a_stream_sent_before_its_error_arrives(toy: Any) -> None:
