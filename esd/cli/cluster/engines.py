@@ -94,14 +94,28 @@ class Engines:
         ]
 
     def remove(self, *, volumes: bool) -> None:
-        """Removes all containers of the cluster, workers first, and their volumes if asked to."""
-        found = [each for _, each in self._containers()]
+        """Removes all containers of the cluster, workers first, and their volumes if asked to.
+
+        Raises:
+            Unavailable: an engine goes away, or does not do it.
+        """
+        hosts = {host.name: host for host in self._cluster.hosts}
+
+        def stop_and_remove(found: tuple[str, Any]) -> None:
+            name, container = found
+            with _translated(hosts[name]):
+                container.stop(timeout=_STOP_SECONDS)
+                container.remove()
+
+        containers = self._containers()
         for service in ("worker", "dispatcher", "ps_server", "redis"):
-            for_each(_stop_and_remove, [each for each in found if each.labels[_SERVICE] == service])
+            for_each(stop_and_remove, [each for each in containers if each[1].labels[_SERVICE] == service])
         for label in (_FILES, _CLUSTER) if volumes else (_FILES,):  # secrets stay on no machine that serves no more
-            for client in self._clients.values():
-                for volume in client.volumes.list(filters={"label": f"{label}={self._cluster.name}"}):
-                    volume.remove()
+            wanted = {"label": f"{label}={self._cluster.name}"}
+            for host in self._cluster.hosts:
+                with _translated(host):
+                    for volume in self._clients[host.name].volumes.list(filters=wanted):
+                        volume.remove()
 
     def _containers(self) -> list[tuple[str, Any]]:
         label = f"{_CLUSTER}={self._cluster.name}"
@@ -152,11 +166,6 @@ class Engines:
         finally:
             here.close()
         return name
-
-
-def _stop_and_remove(container: Any) -> None:
-    container.stop(timeout=_STOP_SECONDS)
-    container.remove()
 
 
 def _check_processor(client: docker.DockerClient, container: Container, ours: str) -> None:

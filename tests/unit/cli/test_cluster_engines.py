@@ -21,7 +21,7 @@ HANGS_UP: dict[str, Any] = {}
 RUNNING = {
     "Id": "c0ffee",
     "State": {"Status": "running"},
-    "Config": {"Labels": {"esd.fingerprint": "of an earlier up"}},
+    "Config": {"Labels": {"esd.fingerprint": "of an earlier up", "esd.service": "redis"}},
 }
 IMAGE = {"Id": "sha256:4711", "RepoTags": ["esd-service:local"], "Architecture": "amd64"}
 
@@ -30,7 +30,7 @@ IMAGE = {"Id": "sha256:4711", "RepoTags": ["esd-service:local"], "Architecture":
 def engine(processor: str, images: Mapping[str, Any], running: Any = None) -> Iterator[str]:
     """As much of an engine's API as is asked before anything is started; asked for images, one without any hangs up.
 
-    It says of every container that it is `running`, and lets none be removed.
+    It says of every container that it is `running`, and lets none be stopped or removed.
     """
 
     class Api(BaseHTTPRequestHandler):
@@ -40,6 +40,8 @@ def engine(processor: str, images: Mapping[str, Any], running: Any = None) -> It
                 self._answer(200, {"ApiVersion": "1.45", "MinAPIVersion": "1.24", "Arch": processor})
             elif path == "/_ping":
                 self._answer(200, "OK")
+            elif path.startswith("/containers/json"):
+                self._answer(200, [running] if running else [])
             elif path.startswith("/containers/") and running:
                 self._answer(200, running)
             elif path.startswith("/images/") and images is HANGS_UP:
@@ -48,6 +50,9 @@ def engine(processor: str, images: Mapping[str, Any], running: Any = None) -> It
                 self._answer(200, images[name])
             else:
                 self._answer(404, {"message": "No such image or container"})
+
+        def do_POST(self) -> None:
+            self._answer(409, {"message": f"{self.path} is to be done"})
 
         def do_DELETE(self) -> None:
             self._answer(409, {"message": f"{self.path} is to be removed"})
@@ -117,3 +122,12 @@ def test_what_runs_is_removed_when_there_is_an_image_to_take_its_place(
         pytest.raises(Unavailable, match="is to be removed"),
     ):
         start_first(cluster(tmp_path, there))
+
+
+def test_an_engine_that_does_not_end_a_container_is_named(tmp_path: Path) -> None:
+    with (
+        engine("amd64", {}, RUNNING) as there,
+        connected(cluster(tmp_path, there)) as engines,
+        pytest.raises(Unavailable, match=rf"edge-7 \({there}\): .*c0ffee/stop.* is to be done"),
+    ):
+        engines.remove(volumes=False)
