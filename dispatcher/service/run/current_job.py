@@ -132,7 +132,12 @@ class CurrentJob:
         await asyncio.to_thread(check_job, spec)  # it makes a planner, and looks for a GPU where the job asks for one
         start = await find_starting_point(spec, self._settings)
         checkpoints = start.checkpoints if start is not None else None
-        decision_log = _open_decision_log(spec, self._settings, checkpoints)
+        try:
+            decision_log = _open_decision_log(spec, self._settings, checkpoints)
+        except BaseException:
+            if checkpoints is not None:
+                await checkpoints.close()
+            raise
         job = Job(spec, self._settings, checkpoints)
         if start is not None:
             job.submission.resume(start.logged, closed=start.closed)

@@ -99,3 +99,22 @@ async def test_a_log_that_cannot_be_written_refuses_the_job(start_dispatcher: An
     dispatcher = await start_dispatcher(decision_log=tmp_path / "nowhere" / "log")
     with pytest.raises(FailedPrecondition, match="cannot be written"):
         await dispatcher.client.create_job(JOB)
+
+
+async def test_a_job_that_is_refused_for_its_log_leaves_no_connection_behind(
+    server: str, start_dispatcher: Any, tmp_path: Path
+) -> None:
+    dispatcher = await start_dispatcher(decision_log=tmp_path / "nowhere" / "log")
+    job = job_with(checkpoint_every=5, parameter_servers=(server,))
+    with pytest.raises(FailedPrecondition, match="cannot be written"):
+        await dispatcher.client.create_job(job)
+    async with asyncio.timeout(20):
+        while connections_to(server):  # noqa: ASYNC110 - gRPC tells nobody when it has hung up
+            await asyncio.sleep(0.01)
+
+
+def connections_to(address: str) -> int:
+    """Counts those that this process has opened, as Linux lists them."""
+    port = int(address.rpartition(":")[2])
+    lines = [line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]]
+    return sum(state == "01" and peer.endswith(f":{port:04X}") for _, _, peer, state, *_ in lines)
