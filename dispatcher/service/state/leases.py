@@ -126,7 +126,7 @@ class Workers:
         if worker.flushed:
             worker.stop_expiry()
         elif worker.expiry is None:
-            self._look_after(self._lease_seconds, worker)
+            self._look_after(self._heartbeat_seconds, worker)
 
     def _look_after(self, seconds: float, worker: WorkerRecord) -> None:
         """Sets the one timer of a lease. Signs of life, of which there are many, do not touch it."""
@@ -135,17 +135,16 @@ class Workers:
         worker.expiry = loop.call_at(due, self._look, worker, due)
 
     def _look(self, worker: WorkerRecord, due: float) -> None:
-        """Ends a lease, or looks again when it may have ended.
+        """Ends a lease, or looks again when a heartbeat might have come.
 
-        Where the look itself is late, as on a machine that stood still, what workers have sent meanwhile waits to be
-        read: they get the time of one more heartbeat.
+        Where the look itself is late, as on a machine that stood still, nobody could be heard meanwhile, and workers of
+        that machine could not speak: such a time is no silence.
         """
         now = asyncio.get_running_loop().time()
+        worker.last_heartbeat = min(now, worker.last_heartbeat + now - due)
         left = worker.last_heartbeat + self._lease_seconds - now
         if left > 0:
-            self._look_after(left, worker)
-        elif now - due > self._heartbeat_seconds:
-            self._look_after(self._heartbeat_seconds, worker)
+            self._look_after(min(left, self._heartbeat_seconds), worker)
         else:
             worker.expiry = None
             self._on_expired(worker)
