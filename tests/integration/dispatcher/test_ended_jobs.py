@@ -9,15 +9,18 @@ import sys
 import urllib.request
 from collections.abc import Awaitable, Callable, Iterator
 from itertools import repeat
+from types import SimpleNamespace
 
 import pytest
 
+from dispatcher.service.run import submit
 from esd.cli.driver import drive
 from services.clients.dispatcher import DispatcherClient
 from services.domain.batches import SampleBatch
 from services.domain.errors import FailedPrecondition, NotFound
 from services.domain.plans import Membership
 from services.domain.state import JobPhase, JobState
+from tests.support.clock import Clock
 from tests.support.command import esd
 from tests.support.simple_clients import JOB, Dispatcher, Worker, job_with, run_to_the_end, samples, state_when
 
@@ -117,7 +120,7 @@ async def test_ctrl_c_cancels_the_job_of_running_services(dispatcher: Dispatcher
     try:
         await _until_submitting(dispatcher)
         running.send_signal(signal.SIGINT)
-        await asyncio.wait_for(running.communicate(), 30)
+        await asyncio.wait_for(running.communicate(), 110)
     finally:
         if running.returncode is None:
             running.kill()
@@ -128,7 +131,7 @@ async def test_ctrl_c_cancels_the_job_of_running_services(dispatcher: Dispatcher
 
 async def _until_submitting(dispatcher: Dispatcher) -> JobState:
     """Waits for a job, too."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(110):
         while (state := await dispatcher.client.describe()) is None or not state.samples_submitted:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
         return state
@@ -155,12 +158,15 @@ def _read(url: str) -> bytes:
 
 
 async def test_a_job_goes_on_while_it_is_asked_for_or_fed_and_after_its_stream_has_ended(
-    start_dispatcher: Callable[..., Awaitable[Dispatcher]],
+    start_dispatcher: Callable[..., Awaitable[Dispatcher]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dispatcher = await start_dispatcher(driver_seconds=1.0)
+    dispatcher = await start_dispatcher(driver_seconds=60, page_port=0)
+    page = f"http://{dispatcher.page_address}/state.json"
+    clock = Clock(lambda: asyncio.to_thread(_read, page))  # the page is no driver
+    monkeypatch.setattr(submit, "time", SimpleNamespace(monotonic=asyncio.get_running_loop().time))
     await dispatcher.client.create_job(JOB)
-    for _ in range(7):
-        await asyncio.sleep(0.2)
+    for _ in range(3):
+        await clock.forward(30)
         assert (await dispatcher.client.describe()).phase is JobPhase.WAITING_FOR_WORKERS
     may_end = asyncio.Event()
 
@@ -169,8 +175,9 @@ async def test_a_job_goes_on_while_it_is_asked_for_or_fed_and_after_its_stream_h
         await may_end.wait()
 
     submitting = asyncio.create_task(dispatcher.client.submit(JOB.name, slow()))
-    await asyncio.sleep(1.5)
+    await state_when(dispatcher.client, lambda state: state.samples_submitted == 8)
+    await clock.forward(100)
     may_end.set()
     assert await submitting == 8
-    await asyncio.sleep(1.5)
+    await clock.forward(100)
     assert (await dispatcher.client.describe()).phase is JobPhase.WAITING_FOR_WORKERS

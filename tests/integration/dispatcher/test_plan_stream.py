@@ -18,6 +18,7 @@ from services.domain.sync import Sync
 from services.runtime.channel import channel
 from services.runtime.status import domain_errors
 from services.wire.batches import encode_batch
+from tests.support.clock import Clock
 from tests.support.cuttable_proxy import cuttable_proxy
 from tests.support.simple_clients import JOB, Dispatcher, Worker, job_with, samples, state_when, stream
 
@@ -89,27 +90,28 @@ async def test_unknown_lease(dispatcher: Dispatcher) -> None:
             await anext(attendance)
 
 
-async def test_lost_worker_fails_the_job_with_its_name(start_dispatcher) -> None:
-    dispatcher = await start_dispatcher(lease_seconds=2.0)
-    worker, _ = await start_job(dispatcher)
-    assert worker.lease.heartbeat_seconds == 0.5
-    loop = asyncio.get_running_loop()
-    lost_since = loop.time()  # the other one registers, and is never heard of again
+async def test_lost_worker_fails_the_job_with_its_name(dispatcher: Dispatcher) -> None:
+    clock = Clock(dispatcher.client.describe)
+    worker, _ = await start_job(dispatcher)  # the other one registers, and is never heard of again
+    assert worker.lease.heartbeat_seconds == 15
 
     async def endless():
         while True:
             yield samples(8)
 
-    cause = r"job flights failed: worker edge-1 \(slot 1\) sent no heartbeat for 2 s .*ESD_DISPATCHER_LEASE_SECONDS"
-    told = await asyncio.gather(
+    cause = r"job flights failed: worker edge-1 \(slot 1\) sent no heartbeat for 60 s .*ESD_DISPATCHER_LEASE_SECONDS"
+    telling = asyncio.gather(
         take(worker, 0, 100),
         dispatcher.client.submit(JOB.name, endless()),
         return_exceptions=True,
     )
-    assert loop.time() - lost_since > 1.9
-    for error in told:
+    await state_when(dispatcher.client, lambda state: state.iterations_planned > 0)
+    await clock.forward(50)
+    assert (await dispatcher.client.describe()).phase is JobPhase.RUNNING
+    await clock.forward(40)
+    for error in await telling:
         assert isinstance(error, FailedPrecondition)
-        assert error.args[0].startswith("job flights failed: worker edge-1 (slot 1) sent no heartbeat for 2 s")
+        assert error.args[0].startswith("job flights failed: worker edge-1 (slot 1) sent no heartbeat for 60 s")
     with pytest.raises(FailedPrecondition, match=cause):
         await dispatcher.client.submit(JOB.name, stream([]))
     state = await dispatcher.client.describe()
@@ -129,35 +131,37 @@ async def test_worker_lost_before_the_start_frees_its_slot(start_dispatcher) -> 
     assert (await dispatcher.client.describe()).phase is JobPhase.WAITING_FOR_WORKERS
 
 
-async def test_restarted_worker_outlives_its_old_lease(start_dispatcher) -> None:
-    dispatcher = await start_dispatcher(lease_seconds=1.0)
+async def test_restarted_worker_outlives_its_old_lease(dispatcher: Dispatcher) -> None:
+    clock = Clock(dispatcher.client.describe)
     await dispatcher.client.create_job(JOB)
     worker = dispatcher.worker("edge-0")
     await worker.register()
     await worker.register(instance="another")
     await worker.attend()
-    clock = asyncio.get_running_loop().time
-    old_lease_is_over = clock() + 1.5
-    await state_when(dispatcher.client, lambda _: clock() > old_lease_is_over)
+    await clock.forward(120)
     assert [w.worker for w in (await dispatcher.client.describe()).workers] == ["edge-0"]
 
 
 async def test_missing_workers_fail_the_job(start_dispatcher) -> None:
-    dispatcher = await start_dispatcher(join_seconds=2.0)
+    dispatcher = await start_dispatcher(join_seconds=90)
+    clock = Clock(dispatcher.client.describe)
     await dispatcher.client.create_job(JOB)
     worker = dispatcher.worker("edge-0")
     await worker.register()
-    with pytest.raises(FailedPrecondition, match=r"only 1 of 2 workers registered within 2 s .*JOIN_SECONDS"):
-        await take(worker, 0, 1)
+    taking = asyncio.create_task(take(worker, 0, 1))
+    await clock.forward(50)
+    assert (await dispatcher.client.describe()).phase is JobPhase.WAITING_FOR_WORKERS
+    await clock.forward(60)
+    with pytest.raises(FailedPrecondition, match=r"only 1 of 2 workers registered within 90 s .*JOIN_SECONDS"):
+        await taking
 
 
 async def test_time_to_join_ends_with_the_last_worker(start_dispatcher) -> None:
-    dispatcher = await start_dispatcher(join_seconds=3.0)
+    dispatcher = await start_dispatcher(join_seconds=90, lease_seconds=600)
+    clock = Clock(dispatcher.client.describe)
     await start_job(dispatcher)
-    clock = asyncio.get_running_loop().time
-    later = clock() + 3.2
-    state = await state_when(dispatcher.client, lambda _: clock() > later)
-    assert state.phase is JobPhase.RUNNING
+    await clock.forward(120)
+    assert (await dispatcher.client.describe()).phase is JobPhase.RUNNING
 
 
 async def test_cache_too_small_fails_the_job_with_the_number_it_needs(dispatcher: Dispatcher) -> None:
@@ -275,8 +279,8 @@ async def test_stopping_dispatcher_lets_everyone_go(dispatcher: Dispatcher) -> N
             await task
 
 
-async def test_worker_done_with_its_flush_may_go(start_dispatcher) -> None:
-    dispatcher = await start_dispatcher(lease_seconds=1.0)
+async def test_worker_done_with_its_flush_may_go(dispatcher: Dispatcher) -> None:
+    clock = Clock(dispatcher.client.describe)
     worker, other = await start_job(dispatcher)
     submit = submit_batches(dispatcher, 0)
 
@@ -286,8 +290,7 @@ async def test_worker_done_with_its_flush_may_go(start_dispatcher) -> None:
             await worker.flushed(message)
             break
     await worker.leave()
-    longer_than_its_lease = asyncio.get_running_loop().time() + 1.2
-    await state_when(dispatcher.client, lambda _: asyncio.get_running_loop().time() > longer_than_its_lease)
+    await clock.forward(120)
     assert (await dispatcher.client.describe()).phase is JobPhase.FLUSHING
     await other.train()
     assert (await dispatcher.client.describe()).phase is JobPhase.FINISHED
