@@ -92,7 +92,7 @@ async def worker_service() -> AsyncIterator[tuple[WorkerService, str]]:
 
 @asynccontextmanager
 async def receiving(
-    within: float = 20, first_iteration: int = 1, tables: Sequence[TableSpec] = TABLES, link: Link | None = None
+    within: float = 60, first_iteration: int = 1, tables: Sequence[TableSpec] = TABLES, link: Link | None = None
 ) -> AsyncIterator[tuple[Inbox, str]]:
     """A worker in slot 1 that takes rows of epoch 3: its inbox, and its address."""
     async with worker_service() as (service, address):
@@ -104,7 +104,7 @@ async def receiving(
 
 @asynccontextmanager
 async def sending(
-    address: str, *, silence: float = 20, patience: float = 20, traffic: Traffic | None = None
+    address: str, *, silence: float = 60, patience: float = 60, traffic: Traffic | None = None
 ) -> AsyncIterator[AsyncWorkerClient]:
     """A client of the worker in slot 1."""
     client = AsyncWorkerClient(

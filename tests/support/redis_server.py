@@ -86,7 +86,7 @@ class RedisServer:
             check=True,
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=110,
         )
         return done.stdout
 

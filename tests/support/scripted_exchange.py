@@ -62,7 +62,7 @@ class ScriptedExchange:
 
 @asynccontextmanager
 async def scripted_exchange(
-    *, frames: int = 8, size: int = 2**20, silence: float = 20, **options: Any
+    *, frames: int = 8, size: int = 2**20, silence: float = 60, **options: Any
 ) -> AsyncIterator[tuple[ScriptedExchange, AsyncParameterServerClient]]:
     """Such a server, which grants this credit, and a client of it."""
     script = ScriptedExchange(frames, size)

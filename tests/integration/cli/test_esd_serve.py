@@ -38,7 +38,7 @@ def serving(*arguments: object, **variables: str) -> Iterator[dict[str, str | No
     try:
         yield json.loads(process.stdout.readline())
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=110) == 0
     finally:
         process.kill()
         process.wait()

@@ -52,7 +52,7 @@ async def test_nobody_else_calls_with_a_workers_lease(start_dispatcher: Start, c
             attended(second, lease, FlushReport(0, TransferCounts(), epoch)),
             attended(second, lease, FailureReport("bored", epoch, fatal=True)),
             second.put_group_key(lease, epoch, "0/0", b"elsewhere"),
-            second.get_group_key(lease, epoch, "0/0", within=20),
+            second.get_group_key(lease, epoch, "0/0", within=60),
             attended(second, lease),
             second.register(registration("edge-1")),
             second.register(registration("edge-1", instance="another-process")),

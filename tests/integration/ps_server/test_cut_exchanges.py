@@ -46,7 +46,7 @@ class Worker:
         self._together = together
         self._proxy = proxy
         self._rng = rng
-        self._client = AsyncParameterServerClient(proxy.address, SPEC, timeout=30, patience={Unavailable: 60})
+        self._client = AsyncParameterServerClient(proxy.address, SPEC, timeout=60, patience={Unavailable: 60})
         self.pulled: list[np.ndarray] = []
 
     async def train(self, iterations: range) -> None:

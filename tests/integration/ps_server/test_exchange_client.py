@@ -139,7 +139,7 @@ async def test_a_refusal_ends_its_frame_and_nothing_else() -> None:
 
 
 async def test_what_is_not_answered_is_sent_again_on_the_next_stream_and_no_more() -> None:
-    async with scripted_exchange(patience={Unavailable: 20.0}) as (server, client):
+    async with scripted_exchange(patience={Unavailable: 60.0}) as (server, client):
         into = [room(2) for _ in range(4)]
         frames = [send(client, into[at], 10 * at, 10 * at + 1, push=True) for at in range(4)]
         sequences = [(await server.frame()).sequence for _ in range(4)]
@@ -170,7 +170,7 @@ async def test_what_is_not_answered_is_sent_again_on_the_next_stream_and_no_more
 
 
 async def test_refusals_that_pass_are_repeated_within_the_patience_for_them() -> None:
-    patience: dict[type[EsdError], float] = {Unavailable: 20.0, StorageUnwritable: 20.0}
+    patience: dict[type[EsdError], float] = {Unavailable: 60.0, StorageUnwritable: 60.0}
     async with scripted_exchange(patience=patience) as (server, client):
         frame = send(client, room(1), 1, push=True)
         for error in (StorageUnwritable("the disk is full"), Unavailable("Redis restarts")):
@@ -189,7 +189,7 @@ async def test_refusals_that_pass_are_repeated_within_the_patience_for_them() ->
 
 async def test_what_rests_outlives_its_stream() -> None:
     """A server without room is started again with more: what it has refused waits for longer than its stream lasts."""
-    patience: dict[type[EsdError], float] = {Unavailable: 20.0, StorageUnwritable: 20.0}
+    patience: dict[type[EsdError], float] = {Unavailable: 60.0, StorageUnwritable: 60.0}
     async with scripted_exchange(patience=patience) as (server, client):
         frame = send(client, room(1), 1, push=True)
         request = await server.frame()
@@ -202,7 +202,7 @@ async def test_what_rests_outlives_its_stream() -> None:
 
 
 async def test_a_stream_that_must_not_be_opened_ends_what_waits_for_it() -> None:
-    async with scripted_exchange(patience={Unavailable: 20.0}) as (server, client):
+    async with scripted_exchange(patience={Unavailable: 60.0}) as (server, client):
         frame = send(client, room(1), 1)
         await server.frame()
         await server.break_off(grpc.StatusCode.PERMISSION_DENIED, "a guest")

@@ -238,7 +238,7 @@ async def test_workers_that_pull_what_the_other_pushes_never_wait_in_a_circle(st
     async with AsyncExitStack() as stack:
         frames, rooms = [], []
         for pushes, pulls in ((own, other), (other, own)):
-            client = AsyncParameterServerClient(server.address, SPEC, timeout=30, traffic=traffic)
+            client = AsyncParameterServerClient(server.address, SPEC, timeout=60, traffic=traffic)
             await stack.enter_async_context(client)
             rooms.append(np.zeros((count, SPEC.row_width), np.float32))
             for at in range(0, count, pushed):  # what is pulled first is pushed last

@@ -138,7 +138,7 @@ async def test_a_frozen_server_that_wakes_up_after_a_takeover_writes_nothing(own
                 with refused(StatusCode.FAILED_PRECONDITION, lost):
                     await write()
             states = aiter(
-                health_pb2_grpc.HealthStub(client.channel).Watch(health_pb2.HealthCheckRequest(), timeout=20)
+                health_pb2_grpc.HealthStub(client.channel).Watch(health_pb2.HealthCheckRequest(), timeout=60)
             )
             while (await anext(states)).status != health_pb2.HealthCheckResponse.NOT_SERVING:
                 pass
@@ -235,7 +235,7 @@ async def test_while_redis_is_away_calls_are_unavailable_and_nothing_is_lost(own
         with refused(StatusCode.UNAVAILABLE, away):
             await client.put_dense(b"dense")
 
-        states = aiter(health_pb2_grpc.HealthStub(opened).Watch(health_pb2.HealthCheckRequest(), timeout=20))
+        states = aiter(health_pb2_grpc.HealthStub(opened).Watch(health_pb2.HealthCheckRequest(), timeout=60))
         while (await anext(states)).status != health_pb2.HealthCheckResponse.NOT_SERVING:
             pass
         own_redis.start()
@@ -355,7 +355,7 @@ async def test_a_redis_that_comes_back_empty_is_refused(own_redis, start):
     own_redis.start()
     # gRPC repeats what finds the connection broken.
     await assert_lost(client, client.send(row_push([1], 2, 2.0)))
-    states = aiter(health_pb2_grpc.HealthStub(client.channel).Watch(health_pb2.HealthCheckRequest(), timeout=20))
+    states = aiter(health_pb2_grpc.HealthStub(client.channel).Watch(health_pb2.HealthCheckRequest(), timeout=60))
     while (await anext(states)).status != health_pb2.HealthCheckResponse.NOT_SERVING:
         pass
 

@@ -34,7 +34,7 @@ async def test_a_reset_is_unavailable_and_never_a_cancellation_that_nobody_has_a
         async def push() -> str:
             try:
                 with domain_errors():
-                    await stub.PutDense(chunks(2), timeout=20)
+                    await stub.PutDense(chunks(2), timeout=60)
             except Unavailable as error:
                 return "cancelled by gRPC" if "was written" in str(error) else "unavailable"
             return "stored"
@@ -50,7 +50,7 @@ async def test_a_reset_is_unavailable_and_never_a_cancellation_that_nobody_has_a
 async def test_a_task_that_is_cancelled_stays_so(toy: Any) -> None:
     async def call() -> None:
         with domain_errors():
-            await toy.stub.CreateTable(ps_pb2.CreateTableRequest(table={"name": "wait"}), timeout=20)
+            await toy.stub.CreateTable(ps_pb2.CreateTableRequest(table={"name": "wait"}), timeout=60)
 
     calling = asyncio.create_task(call())
     await asyncio.wait_for(toy.servicer.waiting.wait(), 60)
@@ -66,4 +66,4 @@ async def test_a_source_that_fails_is_the_error_of_its_call(toy: Any) -> None:
 
     requests = Requests(failing())
     with pytest.raises(InvalidArgument, match="no more of these"), domain_errors(requests):
-        await toy.stub.PutDense(requests, timeout=20)
+        await toy.stub.PutDense(requests, timeout=60)

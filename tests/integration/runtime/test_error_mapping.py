@@ -53,7 +53,7 @@ async def test_a_call_whose_handler_waits_for_work_that_is_cancelled_is_answered
 
 
 async def test_what_a_stream_sent_before_its_error_arrives(toy: Any) -> None:
-    stream = toy.stub.Scan(ps_pb2.ScanRequest(table="NotFound"), timeout=20)
+    stream = toy.stub.Scan(ps_pb2.ScanRequest(table="NotFound"), timeout=60)
     assert len((await stream.read()).rows.rows) == 4
     with pytest.raises(NotFound), domain_errors():
         await stream.read()
@@ -61,7 +61,7 @@ async def test_what_a_stream_sent_before_its_error_arrives(toy: Any) -> None:
 
 async def test_the_raw_status_names_code_text_and_reason(toy: Any) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await toy.stub.CreateTable(ps_pb2.CreateTableRequest(table={"name": "StaleVersion"}), timeout=20)
+        await toy.stub.CreateTable(ps_pb2.CreateTableRequest(table={"name": "StaleVersion"}), timeout=60)
     assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
     assert caught.value.details() == "rows is 0, the limit is 5"
     assert caught.value.trailing_metadata()[REASON_KEY] == "StaleVersion"
@@ -76,7 +76,7 @@ async def test_bytes_that_are_no_message_are_the_callers_fault(toy: Any, method:
     with grpc.insecure_channel(toy.server.address) as raw:
         call = raw.stream_unary(path) if stream else raw.unary_unary(path)
         with pytest.raises(grpc.RpcError) as caught:
-            await asyncio.to_thread(call, iter([b"\xff"]) if stream else b"\xff", timeout=20)
+            await asyncio.to_thread(call, iter([b"\xff"]) if stream else b"\xff", timeout=60)
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert caught.value.details() == f"the request of {path} is not a message of the kind that it takes"
 
@@ -91,7 +91,7 @@ async def test_a_cancelled_call_cancels_its_handler(toy: Any) -> None:
     reading = asyncio.Event()
 
     async def pull() -> None:
-        async for _ in toy.stub.Scan(ps_pb2.ScanRequest(table="wait"), timeout=20):
+        async for _ in toy.stub.Scan(ps_pb2.ScanRequest(table="wait"), timeout=60):
             reading.set()
 
     call = asyncio.create_task(pull())

@@ -54,7 +54,7 @@ async def outcomes(address: str, **settings: Any) -> Mapping[str, str]:
     found = {}
     async with channel(address, credentials=credentials) as to_server:
         for rpc in ROLES_BY_RPC:
-            call = to_server.unary_stream(rpc)(b"", timeout=20)
+            call = to_server.unary_stream(rpc)(b"", timeout=60)
             try:
                 async for message in call:
                     found[rpc] = message.decode(errors="replace")

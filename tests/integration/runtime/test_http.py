@@ -39,7 +39,7 @@ async def test_idle_connections_take_few_files_and_leave_grpc_alone(
         assert open_files() - before <= 40 + 4
         # Those that are served give way within their time, so that somebody who asks gets an answer.
         url = f"http://{toy.server.metrics_address}/metrics"
-        with await asyncio.to_thread(urllib.request.urlopen, url, timeout=30) as answer:
+        with await asyncio.to_thread(urllib.request.urlopen, url, timeout=60) as answer:
             assert answer.status == 200
         for writer in idle:
             writer.close()

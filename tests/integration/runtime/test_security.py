@@ -159,11 +159,11 @@ async def test_health_is_open_and_reflection_is_not(serve_toy: Any, certificates
     async with serve_toy(**certificates.of("service", token=True)) as toy:
         await toy.server.set_serving(True)
         async with channel(toy.server.address, credentials=credentials) as to_server:
-            health = await health_pb2_grpc.HealthStub(to_server).Check(health_pb2.HealthCheckRequest(), timeout=20)
+            health = await health_pb2_grpc.HealthStub(to_server).Check(health_pb2.HealthCheckRequest(), timeout=60)
             assert health.status == health_pb2.HealthCheckResponse.SERVING
             reflection = reflection_pb2_grpc.ServerReflectionStub(to_server)
             with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await anext(aiter(reflection.ServerReflectionInfo(iter([request]), timeout=20)))
+                await anext(aiter(reflection.ServerReflectionInfo(iter([request]), timeout=60)))
     assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 

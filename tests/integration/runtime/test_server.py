@@ -24,7 +24,7 @@ POLL_SECONDS = 0.01
 @pytest.mark.parametrize("name", ["", SERVICE])
 async def test_health_follows_set_serving(toy: Any, name: str) -> None:
     async with channel(toy.server.address) as to_server:
-        watch = health_pb2_grpc.HealthStub(to_server).Watch(health_pb2.HealthCheckRequest(service=name), timeout=20)
+        watch = health_pb2_grpc.HealthStub(to_server).Watch(health_pb2.HealthCheckRequest(service=name), timeout=60)
         seen = [(await watch.read()).status]
         for serving in (True, False, True):
             await toy.server.set_serving(serving)
@@ -36,7 +36,7 @@ async def test_health_of_all_services(toy: Any) -> None:
     async with channel(toy.server.address) as to_server:
         for serving, status in ((False, NOT_SERVING), (True, SERVING)):
             await toy.server.set_serving(serving)
-            answer = await health_pb2_grpc.HealthStub(to_server).List(health_pb2.HealthListRequest(), timeout=20)
+            answer = await health_pb2_grpc.HealthStub(to_server).List(health_pb2.HealthListRequest(), timeout=60)
             assert {name: each.status for name, each in answer.statuses.items()} == {
                 "": status, SERVICE: status, "esd.v1.Dispatcher": status,
             }  # fmt: skip
@@ -45,12 +45,12 @@ async def test_health_of_all_services(toy: Any) -> None:
 async def test_health_of_an_unknown_service(toy: Any) -> None:
     async with channel(toy.server.address) as to_server:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await health_pb2_grpc.HealthStub(to_server).Check(health_pb2.HealthCheckRequest(service="x"), timeout=20)
+            await health_pb2_grpc.HealthStub(to_server).Check(health_pb2.HealthCheckRequest(service="x"), timeout=60)
     assert caught.value.code() is grpc.StatusCode.NOT_FOUND
 
 
 async def test_stopping_turns_health_off_and_lets_running_calls_finish(serve_toy: Any) -> None:
-    async with serve_toy(grace_seconds=20) as toy, channel(toy.server.address) as to_server, asyncio.timeout(20):
+    async with serve_toy(grace_seconds=60) as toy, channel(toy.server.address) as to_server, asyncio.timeout(60):
         await toy.server.set_serving(True)
         watch = health_pb2_grpc.HealthStub(to_server).Watch(health_pb2.HealthCheckRequest())
         assert (await watch.read()).status == SERVING
@@ -79,7 +79,7 @@ async def test_reflection_lists_the_services(toy: Any) -> None:
     async with channel(toy.server.address) as to_server:
         stub = reflection_pb2_grpc.ServerReflectionStub(to_server)
         request = reflection_pb2.ServerReflectionRequest(list_services="")
-        answers = [answer async for answer in stub.ServerReflectionInfo(iter([request]), timeout=20)]
+        answers = [answer async for answer in stub.ServerReflectionInfo(iter([request]), timeout=60)]
     listed = {service.name for service in answers[0].list_services_response.service}
     assert listed == {SERVICE, "esd.v1.Dispatcher", "grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"}
 
@@ -148,7 +148,7 @@ async def test_calls_that_the_client_ends_are_counted_as_such(toy: Any, seconds:
 async def test_a_call_of_an_unknown_method_does_not_become_a_label(toy: Any) -> None:
     async with channel(toy.server.address) as to_server:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await to_server.unary_unary("/made.up/Name")(b"", timeout=20)
+            await to_server.unary_unary("/made.up/Name")(b"", timeout=60)
     assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
     methods = {
         sample.labels["method"]
@@ -163,13 +163,13 @@ async def test_a_call_of_an_unknown_method_does_not_become_a_label(toy: Any) -> 
 async def test_the_metrics_page_is_served_and_ends_with_the_server(serve_toy: Any) -> None:
     async with serve_toy(metrics_port=0) as toy:
         url = f"http://{toy.server.metrics_address}/metrics"
-        with await asyncio.to_thread(urllib.request.urlopen, url, timeout=20) as answer:
+        with await asyncio.to_thread(urllib.request.urlopen, url, timeout=60) as answer:
             page = answer.read().decode()
         assert "# HELP grpc_server_handled_total " in page
         assert "esd_auc" not in page, "the toy is no dispatcher"
         assert "process_resident_memory_bytes" in page
     with pytest.raises(OSError, match="refused"):
-        await asyncio.to_thread(urllib.request.urlopen, url, timeout=20)
+        await asyncio.to_thread(urllib.request.urlopen, url, timeout=60)
 
 
 async def test_the_metrics_page_can_be_turned_off(serve_toy: Any) -> None:

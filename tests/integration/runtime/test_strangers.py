@@ -36,9 +36,9 @@ async def for_ever() -> AsyncIterator[Any]:
 @pytest.mark.parametrize(
     "call",
     [
-        lambda stub: stub.CreateTable(ps_pb2.CreateTableRequest(table={"name": LONG}), timeout=20),
-        lambda stub: stub.PutDense(iter([ps_pb2.PutDenseRequest(table=LONG)]), timeout=20),
-        lambda stub: anext(aiter(stub.Scan(ps_pb2.ScanRequest(table=LONG), timeout=20))),
+        lambda stub: stub.CreateTable(ps_pb2.CreateTableRequest(table={"name": LONG}), timeout=60),
+        lambda stub: stub.PutDense(iter([ps_pb2.PutDenseRequest(table=LONG)]), timeout=60),
+        lambda stub: anext(aiter(stub.Scan(ps_pb2.ScanRequest(table=LONG), timeout=60))),
     ],
     ids=["request", "request stream", "answer stream"],
 )
@@ -65,10 +65,10 @@ async def test_a_call_without_a_token_takes_no_place(serve_toy: Any, certificate
     ):
         for _ in range(3):
             with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await ps_pb2_grpc.ParameterServerStub(outside).PutDense(for_ever(), timeout=20)
+                await ps_pb2_grpc.ParameterServerStub(outside).PutDense(for_ever(), timeout=60)
             assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
         request = ps_pb2.CreateTableRequest(table={"name": "fine"})
-        assert (await ps_pb2_grpc.ParameterServerStub(inside).CreateTable(request, timeout=20)).created
+        assert (await ps_pb2_grpc.ParameterServerStub(inside).CreateTable(request, timeout=60)).created
 
 
 async def test_health_streams_have_limits_of_their_own_and_take_no_place(serve_toy: Any) -> None:
@@ -108,7 +108,7 @@ async def test_a_health_call_whose_request_does_not_come_is_ended(
     monkeypatch.setattr(interceptors, "HEALTH_REQUEST_SECONDS", 0.1)
     async with serve_toy() as toy, channel(toy.server.address) as outside:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await outside.stream_unary("/grpc.health.v1.Health/Check")(for_ever(), timeout=20)
+            await outside.stream_unary("/grpc.health.v1.Health/Check")(for_ever(), timeout=60)
     assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
     assert "did not come within 0.1 s" in str(caught.value.details())
 
@@ -116,6 +116,6 @@ async def test_a_health_call_whose_request_does_not_come_is_ended(
 async def test_a_call_that_ends_before_its_request_is_refused(toy: Any) -> None:
     async with channel(toy.server.address) as outside:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await outside.stream_unary("/esd.v1.ParameterServer/CreateTable")(iter([]), timeout=20)
+            await outside.stream_unary("/esd.v1.ParameterServer/CreateTable")(iter([]), timeout=60)
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert "ended before its request came" in str(caught.value.details())

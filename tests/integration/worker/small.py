@@ -57,7 +57,7 @@ async def stored_model(job: JobSpec) -> tuple[dict[int, tuple[int, NDArray[np.fl
     rows: dict[int, tuple[int, NDArray[np.float32]]] = {}
     dense = b""
     for index, address in enumerate(job.parameter_servers):
-        async with AsyncParameterServerClient(address, job.table, timeout=30) as server:
+        async with AsyncParameterServerClient(address, job.table, timeout=60) as server:
             async for block in server.scan():
                 rows |= dict(
                     zip(block.ids.tolist(), zip(block.versions.tolist(), block.rows, strict=True), strict=True)

@@ -151,11 +151,11 @@ async def test_rows_that_do_not_come_are_counted() -> None:
 
 async def test_rows_for_an_epoch_that_begins_later_are_sent_again() -> None:
     async with worker_service() as (service, address), sending(address) as client:
-        service.deliveries.begin(Inbox(EPOCH - 1, SLOT, 1, TABLES, 20), Link(1e9, shape=False))
+        service.deliveries.begin(Inbox(EPOCH - 1, SLOT, 1, TABLES, 60), Link(1e9, shape=False))
         (frame,) = send(client, 1, [2], 5)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(asyncio.shield(frame.stored), 0.2)
-        inbox = Inbox(EPOCH, SLOT, 1, TABLES, 20)
+        inbox = Inbox(EPOCH, SLOT, 1, TABLES, 60)
         service.deliveries.begin(inbox, Link(1e9, shape=False))
         waiting = await expect(inbox, 1, ([2], 5))
         assert await taken([frame]) == Stored(1, 0)

@@ -81,7 +81,7 @@ def test_making_them_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
 def test_what_is_no_name_is_refused_before_anything_is_made(tmp_path: Path, names: str) -> None:
     """A name with a blank in it was two names, each with a role; a wrong address failed without a word."""
     command = [DEPLOY / "certs", tmp_path / "certs", "client", names]
-    refused = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert refused.returncode == 2
     assert refused.stderr.startswith(f"deploy/certs: '{names}' is n")
     assert not list(tmp_path.iterdir())

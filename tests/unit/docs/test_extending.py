@@ -87,7 +87,7 @@ def test_the_cache_policy(tmp_path: Path) -> None:
     command = ["c++", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-O0", "-I", ROOT / "native", "-I", EXAMPLES]
     sources = "policies.cpp", "cache.cpp", ROOT / "native" / "engine" / "rows" / "state_index.cpp"
     for step in ([*command, *sources, "-o", "cache"], ["./cache"]):
-        result = subprocess.run(step, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+        result = subprocess.run(step, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False)
         assert result.returncode == 0, result.stderr
     assert result.stdout.split() == ["1", "0", "2", "1", "0"]  # the order, then the victims
 
@@ -135,7 +135,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (source / "pyproject.toml").write_text(backend + text)
         options = ["--no-deps", "--no-index", "--no-build-isolation", "--disable-pip-version-check", "--quiet"]
         command = [sys.executable, "-m", "pip", "install", *options, "--target", folder / "site", source]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
         assert done.returncode == 0, done.stderr
     return folder / "site"
 

@@ -33,7 +33,7 @@ thread.submit(print, "all of it", flush=True)
 
 @pytest.mark.parametrize(("program", "printed"), [(HANGING, "before\n"), (BUSY, "all of it\n")])
 def test_the_end_of_the_process(program: str, printed: str) -> None:
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=240, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, printed, "")
 
 

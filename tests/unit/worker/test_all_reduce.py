@@ -42,7 +42,7 @@ def test_gloos_thread_waits_for_its_turn_and_the_worker_does_not():
 
     def join(slot):
         membership = Membership(0, slot, job, WorkerSet.all_of(WORKERS), 0)
-        reducer = join_group(membership, store, "127.0.0.1", "cpu", timeout=20)
+        reducer = join_group(membership, store, "127.0.0.1", "cpu", timeout=60)
         return reducer, policy_of()
 
     with ThreadPoolExecutor(WORKERS) as threads:

@@ -31,7 +31,7 @@ class HeldMover:
             staging=lambda rows: np.zeros((rows, 2), np.float32), write=lambda *_: None, empty_gathered=lambda _: None
         )
         self.tables = [SimpleNamespace(cache=cache, exchange=self.exchange)]
-        self.peers = SimpleNamespace(inbox=Inbox(1, 0, 0, (), within=20))
+        self.peers = SimpleNamespace(inbox=Inbox(1, 0, 0, (), within=60))
         self.stored: list[asyncio.Future[None]] = []
         self.sent = asyncio.Event()
         self.sent_twice = asyncio.Event()
