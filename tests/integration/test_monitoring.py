@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -43,11 +44,16 @@ OPTIONS = RunOptions(
 
 @dataclass(frozen=True)
 class Monitored:
-    """A system that has trained, the Prometheus that watched it, and the job's own figures."""
+    """A system that has trained, the Prometheus that watched it, and the job's own figures.
+
+    Attributes:
+        at: when the job had just ended: rates of the last minute are told as of then.
+    """
 
     prometheus: Prometheus
     state: JobState
     alerts: set[str]
+    at: float
 
     def total(self, expression: str) -> float:
         return sum(self.prometheus.values(expression))
@@ -96,11 +102,11 @@ def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
                     return state
 
             state = runner.run(train())
-            alerts = server.alerts()
             server.until('esd_job_phase{phase="finished"} == 1')
             server.until("esd:decision_seconds:mean5m > 0")
             server.until("esd_held_out_iteration > 0")
-            yield Monitored(server, state, alerts)
+            at = time.time()
+            yield Monitored(server, state, server.alerts(), at)
         runner.run(cluster_context.__aexit__(None, None, None))
 
 
@@ -129,7 +135,7 @@ QUERIES = [
 
 @pytest.mark.parametrize("expression", QUERIES)
 def test_no_panel_is_empty(expression: str, monitored: Monitored) -> None:
-    values = monitored.prometheus.values(expression.replace("$__rate_interval", "1m"))
+    values = monitored.prometheus.values(expression.replace("$__rate_interval", "1m"), monitored.at)
     assert [value for value in values if math.isfinite(value)], expression
 
 

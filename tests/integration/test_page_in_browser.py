@@ -161,7 +161,7 @@ async def test_a_job_that_has_lost_a_worker_is_said_to_go_on(browser: Browser) -
     async with (
         parameter_server(ParameterServerSettings(metrics_port=None, grace_seconds=0)) as server,
         serve_dispatcher(
-            DispatcherSettings(metrics_port=None, page_port=0, lease_seconds=3, grace_seconds=0)
+            DispatcherSettings(metrics_port=None, page_port=0, lease_seconds=3, rejoin_seconds=600, grace_seconds=0)
         ) as served,
         AsyncDispatcherClient(served.address) as client,
         AsyncDispatcherClient(served.address) as other,

@@ -19,7 +19,8 @@ from tests.support.redis_server import free_port
 
 CONFIGURATION = Path(__file__).parents[2] / "deploy" / "prometheus"
 POLL_SECONDS = 0.1  # between questions; Prometheus tells of nothing by itself
-START_SECONDS = 60
+START_SECONDS = 110
+LASTING_SECONDS = 60
 
 
 @dataclass(frozen=True)
@@ -28,16 +29,17 @@ class Prometheus:
 
     address: str
 
-    def query(self, expression: str) -> list[dict[str, Any]]:
-        """What an expression gives now: a list of {"metric": labels, "value": [time, text]}."""
-        answer = self._get(f"/api/v1/query?{urllib.parse.urlencode({'query': expression})}")
+    def query(self, expression: str, at: float | None = None) -> list[dict[str, Any]]:
+        """What an expression gives, or gave at a time: a list of {"metric": labels, "value": [time, text]}."""
+        asked = {"query": expression} | ({} if at is None else {"time": f"{at:.3f}"})
+        answer = self._get(f"/api/v1/query?{urllib.parse.urlencode(asked)}")
         result: list[dict[str, Any]] = answer["data"]["result"]
         return result
 
-    def values(self, expression: str) -> list[float]:
-        return [float(result["value"][1]) for result in self.query(expression)]
+    def values(self, expression: str, at: float | None = None) -> list[float]:
+        return [float(result["value"][1]) for result in self.query(expression, at)]
 
-    def until(self, expression: str, seconds: float = 60) -> None:
+    def until(self, expression: str, seconds: float = 110) -> None:
         """Returns when an expression gives something."""
         deadline = time.monotonic() + seconds
         while not self.query(expression):
@@ -45,7 +47,13 @@ class Prometheus:
             time.sleep(POLL_SECONDS)
 
     def alerts(self) -> set[str]:
-        """Names of the alerts that fire."""
+        """Names of the alerts that fire, and do not end within a minute, as those of a stall do."""
+        deadline = time.monotonic() + LASTING_SECONDS
+        while (firing := self._firing()) and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+        return firing
+
+    def _firing(self) -> set[str]:
         alerts = self._get("/api/v1/alerts")["data"]["alerts"]
         return {alert["labels"]["alertname"] for alert in alerts if alert["state"] == "firing"}
 

@@ -141,11 +141,14 @@ def redis_cluster(directory: Path, nodes: int = 3, replicas: int = 0) -> Iterato
     """
     with contextlib.ExitStack() as stack:
         servers = []
+        silence = (
+            5000 if replicas else 15_000
+        )  # ms after which the others give a node up, in short where one takes over
         for node in range(nodes * (1 + replicas)):
             place = directory / str(node)
             place.mkdir()
-            options = ("--cluster-enabled", "yes", "--cluster-port", str(free_port()), "--cluster-node-timeout", "2000")
-            servers.append(stack.enter_context(redis_server(place, *options)))
+            options = ("--cluster-port", str(free_port()), "--cluster-node-timeout", str(silence))
+            servers.append(stack.enter_context(redis_server(place, "--cluster-enabled", "yes", *options)))
         addresses = (server.address for server in servers)
         servers[0].cli("--cluster", "create", *addresses, "--cluster-replicas", str(replicas), "--cluster-yes")
         await_cluster(servers)

@@ -18,13 +18,14 @@ SPEC = TableSpec("clicks-1_a", 6, OptimizerSpec(OptimizerKind.ROWWISE_ADAGRAD, 0
 ALL_BITS = 2**64 - 1
 DISPATCHER, ANOTHER = b"one dispatcher, ", b"another one here"  # claimants
 ALONE = Shard()
+PATIENCE_SECONDS = 60.0  # with Redis, on a machine that stands still now and then
 
 
 def open_store_at(url: str | Path, shard: Shard = ALONE) -> Store:
     """A store that nobody has claimed."""
     if isinstance(url, Path):
-        return open_store("memory", shard, 5.0, checkpoint_dir=url)
-    return open_store(url, shard, 5.0)
+        return open_store("memory", shard, PATIENCE_SECONDS, checkpoint_dir=url)
+    return open_store(url, shard, PATIENCE_SECONDS)
 
 
 def open_url(url: str | Path, shard: Shard = ALONE) -> Store:

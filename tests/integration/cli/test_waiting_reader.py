@@ -69,6 +69,6 @@ def test_a_run_whose_samples_do_not_come_ends_when_it_is_told_to(
     with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": paths}, stderr=subprocess.PIPE) as running:
         with held_open(pipe):
             running.send_signal(number)
-            assert running.wait(60) == 128 + number
+            assert running.wait(110) == 128 + number
         assert running.stderr is not None
         assert b"Traceback" not in running.stderr.read()

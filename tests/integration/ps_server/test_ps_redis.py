@@ -169,19 +169,19 @@ def go_back(redis, directory):
 )
 async def test_a_store_that_is_not_what_it_was_is_noticed_at_once_and_named(accident, text, own_redis, start, tmp_path):
     """Also by who waits for a row that will not come."""
-    client = await start(store=own_redis.url)
+    client = await start(store=own_redis.url, pull_wait_seconds=240)
     await client.create_table()
     await client.send(row_push(range(600), 1, 1.0))
     shutil.copytree(own_redis.directory / "appendonlydir", tmp_path / "earlier")
     await asyncio.to_thread(await_ping, own_redis)
     await client.send(row_push(range(600), 2, 2.0))
-    waiting = asyncio.create_task(client.fetch([700], 1, within=60))
+    waiting = asyncio.create_task(client.fetch([700], 1, within=240))
     for _ in range(1000):
         if (await client.describe()).tables[0].waiting_pulls:
             break
     await asyncio.to_thread(accident, own_redis, tmp_path / "earlier")
     with refused(StatusCode.FAILED_PRECONDITION, text):
-        async with asyncio.timeout(30):  # not for the 60 s of the pull
+        async with asyncio.timeout(60):  # not for the 240 s of the pull
             await waiting
     with refused(StatusCode.FAILED_PRECONDITION, text):
         await client.fetch([1], 2)
@@ -386,10 +386,10 @@ async def test_a_cluster_fails_over_and_has_all_that_was_acknowledged(tmp_path, 
         nodes[0].kill()
         await_cluster(nodes[1:])
 
-        _, versions, rows = await repeated(lambda: client.fetch(ids, 5), 20)
+        _, versions, rows = await repeated(lambda: client.fetch(ids, 5), 60)
         assert versions.tolist() == [5] * len(ids)
         assert rows[:, 0].tolist() == [5.0] * len(ids)
-        async with asyncio.timeout(20):  # a primary that has lost its replica does not wait for it
+        async with asyncio.timeout(60):  # a primary that has lost its replica does not wait for it
             for version in range(6, 26):
                 assert await client.send(row_push(ids, version, float(version))) == (600, 0)
 
@@ -404,7 +404,7 @@ async def test_a_primary_that_was_replaced_while_it_hung_acknowledges_nothing(tm
 
         nodes[0].process.send_signal(signal.SIGSTOP)
         try:
-            pushing = asyncio.create_task(repeated(lambda: client.send(row_push(ids, 2, 2.0)), 20))
+            pushing = asyncio.create_task(repeated(lambda: client.send(row_push(ids, 2, 2.0)), 60))
             await asyncio.to_thread(await_takeover, nodes[0], nodes[1:])
         finally:
             nodes[0].process.send_signal(signal.SIGCONT)

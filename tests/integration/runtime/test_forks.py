@@ -17,7 +17,7 @@ import pytest
 
 from services.runtime.forks import MAX_PACKET
 
-SECONDS = 60
+SECONDS = 110
 
 # The roles of the children: `echo` says what it was given, `sleep` waits for a signal, `wait` for the end of its input.
 _PARENT = """

@@ -81,7 +81,7 @@ async def process(program: str, **environment: str) -> AsyncIterator[asyncio.sub
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(110):
             yield child
     finally:
         if child.returncode is None:

@@ -36,7 +36,7 @@ from worker.service.job import WorkerJob
 from worker.service.servicer import WorkerService
 from worker.service.settings import WorkerSettings
 
-READY_SECONDS = 60  # importing torch on a busy machine
+READY_SECONDS = 110  # importing torch on a busy machine
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Service:
     log: Path
     address: str
 
-    async def end(self, seconds: float = 60) -> tuple[int, str]:
+    async def end(self, seconds: float = 110) -> tuple[int, str]:
         """Waits for the process to end; its exit code and standard error."""
         async with asyncio.timeout(seconds):
             return await self.process.wait(), _text(self.log)

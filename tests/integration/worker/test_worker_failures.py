@@ -145,7 +145,7 @@ async def test_a_dispatcher_that_is_away_is_waited_for_within_the_job_timeout(ru
 
 
 async def test_a_dispatcher_that_goes_away_for_longer_is_waited_for_when_the_job_can_go_on(
-    start_servers, run_worker_job, serve_scripts
+    start_servers, run_worker_job, serve_scripts, caplog
 ):
     job = replace(small_job(await start_servers(1), 1, OptimizerSpec()), checkpoint_every=100)
     ((first, second),) = plans_of(job, 2)
@@ -154,7 +154,11 @@ async def test_a_dispatcher_that_goes_away_for_longer_is_waited_for_when_the_job
         running = asyncio.create_task(run_worker_job(link.address, retry_timeout=0.5))
         await asyncio.wait_for(dispatcher.until(lambda: all(dispatcher.reports)), 60)
         dispatcher.scripts = [[first, second]]
-        await link.cut_for(3)
+        link.refuse()
+        async with asyncio.timeout(60):
+            while "is out of reach" not in caplog.text:  # noqa: ASYNC110 - as it is said once the stream is given up
+                await asyncio.sleep(0.01)
+        link.admit()
         await asyncio.wait_for(dispatcher.until(lambda: len(dispatcher.reports[0]) == 3), 60)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
@@ -208,7 +212,7 @@ async def test_a_lost_peer_ends_the_others(start_servers, start_worker, serve_sc
     # Behind the first iteration only the first worker gets a plan, so it waits for the second one's part.
     dispatcher, address = await serve_scripts(job, [first_script, second_script[:1]])
     first, second = await asyncio.gather(
-        *(start_worker(address, name, ESD_WORKER_PEER_TIMEOUT="5") for name in ("a", "b"))
+        *(start_worker(address, name, ESD_WORKER_PEER_TIMEOUT="10") for name in ("a", "b"))
     )
     await asyncio.wait_for(dispatcher.until(lambda: all(dispatcher.reports)), 60)
     if dispatcher.registrations[0].name == "b":
