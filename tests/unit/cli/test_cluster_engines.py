@@ -17,6 +17,7 @@ from esd.cli.cluster.containers import containers_of
 from esd.cli.cluster.engines import connected
 from services.domain.errors import FailedPrecondition, Unavailable
 
+CONTAINER = "esd_redis_edge-7"
 HANGS_UP: dict[str, Any] = {}
 RUNNING = {
     "Id": "c0ffee",
@@ -33,23 +34,23 @@ def engine(processor: str, images: Mapping[str, Any], running: Any = None) -> It
     It says of every container that it is `running`, and lets none be stopped or removed.
     """
 
+    known: dict[str, Any] = {
+        "/version": {"ApiVersion": "1.45", "MinAPIVersion": "1.24", "Arch": processor},
+        "/_ping": "OK",
+    }
+    known |= {f"/images/{name}/json": image for name, image in images.items()}
+    if running:
+        known |= {f"/containers/{name}/json": running for name in (running["Id"], CONTAINER)}
+        known["/containers/json"] = [running]
+
     class Api(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            path = self.path.removeprefix("/v1.45")
-            if path == "/version":
-                self._answer(200, {"ApiVersion": "1.45", "MinAPIVersion": "1.24", "Arch": processor})
-            elif path == "/_ping":
-                self._answer(200, "OK")
-            elif path.startswith("/containers/json"):
-                self._answer(200, [running] if running else [])
-            elif path.startswith("/containers/") and running:
-                self._answer(200, running)
-            elif path.startswith("/images/") and images is HANGS_UP:
+            path = self.path.removeprefix("/v1.45").partition("?")[0]
+            if path.startswith("/images/") and images is HANGS_UP:
                 self.connection.close()
-            elif path.startswith("/images/") and (name := path.split("/")[2]) in images:
-                self._answer(200, images[name])
-            else:
-                self._answer(404, {"message": "No such image or container"})
+                return
+            body = known.get(path)
+            self._answer(404 if body is None else 200, body or {"message": "No such image or container"})
 
         def do_POST(self) -> None:
             self._answer(409, {"message": f"{self.path} is to be done"})
