@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from services.domain.errors import InvalidArgument
+from services.domain.errors import FailedPrecondition, InvalidArgument
 from services.domain.ids import PARTITIONS, shard_of
 
 
@@ -28,6 +28,18 @@ class Shard:
     def partitions(self) -> range:
         """The partitions whose ids belong to this shard."""
         return range(self.index, PARTITIONS, self.count)
+
+    def check_listed(self, place: int, servers: int) -> None:
+        """Raises FailedPrecondition unless a job that lists this server at `place` of `servers` lists it well.
+
+        Two servers that are both shard 0 of 1 would each take whatever ids a job sends, and hold half a table.
+        """
+        if (place, servers) != (self.index, self.count):
+            raise FailedPrecondition(
+                f"the job lists this server as shard {place} of {servers}, and it is shard {self.index} of "
+                f"{self.count} (ESD_PS_SHARD, ESD_PS_SHARDS); a job names the servers of all shards, each once and in "
+                "the order of their numbers (--parameter-servers)"
+            )
 
     def check(self, ids: NDArray[np.uint64]) -> None:
         """Raises InvalidArgument when an id belongs to another shard."""

@@ -88,6 +88,8 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
 
     async def CreateTable(self, request: ps_pb2.CreateTableRequest, context: Context) -> ps_pb2.CreateTableResponse:
         spec = decode_table(request.table)
+        if request.shards:
+            self._shard.check_listed(request.shard, request.shards)
         created = await self._threads.write(self._tables.create, spec)
         if request.to_train:
             self._tables.get(spec.name).history.check_unfinished()

@@ -113,6 +113,7 @@ class AsyncParameterServerClient:
         credentials: for a server that uses TLS or asks for a token.
         caller: a name for the server's log.
         patience: for how many seconds pulls and pushes are repeated that fail with an error of this class; None: never.
+        listed: as which shard the job lists the server, from 0, and how many it lists. None: it is not compared.
     """
 
     def __init__(
@@ -126,8 +127,10 @@ class AsyncParameterServerClient:
         credentials: Credentials = PLAINTEXT,
         caller: str = "",
         patience: Mapping[type[EsdError], float] | None = None,
+        listed: tuple[int, int] | None = None,
     ) -> None:
         self._table = table
+        self._listed = listed or (0, 0)
         self._claimant = new_claimant()
         self._timeout = timeout
         self._traffic = traffic or Traffic()
@@ -161,9 +164,13 @@ class AsyncParameterServerClient:
         """Makes sure that the table is there, and returns whether this call has created it.
 
         Raises:
-            FailedPrecondition: it is there with another specification; it is to be trained, and its job has ended.
+            FailedPrecondition: it is there with another specification; it is to be trained, and its job has ended; the
+                server is another shard than it is listed as.
         """
-        request = ps_pb2.CreateTableRequest(table=encode_table(self._table), to_train=to_train)
+        shard, shards = self._listed
+        request = ps_pb2.CreateTableRequest(
+            table=encode_table(self._table), to_train=to_train, shard=shard, shards=shards
+        )
         with domain_errors():
             return bool((await self._stub.CreateTable(request, timeout=self._timeout)).created)
 

@@ -51,8 +51,9 @@ class ParameterServers:
                 credentials=credentials,
                 caller=settings.name,
                 patience={Unavailable: settings.retry_timeout, StorageUnwritable: settings.storage_timeout},
+                listed=(place, len(job.parameter_servers)),
             )
-            for address in job.parameter_servers
+            for place, address in enumerate(job.parameter_servers)
         ]
         of_tables = [[shard.of_table(table) for shard in self._shards] for table in job.tables]
         self._participants = [client for clients in of_tables for client in clients]

@@ -56,8 +56,9 @@ class CheckpointStore:
                 timeout=_CALL_SECONDS,
                 max_message_bytes=settings.max_message_bytes,
                 credentials=credentials,
+                listed=(place, len(job.parameter_servers)),
             )
-            for address in job.parameter_servers
+            for place, address in enumerate(job.parameter_servers)
         ]
         self._participants = [shard.of_table(table) for table in job.tables for shard in self._shards]
         self._first = self._participants[0]
