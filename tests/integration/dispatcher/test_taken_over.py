@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from dispatcher.service.checkpoint.servers import CheckpointStore
 from ps_server.service.app import parameter_server
 from ps_server.service.settings import ParameterServerSettings
 from services.clients.parameter_server import AsyncParameterServerClient
 from services.domain.batches import SampleBatch
-from services.domain.errors import FailedPrecondition
+from services.domain.errors import FailedPrecondition, StaleEpoch
 from services.domain.jobs import JobSpec
 from services.domain.reports import FailureReport
 from services.domain.state import JobPhase
@@ -139,3 +140,28 @@ async def test_a_job_that_cannot_begin_leaves_the_running_one_alone(
         with pytest.raises(FailedPrecondition, match="of a job that differs in batch_size"):
             await second.client.create_job(job_with(parameter_servers=(server,), checkpoint_every=2, batch_size=16))
         assert await shard.get_checkpoint() == before
+
+
+async def test_what_is_logged_outlives_a_late_attempt_at_clearing_the_log_for_a_new_job(
+    start_dispatcher: Callable[..., Awaitable[Dispatcher]], server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The dispatcher had given the attempt up, and made another one; no worker has come so far."""
+    cleared: list[int] = []
+    trim_samples = CheckpointStore.trim_samples
+
+    async def recorded(store: CheckpointStore, position: int | None, epoch: int) -> None:
+        cleared.append(epoch)
+        await trim_samples(store, position, epoch)
+
+    monkeypatch.setattr(CheckpointStore, "trim_samples", recorded)
+    job = job_with(parameter_servers=(server,), checkpoint_every=100)
+    dispatcher = await start_dispatcher()
+    await dispatcher.client.create_job(job)
+    async with AsyncParameterServerClient(server, job.table) as shard, asyncio.TaskGroup() as tasks:
+        submitting = tasks.create_task(dispatcher.client.submit(job.name, without_end(BATCHES[:4])))
+        await state_when(dispatcher.client, lambda state: state.samples_submitted == 32)
+        (epoch,) = cleared
+        with pytest.raises(StaleEpoch):
+            await shard.trim_samples(None, epoch=epoch)
+        assert len(await shard.read_samples(epoch=(await shard.get_checkpoint()).epoch)) == 4
+        submitting.cancel()

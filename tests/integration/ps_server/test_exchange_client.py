@@ -118,6 +118,34 @@ async def test_bytes_have_a_credit_too_and_more_than_all_of_it_is_sent_alone() -
             await each.pulled
 
 
+async def test_pulls_that_were_kept_back_leave_the_credit_as_it_is() -> None:
+    """One pull takes the half of pulls. Frames go out without what they pull, which waits for as long as that does."""
+    async with scripted_exchange(frames=64, size=4096) as (server, client):
+        waiting = send(client, room(120), *range(120))
+        before = await server.frame()
+        kept_back = []
+        for number in range(1000, 1004):
+            kept_back += client.exchange(Parcel.of(push_of(number), pulls(*range(30))), room(30))
+            pushed = await server.frame()
+            assert (pushed.HasField("rows"), pushed.HasField("pulls")) == (True, False)
+            await server.answer(Response(sequence=pushed.sequence, stored=True, newly_stored=1, done=True))
+            await kept_back[-1].stored
+        (last,) = client.exchange(Parcel.of(push_of(5)))
+        pushed = await server.frame()
+        assert pushed.HasField("rows"), "more is pulled than the half of pulls allows"
+        await server.answer(
+            Response(sequence=pushed.sequence, stored=True, newly_stored=1, done=True),
+            Response(sequence=before.sequence, rows=rows(*range(120)), done=True),
+        )
+        await asyncio.gather(last.stored, waiting.pulled)
+        for _ in kept_back:
+            frame = await server.frame()
+            assert (frame.HasField("rows"), len(ids_of(frame))) == (False, 30)
+            await server.answer(Response(sequence=frame.sequence, rows=rows(*range(30)), done=True))
+        for each in kept_back:
+            await each.pulled
+
+
 async def test_a_refusal_ends_its_frame_and_nothing_else() -> None:
     async with scripted_exchange() as (server, client):
         into = room(2)

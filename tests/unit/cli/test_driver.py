@@ -81,14 +81,15 @@ def test_sigterm_lets_a_run_clear_up(tasks: int, signals: int) -> None:
     async def step(deeper: int) -> None:
         if deeper:
             await asyncio.create_task(step(deeper - 1))
-        for _ in range(signals):
-            signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
         await asyncio.Event().wait()
 
     async def work() -> None:
         try:
             await step(tasks)
         except asyncio.CancelledError:
+            for _ in range(1, signals):
+                signal.raise_signal(signal.SIGTERM)
             await asyncio.sleep(0.01)  # as what asks the dispatcher to end the job
             cleared.append(True)
             raise

@@ -64,10 +64,10 @@ def test_windows_are_averaged_by_their_samples_and_survive_a_checkpoint() -> Non
 
 def test_a_window_is_computed_by_whoever_asks_and_the_figure_is_the_same_to_the_last_bit() -> None:
     """At once, in another order, by a copy, at a checkpoint, or when too many wait: sums are always in order."""
-    drawn = samples(7 * 200, 30)
+    drawn = samples(9 * 200, 30)
     at_once, late = WindowedGauc(200), WindowedGauc(200)
     waiting = []
-    for start in range(0, 7 * 200, 200):
+    for start in range(0, 9 * 200, 200):
         part = tuple(column[start : start + 200] for column in drawn)
         if filled := at_once.add(*part):
             filled.figures()
