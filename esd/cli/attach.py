@@ -20,7 +20,7 @@ from services.runtime.security import Credentials
 from services.runtime.settings import split_address
 
 # Options that were decided where the services were started.
-_OF_THE_SERVICES = ("links", "cache_ratio", "cache_rows", "store", "shards", "decision_log")
+_OF_THE_SERVICES = ("links", "cache_ratio", "cache_rows", "store", "shards", "checkpoint_dir", "decision_log")
 
 
 def run_attached(
@@ -43,9 +43,12 @@ def run_attached(
         out: directory for the model.
         continue_from: the table of an earlier run, whose model is trained on.
     """
+    _check_address("--dispatcher", dispatcher)
     stream = training_stream(chosen)
     held_out_data = held_out_samples(chosen, stream)
-    asked = _job(chosen, stream, parameter_servers, continue_from or table)
+    asked = _job(chosen, stream, parameter_servers, table if continue_from is None else continue_from)
+    if out is not None:  # a model that has nowhere to go is better not trained
+        out.mkdir(parents=True, exist_ok=True)
     messages.print(f"table {asked.table.name}", highlight=False)
 
     shown = Credentials.load()
@@ -61,7 +64,11 @@ def run_attached(
 
                 return await train_to_the_end(client, chosen, job, stream, progress, held_out_data, out, shown)
 
-    again = "the same command" if table or continue_from else f"the same command with --table {asked.table.name}"
+    again = (
+        "the same command"
+        if table is not None or continue_from is not None
+        else f"the same command with --table {asked.table.name}"
+    )
     with way_back_told(again) as seen:
         result = run_until_stopped(train(seen))
     report_reading(stream.dataset)
@@ -81,20 +88,24 @@ def check_options(context: typer.Context) -> None:
             raise InvalidArgument(f"--{option} is decided where the services were started: leave it out")
 
 
+def _check_address(option: str, address: str) -> None:
+    try:
+        split_address(address)
+    except ValueError as error:
+        raise InvalidArgument(f"{option}: {error}") from None
+
+
 def _job(chosen: opt.RunOptions, stream: TrainingStream, parameter_servers: str, table: str | None) -> JobSpec:
     dataset = stream.dataset
     addresses = tuple(address.strip() for address in parameter_servers.split(","))
-    try:
-        for address in addresses:
-            split_address(address)
-    except ValueError as error:
-        raise InvalidArgument(f"--parameter-servers: {error}") from None
+    for address in addresses:
+        _check_address("--parameter-servers", address)
     return chosen.job(
         features=dataset.features,
         labels=dataset.labels,
         dense_features=len(dataset.dense_features),
         parameter_servers=addresses,
         stream=dataset.fingerprint,
-        table=table or f"{chosen.data_name}-{uuid.uuid4().hex[:8]}",
+        table=f"{chosen.data_name}-{uuid.uuid4().hex[:8]}" if table is None else table,
         iterations=stream.iterations,
     )

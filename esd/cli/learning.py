@@ -112,12 +112,13 @@ EarlyStopOption = Annotated[
 ]
 
 
-def parse_schedule(text: str, iterations: int | None) -> Schedule:
+def parse_schedule(text: str, iterations: int | None, option: str = "--lr-schedule") -> Schedule:
     """Reads a schedule as it is written on the command line.
 
     Args:
         text: parts with commas between them: `warm-up:500,cosine:20000:0.1`.
         iterations: of the whole run, if they are known.
+        option: what it was given as, for messages.
 
     Raises:
         InvalidArgument: it is none, or says a thing twice, or a cosine has no end.
@@ -127,7 +128,7 @@ def parse_schedule(text: str, iterations: int | None) -> Schedule:
         name, *values = part.strip().split(":")
         kind = "warm-up" if name == "warm-up" else "decay"
         if kind in found:
-            raise InvalidArgument(f"--lr-schedule {text!r} has two parts of one kind; it is {_FORMS}")
+            raise InvalidArgument(f"{option} {text!r} has two parts of one kind; it is {_FORMS}")
         found[kind] = values if kind == "warm-up" else [name, *values]
     try:
         warm_up = int(*found.get("warm-up", ["0"]))
@@ -135,7 +136,7 @@ def parse_schedule(text: str, iterations: int | None) -> Schedule:
             case ["constant"]:
                 return Schedule(warm_up=warm_up) if warm_up else CONSTANT
             case ["cosine"] if iterations is None:
-                raise InvalidArgument("--lr-schedule cosine needs the number of iterations here: cosine:ITERATIONS")
+                raise InvalidArgument(f"{option} cosine needs the number of iterations here: cosine:ITERATIONS")
             case ["cosine", *rest]:
                 given = [str(iterations), "0"]
                 length, share = rest + given[len(rest) :]
@@ -144,4 +145,4 @@ def parse_schedule(text: str, iterations: int | None) -> Schedule:
                 return Schedule(Decay.STEP, warm_up, int(length), float(share))
     except (ValueError, TypeError):
         pass
-    raise InvalidArgument(f"--lr-schedule {text!r} is unknown; it is {_FORMS}")
+    raise InvalidArgument(f"{option} {text!r} is unknown; it is {_FORMS}")

@@ -60,7 +60,9 @@ def main() -> None:
         app()
     except (InvalidArgument, SettingsError) as error:
         _fail(error, EXIT_USAGE)
-    except (EsdError, OSError) as error:
+    except OSError as error:
+        _fail(error if error.filename is None else f"{error.filename}: {error.strerror}", EXIT_FAILURE)
+    except EsdError as error:
         _fail(error, EXIT_FAILURE)
 
 
@@ -69,6 +71,6 @@ def _terminated(number: int, _frame: FrameType | None) -> NoReturn:
     sys.exit(128 + number)
 
 
-def _fail(error: Exception, code: int) -> None:
+def _fail(error: Exception | str, code: int) -> None:
     messages.print(f"esd: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
     sys.exit(code)

@@ -33,6 +33,14 @@ from esd.cli.learning import (
     parse_schedule,
 )
 from esd.cli.model import Hidden, LossOption, Model, parse_hidden
+from esd.cli.storage import (
+    TABLE,
+    AtMaxRows,
+    CheckpointEvery,
+    CheckpointSeconds,
+    CheckpointsKept,
+    MaxRows,
+)
 from esd.cli.workloads import parse_limits, parse_workloads
 from services.data import Dataset, count_distinct, open_data
 from services.data.epochs import Epochs
@@ -44,10 +52,10 @@ from services.domain.features import Feature
 from services.domain.jobs import MAX_HORIZON, Criterion, JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
 from services.domain.links import parse_links
 from services.domain.losses import Loss
+from services.domain.schedules import Schedule
 from services.domain.sync import parse_sync
 from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 
-TABLE = "embeddings"
 DEFAULT_BATCH = 64
 BALANCED = "balanced"
 DEFAULT_CACHE_RATIO = 0.08  # ESD §6.1
@@ -57,7 +65,6 @@ PLAN_WINDOW = 4  # iterations planned ahead, the running one included: two overl
 TRAINING = "What is trained"
 CLUSTER = "Workers"
 DISPATCH = "Dispatch"
-STORAGE = "Table and checkpoints"
 OUTPUT = "Output"
 
 Data = Annotated[
@@ -197,16 +204,6 @@ Direct = Annotated[
 Optimizer = Annotated[
     OptimizerKind, typer.Option(help="Optimizer of the rows and of the dense parameters.", rich_help_panel=TRAINING)
 ]
-Store = Annotated[
-    str,
-    typer.Option(
-        "--store",
-        help="memory, redis://HOST:PORT/DB or redis+cluster://HOST:PORT; rediss for TLS. A password is read from"
-        " the file ESD_PS_STORE_PASSWORD_FILE.",
-        rich_help_panel=STORAGE,
-    ),
-]
-Shards = Annotated[int, typer.Option("--shards", min=1, help="Parameter-server processes.", rich_help_panel=STORAGE)]
 Iterations = Annotated[
     int | None,
     typer.Option(
@@ -232,56 +229,12 @@ ParameterServers = Annotated[
         rich_help_panel=CLUSTER,
     ),
 ]
-Table = Annotated[
-    str | None,
-    typer.Option(
-        help="Name of the rows' table.",
-        show_default=f"{TABLE}, and with --dispatcher a new one",
-        rich_help_panel=STORAGE,
-    ),
-]
-CheckpointEvery = Annotated[
-    int,
-    typer.Option(
-        min=0,
-        help="Iterations between checkpoints, to which a run that lost a process goes back; 0: see the next.",
-        rich_help_panel=STORAGE,
-    ),
-]
-MaxRows = Annotated[
-    int,
-    typer.Option(min=0, help="Rows that the table may have; 0: any.", rich_help_panel=STORAGE),
-]
-AtMaxRows = Annotated[
-    RowLimitPolicy,
-    typer.Option(
-        help="With --max-rows: refuse ends the run before the iteration that needs more rows; forget drops those "
-        "trained longest ago, with their optimizer state.",
-        rich_help_panel=STORAGE,
-    ),
-]
-CheckpointSeconds = Annotated[
-    float,
-    typer.Option(
-        min=0,
-        help="Longest time between checkpoints, seconds; 0: any. Without both, a lost process ends the run.",
-        rich_help_panel=STORAGE,
-    ),
-]
-CheckpointsKept = Annotated[
-    int, typer.Option(min=1, help="Checkpoints that esd checkpoint restore can go back to.", rich_help_panel=STORAGE)
-]
-CheckpointDir = Annotated[
-    Path | None,
-    typer.Option(
-        help="with --store memory: where checkpoints are kept, so that the parameter server may die, too.",
-        rich_help_panel=STORAGE,
-    ),
-]
 DecisionLog = Annotated[
     Path | None,
     typer.Option(
         "--decision-log",
+        dir_okay=False,
+        writable=True,
         help="File that takes what the plans depend on besides the samples, for `esd simulate --replay`.",
         rich_help_panel=DISPATCH,
     ),
@@ -289,7 +242,12 @@ DecisionLog = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.", rich_help_panel=OUTPUT)]
 Out = Annotated[
     Path | None,
-    typer.Option("--out", help="Directory for the trained model (model.npz) and the logs.", rich_help_panel=OUTPUT),
+    typer.Option(
+        "--out",
+        file_okay=False,
+        help="Directory for the trained model (model.npz) and the logs.",
+        rich_help_panel=OUTPUT,
+    ),
 ]
 
 
@@ -409,7 +367,7 @@ class RunOptions:
                 self.loss,
             ),
             "schedule": parse_schedule(self.lr_schedule, iterations),
-            "dense_schedule": parse_schedule(self.dense_lr_schedule or self.lr_schedule, iterations),
+            "dense_schedule": self._dense_schedule(iterations),
             "parameter_servers": parameter_servers,
         }
         if self.evaluate_every:  # at checkpoints, which stay until they are evaluated
@@ -418,6 +376,11 @@ class RunOptions:
             kept = max(self.checkpoints_kept, 2 + -(-self.horizon // self.evaluate_every))
             options |= {"checkpoint_every": self.evaluate_every, "checkpoints_kept": kept}
         return JobSpec(**options)
+
+    def _dense_schedule(self, iterations: int | None) -> Schedule:
+        if self.dense_lr_schedule is None:
+            return parse_schedule(self.lr_schedule, iterations)
+        return parse_schedule(self.dense_lr_schedule, iterations, "--dense-lr-schedule")
 
     def open(self, batch_size: int) -> Dataset:
         """Opens what is trained of the data, with all its epochs, in batches of up to `batch_size` samples."""

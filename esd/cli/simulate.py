@@ -26,6 +26,7 @@ from esd.cli.dimensions import parse_dimensions
 from esd.cli.hot_batches import in_hot_batches
 from esd.cli.options import takes_run_options
 from esd.cli.report import Result, alternative_result, print_result, simulation_result
+from esd.cli.storage import CheckpointDir, Shards, Store
 from esd.cli.stream import READ_SAMPLES, global_batches, simulated_stream
 from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument
@@ -75,9 +76,9 @@ def command(
     alternative: AlternativeOption = None,
     dims: Dims = None,
     replay: ReplayLog = None,
-    _store: opt.Store = "memory",  # a training command can be simulated as it stands
-    _shards: opt.Shards = 1,
-    _checkpoint_dir: opt.CheckpointDir = None,
+    _store: Store = "memory",  # a training command can be simulated as it stands
+    _shards: Shards = 1,
+    _checkpoint_dir: CheckpointDir = None,
     _decision_log: opt.DecisionLog = None,
     as_json: opt.Json = False,
     _out: opt.Out = None,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dispatcher.simulator.simulate import trace_batches
+from esd.cli.early_stop import EarlyStop
 from esd.cli.options import DEFAULT_CACHE_RATIO, RunOptions
 from esd.cli.report import messages
 from services.data import Dataset
@@ -69,11 +71,23 @@ def held_out_samples(chosen: RunOptions, trained: TrainingStream) -> Dataset | N
         InvalidArgument: options contradict each other, or the samples have another shape than the trained ones.
     """
     if chosen.evaluate is None and not chosen.holdout:
-        if chosen.evaluate_every or chosen.early_stop:
+        if chosen.evaluate_every or chosen.early_stop is not None:
             raise InvalidArgument("--evaluate-every and --early-stop need --evaluate DATA or --holdout LAST")
         return None
-    if chosen.early_stop and not chosen.evaluate_every:
+    if chosen.early_stop is not None and not chosen.evaluate_every:
         raise InvalidArgument("--early-stop needs --evaluate-every")
+    held_out = _held_out(chosen, trained)
+    if held_out is not None and chosen.early_stop is not None:
+        metric = EarlyStop.parse(chosen.early_stop).metric
+        if metric == "gauc" and all(batch.groups is None for batch in islice(held_out, 1)):
+            raise InvalidArgument(
+                "--early-stop gauc needs samples with groups, such as their users: name the column as `group` in the "
+                "schema, or stop by auc"
+            )
+    return held_out
+
+
+def _held_out(chosen: RunOptions, trained: TrainingStream) -> Dataset | None:
     if chosen.evaluate is None:
         return trained.held_back
     if chosen.holdout:

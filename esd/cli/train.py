@@ -20,7 +20,9 @@ from esd.cli.learning import ContinueFrom
 from esd.cli.options import takes_run_options
 from esd.cli.report import Result, messages, print_result
 from esd.cli.seeds import SeedsOption, over_seeds, print_seeds
+from esd.cli.storage import TABLE, CheckpointDir, Shards, Store, Table
 from esd.cli.stream import held_out_samples, report_reading, training_stream
+from ps_server.stores.by_url import check_store
 from services.clients.dispatcher_async import AsyncDispatcherClient
 from services.domain.errors import InvalidArgument
 from services.domain.state import JobState
@@ -34,13 +36,13 @@ RESTARTS = 5  # of all services of one run together
 def command(
     chosen: opt.RunOptions,
     context: typer.Context,
-    store: opt.Store = "memory",
-    shards: opt.Shards = 1,
-    checkpoint_dir: opt.CheckpointDir = None,
+    store: Store = "memory",
+    shards: Shards = 1,
+    checkpoint_dir: CheckpointDir = None,
     decision_log: opt.DecisionLog = None,
     dispatcher: opt.Dispatcher = None,
     parameter_servers: opt.ParameterServers = None,
-    table: opt.Table = None,
+    table: Table = None,
     continue_from: ContinueFrom = None,
     seeds: SeedsOption = 1,
     as_json: opt.Json = False,
@@ -82,7 +84,7 @@ def command(
 
     def with_seed(seed: int) -> Result:
         """Trains a table of its own, in a directory of its own."""
-        name = f"{table or opt.TABLE}-seed-{seed}" if dispatcher is None or table is not None else None
+        name = f"{TABLE if table is None else table}-seed-{seed}" if dispatcher is None or table is not None else None
         return train(replace(chosen, seed=seed), name, out and out / f"seed-{seed}")
 
     if seeds > 1:
@@ -108,6 +110,9 @@ def run(
     It goes on from the model in the table `continue_from`, if that is given. `watch` sees the cluster and each state of
     the job that was polled.
     """
+    check_store(store, checkpoint_dir)
+    if decision_log is not None and not decision_log.absolute().parent.is_dir():
+        raise InvalidArgument(f"--decision-log {decision_log}: there is no directory {decision_log.parent}")
     stream = training_stream(chosen)
     held_out_data = held_out_samples(chosen, stream)
     dataset = stream.dataset
@@ -120,7 +125,7 @@ def run(
         dense_features=len(dataset.dense_features),
         parameter_servers=("not started",),
         stream=dataset.fingerprint,
-        table=continue_from or table or opt.TABLE,
+        table=next(name for name in (continue_from, table, TABLE) if name is not None),
         iterations=stream.iterations,
     )
     check_job(asked, cache_rows)

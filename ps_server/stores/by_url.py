@@ -8,7 +8,7 @@ from ps_server.core.shard import Shard
 from ps_server.core.store import Store
 from ps_server.stores.directory.store import DirectoryStore
 from ps_server.stores.memory import MemoryStore
-from ps_server.stores.redis.connection import RedisAccess
+from ps_server.stores.redis.connection import RedisAccess, address_of
 from ps_server.stores.redis.store import RedisStore
 from services.domain.errors import InvalidArgument
 
@@ -37,10 +37,24 @@ def open_store(
         Unavailable: Redis is out of reach.
         FailedPrecondition: Redis could lose rows, or holds some in the layout of another version.
     """
+    check_store(url, checkpoint_dir)
     if url == "memory":
         return MemoryStore() if checkpoint_dir is None else DirectoryStore(checkpoint_dir, shard)
+    return RedisStore(url, shard, timeout_seconds, access)
+
+
+def check_store(url: str, checkpoint_dir: Path | None) -> None:
+    """Refuses what `open_store` would refuse without asking anybody.
+
+    Raises:
+        InvalidArgument: the URL names no store, or Redis is given a checkpoint directory.
+    """
+    if url == "memory":
+        return
+    if not url.startswith(_REDIS_SCHEMES):
+        raise InvalidArgument(
+            f"store {url.partition(':')[0]!r} is neither memory nor a URL of {', '.join(_REDIS_SCHEMES)}"
+        )
+    address_of(url)
     if checkpoint_dir is not None:
         raise InvalidArgument("a checkpoint directory is for the memory store; Redis keeps checkpoints itself")
-    if url.startswith(_REDIS_SCHEMES):
-        return RedisStore(url, shard, timeout_seconds, access)
-    raise InvalidArgument(f"store {url.partition(':')[0]!r} is neither memory nor a URL of {', '.join(_REDIS_SCHEMES)}")

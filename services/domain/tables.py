@@ -44,7 +44,7 @@ class OptimizerSpec:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
-            raise InvalidArgument(f"learning rate is {self.learning_rate}, it must be positive")
+            raise InvalidArgument(f"learning rate is {self.learning_rate}, it must be positive and finite")
         if not (math.isfinite(self.epsilon) and self.epsilon > 0):
             raise InvalidArgument(f"epsilon is {self.epsilon}, it must be positive")
         for name, beta in (("beta1", self.beta1), ("beta2", self.beta2)):

@@ -52,11 +52,23 @@ def test_a_malformed_parameter_server_is_refused() -> None:
         )
 
 
+def test_a_model_that_has_nowhere_to_go_is_not_trained(tmp_path: Path) -> None:
+    file = tmp_path / "model"
+    file.touch()
+    with pytest.raises(OSError, match="Not a directory"):
+        run_attached(
+            OPTIONS, dispatcher="127.0.0.1:1", parameter_servers="127.0.0.1:1", table=None, out=file / "below"
+        )
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
         (["--dispatcher", "d:1", "--parameter-servers", "p:1", "--links", "1g"], "--links is decided"),
         (["--dispatcher", "d:1", "--parameter-servers", "p:1", "--cache-rows", "5"], "--cache-rows is decided"),
+        (["--dispatcher", "d:1", "--parameter-servers", "p:1", "--checkpoint-dir", "d"], "--checkpoint-dir is decided"),
+        (["--dispatcher", "http://d:1", "--parameter-servers", "p:1"], "--dispatcher: 'http://d:1' is not host:port"),
+        (["--dispatcher", "d:1", "--parameter-servers", "p:1", "--table", ""], "table name '' must match"),
         (["--dispatcher", "d:1"], "go together"),
         (["--parameter-servers", "p:1"], "go together"),
     ],

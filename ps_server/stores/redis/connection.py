@@ -132,19 +132,7 @@ def connect(url: str, timeout_seconds: float, access: RedisAccess) -> RedisConne
     }
     scheme, _, rest = url.partition("://")
     clustered = scheme.endswith("+cluster")
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port or 6379
-    except ValueError:
-        host = None
-    # redis-py would take database 0 for a name, and 12 for 1/2; a cluster has no other than 0.
-    databases = r"/?0?" if clustered else r"(/\d*)?"
-    if not host or not re.fullmatch(databases, parts.path):
-        raise InvalidArgument(
-            "the store URL must be redis://[user:password@]host:port[/db], db being a number, or "
-            "redis+cluster://host:port"
-        )
-    address = f"{host}:{port}"
+    address = address_of(url)
     plain = f"{scheme.removesuffix('+cluster')}://{rest}"
     sockets = _SocketCount()
     with translated_errors(address):
@@ -152,6 +140,23 @@ def connect(url: str, timeout_seconds: float, access: RedisAccess) -> RedisConne
             return _SingleServer(address, Redis.from_url(url, redis_connect_func=sockets.greet, **options), sockets)
         cluster = RedisCluster.from_url(plain, redis_connect_func=sockets.count, **options)
         return _Cluster(address, cluster, sockets, timeout_seconds)
+
+
+def address_of(url: str) -> str:
+    """Returns host and port that the URL of a Redis names, for messages. Raises InvalidArgument if it is malformed."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port or 6379
+    except ValueError:
+        host = None
+    # redis-py would take database 0 for a name, and 12 for 1/2; a cluster has no other than 0.
+    databases = r"/?0?" if url.partition("://")[0].endswith("+cluster") else r"(/\d*)?"
+    if not host or not re.fullmatch(databases, parts.path):
+        raise InvalidArgument(
+            "the store URL must be redis://[user:password@]host:port[/db], db being a number, or "
+            "redis+cluster://host:port"
+        )
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 @contextmanager

@@ -124,7 +124,6 @@ def test_a_model_that_cannot_train_is_refused_before_a_service_starts(
     ("arguments", "messages"),
     [
         (["--store", "redis://127.0.0.1:1/0"], ["ps-0", "127.0.0.1:1"]),
-        (["--store", "postgres://127.0.0.1"], ["ps-0", "store 'postgres'"]),
         (["--mechanism", "nearest"], ["'nearest' is unknown"]),
         (["--cache-rows", "10"], ["worker 0 caches 10 rows", "--cache-rows"]),
         (["--data", "criteo:/nowhere/train.txt"], ["/nowhere/train.txt"]),
@@ -150,6 +149,45 @@ def test_a_solver_without_its_device_is_refused_before_anything_starts(
     assert "solver dual-cuda needs a CUDA device" in refused.stderr
     assert "Traceback" not in refused.stderr
     assert not out.exists(), "the services' logs are made before the services start"
+
+
+HELD_OUT = ["--evaluate", "flights", "--evaluate-every", "2"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([*HELD_OUT, "--early-stop", "precision:2"], "'precision:2' is not METRIC:PATIENCE"),
+        ([*HELD_OUT, "--early-stop", "gauc:2"], "gauc needs samples with groups"),
+        ([*HELD_OUT, "--early-stop", ""], "'' is not METRIC:PATIENCE"),
+        (["--store", "postgres://127.0.0.1"], "store 'postgres' is neither memory nor"),
+        (["--store", "redis://127.0.0.1:1/rows"], "the store URL must be"),
+        (["--store", "redis://127.0.0.1:1", "--checkpoint-dir", "kept"], "is for the memory store"),
+        (["--shards", "65"], "Invalid value for '--shards'"),
+        (["--decision-log", "/nowhere/decisions.jsonl"], "there is no directory /nowhere"),
+        (["--decision-log", "/"], "'--decision-log'"),
+        (["--checkpoint-dir", __file__], "'--checkpoint-dir'"),
+        (["--table", ""], "table name '' must match"),
+        (["--continue-from", ""], "table name '' must match"),
+        (["--dense-lr-schedule", "steep"], "--dense-lr-schedule 'steep' is unknown"),
+    ],
+    ids=lambda value: " ".join(value[-2:]) if isinstance(value, list) else "",
+)
+def test_a_mistake_is_named_before_anything_starts(tmp_path: Path, arguments: list[str], message: str) -> None:
+    out = tmp_path / "out"
+    refused = esd_here("train", "--workers", "1", "--iterations", "3", "--out", str(out), *arguments)
+    assert refused.returncode == 2
+    assert message in refused.stderr
+    assert not out.exists(), "the services' logs are made before the services start"
+
+
+def test_an_output_that_is_a_file_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "model"
+    file.touch()
+    assert "'--out'" in esd_here("train", "--out", str(file)).stderr
+    below = esd_here("train", "--workers", "1", "--iterations", "3", "--out", str(file / "below"))
+    assert below.returncode == 1
+    assert below.stderr == f"esd: {file / 'below' / 'logs'}: Not a directory\n"
 
 
 def test_a_malformed_record_ends_the_run_and_names_its_place(tmp_path: Path) -> None:

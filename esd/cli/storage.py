@@ -1,0 +1,76 @@
+"""The options that say where a run keeps its rows and checkpoints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from services.domain.ids import PARTITIONS
+from services.domain.jobs import RowLimitPolicy
+
+TABLE = "embeddings"
+
+_PANEL = "Table and checkpoints"
+
+Store = Annotated[
+    str,
+    typer.Option(
+        "--store",
+        help="memory, redis://HOST:PORT/DB or redis+cluster://HOST:PORT; rediss for TLS. A password is read from"
+        " the file ESD_PS_STORE_PASSWORD_FILE.",
+        rich_help_panel=_PANEL,
+    ),
+]
+Shards = Annotated[
+    int,
+    typer.Option("--shards", min=1, max=PARTITIONS, help="Parameter-server processes.", rich_help_panel=_PANEL),
+]
+Table = Annotated[
+    str | None,
+    typer.Option(
+        help="Name of the rows' table.",
+        show_default=f"{TABLE}, and with --dispatcher a new one",
+        rich_help_panel=_PANEL,
+    ),
+]
+CheckpointEvery = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        help="Iterations between checkpoints, to which a run that lost a process goes back; 0: see the next.",
+        rich_help_panel=_PANEL,
+    ),
+]
+MaxRows = Annotated[
+    int,
+    typer.Option(min=0, help="Rows that the table may have; 0: any.", rich_help_panel=_PANEL),
+]
+AtMaxRows = Annotated[
+    RowLimitPolicy,
+    typer.Option(
+        help="With --max-rows: refuse ends the run before the iteration that needs more rows; forget drops those "
+        "trained longest ago, with their optimizer state.",
+        rich_help_panel=_PANEL,
+    ),
+]
+CheckpointSeconds = Annotated[
+    float,
+    typer.Option(
+        min=0,
+        help="Longest time between checkpoints, seconds; 0: any. Without both, a lost process ends the run.",
+        rich_help_panel=_PANEL,
+    ),
+]
+CheckpointsKept = Annotated[
+    int, typer.Option(min=1, help="Checkpoints that esd checkpoint restore can go back to.", rich_help_panel=_PANEL)
+]
+CheckpointDir = Annotated[
+    Path | None,
+    typer.Option(
+        file_okay=False,
+        help="with --store memory: where checkpoints are kept, so that the parameter server may die, too.",
+        rich_help_panel=_PANEL,
+    ),
+]
