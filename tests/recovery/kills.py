@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from dispatcher.core.flushing import LOOKAHEAD
+from esd.cli import train
 from esd.cli.launcher import LocalCluster, ServiceProcess
 from esd.cli.options import RunOptions
+from esd.cli.stream import TrainingStream, training_stream
+from services.domain.batches import SampleBatch
 from services.domain.state import JobState
 from services.domain.tables import OptimizerKind
 from tests.support.models import assert_same_model
@@ -24,22 +33,71 @@ OPTIONS = RunOptions(
     seed=3,
     checkpoint_every=25,
 )
-KILLED_AT = 38  # halfway between two checkpoints: the first is written by then, the second is not cut
+KILLED_AT = 38  # halfway between two checkpoints
+AHEAD = 8  # iterations whose samples come before something happens: the next checkpoint is not cut by then
+PATIENCE_SECONDS = 240
 
 
-class Killer:
-    """Kills one process when this number of iterations is confirmed."""
+class Interruption:
+    """Does something once, when this number of iterations is confirmed and there is a checkpoint."""
 
-    def __init__(self, choose: Callable[[LocalCluster], ServiceProcess], iteration: int) -> None:
-        self._choose = choose
-        self._iteration = iteration
-        self.killed: str | None = None
+    def __init__(self, what: Callable[[LocalCluster], object], iteration: int = KILLED_AT) -> None:
+        self._what = what
+        self.iteration = iteration
+        self.over = threading.Event()
 
     def __call__(self, cluster: LocalCluster, state: JobState) -> None:
-        if self.killed is None and state.iterations_confirmed >= self._iteration:
-            service = self._choose(cluster)
-            self.killed = service.name
-            service.process.send_signal(signal.SIGKILL)
+        if not self.over.is_set() and state.iterations_confirmed >= self.iteration and state.checkpoint > 0:
+            self._what(cluster)
+            self.over.set()
+
+
+class Killer(Interruption):
+    """Kills one process."""
+
+    def __init__(self, choose: Callable[[LocalCluster], ServiceProcess], iteration: int = KILLED_AT) -> None:
+        super().__init__(self._kill, iteration)
+        self._choose = choose
+        self.killed: str | None = None
+
+    def _kill(self, cluster: LocalCluster) -> None:
+        service = self._choose(cluster)
+        self.killed = service.name
+        service.process.send_signal(signal.SIGKILL)
+
+
+@dataclass(frozen=True)
+class HeldBack(TrainingStream):
+    """Samples of which only the first `ahead` come before the interruption is over."""
+
+    ahead: int = 0
+    interruption: Interruption | None = None
+
+    def __iter__(self) -> Iterator[SampleBatch]:
+        left = self.ahead
+        for batch in TrainingStream.__iter__(self):
+            if left > 0:
+                yield batch[:left]
+            if left <= len(batch):
+                assert self.interruption is not None
+                assert self.interruption.over.wait(PATIENCE_SECONDS)
+            if left < len(batch):
+                yield batch[max(0, left) :]
+            left -= len(batch)
+
+
+def interrupted_run(options: RunOptions, interruption: Interruption, **where: Any) -> dict[str, Any]:
+    """Trains as `train.run` does, with an interruption that comes in time, however late anybody looks at the run."""
+
+    def held_back(chosen: RunOptions) -> TrainingStream:
+        stream = training_stream(chosen)
+        looked_at = LOOKAHEAD if options.sync == "proactive" else 0  # of the batches behind the one that is planned
+        ahead = (interruption.iteration + AHEAD + looked_at) * stream.batch_size
+        return HeldBack(stream.dataset, stream.limit, stream.batch_size, stream.held_back, ahead, interruption)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train, "training_stream", held_back)
+        return train.run(options, watch=interruption, **where)
 
 
 def worker(cluster: LocalCluster) -> ServiceProcess:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from esd.cli import train
-from tests.recovery.kills import KILLED_AT, OPTIONS, Killer, assert_same_run, dispatcher, worker
+from tests.recovery.kills import OPTIONS, Killer, assert_same_run, dispatcher, interrupted_run, worker
 
 BUFFERED = replace(OPTIONS, model="tests.support.running_model:Net")
 
@@ -22,8 +22,8 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
 
 @pytest.mark.parametrize("victim", [worker, dispatcher])
 def test_a_killed_process_leaves_the_buffers_of_an_undisturbed_run(undisturbed, tmp_path, victim):
-    kill = Killer(victim, iteration=KILLED_AT)
-    result = train.run(BUFFERED, store="memory", shards=1, out=tmp_path, watch=kill)
+    kill = Killer(victim)
+    result = interrupted_run(BUFFERED, kill, store="memory", shards=1, out=tmp_path)
     assert kill.killed
     assert_same_run(result, tmp_path, undisturbed)
     with np.load(tmp_path / "model.npz") as model:

@@ -9,7 +9,7 @@ import pytest
 
 from esd.cli import train
 from services.domain.jobs import RowLimitPolicy
-from tests.recovery.kills import KILLED_AT, OPTIONS, Killer, assert_same_run, parameter_server, worker
+from tests.recovery.kills import OPTIONS, Killer, assert_same_run, interrupted_run, parameter_server, worker
 
 FULL_TABLE = replace(OPTIONS, max_rows=1_500, at_max_rows=RowLimitPolicy.FORGET)
 
@@ -25,8 +25,8 @@ def undisturbed_full_table(tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
 @pytest.mark.parametrize(("store", "choose"), [("directory", parameter_server), ("redis", worker)])
 def test_the_run_ends_with_the_undisturbed_model(undisturbed_full_table, tmp_path, redis_url, store, choose):
     keep = {"store": redis_url} if store == "redis" else {"store": "memory", "checkpoint_dir": tmp_path / "kept"}
-    kill = Killer(choose, iteration=KILLED_AT)
-    result = train.run(FULL_TABLE, shards=2, **keep, out=tmp_path, watch=kill)
+    kill = Killer(choose)
+    result = interrupted_run(FULL_TABLE, kill, shards=2, **keep, out=tmp_path)
     assert [each["iterations_redone"] >= 5 for each in result["recoveries"]] == [True]
     assert result["forgotten_rows"] == undisturbed_full_table[1]["forgotten_rows"]
     assert_same_run(result, tmp_path, undisturbed_full_table)

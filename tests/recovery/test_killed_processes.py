@@ -25,7 +25,16 @@ from services.domain.batches import SampleBatch
 from services.domain.errors import EsdError
 from services.domain.state import JobPhase, JobState
 from services.runtime.security import PLAINTEXT
-from tests.recovery.kills import KILLED_AT, OPTIONS, Killer, assert_same_run, dispatcher, parameter_server, worker
+from tests.recovery.kills import (
+    OPTIONS,
+    Interruption,
+    Killer,
+    assert_same_run,
+    dispatcher,
+    interrupted_run,
+    parameter_server,
+    worker,
+)
 from tests.support.models import assert_same_model
 from tests.support.redis_server import redis_cluster
 from tests.support.reference import train_reference
@@ -55,46 +64,41 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
 
 
 def test_a_killed_worker_comes_back_and_all_go_on_from_the_checkpoint(undisturbed, tmp_path):
-    kill = Killer(worker, iteration=KILLED_AT)
-    result = train.run(OPTIONS, store="memory", shards=2, out=tmp_path, watch=kill)
+    kill = Killer(worker)
+    result = interrupted_run(OPTIONS, kill, store="memory", shards=2, out=tmp_path)
     assert [each["iterations_redone"] >= 10 for each in result["recoveries"]] == [True]
     assert_same_run(result, tmp_path, undisturbed)
 
 
 def test_a_killed_dispatcher_takes_the_job_up_at_the_checkpoint(undisturbed, tmp_path):
-    kill = Killer(dispatcher, iteration=KILLED_AT)
-    result = train.run(OPTIONS, store="memory", shards=2, out=tmp_path, watch=kill)
+    kill = Killer(dispatcher)
+    result = interrupted_run(OPTIONS, kill, store="memory", shards=2, out=tmp_path)
     assert kill.killed == "dispatcher"
     assert_same_run(result, tmp_path, undisturbed)
 
 
 def test_a_dispatcher_that_stood_still_for_longer_than_a_lease_reads_what_workers_sent_meanwhile(undisturbed, tmp_path):
-    stood_still = []
+    def stand_still(cluster: LocalCluster) -> None:
+        cluster.dispatcher.process.send_signal(signal.SIGSTOP)
+        time.sleep(1.5 * DispatcherSettings().lease_seconds)
+        cluster.dispatcher.process.send_signal(signal.SIGCONT)
 
-    def stand_still(cluster: LocalCluster, state: JobState) -> None:
-        if not stood_still and state.iterations_confirmed >= KILLED_AT:
-            stood_still.append(cluster.dispatcher)
-            cluster.dispatcher.process.send_signal(signal.SIGSTOP)
-            time.sleep(1.5 * DispatcherSettings().lease_seconds)
-            cluster.dispatcher.process.send_signal(signal.SIGCONT)
-
-    result = train.run(OPTIONS, store="memory", shards=2, out=tmp_path, watch=stand_still)
-    assert stood_still
+    result = interrupted_run(OPTIONS, Interruption(stand_still), store="memory", shards=2, out=tmp_path)
     assert result["recoveries"] == []
     assert_same_run(result, tmp_path, undisturbed)
 
 
 def test_a_killed_parameter_server_goes_on_with_what_redis_has(undisturbed, tmp_path, redis_url):
-    kill = Killer(parameter_server, iteration=KILLED_AT)
-    result = train.run(OPTIONS, store=redis_url, shards=2, out=tmp_path, watch=kill)
+    kill = Killer(parameter_server)
+    result = interrupted_run(OPTIONS, kill, store=redis_url, shards=2, out=tmp_path)
     assert kill.killed == "ps-1"
     assert_same_run(result, tmp_path, undisturbed)
 
 
 def test_a_killed_parameter_server_goes_back_to_its_checkpoint_directory(undisturbed, tmp_path):
-    kill = Killer(parameter_server, iteration=KILLED_AT)
+    kill = Killer(parameter_server)
     keep = {"store": "memory", "shards": 2, "checkpoint_dir": tmp_path / "kept"}
-    result = train.run(OPTIONS, **keep, out=tmp_path, watch=kill)
+    result = interrupted_run(OPTIONS, kill, **keep, out=tmp_path)
     assert [each["iterations_redone"] >= 10 for each in result["recoveries"]] == [True]
     assert_same_run(result, tmp_path, undisturbed)
 
@@ -103,7 +107,7 @@ def test_a_kill_where_rows_are_pushed_ahead(tmp_path):
     """What is pushed ahead depends on measurements, and dispatch by a hash on nothing but the samples."""
     options = replace(OPTIONS, sync="proactive", mechanism="hash", hash_field=0)
     train.run(options, store="memory", shards=2, out=tmp_path / "undisturbed")
-    result = train.run(options, store="memory", shards=2, out=tmp_path, watch=Killer(worker, iteration=KILLED_AT))
+    result = interrupted_run(options, Killer(worker), store="memory", shards=2, out=tmp_path)
     assert [each["iterations_redone"] >= 10 for each in result["recoveries"]] == [True]
     assert_same_model(tmp_path, tmp_path / "undisturbed")
 
@@ -113,7 +117,7 @@ def test_a_kill_where_all_that_is_trained_is_pushed(sync, victim, tmp_path):
     options = replace(OPTIONS, sync=sync)
     expected = train.run(options, store="memory", shards=2, out=tmp_path / "undisturbed")
     keep = {"store": "memory", "shards": 2, "checkpoint_dir": tmp_path / "kept"}
-    result = train.run(options, **keep, out=tmp_path, watch=Killer(victim, iteration=KILLED_AT))
+    result = interrupted_run(options, Killer(victim), **keep, out=tmp_path)
     assert [each["iterations_redone"] >= 10 for each in result["recoveries"]] == [True]
     assert_same_run(result, tmp_path, (tmp_path / "undisturbed", expected))
 
@@ -124,7 +128,7 @@ def test_a_kill_where_rows_go_directly(victim, tmp_path):
     options = replace(OPTIONS, direct=True)
     expected = train.run(options, store="memory", shards=2, out=tmp_path / "undisturbed")
     keep = {"store": "memory", "shards": 2, "checkpoint_dir": tmp_path / "kept"}
-    result = train.run(options, **keep, out=tmp_path, watch=Killer(victim, iteration=KILLED_AT))
+    result = interrupted_run(options, Killer(victim), **keep, out=tmp_path)
     assert sum(result["direct"]["rows"]) > 100
     assert_same_run(result, tmp_path, (tmp_path / "undisturbed", expected))
     assert result["direct"]["rows"] == expected["direct"]["rows"]
@@ -136,7 +140,7 @@ def test_a_kill_where_rows_are_replicated(victim, tmp_path):
     options = replace(OPTIONS, sync="replicated:100", seed=8)
     expected = train.run(options, store="memory", shards=2, out=tmp_path / "undisturbed")
     keep = {"store": "memory", "shards": 2, "checkpoint_dir": tmp_path / "kept"}
-    result = train.run(options, **keep, out=tmp_path, watch=Killer(victim, iteration=KILLED_AT))
+    result = interrupted_run(options, Killer(victim), **keep, out=tmp_path)
     assert any(result["bytes"]["reduced"])
     assert_same_run(result, tmp_path, (tmp_path / "undisturbed", expected))
 
@@ -149,8 +153,8 @@ def test_a_kill_where_samples_are_in_hot_and_normal_batches(victim, tmp_path, ca
     expected = train.run(options, store="memory", shards=2, out=tmp_path / "undisturbed")
     assert int(re.search(r"(\d+) mini-batches were hot", capsys.readouterr().err)[1]) > 5
     keep = {"store": "memory", "shards": 2, "checkpoint_dir": tmp_path / "kept"}
-    kill = Killer(victim, iteration=KILLED_AT)
-    result = train.run(options, **keep, out=tmp_path, watch=kill)
+    kill = Killer(victim)
+    result = interrupted_run(options, kill, **keep, out=tmp_path)
     assert kill.killed is not None
     assert_same_run(result, tmp_path, (tmp_path / "undisturbed", expected))
 
@@ -162,8 +166,8 @@ def test_a_kill_where_copies_may_be_stale(victim, tmp_path):
     expected = train.run(options, store="memory", shards=2, out=tmp_path / "undisturbed")
     assert expected["staleness"]["missing_updates"] > 0
     keep = {"store": "memory", "shards": 2, "checkpoint_dir": tmp_path / "kept"}
-    kill = Killer(victim, iteration=KILLED_AT)
-    result = train.run(options, **keep, out=tmp_path, watch=kill)
+    kill = Killer(victim)
+    result = interrupted_run(options, kill, **keep, out=tmp_path)
     assert kill.killed is not None
     assert_same_run(result, tmp_path, (tmp_path / "undisturbed", expected))
     assert result["staleness"] == expected["staleness"]
@@ -180,12 +184,11 @@ def test_a_dispatcher_may_die_again_while_it_is_started(undisturbed, tmp_path):
             killed.append(service.process)
             service.process.kill()
 
-    def watch(cluster: LocalCluster, state: JobState) -> None:
-        if not tasks and state.iterations_confirmed >= KILLED_AT:
-            tasks.append(asyncio.create_task(kill_twice(cluster.dispatcher)))
+    def kill(cluster: LocalCluster) -> None:
+        tasks.append(asyncio.create_task(kill_twice(cluster.dispatcher)))
 
     tasks: list[asyncio.Task[None]] = []
-    result = train.run(OPTIONS, store="memory", shards=2, out=tmp_path, watch=watch)
+    result = interrupted_run(OPTIONS, Interruption(kill), store="memory", shards=2, out=tmp_path)
     assert len(killed) == 2
     assert_same_run(result, tmp_path, undisturbed)
 
@@ -205,9 +208,9 @@ def test_a_parameter_server_may_die_while_the_model_is_fetched(undisturbed, tmp_
 
 
 def test_a_killed_parameter_server_that_kept_rows_in_memory_only_ends_the_run_cleanly(tmp_path):
-    kill = Killer(parameter_server, iteration=KILLED_AT)
+    kill = Killer(parameter_server)
     with pytest.raises(EsdError, match=r"store in memory loses them.*; the last checkpoint is 25"):
-        train.run(OPTIONS, store="memory", shards=2, out=tmp_path, watch=kill)
+        interrupted_run(OPTIONS, kill, store="memory", shards=2, out=tmp_path)
 
 
 async def test_survivors_go_on_and_a_late_worker_joins_at_a_checkpoint(tmp_path):
@@ -252,31 +255,20 @@ async def test_survivors_go_on_and_a_late_worker_joins_at_a_checkpoint(tmp_path)
 
 def test_redis_may_be_killed_and_started_again(undisturbed, tmp_path, own_redis):
     """With appendfsync always, nothing that was acknowledged is lost."""
-    killed = []
 
-    def kill(_: LocalCluster, state: JobState) -> None:
-        if not killed and state.iterations_confirmed >= KILLED_AT:
-            killed.append(state.iterations_confirmed)
-            own_redis.kill()
-            own_redis.start()
+    def kill(_: LocalCluster) -> None:
+        own_redis.kill()
+        own_redis.start()
 
-    result = train.run(OPTIONS, store=own_redis.url, shards=2, out=tmp_path, watch=kill)
-    assert killed
+    result = interrupted_run(OPTIONS, Interruption(kill), store=own_redis.url, shards=2, out=tmp_path)
     assert_same_run(result, tmp_path, undisturbed)
 
 
 def test_a_redis_cluster_fails_over(undisturbed, tmp_path):
     """A replica takes over for a primary that is killed; nothing is redone, for it has all that was acknowledged."""
-    killed = []
     with redis_cluster(tmp_path, replicas=1) as nodes:
-
-        def kill(_: LocalCluster, state: JobState) -> None:
-            if not killed and state.iterations_confirmed >= KILLED_AT:
-                killed.append(state.iterations_confirmed)
-                nodes[0].kill()
-
-        result = train.run(OPTIONS, store=f"redis+cluster://{nodes[1].address}", shards=2, out=tmp_path, watch=kill)
-        assert killed
+        kill = Interruption(lambda _: nodes[0].kill())
+        result = interrupted_run(OPTIONS, kill, store=f"redis+cluster://{nodes[1].address}", shards=2, out=tmp_path)
     assert not result["recoveries"]
     assert_same_run(result, tmp_path, undisturbed)
 

@@ -9,7 +9,7 @@ import pytest
 
 from esd.cli import train
 from esd.cli.options import RunOptions
-from tests.recovery.kills import KILLED_AT, OPTIONS, Killer, assert_same_run, dispatcher, parameter_server, worker
+from tests.recovery.kills import OPTIONS, Killer, assert_same_run, dispatcher, interrupted_run, parameter_server, worker
 from tests.support.lists import MODEL, SHARED, write_events
 
 
@@ -30,9 +30,9 @@ def undisturbed(options: RunOptions, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.mark.parametrize("victim", [worker, dispatcher, parameter_server])
 def test_a_killed_process_leaves_the_model_of_an_undisturbed_run(options, undisturbed, tmp_path, victim):
-    kill = Killer(victim, iteration=KILLED_AT)
+    kill = Killer(victim)
     keep = {"store": "memory", "shards": 2, "checkpoint_dir": tmp_path / "kept"}
-    result = train.run(options, **keep, out=tmp_path, watch=kill)
+    result = interrupted_run(options, kill, **keep, out=tmp_path)
     assert kill.killed
     assert result["iterations"] == OPTIONS.iterations
     if victim is not dispatcher:  # a new one does not tell what the one before had planned

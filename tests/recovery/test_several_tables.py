@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from esd.cli import checkpoint, train
 from services.domain.jobs import RowLimitPolicy
-from tests.recovery.kills import KILLED_AT, Killer, assert_same_run, dispatcher, parameter_server, worker
+from tests.recovery.kills import Killer, assert_same_run, dispatcher, interrupted_run, parameter_server, worker
 from tests.support.models import assert_same_model
 from tests.support.several_tables import ADAGRAD, ADAM, TabledOptions
 
@@ -38,16 +38,16 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
 
 @pytest.mark.parametrize("victim", [worker, dispatcher, parameter_server])
 def test_a_killed_process_leaves_all_tables_at_one_checkpoint(undisturbed, tmp_path, victim):
-    kill = Killer(victim, iteration=KILLED_AT)
+    kill = Killer(victim)
     keep = {"store": "memory", "shards": 2, "checkpoint_dir": tmp_path / "kept"}
-    result = train.run(OPTIONS, **keep, out=tmp_path, watch=kill)
+    result = interrupted_run(OPTIONS, kill, **keep, out=tmp_path)
     assert kill.killed
     assert_same_run(result, tmp_path, undisturbed)
 
 
 def test_a_killed_parameter_server_goes_on_with_the_tables_that_redis_has(undisturbed, tmp_path, redis_url):
-    kill = Killer(parameter_server, iteration=KILLED_AT)
-    result = train.run(OPTIONS, store=redis_url, shards=2, out=tmp_path, watch=kill)
+    kill = Killer(parameter_server)
+    result = interrupted_run(OPTIONS, kill, store=redis_url, shards=2, out=tmp_path)
     assert kill.killed == "ps-1"
     assert_same_run(result, tmp_path, undisturbed)
 
@@ -77,5 +77,5 @@ def test_rows_of_all_tables_leave_a_full_job_and_come_back_as_new(tmp_path):
     expected = train.run(options, store="memory", shards=2, out=tmp_path / "undisturbed")
     assert expected["forgotten_rows"] > 0
     keep = {"store": "memory", "shards": 2, "checkpoint_dir": tmp_path / "kept"}
-    result = train.run(options, **keep, out=tmp_path, watch=Killer(worker, iteration=32))
+    result = interrupted_run(options, Killer(worker, iteration=32), **keep, out=tmp_path)
     assert_same_run(result, tmp_path, (tmp_path / "undisturbed", expected))
