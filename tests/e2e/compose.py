@@ -33,7 +33,7 @@ PORTS = {"DISPATCHER_PORT": "0", "PROMETHEUS_PORT": "0", "PAGE_PORT": "0"}
 TURNED_AWAY = (Unauthenticated, Unavailable, DeadlineExceeded)
 
 
-def docker(*arguments: str, timeout: float = 60.0) -> str:
+def docker(*arguments: str, timeout: float = 110.0) -> str:
     """The output of a docker command that has to work."""
     done = subprocess.run(["docker", *arguments], check=False, capture_output=True, text=True, timeout=timeout)
     assert done.returncode == 0, f"docker {' '.join(arguments)}:\n{done.stderr}"
@@ -74,7 +74,7 @@ class Project:
 
     def down(self) -> None:
         """Removes containers, networks and volumes."""
-        self.must("down", "--volumes", "--remove-orphans", timeout=120)
+        self.must("down", "--volumes", "--remove-orphans", timeout=240)
 
     def containers(self, service: str = "") -> list[str]:
         """Ids, in the order of their numbers."""

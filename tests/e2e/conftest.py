@@ -18,7 +18,7 @@ def images() -> None:
     """Builds what the projects run."""
     for target in ("redis", "prometheus"):
         docker(
-            "build", "--quiet", "--tag", f"esd-e2e-{target}", "--target", target, str(ROOT / "tests/e2e"), timeout=60
+            "build", "--quiet", "--tag", f"esd-e2e-{target}", "--target", target, str(ROOT / "tests/e2e"), timeout=240
         )
     Project("esd-e2e-build").must("build", "ps_server", "worker", timeout=BUILD_SECONDS)
 

@@ -33,7 +33,7 @@ TRAINED: RunOptions = replace(
     learning_rate=0.05,
 )
 LINKS = TRAINED.links
-FIRST_ITERATION_SECONDS = 30
+FIRST_ITERATION_SECONDS = 110
 
 
 def train_options(mechanism: str) -> str:
@@ -71,11 +71,11 @@ class System:
     def start(cls, project: Project, directory: Path) -> System:
         """Brings everything up and waits for the end of the driver."""
         started = time.monotonic()
-        project.must("up", "--detach", timeout=120)
+        project.must("up", "--detach", timeout=240)
         dispatcher = project.address("dispatcher", 50051)
-        wait_until(lambda: iterations(dispatcher) > 0, 120)
+        wait_until(lambda: iterations(dispatcher) > 0, 240)
         first_iteration = time.monotonic() - started
-        assert project.exit_of("driver", timeout=300) == 0, project.logs()
+        assert project.exit_of("driver", timeout=400) == 0, project.logs()
         _await_workers(project)
         docker("cp", f"{project.containers('driver')[0]}:/out/model.npz", str(directory))
         return cls(project, first_iteration, project.result(project.logs("driver")), directory / "model.npz")
@@ -93,7 +93,7 @@ class System:
         """What Prometheus answers: values by the values of the labels, in the order of the labels' names."""
         address = self.project.address("prometheus", 9090)
         parameters = urllib.parse.urlencode({"query": expression})
-        with urllib.request.urlopen(f"http://{address}/api/v1/query?{parameters}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://{address}/api/v1/query?{parameters}", timeout=60) as answer:
             series = json.load(answer)["data"]["result"]
         return {
             tuple(value for _, value in sorted(entry["metric"].items())): float(entry["value"][1]) for entry in series
@@ -123,7 +123,7 @@ def expected_model() -> TrainedModel:
 def _await_workers(project: Project) -> None:
     """Returns when all workers have left the job and are back for the next."""
     for container in project.containers("worker"):
-        wait_until(lambda c=container: inspect(c)["RestartCount"] > 0, 60)
+        wait_until(lambda c=container: inspect(c)["RestartCount"] > 0, 180)
         wait_until(lambda c=container: inspect(c)["State"]["Health"]["Status"] == "healthy", 180)
 
 

@@ -87,5 +87,5 @@ def test_one_command_reaches_the_first_iteration(images_removed, new_project, cl
     )
     project.must("up", "--detach", timeout=BUILD_SECONDS)
     dispatcher = project.address("dispatcher", 50051)
-    wait_until(lambda: iterations(dispatcher) > 0, 120)
-    assert project.exit_of("driver", timeout=120) == 0, project.logs()
+    wait_until(lambda: iterations(dispatcher) > 0, 240)
+    assert project.exit_of("driver", timeout=400) == 0, project.logs()

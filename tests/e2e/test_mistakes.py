@@ -9,7 +9,7 @@ import pytest
 
 from tests.e2e.compose import docker, inspect, log_of, wait_until
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 CONFIGURATION, FAILURE = 2, 1
 
@@ -32,7 +32,7 @@ def restarts(container: str) -> int:
 def ends_with(project, service: str, message: str, code: int) -> None:
     """The container ends, is tried again, and says why each time."""
     (container,) = project.containers(service)
-    wait_until(lambda: restarts(container) > 0, 60)
+    wait_until(lambda: restarts(container) > 0, 180)
     assert re.search(message, project.logs(service)), project.logs(service)
     docker("update", "--restart", "no", container)
     assert int(docker("wait", container)) == code
@@ -80,7 +80,7 @@ def test_too_few_links_are_counted(new_project) -> None:
     project = new_project(variables={"WORKERS": "3", "LINKS": "500m,50m"})
     project.must("up", "--detach", "--no-deps", "dispatcher", "worker")
     last = project.containers("worker")[2]
-    wait_until(lambda: restarts(last) > 0, 60)
+    wait_until(lambda: restarts(last) > 0, 180)
     assert "names 2 links, this is replica 3" in log_of(last)
 
 
@@ -102,8 +102,8 @@ volumes:
 """,
     )
     project = new_project(files=[small], variables={"WORKERS": "1", "TRAIN": "--data flights --dim 512"})
-    project.must("up", "--detach", timeout=120)
-    assert project.exit_of("driver", timeout=120) == FAILURE
+    project.must("up", "--detach", timeout=240)
+    assert project.exit_of("driver", timeout=400) == FAILURE
     assert re.search("Short write while writing to the AOF file|No space left on device", project.logs("redis"))
     assert re.search("Redis at redis:6379 is (out of reach|full)|No space left", project.logs("worker")), project.logs()
     assert "job flights failed" in project.logs("dispatcher")

@@ -72,8 +72,8 @@ def test_a_run_over_tls_into_a_redis_cluster(new_project, certificates, password
             "TRAIN": "--data flights --iterations 20 --sync on-demand --direct",
         },
     )
-    project.must("up", "--detach", timeout=180)
-    assert project.exit_of("driver", timeout=240) == 0, project.logs()
+    project.must("up", "--detach", timeout=240)
+    assert project.exit_of("driver", timeout=400) == 0, project.logs()
     result = project.result(project.logs("driver"))
     assert result["iterations"] == 20
     assert sum(result["direct"]["rows"]) > 0, "workers reach each other, too"

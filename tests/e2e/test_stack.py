@@ -62,7 +62,7 @@ def _remove(name: str) -> None:
     """Removes the stack, and its volumes as soon as no container has them any more."""
     docker("stack", "rm", name)
     label = ("--filter", f"label=com.docker.stack.namespace={name}", "--quiet")
-    wait_until(lambda: not docker("ps", "--all", *label), 60)
-    wait_until(lambda: not docker("network", "ls", *label), 60)
+    wait_until(lambda: not docker("ps", "--all", *label), 180)
+    wait_until(lambda: not docker("network", "ls", *label), 180)
     for volume in docker("volume", "ls", *label).split():
         docker("volume", "rm", volume)

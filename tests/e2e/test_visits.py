@@ -19,8 +19,8 @@ def test_the_example_trains_in_containers(new_project, tmp_path: Path, monkeypat
         files=["deploy/code.yml"],
         variables={"CODE_DIR": str(folder), "TRAIN": "--config job.toml", "CACHE_ROWS": "2000"},
     )
-    project.must("up", "--detach", timeout=180)
-    assert project.exit_of("driver", timeout=300) == 0, project.logs()
+    project.must("up", "--detach", timeout=240)
+    assert project.exit_of("driver", timeout=400) == 0, project.logs()
     result = project.result(project.logs("driver"))
     assert len(project.containers("worker")) == 4
     assert (result["samples"], result["iterations"]) == (9000, 36)

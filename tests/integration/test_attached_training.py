@@ -56,9 +56,7 @@ def test_a_model_that_has_nowhere_to_go_is_not_trained(tmp_path: Path) -> None:
     file = tmp_path / "model"
     file.touch()
     with pytest.raises(OSError, match="Not a directory"):
-        run_attached(
-            OPTIONS, dispatcher="127.0.0.1:1", parameter_servers="127.0.0.1:1", table=None, out=file / "below"
-        )
+        run_attached(OPTIONS, dispatcher="127.0.0.1:1", parameter_servers="127.0.0.1:1", table=None, out=file / "below")
 
 
 @pytest.mark.parametrize(
