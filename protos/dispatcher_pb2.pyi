@@ -531,7 +531,7 @@ class SubmitResponse(_message.Message):
     def __init__(self, samples: _Optional[int] = ..., durable: _Optional[bool] = ...) -> None: ...
 
 class Membership(_message.Message):
-    __slots__ = ("epoch", "slot", "workers", "job", "members", "iteration", "peers")
+    __slots__ = ("epoch", "slot", "workers", "job", "members", "iteration", "peers", "claimant")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     SLOT_FIELD_NUMBER: _ClassVar[int]
     WORKERS_FIELD_NUMBER: _ClassVar[int]
@@ -539,6 +539,7 @@ class Membership(_message.Message):
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     ITERATION_FIELD_NUMBER: _ClassVar[int]
     PEERS_FIELD_NUMBER: _ClassVar[int]
+    CLAIMANT_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     slot: int
     workers: int
@@ -546,7 +547,8 @@ class Membership(_message.Message):
     members: int
     iteration: int
     peers: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, epoch: _Optional[int] = ..., slot: _Optional[int] = ..., workers: _Optional[int] = ..., job: _Optional[_Union[JobSpec, _Mapping]] = ..., members: _Optional[int] = ..., iteration: _Optional[int] = ..., peers: _Optional[_Iterable[str]] = ...) -> None: ...
+    claimant: bytes
+    def __init__(self, epoch: _Optional[int] = ..., slot: _Optional[int] = ..., workers: _Optional[int] = ..., job: _Optional[_Union[JobSpec, _Mapping]] = ..., members: _Optional[int] = ..., iteration: _Optional[int] = ..., peers: _Optional[_Iterable[str]] = ..., claimant: _Optional[bytes] = ...) -> None: ...
 
 class Reload(_message.Message):
     __slots__ = ("checkpoint", "rows", "outdated", "dense_checksum")

@@ -24,16 +24,18 @@ class DescribeServerResponse(_message.Message):
     def __init__(self, store: _Optional[str] = ..., shard: _Optional[int] = ..., shards: _Optional[int] = ..., tables: _Optional[_Iterable[_Union[TableState, _Mapping]]] = ...) -> None: ...
 
 class CreateTableRequest(_message.Message):
-    __slots__ = ("table", "to_train", "shard", "shards")
+    __slots__ = ("table", "to_train", "shard", "shards", "claimant")
     TABLE_FIELD_NUMBER: _ClassVar[int]
     TO_TRAIN_FIELD_NUMBER: _ClassVar[int]
     SHARD_FIELD_NUMBER: _ClassVar[int]
     SHARDS_FIELD_NUMBER: _ClassVar[int]
+    CLAIMANT_FIELD_NUMBER: _ClassVar[int]
     table: _common_pb2.TableSpec
     to_train: bool
     shard: int
     shards: int
-    def __init__(self, table: _Optional[_Union[_common_pb2.TableSpec, _Mapping]] = ..., to_train: _Optional[bool] = ..., shard: _Optional[int] = ..., shards: _Optional[int] = ...) -> None: ...
+    claimant: bytes
+    def __init__(self, table: _Optional[_Union[_common_pb2.TableSpec, _Mapping]] = ..., to_train: _Optional[bool] = ..., shard: _Optional[int] = ..., shards: _Optional[int] = ..., claimant: _Optional[bytes] = ...) -> None: ...
 
 class CreateTableResponse(_message.Message):
     __slots__ = ("created",)

@@ -137,7 +137,8 @@ class ParameterServerServicer:
     def CreateTable(self, request, context):
         """Creates a table, or confirms one with the identical specification.
         FAILED_PRECONDITION: the table exists with another dimension, optimizer or seed; it is finished, and to be trained;
-        the server is another shard than the caller takes it for.
+        the server is another shard than the caller takes it for; somebody else has the table, who has claimed it or begun
+        an epoch, and it is claimed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -263,6 +263,25 @@ class History:
             self._sweep(uncommitted_parts=True)
             return changed
 
+    def claim(self, claimant: bytes) -> None:
+        """Claims a table that nobody has, for a job that begins no epoch. May be repeated.
+
+        Two such jobs would push rows at the same versions, of which the later ones are taken for repeated ones, and
+        each would train on with rows of the other.
+
+        Raises:
+            FailedPrecondition: another job has claimed it, or a dispatcher has begun an epoch.
+        """
+        with self._lock.exclusive():
+            record = self._record
+            if record.has_another(claimant) or (record.epoch and not record.claimant):
+                raise FailedPrecondition(
+                    f"table {self._table!r} is that of another job, which trains it or has begun to; a job without "
+                    "checkpoints begins with a table of its own (--table), or with an empty store"
+                )
+            if not record.claimant:
+                self._write(record.claimed_by(claimant, record.epoch))
+
     def begin_epoch(self, epoch: int, claimant: bytes, *, takes_over: bool) -> None:
         """Begins an epoch with the rows as they are: requests of earlier ones are refused from now on.
 

@@ -48,7 +48,8 @@ class HistoryRecord:
 
     Attributes:
         epoch: the epoch whose requests are served.
-        claimant: the dispatcher that has begun an epoch here last, by its random name; empty: none has.
+        claimant: the dispatcher that has begun an epoch here last, by its random name, or the job without epochs that
+            has claimed the table; empty: none has.
         claimed: the epoch that it has begun. A later one is nobody's: the server has begun it by itself, as it had lost
             rows, or somebody has gone back to a checkpoint while no server ran.
         cuts: the complete cuts, ascending; pre-images are kept for the last.

@@ -93,6 +93,8 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
         created = await self._threads.write(self._tables.create, spec)
         if request.to_train:
             self._tables.get(spec.name).history.check_unfinished()
+        if request.claimant:
+            await self._threads.write(self._tables.get(spec.name).history.claim, check_claimant(request.claimant))
         return ps_pb2.CreateTableResponse(created=created)
 
     async def Exchange(self, request_iterator: AsyncIterator[bytes], context: Context) -> None:

@@ -160,16 +160,18 @@ class AsyncParameterServerClient:
         await self._exchange.close()
         await self._channel.close(None)
 
-    async def create_table(self, *, to_train: bool = False) -> bool:
+    async def create_table(self, *, to_train: bool = False, claimant: bytes = b"") -> bool:
         """Makes sure that the table is there, and returns whether this call has created it.
 
+        `claimant` claims it for a job that begins no epochs. Empty, it claims nothing.
+
         Raises:
-            FailedPrecondition: it is there with another specification; it is to be trained, and its job has ended; the
-                server is another shard than it is listed as.
+            FailedPrecondition: it is there with another specification; it is to be trained, and its job has ended; it
+                is to be claimed, and another job's; the server is another shard than it is listed as.
         """
         shard, shards = self._listed
         request = ps_pb2.CreateTableRequest(
-            table=encode_table(self._table), to_train=to_train, shard=shard, shards=shards
+            table=encode_table(self._table), to_train=to_train, shard=shard, shards=shards, claimant=claimant
         )
         with domain_errors():
             return bool((await self._stub.CreateTable(request, timeout=self._timeout)).created)
@@ -396,12 +398,7 @@ class AsyncParameterServerClient:
         With `finished` the job has ended, and so nothing is written to the table any more.
         """
         request = ps_pb2.CommitRequest(
-            table=self._table.name,
-            epoch=epoch,
-            checkpoint=checkpoint,
-            manifest=manifest,
-            keep=keep,
-            finished=finished,
+            table=self._table.name, epoch=epoch, checkpoint=checkpoint, manifest=manifest, keep=keep, finished=finished
         )
         with domain_errors():
             await self._stub.Commit(request, timeout=self._timeout)

@@ -1,4 +1,7 @@
-"""Names of dispatchers, by which parameter servers know whose an epoch is: random, so that no two are the same."""
+"""Names by which parameter servers know whose a table is: random, so that no two are the same.
+
+A dispatcher has one for the epochs that it begins, and a job without checkpoints, which begins none, one of its own.
+"""
 
 from __future__ import annotations
 

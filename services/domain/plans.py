@@ -282,6 +282,7 @@ class Membership:
         members: the slots that train in this epoch. A worker's place among them is its rank in the all-reduce group.
         iteration: the first iteration of the epoch; when it is above 0, a Reload comes next.
         peers: where rows go directly, `host:port` of every other member by slot, empty for the others.
+        claimant: names a job that takes no checkpoints to the parameter servers; empty for any other.
     """
 
     epoch: int
@@ -290,6 +291,7 @@ class Membership:
     members: WorkerSet
     iteration: int = 0
     peers: tuple[str, ...] = ()
+    claimant: bytes = b""
 
     @property
     def rank(self) -> int:

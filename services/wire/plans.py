@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from esd_native.plans import pack, place, unpack_int64, unpack_uint32, unpack_uint64
 from protos import dispatcher_pb2
+from services.domain.claimants import check_claimant
 from services.domain.errors import InvalidArgument
 from services.domain.features import MAX_FEATURES, MAX_LENGTH
 from services.domain.jobs import MAX_WORKERS
@@ -276,6 +277,7 @@ def _encode_membership(membership: Membership) -> dispatcher_pb2.Membership:
         members=membership.members.mask,
         iteration=membership.iteration,
         peers=membership.peers,
+        claimant=membership.claimant,
     )
 
 
@@ -292,7 +294,8 @@ def _decode_membership(message: dispatcher_pb2.Membership) -> Membership:
     peers = tuple(message.peers)
     if len(peers) not in (0, job.workers):
         raise InvalidArgument(f"peers has {len(peers)} entries, the job has {job.workers} workers")
-    return Membership(message.epoch, message.slot, job, members, message.iteration, peers)
+    claimant = check_claimant(message.claimant) if message.claimant else b""
+    return Membership(message.epoch, message.slot, job, members, message.iteration, peers, claimant)
 
 
 def _encode_reload(reload: Reload) -> dispatcher_pb2.Reload:

@@ -101,7 +101,7 @@ class WorkerEpoch:
             self._peers_of(membership, link) as peers,
             asyncio.TaskGroup() as moves,  # ends before the channels are closed
         ):
-            await servers.create_tables()
+            await servers.create_tables(membership.claimant)
             await peers.meet()
             self._reducer = await run_in(
                 self._training_thread, join_group, membership, self._group_store(membership), self._host, device.type,

@@ -67,9 +67,14 @@ class ParameterServers:
         """Closes all channels."""
         await all_of(shard.close() for shard in self._shards)
 
-    async def create_tables(self) -> None:
-        """Makes sure that every shard has the job's tables. Raises FailedPrecondition if their training has ended."""
-        await all_of(table.create() for table in self.tables)
+    async def create_tables(self, claimant: bytes = b"") -> None:
+        """Makes sure that every shard has the job's tables, and claims them unless `claimant` is empty.
+
+        Raises:
+            FailedPrecondition: their training has ended, or they are another job's.
+        """
+        for table in self.tables:
+            await table.create(claimant)
 
     async def put_dense(self, data: bytes) -> None:
         """Stores the dense parameters, a whole .npz file, with the first table at the first shard."""

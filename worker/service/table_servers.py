@@ -40,9 +40,17 @@ class TableServers:
         self._epoch = epoch
         self._patiently = patiently
 
-    async def create(self) -> None:
-        """Makes sure that every shard has the table. Raises FailedPrecondition if its training has ended."""
-        await all_of(self._patiently(partial(shard.create_table, to_train=True)) for shard in self._shards)
+    async def create(self, claimant: bytes) -> None:
+        """Makes sure that every shard has the table, and claims it unless `claimant` is empty.
+
+        Of jobs that claim it at once one gets all of it, since the first shard is asked before the others.
+
+        Raises:
+            FailedPrecondition: its training has ended, or it is another job's.
+        """
+        first, *others = (partial(shard.create_table, to_train=True, claimant=claimant) for shard in self._shards)
+        await self._patiently(first)
+        await all_of(map(self._patiently, others))
 
     async def pull(self, ids: NDArray[np.uint64], versions: NDArray[np.int64], rows: NDArray[np.float32]) -> int:
         """Fills `rows`, float32 [r, W], with the rows of `ids` at exactly `versions`; returns the bytes received.

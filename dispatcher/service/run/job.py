@@ -31,6 +31,7 @@ from dispatcher.service.state.samples import SampleQueue
 from dispatcher.service.state.stragglers import Stragglers
 from dispatcher.service.state.totals import JobTotals
 from dispatcher.service.state.worker_record import WorkerRecord
+from services.domain.claimants import new_claimant
 from services.domain.errors import FailedPrecondition, NotFound
 from services.domain.jobs import JobSpec
 from services.domain.reports import Lease, Registration
@@ -50,6 +51,7 @@ class Job:
         spec: what is trained, and how it is dispatched.
         settings: the settings of the dispatcher.
         checkpoints: its checkpoints; None if it takes none, and so cannot recover.
+        claimant: names the job to parameter servers, if it takes no checkpoints, and so begins no epoch there.
         lifecycle: its phase, and how to wait until something has changed.
         workers: who holds which slot.
         samples: the samples that are not planned yet.
@@ -69,6 +71,7 @@ class Job:
         self.spec = spec
         self.settings = settings
         self.checkpoints = checkpoints
+        self.claimant = new_claimant() if checkpoints is None else b""
         self.resumed_from = start.iteration
         self.lifecycle = Lifecycle(spec.name)
         self.workers = Workers(

@@ -37,7 +37,9 @@ def messages_for(job: Job, attendance: Attendance) -> Iterator[bytes | None]:
     worker, epoch = yield from _join_epoch(job, attendance.lease_id)
     lifecycle, plans = job.lifecycle, epoch.plans
     yield encode_plan_message(
-        Membership(epoch.number, worker.slot, job.spec, epoch.members, epoch.first, _peers_of(worker, job, epoch))
+        Membership(
+            epoch.number, worker.slot, job.spec, epoch.members, epoch.first, _peers_of(worker, job, epoch), job.claimant
+        )
     )
     iteration = attendance.from_iteration if attendance.epoch == epoch.number else epoch.first
     if epoch.reloads and iteration == epoch.first:

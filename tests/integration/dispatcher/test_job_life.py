@@ -12,6 +12,7 @@ import pytest
 from dispatcher.service.run import current_job as jobs
 from dispatcher.service.settings import DispatcherSettings
 from services.domain.batches import SampleBatch
+from services.domain.claimants import CLAIMANT_BYTES
 from services.domain.errors import FailedPrecondition, InvalidArgument, NotFound, ResourceExhausted, Unavailable
 from services.domain.plans import EndOfStream, FlushPlan, IterationPlan, Membership
 from services.domain.reports import FailureReport, FlushReport, TransferCounts, WorkerPhase
@@ -37,10 +38,13 @@ async def test_all_samples_are_trained_in_stream_order(dispatcher: Dispatcher) -
     workers = await run_to_the_end(dispatcher, JOB, [source[:5], source[5:25], source[25:]])
 
     for slot, worker in enumerate(workers):
-        assert worker.membership == Membership(0, slot, JOB, WorkerSet(0b11))
+        assert worker.membership is not None
+        assert replace(worker.membership, claimant=b"") == Membership(0, slot, JOB, WorkerSet(0b11))
+        assert len(worker.membership.claimant) == CLAIMANT_BYTES
         assert [plan.iteration for plan in worker.plans] == [0, 1, 2, 3, 4]
         assert worker.flush is not None
         assert worker.end == EndOfStream(5)
+    assert workers[0].membership.claimant == workers[1].membership.claimant
     for iteration, plans in enumerate(zip(*(worker.plans for worker in workers), strict=True)):
         check_partition(source[8 * iteration : 8 * iteration + 8], plans)
     assert [len(worker.plans[0].labels) for worker in workers] == [4, 4]

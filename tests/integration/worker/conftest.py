@@ -20,6 +20,7 @@ from protos import dispatcher_pb2 as pb
 from protos import dispatcher_pb2_grpc
 from ps_server.service.app import parameter_server
 from ps_server.service.settings import ParameterServerSettings
+from services.domain.claimants import new_claimant
 from services.domain.errors import EsdError, NotFound
 from services.domain.jobs import JobSpec
 from services.domain.plans import FlushPlan, Membership, PlanMessage
@@ -141,6 +142,7 @@ class ScriptedDispatcher(dispatcher_pb2_grpc.DispatcherServicer):
     failures: list[FailureReport] = field(default_factory=list)
     group_keys: dict[str, bytes] = field(default_factory=dict)
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+    claimant: bytes = field(default_factory=new_claimant)
     detour: bool = False
     reached_at: dict[int, str] = field(default_factory=dict)
 
@@ -212,7 +214,7 @@ class ScriptedDispatcher(dispatcher_pb2_grpc.DispatcherServicer):
         await self.until(lambda: len(self.registrations) == len(self.scripts))
         peers = await self._peers_of(slot) if self.job.direct else ()
         everyone = WorkerSet.all_of(self.job.workers)
-        outbox.put_nowait(message_of(Membership(0, slot, self.job, everyone, peers=peers)))
+        outbox.put_nowait(message_of(Membership(0, slot, self.job, everyone, peers=peers, claimant=self.claimant)))
         flushing = False
         for message in self.scripts[slot][start:]:
             if flushing:

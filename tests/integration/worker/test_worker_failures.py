@@ -107,6 +107,25 @@ async def test_a_stale_pull_is_refused(start_servers, run_worker_job, serve_scri
         await run_worker_job(address)
 
 
+async def test_of_two_jobs_without_checkpoints_one_trains_a_table(start_servers, run_worker_job, serve_scripts):
+    """Both would push the same versions of the same rows, of which the later ones count as repeated ones."""
+    job = small_job(await start_servers(2), 1, OptimizerSpec())
+    (plans,) = plans_of(job, 2)
+    each = [await serve_scripts(job, [plans]) for _ in range(2)]
+    ended = [asyncio.create_task(run_worker_job(address)) for _, address in each]
+    (refused,), (trains,) = await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED, timeout=60)
+    with pytest.raises(FailedPrecondition, match=r"table 'rows' is that of another job.*--table"):
+        await refused
+    loser, winner = (each[ended.index(task)][0] for task in (refused, trains))
+    async with asyncio.timeout(60):
+        await winner.until(lambda: len(winner.reports[0]) == len(plans))
+    assert loser.reports == [[]]
+    (told,) = loser.failures
+    assert told.fatal
+    trains.cancel()
+    await asyncio.gather(trains, return_exceptions=True)
+
+
 async def test_a_version_that_never_comes_is_waited_for_within_the_peer_timeout(
     start_servers, run_worker_job, serve_scripts
 ):

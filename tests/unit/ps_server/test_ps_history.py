@@ -16,7 +16,7 @@ from ps_server.stores.memory import memory_table
 from services.domain.errors import FailedPrecondition, InvalidArgument, StaleEpoch
 from services.domain.rows import GradientBlock, RowBlock
 from services.domain.tables import OptimizerSpec, TableSpec
-from tests.support.stores import DISPATCHER
+from tests.support.stores import ANOTHER, DISPATCHER
 
 SPEC = TableSpec("t", 2, OptimizerSpec(), seed=1, init_scale=0.1)
 ALL = 0b11
@@ -49,6 +49,25 @@ def versions(table, *ids):
 def cut(table, checkpoint, epoch=0):
     assert not table.history.cut(epoch, checkpoint, 0, ALL)
     assert table.history.cut(epoch, checkpoint, 1, ALL)
+
+
+def test_a_table_that_is_claimed_or_has_epochs_is_claimed_by_nobody_else(store, table):
+    for _ in range(2):
+        table.history.claim(DISPATCHER)
+    table.history.check_epoch(0)
+    with pytest.raises(FailedPrecondition, match="table 't' is that of another job"):
+        table.history.claim(ANOTHER)
+    with pytest.raises(FailedPrecondition, match="table 't' is that of another job"):
+        Table(SPEC, store, Shard()).history.claim(ANOTHER)  # after a restart
+    table.history.begin_epoch(1, ANOTHER, takes_over=True)  # a job with checkpoints
+    with pytest.raises(FailedPrecondition, match="table 't' is that of another job"):
+        table.history.claim(DISPATCHER)
+
+
+def test_a_table_in_an_epoch_of_nobody_is_claimed_by_nobody(store):
+    store.history.save(HistoryRecord(epoch=3).encode())
+    with pytest.raises(FailedPrecondition, match="table 't' is that of another job"):
+        Table(SPEC, store, Shard()).history.claim(DISPATCHER)
 
 
 def test_a_cut_needs_every_worker_and_counts_each_once(table):

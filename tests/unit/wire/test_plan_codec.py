@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from protos import dispatcher_pb2
+from services.domain.claimants import new_claimant
 from services.domain.errors import InvalidArgument
 from services.domain.features import numbered_ids
 from services.domain.jobs import Criterion, JobSpec, ModelSpec
@@ -320,6 +321,15 @@ def test_a_contradictory_membership_is_refused(changes: dict[str, int], text: st
     for name, value in changes.items():
         setattr(message.membership, name, value)
     with pytest.raises(InvalidArgument, match=text):
+        decode_plan_messages(message)
+
+
+def test_a_membership_names_the_job_by_16_bytes_or_not_at_all() -> None:
+    membership = Membership(1, 0, JOB, WorkerSet.all_of(2), claimant=new_claimant())
+    message = parsed(membership)
+    assert decode_plan_messages(message)[0] == membership
+    message.membership.claimant = b"short"
+    with pytest.raises(InvalidArgument, match="claimant has 5 bytes"):
         decode_plan_messages(message)
 
 
