@@ -251,7 +251,7 @@ class Checkpoints:
         return part
 
     async def close(self) -> None:
-        """Finishes what is being committed, and closes the connections."""
+        """Finishes what is being committed, or gives it up where this is cancelled, and closes the connections."""
         if self._commit is not None:
             with suppress(asyncio.CancelledError):
                 await self._commit

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 
 from dispatcher.core.decision_log import DecisionLog
 from dispatcher.core.planner import check_job
@@ -113,14 +114,20 @@ class CurrentJob:
             ) from None
 
     async def close(self) -> None:
-        """Lets everyone go who waits for the job, and waits until it has stopped."""
+        """Lets everyone go who waits for the job, and waits until it has stopped.
+
+        What is asked of a parameter server that hangs is given up after the time that running calls get to finish: the
+        next dispatcher finds out what has become of it.
+        """
         self._closed = True
         async with self._opened:
             self._opened.notify_all()
         if self.latest is not None:
             self.latest.lifecycle.stop()
         if self._planning is not None:
-            await self._planning
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._settings.grace_seconds):
+                    await self._planning
 
     async def _create(self, spec: JobSpec) -> bool:
         if self._closed:

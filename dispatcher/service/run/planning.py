@@ -61,6 +61,10 @@ async def plan_stream(job: Job, decision_log: DecisionLog | None = None) -> None
         await _plan_epochs(job, decision_log, thread)
     except EsdError as error:
         job.fail(str(error))
+    except asyncio.CancelledError:  # the dispatcher stops, and waits no longer
+        if job.checkpoints is not None:
+            await job.checkpoints.abandon()
+        raise
     except Exception:  # noqa: BLE001 - a defect: nobody may wait for this job for ever
         _log.exception("defect while planning")
         job.lifecycle.fail("internal error while planning; the dispatcher's log has the details")
@@ -68,11 +72,13 @@ async def plan_stream(job: Job, decision_log: DecisionLog | None = None) -> None
         watching.cancel()
         thread.shutdown(wait=False)
         job.shadows.close()
-        await job.submission.close()
         if decision_log is not None:
             decision_log.close()
-        if job.checkpoints is not None:
-            await job.checkpoints.close()
+        try:
+            await job.submission.close()
+        finally:
+            if job.checkpoints is not None:
+                await job.checkpoints.close()
 
 
 async def _plan_epochs(job: Job, decision_log: DecisionLog | None, thread: ThreadPoolExecutor) -> None:

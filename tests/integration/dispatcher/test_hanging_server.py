@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
@@ -20,7 +20,7 @@ from dispatcher.service.settings import DispatcherSettings
 from protos import ps_pb2, ps_pb2_grpc
 from services.domain.batches import LogEntry
 from services.domain.errors import ResourceExhausted
-from tests.support.simple_clients import job_with
+from tests.support.simple_clients import Dispatcher, job_with, samples, stream
 
 SETTINGS = DispatcherSettings(recovery_seconds=240.0, metrics_port=None)
 SAMPLES = LogEntry(0, 3, b"three samples")
@@ -60,6 +60,38 @@ async def test_samples_are_logged_once_by_a_server_that_hung_for_longer_than_a_c
             with pytest.raises(Exception, match="has lost table"):  # there is no manifest: an answer, and no deadline
                 await asked
             assert await store.read_samples(1) == [SAMPLES]
+
+
+@pytest.mark.parametrize(
+    "call", ["put_part", "committed"], ids=["while a checkpoint is committed", "while the job goes back to one"]
+)
+async def test_a_dispatcher_stops_beside_a_server_that_hangs(
+    start_dispatcher: Callable[..., Awaitable[Dispatcher]], monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    dispatcher, asked = await start_dispatcher(grace_seconds=0.5), asyncio.Event()
+    async with parameter_server_process() as (process, address):
+        made = getattr(CheckpointStore, call)
+
+        async def hangs(*arguments: Any) -> Any:
+            process.send_signal(signal.SIGSTOP)
+            asked.set()
+            return await made(*arguments)
+
+        monkeypatch.setattr(CheckpointStore, call, hangs)
+        job = job_with(checkpoint_every=2, parameter_servers=(address,), workers=1)
+        await dispatcher.client.create_job(job)
+        batches = [samples(8, seed=seed) for seed in range(3)]
+        tasks: list[asyncio.Task[Any]] = [
+            asyncio.create_task(dispatcher.worker("edge-0").train()),
+            asyncio.create_task(dispatcher.client.submit(job.name, stream(batches))),
+        ]
+        await asyncio.wait_for(asked.wait(), 60)
+        stopping = asyncio.create_task(dispatcher.stop())
+        stopped, _ = await asyncio.wait([stopping], timeout=30)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert stopped
 
 
 class _Closing:
