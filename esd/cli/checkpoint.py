@@ -7,17 +7,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from pydantic import SecretStr
-from rich.console import Console
 from rich.table import Table
 
 from dispatcher.service.state.manifest import Manifest
 from esd.cli import options as opt
 from esd.cli.report import messages, print_json
+from esd.cli.tables import print_table
 from ps_server.service.offline import OfflineTable, offline_tables
 from ps_server.service.settings import ParameterServerSettings
 from services.domain.errors import EsdError, FailedPrecondition, NotFound
@@ -50,19 +51,18 @@ def show(
     if as_json:
         print_json({"checkpoints": found})
         return
-    shown = Table("table", "iteration", "time, UTC", "job", "workers", "samples", "rows", "rows changed", "MB")
-    for each in found:
-        job = each["job"]
-        shown.add_row(
-            each["table"],
-            str(each["iteration"]),
-            each["time"].replace("T", " ").removesuffix("+00:00"),
-            f"{job['name']}, {job['model']['name']}, {job['mechanism']}",
-            str(job["workers"]),
-            *(f"{each[name]:,}" for name in ("samples", "rows", "rows_changed")),
-            f"{each['bytes'] / 1e6:,.1f}",
-        )
-    Console().print(shown)
+    for job, checkpoints in groupby(found, _job_in_words):
+        shown = Table(title=job, title_justify="left", show_edge=False, pad_edge=False)
+        for header in ("iteration", "time, UTC", "samples", "rows", "rows\nchanged", "MB"):
+            shown.add_column(header, justify="right")
+        for each in checkpoints:
+            shown.add_row(
+                str(each["iteration"]),
+                each["time"].replace("T", " ").removesuffix("+00:00"),
+                *(f"{each[name]:,}" for name in ("samples", "rows", "rows_changed")),
+                f"{each['bytes'] / 1e6:,.1f}",
+            )
+        print_table(shown)
 
 
 @app.command()
@@ -177,6 +177,12 @@ def _jobs(store: str | None, checkpoint_dir: Path | None, table: str | None) -> 
 def _has_manifests(table: OfflineTable) -> bool:
     """Tells whether this is a job's first table: the others have checkpoints without a manifest."""
     return any(each.manifest for each in table.checkpoints)
+
+
+def _job_in_words(checkpoint: dict[str, Any]) -> str:
+    job = checkpoint["job"]
+    workers = "1 worker" if job["workers"] == 1 else f"{job['workers']} workers"
+    return f"table {checkpoint['table']}: {job['name']}, {job['model']['name']}, {job['mechanism']}, {workers}"
 
 
 def _describe(job: _Job, manifest: Manifest) -> dict[str, Any]:

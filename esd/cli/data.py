@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from esd.cli.options import Json
 from esd.cli.report import print_json
+from esd.cli.tables import print_table
 from services.data.opening import readers as known_readers
 from services.data.opening import table_reader
 
@@ -46,4 +46,4 @@ def readers(as_json: Json = False) -> None:
     table = Table("--data", "from", show_edge=False, pad_edge=False)
     for name, origin in known.items():
         table.add_row(name, origin)
-    Console().print(table)
+    print_table(table)

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from esd.cli import options as opt
 from esd.cli.report import Result, comparison
+from esd.cli.tables import print_figures
 from esd.cli.train import run
 
 DEMO = opt.RunOptions(
@@ -44,7 +45,7 @@ def command(
         print(json.dumps(results))
         return
     console.print()
-    console.print(comparison(results))
+    print_figures(comparison(results))
     console.print()
     for mechanism in BETTER:
         console.print(_verdict(mechanism, results[mechanism], results["random"]))

@@ -70,8 +70,8 @@ OUTPUT = "Output"
 Data = Annotated[
     str,
     typer.Option(
-        help="flights, journey, synthetic:criteo|avazu|zipf, or criteo|avazu|criteo-search|movielens|taobao:PATH, "
-        "where PATH is files, folders or patterns such as day_*.gz, with commas between them.",
+        help="flights, journey, synthetic:NAME (criteo, avazu or zipf), or READER:PATH (criteo, avazu, criteo-search, "
+        "movielens or taobao), where PATH is files, folders or patterns such as day_*.gz, with commas between them.",
         rich_help_panel=TRAINING,
     ),
 ]

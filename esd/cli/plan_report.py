@@ -15,6 +15,7 @@ from dispatcher.simulator.sizing.access import AccessTable
 from dispatcher.simulator.sizing.search import Trial
 from dispatcher.simulator.sizing.shapes import fit_shapes
 from esd.cli.options import RunOptions
+from esd.cli.tables import print_figures, print_table
 from services.domain.errors import InvalidArgument
 from services.domain.footprint import Footprint
 
@@ -79,7 +80,7 @@ def print_advice(advice: Advice) -> None:
     """Prints tables on standard output; the last line is the command."""
     console = Console()
     for table in (_profile(advice), _footprint(advice.footprint), _trials(advice), _recommended(advice)):
-        console.print(table)
+        (print_table if table.show_header else print_figures)(table)
         console.print()
     console.print(advice.command, soft_wrap=True, highlight=False)
 
@@ -145,7 +146,7 @@ def _footprint(footprint: Footprint) -> Table:
 
 def _trials(advice: Advice) -> Table:
     table = Table(
-        "samples per worker", "cached rows", "µs of a sample", "transfers, µs", "kB of a sample", "hit ratio",
+        "samples\na worker", "cached\nrows", "µs of\na sample", "µs of\ntransfer", "kB of\na sample", "hit\nratio",
         title="simulated", title_justify="left", show_edge=False, pad_edge=False,
     )  # fmt: skip
     for trial in sorted(advice.trials, key=lambda trial: (trial.batch, trial.cache_rows)):

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from dispatcher.simulator.alternatives import AlternativeTotals
 from dispatcher.simulator.totals import Totals
+from esd.cli.tables import print_figures
 from services.domain.jobs import JobSpec
 from services.domain.reports import PHASES
 from services.domain.staleness import MOST_UPDATES, Staleness
@@ -249,7 +250,7 @@ def print_result(name: str, result: Result, *, as_json: bool) -> None:
     if as_json:
         print_json(result)
     else:
-        Console().print(comparison({name: result}))
+        print_figures(comparison({name: result}))
 
 
 def print_json(value: Any) -> None:

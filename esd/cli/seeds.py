@@ -8,10 +8,10 @@ from statistics import fmean, stdev
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from esd.cli.report import Result, print_json
+from esd.cli.tables import print_table
 
 SeedsOption = Annotated[
     int,
@@ -61,7 +61,7 @@ def print_seeds(result: Result, *, as_json: bool) -> None:
             name.replace(".", ": ").replace("_", " "),
             *(f"{value:.4f}" for value in (mean, result["spread"][name], *values)),
         )
-    Console().print(table)
+    print_table(table)
 
 
 def _figure(run: Result, name: str) -> float:

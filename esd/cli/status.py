@@ -10,6 +10,7 @@ from rich.table import Table
 
 from esd.cli import options as opt
 from esd.cli.report import comparison, print_result, training_result
+from esd.cli.tables import print_figures, print_table
 from services.clients.dispatcher import DispatcherClient
 from services.domain.errors import NotFound
 from services.domain.state import JobState
@@ -32,12 +33,12 @@ def command(
         return
     console = Console()
     console.print(f"{state.job.name}: {state.phase.value}{': ' + state.failure if state.failure else ''}")
-    console.print(comparison({state.job.mechanism: result}))
-    console.print(_worker_table(state))
+    print_figures(comparison({state.job.mechanism: result}))
+    print_table(_worker_table(state))
 
 
 def _worker_table(state: JobState) -> Table:
-    columns = ("worker", "slot", "samples each iteration", "link, Mbit/s", "measured, Mbit/s", "iterations")
+    columns = ("worker", "slot", "samples each\niteration", "link,\nMbit/s", "measured,\nMbit/s", "iterations")
     table = Table(*columns, show_edge=False, pad_edge=False)
     for worker in state.workers:
         measured = f"{8e-6 * worker.measured_bandwidth:,.1f}" if worker.measured_bandwidth else ""

@@ -25,7 +25,9 @@ Store = Annotated[
 ]
 Shards = Annotated[
     int,
-    typer.Option("--shards", min=1, max=PARTITIONS, help="Parameter-server processes.", rich_help_panel=_PANEL),
+    typer.Option(
+        "--shards", metavar="N", min=1, max=PARTITIONS, help="Parameter-server processes.", rich_help_panel=_PANEL
+    ),
 ]
 Table = Annotated[
     str | None,
@@ -38,6 +40,7 @@ Table = Annotated[
 CheckpointEvery = Annotated[
     int,
     typer.Option(
+        metavar="ITERATIONS",
         min=0,
         help="Iterations between checkpoints, to which a run that lost a process goes back; 0: see the next.",
         rich_help_panel=_PANEL,
@@ -45,7 +48,7 @@ CheckpointEvery = Annotated[
 ]
 MaxRows = Annotated[
     int,
-    typer.Option(min=0, help="Rows that the table may have; 0: any.", rich_help_panel=_PANEL),
+    typer.Option(metavar="ROWS", min=0, help="Rows that the table may have; 0: any.", rich_help_panel=_PANEL),
 ]
 AtMaxRows = Annotated[
     RowLimitPolicy,
@@ -58,13 +61,17 @@ AtMaxRows = Annotated[
 CheckpointSeconds = Annotated[
     float,
     typer.Option(
+        metavar="SECONDS",
         min=0,
         help="Longest time between checkpoints, seconds; 0: any. Without both, a lost process ends the run.",
         rich_help_panel=_PANEL,
     ),
 ]
 CheckpointsKept = Annotated[
-    int, typer.Option(min=1, help="Checkpoints that esd checkpoint restore can go back to.", rich_help_panel=_PANEL)
+    int,
+    typer.Option(
+        metavar="N", min=1, help="Checkpoints that esd checkpoint restore can go back to.", rich_help_panel=_PANEL
+    ),
 ]
 CheckpointDir = Annotated[
     Path | None,

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from esd.cli import options as opt
@@ -16,6 +15,7 @@ from esd.cli.cluster.config import Cluster, read_cluster
 from esd.cli.cluster.containers import containers_of
 from esd.cli.cluster.secrets import CLIENT, provide_secrets
 from esd.cli.report import messages, print_json
+from esd.cli.tables import print_table
 from services.domain.errors import FailedPrecondition, Unavailable
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def status(file: File = FILE, as_json: opt.Json = False) -> None:
     table = Table("host", "service", "state", "health", show_edge=False, pad_edge=False)
     for each in found:
         table.add_row(each.host, each.service, each.state, each.health)
-    Console().print(table)
+    print_table(table)
 
 
 @app.command()
