@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,8 +40,7 @@ class ServiceProcess:
         name: for messages, such as `worker-2`.
         process: its process.
         log: the file that takes its standard error.
-        start: makes a process of it; its argument is added to the environment.
-        listen: the variable that says where it listens.
+        start: makes a process of it, which listens where the one before did.
         address: `host:port` of its gRPC service.
         metrics: `host:port` of its metrics page, if it has one.
         page: `host:port` of the page for people, if it has one.
@@ -50,8 +50,7 @@ class ServiceProcess:
     name: str
     process: Process
     log: Path
-    start: Callable[[Mapping[str, str]], Coroutine[Any, Any, Process]]
-    listen: str
+    start: Callable[[], Coroutine[Any, Any, Process]]
     address: str = ""
     metrics: str | None = None
     page: str | None = None
@@ -64,7 +63,7 @@ class ServiceProcess:
             ServiceFailed: it has died once more before it was ready.
             Unavailable: it is not ready in time.
         """
-        starting = asyncio.create_task(self.start({self.listen: self.address} if self.address else {}))
+        starting = asyncio.create_task(self.start())
         try:
             self.process = await asyncio.shield(starting)
         except asyncio.CancelledError:
@@ -128,16 +127,29 @@ def _spawn(module: str) -> Spawn:
     return spawn
 
 
-async def _start(name: str, spawn: Spawn, prefix: str, environment: Mapping[str, str], logs: Path) -> ServiceProcess:
+def held_address() -> socket.socket:
+    """Draws an address of this machine for a service, and keeps everybody else from its port until it is closed.
+
+    A port that a service draws itself is anybody's while the service is away, and then it cannot come back. Linux lets
+    a second socket listen at an address that the first one has and does not listen at, and gives its port to nobody
+    who asks for any.
+    """
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind(("127.0.0.1", 0))
+    return held
+
+
+async def _start(name: str, spawn: Spawn, environment: Mapping[str, str], logs: Path) -> ServiceProcess:
     log = logs / f"{name}.log"
     log.unlink(missing_ok=True)
     inherited = {key: value for key, value in os.environ.items() if not key.startswith("ESD_")}
 
-    async def start(more: Mapping[str, str]) -> Process:
+    async def start() -> Process:
         with log.open("ab") as stderr:
-            return await spawn({**inherited, **environment, **more}, stderr.fileno())
+            return await spawn({**inherited, **environment}, stderr.fileno())
 
-    return ServiceProcess(name, await start({}), log, start, f"{prefix}LISTEN")
+    return ServiceProcess(name, await start(), log, start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +307,9 @@ async def local_cluster(
         async def start(
             kind: list[ServiceProcess], name: str, spawn: Spawn, prefix: str, environment: Mapping[str, str]
         ) -> None:
-            kind.append(await _start(name, spawn, prefix, environment, logs))
+            host, port = stack.enter_context(held_address()).getsockname()
+            listen = {f"{prefix}LISTEN": f"{host}:{port}"}
+            kind.append(await _start(name, spawn, {**listen, **environment}, logs))
 
         # What reaches Redis besides its URL, the file of its password first: a URL stands on a command line.
         store_access = {name: value for name, value in os.environ.items() if name.startswith("ESD_PS_STORE_")}

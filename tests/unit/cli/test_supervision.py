@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -40,12 +40,12 @@ class Services:
         log = self.folder / f"{name}.log"
         log.touch()
 
-        async def start(_: Mapping[str, str]) -> asyncio.subprocess.Process:
+        async def start() -> asyncio.subprocess.Process:
             return await asyncio.create_subprocess_exec(
                 sys.executable, "-c", _SERVICE, str(plan), stdout=asyncio.subprocess.PIPE
             )
 
-        service = ServiceProcess(name, await start({}), log, start, "ESD_LISTEN")
+        service = ServiceProcess(name, await start(), log, start)
         self.made.append(service)
         return service
 
