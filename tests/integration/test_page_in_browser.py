@@ -21,6 +21,7 @@ from services.domain.batches import SampleBatch
 from services.domain.state import Evaluation, Quality
 from services.domain.sync import Sync
 from tests.support.browser import Browser, chromium
+from tests.support.redis_server import free_port
 from tests.support.simple_clients import Dispatcher, Worker, job_with, run_to_the_end, samples, state_when
 
 DESKTOP = {"width": 1280, "height": 900}
@@ -143,7 +144,8 @@ async def test_it_fits_the_window(
 
 
 async def test_a_dispatcher_that_goes_away_is_told(browser: Browser) -> None:
-    async with serve_dispatcher(DispatcherSettings(metrics_port=None, page_port=0)) as served:
+    settings = DispatcherSettings(metrics_port=None, page_port=free_port())  # which nobody else gets as it goes away
+    async with serve_dispatcher(settings) as served:
         await browser.open(f"http://{served.page_address}/", **PHONE)
         await browser.until(f"!{NO_NOTICE}")
     await browser.until("document.getElementById('notice').textContent.includes('does not answer')")

@@ -16,6 +16,7 @@ from tests.support.certificates import Certificates
 
 READY = "Ready to accept connections"
 PATIENCE_SECONDS = 60.0  # for nodes to agree
+DRAWN: set[int] = set()  # ports that this process has drawn
 POLL_SECONDS = 0.1  # between questions whether they do
 
 
@@ -23,14 +24,17 @@ def free_port() -> int:
     """A port that is free, for a server that cannot choose one itself, or that comes back to it.
 
     It is none of those that the kernel gives to whoever connects, so that nobody gets it until the server listens, nor
-    while the server is away.
+    while the server is away; and none that was drawn before, whose server does not listen yet or is away.
     """
     first, last = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
     every = range(10_000, 2**16)
     ports = [port for port in every if not first <= port <= last] or every
     while True:
         port = secrets.choice(ports)
+        if port in DRAWN:
+            continue
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            DRAWN.add(port)
             return port
 
 

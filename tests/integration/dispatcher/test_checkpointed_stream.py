@@ -21,6 +21,7 @@ from services.domain.plans import EndOfStream, FlushPlan, IterationPlan, Members
 from services.domain.reports import FailureReport
 from services.domain.state import JobPhase
 from tests.support.cuttable_proxy import CuttableProxy, cuttable_proxy
+from tests.support.redis_server import free_port
 from tests.support.simple_clients import (
     POLL_SECONDS,
     Dispatcher,
@@ -248,11 +249,12 @@ async def test_samples_wait_for_an_epoch_for_as_long_as_workers_are_waited_for(
     """A parameter server that was started again is in a later epoch, which the dispatcher takes up with its workers."""
     recovery_seconds = 0.3
     dispatcher = await start_dispatcher(recovery_seconds=recovery_seconds)
-    settings = ParameterServerSettings(metrics_port=None, grace_seconds=0, checkpoint_dir=tmp_path)
-    async with parameter_server(settings) as served:
-        job = job_with(parameter_servers=(served.address,), checkpoint_every=2)
+    address = f"127.0.0.1:{free_port()}"
+    settings = ParameterServerSettings(metrics_port=None, grace_seconds=0, checkpoint_dir=tmp_path, listen=address)
+    async with parameter_server(settings):
+        job = job_with(parameter_servers=(address,), checkpoint_every=2)
         await dispatcher.client.create_job(job)
-    async with parameter_server(settings.model_copy(update={"listen": served.address})):
+    async with parameter_server(settings):
         submission = submit(dispatcher, job, 3)
         assert await asyncio.wait({submission}, timeout=4 * recovery_seconds) == (set(), {submission})
         async with asyncio.TaskGroup() as tasks:

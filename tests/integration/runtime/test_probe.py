@@ -8,6 +8,7 @@ from pathlib import Path
 from services.runtime.server import serve
 from services.runtime.settings import ServerSettings
 from tests.support.certificates import Certificates
+from tests.support.redis_server import free_port
 
 
 class ProbedSettings(ServerSettings, env_prefix="ESD_PROBED_"):
@@ -28,7 +29,8 @@ async def probe(*arguments: str, **variables: object) -> tuple[int, str]:
 
 
 async def test_a_probe_follows_the_health_of_a_service() -> None:
-    async with serve("probed", [], ProbedSettings()) as server:
+    settings = ProbedSettings(listen=f"127.0.0.1:{free_port()}")  # which nobody else gets as it goes away
+    async with serve("probed", [], settings) as server:
         assert await probe(server.address) == (1, f"{server.address}: not serving\n")
         await server.set_serving(True)
         assert await probe(server.address) == (0, "")

@@ -13,6 +13,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from services.domain.errors import DeadlineExceeded, NotFound, Unavailable
 from services.runtime.channel import channel
 from services.runtime.metrics import REGISTRY
+from tests.support.redis_server import free_port
 
 SERVICE = "esd.v1.ParameterServer"
 Call = Callable[[Any, str], Awaitable[Any]]
@@ -173,7 +174,7 @@ async def test_a_call_of_an_unknown_method_does_not_become_a_label(toy: Any) -> 
 
 
 async def test_the_metrics_page_is_served_and_ends_with_the_server(serve_toy: Any) -> None:
-    async with serve_toy(metrics_port=0) as toy:
+    async with serve_toy(metrics_port=free_port()) as toy:  # which nobody else gets as it goes away
         url = f"http://{toy.server.metrics_address}/metrics"
         with await asyncio.to_thread(urllib.request.urlopen, url, timeout=60) as answer:
             page = answer.read().decode()

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import signal
 import socket
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -205,10 +206,16 @@ async def test_a_worker_listens_where_it_is_told_and_nowhere_else(start_servers,
         assert len(listening) == 2, "the service and the all-reduce's own connections"
 
 
-def listening_addresses(pid: int) -> list[str]:
-    """`host:port` of every TCP socket that a process listens on, as Linux tells it."""
-    own = {str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir()}
-    found = []
+def listening_addresses(pid: int) -> set[str]:
+    """`host:port` of every TCP socket that a process listens on, as Linux tells it.
+
+    Files of the process are opened and closed meanwhile, and a table that others change may name a socket twice.
+    """
+    own = set()
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):
+            own.add(str(link.readlink()))
+    found = set()
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
             fields = line.split()
@@ -218,9 +225,9 @@ def listening_addresses(pid: int) -> list[str]:
                 # Addresses are written as 32-bit numbers of this machine's byte order; an IPv4 one in IPv6 is the last.
                 mapped = numbers[:12] == bytes(8) + b"\xff\xff\0\0"
                 if table == "tcp" or mapped:
-                    found.append(f"{socket.inet_ntoa(numbers[-4:][::-1])}:{int(port, 16)}")
+                    found.add(f"{socket.inet_ntoa(numbers[-4:][::-1])}:{int(port, 16)}")
                 else:
-                    found.append(f"[{host}]:{int(port, 16)}")
+                    found.add(f"[{host}]:{int(port, 16)}")
     return found
 
 

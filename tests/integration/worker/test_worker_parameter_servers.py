@@ -14,6 +14,7 @@ from services.domain.jobs import JobSpec
 from services.domain.rows import GradientBlock, Push, RowBlock
 from services.domain.tables import OptimizerSpec
 from tests.integration.worker.small import small_job
+from tests.support.redis_server import free_port
 from tests.support.reference import initial_rows
 from worker.service.link import Link
 from worker.service.parameter_servers import ParameterServers
@@ -131,14 +132,15 @@ async def test_traffic_is_never_faster_than_the_link_in_either_direction(job, se
 
 
 async def test_a_server_that_restarts_is_waited_for(start_process):
-    first = await start_process("ps_server")
-    job = small_job([first.address], 1, OptimizerSpec())
+    address = f"127.0.0.1:{free_port()}"
+    first = await start_process("ps_server", ESD_PS_LISTEN=address)
+    job = small_job([address], 1, OptimizerSpec())
     servers = connect(job)
     await servers.create_tables()
     first.process.terminate()
     await first.end()
     again = asyncio.create_task(servers.create_tables())
-    await start_process("ps_server", ESD_PS_LISTEN=first.address)
+    await start_process("ps_server", ESD_PS_LISTEN=address)
     await again
     rows = np.empty((10, 5), np.float32)
     await servers.tables[0].pull(IDS[:10], NEVER_TRAINED[:10], rows)
