@@ -40,6 +40,7 @@ def test_a_history_holds_the_latest_only() -> None:
 def test_every_model_is_there_in_plain_torch_and_learns_everywhere() -> None:
     assert set(PLAIN_MODELS) == set(MODELS)
     names = ("user_id", "user_city", "item_id")
+    torch.manual_seed(0)  # one draw out of 75 has a layer of units that are all dead
     for kind in PLAIN_MODELS.values():
         model = kind(names, 6, 4, (8, 4))
         rows, history = torch.randn(5, 3, 6), torch.randn(5, 7, 6)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from services.domain.features import numbered_ids
 from services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
@@ -15,6 +16,12 @@ from services.domain.tables import OptimizerSpec, TableSpec
 
 Row = tuple[int, int, int]  # id, slot, version
 GradientRow = tuple[int, int, int, int]  # id, slot, version, contributors
+
+
+@pytest.fixture(autouse=True)
+def same_draws() -> None:
+    """What a test draws from torch does not depend on the tests before it."""
+    torch.manual_seed(0)
 
 
 class HandMadePlans:
