@@ -47,7 +47,9 @@ async def test_a_measured_budget_is_recorded_and_its_decisions_are_made_again(
     efforts = [each.efforts for each in records if isinstance(each, IterationPlanned)]
     assert efforts[:3] == [[]] * 3  # nobody has reported yet
     assert all(efforts[3:])
-    assert 0 < metric("esd_decision_budget_seconds") < 0.5  # less the rest of planning
+    shown = REGISTRY.get_sample_value("esd_decision_budget_seconds")
+    assert shown is not None
+    assert 0 <= shown < 0.5  # less the rest of planning, which takes longer on a machine that stands still
     replay_decisions(lambda: read_decisions(log), job_of_json(opened.job), lambda: iter(BATCHES), digest_of)
 
 

@@ -53,7 +53,7 @@ async def test_it_reads_ahead_and_no_further() -> None:
     source = Source(100)
     async with aclosing(read_ahead(source)) as stream:
         await anext(stream)
-        assert await asyncio.to_thread(source.far.wait, 30)  # although only one batch was taken
+        assert await asyncio.to_thread(source.far.wait, 60)  # although only one batch was taken
         await anext(stream)
     assert source.read <= BATCHES_AHEAD + 1
 

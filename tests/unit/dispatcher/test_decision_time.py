@@ -34,7 +34,7 @@ def test_decisions_under_a_budget_are_made_again_from_their_efforts(make_job, ma
     for t, batch in enumerate(batches):
         if t:
             measured = np.full(4, 0.01), np.zeros(4)
-            planner.observe(Feedback(*measured, (1e-6, 2e-3, 0.5)[t * 3 // 40]))
+            planner.observe(Feedback(*measured, (1e-6, 2e-3, 50)[t * 3 // 40]))
             again.observe(Feedback(*measured))  # a replay looks at no clock
         ahead = batches[t + 1 : t + 1 + planner.lookahead]
         decision = planner.plan(batch, ahead)

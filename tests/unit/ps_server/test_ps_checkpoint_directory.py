@@ -274,12 +274,12 @@ def test_what_was_given_up_while_it_saved_does_not_end_up_in_a_later_checkpoint(
     def slowly(cuts, cut, named):
         yield from as_of(cuts, cut, named)
         read.set()
-        assert go_on.wait(30)
+        assert go_on.wait(60)
 
     monkeypatch.setattr(DirectoryCuts, "_as_of", slowly)
     with ThreadPoolExecutor(2) as threads:
         given_up = threads.submit(server.table.history.save, server.epoch, 20)
-        assert read.wait(30)
+        assert read.wait(60)
         monkeypatch.setattr(DirectoryCuts, "_as_of", as_of)
         server.restore(10)
         server.train(100)

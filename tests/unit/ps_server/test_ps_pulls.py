@@ -42,7 +42,7 @@ def threads():
 class Puller:
     """The pulls of a frame, and whoever takes their answers."""
 
-    def __init__(self, table, threads, ids=IDS, wanted=ONES, seconds=10, epoch=0):
+    def __init__(self, table, threads, ids=IDS, wanted=ONES, seconds=60, epoch=0):
         self.table = table
         self.waiting = WaitingPulls("t")
         self.rows = {}
