@@ -93,7 +93,7 @@ async def test_a_secured_system_trains(services: Services, certificates: Certifi
         parameter_servers=(server,), direct=True,
     )  # fmt: skip
     user = Credentials.read(ClientSettings(**certificates.of("client", token=True)))
-    async with AsyncDispatcherClient(dispatcher, credentials=user) as client, asyncio.timeout(60):
+    async with AsyncDispatcherClient(dispatcher, credentials=user) as client, asyncio.timeout(110):
         state = await drive(client, job, [samples(40)], lambda _: None)
     assert (state.phase, state.iterations_confirmed) == (JobPhase.FINISHED, 5)
     assert any(worker.transfers.direct_push for worker in state.workers), "workers reach each other, too"
@@ -113,7 +113,7 @@ async def test_a_worker_with_a_wrong_token_ends_and_says_why(
     dispatcher = await services.start("dispatcher")
     await services.start_worker(dispatcher, 0, token_file=wrong)
     worker = services.running[-1]
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(110):
         assert await worker.wait() == 1
     logs = services.logs()
     assert "error: the call carries a wrong token" in logs

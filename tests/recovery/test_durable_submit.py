@@ -134,7 +134,7 @@ async def test_a_killed_client_goes_on_where_its_predecessor_was_acknowledged(un
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
         try:
-            await state_when(client, lambda state: state.iterations_confirmed >= 20, within=60)
+            await state_when(client, lambda state: state.iterations_confirmed >= 20, within=240)
         finally:
             with suppress(ProcessLookupError):
                 first.kill()

@@ -46,7 +46,7 @@ class PausesAtTheEnd:
 
     def __iter__(self) -> Iterator[SampleBatch]:
         yield from self.stream
-        assert self.may_end.wait(60)
+        assert self.may_end.wait(240)
 
 
 async def _paused(options: RunOptions, deaths: int, folder: Path) -> tuple[JobSpec, JobState]:

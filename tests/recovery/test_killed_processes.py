@@ -52,7 +52,7 @@ class HeldBack:
         left = self.samples
         for batch in self.batches:
             if left <= 0:
-                assert self.event.wait(60)
+                assert self.event.wait(240)
             left -= len(batch)
             yield batch
 

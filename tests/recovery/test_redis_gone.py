@@ -66,7 +66,7 @@ async def test_the_job_ends_and_names_the_last_checkpoint(own_redis):
 
 
 async def test_a_full_redis_is_waited_for_on_the_way_back(own_redis, caplog):
-    async with running(own_redis, recovery_seconds=20.0) as (client, _):
+    async with running(own_redis, recovery_seconds=60.0) as (client, _):
         workers = [Worker(client, f"edge-{slot}") for slot in range(2)]
         for worker in workers:
             await worker.register()
@@ -75,7 +75,7 @@ async def test_a_full_redis_is_waited_for_on_the_way_back(own_redis, caplog):
         own_redis.cli("config", "set", "maxmemory", "1mb")
         await workers[0].send(FailureReport("something passing", epoch))
         asking = [asyncio.create_task(epoch_of(worker)) for worker in workers]
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while "the job waits up to 300 s for room: Redis at" not in caplog.text:  # noqa: ASYNC110
                 await asyncio.sleep(POLL_SECONDS)
         own_redis.cli("config", "set", "maxmemory", "0")

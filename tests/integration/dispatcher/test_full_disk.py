@@ -55,7 +55,7 @@ class TellingWorker(Worker):
         assert self.membership is not None
         membership = self.membership
         try:
-            await repeated(lambda: cut(membership, plan), 0 if plan.checkpoint else 20, on=StorageUnwritable)
+            await repeated(lambda: cut(membership, plan), 0 if plan.checkpoint else 60, on=StorageUnwritable)
         except StorageUnwritable as error:
             failure = str(error)
         await self.send(replace(flush_report_of(plan), failure=failure))
