@@ -6,7 +6,7 @@ import signal
 import subprocess
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from dispatcher.solvers.cuda.device import open_device
 from services.domain.errors import Unavailable
@@ -21,15 +21,18 @@ def pytest_configure():
     """One thread for torch where a test trains itself: more would spin on the services' cores while they wait.
 
     gRPC tells errors alone, and not between the dots of the tests that a server has gone away from a client of theirs.
-    No time limit for an example of hypothesis: how long one takes depends on what else the machine does. And Ctrl-C
-    ends processes here as it does at a terminal: what a script starts with `&` ignores it, with all its children.
+    Hypothesis draws the same examples in every run; neither they nor their drawing have a time limit: how long that
+    takes depends on what else the machine does. And Ctrl-C ends processes here as it does at a terminal: what a script
+    starts with `&` ignores it, with all its children.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
-    settings.register_profile("untimed", deadline=None)
-    settings.load_profile("untimed")
+    settings.register_profile(
+        "alike", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True, database=None
+    )
+    settings.load_profile("alike")
     logging.getLogger("asyncio").addFilter(not_of_a_closed_loop)
 
 

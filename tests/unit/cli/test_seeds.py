@@ -29,8 +29,7 @@ def test_without_held_out_samples_there_are_no_figures_of_them() -> None:
     assert set(over_seeds(0, 2, lambda seed: run(seed, held_out=False))["mean"]) == set(run(0)) - {"held_out"}
 
 
-def test_a_program_reads_what_people_see(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "100")
+def test_a_program_reads_what_people_see(capsys: pytest.CaptureFixture[str]) -> None:
     result = over_seeds(0, 2, run)
     print_seeds(result, as_json=True)
     assert json.loads(capsys.readouterr().out)["mean"]["calibration"] is None
