@@ -58,10 +58,10 @@ async def _follow(
             await threads.ask(store.ping)
             reachable = True
             threads.refuse(None)
-        except EsdError as error:
+        except Exception as error:  # noqa: BLE001 - a defect, too: nobody else looks after the store's claim and health
             reachable = False
             if was_reachable:
-                _log.error("not serving: %s", error)
+                _log.error("not serving: %s", error, exc_info=None if isinstance(error, EsdError) else error)
             if isinstance(error, FailedPrecondition):
                 threads.refuse(error)
                 refuse_waiting(error)
@@ -73,7 +73,7 @@ async def _follow(
 async def _keep_measuring(tables: Tables, threads: StoreThreads) -> None:
     while True:
         await asyncio.sleep(_INTERVAL_SECONDS)
-        with suppress(EsdError):  # the store is away, which esd_store_up tells
+        with suppress(Exception):  # the store is away, which esd_store_up tells
             await threads.read(_measure, tables)
 
 

@@ -203,6 +203,8 @@ def lost_data(address: str, sign: str) -> StoreLost:
 def _refusal(address: str, error: exceptions.ResponseError) -> Exception:
     """Our error for what Redis, or a script of ours, has refused; others as they are: defects of ours."""
     code = str(error).partition(" ")[0]
+    if code in ("NOREPLICAS", "BUSY"):  # too few replicas follow for it to take writes; somebody's script runs
+        return Unavailable(f"Redis at {address} is not ready: {error}")
     if code == "ESDTAKEN":
         return StoreLost(
             f"this parameter server has lost its shard of Redis at {address}: another one has taken over while this "

@@ -309,6 +309,31 @@ async def test_a_full_redis_refuses_by_name_until_there_is_room(tmp_path, start)
         assert await client.send(row_push(range(10), 1, 1.0)) == (10, 0)
 
 
+@pytest.mark.parametrize("busy", [False, True], ids=["too few replicas", "a script of somebody else's runs"])
+async def test_a_redis_that_is_not_ready_for_a_while_is_waited_for(own_redis, start, busy):
+    address = (await start(store=own_redis.url)).address
+    async with grpc.aio.insecure_channel(address) as opened, AsyncExitStack() as unready:  # without retries
+        client = Client(address, opened)
+        await client.create_table()
+        if busy:
+            own_redis.cli("config", "set", "lua-time-limit", "1")
+            endless = asyncio.create_task(asyncio.to_thread(own_redis.cli, "eval", "while true do end", "0"))
+            unready.push_async_callback(asyncio.gather, endless, return_exceptions=True)
+            unready.callback(own_redis.cli, "script", "kill")
+        else:
+            own_redis.cli("config", "set", "min-replicas-to-write", "1")
+            unready.callback(own_redis.cli, "config", "set", "min-replicas-to-write", "0")
+        states = aiter(health_pb2_grpc.HealthStub(opened).Watch(health_pb2.HealthCheckRequest(), timeout=60))
+        while (await anext(states)).status != health_pb2.HealthCheckResponse.NOT_SERVING:
+            pass
+        with refused(StatusCode.UNAVAILABLE, f"^Redis at {own_redis.address} is not ready: "):
+            await client.send(row_push([1], 1, 1.0))
+        await unready.aclose()
+        while (await anext(states)).status != health_pb2.HealthCheckResponse.SERVING:
+            pass
+        assert await client.send(row_push([1], 1, 1.0)) == (1, 0)
+
+
 async def test_a_cluster_serves_like_one_redis(redis_cluster_url, start):
     client = await start(store=redis_cluster_url)
     await client.create_table()
