@@ -7,8 +7,8 @@ an entry of the folder, so the folder is put on the disk, too, and so is the ent
 from __future__ import annotations
 
 import errno
-import itertools
 import os
+import secrets
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -16,11 +16,12 @@ from typing import BinaryIO
 
 DRAFT = ".draft"  # how the name of a draft ends: one that is there after a crash is of no use to anybody
 
-_drafts = itertools.count()  # when threads write one file at the same time, the one that ends last counts
-
 
 def write_whole(path: Path, write: Callable[[BinaryIO], object], *, mode: int = 0o666) -> None:
     """Writes a file: when this returns it is on the disk, and until then the one before is what is there.
+
+    When several write one file at the same time, the one that ends last counts. Each has a draft of its own, whoever
+    and wherever it is: processes of several containers, or of one that was started again, have the same numbers.
 
     Args:
         path: of the file; folders above it are made.
@@ -31,7 +32,7 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object], *, mode: int = 
         OSError: it cannot be written; the draft is gone.
     """
     make_folder(path.parent)
-    draft = path.with_name(f"{path.name}.{os.getpid()}-{next(_drafts)}{DRAFT}")
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}{DRAFT}")
     try:
         with open(draft, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             write(file)

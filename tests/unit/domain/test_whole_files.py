@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import BinaryIO
 
@@ -44,6 +46,23 @@ def test_of_two_writes_at_a_time_the_one_that_ends_last_stays_whole(tmp_path: Pa
 
     write_whole(tmp_path / "dense", write)
     assert files_in(tmp_path) == {"dense": b"of the longer one"}
+
+
+# As in a container, whose processes have the same numbers each time that it is started, and as others' do.
+_IN_A_CONTAINER = """
+import os, sys
+from pathlib import Path
+from services.domain.whole_files import write_whole
+os.getpid = lambda: 1
+write_whole(Path(sys.argv[1]), lambda file: file.write(b"whole") if sys.argv[2] == "write" else os._exit(7))
+"""
+
+
+def test_what_a_process_of_the_same_number_left_is_in_nobodys_way(tmp_path: Path) -> None:
+    for what, code in (("die", 7), ("write", 0)):
+        command = [sys.executable, "-c", _IN_A_CONTAINER, str(tmp_path / "model"), what]
+        assert subprocess.run(command, check=False, timeout=60).returncode == code
+    assert (tmp_path / "model").read_bytes() == b"whole"
 
 
 def test_a_secret_is_nobody_elses_while_it_is_a_draft(tmp_path: Path) -> None:
