@@ -393,7 +393,7 @@ class RunOptions:
         """
         trained, held_back = self.open_all(self.data, batch_size), None
         if self.holdout:
-            trained, held_back = split(trained, self.holdout)
+            trained, held_back = split(trained, self.holdout, "--holdout {}")
         if self.epochs > 1 or self.shuffle:
             trained = Epochs(trained, epochs=self.epochs, shuffle=self.shuffle, seed=self.seed, batch_size=batch_size)
         if self.hot_batches:

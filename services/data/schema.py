@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from services.data.kinds import check_kinds
 from services.domain.errors import InvalidArgument
 from services.domain.features import MAX_LENGTH, Feature, Pooling, tables_of
 from services.domain.tables import OptimizerKind, TableSpec
@@ -32,6 +33,9 @@ class Id:
 
     column: str
     table: str | None = None
+
+    def __post_init__(self) -> None:
+        check_kinds(self, "{} of esd.Id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,7 @@ class IdList:
     separator: str = "|"
 
     def __post_init__(self) -> None:
+        check_kinds(self, "{} of esd.IdList")
         if not 1 <= self.max <= MAX_LENGTH:
             raise InvalidArgument(f"max of the list {self.column!r} is {self.max}, it must be in 1..{MAX_LENGTH}")
         for name, value, known in (("pool", self.pool, _LIST_POOLINGS), ("longer", self.longer, (REFUSE, CUT))):
@@ -79,6 +84,7 @@ class TableOptions:
     learning_rate: float | None = None
 
     def __post_init__(self) -> None:
+        check_kinds(self, "{} of esd.TableOptions")
         known = [kind.value for kind in OptimizerKind]
         if self.optimizer is not None and self.optimizer not in known:
             raise InvalidArgument(f"optimizer {self.optimizer!r} of a table is unknown, choose {', '.join(known)}")
@@ -215,20 +221,18 @@ class Schema:
             value = getattr(self, name)
             if isinstance(value, str):
                 raise InvalidArgument(f"{name} is {value!r}, it must be a tuple: ({value!r},)")
-        for each in self.ids:
+        for each in self.ids if isinstance(self.ids, list | tuple) else ():
             if not isinstance(each, str | Id | IdList):
                 raise InvalidArgument(f"ids has {each!r}, it must be the name of a column, an esd.Id or an esd.IdList")
-        for cross in self.crosses:
+        for cross in self.crosses if isinstance(self.crosses, list | tuple) else ():
             if isinstance(cross, str):
                 raise InvalidArgument(f"crosses has {cross!r}, it must be a tuple of columns")
-        for name, table in self.tables.items():
-            if not isinstance(table, TableOptions):
-                raise InvalidArgument(f"tables has {table!r} for {name!r}, it must be esd.TableOptions")
-
-    def _check_labels(self) -> None:
-        for text in self.positive:
+        for text in self.positive if isinstance(self.positive, list | tuple) else ():
             if not isinstance(text, str):
                 raise InvalidArgument(f"positive has {text!r}, it must be a text: {str(text)!r}")
+        check_kinds(self, "{} of a schema")
+
+    def _check_labels(self) -> None:
         if (self.positive_from is not None) + (self.label_range is not None) + bool(self.positive) > 1:
             raise InvalidArgument("positive, positive_from and label_range say what labels are: give one of them")
         if self.positive_from is not None and not math.isfinite(self.positive_from):

@@ -66,7 +66,7 @@ class Timed(Protocol):
         ...
 
 
-def split(dataset: Dataset, last: str | float) -> tuple[Dataset, Dataset]:
+def split(dataset: Dataset, last: str | float, said: str = "last={!r}") -> tuple[Dataset, Dataset]:
     """Returns what is left of a data set to train, and its last samples, to judge the model by.
 
     Args:
@@ -75,28 +75,31 @@ def split(dataset: Dataset, last: str | float) -> tuple[Dataset, Dataset]:
             samples, 0..1. Of samples with times these are the latest, and samples of one time stay together: rather
             fewer are held out. Of others these are the last in order.
 
+        said: how messages name `last`, by the caller's own word.
+
     Raises:
         InvalidArgument: `last` is neither, or needs times that the samples do not have; the number of samples is not
             known before they are read, and they have no times; one of the parts is empty.
     """
-    duration, share = _read(last)
+    named = said.format(last)
+    duration, share = _read(last, named)
     if isinstance(dataset, Timed) and dataset.timed:
         extent = _extent(dataset.times)
         if not extent.count:
-            raise InvalidArgument(f"--holdout {last} goes by the samples' times, and none of them has {TIME}")
+            raise InvalidArgument(f"{named} goes by the samples' times, and none of them has {TIME}")
         cut = _cut_of_share(dataset.times, extent, share) if duration is None else extent.latest - duration + 1
         if not extent.first < cut <= extent.latest:
-            raise InvalidArgument(f"--holdout {last} leaves no samples for one of the two parts")
+            raise InvalidArgument(f"{named} leaves no samples for one of the two parts")
         return dataset.between(None, cut), dataset.between(cut, None)
     if duration is not None:
         raise InvalidArgument(
-            f"--holdout {last} is a time, and the samples of {dataset.name} have none: name the column of their times "
+            f"{named} is a time, and the samples of {dataset.name} have none: name the column of their times "
             "as `time` in the schema, or give a share, such as 0.1"
         )
-    return _by_order(dataset, share)
+    return _by_order(dataset, share, named)
 
 
-def _read(last: str | float) -> tuple[int | None, float]:
+def _read(last: str | float, named: str) -> tuple[int | None, float]:
     """Returns a duration in microseconds and 0, or None and a share."""
     text = str(last).strip()
     match = _DURATION.fullmatch(text)
@@ -108,20 +111,20 @@ def _read(last: str | float) -> tuple[int | None, float]:
         share = -1.0
     if not 0 < share < 1:
         raise InvalidArgument(
-            f"--holdout {last!r} is neither a share of the samples between 0 and 1 nor a time such as 1d, 12h or 90m"
+            f"{named} is neither a share of the samples between 0 and 1 nor a time such as 1d, 12h or 90m"
         )
     return None, share
 
 
-def _by_order(dataset: Dataset, share: float) -> tuple[Dataset, Dataset]:
+def _by_order(dataset: Dataset, share: float, named: str) -> tuple[Dataset, Dataset]:
     if dataset.samples is None:
         raise InvalidArgument(
-            f"--holdout needs to know how many samples there are, and {dataset.name} is read to its end to know: give "
-            "--evaluate another file, or a pattern of files"
+            f"{named} needs to know how many samples there are, and {dataset.name} is read to its end to know: hold "
+            "out another file, or a pattern of files (--evaluate)"
         )
     trained = dataset.samples - round(share * dataset.samples)
     if not 0 < trained < dataset.samples:
-        raise InvalidArgument(f"--holdout {share} of {dataset.samples} samples leaves none for one of the two parts")
+        raise InvalidArgument(f"{named} of {dataset.samples} samples leaves none for one of the two parts")
     return Part(dataset, 0, trained), Part(dataset, trained, dataset.samples)
 
 

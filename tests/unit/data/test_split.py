@@ -200,6 +200,13 @@ def test_what_cannot_be_held_out_is_refused(uri: str, last: str, named: str) -> 
         split(open_data(uri, 100, seed=1), last)
 
 
+def test_what_cannot_be_held_out_is_named_by_what_the_caller_used() -> None:
+    with pytest.raises(InvalidArgument, match=r"^last='1 day' is neither"):
+        split(open_data(URI, 100, seed=1), "1 day")
+    with pytest.raises(InvalidArgument, match=r"^--holdout 1 day is neither"):
+        RunOptions(data=URI, holdout="1 day").open_parts(100)
+
+
 def test_parts_without_samples_and_columns_without_times_are_refused(moments: list[dt.datetime]) -> None:
     for last in ("99d", 0.0001):
         with pytest.raises(InvalidArgument, match="leaves no samples for one of the two parts"):

@@ -354,7 +354,10 @@ def test_rows_of_a_frame_are_skipped_too(tmp_path: Path) -> None:
         (lambda: Schema("clicked", ("user",), positive="yes"), "positive is 'yes'"),
         (lambda: Schema("clicked", ("user", "item"), crosses=("user",)), "crosses has 'user'"),
         (lambda: Schema("clicked", ({"column": "user"},)), r"ids has {'column': 'user'}, .* an esd.Id"),
-        (lambda: Schema("clicked", (Id("user", "u"),), tables={"u": {"dim": 4}}), "it must be esd.TableOptions"),
+        (
+            lambda: Schema("clicked", (Id("user", "u"),), tables={"u": {"dim": 4}}),
+            "it must be a mapping of texts to esd.TableOptions",
+        ),
         (lambda: Schema("clicked", ("user",), positive=(3,)), "positive has 3, it must be a text: '3'"),
         (lambda: esd.read(["a.csv", "b.csv"], SCHEMA), r"several files are one text with commas between them"),
         (lambda: esd.read(EVENTS, {"label": "clicked"}), "the schema is a dict"),
