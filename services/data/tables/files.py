@@ -20,6 +20,7 @@ import pyarrow.parquet
 import pyarrow.types as kinds
 from numpy.typing import NDArray
 
+from services.data.tables.quotes import CountingQuotes, quoted_over_lines
 from services.domain.errors import InvalidArgument
 
 ROWS = 1 << 15  # of a batch
@@ -200,30 +201,44 @@ def _open_arrow(file: Path, columns: list[int]) -> Iterator[tuple[pa.Schema, pa.
 def _open_text(
     file: Path, convert: pyarrow.csv.ConvertOptions, ragged: Ragged
 ) -> Iterator[pyarrow.csv.CSVStreamingReader]:
-    refused: list[InvalidArgument] = []
+    refused: list[tuple[int, InvalidArgument]] = []
 
     def invalid(row: pyarrow.csv.InvalidRow) -> str:
         wrong = f"expected {row.expected_columns} values, found {row.actual_columns}: {row.text[:_SHOWN]!r}"
         try:
             ragged(row.number - 1, wrong)  # pyarrow counts the header
         except InvalidArgument as error:
-            refused.append(error)
+            refused.append((row.number - 1, error))
             return "error"
         return "skip"
 
     # A quoted value may have the ends of lines in it, and one of them may be the last in its block.
-    parse = pyarrow.csv.ParseOptions(delimiter=delimiter(file), newlines_in_values=True, invalid_row_handler=invalid)
+    separator = delimiter(file)
+    parse = pyarrow.csv.ParseOptions(delimiter=separator, newlines_in_values=True, invalid_row_handler=invalid)
     read = pyarrow.csv.ReadOptions(use_threads=False, block_size=_CSV_BYTES)
     try:
         with (
             pa.input_stream(str(file), compression="detect") as source,
-            pyarrow.csv.open_csv(source, read, parse, convert) as reader,
+            pa.PythonFile(counting := CountingQuotes(source), mode="r") as counted,
+            pyarrow.csv.open_csv(counted, read, parse, convert) as reader,
         ):
             yield reader
     except pa.ArrowInvalid:
         if refused:
-            raise refused[0] from None
+            number, error = refused[0]
+            of_row = [each for each in quoted_over_lines(file, separator) if each.row == number]
+            raise InvalidArgument("; ".join(map(str, [error, *of_row]))) from None
+        _check_quotes(file, separator)
         raise
+    if counting.one_may_be_open:
+        _check_quotes(file, separator)
+
+
+def _check_quotes(file: Path, separator: str) -> None:
+    """Refuses a file with a quote that is not closed: what follows it would be a part of its value."""
+    for each in quoted_over_lines(file, separator):
+        if each.end is None:
+            raise InvalidArgument(f"data file {file}: {each}")
 
 
 def delimiter(file: Path) -> str:
