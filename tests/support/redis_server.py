@@ -27,7 +27,7 @@ def free_port() -> int:
     while the server is away; and none that was drawn before, whose server does not listen yet or is away.
     """
     first, last = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
-    every = range(10_000, 2**16)
+    every = range(11_000, 2**16)  # browsers refuse some of those below
     ports = [port for port in every if not first <= port <= last] or every
     while True:
         port = secrets.choice(ports)
