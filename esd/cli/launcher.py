@@ -127,17 +127,21 @@ def _spawn(module: str) -> Spawn:
     return spawn
 
 
-def held_address() -> socket.socket:
-    """Draws an address of this machine for a service, and keeps everybody else from its port until it is closed.
+@contextlib.contextmanager
+def held_address() -> Iterator[str]:
+    """Draws `host:port` of this machine for a service, and keeps everybody else from the port until the block ends.
 
     A port that a service draws itself is anybody's while the service is away, and then it cannot come back. Linux lets
     a second socket listen at an address that the first one has and does not listen at, and gives its port to nobody
-    who asks for any.
+    who asks for any. Other systems may not, so there the port is drawn, and not held.
     """
-    held = socket.socket()
-    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    held.bind(("127.0.0.1", 0))
-    return held
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        host, port = held.getsockname()
+        if sys.platform != "linux":
+            held.close()
+        yield f"{host}:{port}"
 
 
 async def _start(name: str, spawn: Spawn, environment: Mapping[str, str], logs: Path) -> ServiceProcess:
@@ -307,8 +311,7 @@ async def local_cluster(
         async def start(
             kind: list[ServiceProcess], name: str, spawn: Spawn, prefix: str, environment: Mapping[str, str]
         ) -> None:
-            host, port = stack.enter_context(held_address()).getsockname()
-            listen = {f"{prefix}LISTEN": f"{host}:{port}"}
+            listen = {f"{prefix}LISTEN": stack.enter_context(held_address())}
             kind.append(await _start(name, spawn, {**listen, **environment}, logs))
 
         # What reaches Redis besides its URL, the file of its password first: a URL stands on a command line.
