@@ -193,7 +193,8 @@ async def _cancel(client: AsyncDispatcherClient, job: JobSpec, reason: str) -> N
         async with asyncio.timeout(_CANCEL_SECONDS):
             await client.cancel_job(job.name, reason)
     except (EsdError, TimeoutError) as error:
-        messages.print(f"job {job.name} could not be cancelled: {error or 'no answer'}", markup=False, highlight=False)
+        reason = str(error) or f"no answer within {_CANCEL_SECONDS:g} s"
+        messages.print(f"job {job.name} could not be cancelled: {reason}", markup=False, highlight=False)
 
 
 async def going_on(job: JobSpec, credentials: Credentials = PLAINTEXT) -> JobSpec:

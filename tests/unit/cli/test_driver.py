@@ -73,6 +73,18 @@ async def test_a_dispatcher_that_gets_the_job_again_is_not_called_away(capsys, m
     assert "tried again" not in capsys.readouterr().err
 
 
+async def test_a_dispatcher_that_does_not_answer_whoever_stops_is_said_to(capsys, monkeypatch):
+    class Hanging(Dispatcher):
+        async def cancel_job(self, _job: str, _reason: str) -> None:
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(driver, "_CANCEL_SECONDS", 0.01)
+    driving = asyncio.create_task(driver.drive(Hanging(RUNNING), JOB, [], lambda _: driving.cancel()))
+    with pytest.raises(asyncio.CancelledError):
+        await driving
+    assert f"job {JOB.name} could not be cancelled: no answer within 0.01 s" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("tasks", [0, 1, 2], ids="the signal comes while a task {} deep has the processor".format)
 @pytest.mark.parametrize("signals", [1, 2])
 def test_sigterm_lets_a_run_clear_up(tasks: int, signals: int) -> None:
