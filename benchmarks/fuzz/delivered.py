@@ -107,8 +107,10 @@ async def train_beside_a_stranger(
 
 
 async def _addresses(client: AsyncDispatcherClient) -> list[str]:
-    """Returns where the workers are, as soon as they train."""
-    while (state := await client.describe()) is None or not state.iterations_confirmed:  # noqa: ASYNC110 - nobody tells
+    """Returns where the workers are, as soon as they train. Raises AssertionError if they never will."""
+    while (state := await client.describe()) is None or not state.iterations_confirmed:
+        if state is not None and state.phase is JobPhase.FAILED:
+            raise AssertionError(f"the job has failed before its workers were met: {state.failure}")
         await asyncio.sleep(_POLL_SECONDS)
     return [worker.address for worker in state.workers]
 
