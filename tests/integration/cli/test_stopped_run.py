@@ -17,7 +17,7 @@ from services.domain.state import JobState
 
 OPTIONS = RunOptions(
     workers=1,
-    links="2m",
+    links="1m",  # slow, so that it stops long before its end, however late it is looked at
     data="synthetic:zipf?samples=2000&fields=4&keys=500",
     batch=10,
     dim=4,
