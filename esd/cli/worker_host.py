@@ -17,7 +17,7 @@ from typing import Protocol
 
 from services.domain.errors import InvalidArgument, Unavailable
 from services.domain.jobs import JobSpec
-from services.runtime.forks import MAX_PACKET
+from services.runtime.forks import MAX_PACKET, send_request
 from services.wire.jobs import encode_job
 
 _LOG_LINES = 15  # of a failed service's log, shown to the user
@@ -178,7 +178,7 @@ class WorkerHost:
         self, role: str, arguments: Sequence[str], environment: Mapping[str, str], log: int, given: bytes | None = None
     ) -> ForkedProcess:
         """Has the host fork. `given`, of less than a pipe holds, is all of the child's input; None keeps that open."""
-        request = json.dumps({"role": role, "arguments": list(arguments), "environment": dict(environment)})
+        request = {"role": role, "arguments": list(arguments), "environment": dict(environment)}
         control = await self._connected()
         loop = asyncio.get_running_loop()
         reading, stdin = os.pipe()
@@ -194,7 +194,7 @@ class WorkerHost:
         asked = _Asked(None if given is not None else stdin, reader, loop.create_future())
         self._asked.append(asked)
         with contextlib.suppress(OSError):  # the host is gone, as the next packet says
-            socket.send_fds(control, [request.encode()], [reading, writing, log])
+            send_request(control, request, [reading, writing, log])
         os.close(reading)
         os.close(writing)
         return await asked.child

@@ -15,13 +15,16 @@ import select
 import signal
 import socket
 import sys
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-MAX_PACKET = 65_536  # bytes; an environment is a few thousand
+MAX_PACKET = 65_536  # bytes
 STANDARD_FILES = 3
 
+_IN_A_FILE = b"the first file has the request"
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
 
 
@@ -38,6 +41,24 @@ class ForkRequest:
     role: str
     arguments: list[str]
     environment: dict[str, str]
+
+
+def send_request(control: socket.socket, request: Mapping[str, Any], files: Sequence[int]) -> None:
+    """Sends a request and open files. It goes in a file, too: an environment may be longer than any packet."""
+    with tempfile.TemporaryFile() as text:
+        text.write(json.dumps(request).encode())
+        text.flush()
+        socket.send_fds(control, [_IN_A_FILE], [text.fileno(), *files])
+
+
+def receive_request(control: socket.socket, most_files: int) -> tuple[dict[str, Any] | None, list[int]]:
+    """Returns what `send_request` has sent, or the contents of a packet; None once nobody sends any more."""
+    packet, files, _, _ = socket.recv_fds(control, MAX_PACKET, 1 + most_files)
+    if packet != _IN_A_FILE:
+        return json.loads(packet) if packet else None, files
+    with os.fdopen(files[0], "rb") as text:
+        text.seek(0)
+        return json.load(text), files[1:]
 
 
 def serve_forks(control: socket.socket) -> ForkRequest | None:
@@ -66,10 +87,9 @@ def serve_forks(control: socket.socket) -> ForkRequest | None:
                 _tell_of_ended_children(control)
             if control not in ready:
                 continue
-            packet, files, _, _ = socket.recv_fds(control, MAX_PACKET, STANDARD_FILES)
-            if not packet:
+            asked, files = receive_request(control, STANDARD_FILES)
+            if asked is None:
                 break
-            asked = json.loads(packet)
             if "signal" in asked:
                 _send_signal(asked["pid"], asked["signal"])
                 continue

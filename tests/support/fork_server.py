@@ -6,7 +6,6 @@ import atexit
 import fcntl
 import gc
 import importlib
-import json
 import os
 import runpy
 import socket
@@ -14,7 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.support.warm_python import MAX_PACKET, ForkServer, fork_instead
+from services.runtime.forks import MAX_PACKET, receive_request
+from tests.support.warm_python import ForkServer, fork_instead
 
 MAX_FILES = 16
 
@@ -30,10 +30,9 @@ def serve(control: socket.socket) -> dict[str, Any] | None:
     """
     with control:
         while True:
-            packet, files, _, _ = socket.recv_fds(control, MAX_PACKET, MAX_FILES)
-            if not packet:
+            request, files = receive_request(control, MAX_FILES)
+            if request is None:
                 return None
-            request: dict[str, Any] = json.loads(packet)
             reading, writing = os.pipe()
             between = os.fork()
             if between == 0:

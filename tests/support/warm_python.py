@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import ctypes
 import inspect
-import json
 import os
 import socket
 import subprocess
@@ -22,9 +21,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+from services.runtime.forks import MAX_PACKET, send_request
+
 ROOT = Path(__file__).parents[2]
 MODULES = ("ps_server", "dispatcher", "worker", "worker.host", "esd.cli")  # what is forked
-MAX_PACKET = 65_536  # bytes
 
 _LIBRARIES = ("LD_", "MALLOC_", "OMP_", "GRPC_", "PYTHON")  # variables that libraries read as they are loaded
 _ADOPT_ORPHANS = 36  # PR_SET_CHILD_SUBREAPER of prctl(2)
@@ -61,8 +61,7 @@ class ForkServer:
         with self._turn:
             if self._control is None:
                 self._control = self._start()
-            packet = json.dumps(request | {"files": list(files)}).encode()
-            socket.send_fds(self._control, [packet], list(files.values()))
+            send_request(self._control, request | {"files": list(files)}, list(files.values()))
             return int(self._control.recv(MAX_PACKET))
 
     def has_read(self, environment: Mapping[str, str]) -> bool:

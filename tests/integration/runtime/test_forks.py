@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from services.runtime.forks import MAX_PACKET
+from services.runtime.forks import MAX_PACKET, send_request
 
 SECONDS = 110
 
@@ -65,7 +65,7 @@ class Parent:
         self.stdins.append(stdin)
         request = {"role": role, "arguments": ["--an", "argument"], "environment": environment}
         with self.log.open("ab") as log:
-            socket.send_fds(self.control, [json.dumps(request).encode()], [reading, writing, log.fileno()])
+            send_request(self.control, request, [reading, writing, log.fileno()])
         os.close(reading)
         os.close(writing)
         return stdout
@@ -111,12 +111,16 @@ def ends(pid: int) -> bool:
 
 
 def test_a_child_is_what_it_was_asked_to_be_and_its_end_is_told(parent: Parent) -> None:
-    stdout = parent.fork("echo", ESD_NAME="one")
+    long = "as of a machine with many services " * 3_000
+    stdout = parent.fork("echo", ESD_NAME="one", SERVICES=long)
     started = parent.hear()
     os.close(parent.stdins.pop())
     arguments, environment, given, leads = json.loads(text_of(stdout))
     assert arguments == ["--an", "argument"]
-    assert {name: value for name, value in environment.items() if name != "LC_CTYPE"} == {"ESD_NAME": "one"}
+    assert {name: value for name, value in environment.items() if name != "LC_CTYPE"} == {
+        "ESD_NAME": "one",
+        "SERVICES": long,
+    }
     assert (given, leads) == ("", True)
     assert parent.hear() == {"event": "ended", "pid": started["pid"], "code": 7}
     assert parent.log.read_text() == "to the log\n"
