@@ -8,10 +8,12 @@ that belongs to the container's address. A swarm's DNS does not, but a swarm can
 from __future__ import annotations
 
 import fcntl
+import ipaddress
 import os
 import re
 import socket
 import struct
+from pathlib import Path
 
 from services.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
 from services.domain.links import parse_link
@@ -22,7 +24,8 @@ RESOLVER = ("127.0.0.11", 53)
 _SECONDS = 5.0
 
 _PTR, _INTERNET = 12, 1
-_GET_INTERFACE_ADDRESS = 0x8915  # SIOCGIFADDR of Linux
+_GET_INTERFACE_ADDRESS = 0x8915  # SIOCGIFADDR of Linux, which knows IPv4 alone
+_INTERFACES_IPV6 = Path("/proc/net/if_inet6")  # a line for each address, which is first in it; the name is last
 
 # Set to {{.Task.Slot}} by deploy/stack.
 NUMBER_VARIABLE = "ESD_REPLICA"
@@ -38,8 +41,9 @@ def local_address(peer: str) -> str:
         Unavailable: there is no such host, or no way to it.
     """
     try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.connect(split_address(peer))  # sends nothing, but chooses the route
+        family, _, _, _, place = socket.getaddrinfo(*split_address(peer), type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect(place)  # sends nothing, but chooses the route
             return str(probe.getsockname()[0])
     except OSError as error:
         raise Unavailable(f"there is no way to {peer}: {error.strerror}") from error
@@ -47,6 +51,13 @@ def local_address(peer: str) -> str:
 
 def interface_of(address: str) -> str:
     """Returns the name of the network interface that has an address."""
+    if ":" in address:
+        bare = ipaddress.ip_address(address.partition("%")[0])
+        with _INTERFACES_IPV6.open() as known:
+            for packed, *_, name in map(str.split, known):
+                if int(packed, 16) == int(bare):
+                    return name
+        raise FailedPrecondition(f"no network interface has the address {address}")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         for _, name in socket.if_nameindex():
             try:
@@ -102,7 +113,7 @@ def _container_name(address: str, resolver: tuple[str, int]) -> str:
 
     The C library would look into /etc/hosts first, where only the container's id is.
     """
-    labels = [label.encode() for label in (*reversed(address.split(".")), "in-addr", "arpa")]
+    labels = [label.encode() for label in ipaddress.ip_address(address).reverse_pointer.split(".")]
     question = b"".join(bytes([len(label)]) + label for label in labels) + struct.pack(">BHH", 0, _PTR, _INTERNET)
     one_recursive_question = struct.pack(">6H", 1, 0x0100, 1, 0, 0, 0)
     try:

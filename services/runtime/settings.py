@@ -42,10 +42,17 @@ class SettingsError(InvalidArgument):
 def split_address(address: str) -> tuple[str, int]:
     """Host and port of `host:port` or `[ipv6]:port`; raises ValueError if it is neither."""
     host, colon, port = address.rpartition(":")
-    bare = host.removeprefix("[").removesuffix("]")
-    if not (colon and bare and port.isdecimal() and int(port) < 2**16) or (":" in bare and host == bare):
-        raise ValueError(f"{address!r} is not host:port with a port in 0..65535, such as 127.0.0.1:50051")
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if not (colon and bare and port.isdecimal() and int(port) < 2**16) or (":" in bare) != (host != bare):
+        raise ValueError(
+            f"{address!r} is not host:port with a port in 0..65535, such as 127.0.0.1:50051 or [::1]:50051"
+        )
     return bare, int(port)
+
+
+def join_address(host: str, port: int | str) -> str:
+    """Returns `host:port`, or `[ipv6]:port`, which `split_address` takes apart."""
+    return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
 
 
 def _address(value: str) -> str:

@@ -11,6 +11,7 @@ from services.domain.errors import EsdError, NotFound, StaleEpoch, StaleVersion
 from services.domain.reports import FailureReport, Lease, Registration, WorkerPhase
 from services.runtime.retry import AWAY
 from services.runtime.security import Credentials
+from services.runtime.settings import join_address, split_address
 from services.runtime.tasks import first_failure
 from worker.service.epoch import WorkerEpoch
 from worker.service.servicer import WorkerService
@@ -34,13 +35,13 @@ class WorkerJob:
     """
 
     def __init__(self, settings: WorkerSettings, address: str, service: WorkerService) -> None:
-        host, _, port = address.rpartition(":")
-        self._host = settings.advertise_host or host
+        host, port = split_address(address)
+        self._host = settings.advertise_host.removeprefix("[").removesuffix("]") or host
         self._registration = Registration(
             settings.name,
             settings.link,
             settings.cache_rows,
-            address=f"{self._host}:{port}",
+            address=join_address(self._host, port),
             least_samples=settings.least_samples,
             most_samples=settings.most_samples,
         )

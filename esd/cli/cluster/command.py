@@ -17,6 +17,7 @@ from esd.cli.cluster.secrets import CLIENT, provide_secrets
 from esd.cli.report import messages, print_json
 from esd.cli.tables import print_table
 from services.domain.errors import FailedPrecondition, Unavailable
+from services.runtime.settings import join_address
 
 if TYPE_CHECKING:
     from esd.cli.cluster.engines import Engines, Found
@@ -54,8 +55,8 @@ def up(file: File = FILE) -> None:
             path = (cluster.certificates / CLIENT / name).resolve()
             messages.print(f"export {variable}={path}", highlight=False, soft_wrap=True)
     messages.print(
-        f"Train with: esd train --dispatcher {head}:{cluster.ports.dispatcher} --parameter-servers "
-        f"{head}:{cluster.ports.ps_server} --workers {len(cluster.workers)} ...",
+        f"Train with: esd train --dispatcher {join_address(head, cluster.ports.dispatcher)} --parameter-servers "
+        f"{join_address(head, cluster.ports.ps_server)} --workers {len(cluster.workers)} ...",
         highlight=False,
         soft_wrap=True,
     )

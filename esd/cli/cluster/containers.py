@@ -11,6 +11,7 @@ from esd.cli.cluster.code import Files
 from esd.cli.cluster.config import Cluster, Host
 from esd.cli.cluster.secrets import PASSWORD, worker_name
 from services.domain.links import parse_link
+from services.runtime.settings import join_address
 
 _USER = "10001:10001"
 _REDIS_USER = "999:999"
@@ -109,7 +110,7 @@ SECRET
 
 def _parameter_server(cluster: Cluster, secrets: Mapping[str, Files] | None) -> Container:
     head, ports = cluster.head_host, cluster.ports
-    address = f"{head.address}:{ports.ps_server}"
+    address = join_address(head.address, ports.ps_server)
     password = {"ESD_PS_STORE_PASSWORD_FILE": f"{FILES}/{PASSWORD}"} if secrets else {}
     return Container(
         head,
@@ -133,7 +134,7 @@ def _parameter_server(cluster: Cluster, secrets: Mapping[str, Files] | None) -> 
 
 def _dispatcher(cluster: Cluster, secrets: Mapping[str, Files] | None) -> Container:
     head, ports = cluster.head_host, cluster.ports
-    address = f"{head.address}:{ports.dispatcher}"
+    address = join_address(head.address, ports.dispatcher)
     return Container(
         head,
         "dispatcher",
@@ -154,7 +155,7 @@ def _dispatcher(cluster: Cluster, secrets: Mapping[str, Files] | None) -> Contai
 
 
 def _worker(cluster: Cluster, host: Host, secrets: Mapping[str, Files] | None, code: Files | None) -> Container:
-    address = f"{host.address}:{cluster.ports.worker}"
+    address = join_address(host.address, cluster.ports.worker)
     return Container(
         host,
         "worker",
@@ -165,7 +166,7 @@ def _worker(cluster: Cluster, host: Host, secrets: Mapping[str, Files] | None, c
             "ESD_WORKER_NAME": host.name,
             "ESD_WORKER_LISTEN": address,
             "ESD_WORKER_METRICS_PORT": str(cluster.ports.worker_metrics),
-            "ESD_WORKER_DISPATCHER": f"{cluster.head_host.address}:{cluster.ports.dispatcher}",
+            "ESD_WORKER_DISPATCHER": join_address(cluster.head_host.address, cluster.ports.dispatcher),
             "ESD_WORKER_LINK": repr(parse_link(host.link or "")),
             # The link between two machines is as slow as it is.
             "ESD_WORKER_SHAPE_LINK": "false",

@@ -53,6 +53,13 @@ def test_the_example_names_the_defaults(tmp_path: Path) -> None:
     assert example.certificates.name == minimal.certificates.name
 
 
+def test_addresses_may_be_of_ipv6(tmp_path: Path) -> None:
+    file = write(tmp_path, MINIMAL.replace("127.0.0.1", "fd00::10"))
+    environment = {each.service: each.environment for each in containers_of(read_cluster(file))}
+    assert environment["ps_server"]["ESD_PS_LISTEN"] == "[fd00::10]:50052"
+    assert environment["worker"]["ESD_WORKER_DISPATCHER"] == "[fd00::10]:50051"
+
+
 def test_memory_is_limited_as_in_compose() -> None:
     compose = yaml.safe_load((EXAMPLE.parents[1] / "docker-compose.yml").read_text())["services"]
     for container in containers_of(read_cluster(EXAMPLE)):

@@ -103,6 +103,10 @@ def test_one_link_is_for_all_and_needs_no_number() -> None:
 def test_the_address_towards_a_peer_and_its_interface() -> None:
     assert local_address("127.0.0.1:50051") == "127.0.0.1"
     assert interface_of("127.0.0.1") == "lo"
+    assert local_address("[::1]:50051") == "::1"
+    assert interface_of("::1") == "lo"
+    with pytest.raises(FailedPrecondition, match="2001:db8::1"):
+        interface_of("2001:db8::1")
     with pytest.raises(FailedPrecondition, match=r"192\.0\.2\.1"):
         interface_of("192.0.2.1")
     with pytest.raises(Unavailable, match=r"nowhere\.invalid"):

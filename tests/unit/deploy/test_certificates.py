@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -61,6 +63,35 @@ def test_making_them_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
     assert "PRIVATE KEY" in (tmp_path / "worker" / "tls.key").read_text()
 
 
+def test_a_certificate_has_its_name_when_all_of_it_is_on_the_disk(tmp_path: Path) -> None:
+    """`sync` and `mv` are watched: a folder is renamed behind its files and itself, and then so is the one it is in."""
+    calls = tmp_path / "calls"
+    for name in ("sync", "mv"):
+        watched = tmp_path / "bin" / name
+        watched.parent.mkdir(exist_ok=True)
+        watched.write_text(f'#!/bin/sh\necho {name} "$@" >>{calls}\nexec {shutil.which(name)} "$@"\n')
+        watched.chmod(0o755)
+    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+    command = [DEPLOY / "certs", tmp_path / "certs", "worker"]
+    subprocess.run(command, check=True, env={**os.environ, "PATH": path}, timeout=240)
+    _, *made = calls.read_text().splitlines()
+    assert made == [
+        "sync authority.new/ca.crt authority.new/ca.key authority.new/token authority.new",
+        "mv authority.new authority",
+        "sync .",
+        "sync worker.new/ca.crt worker.new/tls.crt worker.new/tls.key worker.new/token worker.new",
+        "mv worker.new worker",
+        "sync .",
+    ]
+
+
+@pytest.mark.parametrize("address", ["fd00::2", "::1", "2001:DB8:1:2:3:4:5:6", "1::"])
+def test_a_certificate_may_be_of_an_ipv6_address(tmp_path: Path, address: str) -> None:
+    made = Certificates.make(tmp_path, f"worker,{address}").of("worker")["tls_certificate"]
+    command = ["openssl", "x509", "-in", made, "-noout", "-checkip", address]
+    assert "does match" in subprocess.run(command, check=True, capture_output=True, text=True, timeout=240).stdout
+
+
 @pytest.mark.parametrize(
     "names",
     [
@@ -74,6 +105,11 @@ def test_making_them_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
         "wörker",
         "authority",
         "fe80::1",
+        "a,fe80:::1",
+        "a,1::2::3",
+        "a,1:2:3:4:5:6:7",
+        "a,12345::",
+        "a,:1::2",
         "10.0.0",
         "10.0.0.256",
     ],
@@ -83,7 +119,8 @@ def test_what_is_no_name_is_refused_before_anything_is_made(tmp_path: Path, name
     command = [DEPLOY / "certs", tmp_path / "certs", "client", names]
     refused = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert refused.returncode == 2
-    assert refused.stderr.startswith(f"deploy/certs: '{names}' is n")
+    _, _, last = names.rpartition(",")
+    assert refused.stderr.startswith((f"deploy/certs: '{names}' is n", f"deploy/certs: '{last}' is n"))
     assert not list(tmp_path.iterdir())
 
 

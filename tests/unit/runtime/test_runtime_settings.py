@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import Field, SecretStr
 
-from services.runtime.settings import ServerSettings, SettingsError, load, split_address
+from services.runtime.settings import ServerSettings, SettingsError, join_address, load, split_address
 
 
 class PsSettings(ServerSettings, env_prefix="ESD_PS_"):
@@ -64,7 +64,8 @@ def test_all_mistakes_are_reported_at_once_with_their_names(config: Path, monkey
     assert str(caught.value).splitlines() == [
         "wrong settings:",
         "  ESD_PS_GRACE_SECOND: no such setting; did you mean 'ESD_PS_GRACE_SECONDS'?",
-        "  ESD_PS_LISTEN=nowhere: 'nowhere' is not host:port with a port in 0..65535, such as 127.0.0.1:50051",
+        "  ESD_PS_LISTEN=nowhere: 'nowhere' is not host:port with a port in 0..65535, such as 127.0.0.1:50051 "
+        "or [::1]:50051",
         "  ESD_PS_METRICS_PORT=70000: Input should be less than 65536",
         f"  ESD_PS_SHARDS=0 (shards under [ps] in {config}): Input should be greater than or equal to 1",
         f"  ESD_PS_STOER (stoer under [ps] in {config}): no such setting; did you mean 'store'?",
@@ -116,7 +117,14 @@ def test_addresses(address: str, parts: tuple[str, int]) -> None:
     assert split_address(address) == parts
 
 
-@pytest.mark.parametrize("address", ["", "localhost", ":1", "host:", "host:65536", "host:-1", "::1:50051", "host:1a"])
+def test_addresses_are_put_together() -> None:
+    assert [join_address(host, 1) for host in ("host", "::1", "[::1]")] == ["host:1", "[::1]:1", "[::1]:1"]
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["", "localhost", ":1", "host:", "host:65536", "host:-1", "::1:50051", "[::1:50051", "[host]:1", "host:1a"],
+)
 def test_wrong_addresses(address: str) -> None:
     with pytest.raises(ValueError, match="is not host:port"):
         split_address(address)
