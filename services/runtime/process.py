@@ -26,7 +26,8 @@ STOP_WITH_STDIN = "--stop-with-stdin"
 ORPHAN_SECONDS = 15  # nobody is left to lose patience with a service that does not stop
 
 _FILES = 65_536
-_THREADS_ASIDE = 4  # for what now and then takes too long for the event loop (asyncio.to_thread)
+_ASIDE = "esd-aside"  # for what now and then takes too long for the event loop (asyncio.to_thread)
+_THREADS_ASIDE = 4
 
 StopEvent = asyncio.Event
 
@@ -63,7 +64,8 @@ def run(main: Callable[[StopEvent], Awaitable[None]]) -> NoReturn:
 async def _until_stopped(main: Callable[[StopEvent], Awaitable[None]]) -> None:
     stop = StopEvent()
     loop = asyncio.get_running_loop()
-    loop.set_default_executor(named_threads("esd-aside", _THREADS_ASIDE))
+    aside = named_threads(_ASIDE, _THREADS_ASIDE)
+    loop.set_default_executor(aside)
 
     def request_stop(cause: str) -> None:
         _log.info("stopping on %s", cause)
@@ -81,7 +83,11 @@ async def _until_stopped(main: Callable[[StopEvent], Awaitable[None]]) -> None:
         loop.add_signal_handler(number, request_stop, number.name)
     if STOP_WITH_STDIN in sys.argv[1:]:
         loop.add_reader(sys.stdin, read_stdin)
-    await main(stop)
+    try:
+        await main(stop)
+    finally:  # asyncio waits for the threads that its loop has in the end
+        aside.shutdown(wait=False, cancel_futures=True)
+        loop.set_default_executor(named_threads(_ASIDE))
 
 
 def announce(service: str, address: str, metrics_address: str | None, **others: str | None) -> None:

@@ -43,13 +43,14 @@ run(main)
 """
 
 WAITING = """
-import os, threading
+import asyncio, os, threading
 from services.domain.errors import Unavailable
 from services.runtime.process import announce, run
 from services.runtime.threads import named_threads
 
 async def main(stop):
     named_threads("waiting").submit(threading.Event().wait)
+    asyncio.get_running_loop().run_in_executor(None, threading.Event().wait)
     announce("waiting", "127.0.0.1:1", None)
     await stop.wait()
     if os.environ["FAILURE"]:
