@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -114,6 +115,14 @@ class _Asked:
     child: asyncio.Future[ForkedProcess]
 
 
+def _file_of(content: bytes) -> int:
+    """Returns a file with this content, open at its beginning. A pipe holds less than some jobs have."""
+    with tempfile.TemporaryFile() as file:
+        file.write(content)
+        file.seek(0)
+        return os.dup(file.fileno())
+
+
 class WorkerHost:
     """The process that forks workers. It starts when it is needed first, and again if it has died.
 
@@ -177,21 +186,18 @@ class WorkerHost:
     async def _fork(
         self, role: str, arguments: Sequence[str], environment: Mapping[str, str], log: int, given: bytes | None = None
     ) -> ForkedProcess:
-        """Has the host fork. `given`, of less than a pipe holds, is all of the child's input; None keeps that open."""
+        """Has the host fork. `given` is all of the child's input; None keeps that open."""
         request = {"role": role, "arguments": list(arguments), "environment": dict(environment)}
         control = await self._connected()
         loop = asyncio.get_running_loop()
-        reading, stdin = os.pipe()
+        reading, stdin = os.pipe() if given is None else (_file_of(given), None)
         stdout, writing = os.pipe()
         reader = asyncio.StreamReader()
         transport, _ = await loop.connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(stdout, "rb", 0)
         )
         self._transports.append(transport)
-        if given is not None:
-            os.write(stdin, given)
-            os.close(stdin)
-        asked = _Asked(None if given is not None else stdin, reader, loop.create_future())
+        asked = _Asked(stdin, reader, loop.create_future())
         self._asked.append(asked)
         with contextlib.suppress(OSError):  # the host is gone, as the next packet says
             send_request(control, request, [reading, writing, log])

@@ -14,7 +14,7 @@ import pytest
 
 from esd.cli.worker_host import ForkedProcess, WorkerHost
 from services.domain.errors import InvalidArgument, Unavailable
-from services.domain.features import numbered_ids
+from services.domain.features import Feature, numbered_ids
 from services.domain.jobs import JobSpec, ModelSpec
 from services.domain.tables import OptimizerSpec, TableSpec
 
@@ -92,6 +92,8 @@ async def test_they_die_with_their_host_which_is_started_again(workers: Workers)
 
 async def test_a_model_is_tried_before_there_is_a_worker(workers: Workers) -> None:
     await workers.host.try_model(JOB)
+    columns = tuple(Feature(f"a column of a wide table, one of many: {number}") for number in range(2000))
+    await workers.host.try_model(replace(JOB, features=columns))  # described in more than a pipe holds
     with pytest.raises(InvalidArgument, match="model 'xyz' is unknown, choose one of wdl, dfm, dcn, dlrm"):
         await workers.host.try_model(replace(JOB, model=replace(JOB.model, name="xyz")))
     with pytest.raises(InvalidArgument, match="dimension is 1, wdl needs at least 2"):
