@@ -4,6 +4,9 @@ To a parameter server with its rows in memory, one with its rows in Redis, a dis
 every request within its deadline, with a status that blames the caller and a text that tells nothing of the inside,
 must log no defect, and must do its work afterwards.
 
+A parameter server whose Redis lies to it answers each call with a named error or as it should, acknowledges nothing
+that is not stored, and recovers.
+
 Then one of the two workers of a running job lies all the while, those of another job get rows from somebody in a
 worker's place, and jobs of a worker are told something wrong by their dispatcher or their parameter server: the model
 is that of one machine all the same, or the job ends with the cause.
@@ -15,6 +18,7 @@ import argparse
 import asyncio
 import json
 import os
+import random
 import sys
 import tempfile
 import time
@@ -30,6 +34,7 @@ from benchmarks.fuzz.attended import train_beside_a_liar
 from benchmarks.fuzz.campaign import MAX_MESSAGE_BYTES, Tally, campaign
 from benchmarks.fuzz.delivered import train_beside_a_stranger
 from benchmarks.fuzz.liar import Lies
+from benchmarks.fuzz.lying_redis import Life, LyingRedis, live_with
 from benchmarks.fuzz.targets import Target
 from benchmarks.fuzz.told import Told, most_bytes, tell
 from benchmarks.fuzz.wrongs import wrongs
@@ -43,6 +48,8 @@ _LIAR_ITERATIONS = 200
 _LIAR_FAILURES = 5
 _STRANGER_ITERATIONS = 600
 _STRANGER_FRAMES = 1200
+_REDIS_CALLS = 400
+_REDIS_LIES = 0.05  # of what it answers
 _LONGEST_COMMIT = 2**20  # bytes
 _LIES_PER_MESSAGE = 5  # beside those that are made for the moment
 _MOST_BYTES = 2**30  # of memory that a service takes
@@ -105,6 +112,16 @@ async def lie(folder: Path, number: int) -> Lies:
     return lies
 
 
+async def lie_as_redis(folder: Path, port: int, number: int) -> tuple[LyingRedis, Life]:
+    """Has the Redis at a port lie to a parameter server. Raises AssertionError if that believes it."""
+    rng = random.Random(number)  # noqa: S311 - no secret
+    liar = LyingRedis(rng, port)
+    async with liar.serving() as url, AsyncExitStack() as stack:
+        log = folder / "before_lying_redis.log"
+        server = await start(stack, "ps_server", log, store=url, store_timeout_seconds="0.5")
+        return liar, await live_with(liar, server, rng, calls=_REDIS_CALLS, share=_REDIS_LIES)
+
+
 async def deliver(folder: Path, number: int) -> Counter[str]:
     """Has two workers train that get rows from a stranger, too. Raises AssertionError if they believe it."""
     async with AsyncExitStack() as stack:
@@ -157,6 +174,8 @@ def main() -> None:
                 progress.print(f"{target.name}: {tally.sent} requests after {time.monotonic() - began:.0f} s")
         finally:
             runner.run(stack.aclose())
+        liar, life = runner.run(lie_as_redis(folder, redis.port, arguments.seed))
+        progress.print(f"{liar.told} lies of Redis after {time.monotonic() - began:.0f} s")
         lies = runner.run(lie(folder, arguments.seed))
         progress.print(f"{lies.told} lies after {time.monotonic() - began:.0f} s")
         delivered = runner.run(deliver(folder, arguments.seed))
@@ -165,6 +184,7 @@ def main() -> None:
         found = defects(folder)
     console = Console(width=150)
     console.print(table)
+    console.print(f"{liar.told} lies of a Redis to its parameter server: {_counted(life.answers)}")
     console.print(
         f"{lies.told} lies beside a job of two workers: {_counted(lies.refusals)}, others were nothing to refuse"
     )

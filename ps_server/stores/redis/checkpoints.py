@@ -9,6 +9,7 @@ from ps_server.core.shard import Shard
 from ps_server.stores.redis import scripts
 from ps_server.stores.redis.claim import Claim
 from ps_server.stores.redis.connection import Command, RedisConnection, Reply
+from ps_server.stores.redis.layout import number
 from services.domain.errors import FailedPrecondition
 
 
@@ -27,7 +28,7 @@ class RedisHistory:
 
     def load(self) -> bytes | None:
         records = self._records()
-        before = int(records.get(b"shards", 0))
+        before = number(records.get(b"shards"))
         if before not in (0, self._shard.count):
             self._reshard(records, before)
             records = self._records()
@@ -74,7 +75,7 @@ class RedisBlobs:
         return data
 
     def checkpoints(self) -> set[int]:
-        return {int(name.partition(b".")[0]) for name in self._fields()}
+        return {number(name.partition(b".")[0]) for name in self._fields()}
 
     def drop_parts(self, checkpoint: int) -> None:
         names = [name for name in self._fields() if name.startswith(_field(checkpoint, ""))]

@@ -6,6 +6,7 @@ talks to either of them through `RedisConnection`.
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections import defaultdict
@@ -23,12 +24,15 @@ from redis.connection import AbstractConnection
 from redis.retry import Retry
 
 from ps_server.core.store import StoreLost
+from ps_server.stores.redis.replies import is_answer
 from services.domain.errors import (
     FailedPrecondition,
     InvalidArgument,
     StorageUnwritable,
     Unavailable,
 )
+
+_log = logging.getLogger(__name__)
 
 Command = tuple[bytes | int, ...]  # its name in bytes: redis-py recasts the replies to names that are str
 Reply = Any  # what a command answers is known where the command is known
@@ -37,6 +41,9 @@ _READ_BYTES = 1 << 20  # larger reads from the socket make replies of a MiB abou
 _MOVES = 3  # how often a command may follow a slot that moves
 _REPLICA_CHECK_SECONDS = 10.0  # after which a primary may have won or lost its replica
 _UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"  # redis-py keeps only the text of such an error
+
+# What redis-py raises, beside errors of its own, where it cannot make sense of what comes.
+_SENSELESS = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
 
 # The server answers, but not with what it holds: it loads its data, changes roles or moves slots.
 _PASSING = (
@@ -176,6 +183,13 @@ def translated_errors(address: str) -> Iterator[None]:
             f"Redis at {address} refuses our user or password, or what they may do; see store and "
             "store_password_file (ESD_PS_STORE, ESD_PS_STORE_PASSWORD_FILE)"
         ) from error
+    except exceptions.InvalidResponse as error:
+        # From its parser, redis-py's text has what came, which may be anything.
+        what = f"to {error.command}" if isinstance(error, _WrongAnswer) else "and nobody can read it"
+        raise Unavailable(
+            f"Redis at {address} gives an answer that Redis does not give, {what}. If it goes on, look whether it is a "
+            "Redis that answers there, and what is on the way to it"
+        ) from error
     except exceptions.OutOfMemoryError as error:
         raise StorageUnwritable(f"Redis at {address} is full; raise its maxmemory or add nodes") from error
     except _PASSING as error:
@@ -201,7 +215,7 @@ def lost_data(address: str, sign: str) -> StoreLost:
 
 
 def _refusal(address: str, error: exceptions.ResponseError) -> Exception:
-    """Our error for what Redis, or a script of ours, has refused; others as they are: defects of ours."""
+    """Our error for what Redis, or a script of ours, has refused."""
     code = str(error).partition(" ")[0]
     if code in ("NOREPLICAS", "BUSY"):  # too few replicas follow for it to take writes; somebody's script runs
         return Unavailable(f"Redis at {address} is not ready: {error}")
@@ -226,7 +240,19 @@ def _refusal(address: str, error: exceptions.ResponseError) -> Exception:
         return StorageUnwritable(
             f"Redis at {address} cannot save to its disk and takes no writes: {error}. Make room there; then it goes on"
         )
-    return error
+    _log.error("Redis at %s refuses what it is asked: %.200r", address, str(error))
+    return FailedPrecondition(
+        f"Redis at {address} refuses what this server asks it, with the code {code[:40]!r}; the log of the server has "
+        "the rest. Is it a Redis of a version that the documentation names?"
+    )
+
+
+class _WrongAnswer(exceptions.InvalidResponse):
+    """An answer that its command cannot have."""
+
+    def __init__(self, command: Command) -> None:
+        super().__init__()
+        self.command = str(command[0], "ascii") if isinstance(command[0], bytes) else str(command[0])
 
 
 class _SocketCount:
@@ -360,12 +386,30 @@ class _Replicas:
         return replicated
 
 
+def ask(client: Redis, command: Command) -> Reply:
+    """Returns what one server answers to a command, inside `translated_errors`."""
+    return _raised(_pipelined(client, [command]))[0]
+
+
 def _pipelined(client: Redis, commands: Sequence[Command]) -> list[Reply]:
-    """Returns a reply per command, an exception where it failed; redis-py would raise it with the command's data."""
+    """Returns a reply per command, an exception where it failed; redis-py would raise it with the command's data.
+
+    Raises:
+        exceptions.InvalidResponse: what comes is no reply, or none that the command can have. Nothing of it is
+            believed, and whatever else may come over that socket is not read.
+    """
     with client.pipeline(transaction=False) as pipeline:
         for command in commands:
             pipeline.execute_command(*command)  # type: ignore[no-untyped-call]
-        return pipeline.execute(raise_on_error=False)
+        try:
+            replies: list[Reply] = pipeline.execute(raise_on_error=False)
+        except _SENSELESS as error:
+            raise exceptions.InvalidResponse from error
+    for command, reply in zip(commands, replies, strict=True):
+        if not isinstance(reply, Exception) and not is_answer(command, reply):
+            client.connection_pool.disconnect(inuse_connections=False)
+            raise _WrongAnswer(command)
+    return replies
 
 
 def _raised(replies: list[Reply]) -> list[Reply]:

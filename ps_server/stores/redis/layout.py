@@ -115,6 +115,13 @@ def join_rows(values: Sequence[bytes], length: int) -> NDArray[np.uint8]:
     return np.frombuffer(joined, np.uint8).reshape(len(values), length)
 
 
+def number(value: bytes | None) -> int:
+    """A number that Redis keeps as text; 0 where there is none. Raises FailedPrecondition when it is something else."""
+    if value is not None and not value.isdigit():
+        raise FailedPrecondition(f"{value[:40]!r} stands in Redis where a number belongs: it is damaged")
+    return int(value or 0)
+
+
 def split_rows(packed: NDArray[np.uint8]) -> list[bytes]:
     """Returns the rows of a contiguous uint8 [r, length] as byte strings, without a Python step per row."""
     strings: list[bytes] = packed.view(f"V{packed.shape[1]}").ravel().tolist()

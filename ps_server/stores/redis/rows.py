@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ps_server.core.shard import Shard
 from ps_server.stores.redis import layout, scripts
 from ps_server.stores.redis.claim import Claim
-from ps_server.stores.redis.connection import Command, RedisConnection, Reply, translated_errors
+from ps_server.stores.redis.connection import Command, RedisConnection, Reply, ask, translated_errors
 from ps_server.stores.row_streams import SeenIds, first_of_each
 from services.domain.ids import partition_of, shard_of
 from services.domain.rows import RowBlock
@@ -103,7 +103,7 @@ class RedisRows:
             self._counters, [(b"HMGET", counter, b"rows", b"trainings") for counter in self._counters]
         )
         rows, trainings = zip(*replies, strict=True)
-        return sum(int(count or 0) for count in rows), sum(int(count or 0) for count in trainings)
+        return sum(map(layout.number, rows)), sum(map(layout.number, trainings))
 
     def clear(self) -> None:
         # The counters go first: they never count rows that are not there, which would look like a loss.
@@ -115,11 +115,12 @@ class RedisRows:
     def _stored_ids(self) -> Iterator[NDArray[np.uint64]]:
         """Yields the ids of this shard's rows; some may come twice."""
         for server in self._redis.servers():
-            cursor = None
-            while cursor != 0:
+            cursor = b""
+            while cursor != b"0":
+                scan: Command = (b"SCAN", cursor or b"0", b"MATCH", self.keys.pattern, b"COUNT", _SCAN_KEYS)
                 with translated_errors(self._redis.address):
-                    cursor, keys = server.scan(cursor or 0, match=self.keys.pattern, count=_SCAN_KEYS)
-                ids = self.keys.decode(cast("list[bytes]", keys))
+                    cursor, keys = ask(server, scan)
+                ids = self.keys.decode(keys)
                 yield ids[shard_of(ids, self._shard.count) == self._shard.index]
 
     def _grouped(self, ids: NDArray[np.uint64]) -> tuple[layout.Groups, list[bytes]]:
@@ -243,7 +244,7 @@ class RedisCuts:
             scan: Command = (b"HSCAN", name, cursor or b"0", b"COUNT", self._rows.rows_per_command)
             ((cursor, pairs),) = self._redis.execute([name], [scan])
             if pairs:
-                yield np.frombuffer(b"".join(pairs[::2]), np.uint64), pairs[1::2]
+                yield layout.join_rows(pairs[::2], 8).view(np.uint64).ravel(), pairs[1::2]
 
     def _hashes(self, cut: int) -> list[bytes]:
         """Returns the names of a generation's hashes, one per partition of this shard."""

@@ -12,7 +12,7 @@ from ps_server.core.store import TableStore
 from ps_server.stores.redis.checkpoints import RedisBlobs, RedisHistory, dense_key, history_key, parts_key
 from ps_server.stores.redis.claim import Claim
 from ps_server.stores.redis.connection import RedisAccess, connect
-from ps_server.stores.redis.layout import partition_keys
+from ps_server.stores.redis.layout import number, partition_keys
 from ps_server.stores.redis.partials import RedisPartials
 from ps_server.stores.redis.rows import RedisCuts, RedisRows
 from ps_server.stores.redis.sample_log import RedisLog, log_key
@@ -49,7 +49,9 @@ class RedisStore:
 
     def tables(self) -> list[TableSpec]:
         (pairs,) = self._redis.execute([_TABLES], [(b"HGETALL", _TABLES)])
-        return [_decode(name.decode(), text) for name, text in zip(pairs[::2], pairs[1::2], strict=True)]
+        return [
+            _decode(name.decode(errors="replace"), text) for name, text in zip(pairs[::2], pairs[1::2], strict=True)
+        ]
 
     def create(self, spec: TableSpec) -> tuple[TableSpec, bool]:
         name = spec.name.encode()
@@ -72,7 +74,7 @@ class RedisStore:
     def shards(self, table: str) -> int:
         key = history_key(table)
         (shards,) = self._redis.execute([key], [(b"HGET", key, b"shards")])
-        return int(shards or 0)
+        return number(shards)
 
     def claim(self, *, exclusive: bool) -> None:
         self._claim.take(exclusive=exclusive)
@@ -98,7 +100,7 @@ class RedisStore:
 
     def _check_rows(self) -> None:
         (names,) = self._redis.execute([_TABLES], [(b"HKEYS", _TABLES)])
-        check_rows(self._redis, [name.decode() for name in names])
+        check_rows(self._redis, [name.decode(errors="replace") for name in names])
 
     def _fence(self, table: str) -> None:
         """Makes the claim known wherever this server writes for a table."""
