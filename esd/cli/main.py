@@ -61,7 +61,8 @@ def main() -> None:
     except (InvalidArgument, SettingsError) as error:
         _fail(error, EXIT_USAGE)
     except OSError as error:
-        _fail(error if error.filename is None else f"{error.filename}: {error.strerror}", EXIT_FAILURE)
+        named = error.filename is not None and error.strerror is not None
+        _fail(f"{error.filename}: {error.strerror}" if named else error, EXIT_FAILURE)
     except EsdError as error:
         _fail(error, EXIT_FAILURE)
 

@@ -29,7 +29,7 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object], *, mode: int = 
         mode: permissions of the file, without those that the umask takes.
 
     Raises:
-        OSError: it cannot be written; the draft is gone.
+        OSError: it cannot be written; the error names it, and the draft is gone.
     """
     make_folder(path.parent)
     draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}{DRAFT}")
@@ -39,9 +39,11 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object], *, mode: int = 
             file.flush()
             os.fsync(file.fileno())
         draft.replace(path)
-    except BaseException:
+    except BaseException as error:
         with suppress(OSError):
             draft.unlink(missing_ok=True)  # what it takes on a full disk may be what is lacking
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(path)
         raise
     sync_folder(path.parent)
 

@@ -59,13 +59,16 @@ class TrainedModel:
 
         Raises:
             NotFound: there is no such file.
-            InvalidArgument: the file is damaged, does not say which model it is, or that cannot be imported.
+            InvalidArgument: the file cannot be read, is damaged or does not say which model it is, or that cannot be
+                imported.
         """
         try:
             with Path(path).open("rb") as file, NpzFile(file, allow_pickle=False) as archive:
                 arrays = {name: archive[name] for name in archive.files}
         except FileNotFoundError:
             raise NotFound(f"model file {path} does not exist") from None
+        except OSError as error:
+            raise InvalidArgument(f"model file {path} cannot be read: {error.strerror}") from None
         except (BadZipFile, ValueError, zlib.error) as error:
             raise InvalidArgument(f"{path} is damaged, or no model.npz: {error}") from None
         if "model" not in arrays:

@@ -36,6 +36,12 @@ def test_what_was_there_stays_when_writing_ends_early_and_no_draft_does(tmp_path
     assert files_in(tmp_path) == {"model": b"whole"}
 
 
+def test_a_full_disk_is_told_with_the_name_of_the_file(tmp_path: Path) -> None:
+    with Path("/dev/full").open("wb") as full, pytest.raises(OSError, match="No space left") as told:
+        write_whole(tmp_path / "model", lambda _: os.write(full.fileno(), b"model"))
+    assert told.value.filename == str(tmp_path / "model")
+
+
 def test_of_two_writes_at_a_time_the_one_that_ends_last_stays_whole(tmp_path: Path) -> None:
     """As of a call that was repeated when its connection broke, while the first one still writes."""
 

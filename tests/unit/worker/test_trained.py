@@ -80,6 +80,11 @@ def test_what_is_no_file_of_a_model_is_refused(job, tmp_path):
         job_of_model("wdl")
 
 
+def test_a_folder_is_no_model_file(tmp_path):
+    with pytest.raises(InvalidArgument, match=f"model file {tmp_path} cannot be read: Is a directory"):
+        esd.TrainedModel.load(tmp_path)
+
+
 def test_a_damaged_file_is_named(job, tmp_path):
     np.savez(tmp_path / "model.npz", model=np.array(describe_model(job)), ids=np.arange(1000))
     whole = (tmp_path / "model.npz").read_bytes()
