@@ -282,6 +282,8 @@ class _Stream:
 
     async def _write(self, answer: _Answer) -> None:
         frame = answer.frame
+        if answer.last:
+            self._forget(frame)  # before its peer, who has read the answer, may send another one
         if answer.message is not None:
             await self._context.write(answer.message)
             _SENT.inc(len(answer.message))
@@ -289,7 +291,6 @@ class _Stream:
             ok = answer.code is grpc.StatusCode.OK
             (_DONE_WELL if ok else metrics.EXCHANGE_FRAMES.labels(answer.code.name)).inc()
             metrics.EXCHANGE_SECONDS.observe(time.perf_counter() - frame.arrived)
-            self._forget(frame)
         else:
             self._wake(frame)
 

@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 import numpy as np
 import pytest
 
+from ps_server.service.exchange import Exchange
 from services.clients.parameter_server import AsyncParameterServerClient
 from services.clients.traffic import Traffic
 from services.domain.errors import (
@@ -225,6 +226,42 @@ async def test_frames_beyond_the_credit_are_refused_one_by_one(start):
         await stream.answer(4)
         await stream.rows(2, 1)
         await stream.end()
+
+
+class LateWriter:
+    """A server's side of a stream on which the peer's next frame comes before gRPC tells that an answer is written."""
+
+    def __init__(self, context):
+        self._context = context
+        self._came = asyncio.Event()
+        self._writes = 0
+
+    async def read(self):
+        data = await self._context.read()
+        self._came.set()
+        return data
+
+    async def write(self, message):
+        self._came.clear()
+        await self._context.write(message)
+        self._writes += 1
+        if self._writes in (2, 3):  # the first two answers behind the credit
+            await self._came.wait()
+
+    def done(self):
+        return self._context.done()
+
+
+async def test_who_has_read_an_answer_may_send_the_next_frame_at_once(start, monkeypatch):
+    serve = Exchange.serve
+    monkeypatch.setattr(Exchange, "serve", lambda shared, context: serve(shared, LateWriter(context)))
+    client = await start(exchange_frames=2)
+    await client.create_table()
+    async with exchange(client.channel) as stream:
+        await stream.write(frame(1, pull=([9], 1)))  # waits, and is one of the two
+        for sequence in range(2, 5):
+            await stream.write(frame(sequence, row_push([1], sequence, 1.0)))
+            await stream.checked(sequence)
 
 
 @pytest.mark.parametrize("message_bytes", [1000, 4000], ids=["pulls by themselves", "pulls beside pushes"])
