@@ -7,6 +7,7 @@ import pytest
 from ps_server.service.app import parameter_server
 from ps_server.service.settings import ParameterServerSettings
 from tests.support.ps_client import Client
+from tests.support.stores import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ async def start():
 def any_store(request):
     """Settings of a server, for each kind of store."""
     if request.param == "redis":
-        return {"store": request.getfixturevalue("redis_url")}
+        return {"store": request.getfixturevalue("redis_url"), "store_timeout_seconds": PATIENCE_SECONDS}
     return {"checkpoint_dir": request.getfixturevalue("tmp_path")} if request.param == "directory" else {}
 
 
