@@ -16,7 +16,8 @@ async def start():
     async with AsyncExitStack() as stack:
 
         async def started(**settings):
-            settings = ParameterServerSettings(metrics_port=None, grace_seconds=0, **settings)
+            patient = {"store_timeout_seconds": PATIENCE_SECONDS} | settings
+            settings = ParameterServerSettings(metrics_port=None, grace_seconds=0, **patient)
             server = await stack.enter_async_context(parameter_server(settings))
             return await stack.enter_async_context(Client(server.address))
 
@@ -27,7 +28,7 @@ async def start():
 def any_store(request):
     """Settings of a server, for each kind of store."""
     if request.param == "redis":
-        return {"store": request.getfixturevalue("redis_url"), "store_timeout_seconds": PATIENCE_SECONDS}
+        return {"store": request.getfixturevalue("redis_url")}
     return {"checkpoint_dir": request.getfixturevalue("tmp_path")} if request.param == "directory" else {}
 
 

@@ -25,17 +25,18 @@ from services.runtime.retry import repeated
 from tests.support.frames import SPEC, gradient_push, row_push
 from tests.support.ps_client import Client, refused
 from tests.support.redis_server import await_cluster, await_ping, await_takeover, free_port, redis_cluster, redis_server
+from tests.support.stores import PATIENCE_SECONDS, open_url, rows_of
 from tests.support.stores import SPEC as STORED
-from tests.support.stores import open_url, rows_of
 
 
 async def started(**environment):
     """`python -m ps_server` as a process, and its ready line (None if it ended instead)."""
+    patient = {"ESD_PS_STORE_TIMEOUT_SECONDS": f"{PATIENCE_SECONDS}"}
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         "ps_server",
-        env={**os.environ, **environment},
+        env={**os.environ, **patient, **environment},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
@@ -196,7 +197,7 @@ def lose_rows(redis, count):
 
 
 async def test_rows_that_were_lost_meanwhile_are_named_when_a_server_starts(own_redis):
-    settings = ParameterServerSettings(store=own_redis.url, metrics_port=None)
+    settings = ParameterServerSettings(store=own_redis.url, store_timeout_seconds=PATIENCE_SECONDS, metrics_port=None)
     async with parameter_server(settings) as server, Client(server.address) as client:
         await client.create_table()
         await client.send(row_push(range(600), 1, 1.0))
