@@ -21,6 +21,7 @@ from services.domain.errors import EsdError, Internal
 from services.domain.rows import GradientBlock, Push, RowBlock
 from services.domain.tables import OptimizerSpec, TableSpec
 from services.domain.worker_set import WorkerSet
+from tests.support.tcp_server import tcp_server
 
 TABLE = TableSpec("lied-about", 4, OptimizerSpec(), seed=1, init_scale=0.5)
 IDS = np.arange(7, dtype=np.uint64)
@@ -63,28 +64,17 @@ class LyingRedis:
         self.told = 0
         self._rng = rng
         self._port = port
-        self._streams: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[str]:
         """Serves while the block runs; yields its URL."""
-        async with await asyncio.start_server(self._begin, "127.0.0.1", 0) as server:
-            try:
-                yield f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}/0"
-            finally:
-                for stream in self._streams:
-                    stream.cancel()
-                await asyncio.gather(*self._streams)
-
-    def _begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        stream = asyncio.create_task(self._serve(reader, writer), name="lying-redis")
-        self._streams.add(stream)
-        stream.add_done_callback(self._streams.discard)
+        async with tcp_server(self._serve) as port:
+            yield f"redis://127.0.0.1:{port}/0"
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         redis, to_redis = await asyncio.open_connection("127.0.0.1", self._port)
         try:
-            with suppress(asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            with suppress(asyncio.IncompleteReadError, ConnectionError):
                 while True:
                     command = await _whole(reader)
                     lie, swallowed, closes = self._drawn()
@@ -98,7 +88,6 @@ class LyingRedis:
                     if closes:
                         return
         finally:
-            writer.close()
             to_redis.close()
 
     def _drawn(self) -> tuple[bytes, bool, bool]:

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
+from tests.support.tcp_server import tcp_server
+
 
 class CuttableProxy:
     """Forwards bytes to one address until it is cut.
@@ -111,8 +113,9 @@ class CuttableProxy:
 async def cuttable_proxy(target: str) -> AsyncIterator[CuttableProxy]:
     """Runs a proxy to `target` on a free port."""
     proxy = CuttableProxy(target)
-    server = await asyncio.start_server(proxy.forward, "127.0.0.1", 0)
-    proxy.address = "{}:{}".format(*server.sockets[0].getsockname()[:2])
-    async with server:
-        yield proxy
-        proxy.cut()
+    async with tcp_server(proxy.forward) as port:
+        proxy.address = f"127.0.0.1:{port}"
+        try:
+            yield proxy
+        finally:
+            proxy.refuse()
