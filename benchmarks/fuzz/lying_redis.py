@@ -191,13 +191,14 @@ class Life:
 
     async def put_dense(self) -> None:
         """Stores dense parameters that were not there before."""
-        self.dense = b""  # nobody knows which, until one alone is acknowledged
+        self.dense = b""  # nobody knows which, until one is acknowledged beside which there was no other
         self.uploads += 1
-        data = b"dense %d" % self.uploads
+        number, alone = self.uploads, not self.uploading
         self.uploading += 1
         try:
+            data = b"dense %d" % number
             await self.server.put_dense(data, epoch=self.epoch)
-            self.dense = data if self.uploading == 1 and data == b"dense %d" % self.uploads else b""
+            self.dense = data if alone and number == self.uploads else b""
         finally:
             self.uploading -= 1
 

@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2_grpc
 
 from protos import dispatcher_pb2, dispatcher_pb2_grpc, ps_pb2, ps_pb2_grpc
 from services.domain.errors import DeadlineExceeded, EsdError, PermissionDenied, Unauthenticated, Unavailable
@@ -155,7 +155,6 @@ async def test_a_call_without_the_token_is_refused_and_logged(
 
 async def test_health_is_open_and_reflection_is_not(serve_toy: Any, certificates: Certificates) -> None:
     credentials = client(tls_ca=certificates.authority)
-    request = reflection_pb2.ServerReflectionRequest(list_services="")
     async with serve_toy(**certificates.of("service", token=True)) as toy:
         await toy.server.set_serving(True)
         async with channel(toy.server.address, credentials=credentials) as to_server:
@@ -163,7 +162,7 @@ async def test_health_is_open_and_reflection_is_not(serve_toy: Any, certificates
             assert health.status == health_pb2.HealthCheckResponse.SERVING
             reflection = reflection_pb2_grpc.ServerReflectionStub(to_server)
             with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await anext(aiter(reflection.ServerReflectionInfo(iter([request]), timeout=60)))
+                await reflection.ServerReflectionInfo(timeout=60).read()
     assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
