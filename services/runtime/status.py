@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
+from urllib.parse import unquote
 
 import grpc
 
@@ -103,6 +105,21 @@ _HANDSHAKES: Mapping[str, str] = MappingProxyType(
     }
 )
 
+# What gRPC's client says of an address that it does not reach, and what that means.
+_UNREACHED = (
+    (
+        re.compile(
+            r"failed to connect to all addresses; last error: \w+: ipv[46]:(?P<address>\S+): "
+            r"(Failed to connect to remote host: )?(?P<cause>.+)"
+        ),
+        "nobody takes connections at {address}: {cause}; is the service up, and does it listen at this address?",
+    ),
+    (
+        re.compile(r"errors resolving (?P<address>\S+): \[.*: (?P<cause>[^:]+)\]"),
+        "nobody knows the host of {address}: {cause}",
+    ),
+)
+
 # Statuses travel in HTTP/2 headers, which gRPC limits to 8 KiB; percent-encoding may triple a byte.
 _MAX_DETAILS_BYTES = 2000
 
@@ -167,11 +184,21 @@ def error_from(rpc_error: grpc.aio.AioRpcError) -> EsdError:
             "; if it goes on, the service may want TLS (tls_ca of the caller) or a certificate that it trusts "
             f"(tls_certificate and tls_key; {_KNOBS})"
         )
+    if unreached := _unreached(details):
+        return Unavailable(unreached)
     if any(text in details for text in _BROKEN_STREAM):
         return Unavailable(f"the connection broke in the middle of a call: {details}")
     if code in _BY_CODE:
         return _BY_CODE[code](details or code.name)
     return Internal(f"the peer answered {code.name}: {details}")
+
+
+def _unreached(details: str) -> str | None:
+    """Returns what it means that gRPC's client has not reached an address; None if it does not say so."""
+    for said, meaning in _UNREACHED:
+        if found := said.fullmatch(details):
+            return meaning.format(address=unquote(found["address"]), cause=found["cause"])
+    return None
 
 
 class Requests(Generic[T]):
