@@ -43,7 +43,8 @@ async def time_out(address: str) -> None:
     """Many frames of one stream that are refused when their time is up."""
     async with AsyncParameterServerClient(address, SPEC, timeout=_LATE_SECONDS) as client:
         ends = await asyncio.gather(*(_pull(client) for _ in range(_FRAMES)), return_exceptions=True)
-        assert all(isinstance(end, DeadlineExceeded) for end in ends), ends  # noqa: S101
+        # On a machine that has stood still meanwhile, the client may give up before it has read the server's refusals.
+        assert all(isinstance(end, DeadlineExceeded | Unavailable) for end in ends), ends  # noqa: S101
 
 
 async def give_up(address: str) -> None:
