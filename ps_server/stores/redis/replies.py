@@ -27,10 +27,6 @@ def is_answer(command: tuple[bytes | int, ...], reply: object) -> bool:
     return _SCRIPTS[script](reply, keys if script == scripts.READ_VERSIONS else keys - 1)
 
 
-def _is_text(reply: object, _: int) -> bool:
-    return type(reply) is bytes
-
-
 def _is_text_or_none(reply: object, _: int) -> bool:
     return reply is None or type(reply) is bytes
 
@@ -118,9 +114,7 @@ _COMMANDS: Mapping[bytes | int, Fits] = {
     b"HSET": _is_count,
     b"HSETNX": _is_count,
     b"MGET": _are_values,
-    b"SCAN": lambda reply, _: (
-        type(reply) is list and len(reply) == 2 and _is_cursor(reply[0]) and _are_texts(reply[1], 0)
-    ),
+    b"SCAN": _are_keys,
     b"SET": _is_set,
     b"UNLINK": _is_count,
     b"WAIT": _is_count,
