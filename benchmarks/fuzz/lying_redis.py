@@ -21,13 +21,13 @@ from services.domain.errors import EsdError, Internal
 from services.domain.rows import GradientBlock, Push, RowBlock
 from services.domain.tables import OptimizerSpec, TableSpec
 from services.domain.worker_set import WorkerSet
+from services.runtime.retry import repeated
 from tests.support.tcp_server import tcp_server
 
 TABLE = TableSpec("lied-about", 4, OptimizerSpec(), seed=1, init_scale=0.5)
 IDS = np.arange(7, dtype=np.uint64)
 _CALL_SECONDS = 60.0
 _RECOVERY_SECONDS = 30.0
-_POLL_SECONDS = 0.2
 _AT_A_TIME = 40  # calls, after which the server gets time to recover
 
 # Which nobody takes for an answer to a command that writes, whatever it is.
@@ -198,7 +198,8 @@ class Life:
         try:
             data = b"dense %d" % number
             await self.server.put_dense(data, epoch=self.epoch)
-            self.dense = data if alone and number == self.uploads else b""
+            if alone and number == self.uploads:
+                self.dense = data
         finally:
             self.uploading -= 1
 
@@ -253,13 +254,13 @@ async def live_with(liar: LyingRedis, address: str, rng: random.Random, *, calls
 
 async def _recovered(life: Life) -> None:
     """Waits until the server does its work again."""
+
+    async def work() -> None:
+        await life.begin_epoch()
+        await life.push()
+
     async with asyncio.timeout(_RECOVERY_SECONDS):
-        while True:
-            try:
-                await life.begin_epoch()
-                return await life.push()
-            except EsdError:
-                await asyncio.sleep(_POLL_SECONDS)
+        await repeated(work, _RECOVERY_SECONDS, on=EsdError)
 
 
 def _gradients(target: int, rows: int) -> GradientBlock:
