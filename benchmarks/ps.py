@@ -136,7 +136,7 @@ async def _all_pairs(
         rows = np.zeros((_PAIR_ROWS, spec.row_width), np.float32)
         for step in range(_PAIRS):
             half, other = (own[each * _PAIR_ROWS :][:_PAIR_ROWS] for each in (step % 2, 1 - step % 2))
-            pulls = Pulls.whole(other, np.full(_PAIR_ROWS, version + step), np.arange(_PAIR_ROWS))
+            pulls = Pulls(other, np.full(_PAIR_ROWS, version + step), np.arange(_PAIR_ROWS))
             await client.carry(Parcel.of(_push(spec, half, version + step + 1), pulls), rows)
             assert (rows == 0.5).all()  # noqa: S101
 

@@ -40,6 +40,39 @@ def unpack_uint32(data: bytes, count: int | None = None) -> NDArray[np.uint32]:
 def unpack_int64(data: bytes, count: int | None = None) -> NDArray[np.int64]:
     """Does the same for signed values."""
 
+def read_plans(
+    data: bytes, features: int, length: int, ids: int, workers: int
+) -> tuple[list[dict[str, Any]], bytes] | None:
+    """Reads the plans of iterations in a message (protos/dispatcher.proto, AttendResponse).
+
+    Args:
+        data: the message.
+        features: the most that a sample may have.
+        length: the most ids that a sample may have of one of them.
+        ids: the most that all samples of a plan may have.
+        workers: the most that a job may have.
+
+    Returns:
+        Of each plan the fields of services.domain.plans.IterationPlan by name, those that say None by themselves left
+        out; rows to move as (ids, slots, versions, early), gradients as (rows, contributors, steps), direct rows as
+        (places, peers), and None for any of these that has no entries. Then the message without the plans. None alone
+        if a plan, or the message, is not entirely as it should be.
+    """
+
+def trained_by_several(
+    ids: NDArray[np.uint64], trained: NDArray[np.uint64], contributors: NDArray[np.uint64]
+) -> NDArray[np.bool_]:
+    """Returns which of some rows several workers train, bool [r].
+
+    Args:
+        ids: uint64 [r], of these rows, C-contiguous.
+        trained: uint64 [u], ascending, C-contiguous: the rows that are trained.
+        contributors: uint64 [u], C-contiguous: the workers that train each of them.
+
+    Raises:
+        ValueError: the columns of the trained ones differ in length.
+    """
+
 def place(places: NDArray[np.uint32], trained: Rows, others: Rows) -> Rows:
     """Puts rows together that their plan trains, too, and others.
 

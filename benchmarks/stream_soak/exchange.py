@@ -75,7 +75,7 @@ async def close(address: str) -> None:
 async def cancel(address: str) -> None:
     """Streams that are cancelled as soon as a frame of theirs is on its way."""
     frame = encode_parcel(
-        Parcel.of(pulls=Pulls.whole(_IDS, _NEVER, np.arange(_ROWS))), SPEC, 1, epoch=0, wait_seconds=_PATIENT_SECONDS
+        Parcel.of(pulls=Pulls(_IDS, _NEVER, np.arange(_ROWS))), SPEC, 1, epoch=0, wait_seconds=_PATIENT_SECONDS
     )
     opened = channel(address)
     try:

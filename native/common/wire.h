@@ -1,4 +1,4 @@
-// Protobuf's wire format, as far as the exchange needs it: varints, and fields of bytes.
+// Protobuf's wire format, as far as the exchange and plans need it: varints, and fields of bytes.
 #pragma once
 
 #include <cstddef>
@@ -70,6 +70,7 @@ class Reader {
   };
 
   bool done() const { return at_ == end_; }
+  std::size_t position() const { return static_cast<std::size_t>(at_ - begin_); }
 
   Field next() {
     const std::uint64_t tag = varint();

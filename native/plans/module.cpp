@@ -6,17 +6,21 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "common/arrays.h"
 #include "common/packed_column.h"
+#include "common/to_numpy.h"
 #include "plans/cache_book.h"
+#include "plans/plan_message.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -91,6 +95,84 @@ nb::tuple place(const In1<std::uint32_t>& places, const RowArrays& trained, cons
   return nb::make_tuple(ids.array(places.size()), slots.array(places.size()), versions.array(places.size()));
 }
 
+// Rows, gradients and direct rows as tuples of columns; None where there are none, which is most of the time.
+nb::object rows_to(RowColumns&& rows) {
+  if (rows.ids.empty()) return nb::none();
+  return nb::make_tuple(to_numpy(std::move(rows.ids)), to_numpy(std::move(rows.slots)),
+                        to_numpy(std::move(rows.versions)), rows.early);
+}
+
+nb::object gradients_to(GradientColumns&& gradients) {
+  if (gradients.rows.ids.empty()) return nb::none();
+  return nb::make_tuple(rows_to(std::move(gradients.rows)), to_numpy(std::move(gradients.contributors)),
+                        to_numpy(std::move(gradients.steps)));
+}
+
+nb::object direct_to(DirectColumns&& direct) {
+  if (direct.places.empty()) return nb::none();
+  return nb::make_tuple(to_numpy(std::move(direct.places)), to_numpy(std::move(direct.peers)));
+}
+
+nb::dict plan_to(ReadPlan&& plan) {
+  const std::size_t m = plan.samples;
+  nb::dict columns;
+  columns["epoch"] = plan.epoch;
+  columns["iteration"] = plan.iteration;
+  columns["batch_size"] = plan.batch_size;
+  columns["update_rows"] = rows_to(std::move(plan.update_rows));
+  columns["update_gradients"] = gradients_to(std::move(plan.update_gradients));
+  columns["evict_rows"] = rows_to(std::move(plan.evict_rows));
+  columns["evict_gradients"] = gradients_to(std::move(plan.evict_gradients));
+  columns["drops"] = rows_to(std::move(plan.drops));
+  columns["pulls"] = rows_to(std::move(plan.pulls));
+  columns["positions"] = to_numpy(std::move(plan.positions));
+  columns["unique_ids"] = to_numpy(std::move(plan.unique.ids));
+  columns["unique_slots"] = to_numpy(std::move(plan.unique.slots));
+  columns["unique_versions"] = to_numpy(std::move(plan.unique.versions));
+  columns["unique_contributors"] = to_numpy(std::move(plan.unique_contributors));
+  columns["inverse"] = to_numpy(std::move(plan.inverse));
+  columns["dense"] = to_numpy(std::move(plan.dense), m, plan.dense_features);
+  columns["labels"] = to_numpy(std::move(plan.labels), m, plan.labels_per_sample);
+  columns["forgotten"] = to_numpy(std::move(plan.forgotten));
+  columns["forgotten_below"] = plan.forgotten_below;
+  columns["discards"] = rows_to(std::move(plan.discards));
+  if (plan.has_lengths) columns["lengths"] = to_numpy(std::move(plan.lengths), m, plan.fields);
+  if (plan.has_weights) columns["weights"] = to_numpy(std::move(plan.weights));
+  if (plan.has_groups) columns["groups"] = to_numpy(std::move(plan.groups));
+  columns["replicated"] = to_numpy(std::move(plan.replicated));
+  columns["direct_pushes"] = direct_to(std::move(plan.direct_pushes));
+  columns["direct_pulls"] = direct_to(std::move(plan.direct_pulls));
+  return columns;
+}
+
+nb::object read_plans(const nb::bytes& data, std::uint64_t features, std::uint64_t length, std::uint64_t ids,
+                      std::uint64_t workers) {
+  ReadMessage message;
+  try {
+    message = read_message(reinterpret_cast<const std::uint8_t*>(data.c_str()), data.size(),
+                           {features, length, ids, workers});
+  } catch (const std::invalid_argument&) {
+    return nb::none();
+  }
+  nb::list plans;
+  for (ReadPlan& plan : message.plans) plans.append(plan_to(std::move(plan)));
+  return nb::make_tuple(plans, nb::bytes(message.rest.data(), message.rest.size()));
+}
+
+// Which of some rows several workers train; the trained ones ascend by id.
+nb::object trained_by_several(const In1<std::uint64_t>& ids, const In1<std::uint64_t>& trained,
+                              const In1<std::uint64_t>& contributors) {
+  require(contributors.size() == trained.size(), "trained and contributors differ in length");
+  const Buffer<bool> several(ids.size());
+  const std::uint64_t *const begin = trained.data(), *const end = begin + trained.size();
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const std::uint64_t* const at = std::lower_bound(begin, end, ids(i));
+    const std::uint64_t workers = at != end && *at == ids(i) ? contributors(at - begin) : 0;
+    several.data[i] = (workers & (workers - 1)) != 0;
+  }
+  return several.array(ids.size());
+}
+
 CacheBook make_book(const std::vector<std::size_t>& rows, unsigned worker, bool keeps_copies) {
   if (rows.empty()) throw std::invalid_argument("a cache is of one table at least");
   if (worker > 63) throw std::invalid_argument("worker is " + std::to_string(worker) + ", it must be in 0..63");
@@ -144,6 +226,8 @@ NB_MODULE(plans, module) {
   module.def("pack", &pack<std::int64_t>, "values"_a.noconvert());
   module.def("unpack_uint64", &unpack<std::uint64_t>, "data"_a, "count"_a = nb::none());
   module.def("unpack_uint32", &unpack<std::uint32_t>, "data"_a, "count"_a = nb::none());
+  module.def("read_plans", &read_plans, "data"_a, "features"_a, "length"_a, "ids"_a, "workers"_a);
+  module.def("trained_by_several", &trained_by_several, "ids"_a, "trained"_a, "contributors"_a);
   module.def("place", &place, "places"_a, "trained"_a, "others"_a);
   module.def("unpack_int64", &unpack<std::int64_t>, "data"_a, "count"_a = nb::none());
 }

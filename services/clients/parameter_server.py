@@ -211,7 +211,7 @@ class AsyncParameterServerClient:
             StaleVersion: a row is already newer.
             DeadlineExceeded: a version did not appear in time.
         """
-        frames = await self.carry(Parcel.of(pulls=Pulls.whole(ids, versions, positions)), rows, epoch=epoch)
+        frames = await self.carry(Parcel.of(pulls=Pulls(ids, versions, positions)), rows, epoch=epoch)
         return sum(frame.pull_bytes for frame in frames)
 
     async def push(self, push: Push, *, epoch: int = 0) -> PushAnswer:

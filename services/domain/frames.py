@@ -5,6 +5,7 @@ Rows and gradients stay where they lie, such as in a worker's cache, until the m
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Self
@@ -102,40 +103,38 @@ class Pulls:
         ids: uint64 [r], distinct.
         versions: int64 [r], exactly which they must have.
         places: int64 [r], where each row goes in the array that takes them.
-        stateless: bool [r], rows that are wanted without their optimizer state, of which the first D floats come. They
-            are the last ones.
+        stateless: of how many rows, the last ones, the first D floats are wanted, without their optimizer state.
     """
 
     ids: NDArray[np.uint64]
     versions: NDArray[np.int64]
     places: NDArray[np.int64]
-    stateless: NDArray[np.bool_]
-
-    @classmethod
-    def whole(cls, ids: NDArray[np.uint64], versions: NDArray[np.int64], places: NDArray[np.int64]) -> Self:
-        """Returns pulls of rows with their optimizer state."""
-        return cls(ids, versions, places, np.zeros(len(ids), np.bool_))
+    stateless: int = 0
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def __getitem__(self, part: Part) -> Self:
-        return type(self)(self.ids[part], self.versions[part], self.places[part], self.stateless[part])
+        """Returns some of them, in the same order."""
+        chosen = range(*part.indices(len(self))) if isinstance(part, slice) else part
+        stateless = len(chosen) - bisect_left(chosen, len(self) - self.stateless)
+        return type(self)(self.ids[part], self.versions[part], self.places[part], stateless)
 
-    def count_stateless(self) -> int:
-        """Returns how many are wanted without their optimizer state.
+    def answer_bytes(self, spec: TableSpec) -> int:
+        """Returns the bytes that the rows take in an answer."""
+        return spec.row_bytes * (len(self) - self.stateless) + 4 * spec.dimension * self.stateless
 
-        Raises:
-            ValueError: they are not the last ones.
+    def fitting(self, first: int, size: int, spec: TableSpec) -> int:
+        """Returns how many rows, from `first` on, one frame asks for: it and its answer have at most `size` bytes.
+
+        That is one row at least, if there is one.
         """
-        count = int(np.count_nonzero(self.stateless))
-        if not self.stateless[len(self) - count :].all():
-            raise ValueError("rows that are wanted without their optimizer state must be the last ones")
-        return count
-
-    def answer_bytes(self, spec: TableSpec) -> NDArray[np.int64]:
-        """Returns the bytes that each row takes in an answer, int64 [r]."""
-        return np.where(self.stateless, 4 * spec.dimension, spec.row_bytes)
+        row, values = max(spec.row_bytes, _ID_BYTES), max(4 * spec.dimension, _ID_BYTES)
+        whole = max(0, len(self) - self.stateless - first)
+        count = min(whole, size // row)
+        if count == whole:
+            count += (size - whole * row) // values
+        return min(max(count, 1), len(self) - first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,17 +192,15 @@ class Parcel:
         """
         row, gradient = spec.row_bytes + _ID_BYTES, 4 * spec.dimension + _SPLIT_BYTES
         pushed = row * len(self.rows) + gradient * len(self.gradients)
-        answers = np.cumsum(np.maximum(self.pulls.answer_bytes(spec), _ID_BYTES))  # up to each pull
-        asked, answered = _ID_BYTES * len(self.pulls), int(answers[-1]) if len(answers) else 0
+        asked = _ID_BYTES * len(self.pulls)
         alone = pushed > size // _PULLS_WAIT_FOR
-        if pushed + asked <= size and answered <= size and not (alone and asked):
+        if pushed + asked <= size and self.pulls.answer_bytes(spec) <= size and not (alone and asked):
             if len(self):
                 yield self
             return
         r = g = p = 0
         while r < len(self.rows) or g < len(self.gradients) or p < len(self.pulls):
-            fit = np.searchsorted(answers, size + (answers[p - 1] if p else 0), side="right")
-            pulls = self.pulls[p : max(p + 1, int(fit))]
+            pulls = self.pulls[p : p + self.pulls.fitting(p, size, spec)]
             room = 0 if alone and len(pulls) else size - _ID_BYTES * len(pulls)
             rows = self.rows[r : r + max(room // row, not len(pulls))]
             room -= row * len(rows)
@@ -215,4 +212,4 @@ class Parcel:
 _IDS, _NUMBERS, _FLOATS = np.empty(0, np.uint64), np.empty(0, np.int64), np.empty((0, 1), np.float32)
 _NO_ROWS = RowBlock(_IDS, _NUMBERS, _FLOATS)
 _NO_GRADIENTS = GradientBlock(_IDS, _NUMBERS, _IDS, np.empty(0, np.uint32), np.empty(0, np.float32), _FLOATS, worker=0)
-NO_PULLS = Pulls.whole(_IDS, _NUMBERS, _NUMBERS)
+NO_PULLS = Pulls(_IDS, _NUMBERS, _NUMBERS)

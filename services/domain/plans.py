@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Self
+from typing import Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from esd_native.plans import trained_by_several
 from services.domain.ids import parts_of_tables, table_of
 from services.domain.jobs import JobSpec
 from services.domain.versions import trainings
 from services.domain.worker_set import WorkerSet
+
+Column = TypeVar("Column", bound=np.generic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,23 @@ class Transfers:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def half(self, *, early: bool) -> Self:
+        """Returns the rows that may move while the previous iteration trains, or those that must wait for its end."""
+        part = _half(self.early, early=early)
+        return type(self)(self.ids[part], self.slots[part], self.versions[part], self.early if early else 0)
+
+    def joined(self, others: Self) -> Self:
+        """Returns these rows and others as one list, those of both first that may move early."""
+        if not len(others):
+            return self
+        ours, theirs = self.early, others.early
+        return type(self)(
+            _joined(self.ids, ours, others.ids, theirs),
+            _joined(self.slots, ours, others.slots, theirs),
+            _joined(self.versions, ours, others.versions, theirs),
+            ours + theirs,
+        )
+
     def at(self, places: NDArray[np.integer]) -> Self:
         """Returns the rows at these places, which ascend."""
         early = int(np.searchsorted(places, self.early))
@@ -47,6 +67,9 @@ class Transfers:
     def by_table(self, tables: int) -> list[Self]:
         """Returns the rows of each of a job's tables, by number."""
         return [self] if tables == 1 else [self.at(part) for part in parts_of_tables(self.ids, tables)]
+
+
+NO_TRANSFERS = Transfers(np.empty(0, np.uint64), np.empty(0, np.uint32), np.empty(0, np.int64), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +89,22 @@ class GradientTransfers:
     def __len__(self) -> int:
         return len(self.rows)
 
+    def half(self, *, early: bool) -> Self:
+        """Returns the gradients that may move while the previous iteration trains, or those that must wait."""
+        part = _half(self.rows.early, early=early)
+        return type(self)(self.rows.half(early=early), self.contributors[part], self.steps[part])
+
+    def joined(self, others: Self) -> Self:
+        """Returns these gradients and others as one list, those of both first that may move early."""
+        if not len(others):
+            return self
+        ours, theirs = self.rows.early, others.rows.early
+        return type(self)(
+            self.rows.joined(others.rows),
+            _joined(self.contributors, ours, others.contributors, theirs),
+            _joined(self.steps, ours, others.steps, theirs),
+        )
+
     def by_table(self, tables: int) -> list[Self]:
         """Returns the gradients of each of a job's tables, by number."""
         if tables == 1:
@@ -75,6 +114,9 @@ class GradientTransfers:
             type(self)(rows, self.contributors[part], self.steps[part])
             for rows, part in zip(self.rows.by_table(tables), parts, strict=True)
         ]
+
+
+NO_GRADIENTS = GradientTransfers(NO_TRANSFERS, np.empty(0, np.uint64), np.empty(0, np.int64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,10 +288,8 @@ class IterationPlan:
         takes the place of the row, which must be pulled again to be used. And those that were never trained in their
         present life: all of their state is 0.
         """
-        contributors = self.unique_contributors
-        split_ids = self.unique_ids[(contributors & (contributors - np.uint64(1))) != 0]
-        before, behind = (np.searchsorted(split_ids, self.pulls.ids, side) for side in ("left", "right"))
-        stateless: NDArray[np.bool_] = (behind > before) | (trainings(self.pulls.versions) == 0)
+        stateless = trained_by_several(self.pulls.ids, self.unique_ids, self.unique_contributors)
+        stateless |= trainings(self.pulls.versions) == 0
         return stateless
 
 
@@ -329,3 +369,13 @@ class EndOfStream:
 
 
 PlanMessage = Membership | Reload | IterationPlan | FlushPlan | EndOfStream
+
+
+def _half(count: int, *, early: bool) -> slice:
+    """Returns where the first so many of a list are, or the others."""
+    return slice(0, count) if early else slice(count, None)
+
+
+def _joined(column: NDArray[Column], early: int, other: NDArray[Column], other_early: int) -> NDArray[Column]:
+    """Returns a column of two lists as one of both, with the first so many of each in front."""
+    return np.concatenate((column[:early], other[:other_early], column[early:], other[other_early:]))

@@ -53,11 +53,13 @@ class OptimizerSpec:
 
     def state_width(self, dimension: int) -> int:
         """Returns the floats of optimizer state beside a row of `dimension` values."""
-        return {
-            OptimizerKind.SGD: 0,
-            OptimizerKind.ROWWISE_ADAGRAD: 1,
-            OptimizerKind.ADAM: 2 * dimension,
-        }[self.kind]
+        match self.kind:
+            case OptimizerKind.SGD:
+                return 0
+            case OptimizerKind.ROWWISE_ADAGRAD:
+                return 1
+            case OptimizerKind.ADAM:
+                return 2 * dimension
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from services.domain.errors import InvalidArgument
 from services.domain.plans import PlanMessage
 from services.domain.reports import FailureReport, FlushReport, IterationReport, Lease, Report, WorkerPhase
 from services.wire.messages import parse
-from services.wire.plans import decode_plan_messages
+from services.wire.plans import decode_iteration_plans, decode_plan_messages
 from services.wire.reports import (
     decode_failure_report,
     decode_flush_report,
@@ -135,6 +135,7 @@ def encode_answer(received: int, refusals: Sequence[Refusal]) -> bytes:
 
 def decode_response(data: bytes) -> Response:
     """Reads a message of the dispatcher. Raises InvalidArgument if it is malformed."""
-    message = parse(pb.AttendResponse, data)
+    plans, rest = decode_iteration_plans(data) or ([], data)
+    message = parse(pb.AttendResponse, rest)
     refusals = [Refusal(each.sequence, each.code, each.reason, each.message) for each in message.refusals]
-    return Response(message.received, refusals, decode_plan_messages(message))
+    return Response(message.received, refusals, [*plans, *decode_plan_messages(message)])

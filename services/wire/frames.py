@@ -99,7 +99,7 @@ def encode_parcel(
         gradients.worker,
         pulls.ids,
         pulls.versions,
-        pulls.count_stateless(),
+        pulls.stateless,
     )
     return Message(data, sequence, pushes_at, pulls_at)
 
@@ -150,9 +150,9 @@ class Arrivals:
     def __init__(self, pulls: Pulls, rows: NDArray[np.float32], spec: TableSpec) -> None:
         self._rows = rows
         self._places = pulls.places
-        self._stateless = pulls.count_stateless()
+        self._stateless = pulls.stateless
         self._dimension = spec.dimension
-        self._bytes = int(pulls.answer_bytes(spec).sum())
+        self._bytes = pulls.answer_bytes(spec)
         self.start()
 
     def start(self) -> None:

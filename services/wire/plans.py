@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from esd_native.plans import pack, place, unpack_int64, unpack_uint32, unpack_uint64
+from esd_native.plans import pack, place, read_plans, unpack_int64, unpack_uint32, unpack_uint64
 from protos import dispatcher_pb2
 from services.domain.claimants import check_claimant
 from services.domain.errors import InvalidArgument
 from services.domain.features import MAX_FEATURES, MAX_LENGTH
 from services.domain.jobs import MAX_WORKERS
 from services.domain.plans import (
+    NO_DIRECT_ROWS,
+    NO_GRADIENTS,
+    NO_TRANSFERS,
     DirectRows,
     EndOfStream,
     FlushPlan,
@@ -40,8 +43,6 @@ _DIRECT = {"direct_pushes": ("update_rows", "direct_push_peers"), "direct_pulls"
 # Of a plan's samples: far beyond what a worker trains in an iteration. A column may say in a few bytes that it has any
 # number of equal values.
 _MOST_IDS = 1 << 26
-
-_NONE = Transfers(np.empty(0, np.uint64), np.empty(0, np.uint32), np.empty(0, np.int64), 0)
 
 _UNPACK: dict[type[np.generic], Callable[..., NDArray[Any]]] = {
     np.uint64: unpack_uint64,
@@ -73,6 +74,38 @@ def digest_of(messages: Iterable[bytes]) -> str:
     for message in messages:
         hashed.update(message)
     return hashed.hexdigest()
+
+
+def decode_iteration_plans(data: bytes) -> tuple[list[IterationPlan], bytes] | None:
+    """Reads the plans of iterations in a message, all natively.
+
+    Returns:
+        The plans, and the message without them. None if there is something unusual about one of them:
+        `decode_plan_messages` reads them then, or says what is wrong.
+    """
+    read = read_plans(data, MAX_FEATURES, MAX_LENGTH, _MOST_IDS, MAX_WORKERS)
+    if read is None:
+        return None
+    plans, rest = read
+    return [_plan_of(columns) for columns in plans], rest
+
+
+def _plan_of(columns: dict[str, Any]) -> IterationPlan:
+    for name in _TRANSFERS:
+        columns[name] = _rows_of(columns[name])
+    for name in _GRADIENTS:
+        gradients = columns[name]
+        columns[name] = (
+            NO_GRADIENTS if gradients is None else GradientTransfers(_rows_of(gradients[0]), gradients[1], gradients[2])
+        )
+    for name in _DIRECT:
+        direct = columns[name]
+        columns[name] = NO_DIRECT_ROWS if direct is None else DirectRows(*direct)
+    return IterationPlan(**columns)
+
+
+def _rows_of(columns: tuple[Any, ...] | None) -> Transfers:
+    return NO_TRANSFERS if columns is None else Transfers(*columns)
 
 
 def decode_plan_messages(message: dispatcher_pb2.AttendResponse) -> list[PlanMessage]:
@@ -125,7 +158,7 @@ def _decode_transfers(message: dispatcher_pb2.Transfers, field: str, trained: Tr
     versions = _unpack(message.versions, np.int64, f"{field}.versions", len(ids))
     if message.trained:
         places = _unpack(message.trained, np.uint32, f"{field}.trained")
-        here = trained or _NONE
+        here = trained or NO_TRANSFERS
         try:
             ids, slots, versions = place(places, (here.ids, here.slots, here.versions), (ids, slots, versions))
         except ValueError as error:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from services.clients.frames import Frame
 from services.domain.frames import NO_PULLS, Floats, GradientPush, Parcel, Pulls, RowPush
 from services.domain.jobs import JobSpec
-from services.domain.plans import DirectRows, GradientTransfers, TableMoves, Transfers
+from services.domain.plans import NO_TRANSFERS, DirectRows, GradientTransfers, TableMoves, Transfers
 from services.runtime.tasks import run_in
 from worker.service.inbox import ExpectedRows
 from worker.service.peers import Peers
@@ -137,12 +137,12 @@ class TableTransfers:
         self._moves = moves
         self._mover = mover
         self._iteration = iteration
+        update_rows, self._direct_rows = _apart(moves.update_rows, moves.direct_pushes)
+        self._rows = update_rows.joined(moves.evict_rows)
+        self._gradients = moves.update_gradients.joined(moves.evict_gradients)
         # Rows come whole, or without their optimizer state: those that do lie behind the others, and have a state of 0.
         self._order = np.argsort(moves.stateless_pulls, kind="stable")
         self._staging = mover.cache.staging(len(moves.pulls))
-        self._asked = np.ones(len(moves.pulls), np.bool_)  # of a parameter server
-        self._asked[moves.direct_pulls.places] = False
-        self._update_rows, self._direct_rows = _apart(moves.update_rows, moves.direct_pushes)
 
     def expected(self) -> ExpectedRows:
         """Returns the rows that come from other workers, with their places."""
@@ -151,14 +151,12 @@ class TableTransfers:
 
     async def start(self, *, early: bool) -> list[Frame]:
         """Starts what moves in one half, and returns the frames that carry it."""
-        moves = self._moves
-        rows = _half(early, self._update_rows, moves.evict_rows)
-        gradients = _gradient_half(early, moves.update_gradients, moves.evict_gradients)
-        pulls = self._pulls(early)
+        rows, gradients = self._rows.half(early=early), self._gradients.half(early=early)
+        pulls = self._pulls(early=early)
         sent: list[Frame] = []
         if len(rows) or len(gradients) or len(pulls):
             sent = await self._mover.exchange(rows, gradients, pulls, self._staging, urgent=not early)
-        delivered = await self._deliver(early=early) if len(moves.direct_pushes) else []
+        delivered = await self._deliver(early=early) if len(self._direct_rows) else []
         self.frames += sent
         self.delivered += delivered
         return sent + delivered
@@ -171,41 +169,27 @@ class TableTransfers:
             cache.empty_gathered(slots)
 
     async def _deliver(self, *, early: bool) -> list[Frame]:
-        rows = _half(early, self._direct_rows)
+        rows = self._direct_rows.half(early=early)
         if not len(rows):
             return []
-        peers = self._moves.direct_pushes.peers[_part(self._direct_rows, early)]
+        first = self._direct_rows.early
+        peers = self._moves.direct_pushes.peers[:first] if early else self._moves.direct_pushes.peers[first:]
         return await self._mover.deliver(rows, peers, self._iteration, urgent=not early)
 
-    def _pulls(self, early: bool) -> Pulls:
-        places = np.flatnonzero(((self._order < self._moves.pulls.early) == early) & self._asked[self._order])
-        chosen, rows = self._order[places], self._moves.pulls
-        return Pulls(rows.ids[chosen], rows.versions[chosen], places, self._moves.stateless_pulls[chosen])
+    def _pulls(self, *, early: bool) -> Pulls:
+        """Returns what of one half is asked of parameter servers."""
+        moves, order = self._moves, self._order
+        asked = order < moves.pulls.early if early else order >= moves.pulls.early
+        if len(moves.direct_pulls):
+            asked &= ~np.isin(order, moves.direct_pulls.places)
+        places = np.flatnonzero(asked)
+        rows = order[places]
+        stateless = int(np.count_nonzero(moves.stateless_pulls[rows]))
+        return Pulls(moves.pulls.ids[rows], moves.pulls.versions[rows], places, stateless)
 
 
 def _apart(rows: Transfers, direct: DirectRows) -> tuple[Transfers, Transfers]:
     """Returns the rows that go to parameter servers, and those that go to other workers."""
     if not len(direct):
-        return rows, rows.at(direct.places)
+        return rows, NO_TRANSFERS
     return rows.at(np.delete(np.arange(len(rows)), direct.places)), rows.at(direct.places)
-
-
-def _half(early: bool, *transfers: Transfers) -> Transfers:
-    """Joins the entries that may move while the iteration before trains, or those that must wait for its end."""
-    parts = [(each, _part(each, early)) for each in transfers]
-    ids = np.concatenate([each.ids[part] for each, part in parts])
-    slots = np.concatenate([each.slots[part] for each, part in parts])
-    versions = np.concatenate([each.versions[part] for each, part in parts])
-    return Transfers(ids, slots, versions, early=len(ids) if early else 0)
-
-
-def _gradient_half(early: bool, *transfers: GradientTransfers) -> GradientTransfers:
-    """Joins gradients as `_half` joins rows."""
-    parts = [(each, _part(each.rows, early)) for each in transfers]
-    contributors = np.concatenate([each.contributors[part] for each, part in parts])
-    steps = np.concatenate([each.steps[part] for each, part in parts])
-    return GradientTransfers(_half(early, *(each.rows for each in transfers)), contributors, steps)
-
-
-def _part(rows: Transfers, early: bool) -> slice:
-    return slice(0, rows.early) if early else slice(rows.early, len(rows))

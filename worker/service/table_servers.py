@@ -59,7 +59,7 @@ class TableServers:
             StaleVersion: a row is already newer.
             DeadlineExceeded: a version did not appear in time.
         """
-        parcel = Parcel.of(pulls=Pulls.whole(ids, versions, np.arange(len(ids))))
+        parcel = Parcel.of(pulls=Pulls(ids, versions, np.arange(len(ids))))
         return sum(frame.pull_bytes for frame in await self._carry(parcel, rows))
 
     async def push(self, parcel: Parcel) -> int:

@@ -30,7 +30,7 @@ from tests.support.scripted_exchange import Response, scripted_exchange
 
 
 def pulls(*ids: int) -> Pulls:
-    return Pulls.whole(np.array(ids, np.uint64), np.ones(len(ids), np.int64), np.arange(len(ids)))
+    return Pulls(np.array(ids, np.uint64), np.ones(len(ids), np.int64), np.arange(len(ids)))
 
 
 def push_of(*ids: int) -> Push:

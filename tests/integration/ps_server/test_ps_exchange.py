@@ -282,7 +282,7 @@ async def test_workers_that_pull_what_the_other_pushes_never_wait_in_a_circle(st
                 first, last = np.arange(at, at + pushed), np.arange(count - at - pushed, count - at)
                 ones = np.ones(pushed, np.int64)
                 rows = RowBlock(pushes[first], ones, np.full((pushed, SPEC.row_width), 7.0, np.float32))
-                parcel = Parcel.of(Push(rows, NO_GRADIENTS), Pulls.whole(pulls[last], ones, last))
+                parcel = Parcel.of(Push(rows, NO_GRADIENTS), Pulls(pulls[last], ones, last))
                 frames += client.exchange(parcel, rooms[-1])
         assert len(frames) == 2 * count // pushed * (1 if message_bytes == 4000 else 2)
         await asyncio.gather(*(future for frame in frames for future in (frame.stored, frame.pulled)))

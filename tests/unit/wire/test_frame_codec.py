@@ -39,7 +39,7 @@ def parcel(rows: int, gradients: int, pulls: int, *, cached: bool = True, worker
             rng.random(gradients, np.float32),
             floats(gradients, SPEC.dimension), worker,
         ),
-        Pulls(ids(pulls), numbers(pulls), np.arange(pulls), np.arange(pulls) >= pulls - pulls // 3),
+        Pulls(ids(pulls), numbers(pulls), np.arange(pulls), pulls // 3),
     )  # fmt: skip
 
 
@@ -68,7 +68,7 @@ def reference(what: Parcel, sequence: int = 5, epoch: int = 4, wait_ms: int = 15
         block.worker, block.rates = gradients.worker, gradients.rates.tobytes()
     if len(pulls):
         request.pulls.ids, request.pulls.versions = pulls.ids.tobytes(), pulls.versions.tobytes()
-        request.pulls.stateless = int(pulls.stateless.sum())
+        request.pulls.stateless = pulls.stateless
     if len(gradients) or len(pulls):  # gradients wait for the version before theirs
         request.wait_ms = wait_ms
     return request
@@ -119,7 +119,7 @@ def test_pieces_are_all_of_it_and_none_is_too_long_either_way(size: int) -> None
                 values(piece.gradients.values, SPEC.dimension), piece.pulls.versions,
             )
         )  # fmt: skip
-        assert len(piece) == 1 or (payload <= size and piece.pulls.answer_bytes(SPEC).sum() <= size)
+        assert len(piece) == 1 or (payload <= size and piece.pulls.answer_bytes(SPEC) <= size)
     assert len(pieces) == {1: 132, 2**20: 1}.get(size, len(pieces))
 
 
@@ -191,7 +191,7 @@ def test_an_answer_whose_refusal_or_credit_is_no_message_is_none(field: int) -> 
 def pulls_to(places: Iterable[int], stateless: int = 0) -> Pulls:
     where = np.array(list(places))
     ids = np.arange(len(where), dtype=np.uint64)
-    return Pulls(ids, np.ones(len(where), np.int64), where, ids >= len(where) - stateless)
+    return Pulls(ids, np.ones(len(where), np.int64), where, stateless)
 
 
 def test_values_come_without_the_state_that_is_not_asked_for() -> None:
@@ -221,11 +221,13 @@ def test_parts_that_are_not_what_is_asked_for_are_refused(floats: int, positions
         arrivals.take(Answer(message))
 
 
-def test_rows_without_state_are_the_last_ones() -> None:
-    whole = pulls_to(range(3))
-    mixed = Pulls(whole.ids, whole.versions, whole.places, np.array([True, False, True]))
-    with pytest.raises(ValueError, match="must be the last ones"):
-        encoded(Parcel.of(pulls=mixed))
+@given(st.integers(0, 9), st.integers(0, 9), st.lists(st.booleans(), max_size=9))
+def test_rows_without_state_are_the_last_ones_of_every_part(start: int, stop: int, chosen: list[bool]) -> None:
+    rows = len(chosen)
+    for stateless in range(rows + 1):
+        pulls = pulls_to(range(rows), stateless)
+        for part in (slice(start, stop), np.flatnonzero(chosen)):
+            assert pulls[part].stateless == np.count_nonzero(pulls.ids[part] >= rows - stateless)
 
 
 @given(st.binary(max_size=60))

@@ -27,7 +27,8 @@ from services.domain.plans import (
 )
 from services.domain.tables import OptimizerSpec, TableSpec
 from services.domain.worker_set import WorkerSet
-from services.wire.plans import decode_plan_messages, encode_plan_message
+from services.wire.attend import decode_response
+from services.wire.plans import decode_iteration_plans, decode_plan_messages, encode_plan_message
 from tests.support.plan_messages import message_of, pack
 
 JOB = JobSpec(
@@ -142,6 +143,10 @@ def assert_same(before: Any, after: Any, path: str) -> None:
     if isinstance(before, np.ndarray):
         assert (before.dtype, before.shape) == (after.dtype, after.shape), path
         np.testing.assert_array_equal(before, after, err_msg=path)
+    elif isinstance(before, list):
+        assert len(before) == len(after), path
+        for each, other in zip(before, after, strict=True):
+            assert_same(each, other, path)
     elif is_dataclass(before):
         for field in fields(before):
             assert_same(getattr(before, field.name), getattr(after, field.name), f"{path}.{field.name}")
@@ -151,9 +156,32 @@ def assert_same(before: Any, after: Any, path: str) -> None:
 
 @given(MESSAGES)
 def test_round_trip(message: PlanMessage) -> None:
+    """Natively, as workers read plans, and by protobuf, which says what is wrong with those that are unusual."""
     wire = message_of(message)
+    (read,) = decode_response(wire).messages
     (decoded,) = decode_plan_messages(dispatcher_pb2.AttendResponse.FromString(wire))
-    assert_same(message, decoded, type(message).__name__)
+    for again in (read, decoded):
+        assert_same(message, again, type(message).__name__)
+    if isinstance(message, IterationPlan):
+        assert decode_iteration_plans(wire) is not None
+
+
+@given(st.data())
+def test_what_is_read_natively_of_any_bytes_is_what_protobuf_reads(data: st.DataObject) -> None:
+    """Nothing that it would refuse, and nothing else."""
+    wire = bytearray(data.draw(st.sampled_from(SOME_PLANS)))
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(wire) - 1))
+        wire[at : at + data.draw(st.integers(0, 1))] = data.draw(st.binary(max_size=2))
+    told = decode_iteration_plans(bytes(wire))
+    if told is None:
+        return
+    plans, rest = told
+    message = dispatcher_pb2.AttendResponse.FromString(bytes(wire))
+    decoded = decode_plan_messages(dispatcher_pb2.AttendResponse(plans=message.plans))
+    assert_same(list(plans), decoded, "plans")
+    message.ClearField("plans")
+    assert dispatcher_pb2.AttendResponse.FromString(rest) == message
 
 
 def parsed(message: PlanMessage) -> dispatcher_pb2.AttendResponse:
@@ -196,6 +224,29 @@ def good_plan() -> dispatcher_pb2.AttendResponse:
         )
     )
 
+
+def full_plan() -> bytes:
+    """Something of every field: lists of ids, weights, groups, rows that are trained, too, and direct ones."""
+    (plan,) = decode_plan_messages(good_plan())
+    assert isinstance(plan, IterationPlan)
+    trained = Transfers(
+        np.array([7, 5, 9], np.uint64), np.array([2, 0, 4], np.uint32), np.array([0, 1, 0], np.int64), early=2
+    )
+    more = replace(
+        plan,
+        pulls=trained,
+        update_rows=trained,
+        direct_pulls=DirectRows(np.array([0, 2], np.uint32), np.array([1, 63], np.uint32)),
+        direct_pushes=DirectRows(np.array([1], np.uint32), np.array([0], np.uint32)),
+        replicated=np.array([0, 2], np.uint32),
+        lengths=np.array([[1, 0], [2, 1]], np.uint16),
+        weights=np.array([0.5, 2], np.float32),
+        groups=np.array([1, 2**63], np.uint64),
+    )
+    return message_of(more) + message_of(EndOfStream(4))
+
+
+SOME_PLANS = [good_plan().SerializeToString(), full_plan()]
 
 Spoil = Callable[[dispatcher_pb2.IterationPlan], None]
 
@@ -296,13 +347,13 @@ def test_malformed_plans_are_refused_by_field(spoil: Spoil, text: str) -> None:
     decode_plan_messages(message)
     spoil(message.plans[0])
     with pytest.raises(InvalidArgument, match=text):
-        decode_plan_messages(message)
+        decode_response(message.SerializeToString())
 
 
 def test_messages_that_follow_each_other_make_one() -> None:
     plan = message_of(decode_plan_messages(good_plan())[0])
     end = message_of(EndOfStream(4))
-    decoded = decode_plan_messages(dispatcher_pb2.AttendResponse.FromString(plan + plan + end))
+    decoded = decode_response(plan + plan + end).messages
     assert [type(each) for each in decoded] == [IterationPlan, IterationPlan, EndOfStream]
     assert b"".join(map(message_of, decoded)) == plan + plan + end
 

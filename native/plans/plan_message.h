@@ -1,0 +1,59 @@
+// The plans in a message of the dispatcher (protos/dispatcher.proto, AttendResponse), read into columns.
+//
+// Only what is as it should be is read here. Anything else is left to whoever can say what is wrong with it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace esd::plans {
+
+// The most that a plan may say: features of a sample, ids of one feature, ids of all samples, workers of a job.
+struct PlanLimits {
+  std::uint64_t features, length, ids, workers;
+};
+
+struct RowColumns {
+  std::vector<std::uint64_t> ids;
+  std::vector<std::uint32_t> slots;
+  std::vector<std::int64_t> versions;
+  std::uint64_t early = 0;
+};
+
+struct GradientColumns {
+  RowColumns rows;
+  std::vector<std::uint64_t> contributors;
+  std::vector<std::int64_t> steps;
+};
+
+struct DirectColumns {
+  std::vector<std::uint32_t> places, peers;
+};
+
+// The columns have the names of services/domain/plans.py, IterationPlan.
+struct ReadPlan {
+  std::uint64_t epoch = 0, iteration = 0, batch_size = 0;
+  std::int64_t forgotten_below = 0;
+  RowColumns update_rows, evict_rows, drops, pulls, discards;
+  GradientColumns update_gradients, evict_gradients;
+  DirectColumns direct_pushes, direct_pulls;
+  std::size_t samples = 0, fields = 0, dense_features = 0, labels_per_sample = 0;
+  RowColumns unique;
+  std::vector<std::uint64_t> unique_contributors, forgotten, groups;
+  std::vector<std::uint32_t> positions, inverse, replicated;
+  std::vector<std::uint16_t> lengths;
+  std::vector<float> dense, labels, weights;
+  bool has_lengths = false, has_weights = false, has_groups = false;
+};
+
+struct ReadMessage {
+  std::vector<ReadPlan> plans;
+  std::string rest;  // the message without them
+};
+
+// Throws std::invalid_argument for anything unusual.
+ReadMessage read_message(const std::uint8_t* data, std::size_t size, const PlanLimits& limits);
+
+}  // namespace esd::plans
