@@ -7,7 +7,8 @@ import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from operator import sub
 from pathlib import Path
 
 import numpy as np
@@ -138,7 +139,7 @@ def _between(first: _Look, last: _Look, feedback: Mapping[int, Feedback]) -> Win
         pushed=last.bytes("pushed") - first.bytes("pushed"),
         direct=last.bytes("direct") - first.bytes("direct"),
         phases=tuple(
-            PhaseTimes(*(getattr(after.phases, f.name) - getattr(before.phases, f.name) for f in fields(PhaseTimes)))
+            PhaseTimes(*map(sub, after.phases, before.phases))
             for before, after in zip(first.workers, last.workers, strict=True)
         ),
         decision_seconds=last.state.decision_median_seconds,

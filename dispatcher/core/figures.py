@@ -20,13 +20,13 @@ class Iteration(NamedTuple):
     Attributes:
         bins: uint16 [m, L].
         labels: uint8 [m, L].
-        loss_sums: float64 [1 + L]: of what is trained, and of each label.
+        loss_sums: 1 + L: of what is trained, and of each label.
         groups: uint64 [m], or [0] if the samples have none.
     """
 
     bins: NDArray[np.uint16]
     labels: NDArray[np.uint8]
-    loss_sums: NDArray[np.float64]
+    loss_sums: tuple[float, ...]
     groups: NDArray[np.uint64]
 
     def grouped(self, label: int) -> tuple[NDArray[np.uint64], NDArray[np.uint16], NDArray[np.uint8]]:
@@ -54,7 +54,7 @@ class Figures:
 
     Args:
         labels: what was counted of each label.
-        loss_sums: float64 [1 + L], over all samples: of what is trained, and of each label.
+        loss_sums: 1 + L, over all samples: of what is trained, and of each label.
         samples: how many there are.
         recent: the latest iterations.
     """
@@ -62,7 +62,7 @@ class Figures:
     def __init__(
         self,
         labels: Sequence[LabelScores],
-        loss_sums: NDArray[np.float64],
+        loss_sums: Sequence[float],
         samples: int,
         recent: Sequence[Iteration],
     ) -> None:
@@ -75,7 +75,7 @@ class Figures:
     @property
     def lifetime(self) -> Quality:
         """The figures over all samples: the first label's, with the loss that is trained."""
-        return replace(self.lifetime_of(0), loss=mean_loss(float(self._loss_sums[0]), self._samples))
+        return replace(self.lifetime_of(0), loss=mean_loss(self._loss_sums[0], self._samples))
 
     @property
     def lifetime_labels(self) -> tuple[Quality, ...]:
@@ -108,7 +108,7 @@ class Figures:
 
     def _over_all(self, number: int) -> Quality:
         label = self._labels[number]
-        return label.scores.quality(float(self._loss_sums[1 + number]), self._samples, label.gauc.value)
+        return label.scores.quality(self._loss_sums[1 + number], self._samples, label.gauc.value)
 
     def _over_recent(self, number: int) -> Quality:
         loss_sum, samples = self._recent_loss(1 + number)
@@ -117,5 +117,5 @@ class Figures:
 
     def _recent_loss(self, place: int) -> tuple[float, int]:
         """Returns one of the sums of losses over the latest iterations, and how many samples they hold."""
-        losses = sum(float(each.loss_sums[place]) for each in self._recent)
+        losses = sum(each.loss_sums[place] for each in self._recent)
         return losses, sum(len(each.labels) for each in self._recent)

@@ -10,6 +10,8 @@ from __future__ import annotations
 import io
 from collections import deque
 from collections.abc import Mapping
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -64,7 +66,7 @@ class Progress:
 
     def _begin(self, labels: int) -> None:
         self._labels = [_Label() for _ in range(labels)]
-        self._loss_sums = np.zeros(1 + labels)
+        self._loss_sums: tuple[float, ...] = (0.0,) * (1 + labels)
         self.samples = 0
         self.filled: list[FullWindow] = []
         self._recent: deque[Iteration] = deque()
@@ -75,7 +77,7 @@ class Progress:
         changes, known = self._changes, self._figures  # another thread may ask, too
         if known is None or known[0] != changes:
             counted = tuple(label.counted() for label in self._labels)
-            known = changes, Figures(counted, self._loss_sums.copy(), self.samples, tuple(self._recent))
+            known = changes, Figures(counted, self._loss_sums, self.samples, tuple(self._recent))
             self._figures = known
         return known[1]
 
@@ -89,13 +91,12 @@ class Progress:
         if len(reports) < self._workers:
             return False
         parts = [part for _, part in sorted(self._open.pop(report.iteration).items())]
-        losses = [np.array([part.loss_sum, *(part.label_loss_sums or (part.loss_sum,))]) for part in parts]
-        for each in losses:
-            self._loss_sums += each
+        losses = [(part.loss_sum, *(part.label_loss_sums or (part.loss_sum,))) for part in parts]
+        self._loss_sums = reduce(_added, losses, self._loss_sums)
         iteration = Iteration(
             np.concatenate([part.score_bins for part in parts]),
             np.concatenate([part.labels for part in parts]),
-            sum(losses, np.zeros_like(self._loss_sums)),
+            reduce(_added, losses),
             np.concatenate([_NO_GROUPS, *(part.groups for part in parts if part.groups is not None)]),
         )
         self.samples += len(iteration.labels)
@@ -130,14 +131,14 @@ class Progress:
         }
         np.savez(
             buffer,
-            loss_sum=self._loss_sums[0],
-            label_loss_sums=self._loss_sums[1:],
+            loss_sum=np.float64(self._loss_sums[0]),
+            label_loss_sums=np.array(self._loss_sums[1:]),
             samples=np.int64(self.samples),
             recent_bins=_joined([each.bins for each in self._recent], np.uint16),
             recent_labels=_joined([each.labels for each in self._recent], np.uint8),
             recent_sizes=np.array([len(each.labels) for each in self._recent], np.int64),
             recent_losses=np.array([each.loss_sums[0] for each in self._recent], np.float64),
-            recent_label_losses=_joined([each.loss_sums[np.newaxis, 1:] for each in self._recent], np.float64),
+            recent_label_losses=np.reshape([each.loss_sums[1:] for each in self._recent], (-1, len(self._labels))),
             recent_groups=np.concatenate([_NO_GROUPS, *(each.groups for each in self._recent)]),
             recent_grouped=np.array([len(each.groups) for each in self._recent], np.int64),
             **(self._labels[0].save() | further),  # type: ignore[arg-type]
@@ -160,25 +161,29 @@ class Progress:
                 all_losses, recent_losses = arrays["loss_sum"].reshape(1), arrays["recent_losses"][:, np.newaxis]
                 of_labels = arrays.get("label_loss_sums", all_losses)
                 recent_of_labels = arrays.get("recent_label_losses", recent_losses)
-                self._loss_sums = np.concatenate((all_losses, of_labels))
+                self._loss_sums = (*all_losses.tolist(), *of_labels.tolist())
                 self.samples = int(arrays["samples"])
                 ends = np.cumsum(arrays["recent_sizes"])[:-1]
                 bins, labels = (np.split(arrays[name], ends) for name in ("recent_bins", "recent_labels"))
                 groups = np.split(arrays["recent_groups"], np.cumsum(arrays["recent_grouped"])[:-1])
                 losses = np.concatenate((recent_losses, recent_of_labels), axis=1)
-                for iteration in zip(bins, labels, losses, groups, strict=False):
+                for iteration in zip(bins, labels, map(tuple, losses.tolist()), groups, strict=False):
                     self._remember(Iteration(*iteration))
         self._changes += 1
 
     @property
     def loss(self) -> float:
         """Mean logistic loss over all samples; NaN before the first."""
-        return mean_loss(float(self._loss_sums[0]), self.samples)
+        return mean_loss(self._loss_sums[0], self.samples)
 
     @property
     def auc(self) -> float:
         """Area under the ROC curve over all samples; NaN until both labels were seen."""
         return self._labels[0].histogram.scores().auc()
+
+
+def _added(sums: tuple[float, ...], more: tuple[float, ...]) -> tuple[float, ...]:
+    return tuple(map(add, sums, more))
 
 
 def _joined(columns: list[NDArray[Any]], dtype: type[np.generic]) -> NDArray[Any]:

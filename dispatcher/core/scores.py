@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from services.domain.reports import OTHER_LABEL, SCORE_BINS
+from esd_native.reports import count_scores
+from services.domain.reports import SCORE_BINS
 from services.domain.state import Quality
 
 
@@ -71,17 +72,11 @@ class ScoreHistogram:
 
     def add(self, bins: NDArray[np.uint16], labels: NDArray[np.uint8]) -> None:
         """Counts m samples by their score bins, uint16 [m], and labels, uint8 [m]. Only labels 0 and 1 count."""
-        self._change(bins, labels, 1)
+        count_scores(self._counts, self._used, bins, labels, 1)
 
     def remove(self, bins: NDArray[np.uint16], labels: NDArray[np.uint8]) -> None:
         """Counts m samples no longer that were added before."""
-        self._change(bins, labels, -1)
-
-    def _change(self, bins: NDArray[np.uint16], labels: NDArray[np.uint8], by: int) -> None:
-        if labels.size and labels.max() >= OTHER_LABEL:
-            bins, labels = bins[labels < OTHER_LABEL], labels[labels < OTHER_LABEL]
-        np.add.at(self._counts, labels.astype(np.int64) * SCORE_BINS + bins, by)
-        self._used[bins] = True
+        count_scores(self._counts, self._used, bins, labels, -1)
 
     def load(self, places: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
         """Sets some of `counts`, by their places there, int64 [c] both."""

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import Enum
-from functools import cache
 from itertools import repeat
-from operator import add, attrgetter
-from typing import Any, Self
+from operator import add
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,32 +20,12 @@ OTHER_LABEL = 2  # how a label that is neither 0 nor 1 is reported
 _LONGEST_NAME = 256
 
 # Far beyond what an iteration takes, moves or sees, and far below what sums and products of such numbers can hold.
-_MOST_SECONDS = 1e9
-_LEAST_BANDWIDTH, _MOST_BANDWIDTH = 1e-3, 1e15  # bytes per second
-_MOST_MOVED = 1 << 48  # rows, or bytes
+MOST_SECONDS = 1e9
+LEAST_BANDWIDTH, MOST_BANDWIDTH = 1e-3, 1e15  # bytes per second
+MOST_MOVED = 1 << 48  # rows, or bytes
 
 
-@cache
-def values_of(kind: type) -> Callable[[Any], tuple[Any, ...]]:
-    """Returns a function that reads the fields of a dataclass, in order, from one of it or from a message of it.
-
-    Every report needs several; to ask `dataclasses.fields` each time took longer than all that is done with them.
-    """
-    return attrgetter(*(each.name for each in fields(kind)))
-
-
-class _Summable:
-    """Lets two objects of a kind be added, field by field."""
-
-    __slots__ = ()
-
-    def __add__(self, other: Self) -> Self:
-        values = values_of(type(self))  # type: ignore[arg-type]  # types are hashable
-        return type(self)(*map(add, values(self), values(other)))
-
-
-@dataclass(frozen=True, slots=True)
-class TransferCounts(_Summable):
+class TransferCounts(NamedTuple):
     """What one worker moved over its link: rows by kind of operation, and bytes; what asks for rows is pulled, too.
 
     `bytes_reduced` went to other workers: the gradients of replicated rows. So did `direct_push` rows of the update
@@ -64,18 +42,20 @@ class TransferCounts(_Summable):
     direct_push: int = 0
     bytes_direct: int = 0
 
+    def __add__(self, other: TransferCounts) -> TransferCounts:  # type: ignore[override]  # of tuples: one behind the other
+        return TransferCounts._make(map(add, self, other))
+
     def check(self) -> None:
         """Raises InvalidArgument if this is more than one iteration or flush can have moved."""
-        for name, count in zip(TRANSFERS, values_of(TransferCounts)(self), strict=True):
-            if count > _MOST_MOVED:
-                raise InvalidArgument(f"{name} is {count}, it must be at most {_MOST_MOVED}")
+        for name, count in zip(TRANSFERS, self, strict=True):
+            if count > MOST_MOVED:
+                raise InvalidArgument(f"{name} is {count}, it must be at most {MOST_MOVED}")
 
 
-TRANSFERS = tuple(each.name for each in fields(TransferCounts))
+TRANSFERS = TransferCounts._fields
 
 
-@dataclass(frozen=True, slots=True)
-class PhaseTimes(_Summable):
+class PhaseTimes(NamedTuple):
     """Seconds one worker spent in the phases of an iteration.
 
     Attributes:
@@ -94,8 +74,11 @@ class PhaseTimes(_Summable):
     all_reduce: float = 0.0
     update: float = 0.0
 
+    def __add__(self, other: PhaseTimes) -> PhaseTimes:  # type: ignore[override]  # of tuples: one behind the other
+        return PhaseTimes._make(map(add, self, other))
 
-PHASES = tuple(each.name for each in fields(PhaseTimes))
+
+PHASES = PhaseTimes._fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +108,10 @@ class Registration:
         for label, text in (("worker", self.name), ("address", self.address), ("instance", self.instance)):
             if not 1 <= len(text) <= _LONGEST_NAME:
                 raise InvalidArgument(f"{label} has {len(text)} characters, it must have 1..{_LONGEST_NAME}")
-        if not _LEAST_BANDWIDTH <= self.bandwidth <= _MOST_BANDWIDTH:
+        if not LEAST_BANDWIDTH <= self.bandwidth <= MOST_BANDWIDTH:
             raise InvalidArgument(
                 f"bandwidth of worker {self.name} is {self.bandwidth}, it must be in "
-                f"{_LEAST_BANDWIDTH:g}..{_MOST_BANDWIDTH:g} bytes per second"
+                f"{LEAST_BANDWIDTH:g}..{MOST_BANDWIDTH:g} bytes per second"
             )
         if self.cache_rows < 1:
             raise InvalidArgument(f"cache_rows of worker {self.name} is {self.cache_rows}, it must be at least 1")
@@ -190,16 +173,16 @@ class IterationReport:
                 raise InvalidArgument(f"loss_sum of iteration {self.iteration} is {loss_sum}, it must be finite")
         self.transfers.check()
         for name, value, most in (
-            ("seconds", self.seconds, _MOST_SECONDS),
-            ("measured_bandwidth", self.measured_bandwidth, _MOST_BANDWIDTH),
-            *zip(PHASES, values_of(PhaseTimes)(self.phases), repeat(_MOST_SECONDS)),
+            ("seconds", self.seconds, MOST_SECONDS),
+            ("measured_bandwidth", self.measured_bandwidth, MOST_BANDWIDTH),
+            *zip(PHASES, self.phases, repeat(MOST_SECONDS)),
         ):
             if not 0 <= value <= most:
                 raise InvalidArgument(f"{name} of iteration {self.iteration} is {value}, it must be in 0..{most:g}")
-        if 0 < self.measured_bandwidth < _LEAST_BANDWIDTH:
+        if 0 < self.measured_bandwidth < LEAST_BANDWIDTH:
             raise InvalidArgument(
                 f"measured_bandwidth of iteration {self.iteration} is {self.measured_bandwidth}, it must be 0 or at "
-                f"least {_LEAST_BANDWIDTH:g}"
+                f"least {LEAST_BANDWIDTH:g}"
             )
 
 

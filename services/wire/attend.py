@@ -16,6 +16,7 @@ from services.domain.plans import PlanMessage
 from services.domain.reports import FailureReport, FlushReport, IterationReport, Lease, Report, WorkerPhase
 from services.wire.messages import parse
 from services.wire.plans import decode_iteration_plans, decode_plan_messages
+from services.wire.report_reader import read_iteration_reports
 from services.wire.reports import (
     decode_failure_report,
     decode_flush_report,
@@ -107,6 +108,8 @@ def decode_request(data: bytes) -> Attendance | Sequence[WorkerPhase | Report]:
         InvalidArgument: these bytes are no message, it is of a kind that this version does not know, or a value in it
             is out of range.
     """
+    if reports := read_iteration_reports(data):
+        return reports
     message = parse(pb.AttendRequest, data)
     said: list[WorkerPhase | Report] = [decode_iteration_report(report) for report in message.iterations]
     match message.WhichOneof("body"):

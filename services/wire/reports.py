@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,6 @@ from services.domain.reports import (
     Registration,
     TransferCounts,
     WorkerPhase,
-    values_of,
 )
 from services.wire.arrays import decode_column, encode_array
 from services.wire.enums import EnumCodec
@@ -29,6 +29,10 @@ LONGEST_WAIT_SECONDS = 60.0  # for a job that takes workers
 
 _LONGEST_FAILURE = 1000  # characters
 _MOST = 2**64 - 1  # that a count on the wire can hold
+
+# Of a message, in the order of its type here.
+_counts_of = attrgetter(*TRANSFERS)
+_times_of = attrgetter(*PHASES)
 
 _PHASES = EnumCodec(WorkerPhase, pb.WorkerPhase, "WORKER_PHASE_", "phase", unspecified=WorkerPhase.IDLE)
 
@@ -174,20 +178,20 @@ def decode_failure_report(message: pb.FailureReport) -> FailureReport:
 def encode_transfers(transfers: TransferCounts) -> pb.TransferCounts:
     """Encodes the rows by kind of operation, and bytes."""
     # Sums over a job have no bound where a worker says too much.
-    counts = (min(count, _MOST) for count in values_of(TransferCounts)(transfers))
+    counts = (min(count, _MOST) for count in transfers)
     return pb.TransferCounts(**dict(zip(TRANSFERS, counts, strict=True)))
 
 
 def decode_transfers(message: pb.TransferCounts) -> TransferCounts:
     """Reads rows by kind of operation, and bytes."""
-    return TransferCounts(*values_of(TransferCounts)(message))
+    return TransferCounts(*_counts_of(message))
 
 
 def encode_phases(phases: PhaseTimes) -> pb.PhaseTimes:
     """Encodes the seconds by phase of an iteration."""
-    return pb.PhaseTimes(**dict(zip(PHASES, values_of(PhaseTimes)(phases), strict=True)))
+    return pb.PhaseTimes(**dict(zip(PHASES, phases, strict=True)))
 
 
 def decode_phases(message: pb.PhaseTimes) -> PhaseTimes:
     """Reads seconds by phase of an iteration."""
-    return PhaseTimes(*values_of(PhaseTimes)(message))
+    return PhaseTimes(*_times_of(message))

@@ -15,7 +15,7 @@ from benchmarks.e2e.run import Window, measure
 from benchmarks.papers.figure import Figure
 from esd.cli.options import RunOptions
 from esd.cli.stream import training_stream
-from services.domain.reports import PhaseTimes
+from services.domain.reports import PHASES
 from services.domain.whole_files import write_whole
 
 WARM_UP = 10  # iterations, ESD §6.1 and Herald §6.1
@@ -193,7 +193,7 @@ def _speed(samples: int, window: Window) -> Speed:
         iteration_ms=each(window.seconds),
         pulled_bytes=float(window.pulled.sum()) / window.iterations,
         pushed_bytes=float(window.pushed.sum()) / window.iterations,
-        phases_ms={f.name: [each(getattr(phases, f.name)) for phases in window.phases] for f in fields(PhaseTimes)},
+        phases_ms={name: [each(getattr(phases, name)) for phases in window.phases] for name in PHASES},
         processor_ms=each(sum(time.total for time in window.processors.values())),
         decision_ms=1e3 * window.decision_seconds,
         auc=window.auc,

@@ -119,8 +119,8 @@ def _worker(worker: WorkerRecord, totals: JobTotals, lease_seconds: float, now: 
         "late_iterations": worker.late,
         "held_back": int(totals.held_back[slot]) or None,
         "hit_ratio": _ratio(int(totals.worker_hits[slot]), int(totals.worker_lookups[slot])),
-        "transfers": asdict(worker.transfers),
-        "phases": asdict(worker.phases),
+        "transfers": worker.transfers._asdict(),
+        "phases": worker.phases._asdict(),
     }
 
 

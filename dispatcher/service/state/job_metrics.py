@@ -17,7 +17,7 @@ from dispatcher.service.state.samples import SampleQueue
 from dispatcher.service.state.totals import JobTotals
 from dispatcher.service.state.worker_record import WorkerRecord
 from services.domain.jobs import JobSpec
-from services.domain.reports import PHASES, IterationReport, PhaseTimes, TransferCounts, values_of
+from services.domain.reports import PHASES, IterationReport, TransferCounts
 from services.domain.state import Evaluation, JobPhase, Quality
 from services.domain.sync import Sync
 from services.runtime import metrics
@@ -132,7 +132,7 @@ def refused(code: str) -> None:
 def reported(slot: int, report: IterationReport) -> None:
     """Counts what a worker reports of an iteration that it has trained."""
     moved(slot, report.transfers)
-    for phase, seconds in zip(PHASES, values_of(PhaseTimes)(report.phases), strict=True):
+    for phase, seconds in zip(PHASES, report.phases, strict=True):
         _child(metrics.ITERATION_SECONDS, phase).observe(seconds)
     if report.measured_bandwidth:
         _child(metrics.WORKER_BANDWIDTH, slot).set(report.measured_bandwidth)

@@ -66,7 +66,11 @@ class Manifest:
 
     def encode(self) -> bytes:
         """Writes the manifest as JSON, in UTF-8."""
-        return json.dumps({"format": _FORMAT} | asdict(self)).encode()
+        workers = [
+            asdict(worker) | {"transfers": worker.transfers._asdict(), "phases": worker.phases._asdict()}
+            for worker in self.workers
+        ]
+        return json.dumps({"format": _FORMAT} | asdict(self) | {"workers": workers}).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> Manifest:
