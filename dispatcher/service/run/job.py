@@ -98,7 +98,13 @@ class Job:
         self._farthest = start.iteration  # the first iteration that was never trained, whatever was redone
         self._epochs_without_progress: list[str] = []  # why each of the latest in a row ended
         job_metrics.show_job(
-            spec.labels, self.lifecycle, self.totals, self.samples, self._logged_samples, settings.lease_seconds
+            spec.labels,
+            self.lifecycle,
+            self.totals,
+            self.samples,
+            self._logged_samples,
+            self._unconfirmed_iterations,
+            settings.lease_seconds,
         )
         self.evaluations = Evaluations(spec.labels, start.evaluations)
 
@@ -268,6 +274,10 @@ class Job:
         self.stragglers.planned(published.planned, asyncio.get_running_loop().time())
         published.publish(plans)
         self.lifecycle.notify()
+
+    def _unconfirmed_iterations(self) -> int:
+        """Returns how many iterations of the present epoch are planned and not confirmed by all its workers."""
+        return self.epoch.unconfirmed if self.epoch is not None else 0
 
     def _logged_samples(self) -> int:
         """Returns how many acknowledged samples no checkpoint covers."""

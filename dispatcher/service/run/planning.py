@@ -113,15 +113,15 @@ class _EpochPlanning:
 
     async def run(self) -> None:
         """Plans and publishes the epoch. Raises StaleEpoch when it ends before the stream."""
-        job, plans = self._job, self._epoch.plans
+        job = self._job
         self._record(_epoch_record(self._epoch, self._planner))
         while True:
-            await self._wait_until(lambda: plans.planned - job.confirmed < job.spec.window)
+            await self._wait_until(lambda: self._epoch.unconfirmed < job.spec.window)
             if not await self._fill():
                 break
             await self._checkpoint_if_due()
             await self._plan(self._turns())
-        await self._wait_until(lambda: job.confirmed == plans.planned)
+        await self._wait_until(lambda: not self._epoch.unconfirmed)
         await self._flush()
 
     async def _fill(self) -> bool:
@@ -171,7 +171,7 @@ class _EpochPlanning:
         """Returns what the next iteration is planned from, and others that can be planned with it."""
         job, checkpoints, first = self._job, self._job.checkpoints, self._epoch.plans.planned
         turns = [self._turn(first)]
-        room = min(job.confirmed + job.spec.window - first, int(_TOGETHER_SECONDS / self._decision_seconds))
+        room = min(job.spec.window - self._epoch.unconfirmed, int(_TOGETHER_SECONDS / self._decision_seconds))
         for iteration in range(first + 1, first + room):
             if (checkpoints is not None and checkpoints.due(iteration)) or not (self._filled() and self._batches):
                 break
@@ -189,13 +189,13 @@ class _EpochPlanning:
         return _Turn(batch, tuple(self._batches), self._job.feedback.take_through(iteration - self._job.spec.window))
 
     async def _plan(self, turns: Sequence[_Turn]) -> None:
-        job, plans = self._job, self._epoch.plans
+        job = self._job
         decided = await self._in_thread(_decide, self._planner, turns, self._log)
         rows = self._planner.rows
         for decision, published in decided:
             late = self._idle and not self._starved
             job.publish(decision, published)
-            job_metrics.planned(job.spec, decision, plans.planned - job.confirmed, rows, late=late)
+            job_metrics.planned(job.spec, decision, rows, late=late)
             self._decision_seconds = decision.decision_seconds
         self._degrees = job_metrics.ranked(self._planner, self._degrees)
 
@@ -219,8 +219,7 @@ class _EpochPlanning:
     @property
     def _idle(self) -> bool:
         """Whether the workers have trained all that is planned in the epoch, and wait."""
-        plans = self._epoch.plans
-        return self._epoch.first < plans.planned == self._job.confirmed
+        return self._epoch.first < self._epoch.plans.planned and not self._epoch.unconfirmed
 
     async def _wait_until(self, condition: Callable[[], bool]) -> None:
         await self._job.lifecycle.wait_until(condition, during=self._epoch)

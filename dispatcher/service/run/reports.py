@@ -88,7 +88,7 @@ def _iteration(job: Job, worker: WorkerRecord, report: IterationReport) -> None:
             asyncio.get_running_loop().run_in_executor(None, _compute, filled)
         epoch.trained = report.iteration + 1
         job.stragglers.confirmed(epoch.trained, plans.planned, asyncio.get_running_loop().time())
-        job_metrics.iteration_confirmed(plans.planned - job.confirmed)
+        job_metrics.iteration_confirmed()
         # The plan that follows is told when it is published, and nobody waits for a single worker's confirmation.
         job.lifecycle.notify(workers=False)
 

@@ -89,6 +89,11 @@ class Epoch:
         self.trained = self.first
 
     @property
+    def unconfirmed(self) -> int:
+        """How many iterations are planned that not all members have confirmed."""
+        return self.plans.planned - self.trained
+
+    @property
     def over(self) -> bool:
         """Whether the epoch has ended early."""
         return bool(self.cause)

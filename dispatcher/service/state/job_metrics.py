@@ -21,6 +21,7 @@ from services.domain.reports import PHASES, IterationReport, TransferCounts
 from services.domain.state import Evaluation, JobPhase, Quality
 from services.domain.sync import Sync
 from services.runtime import metrics
+from services.runtime.metric_kinds import LazyHistogram, LoopCounter
 
 
 def show_job(
@@ -29,6 +30,7 @@ def show_job(
     totals: JobTotals,
     samples: SampleQueue,
     logged: Callable[[], int],
+    unconfirmed: Callable[[], int],
     lease_seconds: float,
 ) -> None:
     """Shows another job from now on. Its figures are computed when somebody looks.
@@ -39,6 +41,7 @@ def show_job(
         totals: the figures of the job's model.
         samples: the samples of the job that wait to be planned.
         logged: tells how many of its samples are in the sample log, because no checkpoint covers them.
+        unconfirmed: tells how many planned iterations are not confirmed.
         lease_seconds: how long a worker may be silent.
     """
     for phase in JobPhase:
@@ -53,6 +56,7 @@ def show_job(
     metrics.HELD_OUT_ITERATION.set(0)
     metrics.QUEUED_SAMPLES.set_function(lambda: samples.pending)
     metrics.LOGGED_SAMPLES.set_function(logged)
+    metrics.DISPATCH_WINDOW.set_function(unconfirmed)
 
 
 def show_worker(lifecycle: Lifecycle, worker: WorkerRecord) -> None:
@@ -62,17 +66,17 @@ def show_worker(lifecycle: Lifecycle, worker: WorkerRecord) -> None:
     metrics.HEARTBEAT_AGE.labels(worker.slot).set_function(lambda: _silence(lifecycle, worker))
 
 
-def planned(job: JobSpec, decision: Decision, window: int, rows: int, *, late: bool) -> None:
+def planned(job: JobSpec, decision: Decision, rows: int, *, late: bool) -> None:
     """Counts a planned iteration.
 
     Args:
         job: whose iteration it is.
         decision: on it.
-        window: iterations that are not confirmed now.
         rows: of the job's tables.
         late: whether the workers had to wait for it.
     """
-    metrics.LATE_DECISIONS.inc(late)
+    if late:
+        metrics.LATE_DECISIONS.inc()
     metrics.DECISION_BUDGET.set(decision.budget_seconds)
     _child(metrics.KNOWN_ROWS, job.table.name).set(rows)
     if job.max_rows:
@@ -83,7 +87,7 @@ def planned(job: JobSpec, decision: Decision, window: int, rows: int, *, late: b
     metrics.PLAN_BYTES.inc(decision.plan_bytes)
     if job.sync is Sync.BOUNDED:
         staleness = decision.staleness
-        metrics.MISSING_UPDATES.observe_all(staleness.reads, staleness.missing_updates)
+        metrics.MISSING_UPDATES.observe_all(dict(enumerate(staleness.reads)), staleness.missing_updates)
     if decision.solver:
         _child(metrics.SOLVER_SECONDS, decision.solver).observe(decision.seconds["assign"])
     if decision.gap is not None:
@@ -93,7 +97,6 @@ def planned(job: JobSpec, decision: Decision, window: int, rows: int, *, late: b
     for table, lookups, hits in zip(job.tables, counts[:, 5].tolist(), counts[:, 6].tolist(), strict=True):
         _child(metrics.CACHE_LOOKUPS, "hit", table.name).inc(hits)
         _child(metrics.CACHE_LOOKUPS, "miss", table.name).inc(lookups - hits)
-    metrics.DISPATCH_WINDOW.set(window)
 
 
 def ranked(planner: Planner, shown: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
@@ -132,21 +135,17 @@ def refused(code: str) -> None:
 def reported(slot: int, report: IterationReport) -> None:
     """Counts what a worker reports of an iteration that it has trained."""
     moved(slot, report.transfers)
-    for phase, seconds in zip(PHASES, report.phases, strict=True):
-        _child(metrics.ITERATION_SECONDS, phase).observe(seconds)
+    for histogram, seconds in zip(_iteration_phases(), report.phases, strict=True):
+        histogram.observe(seconds)
     if report.measured_bandwidth:
         _child(metrics.WORKER_BANDWIDTH, slot).set(report.measured_bandwidth)
 
 
 def moved(slot: int, transfers: TransferCounts) -> None:
     """Counts the rows that a worker has moved over its link."""
-    for operation in ("miss_pull", "update_push", "evict_push", "flush_push"):
-        _add(_child(metrics.TRANSFERS, operation, slot), getattr(transfers, operation))
-    _add(_child(metrics.TRANSFER_BYTES, "pull", slot), transfers.bytes_pulled)
-    _add(_child(metrics.TRANSFER_BYTES, "push", slot), transfers.bytes_pushed)
-    _add(_child(metrics.TRANSFER_BYTES, "reduce", slot), transfers.bytes_reduced)
-    _add(_child(metrics.DIRECT_ROWS, slot), transfers.direct_push)
-    _add(_child(metrics.DIRECT_BYTES, slot), transfers.bytes_direct)
+    for counter, count in zip(_moved_by(slot), transfers, strict=True):
+        if count:  # most are 0
+            counter.inc(count)
 
 
 def evaluated(labels: Sequence[str], evaluation: Evaluation) -> None:
@@ -162,10 +161,9 @@ def late(slot: int) -> None:
     _child(metrics.LATE_ITERATIONS, slot).inc()
 
 
-def iteration_confirmed(window: int) -> None:
-    """Counts an iteration that all workers have trained; `window` planned ones are left."""
+def iteration_confirmed() -> None:
+    """Counts an iteration that all workers have trained."""
     metrics.ITERATIONS.inc()
-    metrics.DISPATCH_WINDOW.set(window)
 
 
 @cache
@@ -174,10 +172,20 @@ def _child(metric: Any, *labels: object) -> Any:
     return metric.labels(*labels)
 
 
-def _add(counter: Any, count: int) -> None:
-    """Adds to a counter. Most counts of a report are 0, and to add that would take as long as any other number."""
-    if count:
-        counter.inc(count)
+@cache
+def _iteration_phases() -> Sequence[LazyHistogram]:
+    return [metrics.ITERATION_SECONDS.labels(phase) for phase in PHASES]
+
+
+@cache
+def _moved_by(slot: int) -> Sequence[LoopCounter]:
+    """Returns what counts the fields of a worker's TransferCounts, in their order."""
+    return [
+        *(metrics.TRANSFERS.labels(kind, slot) for kind in ("miss_pull", "update_push", "evict_push", "flush_push")),
+        *(metrics.TRANSFER_BYTES.labels(operation, slot) for operation in ("pull", "push", "reduce")),
+        metrics.DIRECT_ROWS.labels(slot),
+        metrics.DIRECT_BYTES.labels(slot),
+    ]
 
 
 def _show_figures(gauges: metrics.FigureGauges, labels: Sequence[str], quality_of: Callable[[int], Quality]) -> None:

@@ -12,6 +12,7 @@ from dispatcher.core.progress import Progress
 from services.domain.jobs import JobSpec
 from services.domain.reports import IterationReport
 from services.domain.staleness import NEVER_STALE, Staleness
+from services.domain.sync import Sync
 
 _RECENT_DECISIONS = 4096
 _MOST_POINTS = 600  # about as many as a wide screen can show apart
@@ -120,6 +121,7 @@ class JobTotals:
         self.held_back = np.zeros(job.workers, np.int32)
         self.progress = Progress(job.workers, len(job.labels))
         self.history = History()
+        self._bounded = job.sync is Sync.BOUNDED
         self._planned = 0
         self._decision_total = 0.0
         self._decision_seconds = np.zeros(_RECENT_DECISIONS)  # that of decision i at i modulo its length
@@ -137,7 +139,8 @@ class JobTotals:
         self.lookups += decision.lookups
         self.hits += decision.hits
         self.forgotten_rows += decision.forgotten_rows
-        self.staleness += decision.staleness
+        if self._bounded:
+            self.staleness += decision.staleness
         self.plan_bytes += decision.plan_bytes
         self.plan_seconds += decision.plan_seconds
         self.reduced_seconds += decision.reduced_seconds

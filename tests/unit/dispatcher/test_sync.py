@@ -225,7 +225,7 @@ def test_the_metric_of_cache_lookups_means_what_the_hit_ratio_does(make_job, mak
     before, hits, misses, idle = counted(), 0, 0, 0
     for batch in make_batches(70, samples=12, fields=3, rows=90, seed=3):
         decision = planner.plan(batch)
-        job_metrics.planned(planner.job, decision, 1, planner.rows, late=False)
+        job_metrics.planned(planner.job, decision, planner.rows, late=False)
         hits, misses = hits + decision.hits, misses + decision.lookups - decision.hits
         idle += sum(len(plan.unique_ids) for plan in decision.plans) - decision.lookups
     assert idle > 100
