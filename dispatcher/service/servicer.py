@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing
 from typing import Any
 
 import grpc
@@ -81,11 +80,9 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         job = await self._current_job.taking_workers(within=seconds)
         return encode_lease(job.register(registration))
 
-    async def Attend(self, request_iterator: AsyncIterator[bytes], context: _Context) -> AsyncIterator[bytes]:
+    def Attend(self, request_iterator: AsyncIterator[bytes], context: _Context) -> AsyncIterator[bytes]:
         """Serves the stream of one worker."""
-        async with aclosing(attend(self._current_job.get(), aiter(request_iterator))) as messages:
-            async for message in messages:
-                yield message
+        return attend(self._current_job.get(), aiter(request_iterator))
 
     async def PutGroupKey(self, request: pb.PutGroupKeyRequest, context: _Context) -> pb.PutGroupKeyResponse:
         """Keeps what one member of the epoch tells the others."""

@@ -78,7 +78,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # 
 
     def _wrapped(self, handler: Any, method: str) -> Any:
         codecs = tolerant(handler.request_deserializer), handler.response_serializer
-        take = _all_requests(method) if handler.request_streaming else _only_request(method)
+        take = _all_requests(method, codecs[0]) if handler.request_streaming else _only_request(method)
         surround = partial(self._call, method, self._guard.of(method))
         if handler.response_streaming:
             handle = handler.stream_stream if handler.request_streaming else handler.unary_stream
@@ -150,11 +150,11 @@ def _streaming(handle: _Handler, take: _Take, surround: _Surround) -> _Handler:
     return surrounded
 
 
-def _all_requests(method: str) -> _Take:
-    """Returns what reads all requests of a call, each checked when it comes."""
+def _all_requests(method: str, deserialize: Callable[[bytes], Any] | None) -> _Take:
+    """Returns what reads all requests of a call, each checked when it comes, but those that are taken as bytes."""
 
     async def take(requests: _Requests, _: _Context) -> _Requests:
-        return all_checked(requests, method)
+        return requests if deserialize is None else all_checked(requests, method)
 
     return take
 

@@ -130,23 +130,31 @@ class Submission:
             await asyncio.gather(self._logging, return_exceptions=True)
 
     async def _log_and_put(self, batch: SampleBatch | None, message: common_pb2.SampleBatch | None) -> None:
-        """Logs samples and puts them in the queue; None is the end of the stream.
+        """Logs samples, if the job takes checkpoints, and puts them in the queue; None is the end of the stream.
 
         Once begun it is done, even if the call that has brought the samples is cut off meanwhile.
         """
-        self._logging = logging = asyncio.create_task(self._log_then_put(batch, message), name="log_samples")
+        if self._checkpoints is None:
+            self._put(batch)
+            return
+        logs = self._log_then_put(batch, message, self._checkpoints)
+        self._logging = logging = asyncio.create_task(logs, name="log_samples")
         await asyncio.wait([logging])
         if logging.cancelled():  # by `close`: gRPC would answer nothing to a call whose handler is cancelled
             self._lifecycle.raise_if_failed()
             raise Unavailable(f"job {self._job.name} ends, and the samples were not taken in")
         logging.result()
 
-    async def _log_then_put(self, batch: SampleBatch | None, message: common_pb2.SampleBatch | None) -> None:
-        if self._checkpoints is not None:
-            entry = LogEntry(self._samples.taken, 0)
-            if batch is not None and message is not None:
-                entry = LogEntry(self._samples.taken, len(batch), message.SerializeToString())
-            await self._log(entry, self._checkpoints)
+    async def _log_then_put(
+        self, batch: SampleBatch | None, message: common_pb2.SampleBatch | None, checkpoints: Checkpoints
+    ) -> None:
+        entry = LogEntry(self._samples.taken, 0)
+        if batch is not None and message is not None:
+            entry = LogEntry(self._samples.taken, len(batch), message.SerializeToString())
+        await self._log(entry, checkpoints)
+        self._put(batch)
+
+    def _put(self, batch: SampleBatch | None) -> None:
         if batch is None:
             self._samples.close()
         else:
