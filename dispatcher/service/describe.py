@@ -20,6 +20,7 @@ def job_state(job: Job) -> Callable[[], JobState]:
     totals = job.totals
     figures = totals.progress.figures()
     now = asyncio.get_running_loop().time()
+    median, p99 = totals.decision_seconds(0.5, 0.99)
     with_figures: Callable[..., JobState] = partial(
         JobState,
         job=job.spec,
@@ -36,8 +37,8 @@ def job_state(job: Job) -> Callable[[], JobState]:
         hits=totals.hits,
         forgotten_rows=totals.forgotten_rows,
         staleness=totals.staleness,
-        decision_median_seconds=totals.decision_seconds(0.5),
-        decision_p99_seconds=totals.decision_seconds(0.99),
+        decision_median_seconds=median,
+        decision_p99_seconds=p99,
         training_seconds=totals.training_seconds,
         shadow_costs=job.shadows.costs,
         epoch=job.epoch.number if job.epoch else 0,

@@ -1,4 +1,4 @@
-// Protobuf's wire format, as far as the exchange and plans need it: varints, and fields of bytes.
+// Protobuf's wire format, as far as the exchange, plans and reports need it: varints, and fields of bytes.
 #pragma once
 
 #include <cstddef>

@@ -1,8 +1,8 @@
 // What workers report of their iterations, read out of a message (protos/dispatcher.proto, AttendRequest).
 //
 // Only what a worker writes that has nothing else to say is read here, and only values that may stand there. Whatever is
-// unusual raises std::invalid_argument, and is left to who can say what is wrong: fields that come twice, in another
-// form or not at all, numbers out of range, anything beside the reports.
+// unusual raises std::invalid_argument, and is left to who can say what is wrong: fields that are unknown, that come twice
+// or in another form, numbers out of range, no samples, anything beside the reports.
 #pragma once
 
 #include <array>

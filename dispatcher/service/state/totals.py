@@ -122,6 +122,7 @@ class JobTotals:
         self.progress = Progress(job.workers, len(job.labels))
         self.history = History()
         self._bounded = job.sync is Sync.BOUNDED
+        self._replicates = bool(job.replicated_rows)
         self._planned = 0
         self._decision_total = 0.0
         self._decision_seconds = np.zeros(_RECENT_DECISIONS)  # that of decision i at i modulo its length
@@ -143,7 +144,8 @@ class JobTotals:
             self.staleness += decision.staleness
         self.plan_bytes += decision.plan_bytes
         self.plan_seconds += decision.plan_seconds
-        self.reduced_seconds += decision.reduced_seconds
+        if self._replicates:
+            self.reduced_seconds += decision.reduced_seconds
         self.workloads = decision.workloads
         self.held_back = decision.held_back
         self.worker_lookups += decision.worker_lookups
@@ -195,9 +197,10 @@ class JobTotals:
         if self._first_plan is None:  # another dispatcher has planned what the checkpoint holds
             self._seconds_before = planned.get("training_seconds", 0.0)
 
-    def decision_seconds(self, quantile: float) -> float:
-        """Returns a quantile of the latest 4096 decision times; 0 before the first."""
-        return float(np.quantile(self._decision_seconds[: self._planned], quantile)) if self._planned else 0.0
+    def decision_seconds(self, *quantiles: float) -> list[float]:
+        """Returns quantiles of the latest 4096 decision times; 0 before the first."""
+        known = self._decision_seconds[: self._planned]
+        return np.quantile(known, quantiles).tolist() if self._planned else [0.0] * len(quantiles)
 
     @property
     def plan_bytes_per_iteration(self) -> float:
