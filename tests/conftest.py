@@ -1,5 +1,6 @@
 """Fixtures that several areas share."""
 
+import gc
 import logging
 import os
 import signal
@@ -43,6 +44,17 @@ def not_of_a_closed_loop(record):
     a call that nobody waited for, is an error of the loop that runs.
     """
     return not ("PollerCompletionQueue" in record.getMessage() and "Event loop is closed" in str(record.exc_info))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """What is imported and collected is never garbage: the collector of garbage, which would go through all of it again
+    and again, leaves it alone, while it comes and later.
+    """
+    gc.disable()
+    yield
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items):
