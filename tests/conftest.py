@@ -1,10 +1,12 @@
 """Fixtures that several areas share."""
 
+import fcntl
 import gc
 import logging
 import os
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -48,11 +50,18 @@ def not_of_a_closed_loop(record):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    """What is imported and collected is never garbage: the collector of garbage, which would go through all of it again
+    """Of processes that collect at the same time one compiles the tests, and the others read what it has compiled.
+
+    What is imported and collected is never garbage: the collector of garbage, which would go through all of it again
     and again, leaves it alone, while it comes and later.
     """
     gc.disable()
-    yield
+    with Path(__file__).open() as turn:
+        try:
+            fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            fcntl.flock(turn, fcntl.LOCK_SH)
+        yield
     gc.freeze()
     gc.enable()
 
