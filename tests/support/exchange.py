@@ -105,12 +105,13 @@ def answered_rows(
     """
     rows: dict[int, bytes] = {}
     listed = np.frombuffer(message.positions, np.uint32).tolist()
-    start = 0
-    while start < len(message.rows):
+    sent = message.rows  # every look at a message's bytes is a copy
+    start, last = 0, -1
+    while start < len(sent):
         at = listed[len(rows)] if listed else cursor + len(rows)
-        assert max(rows, default=-1) < at < pulls
-        rows[at] = message.rows[start : start + (spec.row_bytes if at < pulls - stateless else 4 * spec.dimension)]
-        start += len(rows[at])
-    assert start == len(message.rows)
+        assert last < at < pulls
+        rows[at] = sent[start : start + (spec.row_bytes if at < pulls - stateless else 4 * spec.dimension)]
+        start, last = start + len(rows[at]), at
+    assert start == len(sent)
     assert len(listed) in (0, len(rows))
     return rows

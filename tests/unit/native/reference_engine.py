@@ -10,6 +10,7 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from heapq import nsmallest
 
 import numpy as np
 
@@ -116,8 +117,8 @@ class ReferenceEngine:
 
     def costs(self, link_costs: list[int]) -> list[list[int]]:
         return [
-            [sum(self.size(x) * self._cost(x, j, link_costs) for x in set(sample)) for j in range(self.n)]
-            for sample in self.batch
+            [sum(self.size(x) * self._cost(x, j, link_costs) for x in distinct) for j in range(self.n)]
+            for distinct in map(set, self.batch)
         ]
 
     def _cost(self, x: int, j: int, link_costs: list[int]) -> int:
@@ -139,8 +140,8 @@ class ReferenceEngine:
 
     def room_needed(self) -> list[list[int]]:
         return [
-            [sum(self.size(x) for x in set(sample) if x not in cache.copies) for cache in self.caches]
-            for sample in self.batch
+            [sum(self.size(x) for x in distinct if x not in cache.copies) for cache in self.caches]
+            for distinct in map(set, self.batch)
         ]
 
     def next_read(self, x: int, now: int) -> int:
@@ -196,19 +197,20 @@ class ReferenceEngine:
 
     def commit(self, assignment: list[int], flush_limits: list[int] | None = None) -> list[dict]:
         now = self.iteration
-        needs = [
-            sorted({x for sample, j in zip(self.batch, assignment, strict=True) if j == worker for x in sample})
-            for worker in range(self.n)
-        ]
-        used = needs
-        together = (self.replicated | self.wanted) & {x for need in needs for x in need}
-        needs = [sorted({*need, *(together if j in self.replicated_by else ())}) for j, need in enumerate(used)]
+        used: list[set[int]] = [set() for _ in self.caches]
+        for sample, j in zip(self.batch, assignment, strict=True):
+            used[j].update(sample)
+        together = (self.replicated | self.wanted) & set().union(*used)
+        needs = [sorted(need | together if j in self.replicated_by else need) for j, need in enumerate(used)]
         pinned = sum(self.size(x) for x in self.replicated - together)
         for worker, cache in enumerate(self.caches):
             needed = pinned + sum(self.size(x) for x in needs[worker])
             if needed > cache.capacity:
                 raise ValueError(f"the cache of worker {worker} is {cache.capacity}, it needs {needed}")
-        trainers = {x: {j for j in range(self.n) if x in set(needs[j])} for x in {x for need in needs for x in need}}
+        trainers: dict[int, set[int]] = {}
+        for j, need in enumerate(needs):
+            for x in need:
+                trainers.setdefault(x, set()).add(j)
         early = {x for x, row in self.rows.items() if now == 0 or row.last_use != now - 1}
         forgotten, discards, late_slots = self._forget(set(trainers), early)
         self.replicated |= together
@@ -225,7 +227,7 @@ class ReferenceEngine:
         self.lookups = sum(map(len, used))
         self.hits = 0
         for j, plan in enumerate(plans):
-            self._pull(j, needs[j], plan, early, late_slots[j], set(used[j]))
+            self._pull(j, needs[j], plan, early, late_slots[j], used[j])
             self._describe(j, needs[j], plan, assignment, trainers)
         self._train(trainers)
         return plans
@@ -291,9 +293,9 @@ class ReferenceEngine:
         """Rows that leave the table, what each worker discards, and its slots, by table, in use until now - 1 ends."""
         discards: list[list[tuple]] = [[] for _ in range(self.n)]
         late_slots: list[dict[int, list[int]]] = [defaultdict(list) for _ in range(self.n)]
-        trained = {x for x, row in self.rows.items() if row.version}
-        excess = max(0, len(trained | batch) - self.max_rows) if self.max_rows else 0
-        forgotten = sorted(trained - batch, key=lambda x: (self.rows[x].last_use, x))[:excess]
+        trained = {x for x, row in self.rows.items() if row.version} if self.max_rows else set()
+        excess = len(trained | batch) - self.max_rows
+        forgotten = nsmallest(excess, trained - batch, key=lambda x: (self.rows[x].last_use, x))
         for x in forgotten:
             self.life = max(self.life, self.rows[x].life + 1)
             for j, cache in enumerate(self.caches):
@@ -404,7 +406,8 @@ class ReferenceEngine:
         plan["unique_versions"] = [self.rows[x].full_version for x in needs]
         plan["unique_contributors"] = [mask({self.home(x)} if x in self.replicated else trainers[x]) for x in needs]
         plan["replicated"] = [place for place, x in enumerate(needs) if x in self.replicated]
-        plan["inverse"] = [needs.index(x) for i in plan["positions"] for x in self.batch[i]]
+        places = {x: place for place, x in enumerate(needs)}
+        plan["inverse"] = [places[x] for i in plan["positions"] for x in self.batch[i]]
 
     def flush(self) -> list[dict]:
         plans = self.owed
@@ -447,14 +450,6 @@ class ReferenceEngine:
 
 def mask(workers: Iterable[int]) -> int:
     return sum(1 << j for j in workers)
-
-
-def columns(transfers: list[tuple]) -> dict:
-    """The columns of a list of transfers: early ones first, otherwise in the given order."""
-    ordered = sorted(transfers, key=lambda transfer: not transfer[0])
-    names = ("ids", "slots", "versions", "contributors", "steps")
-    table = {name: [transfer[1 + c] for transfer in ordered if len(transfer) > 1 + c] for c, name in enumerate(names)}
-    return table | {"early": sum(transfer[0] for transfer in ordered)}
 
 
 def prepare_both(engine: Engine, reference: ReferenceEngine, batch: np.ndarray, rng: random.Random) -> None:
