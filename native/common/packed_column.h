@@ -34,9 +34,13 @@ class PackedColumn {
  public:
   PackedColumn(const T* values, std::size_t count) : values_(values), count_(count) {
     if (count == 0) return;
-    const auto [least, most] = std::minmax_element(values, values + count);
-    least_ = *least;
-    const std::uint64_t range = static_cast<std::uint64_t>(*most) - static_cast<std::uint64_t>(*least);
+    T least = values[0], most = values[0];  // plain values, so that several are compared at once
+    for (std::size_t i = 1; i < count; ++i) {
+      least = std::min(least, values[i]);
+      most = std::max(most, values[i]);
+    }
+    least_ = least;
+    const std::uint64_t range = static_cast<std::uint64_t>(most) - static_cast<std::uint64_t>(least);
     bits_ = range == 0 ? 0 : 64 - static_cast<unsigned>(__builtin_clzll(range));
   }
 
@@ -49,26 +53,34 @@ class PackedColumn {
   void append_to(std::string& out) const {
     if (count_ == 0) return;
     const std::size_t begin = out.size();
-    out.resize(begin + bytes() + kSlack);  // zeros
+    out.resize(begin + bytes() + kSlack);
     auto* at = reinterpret_cast<std::uint8_t*>(out.data()) + begin;
     at = write_varint(at, count_);
     *at++ = static_cast<std::uint8_t>(bits_);
     at = write_varint(at, least_);
-    std::size_t position = 0;  // in bits
-    for (std::size_t i = 0; i < count_; ++i, position += bits_) {
-      const std::uint64_t value = static_cast<std::uint64_t>(values_[i]) - least_;
-      const unsigned shift = position % 8;
-      std::uint64_t word;
-      std::memcpy(&word, at + position / 8, 8);
-      word |= value << shift;
-      std::memcpy(at + position / 8, &word, 8);
-      if (shift + bits_ > 64) at[position / 8 + 8] = static_cast<std::uint8_t>(value >> (64 - shift));
-    }
+    if (bits_ > 0) pack(at);
     out.resize(begin + bytes());
   }
 
  private:
-  static constexpr std::size_t kSlack = 9;  // words are written whole
+  static constexpr std::size_t kSlack = 8;  // words are written whole
+
+  // A word is written when it is full: one that is read back after a part of it was written would stall.
+  void pack(std::uint8_t* at) const {
+    std::uint64_t word = 0;
+    unsigned filled = 0;  // bits of the word
+    for (std::size_t i = 0; i < count_; ++i) {
+      const std::uint64_t value = static_cast<std::uint64_t>(values_[i]) - least_;
+      word |= value << filled;
+      filled += bits_;
+      if (filled < 64) continue;
+      std::memcpy(at, &word, 8);
+      at += 8;
+      filled -= 64;
+      word = value >> 1 >> (bits_ - filled - 1);  // what did not fit, less than the whole value; of 64 bits none
+    }
+    std::memcpy(at, &word, 8);
+  }
 
   const T* values_;
   std::size_t count_;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/packed_column.h"
+#include "engine/memory/column.h"
 
 namespace esd {
 namespace {
@@ -118,34 +119,41 @@ class Encoder {
   const std::uint32_t* u32(Span span) const { return arena_.u32.data() + span.begin; }
 
  private:
-  // Fills `places_` and the rows that are not trained. Returns whether any is.
+  // Fills `places_` and the rows that are not trained. Returns whether any is. Which are trained can hardly be predicted,
+  // so nothing branches on it.
   bool find_places(const std::uint64_t* ids, const std::uint32_t* slots, const std::int64_t* versions,
                    std::size_t count) {
-    places_.clear();
-    other_ids_.clear(), other_slots_.clear(), other_versions_.clear();
-    std::size_t at = 0;
+    if (count_ == 0) return false;
+    places_.resize(count);
+    other_ids_.resize(count), other_slots_.resize(count), other_versions_.resize(count);
+    std::size_t at = 0, others = 0;
     for (std::size_t i = 0; i < count; ++i) {
+      if (i > 0 && ids[i] < ids[i - 1]) at = 0;  // lists ascend but for where their late rows begin
       at = place_of(ids[i], at);
-      if (at < count_ && trained_[at] == ids[i] && slots_[at] == slots[i] && versions_[at] == versions[i]) {
-        places_.push_back(static_cast<std::uint32_t>(at));
-        continue;
-      }
-      places_.push_back(static_cast<std::uint32_t>(count_));
-      other_ids_.push_back(ids[i]);
-      other_slots_.push_back(slots[i]);
-      other_versions_.push_back(versions[i]);
+      const std::size_t found = std::min(at, count_ - 1);
+      const bool trained =
+          (trained_[found] == ids[i]) & (slots_[found] == slots[i]) & (versions_[found] == versions[i]);
+      places_[i] = static_cast<std::uint32_t>(trained ? found : count_);
+      other_ids_[others] = ids[i];
+      other_slots_[others] = slots[i];
+      other_versions_[others] = versions[i];
+      others += !trained;
     }
-    return other_ids_.size() < count;
+    other_ids_.resize(others), other_slots_.resize(others), other_versions_.resize(others);
+    return others < count;
   }
 
-  // Returns the first place whose id is not below `id`. Lists ascend but for where their late rows begin, so the search
-  // goes on from the last place, in steps that double.
-  std::size_t place_of(std::uint64_t id, std::size_t from) const {
-    if (from == count_ || trained_[from] > id) from = 0;
-    std::size_t step = 1;
-    while (from + step < count_ && trained_[from + step] < id) from += step, step *= 2;
-    const std::uint64_t* const end = trained_ + std::min(from + step + 1, count_);
-    return static_cast<std::size_t>(std::lower_bound(trained_ + from, end, id) - trained_);
+  // Returns the first place from `at` on whose id is not below `id`, looking at several at once.
+  std::size_t place_of(std::uint64_t id, std::size_t at) const {
+    constexpr std::size_t kAtOnce = 8;
+    while (at + kAtOnce <= count_) {
+      std::size_t below = 0;
+      for (std::size_t i = 0; i < kAtOnce; ++i) below += trained_[at + i] < id;
+      at += below;
+      if (below < kAtOnce) return at;
+    }
+    while (at < count_ && trained_[at] < id) ++at;
+    return at;
   }
 
   const Arena& arena_;
@@ -155,9 +163,9 @@ class Encoder {
   std::size_t count_;
 
   // Scratch space: where each row is among those that are trained, and the rows that are not.
-  std::vector<std::uint32_t> places_, other_slots_;
-  std::vector<std::uint64_t> other_ids_;
-  std::vector<std::int64_t> other_versions_;
+  Column<std::uint32_t> places_, other_slots_;
+  Column<std::uint64_t> other_ids_;
+  Column<std::int64_t> other_versions_;
 };
 
 }  // namespace
