@@ -45,32 +45,28 @@ class JointPlacement {
       : instance_(instance),
         worker_of_(instance.samples),
         users_(instance.rows.size() * Width),
-        added_(instance.rows.size() * Width) {}
+        added_(instance.rows.size() * Width),
+        placed_(instance.rows.size()) {}
 
   // Puts a sample that is nowhere at `worker`.
   void put(SampleIndex sample, unsigned worker) {
     worker_of_[sample] = static_cast<std::int32_t>(worker);
-    cost_ += instance_.own(sample)[worker];
-    for (std::uint32_t at = instance_.shared_begins[sample]; at < instance_.shared_begins[sample + 1]; ++at) {
-      const SharedIndex x = instance_.shared[at];
-      if (users_[x * std::size_t{Width} + worker]++ > 0) continue;
-      SharedRow& row = instance_.rows[x];
-      cost_ += added_cost(row, instance_.links, row.trainers, worker);
-      row.trainers.add(worker);
-    }
+    own_cost_ += instance_.own(sample)[worker];
+    const WorkerSet only = WorkerSet::only(static_cast<int>(worker));
+    for_each_shared(sample, worker, [only](SharedRow& row, std::uint32_t& users) {
+      ++users;
+      row.trainers |= only;
+    });
   }
 
   // Takes a sample from its worker, the exact inverse. Returns the worker.
   unsigned take(SampleIndex sample) {
     const auto worker = static_cast<unsigned>(worker_of_[sample]);
-    cost_ -= instance_.own(sample)[worker];
-    for (std::uint32_t at = instance_.shared_begins[sample]; at < instance_.shared_begins[sample + 1]; ++at) {
-      const SharedIndex x = instance_.shared[at];
-      if (--users_[x * std::size_t{Width} + worker] > 0) continue;
-      SharedRow& row = instance_.rows[x];
-      row.trainers.remove(worker);
-      cost_ -= added_cost(row, instance_.links, row.trainers, worker);
-    }
+    own_cost_ -= instance_.own(sample)[worker];
+    const WorkerSet only = WorkerSet::only(static_cast<int>(worker));
+    for_each_shared(sample, worker, [only](SharedRow& row, std::uint32_t& users) {
+      row.trainers -= only.when(--users == 0);  // no branch: it can hardly be predicted
+    });
     return worker;
   }
 
@@ -81,14 +77,44 @@ class JointPlacement {
   }
 
   const std::vector<std::int32_t>& assignment() const { return worker_of_; }
-  std::int64_t cost() const { return cost_; }  // of all samples that are somewhere, in fixed point
+
+  // The cost of all samples that are somewhere, in fixed point. It is asked for once samples have been taken and put, of
+  // which most rows see several and many end up where they were.
+  std::int64_t cost() {
+    for (std::size_t x = 0; x < placed_.size(); ++x) {
+      const SharedRow& row = instance_.rows[x];
+      if (placed_[x].trainers == row.trainers) continue;
+      const std::int64_t cost = placed_cost(row, instance_.links);
+      shared_cost_ += cost - placed_[x].cost;
+      placed_[x] = {row.trainers, cost};
+    }
+    return own_cost_ + shared_cost_;
+  }
 
  private:
+  // What a row costs at some trainers.
+  struct Placed {
+    WorkerSet trainers;
+    std::int64_t cost;
+  };
+
+  // Calls `visit(row, users)` for every shared row of a sample, with its users at the worker.
+  template <typename Visit>
+  [[gnu::always_inline]] void for_each_shared(SampleIndex sample, unsigned worker, Visit visit) {
+    SharedRow* const rows = instance_.rows.data();
+    std::uint32_t* const users = users_.data() + worker;
+    const SharedIndex* at = instance_.shared.data() + instance_.shared_begins[sample];
+    const SharedIndex* const end = instance_.shared.data() + instance_.shared_begins[sample + 1];
+    for (; at < end; ++at) visit(rows[*at], users[*at * std::size_t{Width}]);
+  }
+
   JointInstance<Width>& instance_;
   std::vector<std::int32_t> worker_of_;
   std::vector<std::uint32_t> users_;  // [rows, Width], samples at the worker that use the row
   std::vector<std::int32_t> added_;   // [rows, Width], for the `priced_for` trainers
-  std::int64_t cost_ = 0;
+  std::vector<Placed> placed_;        // [rows], as of the last `cost`
+  std::int64_t own_cost_ = 0;         // of what is placed
+  std::int64_t shared_cost_ = 0;      // of `placed_`
 };
 
 }  // namespace esd

@@ -100,13 +100,17 @@ class JointSearch {
   // Draws the samples to free. False when they all come from one worker, to which they would return.
   template <typename Share>
   bool take_away(Share share) {
-    free_.clear();
+    free_.resize(instance_.samples);
     std::fill_n(room_, Width, 0);
+    std::size_t count = 0;
+    const std::int32_t* const workers = placement_.assignment().data();
     for (SampleIndex i = 0; i < instance_.samples; ++i) {
-      if (!draws_.happens(share(i))) continue;
-      free_.push_back(i);
-      ++room_[placement_.assignment()[i]];
+      const bool goes = draws_.happens(share(i));  // no branch, since nobody can predict it
+      free_[count] = i;
+      count += goes;
+      room_[workers[i]] += goes;
     }
+    free_.resize(count);
     if (std::count(room_, room_ + Width, 0) >= static_cast<int>(Width) - 1) return false;
     for (const SampleIndex i : free_) placement_.take(i);
     return true;

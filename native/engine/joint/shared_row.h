@@ -124,6 +124,18 @@ std::int32_t added_cost(const SharedRow& row, const JointLinks<Width>& links, Wo
   return row.size * (pull + later + common_cost(row, links, trainers));
 }
 
+// What the row costs at its trainers: the same in whichever order they join.
+template <unsigned Width>
+std::int64_t placed_cost(const SharedRow& row, const JointLinks<Width>& links) {
+  std::int64_t cost = 0;
+  WorkerSet before{};
+  row.trainers.for_each([&](int j) {
+    cost += added_cost(row, links, before, static_cast<unsigned>(j));
+    before.add(j);
+  });
+  return cost;
+}
+
 // costs[j] += pull[j] for every worker that lacks the latest, + `common`.
 template <unsigned Width>
 [[gnu::always_inline]] inline void add_pulls(WorkerSet latest, const std::int32_t* pull, std::int32_t common,
