@@ -88,14 +88,21 @@ class RowSizes:
         self.of_tables = of_tables if len(tables) > 1 else ()
         self.of_sample = sum(feature.max_length * of_tables[feature.table] for feature in features)
         self._first_row = row_bytes[0]
-        # Bytes by table and kind of what the engine counts, [T, 8, 1]: stateless pulls are among all pulls, and are
-        # counted once more.
-        self._moved = np.array(
+        self._row_bytes = np.array(row_bytes)
+        # Bytes by kind of operation of what the engine counts, table by table, [3, 8 T]: stateless pulls are among all
+        # pulls, and are counted once more.
+        self._moved = np.hstack(
             [
-                [row, row, gradient, row, gradient, 0, 0, values - row]
+                np.array(
+                    [
+                        [row, 0, 0, 0, 0, 0, 0, values - row],
+                        [0, row, gradient, 0, 0, 0, 0, 0],
+                        [0, 0, 0, row, gradient, 0, 0, 0],
+                    ]
+                )
                 for row, gradient, values in zip(row_bytes, gradient_bytes, value_bytes, strict=True)
             ]
-        )[:, :, None]
+        )
 
     def cache_room(self, rows: int) -> int:
         """Returns the units that fit a cache which holds `rows` rows of the first table."""
@@ -103,15 +110,13 @@ class RowSizes:
 
     def moved_bytes(self, columns: IterationColumns) -> Operations:
         """Returns the bytes that the operations of an iteration move."""
-        pulls, update_rows, update_gradients, evict_rows, evict_gradients, _, _, less = (
-            self._moved * columns.table_counts
-        ).sum(axis=0)
-        return Operations(pulls + less, update_rows + update_gradients, evict_rows + evict_gradients)
+        counts = columns.table_counts
+        return Operations(*self._moved @ counts.reshape(-1, counts.shape[2]))
 
     def evicted_bytes(self, columns: IterationColumns) -> NDArray[np.int64]:
         """Returns the bytes of the rows that owe an evict push in an iteration, were they all to move whole, [n]."""
         evicted = columns.table_counts[:, 3] + columns.table_counts[:, 4]
-        moved: NDArray[np.int64] = (self._moved[:, 0] * evicted).sum(0)
+        moved: NDArray[np.int64] = self._row_bytes @ evicted
         return moved
 
 

@@ -40,12 +40,12 @@ class Hash:
     def decide(self, problem: DispatchInput, /) -> Assignment:
         """Gives each sample to the worker with room that is nearest to its value."""
         order = content_order(problem.batch)  # among samples of one value
-        values = problem.batch.first_ids[order]
+        values = problem.batch.first_ids
         if self._profile is not None and problem.iteration >= self._next:  # not again under other workloads
             self._next = problem.iteration + 1
-            self._choose(values, problem)
+            self._choose(values[order], problem)
         workers = np.empty(len(order), np.int32)
-        workers[order] = solver.assign_by_value(np.ascontiguousarray(values[:, self._field]), problem.capacities)
+        workers[order] = solver.assign_by_value(values[order, self._field], problem.capacities)
         return Assignment(workers)
 
     def save(self) -> dict[str, NDArray[Any]]:

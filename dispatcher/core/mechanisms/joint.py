@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dispatcher.core.mechanisms.draws import draws
+from dispatcher.core.mechanisms.draws import first_draw
 from dispatcher.core.mechanisms.protocol import Assignment, DispatchInput
 from services.domain.batches import SampleBatch
 from services.domain.jobs import JobSpec
@@ -24,7 +24,7 @@ class Joint:
 
     def decide(self, problem: DispatchInput, /) -> Assignment:
         """Searches until the rounds or the time are used up; the best assignment counts."""
-        seed = int(draws(self._seed, problem.iteration, 1)[0])
+        seed = first_draw(self._seed, problem.iteration)
         limits = problem.limits
         if problem.lookahead:
             problem.engine.prepare(*SampleBatch.concatenate([problem.batch, *problem.lookahead]).id_columns)

@@ -23,7 +23,7 @@ class Random:
     def decide(self, problem: DispatchInput, /) -> Assignment:
         """Gives worker j capacities[j] samples, every such assignment equally likely."""
         workers = np.repeat(np.arange(len(problem.capacities), dtype=np.int32), problem.capacities)
-        order = np.argsort(draws(self._seed, problem.iteration, len(workers)), kind="stable")
+        order = np.argsort(draws(self._seed, problem.iteration, len(workers)))  # no two draws are equal
         shuffled = np.empty_like(workers)
         shuffled[order] = workers
         return Assignment(shuffled)

@@ -5,7 +5,7 @@ import pytest
 
 from dispatcher.core.cost_model import RowSizes
 from dispatcher.core.mechanisms import DispatchInput, Replay
-from dispatcher.core.mechanisms.draws import draws
+from dispatcher.core.mechanisms.draws import draws, first_draw
 from dispatcher.core.mechanisms.hash import Hash
 from dispatcher.core.mechanisms.history import History
 from dispatcher.core.mechanisms.laia import Laia, allocate
@@ -38,6 +38,8 @@ def test_draws_are_pinned_and_depend_on_seed_iteration_and_position_alone():
     assert draws(7, 0, 2).tolist() == [6538882823972920244, 8080008180880102241]
     everything = np.concatenate([draws(seed, t, 50) for seed in (0, 1, 2**64 - 1) for t in range(20)])
     assert len(np.unique(everything)) == len(everything)
+    for seed, t in ((0, 0), (7, 3), (2**64 - 1, 2**30)):
+        assert first_draw(seed, t) == draws(seed, t, 1)[0]
 
 
 def test_draws_are_uniform():
