@@ -68,17 +68,22 @@ class Lifecycle:
             FailedPrecondition: the job failed; the message names the cause.
             Unavailable: the dispatcher is stopping.
         """
+        if self._holds(condition, during):
+            return True
         try:
             async with asyncio.timeout(seconds):
                 while True:
-                    self.raise_if_failed()
-                    if during is not None:
-                        during.raise_if_over()
-                    if condition():
-                        return True
                     await self._changed.wait()
+                    if self._holds(condition, during):
+                        return True
         except TimeoutError:
             return False
+
+    def _holds(self, condition: Callable[[], bool], during: Epoch | None) -> bool:
+        self.raise_if_failed()
+        if during is not None:
+            during.raise_if_over()
+        return condition()
 
     def notify(self, *, workers: bool = True) -> None:
         """Lets everyone who waits look at the job's state again.
