@@ -59,20 +59,6 @@ def read_plans(
         if a plan, or the message, is not entirely as it should be.
     """
 
-def trained_by_several(
-    ids: NDArray[np.uint64], trained: NDArray[np.uint64], contributors: NDArray[np.uint64]
-) -> NDArray[np.bool_]:
-    """Returns which of some rows several workers train, bool [r].
-
-    Args:
-        ids: uint64 [r], of these rows, C-contiguous.
-        trained: uint64 [u], ascending, C-contiguous: the rows that are trained.
-        contributors: uint64 [u], C-contiguous: the workers that train each of them.
-
-    Raises:
-        ValueError: the columns of the trained ones differ in length.
-    """
-
 def place(places: NDArray[np.uint32], trained: Rows, others: Rows) -> Rows:
     """Puts rows together that their plan trains, too, and others.
 

@@ -6,7 +6,6 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -159,20 +158,6 @@ nb::object read_plans(const nb::bytes& data, std::uint64_t features, std::uint64
   return nb::make_tuple(plans, nb::bytes(message.rest.data(), message.rest.size()));
 }
 
-// Which of some rows several workers train; the trained ones ascend by id.
-nb::object trained_by_several(const In1<std::uint64_t>& ids, const In1<std::uint64_t>& trained,
-                              const In1<std::uint64_t>& contributors) {
-  require(contributors.size() == trained.size(), "trained and contributors differ in length");
-  const Buffer<bool> several(ids.size());
-  const std::uint64_t *const begin = trained.data(), *const end = begin + trained.size();
-  for (std::size_t i = 0; i < ids.size(); ++i) {
-    const std::uint64_t* const at = std::lower_bound(begin, end, ids(i));
-    const std::uint64_t workers = at != end && *at == ids(i) ? contributors(at - begin) : 0;
-    several.data[i] = (workers & (workers - 1)) != 0;
-  }
-  return several.array(ids.size());
-}
-
 CacheBook make_book(const std::vector<std::size_t>& rows, unsigned worker, bool keeps_copies) {
   if (rows.empty()) throw std::invalid_argument("a cache is of one table at least");
   if (worker > 63) throw std::invalid_argument("worker is " + std::to_string(worker) + ", it must be in 0..63");
@@ -227,7 +212,6 @@ NB_MODULE(plans, module) {
   module.def("unpack_uint64", &unpack<std::uint64_t>, "data"_a, "count"_a = nb::none());
   module.def("unpack_uint32", &unpack<std::uint32_t>, "data"_a, "count"_a = nb::none());
   module.def("read_plans", &read_plans, "data"_a, "features"_a, "length"_a, "ids"_a, "workers"_a);
-  module.def("trained_by_several", &trained_by_several, "ids"_a, "trained"_a, "contributors"_a);
   module.def("place", &place, "places"_a, "trained"_a, "others"_a);
   module.def("unpack_int64", &unpack<std::int64_t>, "data"_a, "count"_a = nb::none());
 }

@@ -14,7 +14,6 @@ from typing import Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from esd_native.plans import trained_by_several
 from services.domain.ids import parts_of_tables, table_of
 from services.domain.jobs import JobSpec
 from services.domain.versions import trainings
@@ -288,8 +287,10 @@ class IterationPlan:
         takes the place of the row, which must be pulled again to be used. And those that were never trained in their
         present life: all of their state is 0.
         """
-        stateless = trained_by_several(self.pulls.ids, self.unique_ids, self.unique_contributors)
-        stateless |= trainings(self.pulls.versions) == 0
+        contributors = self.unique_contributors
+        split_ids = self.unique_ids[(contributors & (contributors - np.uint64(1))) != 0]
+        before, behind = (np.searchsorted(split_ids, self.pulls.ids, side) for side in ("left", "right"))
+        stateless: NDArray[np.bool_] = (behind > before) | (trainings(self.pulls.versions) == 0)
         return stateless
 
 

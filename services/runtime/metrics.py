@@ -1,4 +1,4 @@
-"""Every metric of the system. Services import the objects; what kinds they are is in metric_kinds.py.
+"""Every metric of the system. Services import the objects; nothing else imports prometheus_client.
 
 Rules, held by a test: the prefix is `esd_` (`grpc_server_` for what every service has), units are base units,
 counters end in `_total`, labels are few and bounded: names of tables, operations, phases, mechanisms, solvers,
@@ -10,24 +10,36 @@ reports an empty store.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
     CollectorRegistry,
+    Counter,
     Gauge,
+    Histogram,
     ProcessCollector,
     generate_latest,
 )
 
 from services.domain.staleness import MOST_UPDATES
 from services.runtime.http import Resource
-from services.runtime.metric_kinds import LazyHistogram, LoopCounter
 from services.runtime.settings import ServerSettings
 
 REGISTRY = CollectorRegistry()  # all of them
 FigureGauges = Mapping[str, Gauge]  # by the names of the fields of `Quality`, each by label of the job
+
+
+class CountedHistogram(Histogram):
+    """A histogram of values that somebody else has counted already."""
+
+    def observe_all(self, counts: Sequence[int], total: float) -> None:
+        """Adds so many values to each bucket, the one without a limit last, and their sum."""
+        for bucket, count in zip(self._buckets, counts, strict=True):
+            bucket.inc(count)
+        self._sum.inc(total)
+
 
 _PROCESS = ProcessCollector(registry=REGISTRY)  # memory, CPU time and open files of this process
 
@@ -36,7 +48,7 @@ _SECONDS = (1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25
 
 # --- every service ---------------------------------------------------------------------------------------------
 
-RPCS_HANDLED = LoopCounter(
+RPCS_HANDLED = Counter(
     "grpc_server_handled_total",
     "Calls that ended, by method and status code. A rising share of codes other than OK: the service's log names "
     "each cause. Calls that gRPC refuses itself (too many at once, message too long) reach no handler and are not "
@@ -44,7 +56,7 @@ RPCS_HANDLED = LoopCounter(
     ("method", "code"),
     registry=REGISTRY,
 )
-RPC_SECONDS = LazyHistogram(
+RPC_SECONDS = Histogram(
     "grpc_server_handling_seconds",
     "Time from a call's arrival to the end of its handler, whole streams included. Exchange and "
     "Attend lasts as long as an epoch, so long is not wrong there; elsewhere look at CPU and the store.",
@@ -55,7 +67,7 @@ RPC_SECONDS = LazyHistogram(
 
 # --- dispatch --------------------------------------------------------------------------------------------------
 
-TRANSFERS = LoopCounter(
+TRANSFERS = Counter(
     "esd_embedding_transfers_total",
     "Embedding rows moved over each worker's link, by operation: miss_pull, update_push, evict_push, flush_push. "
     "Many evict_push: the caches are too small. Many update_push: samples that share rows land on different "
@@ -63,7 +75,7 @@ TRANSFERS = LoopCounter(
     ("op", "worker"),
     registry=REGISTRY,
 )
-TRANSFER_BYTES = LoopCounter(
+TRANSFER_BYTES = Counter(
     "esd_transfer_bytes_total",
     "Bytes moved over each worker's link, by operation: pull (what asks for rows, and the rows), push, or reduce (the "
     "gradients of replicated rows, sent to another worker). Pulls and pushes are much more per iteration than rows x "
@@ -71,42 +83,42 @@ TRANSFER_BYTES = LoopCounter(
     ("op", "worker"),
     registry=REGISTRY,
 )
-DIRECT_ROWS = LoopCounter(
+DIRECT_ROWS = Counter(
     "esd_direct_rows_total",
     "Rows of the update pushes that each worker sent straight to the worker that trains them next (--direct). Few "
     "beside update_push of esd_embedding_transfers_total: rows have several readers, and --direct saves little.",
     ("worker",),
     registry=REGISTRY,
 )
-DIRECT_BYTES = LoopCounter(
+DIRECT_BYTES = Counter(
     "esd_direct_bytes_total",
     "Bytes that each worker sent for these rows; they are in push of esd_transfer_bytes_total, too, and in pull of "
     "whoever got them. No parameter server has seen them.",
     ("worker",),
     registry=REGISTRY,
 )
-TRANSFER_COST = LoopCounter(
+TRANSFER_COST = Counter(
     "esd_transfer_cost_seconds_total",
     "Transmission cost of the plans in force: link seconds over all workers (ESD paper, eq. 4). It should grow "
     "clearly slower than esd_shadow_transfer_cost_seconds_total; if not, dispatch gains nothing on this stream.",
     ("mechanism",),
     registry=REGISTRY,
 )
-SHADOW_TRANSFER_COST = LoopCounter(
+SHADOW_TRANSFER_COST = Counter(
     "esd_shadow_transfer_cost_seconds_total",
     "What the same stream would have cost under another mechanism, with caches of its own: the yardstick for "
     "esd_transfer_cost_seconds_total.",
     ("mechanism",),
     registry=REGISTRY,
 )
-CACHE_LOOKUPS = LoopCounter(
+CACHE_LOOKUPS = Counter(
     "esd_cache_lookups_total",
     "Distinct rows that workers needed per iteration: hit (latest version cached) or miss. A falling hit share: "
     "give the workers more cache rows, or a higher share of the exact solver (alpha).",
     ("result", "table"),
     registry=REGISTRY,
 )
-DISPATCH_SECONDS = LazyHistogram(
+DISPATCH_SECONDS = Histogram(
     "esd_dispatch_seconds",
     "Time to decide one iteration, by phase: index, score, assign, plan, encode. It is hidden behind training as long "
     "as the phases together take less than esd_iteration_seconds; if they do not, lower alpha.",
@@ -114,7 +126,7 @@ DISPATCH_SECONDS = LazyHistogram(
     buckets=_SECONDS,
     registry=REGISTRY,
 )
-LATE_DECISIONS = LoopCounter(
+LATE_DECISIONS = Counter(
     "esd_late_decisions_total",
     "Iterations whose plans came when the workers had trained all others, though the samples had been there in time. "
     "Now and then is no matter; many of esd_iterations_total: give decisions a --budget (auto), a cheaper --mechanism, "
@@ -136,21 +148,21 @@ INFREQUENCY = Gauge(
     ("feature",),
     registry=REGISTRY,
 )
-PLAN_BYTES = LoopCounter(
+PLAN_BYTES = Counter(
     "esd_dispatcher_plan_bytes_total",
     "Bytes of the plans of all workers, as they are sent. Over the rate of esd_iterations_total: bytes per iteration, "
     "which cross the links of the workers and are in no cost. Much beside esd_transfer_bytes_total: rows are narrow; "
     "fewer, larger batches share more.",
     registry=REGISTRY,
 )
-MISSING_UPDATES = LazyHistogram(
+MISSING_UPDATES = CountedHistogram(
     "esd_read_missing_updates",
     "Updates that the rows lacked that training read, with --sync bounded: one worker's training of a row in one "
     "iteration is one update. Much mass at high numbers: the model learns from what is long past; lower the bounds.",
     buckets=MOST_UPDATES,
     registry=REGISTRY,
 )
-SOLVER_SECONDS = LazyHistogram(
+SOLVER_SECONDS = Histogram(
     "esd_solver_seconds",
     "Time of one exact assignment (Opt). Grows with batch size x alpha: lower alpha when it is too long.",
     ("solver",),
@@ -178,7 +190,7 @@ ROW_LIMIT = Gauge(
     ("table",),
     registry=REGISTRY,
 )
-FORGOTTEN_ROWS = LoopCounter(
+FORGOTTEN_ROWS = Counter(
     "esd_forgotten_rows_total",
     "Rows that the plans make leave the tables, under the name of the first, to keep them within esd_row_limit "
     "(--at-max-rows forget); after a recovery, those of repeated iterations count again. Of ids that come back, what "
@@ -219,7 +231,7 @@ HEARTBEAT_AGE = Gauge(
     ("worker",),
     registry=REGISTRY,
 )
-REFUSED_MESSAGES = LoopCounter(
+REFUSED_MESSAGES = Counter(
     "esd_refused_messages_total",
     "Messages of workers that the dispatcher refused without ending their streams, by status code. "
     "FAILED_PRECONDITION when an epoch ends is normal; any other means a worker of another version, or a defect: the "
@@ -227,7 +239,7 @@ REFUSED_MESSAGES = LoopCounter(
     ("code",),
     registry=REGISTRY,
 )
-LATE_ITERATIONS = LoopCounter(
+LATE_ITERATIONS = Counter(
     "esd_late_iterations_total",
     "Iterations that a worker held up for longer than ESD_DISPATCHER_STRAGGLER_FACTOR times the median. Now and then "
     "is no matter; one worker again and again: look at its link and its load, or give it fewer samples "
@@ -251,13 +263,13 @@ LEASE = Gauge(
 
 # --- training --------------------------------------------------------------------------------------------------
 
-ITERATIONS = LoopCounter(
+ITERATIONS = Counter(
     "esd_iterations_total",
     "Iterations trained and confirmed by all workers. Flat while the job runs: a worker is stuck or away; DescribeJob "
     "shows which one's heartbeat is old.",
     registry=REGISTRY,
 )
-ITERATION_SECONDS = LazyHistogram(
+ITERATION_SECONDS = Histogram(
     "esd_iteration_seconds",
     "Time of one iteration of one worker, by phase: plan_wait, push, pull, compute, all_reduce, update. Long "
     "plan_wait: the dispatcher is too slow. Long pull or push: the link is. Long all_reduce: another worker is.",
@@ -358,21 +370,21 @@ WAITING_PULLS = Gauge(
     ("table",),
     registry=REGISTRY,
 )
-EXCHANGE_FRAMES = LoopCounter(
+EXCHANGE_FRAMES = Counter(
     "esd_exchange_frames_total",
     "Frames of exchanges that were answered to the end, by status code: pushes and pulls of workers. A rising share of "
     "codes other than OK: the parameter server's log names each cause.",
     ("code",),
     registry=REGISTRY,
 )
-EXCHANGE_BYTES = LoopCounter(
+EXCHANGE_BYTES = Counter(
     "esd_exchange_bytes_total",
     "Bytes of exchanges, by operation: received (pushes) or sent (pulled rows). Per second beside the machine's "
     "network: at its limit, more shards help.",
     ("op",),
     registry=REGISTRY,
 )
-EXCHANGE_SECONDS = LazyHistogram(
+EXCHANGE_SECONDS = Histogram(
     "esd_exchange_seconds",
     "Time from a frame's arrival to its last answer. Pulls wait for versions, so long is not wrong; long with few "
     "esd_waiting_pulls: look at esd_store_seconds and CPU.",
@@ -391,7 +403,7 @@ STORE_CALLS = Gauge(
     "ESD_PS_STORE_THREADS for long: the store is the bottleneck; see esd_store_seconds.",
     registry=REGISTRY,
 )
-STORE_SECONDS = LazyHistogram(
+STORE_SECONDS = Histogram(
     "esd_store_seconds",
     "Time of one batch at the store, by operation: read or write. Long: the store or the way to it is overloaded; "
     "with Redis check its slow log and whether it is fsyncing on every write.",
@@ -426,7 +438,7 @@ def rpc_handled(method: str, code: str, seconds: float) -> None:
 
 
 @cache  # there are as many as methods that are served, times statuses
-def _of_rpc(method: str, code: str) -> tuple[LoopCounter, LazyHistogram]:
+def _of_rpc(method: str, code: str) -> tuple[Counter, Histogram]:
     return RPCS_HANDLED.labels(method, code), RPC_SECONDS.labels(method)
 
 

@@ -21,7 +21,6 @@ from services.domain.reports import PHASES, IterationReport, TransferCounts
 from services.domain.state import Evaluation, JobPhase, Quality
 from services.domain.sync import Sync
 from services.runtime import metrics
-from services.runtime.metric_kinds import LazyHistogram, LoopCounter
 
 
 def show_job(
@@ -87,7 +86,7 @@ def planned(job: JobSpec, decision: Decision, rows: int, *, late: bool) -> None:
     metrics.PLAN_BYTES.inc(decision.plan_bytes)
     if job.sync is Sync.BOUNDED:
         staleness = decision.staleness
-        metrics.MISSING_UPDATES.observe_all(dict(enumerate(staleness.reads)), staleness.missing_updates)
+        metrics.MISSING_UPDATES.observe_all(staleness.reads, staleness.missing_updates)
     if decision.solver:
         _child(metrics.SOLVER_SECONDS, decision.solver).observe(decision.seconds["assign"])
     if decision.gap is not None:
@@ -173,12 +172,12 @@ def _child(metric: Any, *labels: object) -> Any:
 
 
 @cache
-def _iteration_phases() -> Sequence[LazyHistogram]:
+def _iteration_phases() -> Sequence[Any]:
     return [metrics.ITERATION_SECONDS.labels(phase) for phase in PHASES]
 
 
 @cache
-def _moved_by(slot: int) -> Sequence[LoopCounter]:
+def _moved_by(slot: int) -> Sequence[Any]:
     """Returns what counts the fields of a worker's TransferCounts, in their order."""
     return [
         *(metrics.TRANSFERS.labels(kind, slot) for kind in ("miss_pull", "update_push", "evict_push", "flush_push")),

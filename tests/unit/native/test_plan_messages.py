@@ -96,14 +96,3 @@ def test_samples_of_another_batch_are_refused() -> None:
     columns = engine.commit(np.zeros(2, np.int32))
     with pytest.raises(ValueError, match="dense has 3 rows, the batch has 2 samples"):
         columns.messages(0, np.zeros((3, 0), np.float32), np.zeros((2, 1), np.float32))
-
-
-@given(st.data())
-def test_rows_that_several_workers_train_are_found(data: st.DataObject) -> None:
-    trained = np.array(sorted(data.draw(st.sets(st.integers(0, 2**64 - 1), max_size=20))), np.uint64)
-    workers = np.array([data.draw(st.integers(1, 7)) for _ in trained], np.uint64)
-    others = data.draw(st.lists(st.integers(0, 2**64 - 1), max_size=5))
-    ids = np.array(data.draw(st.permutations([*trained.tolist(), *others])), np.uint64)
-    several = {row for row, mask in zip(trained.tolist(), workers.tolist(), strict=True) if mask.bit_count() > 1}
-    expected = [row in several for row in ids.tolist()]
-    assert plans.trained_by_several(ids, trained, workers).tolist() == expected

@@ -79,7 +79,7 @@ def told(report: IterationReport) -> tuple[object, ...]:
     return repr(numbers), described, repr(report.transfers), repr(report.phases), report.label_loss_sums
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(reports(), min_size=1, max_size=4))
 def test_reports_are_read_as_protobuf_reads_them(said: list[IterationReport]) -> None:
     data = message_of(said)
@@ -91,7 +91,7 @@ def test_reports_are_read_as_protobuf_reads_them(said: list[IterationReport]) ->
         report.__class__.__mro__[1].__post_init__(report)  # type: ignore[attr-defined]  # the check that it went without
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(reports(), min_size=1, max_size=2), twists(pb.AttendRequest.DESCRIPTOR, {}))
 def test_what_is_read_of_a_twisted_message_is_what_protobuf_reads(said: list[IterationReport], twist: Twist) -> None:
     data = twist(message_of(said))
