@@ -95,16 +95,25 @@ def cold_python(monkeypatch):
 
 
 @pytest.fixture(scope="session")
-def certificates(tmp_path_factory):
+def certificates(tmp_path_factory, worker_id):
     """Certificates of one authority: service and redis, whose names say no role, every role, and two workers."""
     names = "service", "redis", "client", "worker", "dispatcher", "driver", "observer", "operator"
-    return Certificates.make(tmp_path_factory.mktemp("certificates"), *names, "edge-1,worker", "edge-2,worker")
+    return certificates_of_all(tmp_path_factory, worker_id, "certificates", *names, "edge-1,worker", "edge-2,worker")
 
 
 @pytest.fixture(scope="session")
-def foreign_certificates(tmp_path_factory):
+def foreign_certificates(tmp_path_factory, worker_id):
     """Certificates of another authority for the same names."""
-    return Certificates.make(tmp_path_factory.mktemp("foreign"), "service", "worker")
+    return certificates_of_all(tmp_path_factory, worker_id, "foreign", "service", "worker")
+
+
+def certificates_of_all(tmp_path_factory, worker_id, place, *names):
+    """Certificates that the first process makes which asks for them, where several run tests of one session."""
+    own = tmp_path_factory.getbasetemp()
+    directory = (own if worker_id == "master" else own.parent) / place
+    with directory.with_suffix(".turn").open("w") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        return Certificates(directory) if directory.exists() else Certificates.make(directory, *names)
 
 
 @pytest.fixture(scope="session")
@@ -117,7 +126,7 @@ def shared_redis(tmp_path_factory):
 @pytest.fixture
 def redis_url(shared_redis):
     """The URL of an empty Redis."""
-    shared_redis.cli("flushall")
+    shared_redis.empty()
     return shared_redis.url
 
 
@@ -139,5 +148,5 @@ def shared_redis_cluster(tmp_path_factory):
 def redis_cluster_url(shared_redis_cluster):
     """The URL of an empty Redis Cluster."""
     for server in shared_redis_cluster:
-        server.cli("flushall")
+        server.empty()
     return f"redis+cluster://{shared_redis_cluster[0].address}"

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import redis
+
 from tests.support.certificates import Certificates
 
 READY = "Ready to accept connections"
@@ -82,6 +84,11 @@ class RedisServer:
             self.process.send_signal(signal.SIGKILL)
             self.process.communicate()
             self.process = None
+
+    def empty(self) -> None:
+        """Lets it forget everything, without a process of redis-cli: many tests begin with this."""
+        with redis.Redis(port=self.port) as client:
+            client.flushall()
 
     def cli(self, *command: str) -> str:
         """The answer of redis-cli to one command."""
