@@ -12,7 +12,7 @@ may be shared by threads, whose calls then run one after another.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import TypedDict
+from typing import TypedDict, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -174,6 +174,25 @@ class Stats(TypedDict):
     cache_bytes: int
     cached_rows: NDArray[np.int64]
 
+class BatchIds:
+    """The ids of a batch that several engines prepare, of which the first finds out which ids are the same.
+
+    It is for concurrent use. The arrays must not be changed.
+    """
+
+    def __init__(self, ids: NDArray[np.uint64], lengths: NDArray[np.uint16] | None = None) -> None:
+        """Takes the ids, and looks at them when an engine does.
+
+        Args:
+            ids: uint64 [k, F], or [N] with lengths, C-contiguous; any value, repeats within a sample count once. k
+                and F may be 0; N < 2^32.
+            lengths: uint16 [k, F], C-contiguous: how many ids each field of each sample has; they lie in `ids` sample
+                by sample, field by field. None: each has one.
+
+        Raises:
+            ValueError: lengths do not sum to N.
+        """
+
 class Engine:
     """State of all rows and caches of one job.
 
@@ -258,16 +277,18 @@ class Engine:
         additive: Sequence[bool] = (),
         direct: bool = False,
     ) -> None: ...
+    @overload
+    def prepare(self, ids: BatchIds) -> None: ...
+    @overload
     def prepare(self, ids: NDArray[np.uint64], lengths: NDArray[np.uint16] | None = None) -> None:
         """Looks a batch up; unseen ids are born clean, at version 0, cached nowhere.
 
         Replaces a batch that was prepared and not committed.
 
         Args:
-            ids: uint64 [k, F], or [N] with lengths, C-contiguous; any value, repeats within a sample count once. k
-                and F may differ from call to call and may be 0; N < 2^32.
-            lengths: uint16 [k, F], C-contiguous: how many ids each field of each sample has; they lie in `ids` sample
-                by sample, field by field. None: each has one.
+            ids: of the batch, as `BatchIds` takes them, or those that several engines prepare. k and F may differ from
+                call to call.
+            lengths: likewise.
 
         Raises:
             ValueError: an id names a table that is not there, or lengths do not sum to N.

@@ -19,7 +19,7 @@ from dispatcher.core.flushing import LOOKAHEAD, FlushAhead
 from dispatcher.core.learned import Learned, Learner, Snapshot
 from dispatcher.core.mechanisms import DispatchInput, Mechanism, get_mechanism
 from dispatcher.core.mechanisms.laia_adaptive import LaiaAdaptive
-from esd_native.engine import CacheTooSmall, Engine
+from esd_native.engine import BatchIds, CacheTooSmall, Engine
 from services.domain.batches import SampleBatch
 from services.domain.errors import InvalidArgument, ResourceExhausted
 from services.domain.jobs import JobSpec, scale_workloads
@@ -163,6 +163,7 @@ class Planner:
         batch: SampleBatch,
         lookahead_batches: Sequence[SampleBatch] = (),
         efforts: Sequence[int] | None = None,
+        ids: BatchIds | None = None,
     ) -> Decision:
         """Assigns the next global batch and advances the mirrored caches by one iteration.
 
@@ -173,6 +174,7 @@ class Planner:
             batch: 1..batch_size samples.
             lookahead_batches: the `lookahead` batches after it; fewer if the stream ends before.
             efforts: of the decision, when it is made again; no clock counts then.
+            ids: of the batch, where other planners plan it, too.
 
         Raises:
             InvalidArgument: the batch is empty, too long, or has another number of fields; an id names a table that the
@@ -188,7 +190,7 @@ class Planner:
         if self._flush_ahead is not None:
             self._flush_ahead.announce(self._engine, lookahead_batches)
         try:
-            self._engine.prepare(*batch.id_columns)
+            self._engine.prepare(ids or BatchIds(*batch.id_columns))
         except ValueError as error:
             raise InvalidArgument(str(error)) from None
         self._check_rows()

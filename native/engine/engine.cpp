@@ -57,7 +57,19 @@ std::vector<std::unique_ptr<CacheMirror>> Engine::make_caches() const {
 void Engine::prepare(const SampleIds& ids) {
   sizes_.check(ids.ids, ids.count());
   check_in();
-  preparer_.prepare(ids, index_, batch_);
+  finder_.find(ids, batch_);
+  look_up();
+}
+
+void Engine::prepare(const BatchIds& ids) {
+  sizes_.check(ids.ids.data(), ids.distinct());
+  check_in();
+  static_cast<BatchIds&>(batch_) = ids;
+  look_up();
+}
+
+void Engine::look_up() {
+  batch_.look_up(index_);
   prepared_ = true;
   sizes_.describe(batch_);
 }
@@ -450,7 +462,7 @@ std::size_t Engine::cache_bytes() const {
 
 std::size_t Engine::memory_bytes() const {
   return index_.memory_bytes() + hot_rows_.memory_bytes() + replication_.memory_bytes() + row_limit_.memory_bytes() +
-         history_.memory_bytes() + cache_bytes() + preparer_.memory_bytes() + batch_.memory_bytes() +
+         history_.memory_bytes() + cache_bytes() + finder_.memory_bytes() + batch_.memory_bytes() +
          flush_queue_.memory_bytes() + (staleness_ ? staleness_->memory_bytes() : 0);
 }
 

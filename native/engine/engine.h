@@ -56,8 +56,10 @@ class Engine {
   Engine(const Engine&) = delete;  // `replacement_` refers to members
   Engine& operator=(const Engine&) = delete;
 
-  // Looks a batch up, in place of one that was prepared and not committed.
+  // Looks a batch up, in place of one that was prepared and not committed. Engines that prepare the same batch can share
+  // what was found out about its ids.
   void prepare(const SampleIds& ids);
+  void prepare(const BatchIds& ids);
   const PreparedBatch& batch() const;  // throws std::logic_error when none is prepared
 
   // Scores of the prepared batch, as batch/scores.h says. Throw std::invalid_argument when link costs or fields are out
@@ -111,6 +113,8 @@ class Engine {
   std::vector<std::unique_ptr<CacheMirror>> make_caches() const;
   void check_link_costs(const std::int32_t* link_costs) const;
   void check_limits(const JointRequest& request) const;
+
+  void look_up();
 
   // Move the states of the batch's rows out of the state index, and back.
   void check_out();
@@ -187,7 +191,7 @@ class Engine {
   std::vector<std::vector<std::pair<RowNumber, SlotIndex>>> given_;  // by worker, whose gradients go out next
   std::vector<Slots> spent_;                                         // by worker, copies that became too stale
 
-  BatchPreparer preparer_;
+  IdFinder finder_;
   PreparedBatch batch_;
   bool prepared_ = false;
 

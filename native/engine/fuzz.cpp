@@ -153,7 +153,13 @@ struct Samples {
 void run_iteration(esd::Engine& engine, Random& random, std::uint64_t universe, std::size_t samples, std::size_t fields,
                    std::size_t tables, bool flush_ahead, const std::vector<std::int32_t>& present) {
   const Samples drawn(random, universe, samples, fields, tables);
-  engine.prepare(drawn.given());
+  if (random.below(2) == 0) {
+    engine.prepare(drawn.given());
+  } else {
+    esd::BatchIds shared;
+    esd::IdFinder().find(drawn.given(), shared);
+    engine.prepare(shared);
+  }
 
   const std::vector<std::int32_t> link_costs(engine.workers(), static_cast<std::int32_t>(random.below(1000)));
   std::vector<std::int32_t> scores(samples * engine.workers());

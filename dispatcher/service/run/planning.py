@@ -32,6 +32,7 @@ from dispatcher.service.run.job import Job
 from dispatcher.service.run.recovery import next_epoch, resume_finished
 from dispatcher.service.state import job_metrics
 from dispatcher.service.state.epoch import Epoch, PublishedPlan
+from esd_native.engine import BatchIds
 from services.domain.batches import SampleBatch
 from services.domain.errors import EsdError, StaleEpoch
 from services.domain.state import JobPhase
@@ -185,8 +186,10 @@ class _EpochPlanning:
         recorded, and never on which report came first.
         """
         batch = self._batches.popleft()
-        self._job.shadows.follow(iteration, batch)
-        return _Turn(batch, tuple(self._batches), self._job.feedback.take_through(iteration - self._job.spec.window))
+        ids = BatchIds(*batch.id_columns)
+        self._job.shadows.follow(iteration, batch, ids)
+        feedback = self._job.feedback.take_through(iteration - self._job.spec.window)
+        return _Turn(batch, ids, tuple(self._batches), feedback)
 
     async def _plan(self, turns: Sequence[_Turn]) -> None:
         job = self._job
@@ -256,11 +259,13 @@ class _Turn:
 
     Attributes:
         batch: its samples.
+        ids: of these, which shadows plan, too.
         later: those of the iterations behind it, as far as the mechanism looks ahead.
         feedback: what is observed before, of earlier iterations.
     """
 
     batch: SampleBatch
+    ids: BatchIds
     later: Sequence[SampleBatch]
     feedback: Sequence[Feedback]
 
@@ -276,7 +281,7 @@ def _decide(
                 measured = feedback.seconds.tolist(), feedback.bandwidths.tolist()
                 log.add(Observed(*measured, feedback.necessary_seconds))
             planner.observe(feedback)
-        decision = planner.plan(turn.batch, turn.later)
+        decision = planner.plan(turn.batch, turn.later, ids=turn.ids)
         samples = decision.workloads.tolist()
         plans = [PublishedPlan(message, m) for message, m in zip(decision.messages, samples, strict=True)]
         if log is not None:

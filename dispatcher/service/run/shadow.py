@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dispatcher.core.planner import Planner
 from dispatcher.service.state import job_metrics
+from esd_native.engine import BatchIds
 from services.domain.batches import SampleBatch
 from services.domain.errors import EsdError
 from services.domain.jobs import JobSpec
@@ -34,6 +35,19 @@ _LONGEST_WAIT_SECONDS = 1.0
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class _Followed:
+    """A batch of the stream.
+
+    Attributes:
+        batch: its samples.
+        ids: of these, for all who plan them.
+    """
+
+    batch: SampleBatch
+    ids: BatchIds
+
+
 @dataclass(slots=True)
 class _Shadow:
     """One mechanism.
@@ -47,7 +61,7 @@ class _Shadow:
 
     planner: Planner
     cost: ShadowCost
-    batches: deque[SampleBatch] = field(default_factory=deque)
+    batches: deque[_Followed] = field(default_factory=deque)
     degrees: NDArray[np.float64] | None = None
 
 
@@ -66,7 +80,7 @@ class Shadows:
         self._shadows: list[_Shadow] = []
         self._thread = named_threads("esd-shadow")
         self._next = 0
-        self._waiting: list[SampleBatch] = []
+        self._waiting: list[_Followed] = []
         self._in_work = 0  # batches that the thread has
         self._due: asyncio.TimerHandle | None = None  # when the batches that wait have waited long enough
 
@@ -83,8 +97,11 @@ class Shadows:
                 planner = Planner(job.under(mechanism), links, caches)
                 self._shadows.append(_Shadow(planner, ShadowCost(mechanism, 0, 0.0)))
 
-    def follow(self, iteration: int, batch: SampleBatch) -> None:
-        """Takes the batch of an iteration and returns at once. A batch that was seen before is ignored."""
+    def follow(self, iteration: int, batch: SampleBatch, ids: BatchIds) -> None:
+        """Takes the batch of an iteration, with its ids for all who plan it, and returns at once.
+
+        A batch that was seen before is ignored.
+        """
         if not self._shadows or iteration < self._next:
             return
         if iteration > self._next:
@@ -93,7 +110,7 @@ class Shadows:
             self._end(f"they are {self._behind} batches behind")
         else:
             self._next += 1
-            self._waiting.append(batch)
+            self._waiting.append(_Followed(batch, ids))
             if len(self._waiting) >= _TOGETHER:
                 self._plan_waiting()
             elif self._due is None:
@@ -139,7 +156,7 @@ class Shadows:
         self._waiting = []
 
 
-def _plan(shadows: Sequence[_Shadow], batches: Sequence[SampleBatch], ended: bool) -> list[tuple[int, float]]:
+def _plan(shadows: Sequence[_Shadow], batches: Sequence[_Followed], ended: bool) -> list[tuple[int, float]]:
     """Plans under each mechanism what it has the lookahead for; runs in the thread.
 
     Returns:
@@ -148,12 +165,13 @@ def _plan(shadows: Sequence[_Shadow], batches: Sequence[SampleBatch], ended: boo
     return [_plan_one(shadow, batches, ended) for shadow in shadows]
 
 
-def _plan_one(shadow: _Shadow, batches: Sequence[SampleBatch], ended: bool) -> tuple[int, float]:
+def _plan_one(shadow: _Shadow, batches: Sequence[_Followed], ended: bool) -> tuple[int, float]:
     waiting, lookahead = shadow.batches, shadow.planner.lookahead
     waiting.extend(batches)
     planned, seconds = 0, 0.0
     while len(waiting) > (0 if ended else lookahead):
-        batch = waiting.popleft()
-        seconds += shadow.planner.plan(batch, list(islice(waiting, lookahead))).cost_seconds
+        followed = waiting.popleft()
+        later = [each.batch for each in islice(waiting, lookahead)]
+        seconds += shadow.planner.plan(followed.batch, later, ids=followed.ids).cost_seconds
         planned += 1
     return planned, seconds

@@ -39,7 +39,8 @@ class HotSamples {
   // Takes in the next batch that is trained. Returns whether rows have left, and samples may be hot no longer.
   bool train(const SampleIds& samples) {
     sizes_.check(samples.ids, samples.count());
-    preparer_.prepare(samples, index_, batch_);
+    finder_.find(samples, batch_);
+    batch_.look_up(index_);
     for (BatchIndex x = 0; x < batch_.distinct(); ++x) {
       RowState& row = batch_.states[x];
       if (row.replicated || !replication_.wanted(batch_.row_numbers[x])) continue;
@@ -56,7 +57,7 @@ class HotSamples {
   }
 
   std::size_t memory_bytes() const {
-    return index_.memory_bytes() + replication_.memory_bytes() + batch_.memory_bytes() + preparer_.memory_bytes();
+    return index_.memory_bytes() + replication_.memory_bytes() + batch_.memory_bytes() + finder_.memory_bytes();
   }
 
  private:
@@ -74,7 +75,7 @@ class HotSamples {
   const RowSizes sizes_;
   Replication replication_;
   StateIndex index_;
-  BatchPreparer preparer_;
+  IdFinder finder_;
   PreparedBatch batch_;
   std::uint32_t iteration_ = 0;
 };

@@ -123,6 +123,11 @@ class SharedEngine {
     engine_.prepare(given);
   }
 
+  void prepare_shared(SharedBatchIds& ids) {
+    const ExclusiveCall call(*this);
+    engine_.prepare(ids.found());
+  }
+
   nb::ndarray<nb::numpy, std::int32_t, nb::ndim<2>> costs(const Integers& link_costs) {
     check_length("link_costs", link_costs);
     return scores([&](std::int32_t* out) { engine_.costs(link_costs.data(), out); });
@@ -360,6 +365,9 @@ NB_MODULE(engine, module) {
       .def_prop_ro("stale_reads", &IterationColumns::stale_reads)
       .def_prop_ro("direct", &IterationColumns::direct, nb::rv_policy::automatic)
       .def_prop_ro("table_counts", &IterationColumns::table_counts, nb::rv_policy::automatic);
+  nb::class_<esd::SharedBatchIds>(module, "BatchIds")
+      .def(nb::init<esd::Ids, std::optional<esd::Lengths>>(), nb::arg("ids").noconvert(),
+           nb::arg("lengths").noconvert() = nb::none());
   nb::class_<SharedEngine>(module, "Engine")
       .def(nb::init<const std::vector<std::int64_t>&, const std::string&, const std::vector<std::int64_t>&,
                     std::uint64_t, const std::vector<double>&, const std::vector<double>&, bool, bool, std::uint64_t,
@@ -371,6 +379,7 @@ NB_MODULE(engine, module) {
            nb::arg("flush_ahead") = false, nb::arg("replicated_room") = 0, nb::arg("replicated_by") = 0,
            nb::arg("seed") = 0, nb::arg("first_iteration") = 0, nb::arg("bounds") = nb::none(),
            nb::arg("additive") = std::vector<bool>(), nb::arg("direct") = false)
+      .def("prepare", &SharedEngine::prepare_shared, nb::arg("ids"))
       .def("prepare", &SharedEngine::prepare, nb::arg("ids").noconvert(), nb::arg("lengths").noconvert() = nb::none())
       .def("costs", &SharedEngine::costs, nb::arg("link_costs").noconvert())
       .def("training_shares", &SharedEngine::training_shares)

@@ -5,13 +5,15 @@
 #include <nanobind/ndarray.h>
 
 #include <cstdint>
+#include <mutex>
 #include <numeric>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "common/arrays.h"
-#include "engine/batch/prepared_batch.h"
+#include "engine/batch/batch_ids.h"
 
 namespace esd {
 
@@ -33,5 +35,26 @@ inline SampleIds sample_ids(const Ids& ids, const std::optional<Lengths>& length
   }
   return {ids.data(), lengths->shape(0), lengths->shape(1), lengths->data()};
 }
+
+// The ids of a batch for several engines, of which the first that asks finds out which are the same.
+class SharedBatchIds {
+ public:
+  // Throws what `sample_ids` does. The arrays must stay as they are.
+  SharedBatchIds(Ids ids, std::optional<Lengths> lengths)
+      : ids_(std::move(ids)), lengths_(std::move(lengths)), given_(sample_ids(ids_, lengths_)) {}
+
+  const BatchIds& found() {
+    thread_local IdFinder finder;
+    std::call_once(once_, [this] { finder.find(given_, found_); });
+    return found_;
+  }
+
+ private:
+  const Ids ids_;
+  const std::optional<Lengths> lengths_;
+  const SampleIds given_;
+  std::once_flag once_;
+  BatchIds found_;
+};
 
 }  // namespace esd

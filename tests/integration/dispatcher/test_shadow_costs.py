@@ -15,6 +15,7 @@ from dispatcher.service.run.shadow import Shadows
 from dispatcher.service.settings import DispatcherSettings
 from dispatcher.simulator.simulate import simulate
 from esd.cli.report import training_result
+from esd_native.engine import BatchIds
 from services.domain.jobs import JobSpec
 from services.domain.state import ShadowCost
 from services.runtime.metrics import REGISTRY
@@ -24,6 +25,7 @@ from tests.support.simple_clients import job_with, registration, run_to_the_end,
 JOB = job_with(workers=2, batch_size=16, mechanism="esd")
 WORKERS = [registration("edge-0", cache_rows=40), registration("edge-1", cache_rows=40)]
 BATCHES = [samples(16, seed=seed, job=JOB) for seed in range(12)]
+IDS = [BatchIds(*batch.id_columns) for batch in BATCHES]  # every test's shadows look at the same ones
 
 
 def simulated(job: JobSpec, mechanism: str, cache_rows: int) -> float:
@@ -67,7 +69,7 @@ async def test_a_batch_does_not_wait_for_others_for_long(monkeypatch: pytest.Mon
     monkeypatch.setattr(shadow, "_LONGEST_WAIT_SECONDS", 0.01)
     shadows = Shadows(("random",))
     shadows.start(JOB, WORKERS)
-    shadows.follow(0, BATCHES[0])
+    shadows.follow(0, BATCHES[0], IDS[0])
     async with asyncio.timeout(60):
         while not shadows.costs[0].iterations:  # noqa: ASYNC110 - costs are looked up, nobody tells of them
             await asyncio.sleep(0)
@@ -79,7 +81,7 @@ async def test_a_shadow_has_no_options_of_the_mechanism_in_force() -> None:
     shadows = Shadows(("laia",))
     shadows.start(job, WORKERS)
     for iteration, batch in enumerate(BATCHES):
-        shadows.follow(iteration, batch)
+        shadows.follow(iteration, batch, IDS[iteration])
     (cost,) = await until_planned(shadows)
     assert cost.cost_seconds == pytest.approx(simulated(JOB, "laia", 40))
 
@@ -90,7 +92,7 @@ async def test_a_shadow_looks_ahead_as_its_mechanism_does(monkeypatch: pytest.Mo
     shadows = Shadows(("laia", "laia-two-choices"))
     shadows.start(JOB, WORKERS)
     for iteration, batch in enumerate(BATCHES):
-        shadows.follow(iteration, batch)
+        shadows.follow(iteration, batch, IDS[iteration])
     costs = {cost.mechanism: cost for cost in await until_planned(shadows)}
     assert {cost.iterations for cost in costs.values()} == {len(BATCHES)}
     for mechanism, cost in costs.items():
@@ -102,7 +104,7 @@ async def test_a_batch_that_comes_again_counts_once() -> None:
     shadows = Shadows(("random",))
     shadows.start(JOB, WORKERS)
     for iteration in (0, 1, 1, 0, 2):
-        shadows.follow(iteration, BATCHES[iteration])
+        shadows.follow(iteration, BATCHES[iteration], IDS[iteration])
     (cost,) = await until_planned(shadows)
     assert cost.iterations == 3
 
@@ -110,9 +112,9 @@ async def test_a_batch_that_comes_again_counts_once() -> None:
 async def test_a_shadow_that_missed_a_batch_ends(caplog: pytest.LogCaptureFixture) -> None:
     shadows = Shadows(("random",))
     shadows.start(JOB, WORKERS)
-    shadows.follow(0, BATCHES[0])
+    shadows.follow(0, BATCHES[0], IDS[0])
     with caplog.at_level(logging.WARNING):
-        shadows.follow(2, BATCHES[2])
+        shadows.follow(2, BATCHES[2], IDS[2])
     assert await until_planned(shadows) == ()
     assert "no shadow costs any more" in caplog.text
 
@@ -123,7 +125,7 @@ async def test_shadows_that_fall_behind_end(monkeypatch: pytest.MonkeyPatch, cap
     shadows.start(JOB, WORKERS)
     with caplog.at_level(logging.WARNING):
         for iteration in range(3):  # nothing is awaited, so nothing is counted as planned
-            shadows.follow(iteration, BATCHES[iteration])
+            shadows.follow(iteration, BATCHES[iteration], IDS[iteration])
     assert shadows.costs == ()
     assert "2 batches behind" in caplog.text
     assert await until_planned(shadows) == ()
@@ -133,7 +135,7 @@ async def test_a_cache_that_is_too_small_for_a_shadow_leaves_the_job_alone(caplo
     shadows = Shadows(("random",))
     shadows.start(JOB, [replace(worker, cache_rows=2) for worker in WORKERS])
     with caplog.at_level(logging.WARNING):
-        shadows.follow(0, BATCHES[0])
+        shadows.follow(0, BATCHES[0], IDS[0])
         assert await until_planned(shadows) == ()
     assert "cache" in caplog.text
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
-from esd_native.engine import CacheTooSmall, Engine
+from esd_native.engine import BatchIds, CacheTooSmall, Engine
 from services.domain.ids import distinct_values
 
 SECOND_TABLE = 1 << 56  # the first id of it
@@ -241,6 +242,46 @@ def test_memory_is_flat_at_a_bounded_number_of_ids(policy: str, flush_ahead: boo
 
     settled = run(4000)
     assert run(8000) <= settled * 1.05
+
+
+@pytest.mark.parametrize("lists", [False, True])
+def test_engines_that_share_the_ids_of_batches_plan_what_others_plan(lists: bool) -> None:
+    """Three threads ask for the same ids at the same time; batches differ in how many samples and fields they have."""
+    rng = np.random.default_rng(5)
+    batches: list[tuple[np.ndarray, np.ndarray | None]] = []
+    for _ in range(60):
+        k, fields = rng.integers(1, 40), rng.integers(1, 6)
+        lengths = rng.integers(0, 4, (k, fields), np.uint16) if lists else None
+        shape = (k, fields) if lengths is None else int(lengths.sum())
+        batches.append((rng.integers(0, 90, shape, np.uint64), lengths))
+    assignments = [
+        rng.integers(0, 2, len(given if lengths is None else lengths), np.int32) for given, lengths in batches
+    ]
+    shared = [BatchIds(*batch) for batch in batches]
+
+    def planned(share: bool) -> list:
+        engine, plans = Engine([200, 150], "lru"), []
+        for batch, ids_of_all, assignment in zip(batches, shared, assignments, strict=True):
+            if share:
+                engine.prepare(ids_of_all)
+            else:
+                engine.prepare(*batch)
+            plans += [engine.affinity().tolist(), *plans_as_lists(engine.commit(assignment))]
+        return plans
+
+    with ThreadPoolExecutor(3) as threads:
+        alike = list(threads.map(planned, [True] * 3))
+    assert alike == [planned(False)] * 3
+
+
+def test_shared_ids_are_refused_as_others_are() -> None:
+    with pytest.raises(ValueError, match="lengths sum to 3, there are 2 ids"):
+        BatchIds(np.array([1, 2], np.uint64), np.array([[1, 2]], np.uint16))
+    engine = Engine([4], "lru", table_sizes=[1, 2])
+    engine.prepare(ids([1, SECOND_TABLE]))
+    with pytest.raises(ValueError, match="is of table 2, there are 2"):
+        engine.prepare(BatchIds(ids([1, 2 * SECOND_TABLE])))
+    assert engine.distinct == 2, "the batch before is still prepared"
 
 
 @pytest.mark.parametrize("size", [0, -1, 65536])

@@ -1,4 +1,4 @@
-#include "engine/batch/prepared_batch.h"
+#include "engine/batch/batch_ids.h"
 
 #include <algorithm>
 #include <numeric>
@@ -13,7 +13,7 @@ constexpr std::size_t kIdsAhead = 32;   // how far ahead of the id at hand the t
 
 }  // namespace
 
-void BatchPreparer::prepare(const SampleIds& ids, StateIndex& index, PreparedBatch& batch) {
+void IdFinder::find(const SampleIds& ids, BatchIds& batch) {
   batch.samples = ids.samples;
   batch.fields = ids.fields;
   batch.lengths.clear();
@@ -21,12 +21,9 @@ void BatchPreparer::prepare(const SampleIds& ids, StateIndex& index, PreparedBat
   if (ids.lengths != nullptr) find_begins(ids, batch);
   find_distinct(ids.ids, batch);
   number_ascending(batch);
-  batch.row_numbers.resize(batch.distinct());
-  batch.states.resize(batch.distinct());
-  index.check_out(batch.ids.data(), batch.distinct(), batch.row_numbers.data(), batch.states.data());
 }
 
-void BatchPreparer::find_begins(const SampleIds& ids, PreparedBatch& batch) {
+void IdFinder::find_begins(const SampleIds& ids, BatchIds& batch) {
   batch.lengths.assign(ids.lengths, ids.lengths + ids.samples * ids.fields);
   batch.begins.reserve(ids.samples + 1);
   batch.begins.push_back(0);
@@ -38,7 +35,7 @@ void BatchPreparer::find_begins(const SampleIds& ids, PreparedBatch& batch) {
 
 // Fills `indices` with appearances, for `number_ascending` to turn into batch indices, and flags repeats within a
 // sample in `indices_once`.
-void BatchPreparer::find_distinct(const std::uint64_t* ids, PreparedBatch& batch) {
+void IdFinder::find_distinct(const std::uint64_t* ids, BatchIds& batch) {
   const std::size_t total = batch.begin(batch.samples);
   batch.indices.resize(total);
   batch.indices_once.clear();
@@ -67,8 +64,8 @@ void BatchPreparer::find_distinct(const std::uint64_t* ids, PreparedBatch& batch
 // Adds the sample whose ids lie in [begin, end). Whether an id is new, or its sample has had it before, is no
 // branch, which would be mispredicted half the time: what holds for a new id, and the position of a repeat, are written
 // in any case.
-BatchPreparer::Count BatchPreparer::add_sample(const std::uint64_t* ids, std::size_t begin, std::size_t end,
-                                               PreparedBatch& batch, Count count) {
+IdFinder::Count IdFinder::add_sample(const std::uint64_t* ids, std::size_t begin, std::size_t end, BatchIds& batch,
+                                     Count count) {
   Appearance* const table = table_.data();
   Found* const found = found_.data();
   std::uint32_t* const repeats = repeats_.data();
@@ -94,7 +91,7 @@ BatchPreparer::Count BatchPreparer::add_sample(const std::uint64_t* ids, std::si
   return count;
 }
 
-void BatchPreparer::number_ascending(PreparedBatch& batch) {
+void IdFinder::number_ascending(BatchIds& batch) {
   sorter_.sort(found_);
   batch.ids.resize(found_.size());
   batch_indices_.resize(found_.size() + 1);
@@ -111,7 +108,7 @@ void BatchPreparer::number_ascending(PreparedBatch& batch) {
   }
 }
 
-void BatchPreparer::grow_table(Appearance distinct) {
+void IdFinder::grow_table(Appearance distinct) {
   const unsigned bits = table_.empty() ? kMinTableBits : 64 - shift_ + 1;
   table_.assign(std::size_t{1} << bits, kFree);
   shift_ = 64 - bits;
