@@ -53,7 +53,8 @@ def pytest_collection():
     """Of processes that collect at the same time one compiles the tests, and the others read what it has compiled.
 
     What is imported and collected is never garbage: the collector of garbage, which would go through all of it again
-    and again, leaves it alone, while it comes and later.
+    and again, leaves it alone, while it comes and later. Much else comes with the first tests, and what they leave is
+    little, so that the collector goes through everything less often than it would.
     """
     gc.disable()
     with Path(__file__).open() as turn:
@@ -63,6 +64,8 @@ def pytest_collection():
             fcntl.flock(turn, fcntl.LOCK_SH)
         yield
     gc.freeze()
+    young, middle, _ = gc.get_threshold()
+    gc.set_threshold(young, middle, 100)
     gc.enable()
 
 
