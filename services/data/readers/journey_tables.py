@@ -115,9 +115,7 @@ def read_journey(directory: Path) -> Journey:
     stores = distinct_values(np.concatenate([promoted["store_id"].values, bought["store_id"]]))
     households = distinct_values(bought["household_id"])
 
-    promotions, places = _promotions(
-        directory, len(products), promoted["store_id"].among(stores), promoted["product_id"].among(products)
-    )
+    promotions, places = _promotions(directory, products, stores, promoted)
     order = np.lexsort((bought["basket_id"], times))
     _, beginnings, basket_of = np.unique(bought["basket_id"][order], return_index=True, return_inverse=True)
     in_time = np.argsort(beginnings, kind="stable")  # numbers baskets by their first purchase
@@ -158,9 +156,9 @@ class _Numbered:
     values: NDArray[np.int64]
     numbers: NDArray[np.int32]
 
-    def among(self, ordered: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Returns which of the ordered values, that have all of the column's among them, stands where, int64 [p]."""
-        return np.searchsorted(ordered, self.values)[self.numbers]
+    def among(self, ordered: NDArray[np.int64]) -> NDArray[np.int32]:
+        """Returns which of the ordered values, that have all of the column's among them, stands where, int32 [p]."""
+        return np.searchsorted(ordered, self.values).astype(np.int32)[self.numbers]
 
 
 def _numbered(directory: Path, column: str) -> _Numbered:
@@ -170,9 +168,9 @@ def _numbered(directory: Path, column: str) -> _Numbered:
 
 
 def _promotions(
-    directory: Path, products: int, store: NDArray[np.int64], product: NDArray[np.int64]
+    directory: Path, products: NDArray[np.int64], stores: NDArray[np.int64], promoted: dict[str, _Numbered]
 ) -> tuple[Promotions, dict[str, NDArray[np.uint64]]]:
-    """Reads 21 million promotions, of which the numbers of store and product are known.
+    """Reads 21 million promotions, of which stores and products are numbered already.
 
     Returns:
         They, and the ids of their places by field.
@@ -181,14 +179,14 @@ def _promotions(
     # Key and line in one number, whose order is that of the keys, and of the lines among equal ones: much faster to
     # sort than lines by their keys.
     line_bits = len(week).bit_length()
-    keyed = _shelves(store, week)
-    keyed *= products
-    keyed += product
-    keyed <<= line_bits
-    keyed |= np.arange(len(week))
-    keyed.sort()
-    order = keyed & ((1 << line_bits) - 1)
-    keys = keyed >> line_bits
+    keys = _shelves(promoted["store_id"].among(stores), week)
+    keys *= len(products)
+    keys += promoted["product_id"].among(products)
+    keys <<= line_bits
+    keys |= np.arange(len(week), dtype=np.int32)
+    keys.sort()
+    order = (keys & ((1 << line_bits) - 1)).astype(np.int32)
+    keys >>= line_bits
     new = np.append(True, keys[1:] != keys[:-1])  # a promotion that is listed twice is as it is listed first
     order, keys = order[new], keys[new]
     places, ids = {}, {}
@@ -202,10 +200,10 @@ def _promotions(
         )
         places[name] = texts.indices.to_numpy().astype(np.uint8)[order]
         ids[name] = hashed(texts.dictionary, field_key(name))
-    return Promotions(keys, places, products), ids
+    return Promotions(keys, places, len(products)), ids
 
 
-def _shelves(store: NDArray[np.int64], week: NDArray[np.int64]) -> NDArray[np.int64]:
+def _shelves(store: NDArray[np.integer], week: NDArray[np.int64]) -> NDArray[np.int64]:
     return store * _WEEKS + week
 
 
