@@ -162,7 +162,7 @@ class _Numbered:
 
 
 def _numbered(directory: Path, column: str) -> _Numbered:
-    """Reads a column of the promotions; to sort its values one by one would take ten times as long."""
+    """Reads a column of the promotions: to look 21 million values up one by one takes longer than to number them."""
     read = _table(directory, "promotions", [column])[column].combine_chunks().dictionary_encode()
     return _Numbered(read.dictionary.to_numpy(), read.indices.to_numpy())
 
