@@ -67,7 +67,7 @@ chaos: setup
 	$(VENV)/bin/python -m benchmarks.chaos
 
 protos: setup
-	$(VENV)/bin/python -m protos.generate
+	$(VENV)/bin/python -m esd.protos.generate
 
 docs: setup
 	$(VENV)/bin/python -m scripts.reference

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from benchmarks.cost_families import FAMILIES
 from benchmarks.dispatch.cases import WORKERS, Stream, make_planner, open_stream
 from benchmarks.solver import device
-from dispatcher.core.hybrid import hybrid_dis
-from dispatcher.simulator.simulate import simulate, trace_batches
-from dispatcher.solvers import AnyCosts, Solution
-from dispatcher.solvers.cuda import CudaSolver
-from dispatcher.solvers.cuda.device import CudaDevice
-from dispatcher.solvers.protocol import Prices
-from services.domain.jobs import Criterion
+from esd.dispatcher.core.hybrid import hybrid_dis
+from esd.dispatcher.simulator.simulate import simulate, trace_batches
+from esd.dispatcher.solvers import AnyCosts, Solution
+from esd.dispatcher.solvers.cuda import CudaSolver
+from esd.dispatcher.solvers.cuda.device import CudaDevice
+from esd.dispatcher.solvers.protocol import Prices
+from esd.services.domain.jobs import Criterion
 
 ALPHAS = (1.0, 0.5, 0.25, 0.125, 0.0)
 BATCHES = (128, 256)  # samples per worker

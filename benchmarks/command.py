@@ -26,8 +26,8 @@ from benchmarks.dispatch.settings import STREAMS
 from benchmarks.solver_plot import save_plot
 from esd.cli import options as opt
 from esd.cli.report import messages
-from services.domain.errors import InvalidArgument
-from services.domain.tables import OptimizerKind
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.tables import OptimizerKind
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 

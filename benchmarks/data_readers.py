@@ -20,7 +20,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 import esd
-from services.data import Dataset, open_data
+from esd.data import Dataset, open_data
 
 RECORDS = 300_000
 BATCH = 512

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
-from dispatcher.core.planner import Planner
-from dispatcher.simulator.simulate import simulate
-from services.domain.batches import SampleBatch
-from services.domain.features import numbered_ids
-from services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
-from services.domain.tables import OptimizerSpec, TableSpec
+from esd.dispatcher.core.planner import Planner
+from esd.dispatcher.simulator.simulate import simulate
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.features import numbered_ids
+from esd.services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
+from esd.services.domain.tables import OptimizerSpec, TableSpec
 
 WORKERS, FIELDS, SAMPLES, IDS, CACHE_ROWS = 4, 8, 32, 50_000, 2_000
 _POINTS = 10

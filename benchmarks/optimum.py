@@ -21,7 +21,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
 from benchmarks.dispatch.cases import read_ids
-from esd_native.engine import Engine
+from esd.native.engine import Engine
 
 INSTANCES = (("flights", 4, 16), ("synthetic:criteo", 4, 16), ("flights", 8, 16))  # data set, n, m
 _ITERATIONS = 30  # before the batch in question

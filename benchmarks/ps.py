@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.e2e.processors import ProcessorTime
-from services.clients.parameter_server import AsyncParameterServerClient
-from services.domain.frames import Parcel, Pulls
-from services.domain.rows import GradientBlock, Push, RowBlock
-from services.domain.tables import OptimizerSpec, TableSpec
-from services.runtime.memory import keep_freed_memory
+from esd.services.clients.parameter_server import AsyncParameterServerClient
+from esd.services.domain.frames import Parcel, Pulls
+from esd.services.domain.rows import GradientBlock, Push, RowBlock
+from esd.services.domain.tables import OptimizerSpec, TableSpec
+from esd.services.runtime.memory import keep_freed_memory
 from tests.support.redis_server import redis_server
 
 STORES = ("memory", "directory", "redis")
@@ -169,7 +169,7 @@ def _settings(store: str) -> Iterator[Mapping[str, str]]:
 async def running_server(settings: Mapping[str, str]) -> AsyncIterator[tuple[str, int]]:
     """Runs a parameter server in a process of its own, and yields its address and its process."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "ps_server",
+        sys.executable, "-m", "esd.ps_server",
         env={**os.environ, **settings, "ESD_PS_METRICS_PORT": "none", "ESD_PS_LOG_LEVEL": "error"},
         stdout=asyncio.subprocess.PIPE,
     )  # fmt: skip

@@ -30,11 +30,11 @@ from esd.cli.launcher import LocalCluster, ServiceProcess, local_cluster
 from esd.cli.options import RunOptions
 from esd.cli.report import messages, print_json
 from esd.cli.stream import TrainingStream, training_stream
-from services.clients.dispatcher_async import AsyncDispatcherClient
-from services.domain.batches import SampleBatch
-from services.domain.features import Feature, numbered_ids
-from services.domain.jobs import JobSpec
-from services.domain.state import JobState
+from esd.services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.features import Feature, numbered_ids
+from esd.services.domain.jobs import JobSpec
+from esd.services.domain.state import JobState
 from tests.support.redis_server import redis_server
 
 FIELDS = 26

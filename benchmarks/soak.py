@@ -25,9 +25,9 @@ from esd.cli.driver import drive
 from esd.cli.launcher import local_cluster
 from esd.cli.options import RunOptions
 from esd.cli.stream import training_stream
-from services.clients.dispatcher_async import AsyncDispatcherClient
-from services.domain.jobs import RowLimitPolicy
-from services.domain.state import JobState
+from esd.services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.services.domain.jobs import RowLimitPolicy
+from esd.services.domain.state import JobState
 from tests.support.redis_server import redis_server
 
 OPTIONS = RunOptions(

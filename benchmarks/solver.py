@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 
 from benchmarks.cost_families import FAMILIES, Costs
 from benchmarks.yardsticks import Run, installed
-from dispatcher.solvers import SOLVERS, get_solver
-from dispatcher.solvers.cuda import CudaSolver
-from dispatcher.solvers.cuda.device import CudaDevice, open_device
-from services.domain.errors import InvalidArgument, Unavailable
+from esd.dispatcher.solvers import SOLVERS, get_solver
+from esd.dispatcher.solvers.cuda import CudaSolver
+from esd.dispatcher.solvers.cuda.device import CudaDevice, open_device
+from esd.services.domain.errors import InvalidArgument, Unavailable
 
 _log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.solver import PAPER_CUDA, PAPER_SERIAL, Result
-from services.domain.errors import InvalidArgument
+from esd.services.domain.errors import InvalidArgument
 
 _PAPER_WORKERS, _PAPER_FAMILY = 8, "esd"
 

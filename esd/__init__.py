@@ -14,13 +14,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from services.domain import errors
-from services.domain.batches import SampleBatch
-from services.domain.features import Feature, Pooling
-from services.domain.hybrid import HybridResult
-from services.domain.jobs import Criterion, JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
-from services.domain.losses import Loss
-from services.domain.plans import (
+from esd.services.domain import errors
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.features import Feature, Pooling
+from esd.services.domain.hybrid import HybridResult
+from esd.services.domain.jobs import Criterion, JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
+from esd.services.domain.losses import Loss
+from esd.services.domain.plans import (
     EndOfStream,
     FlushPlan,
     GradientTransfers,
@@ -30,7 +30,7 @@ from services.domain.plans import (
     Reload,
     Transfers,
 )
-from services.domain.reports import (
+from esd.services.domain.reports import (
     FailureReport,
     FlushReport,
     IterationReport,
@@ -40,22 +40,22 @@ from services.domain.reports import (
     TransferCounts,
     WorkerPhase,
 )
-from services.domain.schedules import Decay, Schedule
-from services.domain.state import Evaluation, JobPhase, JobState, Quality, WorkerState
-from services.domain.sync import Sync
-from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
+from esd.services.domain.schedules import Decay, Schedule
+from esd.services.domain.state import Evaluation, JobPhase, JobState, Quality, WorkerState
+from esd.services.domain.sync import Sync
+from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 
 if TYPE_CHECKING:
+    from esd.data.schema import Id, IdList, Schema, TableOptions
     from esd.hybrid import hybrid_dis
+    from esd.services.clients.dispatcher import DispatcherClient
+    from esd.services.clients.dispatcher_async import AsyncDispatcherClient
+    from esd.services.clients.parameter_server import AsyncParameterServerClient
+    from esd.services.runtime.security import Credentials
     from esd.tables import read
-    from services.clients.dispatcher import DispatcherClient
-    from services.clients.dispatcher_async import AsyncDispatcherClient
-    from services.clients.parameter_server import AsyncParameterServerClient
-    from services.data.schema import Id, IdList, Schema, TableOptions
-    from services.runtime.security import Credentials
-    from worker.models.inputs import Jagged, ModelInputs
-    from worker.models.model import Model
-    from worker.training.trained import TrainedModel
+    from esd.worker.models.inputs import Jagged, ModelInputs
+    from esd.worker.models.model import Model
+    from esd.worker.training.trained import TrainedModel
 
     __version__: str
 
@@ -117,18 +117,18 @@ __all__ = [
 
 # The modules of the names that are imported when they are first used.
 _WHEN_USED = {
-    "AsyncDispatcherClient": "services.clients.dispatcher_async",
-    "AsyncParameterServerClient": "services.clients.parameter_server",
-    "Credentials": "services.runtime.security",
-    "DispatcherClient": "services.clients.dispatcher",
-    "Jagged": "worker.models.inputs",
-    "Model": "worker.models.model",
-    "ModelInputs": "worker.models.inputs",
-    "Id": "services.data.schema",
-    "IdList": "services.data.schema",
-    "Schema": "services.data.schema",
-    "TableOptions": "services.data.schema",
-    "TrainedModel": "worker.training.trained",
+    "AsyncDispatcherClient": "esd.services.clients.dispatcher_async",
+    "AsyncParameterServerClient": "esd.services.clients.parameter_server",
+    "Credentials": "esd.services.runtime.security",
+    "DispatcherClient": "esd.services.clients.dispatcher",
+    "Jagged": "esd.worker.models.inputs",
+    "Model": "esd.worker.models.model",
+    "ModelInputs": "esd.worker.models.inputs",
+    "Id": "esd.data.schema",
+    "IdList": "esd.data.schema",
+    "Schema": "esd.data.schema",
+    "TableOptions": "esd.data.schema",
+    "TrainedModel": "esd.worker.training.trained",
     "hybrid_dis": "esd.hybrid",
     "read": "esd.tables",
 }

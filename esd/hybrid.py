@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from numpy.typing import ArrayLike
 
-from dispatcher.core.hybrid import hybrid_dis as decide
-from dispatcher.solvers import get_solver
-from services.domain.hybrid import HybridResult
-from services.domain.jobs import Criterion
+from esd.dispatcher.core.hybrid import hybrid_dis as decide
+from esd.dispatcher.solvers import get_solver
+from esd.services.domain.hybrid import HybridResult
+from esd.services.domain.jobs import Criterion
 
 
 def hybrid_dis(

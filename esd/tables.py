@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from services.data.opening import table_reader
-from services.data.schema import Schema
-from services.data.schema_file import read_schema
-from services.domain.errors import InvalidArgument
+from esd.data.opening import table_reader
+from esd.data.schema import Schema
+from esd.data.schema_file import read_schema
+from esd.services.domain.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from services.data.tables.dataset import Frame, FrameDataset, TableDataset
+    from esd.data.tables.dataset import Frame, FrameDataset, TableDataset
 
 
 def read(

@@ -15,7 +15,7 @@ from pathlib import Path
 import grpc
 import numpy as np
 
-from protos import dispatcher_pb2, dispatcher_pb2_grpc
+from esd.protos import dispatcher_pb2, dispatcher_pb2_grpc
 
 SAMPLES, WORKERS = 1024, 4
 LINK_COSTS = np.array([1, 1, 10, 10], np.float32)  # workers 2 and 3 have links ten times slower

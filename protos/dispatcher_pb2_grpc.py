@@ -3,7 +3,7 @@
 import grpc
 import warnings
 
-from protos import dispatcher_pb2 as protos_dot_dispatcher__pb2
+from esd.protos import dispatcher_pb2 as esd_dot_protos_dot_dispatcher__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -18,7 +18,7 @@ except ImportError:
 if _version_not_supported:
     raise RuntimeError(
         f'The grpc package installed is at version {GRPC_VERSION},'
-        + ' but the generated code in protos/dispatcher_pb2_grpc.py depends on'
+        + ' but the generated code in esd/protos/dispatcher_pb2_grpc.py depends on'
         + f' grpcio>={GRPC_GENERATED_VERSION}.'
         + f' Please upgrade your grpc module to grpcio>={GRPC_GENERATED_VERSION}'
         + f' or downgrade your generated code using grpcio-tools<={GRPC_VERSION}.'
@@ -36,53 +36,53 @@ class DispatcherStub:
         """
         self.HybridDis = channel.unary_unary(
                 '/esd.v1.Dispatcher/HybridDis',
-                request_serializer=protos_dot_dispatcher__pb2.HybridDisRequest.SerializeToString,
-                response_deserializer=protos_dot_dispatcher__pb2.HybridDisResponse.FromString,
+                request_serializer=esd_dot_protos_dot_dispatcher__pb2.HybridDisRequest.SerializeToString,
+                response_deserializer=esd_dot_protos_dot_dispatcher__pb2.HybridDisResponse.FromString,
                 _registered_method=True)
         self.CreateJob = channel.unary_unary(
                 '/esd.v1.Dispatcher/CreateJob',
-                request_serializer=protos_dot_dispatcher__pb2.CreateJobRequest.SerializeToString,
-                response_deserializer=protos_dot_dispatcher__pb2.CreateJobResponse.FromString,
+                request_serializer=esd_dot_protos_dot_dispatcher__pb2.CreateJobRequest.SerializeToString,
+                response_deserializer=esd_dot_protos_dot_dispatcher__pb2.CreateJobResponse.FromString,
                 _registered_method=True)
         self.CancelJob = channel.unary_unary(
                 '/esd.v1.Dispatcher/CancelJob',
-                request_serializer=protos_dot_dispatcher__pb2.CancelJobRequest.SerializeToString,
-                response_deserializer=protos_dot_dispatcher__pb2.CancelJobResponse.FromString,
+                request_serializer=esd_dot_protos_dot_dispatcher__pb2.CancelJobRequest.SerializeToString,
+                response_deserializer=esd_dot_protos_dot_dispatcher__pb2.CancelJobResponse.FromString,
                 _registered_method=True)
         self.RegisterWorker = channel.unary_unary(
                 '/esd.v1.Dispatcher/RegisterWorker',
-                request_serializer=protos_dot_dispatcher__pb2.RegisterWorkerRequest.SerializeToString,
-                response_deserializer=protos_dot_dispatcher__pb2.RegisterWorkerResponse.FromString,
+                request_serializer=esd_dot_protos_dot_dispatcher__pb2.RegisterWorkerRequest.SerializeToString,
+                response_deserializer=esd_dot_protos_dot_dispatcher__pb2.RegisterWorkerResponse.FromString,
                 _registered_method=True)
         self.Attend = channel.stream_stream(
                 '/esd.v1.Dispatcher/Attend',
-                request_serializer=protos_dot_dispatcher__pb2.AttendRequest.SerializeToString,
-                response_deserializer=protos_dot_dispatcher__pb2.AttendResponse.FromString,
+                request_serializer=esd_dot_protos_dot_dispatcher__pb2.AttendRequest.SerializeToString,
+                response_deserializer=esd_dot_protos_dot_dispatcher__pb2.AttendResponse.FromString,
                 _registered_method=True)
         self.PutGroupKey = channel.unary_unary(
                 '/esd.v1.Dispatcher/PutGroupKey',
-                request_serializer=protos_dot_dispatcher__pb2.PutGroupKeyRequest.SerializeToString,
-                response_deserializer=protos_dot_dispatcher__pb2.PutGroupKeyResponse.FromString,
+                request_serializer=esd_dot_protos_dot_dispatcher__pb2.PutGroupKeyRequest.SerializeToString,
+                response_deserializer=esd_dot_protos_dot_dispatcher__pb2.PutGroupKeyResponse.FromString,
                 _registered_method=True)
         self.GetGroupKey = channel.unary_unary(
                 '/esd.v1.Dispatcher/GetGroupKey',
-                request_serializer=protos_dot_dispatcher__pb2.GetGroupKeyRequest.SerializeToString,
-                response_deserializer=protos_dot_dispatcher__pb2.GetGroupKeyResponse.FromString,
+                request_serializer=esd_dot_protos_dot_dispatcher__pb2.GetGroupKeyRequest.SerializeToString,
+                response_deserializer=esd_dot_protos_dot_dispatcher__pb2.GetGroupKeyResponse.FromString,
                 _registered_method=True)
         self.Submit = channel.stream_stream(
                 '/esd.v1.Dispatcher/Submit',
-                request_serializer=protos_dot_dispatcher__pb2.SubmitRequest.SerializeToString,
-                response_deserializer=protos_dot_dispatcher__pb2.SubmitResponse.FromString,
+                request_serializer=esd_dot_protos_dot_dispatcher__pb2.SubmitRequest.SerializeToString,
+                response_deserializer=esd_dot_protos_dot_dispatcher__pb2.SubmitResponse.FromString,
                 _registered_method=True)
         self.RecordEvaluations = channel.unary_unary(
                 '/esd.v1.Dispatcher/RecordEvaluations',
-                request_serializer=protos_dot_dispatcher__pb2.RecordEvaluationsRequest.SerializeToString,
-                response_deserializer=protos_dot_dispatcher__pb2.RecordEvaluationsResponse.FromString,
+                request_serializer=esd_dot_protos_dot_dispatcher__pb2.RecordEvaluationsRequest.SerializeToString,
+                response_deserializer=esd_dot_protos_dot_dispatcher__pb2.RecordEvaluationsResponse.FromString,
                 _registered_method=True)
         self.DescribeJob = channel.unary_unary(
                 '/esd.v1.Dispatcher/DescribeJob',
-                request_serializer=protos_dot_dispatcher__pb2.DescribeJobRequest.SerializeToString,
-                response_deserializer=protos_dot_dispatcher__pb2.DescribeJobResponse.FromString,
+                request_serializer=esd_dot_protos_dot_dispatcher__pb2.DescribeJobRequest.SerializeToString,
+                response_deserializer=esd_dot_protos_dot_dispatcher__pb2.DescribeJobResponse.FromString,
                 _registered_method=True)
 
 
@@ -202,53 +202,53 @@ def add_DispatcherServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'HybridDis': grpc.unary_unary_rpc_method_handler(
                     servicer.HybridDis,
-                    request_deserializer=protos_dot_dispatcher__pb2.HybridDisRequest.FromString,
-                    response_serializer=protos_dot_dispatcher__pb2.HybridDisResponse.SerializeToString,
+                    request_deserializer=esd_dot_protos_dot_dispatcher__pb2.HybridDisRequest.FromString,
+                    response_serializer=esd_dot_protos_dot_dispatcher__pb2.HybridDisResponse.SerializeToString,
             ),
             'CreateJob': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateJob,
-                    request_deserializer=protos_dot_dispatcher__pb2.CreateJobRequest.FromString,
-                    response_serializer=protos_dot_dispatcher__pb2.CreateJobResponse.SerializeToString,
+                    request_deserializer=esd_dot_protos_dot_dispatcher__pb2.CreateJobRequest.FromString,
+                    response_serializer=esd_dot_protos_dot_dispatcher__pb2.CreateJobResponse.SerializeToString,
             ),
             'CancelJob': grpc.unary_unary_rpc_method_handler(
                     servicer.CancelJob,
-                    request_deserializer=protos_dot_dispatcher__pb2.CancelJobRequest.FromString,
-                    response_serializer=protos_dot_dispatcher__pb2.CancelJobResponse.SerializeToString,
+                    request_deserializer=esd_dot_protos_dot_dispatcher__pb2.CancelJobRequest.FromString,
+                    response_serializer=esd_dot_protos_dot_dispatcher__pb2.CancelJobResponse.SerializeToString,
             ),
             'RegisterWorker': grpc.unary_unary_rpc_method_handler(
                     servicer.RegisterWorker,
-                    request_deserializer=protos_dot_dispatcher__pb2.RegisterWorkerRequest.FromString,
-                    response_serializer=protos_dot_dispatcher__pb2.RegisterWorkerResponse.SerializeToString,
+                    request_deserializer=esd_dot_protos_dot_dispatcher__pb2.RegisterWorkerRequest.FromString,
+                    response_serializer=esd_dot_protos_dot_dispatcher__pb2.RegisterWorkerResponse.SerializeToString,
             ),
             'Attend': grpc.stream_stream_rpc_method_handler(
                     servicer.Attend,
-                    request_deserializer=protos_dot_dispatcher__pb2.AttendRequest.FromString,
-                    response_serializer=protos_dot_dispatcher__pb2.AttendResponse.SerializeToString,
+                    request_deserializer=esd_dot_protos_dot_dispatcher__pb2.AttendRequest.FromString,
+                    response_serializer=esd_dot_protos_dot_dispatcher__pb2.AttendResponse.SerializeToString,
             ),
             'PutGroupKey': grpc.unary_unary_rpc_method_handler(
                     servicer.PutGroupKey,
-                    request_deserializer=protos_dot_dispatcher__pb2.PutGroupKeyRequest.FromString,
-                    response_serializer=protos_dot_dispatcher__pb2.PutGroupKeyResponse.SerializeToString,
+                    request_deserializer=esd_dot_protos_dot_dispatcher__pb2.PutGroupKeyRequest.FromString,
+                    response_serializer=esd_dot_protos_dot_dispatcher__pb2.PutGroupKeyResponse.SerializeToString,
             ),
             'GetGroupKey': grpc.unary_unary_rpc_method_handler(
                     servicer.GetGroupKey,
-                    request_deserializer=protos_dot_dispatcher__pb2.GetGroupKeyRequest.FromString,
-                    response_serializer=protos_dot_dispatcher__pb2.GetGroupKeyResponse.SerializeToString,
+                    request_deserializer=esd_dot_protos_dot_dispatcher__pb2.GetGroupKeyRequest.FromString,
+                    response_serializer=esd_dot_protos_dot_dispatcher__pb2.GetGroupKeyResponse.SerializeToString,
             ),
             'Submit': grpc.stream_stream_rpc_method_handler(
                     servicer.Submit,
-                    request_deserializer=protos_dot_dispatcher__pb2.SubmitRequest.FromString,
-                    response_serializer=protos_dot_dispatcher__pb2.SubmitResponse.SerializeToString,
+                    request_deserializer=esd_dot_protos_dot_dispatcher__pb2.SubmitRequest.FromString,
+                    response_serializer=esd_dot_protos_dot_dispatcher__pb2.SubmitResponse.SerializeToString,
             ),
             'RecordEvaluations': grpc.unary_unary_rpc_method_handler(
                     servicer.RecordEvaluations,
-                    request_deserializer=protos_dot_dispatcher__pb2.RecordEvaluationsRequest.FromString,
-                    response_serializer=protos_dot_dispatcher__pb2.RecordEvaluationsResponse.SerializeToString,
+                    request_deserializer=esd_dot_protos_dot_dispatcher__pb2.RecordEvaluationsRequest.FromString,
+                    response_serializer=esd_dot_protos_dot_dispatcher__pb2.RecordEvaluationsResponse.SerializeToString,
             ),
             'DescribeJob': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeJob,
-                    request_deserializer=protos_dot_dispatcher__pb2.DescribeJobRequest.FromString,
-                    response_serializer=protos_dot_dispatcher__pb2.DescribeJobResponse.SerializeToString,
+                    request_deserializer=esd_dot_protos_dot_dispatcher__pb2.DescribeJobRequest.FromString,
+                    response_serializer=esd_dot_protos_dot_dispatcher__pb2.DescribeJobResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -276,8 +276,8 @@ class Dispatcher:
             request,
             target,
             '/esd.v1.Dispatcher/HybridDis',
-            protos_dot_dispatcher__pb2.HybridDisRequest.SerializeToString,
-            protos_dot_dispatcher__pb2.HybridDisResponse.FromString,
+            esd_dot_protos_dot_dispatcher__pb2.HybridDisRequest.SerializeToString,
+            esd_dot_protos_dot_dispatcher__pb2.HybridDisResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -303,8 +303,8 @@ class Dispatcher:
             request,
             target,
             '/esd.v1.Dispatcher/CreateJob',
-            protos_dot_dispatcher__pb2.CreateJobRequest.SerializeToString,
-            protos_dot_dispatcher__pb2.CreateJobResponse.FromString,
+            esd_dot_protos_dot_dispatcher__pb2.CreateJobRequest.SerializeToString,
+            esd_dot_protos_dot_dispatcher__pb2.CreateJobResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -330,8 +330,8 @@ class Dispatcher:
             request,
             target,
             '/esd.v1.Dispatcher/CancelJob',
-            protos_dot_dispatcher__pb2.CancelJobRequest.SerializeToString,
-            protos_dot_dispatcher__pb2.CancelJobResponse.FromString,
+            esd_dot_protos_dot_dispatcher__pb2.CancelJobRequest.SerializeToString,
+            esd_dot_protos_dot_dispatcher__pb2.CancelJobResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -357,8 +357,8 @@ class Dispatcher:
             request,
             target,
             '/esd.v1.Dispatcher/RegisterWorker',
-            protos_dot_dispatcher__pb2.RegisterWorkerRequest.SerializeToString,
-            protos_dot_dispatcher__pb2.RegisterWorkerResponse.FromString,
+            esd_dot_protos_dot_dispatcher__pb2.RegisterWorkerRequest.SerializeToString,
+            esd_dot_protos_dot_dispatcher__pb2.RegisterWorkerResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -384,8 +384,8 @@ class Dispatcher:
             request_iterator,
             target,
             '/esd.v1.Dispatcher/Attend',
-            protos_dot_dispatcher__pb2.AttendRequest.SerializeToString,
-            protos_dot_dispatcher__pb2.AttendResponse.FromString,
+            esd_dot_protos_dot_dispatcher__pb2.AttendRequest.SerializeToString,
+            esd_dot_protos_dot_dispatcher__pb2.AttendResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -411,8 +411,8 @@ class Dispatcher:
             request,
             target,
             '/esd.v1.Dispatcher/PutGroupKey',
-            protos_dot_dispatcher__pb2.PutGroupKeyRequest.SerializeToString,
-            protos_dot_dispatcher__pb2.PutGroupKeyResponse.FromString,
+            esd_dot_protos_dot_dispatcher__pb2.PutGroupKeyRequest.SerializeToString,
+            esd_dot_protos_dot_dispatcher__pb2.PutGroupKeyResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -438,8 +438,8 @@ class Dispatcher:
             request,
             target,
             '/esd.v1.Dispatcher/GetGroupKey',
-            protos_dot_dispatcher__pb2.GetGroupKeyRequest.SerializeToString,
-            protos_dot_dispatcher__pb2.GetGroupKeyResponse.FromString,
+            esd_dot_protos_dot_dispatcher__pb2.GetGroupKeyRequest.SerializeToString,
+            esd_dot_protos_dot_dispatcher__pb2.GetGroupKeyResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -465,8 +465,8 @@ class Dispatcher:
             request_iterator,
             target,
             '/esd.v1.Dispatcher/Submit',
-            protos_dot_dispatcher__pb2.SubmitRequest.SerializeToString,
-            protos_dot_dispatcher__pb2.SubmitResponse.FromString,
+            esd_dot_protos_dot_dispatcher__pb2.SubmitRequest.SerializeToString,
+            esd_dot_protos_dot_dispatcher__pb2.SubmitResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -492,8 +492,8 @@ class Dispatcher:
             request,
             target,
             '/esd.v1.Dispatcher/RecordEvaluations',
-            protos_dot_dispatcher__pb2.RecordEvaluationsRequest.SerializeToString,
-            protos_dot_dispatcher__pb2.RecordEvaluationsResponse.FromString,
+            esd_dot_protos_dot_dispatcher__pb2.RecordEvaluationsRequest.SerializeToString,
+            esd_dot_protos_dot_dispatcher__pb2.RecordEvaluationsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -519,8 +519,8 @@ class Dispatcher:
             request,
             target,
             '/esd.v1.Dispatcher/DescribeJob',
-            protos_dot_dispatcher__pb2.DescribeJobRequest.SerializeToString,
-            protos_dot_dispatcher__pb2.DescribeJobResponse.FromString,
+            esd_dot_protos_dot_dispatcher__pb2.DescribeJobRequest.SerializeToString,
+            esd_dot_protos_dot_dispatcher__pb2.DescribeJobResponse.FromString,
             options,
             channel_credentials,
             insecure,

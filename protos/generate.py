@@ -1,4 +1,4 @@
-"""Generates the Python code of the contract: `python -m protos.generate [folder]`, by default in place."""
+"""Generates the Python code of the contract: `python -m esd.protos.generate [folder]`, by default in place."""
 
 import sys
 from importlib import resources
@@ -10,13 +10,13 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def generate(output: Path) -> None:
-    """Writes `protos/*_pb2.py`, `*_pb2.pyi` and `*_pb2_grpc.py` below `output`."""
-    sources = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "protos").glob("*.proto"))
+    """Writes `esd/protos/*_pb2.py`, `*_pb2.pyi` and `*_pb2_grpc.py` below `output`."""
+    sources = sorted(f"esd/protos/{path.name}" for path in (ROOT / "protos").glob("*.proto"))
     well_known = resources.files("grpc_tools") / "_proto"
     status = protoc.main(
         [
             "protoc",
-            f"--proto_path={ROOT}",
+            f"--proto_path=esd/protos={ROOT / 'protos'}",
             f"--proto_path={well_known}",
             f"--python_out={output}",
             f"--pyi_out={output}",

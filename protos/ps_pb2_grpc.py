@@ -3,7 +3,7 @@
 import grpc
 import warnings
 
-from protos import ps_pb2 as protos_dot_ps__pb2
+from esd.protos import ps_pb2 as esd_dot_protos_dot_ps__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -18,7 +18,7 @@ except ImportError:
 if _version_not_supported:
     raise RuntimeError(
         f'The grpc package installed is at version {GRPC_VERSION},'
-        + ' but the generated code in protos/ps_pb2_grpc.py depends on'
+        + ' but the generated code in esd/protos/ps_pb2_grpc.py depends on'
         + f' grpcio>={GRPC_GENERATED_VERSION}.'
         + f' Please upgrade your grpc module to grpcio>={GRPC_GENERATED_VERSION}'
         + f' or downgrade your generated code using grpcio-tools<={GRPC_VERSION}.'
@@ -36,98 +36,98 @@ class ParameterServerStub:
         """
         self.CreateTable = channel.unary_unary(
                 '/esd.v1.ParameterServer/CreateTable',
-                request_serializer=protos_dot_ps__pb2.CreateTableRequest.SerializeToString,
-                response_deserializer=protos_dot_ps__pb2.CreateTableResponse.FromString,
+                request_serializer=esd_dot_protos_dot_ps__pb2.CreateTableRequest.SerializeToString,
+                response_deserializer=esd_dot_protos_dot_ps__pb2.CreateTableResponse.FromString,
                 _registered_method=True)
         self.Exchange = channel.stream_stream(
                 '/esd.v1.ParameterServer/Exchange',
-                request_serializer=protos_dot_ps__pb2.ExchangeRequest.SerializeToString,
-                response_deserializer=protos_dot_ps__pb2.ExchangeResponse.FromString,
+                request_serializer=esd_dot_protos_dot_ps__pb2.ExchangeRequest.SerializeToString,
+                response_deserializer=esd_dot_protos_dot_ps__pb2.ExchangeResponse.FromString,
                 _registered_method=True)
         self.Lookup = channel.unary_stream(
                 '/esd.v1.ParameterServer/Lookup',
-                request_serializer=protos_dot_ps__pb2.LookupRequest.SerializeToString,
-                response_deserializer=protos_dot_ps__pb2.LookupResponse.FromString,
+                request_serializer=esd_dot_protos_dot_ps__pb2.LookupRequest.SerializeToString,
+                response_deserializer=esd_dot_protos_dot_ps__pb2.LookupResponse.FromString,
                 _registered_method=True)
         self.Forget = channel.unary_unary(
                 '/esd.v1.ParameterServer/Forget',
-                request_serializer=protos_dot_ps__pb2.ForgetRequest.SerializeToString,
-                response_deserializer=protos_dot_ps__pb2.ForgetResponse.FromString,
+                request_serializer=esd_dot_protos_dot_ps__pb2.ForgetRequest.SerializeToString,
+                response_deserializer=esd_dot_protos_dot_ps__pb2.ForgetResponse.FromString,
                 _registered_method=True)
         self.Scan = channel.unary_stream(
                 '/esd.v1.ParameterServer/Scan',
-                request_serializer=protos_dot_ps__pb2.ScanRequest.SerializeToString,
-                response_deserializer=protos_dot_ps__pb2.ScanResponse.FromString,
+                request_serializer=esd_dot_protos_dot_ps__pb2.ScanRequest.SerializeToString,
+                response_deserializer=esd_dot_protos_dot_ps__pb2.ScanResponse.FromString,
                 _registered_method=True)
         self.PutDense = channel.stream_unary(
                 '/esd.v1.ParameterServer/PutDense',
-                request_serializer=protos_dot_ps__pb2.PutDenseRequest.SerializeToString,
-                response_deserializer=protos_dot_ps__pb2.PutDenseResponse.FromString,
+                request_serializer=esd_dot_protos_dot_ps__pb2.PutDenseRequest.SerializeToString,
+                response_deserializer=esd_dot_protos_dot_ps__pb2.PutDenseResponse.FromString,
                 _registered_method=True)
         self.GetDense = channel.unary_stream(
                 '/esd.v1.ParameterServer/GetDense',
-                request_serializer=protos_dot_ps__pb2.GetDenseRequest.SerializeToString,
-                response_deserializer=protos_dot_ps__pb2.GetDenseResponse.FromString,
+                request_serializer=esd_dot_protos_dot_ps__pb2.GetDenseRequest.SerializeToString,
+                response_deserializer=esd_dot_protos_dot_ps__pb2.GetDenseResponse.FromString,
                 _registered_method=True)
         self.Cut = channel.unary_unary(
                 '/esd.v1.ParameterServer/Cut',
-                request_serializer=protos_dot_ps__pb2.CutRequest.SerializeToString,
-                response_deserializer=protos_dot_ps__pb2.CutResponse.FromString,
+                request_serializer=esd_dot_protos_dot_ps__pb2.CutRequest.SerializeToString,
+                response_deserializer=esd_dot_protos_dot_ps__pb2.CutResponse.FromString,
                 _registered_method=True)
         self.PutPart = channel.stream_unary(
                 '/esd.v1.ParameterServer/PutPart',
-                request_serializer=protos_dot_ps__pb2.PutPartRequest.SerializeToString,
-                response_deserializer=protos_dot_ps__pb2.PutPartResponse.FromString,
+                request_serializer=esd_dot_protos_dot_ps__pb2.PutPartRequest.SerializeToString,
+                response_deserializer=esd_dot_protos_dot_ps__pb2.PutPartResponse.FromString,
                 _registered_method=True)
         self.GetPart = channel.unary_stream(
                 '/esd.v1.ParameterServer/GetPart',
-                request_serializer=protos_dot_ps__pb2.GetPartRequest.SerializeToString,
-                response_deserializer=protos_dot_ps__pb2.GetPartResponse.FromString,
+                request_serializer=esd_dot_protos_dot_ps__pb2.GetPartRequest.SerializeToString,
+                response_deserializer=esd_dot_protos_dot_ps__pb2.GetPartResponse.FromString,
                 _registered_method=True)
         self.Save = channel.unary_unary(
                 '/esd.v1.ParameterServer/Save',
-                request_serializer=protos_dot_ps__pb2.SaveRequest.SerializeToString,
-                response_deserializer=protos_dot_ps__pb2.SaveResponse.FromString,
+                request_serializer=esd_dot_protos_dot_ps__pb2.SaveRequest.SerializeToString,
+                response_deserializer=esd_dot_protos_dot_ps__pb2.SaveResponse.FromString,
                 _registered_method=True)
         self.Commit = channel.unary_unary(
                 '/esd.v1.ParameterServer/Commit',
-                request_serializer=protos_dot_ps__pb2.CommitRequest.SerializeToString,
-                response_deserializer=protos_dot_ps__pb2.CommitResponse.FromString,
+                request_serializer=esd_dot_protos_dot_ps__pb2.CommitRequest.SerializeToString,
+                response_deserializer=esd_dot_protos_dot_ps__pb2.CommitResponse.FromString,
                 _registered_method=True)
         self.BeginEpoch = channel.unary_unary(
                 '/esd.v1.ParameterServer/BeginEpoch',
-                request_serializer=protos_dot_ps__pb2.BeginEpochRequest.SerializeToString,
-                response_deserializer=protos_dot_ps__pb2.BeginEpochResponse.FromString,
+                request_serializer=esd_dot_protos_dot_ps__pb2.BeginEpochRequest.SerializeToString,
+                response_deserializer=esd_dot_protos_dot_ps__pb2.BeginEpochResponse.FromString,
                 _registered_method=True)
         self.Restore = channel.unary_unary(
                 '/esd.v1.ParameterServer/Restore',
-                request_serializer=protos_dot_ps__pb2.RestoreRequest.SerializeToString,
-                response_deserializer=protos_dot_ps__pb2.RestoreResponse.FromString,
+                request_serializer=esd_dot_protos_dot_ps__pb2.RestoreRequest.SerializeToString,
+                response_deserializer=esd_dot_protos_dot_ps__pb2.RestoreResponse.FromString,
                 _registered_method=True)
         self.GetCheckpoint = channel.unary_unary(
                 '/esd.v1.ParameterServer/GetCheckpoint',
-                request_serializer=protos_dot_ps__pb2.GetCheckpointRequest.SerializeToString,
-                response_deserializer=protos_dot_ps__pb2.GetCheckpointResponse.FromString,
+                request_serializer=esd_dot_protos_dot_ps__pb2.GetCheckpointRequest.SerializeToString,
+                response_deserializer=esd_dot_protos_dot_ps__pb2.GetCheckpointResponse.FromString,
                 _registered_method=True)
         self.AppendSamples = channel.unary_unary(
                 '/esd.v1.ParameterServer/AppendSamples',
-                request_serializer=protos_dot_ps__pb2.AppendSamplesRequest.SerializeToString,
-                response_deserializer=protos_dot_ps__pb2.AppendSamplesResponse.FromString,
+                request_serializer=esd_dot_protos_dot_ps__pb2.AppendSamplesRequest.SerializeToString,
+                response_deserializer=esd_dot_protos_dot_ps__pb2.AppendSamplesResponse.FromString,
                 _registered_method=True)
         self.ReadSamples = channel.unary_stream(
                 '/esd.v1.ParameterServer/ReadSamples',
-                request_serializer=protos_dot_ps__pb2.ReadSamplesRequest.SerializeToString,
-                response_deserializer=protos_dot_ps__pb2.ReadSamplesResponse.FromString,
+                request_serializer=esd_dot_protos_dot_ps__pb2.ReadSamplesRequest.SerializeToString,
+                response_deserializer=esd_dot_protos_dot_ps__pb2.ReadSamplesResponse.FromString,
                 _registered_method=True)
         self.TrimSamples = channel.unary_unary(
                 '/esd.v1.ParameterServer/TrimSamples',
-                request_serializer=protos_dot_ps__pb2.TrimSamplesRequest.SerializeToString,
-                response_deserializer=protos_dot_ps__pb2.TrimSamplesResponse.FromString,
+                request_serializer=esd_dot_protos_dot_ps__pb2.TrimSamplesRequest.SerializeToString,
+                response_deserializer=esd_dot_protos_dot_ps__pb2.TrimSamplesResponse.FromString,
                 _registered_method=True)
         self.DescribeServer = channel.unary_unary(
                 '/esd.v1.ParameterServer/DescribeServer',
-                request_serializer=protos_dot_ps__pb2.DescribeServerRequest.SerializeToString,
-                response_deserializer=protos_dot_ps__pb2.DescribeServerResponse.FromString,
+                request_serializer=esd_dot_protos_dot_ps__pb2.DescribeServerRequest.SerializeToString,
+                response_deserializer=esd_dot_protos_dot_ps__pb2.DescribeServerResponse.FromString,
                 _registered_method=True)
 
 
@@ -319,98 +319,98 @@ def add_ParameterServerServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'CreateTable': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateTable,
-                    request_deserializer=protos_dot_ps__pb2.CreateTableRequest.FromString,
-                    response_serializer=protos_dot_ps__pb2.CreateTableResponse.SerializeToString,
+                    request_deserializer=esd_dot_protos_dot_ps__pb2.CreateTableRequest.FromString,
+                    response_serializer=esd_dot_protos_dot_ps__pb2.CreateTableResponse.SerializeToString,
             ),
             'Exchange': grpc.stream_stream_rpc_method_handler(
                     servicer.Exchange,
-                    request_deserializer=protos_dot_ps__pb2.ExchangeRequest.FromString,
-                    response_serializer=protos_dot_ps__pb2.ExchangeResponse.SerializeToString,
+                    request_deserializer=esd_dot_protos_dot_ps__pb2.ExchangeRequest.FromString,
+                    response_serializer=esd_dot_protos_dot_ps__pb2.ExchangeResponse.SerializeToString,
             ),
             'Lookup': grpc.unary_stream_rpc_method_handler(
                     servicer.Lookup,
-                    request_deserializer=protos_dot_ps__pb2.LookupRequest.FromString,
-                    response_serializer=protos_dot_ps__pb2.LookupResponse.SerializeToString,
+                    request_deserializer=esd_dot_protos_dot_ps__pb2.LookupRequest.FromString,
+                    response_serializer=esd_dot_protos_dot_ps__pb2.LookupResponse.SerializeToString,
             ),
             'Forget': grpc.unary_unary_rpc_method_handler(
                     servicer.Forget,
-                    request_deserializer=protos_dot_ps__pb2.ForgetRequest.FromString,
-                    response_serializer=protos_dot_ps__pb2.ForgetResponse.SerializeToString,
+                    request_deserializer=esd_dot_protos_dot_ps__pb2.ForgetRequest.FromString,
+                    response_serializer=esd_dot_protos_dot_ps__pb2.ForgetResponse.SerializeToString,
             ),
             'Scan': grpc.unary_stream_rpc_method_handler(
                     servicer.Scan,
-                    request_deserializer=protos_dot_ps__pb2.ScanRequest.FromString,
-                    response_serializer=protos_dot_ps__pb2.ScanResponse.SerializeToString,
+                    request_deserializer=esd_dot_protos_dot_ps__pb2.ScanRequest.FromString,
+                    response_serializer=esd_dot_protos_dot_ps__pb2.ScanResponse.SerializeToString,
             ),
             'PutDense': grpc.stream_unary_rpc_method_handler(
                     servicer.PutDense,
-                    request_deserializer=protos_dot_ps__pb2.PutDenseRequest.FromString,
-                    response_serializer=protos_dot_ps__pb2.PutDenseResponse.SerializeToString,
+                    request_deserializer=esd_dot_protos_dot_ps__pb2.PutDenseRequest.FromString,
+                    response_serializer=esd_dot_protos_dot_ps__pb2.PutDenseResponse.SerializeToString,
             ),
             'GetDense': grpc.unary_stream_rpc_method_handler(
                     servicer.GetDense,
-                    request_deserializer=protos_dot_ps__pb2.GetDenseRequest.FromString,
-                    response_serializer=protos_dot_ps__pb2.GetDenseResponse.SerializeToString,
+                    request_deserializer=esd_dot_protos_dot_ps__pb2.GetDenseRequest.FromString,
+                    response_serializer=esd_dot_protos_dot_ps__pb2.GetDenseResponse.SerializeToString,
             ),
             'Cut': grpc.unary_unary_rpc_method_handler(
                     servicer.Cut,
-                    request_deserializer=protos_dot_ps__pb2.CutRequest.FromString,
-                    response_serializer=protos_dot_ps__pb2.CutResponse.SerializeToString,
+                    request_deserializer=esd_dot_protos_dot_ps__pb2.CutRequest.FromString,
+                    response_serializer=esd_dot_protos_dot_ps__pb2.CutResponse.SerializeToString,
             ),
             'PutPart': grpc.stream_unary_rpc_method_handler(
                     servicer.PutPart,
-                    request_deserializer=protos_dot_ps__pb2.PutPartRequest.FromString,
-                    response_serializer=protos_dot_ps__pb2.PutPartResponse.SerializeToString,
+                    request_deserializer=esd_dot_protos_dot_ps__pb2.PutPartRequest.FromString,
+                    response_serializer=esd_dot_protos_dot_ps__pb2.PutPartResponse.SerializeToString,
             ),
             'GetPart': grpc.unary_stream_rpc_method_handler(
                     servicer.GetPart,
-                    request_deserializer=protos_dot_ps__pb2.GetPartRequest.FromString,
-                    response_serializer=protos_dot_ps__pb2.GetPartResponse.SerializeToString,
+                    request_deserializer=esd_dot_protos_dot_ps__pb2.GetPartRequest.FromString,
+                    response_serializer=esd_dot_protos_dot_ps__pb2.GetPartResponse.SerializeToString,
             ),
             'Save': grpc.unary_unary_rpc_method_handler(
                     servicer.Save,
-                    request_deserializer=protos_dot_ps__pb2.SaveRequest.FromString,
-                    response_serializer=protos_dot_ps__pb2.SaveResponse.SerializeToString,
+                    request_deserializer=esd_dot_protos_dot_ps__pb2.SaveRequest.FromString,
+                    response_serializer=esd_dot_protos_dot_ps__pb2.SaveResponse.SerializeToString,
             ),
             'Commit': grpc.unary_unary_rpc_method_handler(
                     servicer.Commit,
-                    request_deserializer=protos_dot_ps__pb2.CommitRequest.FromString,
-                    response_serializer=protos_dot_ps__pb2.CommitResponse.SerializeToString,
+                    request_deserializer=esd_dot_protos_dot_ps__pb2.CommitRequest.FromString,
+                    response_serializer=esd_dot_protos_dot_ps__pb2.CommitResponse.SerializeToString,
             ),
             'BeginEpoch': grpc.unary_unary_rpc_method_handler(
                     servicer.BeginEpoch,
-                    request_deserializer=protos_dot_ps__pb2.BeginEpochRequest.FromString,
-                    response_serializer=protos_dot_ps__pb2.BeginEpochResponse.SerializeToString,
+                    request_deserializer=esd_dot_protos_dot_ps__pb2.BeginEpochRequest.FromString,
+                    response_serializer=esd_dot_protos_dot_ps__pb2.BeginEpochResponse.SerializeToString,
             ),
             'Restore': grpc.unary_unary_rpc_method_handler(
                     servicer.Restore,
-                    request_deserializer=protos_dot_ps__pb2.RestoreRequest.FromString,
-                    response_serializer=protos_dot_ps__pb2.RestoreResponse.SerializeToString,
+                    request_deserializer=esd_dot_protos_dot_ps__pb2.RestoreRequest.FromString,
+                    response_serializer=esd_dot_protos_dot_ps__pb2.RestoreResponse.SerializeToString,
             ),
             'GetCheckpoint': grpc.unary_unary_rpc_method_handler(
                     servicer.GetCheckpoint,
-                    request_deserializer=protos_dot_ps__pb2.GetCheckpointRequest.FromString,
-                    response_serializer=protos_dot_ps__pb2.GetCheckpointResponse.SerializeToString,
+                    request_deserializer=esd_dot_protos_dot_ps__pb2.GetCheckpointRequest.FromString,
+                    response_serializer=esd_dot_protos_dot_ps__pb2.GetCheckpointResponse.SerializeToString,
             ),
             'AppendSamples': grpc.unary_unary_rpc_method_handler(
                     servicer.AppendSamples,
-                    request_deserializer=protos_dot_ps__pb2.AppendSamplesRequest.FromString,
-                    response_serializer=protos_dot_ps__pb2.AppendSamplesResponse.SerializeToString,
+                    request_deserializer=esd_dot_protos_dot_ps__pb2.AppendSamplesRequest.FromString,
+                    response_serializer=esd_dot_protos_dot_ps__pb2.AppendSamplesResponse.SerializeToString,
             ),
             'ReadSamples': grpc.unary_stream_rpc_method_handler(
                     servicer.ReadSamples,
-                    request_deserializer=protos_dot_ps__pb2.ReadSamplesRequest.FromString,
-                    response_serializer=protos_dot_ps__pb2.ReadSamplesResponse.SerializeToString,
+                    request_deserializer=esd_dot_protos_dot_ps__pb2.ReadSamplesRequest.FromString,
+                    response_serializer=esd_dot_protos_dot_ps__pb2.ReadSamplesResponse.SerializeToString,
             ),
             'TrimSamples': grpc.unary_unary_rpc_method_handler(
                     servicer.TrimSamples,
-                    request_deserializer=protos_dot_ps__pb2.TrimSamplesRequest.FromString,
-                    response_serializer=protos_dot_ps__pb2.TrimSamplesResponse.SerializeToString,
+                    request_deserializer=esd_dot_protos_dot_ps__pb2.TrimSamplesRequest.FromString,
+                    response_serializer=esd_dot_protos_dot_ps__pb2.TrimSamplesResponse.SerializeToString,
             ),
             'DescribeServer': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeServer,
-                    request_deserializer=protos_dot_ps__pb2.DescribeServerRequest.FromString,
-                    response_serializer=protos_dot_ps__pb2.DescribeServerResponse.SerializeToString,
+                    request_deserializer=esd_dot_protos_dot_ps__pb2.DescribeServerRequest.FromString,
+                    response_serializer=esd_dot_protos_dot_ps__pb2.DescribeServerResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -438,8 +438,8 @@ class ParameterServer:
             request,
             target,
             '/esd.v1.ParameterServer/CreateTable',
-            protos_dot_ps__pb2.CreateTableRequest.SerializeToString,
-            protos_dot_ps__pb2.CreateTableResponse.FromString,
+            esd_dot_protos_dot_ps__pb2.CreateTableRequest.SerializeToString,
+            esd_dot_protos_dot_ps__pb2.CreateTableResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -465,8 +465,8 @@ class ParameterServer:
             request_iterator,
             target,
             '/esd.v1.ParameterServer/Exchange',
-            protos_dot_ps__pb2.ExchangeRequest.SerializeToString,
-            protos_dot_ps__pb2.ExchangeResponse.FromString,
+            esd_dot_protos_dot_ps__pb2.ExchangeRequest.SerializeToString,
+            esd_dot_protos_dot_ps__pb2.ExchangeResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -492,8 +492,8 @@ class ParameterServer:
             request,
             target,
             '/esd.v1.ParameterServer/Lookup',
-            protos_dot_ps__pb2.LookupRequest.SerializeToString,
-            protos_dot_ps__pb2.LookupResponse.FromString,
+            esd_dot_protos_dot_ps__pb2.LookupRequest.SerializeToString,
+            esd_dot_protos_dot_ps__pb2.LookupResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -519,8 +519,8 @@ class ParameterServer:
             request,
             target,
             '/esd.v1.ParameterServer/Forget',
-            protos_dot_ps__pb2.ForgetRequest.SerializeToString,
-            protos_dot_ps__pb2.ForgetResponse.FromString,
+            esd_dot_protos_dot_ps__pb2.ForgetRequest.SerializeToString,
+            esd_dot_protos_dot_ps__pb2.ForgetResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -546,8 +546,8 @@ class ParameterServer:
             request,
             target,
             '/esd.v1.ParameterServer/Scan',
-            protos_dot_ps__pb2.ScanRequest.SerializeToString,
-            protos_dot_ps__pb2.ScanResponse.FromString,
+            esd_dot_protos_dot_ps__pb2.ScanRequest.SerializeToString,
+            esd_dot_protos_dot_ps__pb2.ScanResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -573,8 +573,8 @@ class ParameterServer:
             request_iterator,
             target,
             '/esd.v1.ParameterServer/PutDense',
-            protos_dot_ps__pb2.PutDenseRequest.SerializeToString,
-            protos_dot_ps__pb2.PutDenseResponse.FromString,
+            esd_dot_protos_dot_ps__pb2.PutDenseRequest.SerializeToString,
+            esd_dot_protos_dot_ps__pb2.PutDenseResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -600,8 +600,8 @@ class ParameterServer:
             request,
             target,
             '/esd.v1.ParameterServer/GetDense',
-            protos_dot_ps__pb2.GetDenseRequest.SerializeToString,
-            protos_dot_ps__pb2.GetDenseResponse.FromString,
+            esd_dot_protos_dot_ps__pb2.GetDenseRequest.SerializeToString,
+            esd_dot_protos_dot_ps__pb2.GetDenseResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -627,8 +627,8 @@ class ParameterServer:
             request,
             target,
             '/esd.v1.ParameterServer/Cut',
-            protos_dot_ps__pb2.CutRequest.SerializeToString,
-            protos_dot_ps__pb2.CutResponse.FromString,
+            esd_dot_protos_dot_ps__pb2.CutRequest.SerializeToString,
+            esd_dot_protos_dot_ps__pb2.CutResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -654,8 +654,8 @@ class ParameterServer:
             request_iterator,
             target,
             '/esd.v1.ParameterServer/PutPart',
-            protos_dot_ps__pb2.PutPartRequest.SerializeToString,
-            protos_dot_ps__pb2.PutPartResponse.FromString,
+            esd_dot_protos_dot_ps__pb2.PutPartRequest.SerializeToString,
+            esd_dot_protos_dot_ps__pb2.PutPartResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -681,8 +681,8 @@ class ParameterServer:
             request,
             target,
             '/esd.v1.ParameterServer/GetPart',
-            protos_dot_ps__pb2.GetPartRequest.SerializeToString,
-            protos_dot_ps__pb2.GetPartResponse.FromString,
+            esd_dot_protos_dot_ps__pb2.GetPartRequest.SerializeToString,
+            esd_dot_protos_dot_ps__pb2.GetPartResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -708,8 +708,8 @@ class ParameterServer:
             request,
             target,
             '/esd.v1.ParameterServer/Save',
-            protos_dot_ps__pb2.SaveRequest.SerializeToString,
-            protos_dot_ps__pb2.SaveResponse.FromString,
+            esd_dot_protos_dot_ps__pb2.SaveRequest.SerializeToString,
+            esd_dot_protos_dot_ps__pb2.SaveResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -735,8 +735,8 @@ class ParameterServer:
             request,
             target,
             '/esd.v1.ParameterServer/Commit',
-            protos_dot_ps__pb2.CommitRequest.SerializeToString,
-            protos_dot_ps__pb2.CommitResponse.FromString,
+            esd_dot_protos_dot_ps__pb2.CommitRequest.SerializeToString,
+            esd_dot_protos_dot_ps__pb2.CommitResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -762,8 +762,8 @@ class ParameterServer:
             request,
             target,
             '/esd.v1.ParameterServer/BeginEpoch',
-            protos_dot_ps__pb2.BeginEpochRequest.SerializeToString,
-            protos_dot_ps__pb2.BeginEpochResponse.FromString,
+            esd_dot_protos_dot_ps__pb2.BeginEpochRequest.SerializeToString,
+            esd_dot_protos_dot_ps__pb2.BeginEpochResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -789,8 +789,8 @@ class ParameterServer:
             request,
             target,
             '/esd.v1.ParameterServer/Restore',
-            protos_dot_ps__pb2.RestoreRequest.SerializeToString,
-            protos_dot_ps__pb2.RestoreResponse.FromString,
+            esd_dot_protos_dot_ps__pb2.RestoreRequest.SerializeToString,
+            esd_dot_protos_dot_ps__pb2.RestoreResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -816,8 +816,8 @@ class ParameterServer:
             request,
             target,
             '/esd.v1.ParameterServer/GetCheckpoint',
-            protos_dot_ps__pb2.GetCheckpointRequest.SerializeToString,
-            protos_dot_ps__pb2.GetCheckpointResponse.FromString,
+            esd_dot_protos_dot_ps__pb2.GetCheckpointRequest.SerializeToString,
+            esd_dot_protos_dot_ps__pb2.GetCheckpointResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -843,8 +843,8 @@ class ParameterServer:
             request,
             target,
             '/esd.v1.ParameterServer/AppendSamples',
-            protos_dot_ps__pb2.AppendSamplesRequest.SerializeToString,
-            protos_dot_ps__pb2.AppendSamplesResponse.FromString,
+            esd_dot_protos_dot_ps__pb2.AppendSamplesRequest.SerializeToString,
+            esd_dot_protos_dot_ps__pb2.AppendSamplesResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -870,8 +870,8 @@ class ParameterServer:
             request,
             target,
             '/esd.v1.ParameterServer/ReadSamples',
-            protos_dot_ps__pb2.ReadSamplesRequest.SerializeToString,
-            protos_dot_ps__pb2.ReadSamplesResponse.FromString,
+            esd_dot_protos_dot_ps__pb2.ReadSamplesRequest.SerializeToString,
+            esd_dot_protos_dot_ps__pb2.ReadSamplesResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -897,8 +897,8 @@ class ParameterServer:
             request,
             target,
             '/esd.v1.ParameterServer/TrimSamples',
-            protos_dot_ps__pb2.TrimSamplesRequest.SerializeToString,
-            protos_dot_ps__pb2.TrimSamplesResponse.FromString,
+            esd_dot_protos_dot_ps__pb2.TrimSamplesRequest.SerializeToString,
+            esd_dot_protos_dot_ps__pb2.TrimSamplesResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -924,8 +924,8 @@ class ParameterServer:
             request,
             target,
             '/esd.v1.ParameterServer/DescribeServer',
-            protos_dot_ps__pb2.DescribeServerRequest.SerializeToString,
-            protos_dot_ps__pb2.DescribeServerResponse.FromString,
+            esd_dot_protos_dot_ps__pb2.DescribeServerRequest.SerializeToString,
+            esd_dot_protos_dot_ps__pb2.DescribeServerResponse.FromString,
             options,
             channel_credentials,
             insecure,

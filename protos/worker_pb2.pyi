@@ -1,5 +1,5 @@
-from protos import common_pb2 as _common_pb2
-from protos import ps_pb2 as _ps_pb2
+from esd.protos import common_pb2 as _common_pb2
+from esd.protos import ps_pb2 as _ps_pb2
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Mapping as _Mapping

@@ -3,7 +3,7 @@
 import grpc
 import warnings
 
-from protos import worker_pb2 as protos_dot_worker__pb2
+from esd.protos import worker_pb2 as esd_dot_protos_dot_worker__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -18,7 +18,7 @@ except ImportError:
 if _version_not_supported:
     raise RuntimeError(
         f'The grpc package installed is at version {GRPC_VERSION},'
-        + ' but the generated code in protos/worker_pb2_grpc.py depends on'
+        + ' but the generated code in esd/protos/worker_pb2_grpc.py depends on'
         + f' grpcio>={GRPC_GENERATED_VERSION}.'
         + f' Please upgrade your grpc module to grpcio>={GRPC_GENERATED_VERSION}'
         + f' or downgrade your generated code using grpcio-tools<={GRPC_VERSION}.'
@@ -36,18 +36,18 @@ class WorkerStub:
         """
         self.DescribeWorker = channel.unary_unary(
                 '/esd.v1.Worker/DescribeWorker',
-                request_serializer=protos_dot_worker__pb2.DescribeWorkerRequest.SerializeToString,
-                response_deserializer=protos_dot_worker__pb2.DescribeWorkerResponse.FromString,
+                request_serializer=esd_dot_protos_dot_worker__pb2.DescribeWorkerRequest.SerializeToString,
+                response_deserializer=esd_dot_protos_dot_worker__pb2.DescribeWorkerResponse.FromString,
                 _registered_method=True)
         self.Meet = channel.unary_unary(
                 '/esd.v1.Worker/Meet',
-                request_serializer=protos_dot_worker__pb2.MeetRequest.SerializeToString,
-                response_deserializer=protos_dot_worker__pb2.MeetResponse.FromString,
+                request_serializer=esd_dot_protos_dot_worker__pb2.MeetRequest.SerializeToString,
+                response_deserializer=esd_dot_protos_dot_worker__pb2.MeetResponse.FromString,
                 _registered_method=True)
         self.Deliver = channel.stream_stream(
                 '/esd.v1.Worker/Deliver',
-                request_serializer=protos_dot_worker__pb2.DeliverRequest.SerializeToString,
-                response_deserializer=protos_dot_worker__pb2.DeliverResponse.FromString,
+                request_serializer=esd_dot_protos_dot_worker__pb2.DeliverRequest.SerializeToString,
+                response_deserializer=esd_dot_protos_dot_worker__pb2.DeliverResponse.FromString,
                 _registered_method=True)
 
 
@@ -90,18 +90,18 @@ def add_WorkerServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'DescribeWorker': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeWorker,
-                    request_deserializer=protos_dot_worker__pb2.DescribeWorkerRequest.FromString,
-                    response_serializer=protos_dot_worker__pb2.DescribeWorkerResponse.SerializeToString,
+                    request_deserializer=esd_dot_protos_dot_worker__pb2.DescribeWorkerRequest.FromString,
+                    response_serializer=esd_dot_protos_dot_worker__pb2.DescribeWorkerResponse.SerializeToString,
             ),
             'Meet': grpc.unary_unary_rpc_method_handler(
                     servicer.Meet,
-                    request_deserializer=protos_dot_worker__pb2.MeetRequest.FromString,
-                    response_serializer=protos_dot_worker__pb2.MeetResponse.SerializeToString,
+                    request_deserializer=esd_dot_protos_dot_worker__pb2.MeetRequest.FromString,
+                    response_serializer=esd_dot_protos_dot_worker__pb2.MeetResponse.SerializeToString,
             ),
             'Deliver': grpc.stream_stream_rpc_method_handler(
                     servicer.Deliver,
-                    request_deserializer=protos_dot_worker__pb2.DeliverRequest.FromString,
-                    response_serializer=protos_dot_worker__pb2.DeliverResponse.SerializeToString,
+                    request_deserializer=esd_dot_protos_dot_worker__pb2.DeliverRequest.FromString,
+                    response_serializer=esd_dot_protos_dot_worker__pb2.DeliverResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -129,8 +129,8 @@ class Worker:
             request,
             target,
             '/esd.v1.Worker/DescribeWorker',
-            protos_dot_worker__pb2.DescribeWorkerRequest.SerializeToString,
-            protos_dot_worker__pb2.DescribeWorkerResponse.FromString,
+            esd_dot_protos_dot_worker__pb2.DescribeWorkerRequest.SerializeToString,
+            esd_dot_protos_dot_worker__pb2.DescribeWorkerResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -156,8 +156,8 @@ class Worker:
             request,
             target,
             '/esd.v1.Worker/Meet',
-            protos_dot_worker__pb2.MeetRequest.SerializeToString,
-            protos_dot_worker__pb2.MeetResponse.FromString,
+            esd_dot_protos_dot_worker__pb2.MeetRequest.SerializeToString,
+            esd_dot_protos_dot_worker__pb2.MeetResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -183,8 +183,8 @@ class Worker:
             request_iterator,
             target,
             '/esd.v1.Worker/Deliver',
-            protos_dot_worker__pb2.DeliverRequest.SerializeToString,
-            protos_dot_worker__pb2.DeliverResponse.FromString,
+            esd_dot_protos_dot_worker__pb2.DeliverRequest.SerializeToString,
+            esd_dot_protos_dot_worker__pb2.DeliverResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,12 +1,12 @@
-"""Runs one parameter server: `python -m ps_server`, configured by ESD_PS_* variables."""
+"""Runs one parameter server: `python -m esd.ps_server`, configured by ESD_PS_* variables."""
 
 from __future__ import annotations
 
-from ps_server.service.app import parameter_server
-from ps_server.service.settings import ParameterServerSettings
-from services.runtime import logs
-from services.runtime.process import StopEvent, announce, run
-from services.runtime.settings import load
+from esd.ps_server.service.app import parameter_server
+from esd.ps_server.service.settings import ParameterServerSettings
+from esd.services.runtime import logs
+from esd.services.runtime.process import StopEvent, announce, run
+from esd.services.runtime.settings import load
 
 
 async def main(stop: StopEvent) -> None:

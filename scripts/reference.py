@@ -10,11 +10,11 @@ from typing import Any
 from google.protobuf import descriptor_pb2
 from grpc_tools import protoc
 
-from dispatcher.service.settings import DispatcherSettings
-from ps_server.service.settings import ParameterServerSettings
-from services.runtime.metrics import REGISTRY
-from services.runtime.settings import NUMBER_OF_PROCESSORS, ClientSettings, ServerSettings, explain
-from worker.service.settings import WorkerSettings
+from esd.dispatcher.service.settings import DispatcherSettings
+from esd.ps_server.service.settings import ParameterServerSettings
+from esd.services.runtime.metrics import REGISTRY
+from esd.services.runtime.settings import NUMBER_OF_PROCESSORS, ClientSettings, ServerSettings, explain
+from esd.worker.service.settings import WorkerSettings
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTICE = "<!-- Written by `make docs` from the code; do not edit. -->\n\n"
@@ -106,7 +106,7 @@ def api_page() -> str:
                 request = f"stream {request}" if rpc.client_streaming else request
                 response = f"stream {response}" if rpc.server_streaming else response
                 text += f"- **{rpc.name}**(`{request}`) returns `{response}`. {comments[6, s, 2, r]}\n"
-        text += f"\n### Messages of `{file.name}`\n"
+        text += f"\n### Messages of `{file.name.removeprefix('esd/')}`\n"
         for m, message in enumerate(file.message_type):
             text += f"\n**{message.name}** {comments.get((4, m), '')}\n\n"
             text += "".join(
@@ -118,7 +118,7 @@ def api_page() -> str:
 
 def _descriptors() -> Iterator[descriptor_pb2.FileDescriptorProto]:
     """Parses the .proto files, comments included."""
-    files = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "protos").glob("*.proto"))
+    files = sorted(f"esd/protos/{path.name}" for path in (ROOT / "protos").glob("*.proto"))
     with tempfile.NamedTemporaryFile() as output:
         arguments = ["protoc", f"-I{ROOT}", f"--descriptor_set_out={output.name}", "--include_source_info", *files]
         if protoc.main(arguments) != 0:

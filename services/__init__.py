@@ -1,1 +1,1 @@
-"""What all services share: vocabulary, runtime, data readers and the `esd` command."""
+"""What all services share: vocabulary, codecs, runtime and clients."""

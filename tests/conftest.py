@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from dispatcher.solvers.cuda.device import open_device
-from services.domain.errors import Unavailable
+from esd.dispatcher.solvers.cuda.device import open_device
+from esd.services.domain.errors import Unavailable
 from tests.support.certificates import Certificates
 from tests.support.redis_server import redis_cluster, redis_server
 from tests.support.warm_python import ForkServer, fork_instead

@@ -1,9 +1,9 @@
-"""`python -m worker`: one worker, configured by ESD_WORKER_* (see worker/service/settings.py)."""
+"""`python -m esd.worker`: one worker, configured by ESD_WORKER_* (see worker/service/settings.py)."""
 
 from __future__ import annotations
 
-from services.runtime.process import run
-from worker.service.app import serve_worker
+from esd.services.runtime.process import run
+from esd.worker.service.app import serve_worker
 
 if __name__ == "__main__":
     run(serve_worker)

@@ -1,4 +1,4 @@
-"""`python -m worker.host FD`: forks a machine's workers, as it is asked over the socket FD (esd/cli/worker_host.py).
+"""`python -m esd.worker.host FD`: forks a machine's workers, as the socket FD asks it to (esd/cli/worker_host.py).
 
 torch takes a second or two of processor time to import. The host has done so once when it forks, so the start of four
 workers costs little more than that of one.
@@ -9,14 +9,14 @@ from __future__ import annotations
 import socket
 import sys
 
-from protos.dispatcher_pb2 import JobSpec
-from services.domain.errors import InvalidArgument
-from services.runtime.forks import serve_forks
-from services.runtime.process import run
-from services.wire.jobs import decode_job
-from worker.models import build_model
-from worker.service.app import serve_worker
-from worker.training.device import prepare_device
+from esd.protos.dispatcher_pb2 import JobSpec
+from esd.services.domain.errors import InvalidArgument
+from esd.services.runtime.forks import serve_forks
+from esd.services.runtime.process import run
+from esd.services.wire.jobs import decode_job
+from esd.worker.models import build_model
+from esd.worker.service.app import serve_worker
+from esd.worker.training.device import prepare_device
 
 WORKER = "worker"
 TRIAL = "trial"

@@ -16,9 +16,9 @@ from benchmarks.chaos.misfortunes import Misfortune, Scene, draw_strike, small_d
 from benchmarks.chaos.system import System, run
 from benchmarks.chaos.verdict import Undisturbed
 from esd.cli.options import RunOptions
-from services.domain.errors import EsdError
-from services.domain.state import JobState
-from services.domain.tables import OptimizerKind
+from esd.services.domain.errors import EsdError
+from esd.services.domain.state import JobState
+from esd.services.domain.tables import OptimizerKind
 from tests.support.redis_server import RedisServer
 
 OPTIONS = RunOptions(

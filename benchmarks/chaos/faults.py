@@ -15,8 +15,8 @@ from typing import Any
 from benchmarks.chaos.system import OPTIONS, System, run
 from benchmarks.chaos.verdict import Undisturbed
 from esd.cli.launcher import ServiceProcess
-from services.domain.errors import EsdError
-from services.domain.state import JobState
+from esd.services.domain.errors import EsdError
+from esd.services.domain.state import JobState
 from tests.support.redis_server import RedisServer
 
 COLUMNS = ("run", "fault", "store", "iteration", "noticed, s", "recovered, s", "redone", "model", "seconds")

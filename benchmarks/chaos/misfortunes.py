@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.chaos.system import System
-from services.domain.state import JobState
+from esd.services.domain.state import JobState
 from tests.support.cuttable_proxy import CuttableProxy
 from tests.support.redis_server import RedisServer
 

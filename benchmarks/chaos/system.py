@@ -14,10 +14,10 @@ from esd.cli.launcher import REJOIN_SECONDS, LocalCluster, ServiceProcess, local
 from esd.cli.options import RunOptions
 from esd.cli.stream import training_stream
 from esd.cli.train import RESTARTS
-from services.clients.dispatcher_async import AsyncDispatcherClient
-from services.domain.state import JobState
-from services.domain.tables import OptimizerKind
-from services.runtime.retry import AWAY, repeated
+from esd.services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.services.domain.state import JobState
+from esd.services.domain.tables import OptimizerKind
+from esd.services.runtime.retry import AWAY, repeated
 from tests.support.cuttable_proxy import CuttableProxy, cuttable_proxy
 
 OPTIONS = RunOptions(

@@ -11,8 +11,8 @@ import numpy as np
 from benchmarks.chaos.system import run
 from esd.cli.options import RunOptions
 from esd.cli.report import Result, training_result
-from services.domain.state import JobState
-from services.domain.tables import OptimizerKind
+from esd.services.domain.state import JobState
+from esd.services.domain.tables import OptimizerKind
 
 # Of a run with fewer workers, whose sums have another order. The model may be farther off than its figures: Adam
 # enlarges the rounding where a ReLU is on its edge (docs/recovery.md).

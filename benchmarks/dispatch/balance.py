@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from benchmarks.dispatch.cases import CACHE_RATIO, WORKERS, Stream, make_planner, open_stream
-from dispatcher.core.planner import Planner
-from dispatcher.simulator.simulate import simulate, trace_batches
-from services.domain.errors import InvalidArgument, ResourceExhausted
+from esd.dispatcher.core.planner import Planner
+from esd.dispatcher.simulator.simulate import simulate, trace_batches
+from esd.services.domain.errors import InvalidArgument, ResourceExhausted
 
 STREAMS = {"flights": 64, "synthetic:criteo": 128, "synthetic:avazu": 64, "journey": 64}  # and m
 MECHANISMS = ("laia", "esd", "hash", "joint")

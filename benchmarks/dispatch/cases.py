@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.core.planner import Planner
-from services.data import count_distinct, open_data
-from services.domain.features import numbered_ids
-from services.domain.ids import distinct_values
-from services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
-from services.domain.links import parse_links
-from services.domain.tables import OptimizerSpec, TableSpec
+from esd.data import count_distinct, open_data
+from esd.dispatcher.core.planner import Planner
+from esd.services.domain.features import numbered_ids
+from esd.services.domain.ids import distinct_values
+from esd.services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
+from esd.services.domain.links import parse_links
+from esd.services.domain.tables import OptimizerSpec, TableSpec
 
 WORKERS = 8
 UNEQUAL_LINKS = "5g,5g,5g,5g,0.5g,0.5g,0.5g,0.5g"

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from benchmarks.dispatch.cases import EQUAL_LINKS, UNEQUAL_LINKS, Stream, make_planner
-from dispatcher.core.planner import Planner
-from dispatcher.simulator.simulate import simulate, trace_batches
-from dispatcher.simulator.totals import Totals
+from esd.dispatcher.core.planner import Planner
+from esd.dispatcher.simulator.simulate import simulate, trace_batches
+from esd.dispatcher.simulator.totals import Totals
 
 MECHANISMS = ("laia", "esd", "hash", "history", "joint")
 WARM_UP_SHARE = 5  # a fifth of a run

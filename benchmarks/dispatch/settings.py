@@ -18,7 +18,7 @@ from benchmarks.dispatch.cases import (
     open_stream,
     shuffled,
 )
-from dispatcher.simulator.simulate import simulate, trace_batches
+from esd.dispatcher.simulator.simulate import simulate, trace_batches
 
 OTHERS = ("laia", "esd", "hash", "history")
 CACHE_RATIOS = (0.03, 0.08)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from benchmarks.dispatch.cases import Stream, make_planner
-from dispatcher.simulator.simulate import trace_batches
+from esd.dispatcher.simulator.simulate import trace_batches
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,17 +11,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dispatcher.core.decision_log import IterationPlanned, Observed, read_decisions
-from dispatcher.core.feedback import Feedback
-from dispatcher.core.planner import Planner
-from dispatcher.simulator.simulate import with_lookahead
 from esd.cli.options import RunOptions
 from esd.cli.stream import TrainingStream, global_batches
-from services.domain.batches import SampleBatch
-from services.domain.jobs import JobSpec
-from worker.training.all_reduce import DenseReducer
-from worker.training.rows import RowCache
-from worker.training.trainer import Trainer
+from esd.dispatcher.core.decision_log import IterationPlanned, Observed, read_decisions
+from esd.dispatcher.core.feedback import Feedback
+from esd.dispatcher.core.planner import Planner
+from esd.dispatcher.simulator.simulate import with_lookahead
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.jobs import JobSpec
+from esd.worker.training.all_reduce import DenseReducer
+from esd.worker.training.rows import RowCache
+from esd.worker.training.trainer import Trainer
 
 CPU = torch.device("cpu")
 

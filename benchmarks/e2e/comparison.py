@@ -15,7 +15,7 @@ from benchmarks.e2e.bounds import arithmetic_seconds, duplex_seconds
 from benchmarks.e2e.run import Window, measure
 from esd.cli.options import DEFAULT_CACHE_RATIO, RunOptions
 from esd.cli.stream import TrainingStream, training_stream
-from services.domain.ids import distinct_values
+from esd.services.domain.ids import distinct_values
 
 _ARITHMETIC_ITERATIONS = 40
 

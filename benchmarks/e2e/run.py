@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 
 from benchmarks.e2e.bounds import observed
 from benchmarks.e2e.processors import ProcessorTime
-from dispatcher.core.feedback import Feedback
 from esd.cli.driver import drive
 from esd.cli.launcher import LocalCluster, local_cluster
 from esd.cli.options import BALANCED, RunOptions
 from esd.cli.stream import TrainingStream
-from services.clients.dispatcher_async import AsyncDispatcherClient
-from services.domain.reports import PhaseTimes
-from services.domain.state import JobPhase, JobState, WorkerState
+from esd.dispatcher.core.feedback import Feedback
+from esd.services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.services.domain.reports import PhaseTimes
+from esd.services.domain.state import JobPhase, JobState, WorkerState
 
 SELF = "driver"  # this process reads the samples and sends them
 

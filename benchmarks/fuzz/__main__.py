@@ -38,8 +38,8 @@ from benchmarks.fuzz.lying_redis import Life, LyingRedis, live_with
 from benchmarks.fuzz.targets import Target
 from benchmarks.fuzz.told import Told, most_bytes, tell
 from benchmarks.fuzz.wrongs import wrongs
-from services.clients.dispatcher_async import AsyncDispatcherClient
-from services.runtime.channel import channel
+from esd.services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.services.runtime.channel import channel
 from tests.support.redis_server import redis_server
 
 _LIMIT_SECONDS = 180.0  # for each service
@@ -62,7 +62,7 @@ async def start(stack: AsyncExitStack, module: str, log: Path, **settings: str) 
     settings = {"max_request_bytes": str(MAX_MESSAGE_BYTES)} | settings
     with log.open("wb") as stderr:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", module,
+            sys.executable, "-m", f"esd.{module}",
             env={**os.environ, **{prefix + name.upper(): value for name, value in settings.items()}},
             stdout=asyncio.subprocess.PIPE,
             stderr=stderr,

@@ -15,13 +15,13 @@ from benchmarks.fuzz.liar import Lies
 from benchmarks.fuzz.meddler import Honest, Meddling, meddler
 from benchmarks.fuzz.rival import rival_of
 from esd.cli.worker_host import WorkerHost, end_of
-from services.clients.dispatcher_async import AsyncDispatcherClient
-from services.clients.parameter_server import AsyncParameterServerClient
-from services.domain.batches import SampleBatch
-from services.domain.features import numbered_ids
-from services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
-from services.domain.state import JobPhase, JobState
-from services.domain.tables import OptimizerSpec, TableSpec
+from esd.services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.services.clients.parameter_server import AsyncParameterServerClient
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.features import numbered_ids
+from esd.services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
+from esd.services.domain.state import JobPhase, JobState
+from esd.services.domain.tables import OptimizerSpec, TableSpec
 from tests.support.reference import train_reference
 
 READY_SECONDS = 120.0

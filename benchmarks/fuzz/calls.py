@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import grpc
 
 from benchmarks.fuzz.messages import Request
-from services.runtime.status import REASON_KEY
+from esd.services.runtime.status import REASON_KEY
 
 DEADLINE_SECONDS = 0.3  # for calls that may rightly wait for something that malformed requests never bring
 PATIENCE_SECONDS = 20.0  # for all others: the machine may be busy, the service may not hang

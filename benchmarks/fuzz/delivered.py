@@ -18,12 +18,12 @@ import numpy as np
 from benchmarks.fuzz.attended import assert_model, running_job, stream, worker_processes
 from benchmarks.fuzz.calls import DEADLINE_SECONDS, tells_too_much
 from benchmarks.fuzz.twists import drawn, twists
-from protos import ps_pb2, worker_pb2
-from services.clients.dispatcher_async import AsyncDispatcherClient
-from services.domain.batches import SampleBatch
-from services.domain.jobs import JobSpec
-from services.domain.state import JobPhase
-from services.runtime.channel import channel
+from esd.protos import ps_pb2, worker_pb2
+from esd.services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.jobs import JobSpec
+from esd.services.domain.state import JobPhase
+from esd.services.runtime.channel import channel
 
 _DELIVER = "/esd.v1.Worker/Deliver"
 _FRAMES_OF_A_STREAM = 4

@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError
 
 from benchmarks.fuzz.calls import Answer, Method, fault
 from benchmarks.fuzz.twists import Twist, drawn, twists
-from protos import dispatcher_pb2 as pb
+from esd.protos import dispatcher_pb2 as pb
 
 _ATTEND = Method("/esd.v1.Dispatcher/Attend", client_streaming=True, server_streaming=True)
 _FAR = 1000  # iterations, or epochs

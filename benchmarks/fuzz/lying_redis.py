@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from services.clients.parameter_server import AsyncParameterServerClient
-from services.domain.batches import LogEntry
-from services.domain.errors import EsdError, Internal
-from services.domain.rows import GradientBlock, Push, RowBlock
-from services.domain.tables import OptimizerSpec, TableSpec
-from services.domain.worker_set import WorkerSet
-from services.runtime.retry import repeated
+from esd.services.clients.parameter_server import AsyncParameterServerClient
+from esd.services.domain.batches import LogEntry
+from esd.services.domain.errors import EsdError, Internal
+from esd.services.domain.rows import GradientBlock, Push, RowBlock
+from esd.services.domain.tables import OptimizerSpec, TableSpec
+from esd.services.domain.worker_set import WorkerSet
+from esd.services.runtime.retry import repeated
 from tests.support.tcp_server import tcp_server
 
 TABLE = TableSpec("lied-about", 4, OptimizerSpec(), seed=1, init_scale=0.5)

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import grpc
 
-from services.runtime.channel import channel
+from esd.services.runtime.channel import channel
 
 
 class Meddling(Protocol):

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 
-from services.clients.parameter_server import AsyncParameterServerClient
-from services.domain.errors import FailedPrecondition
-from services.domain.jobs import JobSpec
+from esd.services.clients.parameter_server import AsyncParameterServerClient
+from esd.services.domain.errors import FailedPrecondition
+from esd.services.domain.jobs import JobSpec
 
 _PAUSE_SECONDS = 0.05  # between its attempts, so that the job gets on
 

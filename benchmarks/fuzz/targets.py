@@ -15,16 +15,16 @@ from google.protobuf.message import Message
 
 from benchmarks.fuzz.calls import Method
 from benchmarks.fuzz.twists import Pools
-from protos import common_pb2, dispatcher_pb2, ps_pb2, ps_pb2_grpc, worker_pb2, worker_pb2_grpc
-from services.clients.dispatcher_async import AsyncDispatcherClient
-from services.domain.errors import EsdError
-from services.domain.features import numbered_ids
-from services.domain.jobs import Criterion, JobSpec, ModelSpec
-from services.domain.reports import Registration
-from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
-from services.wire.jobs import encode_job
-from services.wire.reports import encode_registration
-from services.wire.tables import encode_table
+from esd.protos import common_pb2, dispatcher_pb2, ps_pb2, ps_pb2_grpc, worker_pb2, worker_pb2_grpc
+from esd.services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.services.domain.errors import EsdError
+from esd.services.domain.features import numbered_ids
+from esd.services.domain.jobs import Criterion, JobSpec, ModelSpec
+from esd.services.domain.reports import Registration
+from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
+from esd.services.wire.jobs import encode_job
+from esd.services.wire.reports import encode_registration
+from esd.services.wire.tables import encode_table
 
 TABLE = TableSpec("table-placeholder", 4, OptimizerSpec(OptimizerKind.ADAM, 0.1), seed=1, init_scale=0.5)
 _KEPT = replace(TABLE, name="kept")  # what no request names

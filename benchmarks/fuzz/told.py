@@ -21,10 +21,10 @@ from benchmarks.fuzz.calls import tells_too_much
 from benchmarks.fuzz.meddler import meddler
 from benchmarks.fuzz.wrongs import Twister, Wrong
 from esd.cli.worker_host import ForkedProcess, WorkerHost, end_of
-from services.clients.dispatcher_async import AsyncDispatcherClient
-from services.domain.errors import EsdError
-from services.domain.jobs import JobSpec
-from services.domain.state import JobPhase
+from esd.services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.services.domain.errors import EsdError
+from esd.services.domain.jobs import JobSpec
+from esd.services.domain.state import JobPhase
 
 _ITERATIONS = 8  # of an attempt; a checkpoint is in their middle
 _PATIENCE_SECONDS = 3.0  # for a job that waits for somebody who was told wrong; then it is cancelled

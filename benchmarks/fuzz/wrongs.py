@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from benchmarks.fuzz.meddler import Honest, Meddling
 from benchmarks.fuzz.twists import Twist, drawn, twists
-from protos import dispatcher_pb2, ps_pb2
+from esd.protos import dispatcher_pb2, ps_pb2
 
 _DISPATCHER: ServiceDescriptor = dispatcher_pb2.DESCRIPTOR.services_by_name["Dispatcher"]
 _PS: ServiceDescriptor = ps_pb2.DESCRIPTOR.services_by_name["ParameterServer"]

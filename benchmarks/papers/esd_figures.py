@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from benchmarks.papers.figure import KNOBS, Figure
 from benchmarks.papers.runs import EQUAL_LINKS, ESD_LINKS, FAST, SLOW, Outcome, Runs, Setting
-from dispatcher.core.mechanisms import MECHANISMS
+from esd.dispatcher.core.mechanisms import MECHANISMS
 
 LAIA = Setting()
 ESD = {f"ESD α={alpha:g}": Setting(mechanism="esd", alpha=alpha) for alpha in (1.0, 0.5, 0.0)}

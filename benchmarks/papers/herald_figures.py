@@ -11,10 +11,10 @@ import numpy as np
 from benchmarks.papers.figure import Figure
 from benchmarks.papers.runs import EQUAL_LINKS, FAST, Outcome, Runs, Setting
 from benchmarks.papers.workload import Workload
-from dispatcher.core.mechanisms.laia_adaptive import LaiaAdaptive
-from dispatcher.core.mechanisms.table_profiler import TableProfiler
-from dispatcher.simulator.alternatives.cached_rows import LruCaches, RowNumbers
-from dispatcher.simulator.simulate import trace_batches
+from esd.dispatcher.core.mechanisms.laia_adaptive import LaiaAdaptive
+from esd.dispatcher.core.mechanisms.table_profiler import TableProfiler
+from esd.dispatcher.simulator.alternatives.cached_rows import LruCaches, RowNumbers
+from esd.dispatcher.simulator.simulate import trace_batches
 
 # Herald §6.1: equal links, LRU caches of 10%, m = 128.
 HERALD = Setting(links=EQUAL_LINKS, cache_ratio=0.10, policy="lru")

@@ -10,17 +10,17 @@ from operator import attrgetter
 import numpy as np
 
 from benchmarks.papers.workload import Workload
-from dispatcher.core.cost_model import Operations
-from dispatcher.core.mechanisms import Mechanism
-from dispatcher.core.planner import Planner
-from dispatcher.simulator.alternatives import Cluster, get_alternative, simulate_alternative
-from services.domain.batches import SampleBatch
-from services.domain.errors import ResourceExhausted
-from services.domain.features import numbered_ids
-from services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
-from services.domain.links import parse_link
-from services.domain.sync import Sync
-from services.domain.tables import OptimizerSpec, TableSpec
+from esd.dispatcher.core.cost_model import Operations
+from esd.dispatcher.core.mechanisms import Mechanism
+from esd.dispatcher.core.planner import Planner
+from esd.dispatcher.simulator.alternatives import Cluster, get_alternative, simulate_alternative
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import ResourceExhausted
+from esd.services.domain.features import numbered_ids
+from esd.services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
+from esd.services.domain.links import parse_link
+from esd.services.domain.sync import Sync
+from esd.services.domain.tables import OptimizerSpec, TableSpec
 
 WARM_UP = 10  # iterations, ESD §6.1 and Herald §6.1
 

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from benchmarks.papers.figure import Figure
 from benchmarks.papers.runs import Runs, Setting
 from benchmarks.papers.workload import Workload
-from dispatcher.core.planner import Planner
-from dispatcher.simulator.simulate import trace_batches
-from dispatcher.simulator.sizing.access import AccessTable
-from dispatcher.simulator.sizing.coherence import expected_traffic
-from dispatcher.simulator.sizing.scars import Device, best_cache, epoch_communication, expected_distinct
+from esd.dispatcher.core.planner import Planner
+from esd.dispatcher.simulator.simulate import trace_batches
+from esd.dispatcher.simulator.sizing.access import AccessTable
+from esd.dispatcher.simulator.sizing.coherence import expected_traffic
+from esd.dispatcher.simulator.sizing.scars import Device, best_cache, epoch_communication, expected_distinct
 
 ROWS, BATCH = 20_000, 4096
 _MEASURED_BATCHES = 200

@@ -9,11 +9,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.simulator.simulate import trace_batches
 from esd.cli.stream import first_samples
-from services.data import open_data
-from services.domain.batches import SampleBatch
-from services.domain.ids import distinct_values
+from esd.data import open_data
+from esd.dispatcher.simulator.simulate import trace_batches
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.ids import distinct_values
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from benchmarks.quality import cluster, plain_torch
 from benchmarks.quality.plain_models import PLAIN_MODELS
 from benchmarks.quality.samples import BATCH, DATA, load
 from esd.cli.options import RunOptions
-from services.domain.tables import OptimizerKind
+from esd.services.domain.tables import OptimizerKind
 
 OPTIONS = RunOptions(
     workers=2,

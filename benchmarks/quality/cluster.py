@@ -13,8 +13,8 @@ from esd.cli.driver import drive
 from esd.cli.held_out import watched
 from esd.cli.launcher import local_cluster
 from esd.cli.options import RunOptions
-from services.clients.dispatcher_async import AsyncDispatcherClient
-from services.domain.state import Quality
+from esd.services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.services.domain.state import Quality
 
 Tell = Callable[[int, Quality], None]
 

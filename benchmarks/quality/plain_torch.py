@@ -13,8 +13,8 @@ from benchmarks.quality.plain_models import PLAIN_MODELS
 from benchmarks.quality.samples import HISTORY, Samples, batches
 from esd.cli.model import parse_hidden
 from esd.cli.options import RunOptions
-from services.domain.batches import SampleBatch
-from services.domain.features import Pooling
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.features import Pooling
 from tests.support.auc import exact_auc
 
 

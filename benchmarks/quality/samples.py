@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esd.cli.stream import first_samples
-from services.data import open_data
-from services.domain.batches import SampleBatch
-from services.domain.features import Feature, Pooling
+from esd.data import open_data
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.features import Feature, Pooling
 
 BATCH = 1024  # samples of an iteration
 TRAINED = 80 * BATCH

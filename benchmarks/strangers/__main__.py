@@ -26,11 +26,11 @@ from esd.cli.driver import drive
 from esd.cli.export import export_model
 from esd.cli.options import RunOptions
 from esd.cli.stream import training_stream
-from services.clients.dispatcher_async import AsyncDispatcherClient
-from services.domain.batches import SampleBatch
-from services.domain.state import JobState
-from services.runtime.security import Credentials
-from services.runtime.settings import ClientSettings
+from esd.services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.state import JobState
+from esd.services.runtime.security import Credentials
+from esd.services.runtime.settings import ClientSettings
 from tests.support.certificates import Certificates
 
 OPTIONS = RunOptions(

@@ -66,7 +66,7 @@ async def deployment(folder: Path, certificates: Certificates) -> AsyncIterator[
         secured = certificates.of("service", token=True) | settings
         with (folder / f"{service}.log").open("wb") as log:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", module,
+                sys.executable, "-m", f"esd.{module}",
                 env=os.environ | {f"ESD_{prefix}_{key}".upper(): str(value) for key, value in secured.items()},
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,

@@ -12,13 +12,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from benchmarks.stream_soak.misdeed import AT_ONCE, Misdeed
-from services.clients.attendance import Attendance
-from services.clients.dispatcher_async import AsyncDispatcherClient
-from services.domain.errors import StaleEpoch
-from services.domain.plans import Membership
-from services.domain.reports import FailureReport, FlushReport, Lease, TransferCounts
-from services.runtime.channel import channel
-from services.wire.attend import encode_attendance
+from esd.services.clients.attendance import Attendance
+from esd.services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.services.domain.errors import StaleEpoch
+from esd.services.domain.plans import Membership
+from esd.services.domain.reports import FailureReport, FlushReport, Lease, TransferCounts
+from esd.services.runtime.channel import channel
+from esd.services.wire.attend import encode_attendance
 from tests.support.cuttable_proxy import cuttable_proxy
 from tests.support.simple_clients import job_with, registration
 

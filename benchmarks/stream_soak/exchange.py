@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from benchmarks.stream_soak.misdeed import AT_ONCE, Misdeed
-from services.clients.parameter_server import AsyncParameterServerClient
-from services.domain.errors import DeadlineExceeded, Unavailable
-from services.domain.frames import Parcel, Pulls
-from services.domain.tables import OptimizerSpec, TableSpec
-from services.runtime.channel import channel
-from services.runtime.retry import repeated
-from services.wire.frames import encode_parcel
+from esd.services.clients.parameter_server import AsyncParameterServerClient
+from esd.services.domain.errors import DeadlineExceeded, Unavailable
+from esd.services.domain.frames import Parcel, Pulls
+from esd.services.domain.tables import OptimizerSpec, TableSpec
+from esd.services.runtime.channel import channel
+from esd.services.runtime.retry import repeated
+from esd.services.wire.frames import encode_parcel
 from tests.support.cuttable_proxy import cuttable_proxy
 
 SPEC = TableSpec("soak", 64, OptimizerSpec(), seed=0, init_scale=0.01)

@@ -51,7 +51,7 @@ class Soaked:
 
 PARAMETER_SERVER = Soaked(
     "parameter server",
-    "ps_server",
+    "esd.ps_server",
     {"ESD_PS_STORE": "memory", "ESD_PS_METRICS_PORT": "none", "ESD_PS_LOG_LEVEL": "error"},
     exchange.prepare,
     exchange.MISDEEDS,
@@ -59,7 +59,7 @@ PARAMETER_SERVER = Soaked(
 # Leases outlive the time between two misdeeds, so that the workers keep their places.
 DISPATCHER = Soaked(
     "dispatcher",
-    "dispatcher",
+    "esd.dispatcher",
     {
         "ESD_DISPATCHER_METRICS_PORT": "none",
         "ESD_DISPATCHER_LOG_LEVEL": "error",

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.core.cost_model import CostModel, Operations, RowSizes
-from dispatcher.core.decision import Decision
-from dispatcher.core.feedback import ComputeTimes
-from dispatcher.core.learned import Arrays, of, within
-from dispatcher.core.mechanisms import Assignment, DispatchInput, Mechanism, WorkloadLimits
-from dispatcher.core.workloads import BalancedWorkloads
-from services.domain.jobs import JobSpec
+from esd.dispatcher.core.cost_model import CostModel, Operations, RowSizes
+from esd.dispatcher.core.decision import Decision
+from esd.dispatcher.core.feedback import ComputeTimes
+from esd.dispatcher.core.learned import Arrays, of, within
+from esd.dispatcher.core.mechanisms import Assignment, DispatchInput, Mechanism, WorkloadLimits
+from esd.dispatcher.core.workloads import BalancedWorkloads
+from esd.services.domain.jobs import JobSpec
 
 _REFINEMENTS = 3  # further decisions on one batch, at most
 _EVEN = 1.05  # the slowest worker's time, relative to the mean, that needs no further decision

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.core.learned import Arrays
-from services.domain.errors import InvalidArgument
-from services.domain.features import Feature
-from services.domain.tables import TableSpec
+from esd.dispatcher.core.learned import Arrays
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.features import Feature
+from esd.services.domain.tables import TableSpec
 
 if TYPE_CHECKING:  # in its stub only
-    from esd_native.engine import IterationColumns
+    from esd.native.engine import IterationColumns
 
 _TOLERANCE = 0.005
 _FINEST_SCALE = math.ceil(0.5 / _TOLERANCE)  # rounding to 1/scale errs by at most 0.5/scale

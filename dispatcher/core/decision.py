@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.core.cost_model import CostModel, Operations
-from services.domain.batches import SampleBatch
-from services.domain.plans import DirectRows, FlushPlan, GradientTransfers, IterationPlan, Reload, Transfers
-from services.domain.staleness import Staleness
+from esd.dispatcher.core.cost_model import CostModel, Operations
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.plans import DirectRows, FlushPlan, GradientTransfers, IterationPlan, Reload, Transfers
+from esd.services.domain.staleness import Staleness
 
 if TYPE_CHECKING:  # the shapes of the engine's dicts exist in its stub only
-    from esd_native.engine import (
+    from esd.native.engine import (
         CacheColumns,
         FlushColumns,
         GradientColumns,
@@ -52,7 +52,7 @@ class Decision:
         solver: the solver that ran, "" for a mechanism without one.
         gap: the solver's certificate: cost less dual bound, 0 proves optimality; None when there is none.
         budget_seconds: time that the assignment had; infinite without a limit.
-        efforts: what the assignment used a limited time for; see dispatcher.core.decision_time.
+        efforts: what the assignment used a limited time for; see esd.dispatcher.core.decision_time.
         seconds: wall time of this decision by phase: `index` (looking the batch up), `score` (costs or
             affinities), `assign` (the assignment), `plan` (advancing the state, the columns of the plans), and `encode`
             once the messages are made.

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from services.domain.errors import FailedPrecondition, InvalidArgument
+from esd.services.domain.errors import FailedPrecondition, InvalidArgument
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class EpochBegan:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Feedback that the planner took in before its next decision; see dispatcher.core.feedback.Feedback."""
+    """Feedback that the planner took in before its next decision; see esd.dispatcher.core.feedback.Feedback."""
 
     seconds: list[float]
     bandwidths: list[float]
@@ -73,7 +73,7 @@ class IterationPlanned:
     Attributes:
         iteration: its number.
         digest: tells whether a replay makes the same plans.
-        efforts: what the decision used a limited time for; see dispatcher.core.decision_time.
+        efforts: what the decision used a limited time for; see esd.dispatcher.core.decision_time.
     """
 
     iteration: int

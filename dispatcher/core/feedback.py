@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.core.learned import Arrays
+from esd.dispatcher.core.learned import Arrays
 
 LINK_SMOOTHING = 0.2  # weight of the newest measurement of a link's speed
 _SMOOTHING = 0.2  # least weight of the newest measurement of a computation's time

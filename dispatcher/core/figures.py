@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.core.grouped_auc import WindowedGauc, mean_gauc
-from dispatcher.core.scores import Scores, mean_loss
-from services.domain.state import Quality
+from esd.dispatcher.core.grouped_auc import WindowedGauc, mean_gauc
+from esd.dispatcher.core.scores import Scores, mean_loss
+from esd.services.domain.state import Quality
 
 
 class Iteration(NamedTuple):

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.core.decision import Decision
-from dispatcher.core.feedback import Feedback
-from dispatcher.core.learned import Arrays, of, within
-from esd_native.engine import Engine
-from services.domain.batches import SampleBatch
+from esd.dispatcher.core.decision import Decision
+from esd.dispatcher.core.feedback import Feedback
+from esd.dispatcher.core.learned import Arrays, of, within
+from esd.native.engine import Engine
+from esd.services.domain.batches import SampleBatch
 
 LOOKAHEAD = 10  # iterations whose reads are known, L (FRUGAL §3.2)
 _SMOOTHING = 0.2  # least weight of the newest iteration

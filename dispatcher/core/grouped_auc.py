@@ -14,7 +14,7 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from services.domain.reports import OTHER_LABEL
+from esd.services.domain.reports import OTHER_LABEL
 
 MOST_FULL = 4  # windows whose figures nobody has computed yet: memory stays bounded whoever forgets to
 

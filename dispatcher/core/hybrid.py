@@ -9,11 +9,11 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dispatcher.solvers.protocol import Prices, Solver
-from esd_native import solver as native
-from services.domain.errors import InvalidArgument
-from services.domain.hybrid import Costs, HybridResult, as_capacities, as_costs, check_choice
-from services.domain.jobs import Criterion
+from esd.dispatcher.solvers.protocol import Prices, Solver
+from esd.native import solver as native
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.hybrid import Costs, HybridResult, as_capacities, as_costs, check_choice
+from esd.services.domain.jobs import Criterion
 
 
 def hybrid_dis(

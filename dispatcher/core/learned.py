@@ -18,7 +18,7 @@ class Snapshot:
     """A planner's state at a checkpoint.
 
     Attributes:
-        engine: the rows and the caches; see `esd_native.engine.Engine.snapshot`.
+        engine: the rows and the caches; see `esd.native.engine.Engine.snapshot`.
         learned: what `Learned.save` returned; empty where nothing was learned.
     """
 

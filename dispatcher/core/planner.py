@@ -10,25 +10,25 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.core.balancing import Balancing
-from dispatcher.core.cost_model import CostModel, EvictionRisk, Operations, RowSizes, slowest_link
-from dispatcher.core.decision import Decision, flush_plan, reload_plan
-from dispatcher.core.decision_time import DecisionTime, NecessaryTime
-from dispatcher.core.feedback import Feedback, MeasuredLinks
-from dispatcher.core.flushing import LOOKAHEAD, FlushAhead
-from dispatcher.core.learned import Learned, Learner, Snapshot
-from dispatcher.core.mechanisms import DispatchInput, Mechanism, get_mechanism
-from dispatcher.core.mechanisms.laia_adaptive import LaiaAdaptive
-from esd_native.engine import BatchIds, CacheTooSmall, Engine
-from services.domain.batches import SampleBatch
-from services.domain.errors import InvalidArgument, ResourceExhausted
-from services.domain.jobs import JobSpec, scale_workloads
-from services.domain.plans import FlushPlan, Reload
-from services.domain.sync import Sync, ring_bytes
-from services.domain.worker_set import WorkerSet
+from esd.dispatcher.core.balancing import Balancing
+from esd.dispatcher.core.cost_model import CostModel, EvictionRisk, Operations, RowSizes, slowest_link
+from esd.dispatcher.core.decision import Decision, flush_plan, reload_plan
+from esd.dispatcher.core.decision_time import DecisionTime, NecessaryTime
+from esd.dispatcher.core.feedback import Feedback, MeasuredLinks
+from esd.dispatcher.core.flushing import LOOKAHEAD, FlushAhead
+from esd.dispatcher.core.learned import Learned, Learner, Snapshot
+from esd.dispatcher.core.mechanisms import DispatchInput, Mechanism, get_mechanism
+from esd.dispatcher.core.mechanisms.laia_adaptive import LaiaAdaptive
+from esd.native.engine import BatchIds, CacheTooSmall, Engine
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import InvalidArgument, ResourceExhausted
+from esd.services.domain.jobs import JobSpec, scale_workloads
+from esd.services.domain.plans import FlushPlan, Reload
+from esd.services.domain.sync import Sync, ring_bytes
+from esd.services.domain.worker_set import WorkerSet
 
 if TYPE_CHECKING:  # in its stub only
-    from esd_native.engine import IterationColumns
+    from esd.native.engine import IterationColumns
 
 
 class Planner:

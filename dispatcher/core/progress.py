@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.core.figures import Figures, Iteration, LabelScores
-from dispatcher.core.grouped_auc import FullWindow, WindowedGauc
-from dispatcher.core.scores import ScoreHistogram, mean_loss
-from services.domain.reports import IterationReport
+from esd.dispatcher.core.figures import Figures, Iteration, LabelScores
+from esd.dispatcher.core.grouped_auc import FullWindow, WindowedGauc
+from esd.dispatcher.core.scores import ScoreHistogram, mean_loss
+from esd.services.domain.reports import IterationReport
 
 RECENT_SAMPLES = 1 << 15  # the latest iterations that hold this many samples are the recent ones
 _NO_GROUPS = np.empty(0, np.uint64)

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from esd_native.reports import count_scores
-from services.domain.reports import SCORE_BINS
-from services.domain.state import Quality
+from esd.native.reports import count_scores
+from esd.services.domain.reports import SCORE_BINS
+from esd.services.domain.state import Quality
 
 
 class Scores(NamedTuple):

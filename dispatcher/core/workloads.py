@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.core.learned import Arrays
-from services.domain.errors import InvalidArgument
+from esd.dispatcher.core.learned import Arrays
+from esd.services.domain.errors import InvalidArgument
 
 # A worker's time grows with about this power of its samples, since more samples share more rows.
 _ELASTICITY = 0.8

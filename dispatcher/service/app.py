@@ -1,4 +1,4 @@
-"""The dispatcher process: what `python -m dispatcher` runs."""
+"""The dispatcher process: what `python -m esd.dispatcher` runs."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from dispatcher.service.page.serving import serve_page
-from dispatcher.service.run.current_job import CurrentJob
-from dispatcher.service.servicer import SERVICE, DispatcherServicer, add_to_server
-from dispatcher.service.settings import DispatcherSettings
-from services.runtime import logs
-from services.runtime.process import announce
-from services.runtime.server import serve
-from services.runtime.threads import named_threads
+from esd.dispatcher.service.page.serving import serve_page
+from esd.dispatcher.service.run.current_job import CurrentJob
+from esd.dispatcher.service.servicer import SERVICE, DispatcherServicer, add_to_server
+from esd.dispatcher.service.settings import DispatcherSettings
+from esd.services.runtime import logs
+from esd.services.runtime.process import announce
+from esd.services.runtime.server import serve
+from esd.services.runtime.threads import named_threads
 
 
 @dataclass(frozen=True, slots=True)

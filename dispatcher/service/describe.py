@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
-from dispatcher.service.run.job import Job
-from dispatcher.service.state.totals import JobTotals
-from dispatcher.service.state.worker_record import WorkerRecord
-from services.domain.state import JobState, WorkerState
+from esd.dispatcher.service.run.job import Job
+from esd.dispatcher.service.state.totals import JobTotals
+from esd.dispatcher.service.state.worker_record import WorkerRecord
+from esd.services.domain.state import JobState, WorkerState
 
 
 def job_state(job: Job) -> Callable[[], JobState]:

@@ -10,23 +10,23 @@ from typing import Any
 
 import grpc
 
-from dispatcher.core.hybrid import hybrid_dis
-from dispatcher.service.describe import job_state
-from dispatcher.service.run.attend import attend
-from dispatcher.service.run.current_job import CurrentJob
-from dispatcher.service.run.group_keys import get_group_key, put_group_key
-from dispatcher.service.state import job_metrics
-from dispatcher.solvers import get_solver
-from protos import dispatcher_pb2 as pb
-from protos import dispatcher_pb2_grpc
-from services.domain.errors import InvalidArgument
-from services.domain.state import JobState
-from services.runtime import metrics
-from services.runtime.tasks import run_in
-from services.wire.hybrid import decode_problem, encode_result
-from services.wire.jobs import decode_job
-from services.wire.reports import decode_registration, decode_wait, encode_lease
-from services.wire.state import decode_evaluation, encode_state
+from esd.dispatcher.core.hybrid import hybrid_dis
+from esd.dispatcher.service.describe import job_state
+from esd.dispatcher.service.run.attend import attend
+from esd.dispatcher.service.run.current_job import CurrentJob
+from esd.dispatcher.service.run.group_keys import get_group_key, put_group_key
+from esd.dispatcher.service.state import job_metrics
+from esd.dispatcher.solvers import get_solver
+from esd.protos import dispatcher_pb2 as pb
+from esd.protos import dispatcher_pb2_grpc
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.state import JobState
+from esd.services.runtime import metrics
+from esd.services.runtime.tasks import run_in
+from esd.services.wire.hybrid import decode_problem, encode_result
+from esd.services.wire.jobs import decode_job
+from esd.services.wire.reports import decode_registration, decode_wait, encode_lease
+from esd.services.wire.state import decode_evaluation, encode_state
 
 _Context = grpc.aio.ServicerContext[Any, Any]
 

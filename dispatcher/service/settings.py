@@ -9,9 +9,9 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_settings import NoDecode
 
-from dispatcher.core.mechanisms import MECHANISMS
-from services.runtime.roles import Role
-from services.runtime.settings import PortOrOff, ServerSettings
+from esd.dispatcher.core.mechanisms import MECHANISMS
+from esd.services.runtime.roles import Role
+from esd.services.runtime.settings import PortOrOff, ServerSettings
 
 
 def _names(value: object) -> object:

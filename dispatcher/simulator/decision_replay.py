@@ -10,7 +10,7 @@ from itertools import islice
 
 import numpy as np
 
-from dispatcher.core.decision_log import (
+from esd.dispatcher.core.decision_log import (
     CheckpointPlanned,
     EpochBegan,
     IterationPlanned,
@@ -19,15 +19,15 @@ from dispatcher.core.decision_log import (
     Record,
     StreamEnded,
 )
-from dispatcher.core.feedback import Feedback
-from dispatcher.core.learned import Snapshot
-from dispatcher.core.planner import Planner
-from dispatcher.simulator.simulate import with_lookahead
-from dispatcher.simulator.totals import Tally, Totals
-from services.domain.batches import SampleBatch
-from services.domain.errors import FailedPrecondition, InvalidArgument
-from services.domain.jobs import JobSpec
-from services.domain.worker_set import WorkerSet
+from esd.dispatcher.core.feedback import Feedback
+from esd.dispatcher.core.learned import Snapshot
+from esd.dispatcher.core.planner import Planner
+from esd.dispatcher.simulator.simulate import with_lookahead
+from esd.dispatcher.simulator.totals import Tally, Totals
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import FailedPrecondition, InvalidArgument
+from esd.services.domain.jobs import JobSpec
+from esd.services.domain.worker_set import WorkerSet
 
 Digest = Callable[[Sequence[bytes]], str]
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from services.domain.batches import SampleBatch
-from services.domain.errors import InvalidArgument
-from services.domain.ids import in_table
-from services.domain.jobs import MAX_TABLES, JobSpec
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.ids import in_table
+from esd.services.domain.jobs import MAX_TABLES, JobSpec
 
 
 def with_dimensions(job: JobSpec, dimensions: Sequence[int]) -> tuple[JobSpec, tuple[int, ...]]:

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.core.checkpoint_schedule import CheckpointSchedule
-from dispatcher.core.feedback import Feedback
-from dispatcher.core.planner import Planner
-from dispatcher.simulator.totals import Tally, Totals
-from services.domain.batches import SampleBatch
-from services.domain.errors import InvalidArgument
+from esd.dispatcher.core.checkpoint_schedule import CheckpointSchedule
+from esd.dispatcher.core.feedback import Feedback
+from esd.dispatcher.core.planner import Planner
+from esd.dispatcher.simulator.totals import Tally, Totals
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import InvalidArgument
 
 
 def simulate(

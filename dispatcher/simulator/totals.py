@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.core.cost_model import Operations
-from dispatcher.core.decision import Decision
-from services.domain.plans import FlushPlan
-from services.domain.staleness import NEVER_STALE, Staleness
+from esd.dispatcher.core.cost_model import Operations
+from esd.dispatcher.core.decision import Decision
+from esd.services.domain.plans import FlushPlan
+from esd.services.domain.staleness import NEVER_STALE, Staleness
 
 
 @dataclass(frozen=True, slots=True)

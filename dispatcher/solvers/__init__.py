@@ -11,12 +11,12 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.solvers.cuda import CudaSolver, to_host
-from dispatcher.solvers.cuda.device import open_device
-from dispatcher.solvers.native import NativeSolver
-from dispatcher.solvers.protocol import AnyCosts, DeviceCosts, Prices, Solution, Solver
-from services.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
-from services.domain.hybrid import Costs
+from esd.dispatcher.solvers.cuda import CudaSolver, to_host
+from esd.dispatcher.solvers.cuda.device import open_device
+from esd.dispatcher.solvers.native import NativeSolver
+from esd.dispatcher.solvers.protocol import AnyCosts, DeviceCosts, Prices, Solution, Solver
+from esd.services.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
+from esd.services.domain.hybrid import Costs
 
 __all__ = [
     "DEVICE_ENTRIES",

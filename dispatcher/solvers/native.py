@@ -7,9 +7,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.solvers.protocol import AnyCosts, Prices, Solution
-from esd_native import solver as native
-from services.domain.errors import Internal, InvalidArgument
+from esd.dispatcher.solvers.protocol import AnyCosts, Prices, Solution
+from esd.native import solver as native
+from esd.services.domain.errors import Internal, InvalidArgument
 
 
 class NativeSolver:

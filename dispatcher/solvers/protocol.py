@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from services.domain.hybrid import Costs
+from esd.services.domain.hybrid import Costs
 
 
 class DeviceCosts(Protocol):

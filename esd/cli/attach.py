@@ -12,12 +12,12 @@ from esd.cli import options as opt
 from esd.cli.driver import going_on, progress_bar, run_until_stopped, train_to_the_end, way_back_told
 from esd.cli.report import Result, messages
 from esd.cli.stream import TrainingStream, held_out_samples, report_reading, training_stream
-from services.clients.dispatcher_async import AsyncDispatcherClient
-from services.domain.errors import InvalidArgument
-from services.domain.jobs import JobSpec
-from services.domain.state import JobState
-from services.runtime.security import Credentials
-from services.runtime.settings import split_address
+from esd.services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.jobs import JobSpec
+from esd.services.domain.state import JobState
+from esd.services.runtime.security import Credentials
+from esd.services.runtime.settings import split_address
 
 # Options that were decided where the services were started.
 _OF_THE_SERVICES = ("links", "cache_ratio", "cache_rows", "store", "shards", "checkpoint_dir", "decision_log")

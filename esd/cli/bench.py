@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from services.domain.errors import FailedPrecondition
+from esd.services.domain.errors import FailedPrecondition
 
 # The benchmarks read their own arguments, --help included.
 ALL_ARGUMENTS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from services.domain.errors import InvalidArgument
+from esd.services.domain.errors import InvalidArgument
 
 AUTO = "auto"
 

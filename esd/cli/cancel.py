@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from esd.cli.report import messages
-from services.clients.dispatcher import DispatcherClient
-from services.domain.errors import NotFound
-from services.runtime.security import Credentials
+from esd.services.clients.dispatcher import DispatcherClient
+from esd.services.domain.errors import NotFound
+from esd.services.runtime.security import Credentials
 
 
 def command(

@@ -15,14 +15,14 @@ import typer
 from pydantic import SecretStr
 from rich.table import Table
 
-from dispatcher.service.state.manifest import Manifest
 from esd.cli import options as opt
 from esd.cli.report import messages, print_json
 from esd.cli.tables import print_table
-from ps_server.service.offline import OfflineTable, offline_tables
-from ps_server.service.settings import ParameterServerSettings
-from services.domain.errors import EsdError, FailedPrecondition, NotFound
-from services.runtime.settings import load
+from esd.dispatcher.service.state.manifest import Manifest
+from esd.ps_server.service.offline import OfflineTable, offline_tables
+from esd.ps_server.service.settings import ParameterServerSettings
+from esd.services.domain.errors import EsdError, FailedPrecondition, NotFound
+from esd.services.runtime.settings import load
 
 _BROKEN = 1  # exit code of verify
 

@@ -10,8 +10,8 @@ from rich.table import Table
 from esd.cli.options import Json
 from esd.cli.report import print_json
 from esd.cli.tables import print_table
-from services.data.opening import readers as known_readers
-from services.data.opening import table_reader
+from esd.data.opening import readers as known_readers
+from esd.data.opening import table_reader
 
 app = typer.Typer(no_args_is_help=True, help="Looks at data of your own, and lists the readers of data.")
 

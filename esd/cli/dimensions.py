@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from services.domain.errors import InvalidArgument
+from esd.services.domain.errors import InvalidArgument
 
 
 def parse_dimensions(text: str, fields: Sequence[str], default: int) -> tuple[int, ...]:

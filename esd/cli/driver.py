@@ -12,20 +12,20 @@ from typing import Any, TypeVar
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from dispatcher.service.checkpoint.continuation import continuation
 from esd.cli.export import export_model
 from esd.cli.held_out import HeldOut, watched
 from esd.cli.options import RunOptions
 from esd.cli.report import Result, messages, training_result
 from esd.cli.stream import TrainingStream, without_first
-from services.clients.dispatcher_async import AsyncDispatcherClient
-from services.clients.parameter_server import AsyncParameterServerClient
-from services.domain.batches import SampleBatch
-from services.domain.errors import EsdError, FailedPrecondition, NotFound, StorageUnwritable
-from services.domain.jobs import JobSpec
-from services.domain.state import JobPhase, JobState
-from services.runtime.retry import AWAY, Backoff, repeated
-from services.runtime.security import PLAINTEXT, Credentials
+from esd.dispatcher.service.checkpoint.continuation import continuation
+from esd.services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.services.clients.parameter_server import AsyncParameterServerClient
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import EsdError, FailedPrecondition, NotFound, StorageUnwritable
+from esd.services.domain.jobs import JobSpec
+from esd.services.domain.state import JobPhase, JobState
+from esd.services.runtime.retry import AWAY, Backoff, repeated
+from esd.services.runtime.security import PLAINTEXT, Credentials
 
 Stream = AsyncIterable[SampleBatch] | Iterable[SampleBatch]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from services.domain.errors import InvalidArgument
-from services.domain.state import KEPT_EVALUATIONS, Evaluation
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.state import KEPT_EVALUATIONS, Evaluation
 
 _SMALLER_IS_BETTER = {"loss": True, "normalised_entropy": True, "auc": False, "gauc": False}
 

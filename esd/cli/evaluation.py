@@ -10,22 +10,22 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.core.grouped_auc import Grouped, mean_gauc
-from dispatcher.core.scores import ScoreHistogram
 from esd.cli.model import look_here
 from esd.cli.stream import global_batches
-from services.clients.parameter_server import AsyncParameterServerClient
-from services.clients.read_ahead import read_ahead
-from services.domain.batches import SampleBatch
-from services.domain.errors import InvalidArgument, NotFound
-from services.domain.ids import parts_of_tables, shard_of
-from services.domain.jobs import JobSpec
-from services.domain.reports import label_classes
-from services.domain.state import Quality
-from services.domain.tables import TableSpec
-from services.runtime.security import PLAINTEXT, Credentials
-from services.runtime.tasks import all_of, run_in
-from services.runtime.threads import named_threads
+from esd.dispatcher.core.grouped_auc import Grouped, mean_gauc
+from esd.dispatcher.core.scores import ScoreHistogram
+from esd.services.clients.parameter_server import AsyncParameterServerClient
+from esd.services.clients.read_ahead import read_ahead
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import InvalidArgument, NotFound
+from esd.services.domain.ids import parts_of_tables, shard_of
+from esd.services.domain.jobs import JobSpec
+from esd.services.domain.reports import label_classes
+from esd.services.domain.state import Quality
+from esd.services.domain.tables import TableSpec
+from esd.services.runtime.security import PLAINTEXT, Credentials
+from esd.services.runtime.tasks import all_of, run_in
+from esd.services.runtime.threads import named_threads
 
 _TOGETHER = 16_384  # samples whose rows are read at once, each row once
 _AHEAD = 2  # times that many: some are scored while the next ones are read
@@ -125,14 +125,14 @@ def _try_model(job: JobSpec) -> None:
     """Builds the job's model; torch is imported with it."""
     look_here()
     try:
-        import_module("worker.models").build_model(job)
+        import_module("esd.worker.models").build_model(job)
     except ModuleNotFoundError as error:
         raise NotFound(f"held-out samples are scored with torch, which is not installed here: {error}") from error
 
 
 def _make_scorer(job: JobSpec, dense: bytes) -> Any:
-    """Makes a worker.training.scorer.Scorer."""
-    return import_module("worker.training.scorer").Scorer(job, dense)
+    """Makes a esd.worker.training.scorer.Scorer."""
+    return import_module("esd.worker.training.scorer").Scorer(job, dense)
 
 
 def _chunks(samples: Iterable[SampleBatch], tables: int) -> Iterator[_Chunk]:

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from services.clients.parameter_server import AsyncParameterServerClient, StoredState
-from services.domain.errors import FailedPrecondition
-from services.domain.jobs import JobSpec
-from services.domain.rows import RowBlock
-from services.domain.tables import TableSpec
-from services.domain.versions import trainings
-from services.domain.whole_files import write_whole
-from services.runtime.security import PLAINTEXT, Credentials
-from services.wire.trained_models import describe_model
+from esd.services.clients.parameter_server import AsyncParameterServerClient, StoredState
+from esd.services.domain.errors import FailedPrecondition
+from esd.services.domain.jobs import JobSpec
+from esd.services.domain.rows import RowBlock
+from esd.services.domain.tables import TableSpec
+from esd.services.domain.versions import trainings
+from esd.services.domain.whole_files import write_whole
+from esd.services.runtime.security import PLAINTEXT, Credentials
+from esd.services.wire.trained_models import describe_model
 
 _TIMEOUT_SECONDS = 600.0
 

@@ -21,14 +21,14 @@ from esd.cli.early_stop import EarlyStop
 from esd.cli.evaluation import Evaluator
 from esd.cli.options import RunOptions
 from esd.cli.report import messages
-from services.clients.dispatcher_async import AsyncDispatcherClient
-from services.clients.read_ahead import read_ahead
-from services.domain.batches import SampleBatch
-from services.domain.errors import EsdError, FailedPrecondition, NotFound
-from services.domain.jobs import JobSpec
-from services.domain.state import KEPT_EVALUATIONS, Evaluation, JobState, Quality
-from services.runtime.retry import AWAY, repeated
-from services.runtime.security import PLAINTEXT, Credentials
+from esd.services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.services.clients.read_ahead import read_ahead
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import EsdError, FailedPrecondition, NotFound
+from esd.services.domain.jobs import JobSpec
+from esd.services.domain.state import KEPT_EVALUATIONS, Evaluation, JobState, Quality
+from esd.services.runtime.retry import AWAY, repeated
+from esd.services.runtime.security import PLAINTEXT, Credentials
 
 _PATIENCE_SECONDS = 60.0  # with parameter servers that are away
 _MISSING_SECONDS = 600.0  # without the checkpoint of an evaluation, when all that was submitted is trained

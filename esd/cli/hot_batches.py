@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dispatcher.core.cost_model import RowSizes
-from services.data import Dataset
-from services.data.hot_batches import HotBatches, ReplicatedRows
-from services.domain.errors import InvalidArgument
-from services.domain.jobs import JobSpec
+from esd.data import Dataset
+from esd.data.hot_batches import HotBatches, ReplicatedRows
+from esd.dispatcher.core.cost_model import RowSizes
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.jobs import JobSpec
 
 
 def in_hot_batches(dataset: Dataset, job: JobSpec, patience: int) -> HotBatches:

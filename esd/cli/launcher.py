@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from esd.cli.worker_host import Process, WorkerHost, end_of
-from services.domain.errors import EsdError, Unavailable
-from services.domain.jobs import JobSpec
-from services.runtime.process import STOP_WITH_STDIN
+from esd.services.domain.errors import EsdError, Unavailable
+from esd.services.domain.jobs import JobSpec
+from esd.services.runtime.process import STOP_WITH_STDIN
 
 START_SECONDS = 120.0  # for one service, or the import of torch on a busy small machine
 STOP_SECONDS = 15.0
@@ -319,11 +319,11 @@ async def local_cluster(
         kept = {} if checkpoint_dir is None else {"ESD_PS_CHECKPOINT_DIR": str(checkpoint_dir)}
         for shard in range(shards):
             place = {"ESD_PS_STORE": store, "ESD_PS_SHARD": str(shard), "ESD_PS_SHARDS": str(shards)}
-            await start(servers, f"ps-{shard}", _spawn("ps_server"), "ESD_PS_", store_access | place | kept)
+            await start(servers, f"ps-{shard}", _spawn("esd.ps_server"), "ESD_PS_", store_access | place | kept)
         await start(
             dispatchers,
             "dispatcher",
-            _spawn("dispatcher"),
+            _spawn("esd.dispatcher"),
             "ESD_DISPATCHER_",
             {"ESD_DISPATCHER_PAGE_PORT": "0", "ESD_DISPATCHER_REJOIN_SECONDS": str(rejoin_seconds)}
             | ({} if decision_log is None else {"ESD_DISPATCHER_DECISION_LOG": str(decision_log)}),

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from services.domain.errors import InvalidArgument
-from services.domain.schedules import CONSTANT, Decay, Schedule
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.schedules import CONSTANT, Decay, Schedule
 
 _PANEL = "What is trained"
 _JUDGED = "How the model is judged"

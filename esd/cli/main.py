@@ -13,8 +13,8 @@ import esd
 from esd.cli import bench, cancel, checkpoint, data, demo, plan, serve, simulate, status, train
 from esd.cli.cluster import command as cluster
 from esd.cli.report import messages
-from services.domain.errors import EsdError, InvalidArgument
-from services.runtime.settings import SettingsError
+from esd.services.domain.errors import EsdError, InvalidArgument
+from esd.services.runtime.settings import SettingsError
 
 EXIT_FAILURE = 1
 EXIT_USAGE = 2

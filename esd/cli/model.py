@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from services.domain.errors import InvalidArgument
-from services.domain.losses import Loss
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.losses import Loss
 
 _PANEL = "What is trained"
 

@@ -11,8 +11,6 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from dispatcher.core.mechanisms import MECHANISMS
-from dispatcher.solvers import SOLVERS
 from esd.cli.budget import parse_alpha, parse_budget
 from esd.cli.hot_batches import in_hot_batches
 from esd.cli.job_file import Config
@@ -42,19 +40,21 @@ from esd.cli.storage import (
     MaxRows,
 )
 from esd.cli.workloads import parse_limits, parse_workloads
-from services.data import Dataset, count_distinct, open_data
-from services.data.epochs import Epochs
-from services.data.schema import job_tables
-from services.data.schema_file import name_of, read_schema
-from services.data.split import split
-from services.domain.errors import InvalidArgument
-from services.domain.features import Feature
-from services.domain.jobs import MAX_HORIZON, Criterion, JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
-from services.domain.links import parse_links
-from services.domain.losses import Loss
-from services.domain.schedules import Schedule
-from services.domain.sync import parse_sync
-from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
+from esd.data import Dataset, count_distinct, open_data
+from esd.data.epochs import Epochs
+from esd.data.schema import job_tables
+from esd.data.schema_file import name_of, read_schema
+from esd.data.split import split
+from esd.dispatcher.core.mechanisms import MECHANISMS
+from esd.dispatcher.solvers import SOLVERS
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.features import Feature
+from esd.services.domain.jobs import MAX_HORIZON, Criterion, JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
+from esd.services.domain.links import parse_links
+from esd.services.domain.losses import Loss
+from esd.services.domain.schedules import Schedule
+from esd.services.domain.sync import parse_sync
+from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 
 DEFAULT_BATCH = 64
 BALANCED = "balanced"

@@ -15,9 +15,9 @@ from esd.cli.plan_report import Advice, check_plot, print_advice, save_plot
 from esd.cli.plan_sync import ways_to_synchronise
 from esd.cli.report import messages, print_json
 from esd.cli.sizing import Profile, measure, predicted, simulated, size_search
-from services.domain.errors import InvalidArgument, ResourceExhausted
-from services.domain.sizes import parse_size
-from worker.service.settings import DEVICE
+from esd.services.domain.errors import InvalidArgument, ResourceExhausted
+from esd.services.domain.sizes import parse_size
+from esd.worker.service.settings import DEVICE
 
 POLICIES = ("emark", "reuse", "lru", "lfu", "static")
 _LEAST_ITERATIONS = 12  # of a simulation, a third of them to fill the caches

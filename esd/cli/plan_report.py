@@ -11,13 +11,13 @@ from typing import Any, get_type_hints
 from rich.console import Console
 from rich.table import Table
 
-from dispatcher.simulator.sizing.access import AccessTable
-from dispatcher.simulator.sizing.search import Trial
-from dispatcher.simulator.sizing.shapes import fit_shapes
 from esd.cli.options import RunOptions
 from esd.cli.tables import print_figures, print_table
-from services.domain.errors import InvalidArgument
-from services.domain.footprint import Footprint
+from esd.dispatcher.simulator.sizing.access import AccessTable
+from esd.dispatcher.simulator.sizing.search import Trial
+from esd.dispatcher.simulator.sizing.shapes import fit_shapes
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.footprint import Footprint
 
 _SHARES = (0.5, 0.9, 0.99)  # of the lookups, whose rows are counted
 

@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from dispatcher.simulator.sizing.search import Trial
 from esd.cli.options import RunOptions
 from esd.cli.report import messages
 from esd.cli.sizing import Profile, simulated
-from services.domain.errors import ResourceExhausted
-from services.domain.footprint import Footprint
-from services.domain.sync import Sync
+from esd.dispatcher.simulator.sizing.search import Trial
+from esd.services.domain.errors import ResourceExhausted
+from esd.services.domain.footprint import Footprint
+from esd.services.domain.sync import Sync
 
 _STEP = 4  # between numbers of replicated rows that are told apart
 

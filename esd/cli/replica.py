@@ -15,9 +15,9 @@ import socket
 import struct
 from pathlib import Path
 
-from services.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
-from services.domain.links import parse_link
-from services.runtime.settings import split_address
+from esd.services.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
+from esd.services.domain.links import parse_link
+from esd.services.runtime.settings import split_address
 
 # Docker's resolver, in every container of a network that a user made.
 RESOLVER = ("127.0.0.11", 53)

@@ -11,14 +11,14 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from dispatcher.simulator.alternatives import AlternativeTotals
-from dispatcher.simulator.totals import Totals
 from esd.cli.tables import print_figures
-from services.domain.jobs import JobSpec
-from services.domain.reports import PHASES
-from services.domain.staleness import MOST_UPDATES, Staleness
-from services.domain.state import Evaluation, JobState, Quality
-from services.domain.sync import Sync
+from esd.dispatcher.simulator.alternatives import AlternativeTotals
+from esd.dispatcher.simulator.totals import Totals
+from esd.services.domain.jobs import JobSpec
+from esd.services.domain.reports import PHASES
+from esd.services.domain.staleness import MOST_UPDATES, Staleness
+from esd.services.domain.state import Evaluation, JobState, Quality
+from esd.services.domain.sync import Sync
 
 # Progress and messages go to standard error, so that standard output holds the result only.
 messages = Console(stderr=True)

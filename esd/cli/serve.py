@@ -15,12 +15,12 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.markup import escape
 
-from dispatcher.service.settings import DispatcherSettings
 from esd.cli.replica import interface_of, local_address, replica_link, replica_number
-from ps_server.service.settings import ParameterServerSettings
-from services.domain.errors import InvalidArgument
-from services.runtime.settings import CONFIG_VARIABLE, Explanation, ServerSettings, explain, split_address
-from worker.service.settings import WorkerSettings
+from esd.dispatcher.service.settings import DispatcherSettings
+from esd.ps_server.service.settings import ParameterServerSettings
+from esd.services.domain.errors import InvalidArgument
+from esd.services.runtime.settings import CONFIG_VARIABLE, Explanation, ServerSettings, explain, split_address
+from esd.worker.service.settings import WorkerSettings
 
 app = typer.Typer(help="Runs one service in the foreground.", no_args_is_help=True)
 
@@ -116,6 +116,6 @@ def _place_of_worker(links: str | None, flags: Mapping[str, Any]) -> dict[str, s
     return place
 
 
-app.command("ps")(_command("ps_server", ParameterServerSettings, "a parameter server"))
-app.command("dispatcher")(_command("dispatcher", DispatcherSettings, "the dispatcher"))
-app.command("worker")(_command("worker", WorkerSettings, "a worker", links=Links))
+app.command("ps")(_command("esd.ps_server", ParameterServerSettings, "a parameter server"))
+app.command("dispatcher")(_command("esd.dispatcher", DispatcherSettings, "the dispatcher"))
+app.command("worker")(_command("esd.worker", WorkerSettings, "a worker", links=Links))

@@ -13,13 +13,6 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from dispatcher.core.decision_log import JobOpened, StreamEnded, read_decisions
-from dispatcher.core.mechanisms import Replay
-from dispatcher.core.planner import Planner
-from dispatcher.simulator.alternatives import ALTERNATIVES, Cluster, get_alternative, simulate_alternative
-from dispatcher.simulator.decision_replay import replay_decisions
-from dispatcher.simulator.dimensions import in_tables, with_dimensions
-from dispatcher.simulator.simulate import simulate
 from esd.cli import options as opt
 from esd.cli.budget import AUTO
 from esd.cli.dimensions import parse_dimensions
@@ -28,12 +21,19 @@ from esd.cli.options import takes_run_options
 from esd.cli.report import Result, alternative_result, print_result, simulation_result
 from esd.cli.storage import CheckpointDir, Shards, Store
 from esd.cli.stream import READ_SAMPLES, global_batches, simulated_stream
-from services.domain.batches import SampleBatch
-from services.domain.errors import InvalidArgument
-from services.domain.jobs import equal_workloads
-from services.domain.sync import Sync
-from services.wire.jobs import job_of_json
-from services.wire.plans import digest_of
+from esd.dispatcher.core.decision_log import JobOpened, StreamEnded, read_decisions
+from esd.dispatcher.core.mechanisms import Replay
+from esd.dispatcher.core.planner import Planner
+from esd.dispatcher.simulator.alternatives import ALTERNATIVES, Cluster, get_alternative, simulate_alternative
+from esd.dispatcher.simulator.decision_replay import replay_decisions
+from esd.dispatcher.simulator.dimensions import in_tables, with_dimensions
+from esd.dispatcher.simulator.simulate import simulate
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.jobs import equal_workloads
+from esd.services.domain.sync import Sync
+from esd.services.wire.jobs import job_of_json
+from esd.services.wire.plans import digest_of
 
 Trace = Annotated[Path | None, typer.Option(help="uint64 [N, F] ids in a .npy file, instead of --data.")]
 Assignments = Annotated[

@@ -10,20 +10,20 @@ from multiprocessing import get_context
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.core.planner import Planner
-from dispatcher.simulator.simulate import simulate
-from dispatcher.simulator.sizing.access import AccessTable
-from dispatcher.simulator.sizing.coherence import expected_traffic
-from dispatcher.simulator.sizing.search import SizeSearch, Trial
 from esd.cli.model import look_here
 from esd.cli.options import RunOptions
 from esd.cli.report import messages
 from esd.cli.stream import READ_SAMPLES, first_samples, global_batches
-from services.data import Dataset
-from services.domain.batches import SampleBatch
-from services.domain.footprint import Footprint
-from services.domain.jobs import JobSpec
-from services.domain.plans import IterationPlan
+from esd.data import Dataset
+from esd.dispatcher.core.planner import Planner
+from esd.dispatcher.simulator.simulate import simulate
+from esd.dispatcher.simulator.sizing.access import AccessTable
+from esd.dispatcher.simulator.sizing.coherence import expected_traffic
+from esd.dispatcher.simulator.sizing.search import SizeSearch, Trial
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.footprint import Footprint
+from esd.services.domain.jobs import JobSpec
+from esd.services.domain.plans import IterationPlan
 
 _MEASURED = (64, 2048)  # samples of the iterations whose memory and time are measured
 _MEASURED_ITERATIONS = 4
@@ -141,7 +141,7 @@ def _measure(
     job: JobSpec, small: list[IterationPlan], large: list[IterationPlan], device: str, threads: int
 ) -> Footprint:
     look_here()
-    from worker.training.footprint import measure_footprint  # noqa: PLC0415 - imports torch, in this process only
+    from esd.worker.training.footprint import measure_footprint  # noqa: PLC0415 - imports torch, in this process only
 
     return measure_footprint(job, small, large, device, threads)
 

@@ -11,10 +11,10 @@ from rich.table import Table
 from esd.cli import options as opt
 from esd.cli.report import comparison, print_result, training_result
 from esd.cli.tables import print_figures, print_table
-from services.clients.dispatcher import DispatcherClient
-from services.domain.errors import NotFound
-from services.domain.state import JobState
-from services.runtime.security import Credentials
+from esd.services.clients.dispatcher import DispatcherClient
+from esd.services.domain.errors import NotFound
+from esd.services.domain.state import JobState
+from esd.services.runtime.security import Credentials
 
 
 def command(

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from services.domain.ids import PARTITIONS
-from services.domain.jobs import RowLimitPolicy
+from esd.services.domain.ids import PARTITIONS
+from esd.services.domain.jobs import RowLimitPolicy
 
 TABLE = "embeddings"
 

@@ -9,16 +9,16 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.simulator.simulate import trace_batches
 from esd.cli.early_stop import EarlyStop
 from esd.cli.options import DEFAULT_CACHE_RATIO, RunOptions
 from esd.cli.report import messages
-from services.data import Dataset
-from services.data.hot_batches import HotBatches
-from services.domain.batches import SampleBatch
-from services.domain.errors import FailedPrecondition, InvalidArgument
-from services.domain.features import Feature, numbered_ids
-from services.domain.ids import distinct_values
+from esd.data import Dataset
+from esd.data.hot_batches import HotBatches
+from esd.dispatcher.simulator.simulate import trace_batches
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import FailedPrecondition, InvalidArgument
+from esd.services.domain.features import Feature, numbered_ids
+from esd.services.domain.ids import distinct_values
 
 READ_SAMPLES = 1024  # that a data set is asked for at a time
 

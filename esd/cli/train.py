@@ -11,7 +11,6 @@ from pathlib import Path
 
 import typer
 
-from dispatcher.core.planner import check_job
 from esd.cli import options as opt
 from esd.cli.attach import check_options, run_attached
 from esd.cli.driver import going_on, progress_bar, run_until_stopped, train_to_the_end, way_back_told
@@ -22,10 +21,11 @@ from esd.cli.report import Result, messages, print_result
 from esd.cli.seeds import SeedsOption, over_seeds, print_seeds
 from esd.cli.storage import TABLE, CheckpointDir, Shards, Store, Table
 from esd.cli.stream import held_out_samples, report_reading, training_stream
-from ps_server.stores.by_url import check_store
-from services.clients.dispatcher_async import AsyncDispatcherClient
-from services.domain.errors import InvalidArgument
-from services.domain.state import JobState
+from esd.dispatcher.core.planner import check_job
+from esd.ps_server.stores.by_url import check_store
+from esd.services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.state import JobState
 
 Watch = Callable[[LocalCluster, JobState], None]
 

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from services.domain.errors import InvalidArgument, Unavailable
-from services.domain.jobs import JobSpec
-from services.runtime.forks import MAX_PACKET, send_request
-from services.wire.jobs import encode_job
+from esd.services.domain.errors import InvalidArgument, Unavailable
+from esd.services.domain.jobs import JobSpec
+from esd.services.runtime.forks import MAX_PACKET, send_request
+from esd.services.wire.jobs import encode_job
 
 _LOG_LINES = 15  # of a failed service's log, shown to the user
 _WORKER, _TRIAL = "worker", "trial"  # of worker/host.py, whose import takes seconds
@@ -221,7 +221,7 @@ class WorkerHost:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("ESD_")}
         with other, self._log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "worker.host", str(other.fileno()),
+                sys.executable, "-m", "esd.worker.host", str(other.fileno()),
                 env=environment | {"OPENBLAS_NUM_THREADS": "1"},
                 pass_fds=[other.fileno()],
                 stdin=asyncio.subprocess.DEVNULL,

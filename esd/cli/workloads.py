@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services.domain.errors import InvalidArgument
+from esd.services.domain.errors import InvalidArgument
 
 
 def parse_workloads(text: str, workers: int, batch: int | None) -> tuple[int, ...]:

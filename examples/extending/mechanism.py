@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from dispatcher.core.mechanisms import Assignment, DispatchInput
-from services.domain.ids import mix64
-from services.domain.jobs import JobSpec
+from esd.dispatcher.core.mechanisms import Assignment, DispatchInput
+from esd.services.domain.ids import mix64
+from esd.services.domain.jobs import JobSpec
 
 
 class ByField:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from services.data.records import Column, Kind, Records, TextFormat
-from services.data.text_dataset import TextSource
-from services.domain.batches import SampleBatch
+from esd.data.records import Column, Kind, Records, TextFormat
+from esd.data.text_dataset import TextSource
+from esd.services.domain.batches import SampleBatch
 
 _FORMAT = TextFormat(
     columns=(

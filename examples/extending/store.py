@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ps_server.core.store import TableStore
-from ps_server.stores.memory import MemoryStore
-from services.domain.tables import TableSpec
+from esd.ps_server.core.store import TableStore
+from esd.ps_server.stores.memory import MemoryStore
+from esd.services.domain.tables import TableSpec
 
 _LATEST = -1  # in place of a checkpoint, for the dense parameters that were stored last
 

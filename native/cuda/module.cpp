@@ -1,4 +1,4 @@
-// The Python module esd_native.cuda, whose interface is documented in esd_native/cuda.pyi. It holds the kernel's
+// The Python module esd.native.cuda, whose interface is documented in esd/native/cuda.pyi. It holds the kernel's
 // sources and runs its steps on the CPU.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -52,7 +52,7 @@ void emulate_as(const Costs& costs, const Vector<const int>& capacities,
     esd::solve_call<esd::WorkerSet>(team, call, algorithm, memory.get(), board.get());
 }
 
-// Shapes and capacities are checked by esd_native.solver.check; the dtype decides the instance.
+// Shapes and capacities are checked by esd.native.solver.check; the dtype decides the instance.
 void emulate(const Costs& costs, const Vector<const int>& capacities, const std::optional<Vector<const double>>& start,
              const std::string& algorithm, int threads, unsigned seed, const Vector<std::int64_t>& report,
              const Vector<int>& assignment, const ChosenCosts& chosen_costs) {

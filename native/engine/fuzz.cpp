@@ -83,7 +83,7 @@ void check_columns(std::string message, Random& random) {
                                           message.begin() + static_cast<std::ptrdiff_t>(begin + size));
     try {
       const esd::UnpackedColumn column(bytes.data(), bytes.size());
-      if (column.count() > 8 * bytes.size()) continue;  // as esd_native.plans does
+      if (column.count() > 8 * bytes.size()) continue;  // as esd.native.plans does
       std::vector<std::uint32_t> values(column.count());
       column.read(values.data());
     } catch (const std::invalid_argument&) {

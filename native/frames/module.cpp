@@ -1,4 +1,4 @@
-// The Python module esd_native.frames, whose interface is documented in esd_native/frames.pyi: a client's end of the
+// The Python module esd.native.frames, whose interface is documented in esd/native/frames.pyi: a client's end of the
 // exchange with a parameter server, or with another worker.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>

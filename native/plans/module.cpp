@@ -1,4 +1,4 @@
-// The Python module esd_native.plans, whose interface is documented in esd_native/plans.pyi: what a worker does to the
+// The Python module esd.native.plans, whose interface is documented in esd/native/plans.pyi: what a worker does to the
 // plans that it gets.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>

@@ -1,4 +1,4 @@
-// The Python module esd_native.reports, whose interface is documented in esd_native/reports.pyi: what the dispatcher reads
+// The Python module esd.native.reports, whose interface is documented in esd/native/reports.pyi: what the dispatcher reads
 // of its workers.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>

@@ -1,4 +1,4 @@
-// The part of esd_native.rows that is about the exchange: a frame applied to a table in one call, and its answers.
+// The part of esd.native.rows that is about the exchange: a frame applied to a table in one call, and its answers.
 #include "rows/exchange.h"
 #include "common/arrays.h"
 

@@ -1,4 +1,4 @@
-// The Python module esd_native.rows, whose interface is documented in esd_native/rows.pyi: what the parameter server
+// The Python module esd.native.rows, whose interface is documented in esd/native/rows.pyi: what the parameter server
 // does to rows, on whole blocks and without the GIL.
 #include <nanobind/nanobind.h>
 

@@ -1,4 +1,4 @@
-// The Python module esd_native.solver, whose interface is documented in esd_native/solver.pyi. It checks arguments,
+// The Python module esd.native.solver, whose interface is documented in esd/native/solver.pyi. It checks arguments,
 // picks the integer type that is exact for the costs, and gives results back in the units of the costs.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>

@@ -1,4 +1,4 @@
-// The 64-bit id of a categorical value, a hash of its field and its text. services/data/hashing.py specifies it.
+// The 64-bit id of a categorical value, a hash of its field and its text. esd/data/hashing.py specifies it.
 #pragma once
 
 #include <cstddef>

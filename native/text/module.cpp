@@ -1,4 +1,4 @@
-// The Python module esd_native.text, whose interface is documented in esd_native/text.pyi.
+// The Python module esd.native.text, whose interface is documented in esd/native/text.pyi.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>

@@ -10,7 +10,7 @@
 
 namespace esd::text {
 
-// What a column is; esd_native/text.pyi says what its values must look like.
+// What a column is; esd/native/text.pyi says what its values must look like.
 enum class Kind { kSkip, kId, kInteger, kDecimal, kFlag };
 
 struct Column {

@@ -1,4 +1,4 @@
-// The Python module esd_native.training, whose interface is documented in esd_native/training.pyi: what a worker does to
+// The Python module esd.native.training, whose interface is documented in esd/native/training.pyi: what a worker does to
 // the rows in its cache, in place and without the GIL.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>

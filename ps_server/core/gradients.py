@@ -7,16 +7,16 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from esd_native import rows as native
-from ps_server.core.store import TableStore
-from services.domain.errors import FailedPrecondition
-from services.domain.rows import GradientBlock, RowBlock
-from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
-from services.domain.versions import at_birth
+from esd.native import rows as native
+from esd.ps_server.core.store import TableStore
+from esd.services.domain.errors import FailedPrecondition
+from esd.services.domain.rows import GradientBlock, RowBlock
+from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
+from esd.services.domain.versions import at_birth
 
 
 class Arrival(IntEnum):
-    """What a contribution means for what is pending; the codes of esd_native.rows."""
+    """What a contribution means for what is pending; the codes of esd.native.rows."""
 
     WAITS = 0
     COMPLETES = 1

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from ps_server.core.history_record import Checkpoint, Cut, HistoryRecord
-from ps_server.core.shared_lock import SharedLock
-from ps_server.core.store import TableStore
-from services.domain.errors import FailedPrecondition, InvalidArgument, ResourceExhausted, StaleEpoch
-from services.domain.worker_set import WorkerSet
+from esd.ps_server.core.history_record import Checkpoint, Cut, HistoryRecord
+from esd.ps_server.core.shared_lock import SharedLock
+from esd.ps_server.core.store import TableStore
+from esd.services.domain.errors import FailedPrecondition, InvalidArgument, ResourceExhausted, StaleEpoch
+from esd.services.domain.worker_set import WorkerSet
 
 _LONGEST_STEP = 2**20  # from one epoch to the next; a cluster of many shards that die often needs some dozens
 _MOST_PENDING = 8  # checkpoints that have parts and are not committed; one or two are made at a time

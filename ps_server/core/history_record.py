@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 
-from services.domain.errors import FailedPrecondition
+from esd.services.domain.errors import FailedPrecondition
 
 
 @dataclass(frozen=True, slots=True)

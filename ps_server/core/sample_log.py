@@ -6,11 +6,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ps_server.core.history import History
-from ps_server.core.seal import LOG_REMEDY
-from ps_server.core.store import LogStore
-from services.domain.batches import LogEntry
-from services.domain.errors import FailedPrecondition, InvalidArgument
+from esd.ps_server.core.history import History
+from esd.ps_server.core.seal import LOG_REMEDY
+from esd.ps_server.core.store import LogStore
+from esd.services.domain.batches import LogEntry
+from esd.services.domain.errors import FailedPrecondition, InvalidArgument
 
 _LONGEST_STREAM = 2**63 - 1  # samples
 

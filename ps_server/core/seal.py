@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from services.domain.errors import FailedPrecondition
+from esd.services.domain.errors import FailedPrecondition
 
 _DIGEST_BYTES = 16
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from services.domain.errors import FailedPrecondition, InvalidArgument
-from services.domain.ids import PARTITIONS, shard_of
+from esd.services.domain.errors import FailedPrecondition, InvalidArgument
+from esd.services.domain.ids import PARTITIONS, shard_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,12 +25,12 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from esd_native import rows as native
-from ps_server.core.shard import Shard
-from services.domain.batches import LogEntry
-from services.domain.errors import FailedPrecondition
-from services.domain.rows import GradientBlock, RowBlock
-from services.domain.tables import TableSpec
+from esd.native import rows as native
+from esd.ps_server.core.shard import Shard
+from esd.services.domain.batches import LogEntry
+from esd.services.domain.errors import FailedPrecondition
+from esd.services.domain.rows import GradientBlock, RowBlock
+from esd.services.domain.tables import TableSpec
 
 
 class StoreLost(FailedPrecondition):
@@ -86,7 +86,7 @@ class Splits(NamedTuple):
 
 
 class PartialStore(Protocol):
-    """Partial gradients that wait for their other contributors, as esd_native.rows.PartialGradients keeps them."""
+    """Partial gradients that wait for their other contributors, as esd.native.rows.PartialGradients keeps them."""
 
     @property
     def memory_bytes(self) -> int:

@@ -9,17 +9,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from esd_native import rows as native
-from ps_server.core import gradients
-from ps_server.core.gradients import Arrival
-from ps_server.core.history import History
-from ps_server.core.sample_log import SampleLog
-from ps_server.core.shard import Shard
-from ps_server.core.store import BlobStore, TableStore
-from services.domain.errors import FailedPrecondition, InvalidArgument
-from services.domain.rows import GradientBlock, RowBlock, check_columns, check_distinct, check_versions
-from services.domain.tables import TableSpec
-from services.domain.versions import MAX_VERSION, at_birth
+from esd.native import rows as native
+from esd.ps_server.core import gradients
+from esd.ps_server.core.gradients import Arrival
+from esd.ps_server.core.history import History
+from esd.ps_server.core.sample_log import SampleLog
+from esd.ps_server.core.shard import Shard
+from esd.ps_server.core.store import BlobStore, TableStore
+from esd.services.domain.errors import FailedPrecondition, InvalidArgument
+from esd.services.domain.rows import GradientBlock, RowBlock, check_columns, check_distinct, check_versions
+from esd.services.domain.tables import TableSpec
+from esd.services.domain.versions import MAX_VERSION, at_birth
 
 
 @dataclass(frozen=True, slots=True)

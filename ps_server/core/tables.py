@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 from dataclasses import fields
 
-from ps_server.core.shard import Shard
-from ps_server.core.store import Store
-from ps_server.core.table import Table
-from services.domain.errors import FailedPrecondition, NotFound, ResourceExhausted
-from services.domain.tables import TableSpec
+from esd.ps_server.core.shard import Shard
+from esd.ps_server.core.store import Store
+from esd.ps_server.core.table import Table
+from esd.services.domain.errors import FailedPrecondition, NotFound, ResourceExhausted
+from esd.services.domain.tables import TableSpec
 
 
 class Tables:

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 
-from ps_server.core.shard import Shard
-from ps_server.core.tables import Tables
-from ps_server.service.monitoring import store_followed, tables_measured
-from ps_server.service.servicer import SERVICE, ParameterServer, add_to_server
-from ps_server.service.settings import ParameterServerSettings
-from ps_server.service.store_access import StoreThreads, open_configured_store
-from services.runtime.server import Server, serve
+from esd.ps_server.core.shard import Shard
+from esd.ps_server.core.tables import Tables
+from esd.ps_server.service.monitoring import store_followed, tables_measured
+from esd.ps_server.service.servicer import SERVICE, ParameterServer, add_to_server
+from esd.ps_server.service.settings import ParameterServerSettings
+from esd.ps_server.service.store_access import StoreThreads, open_configured_store
+from esd.services.runtime.server import Server, serve
 
 
 @asynccontextmanager

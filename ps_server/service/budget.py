@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from services.domain.errors import Overloaded
+from esd.services.domain.errors import Overloaded
 
 # What a pull holds for each of its rows besides the rows themselves: the request, the decoded ids and versions, and
 # what the check for repeated ids and the search for missing rows make of them. Measured with 1,000,000 rows: 58.

@@ -18,21 +18,21 @@ from typing import Any
 
 import grpc
 
-from esd_native.rows import ExactPulls, Frame
-from protos import ps_pb2
-from ps_server.core.table import Pushed, Table
-from ps_server.core.tables import Tables
-from ps_server.service.budget import BYTES_PER_PULLED_ID, ByteBudget, Share
-from ps_server.service.frame_pulls import FramePulls
-from ps_server.service.frames import apply_frame, decode_frame
-from ps_server.service.settings import ParameterServerSettings
-from ps_server.service.store_access import StoreThreads
-from ps_server.service.turns import in_turn
-from ps_server.service.waiting import WaitingPulls
-from services.domain.errors import InvalidArgument, Overloaded
-from services.runtime import metrics
-from services.runtime.status import status_of
-from services.wire.exchange import (
+from esd.native.rows import ExactPulls, Frame
+from esd.protos import ps_pb2
+from esd.ps_server.core.table import Pushed, Table
+from esd.ps_server.core.tables import Tables
+from esd.ps_server.service.budget import BYTES_PER_PULLED_ID, ByteBudget, Share
+from esd.ps_server.service.frame_pulls import FramePulls
+from esd.ps_server.service.frames import apply_frame, decode_frame
+from esd.ps_server.service.settings import ParameterServerSettings
+from esd.ps_server.service.store_access import StoreThreads
+from esd.ps_server.service.turns import in_turn
+from esd.ps_server.service.waiting import WaitingPulls
+from esd.services.domain.errors import InvalidArgument, Overloaded
+from esd.services.runtime import metrics
+from esd.services.runtime.status import status_of
+from esd.services.wire.exchange import (
     MAX_FRAME_BYTES,
     Credit,
     Stored,

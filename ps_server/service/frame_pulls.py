@@ -11,13 +11,13 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from esd_native.rows import ExactPulls
-from ps_server.core.table import Table
-from ps_server.service.store_access import StoreThreads
-from ps_server.service.waiting import WaitingPulls
-from services.domain.errors import StaleVersion
-from services.domain.rows import RowBlock
-from services.wire.exchange import Stored, rows_per_answer
+from esd.native.rows import ExactPulls
+from esd.ps_server.core.table import Table
+from esd.ps_server.service.store_access import StoreThreads
+from esd.ps_server.service.waiting import WaitingPulls
+from esd.services.domain.errors import StaleVersion
+from esd.services.domain.rows import RowBlock
+from esd.services.wire.exchange import Stored, rows_per_answer
 
 
 class FramePulls:

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from protos import ps_pb2
-from ps_server.core.table import Pushed, Table
-from services.domain.errors import FailedPrecondition, InvalidArgument
-from services.domain.rows import GradientBlock, RowBlock
-from services.domain.tables import TableSpec
-from services.wire.exchange import Stored, WantedRows, decode_pulls
-from services.wire.rows import decode_gradients, decode_rows
+from esd.protos import ps_pb2
+from esd.ps_server.core.table import Pushed, Table
+from esd.services.domain.errors import FailedPrecondition, InvalidArgument
+from esd.services.domain.rows import GradientBlock, RowBlock
+from esd.services.domain.tables import TableSpec
+from esd.services.wire.exchange import Stored, WantedRows, decode_pulls
+from esd.services.wire.rows import decode_gradients, decode_rows
 
 Due = tuple[NDArray[np.uint64], NDArray[np.int64]]  # ids and wanted versions, [r] each
 

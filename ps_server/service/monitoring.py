@@ -7,12 +7,12 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
-from ps_server.core.store import Store
-from ps_server.core.tables import Tables
-from ps_server.service.store_access import StoreThreads
-from services.domain.errors import EsdError, FailedPrecondition
-from services.runtime import metrics
-from services.runtime.server import Server
+from esd.ps_server.core.store import Store
+from esd.ps_server.core.tables import Tables
+from esd.ps_server.service.store_access import StoreThreads
+from esd.services.domain.errors import EsdError, FailedPrecondition
+from esd.services.runtime import metrics
+from esd.services.runtime.server import Server
 
 _log = logging.getLogger(__name__)
 

@@ -7,15 +7,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import cache
 
-from ps_server.core.history import go_back
-from ps_server.core.history_record import Checkpoint, HistoryRecord
-from ps_server.core.shard import Shard
-from ps_server.core.store import Store, TableStore
-from ps_server.service.settings import ParameterServerSettings
-from ps_server.service.store_access import open_configured_store
-from services.domain.errors import EsdError, FailedPrecondition, InvalidArgument, NotFound
-from services.domain.tables import TableSpec
-from services.domain.versions import trainings
+from esd.ps_server.core.history import go_back
+from esd.ps_server.core.history_record import Checkpoint, HistoryRecord
+from esd.ps_server.core.shard import Shard
+from esd.ps_server.core.store import Store, TableStore
+from esd.ps_server.service.settings import ParameterServerSettings
+from esd.ps_server.service.store_access import open_configured_store
+from esd.services.domain.errors import EsdError, FailedPrecondition, InvalidArgument, NotFound
+from esd.services.domain.tables import TableSpec
+from esd.services.domain.versions import trainings
 
 _PING_SECONDS = 2.0  # as often as a server says that it is there
 

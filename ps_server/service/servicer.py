@@ -10,21 +10,21 @@ from typing import Any
 
 import grpc
 
-from protos import ps_pb2, ps_pb2_grpc
-from ps_server.core.shard import Shard
-from ps_server.core.tables import Tables
-from ps_server.service.budget import BYTES_PER_PULLED_ID, ByteBudget
-from ps_server.service.exchange import Exchange
-from ps_server.service.settings import ParameterServerSettings
-from ps_server.service.store_access import StoreThreads
-from ps_server.service.uploads import receive_upload
-from ps_server.service.waiting import WaitingPulls
-from services.domain.claimants import check_claimant
-from services.domain.errors import FailedPrecondition, InvalidArgument, NotFound, PermissionDenied, StaleEpoch
-from services.runtime.caller import present_caller
-from services.runtime.roles import DENSE_PART, PARTS_OF_WORKERS, Role
-from services.wire.batches import decode_log_entry, encode_log_entry
-from services.wire.rows import (
+from esd.protos import ps_pb2, ps_pb2_grpc
+from esd.ps_server.core.shard import Shard
+from esd.ps_server.core.tables import Tables
+from esd.ps_server.service.budget import BYTES_PER_PULLED_ID, ByteBudget
+from esd.ps_server.service.exchange import Exchange
+from esd.ps_server.service.settings import ParameterServerSettings
+from esd.ps_server.service.store_access import StoreThreads
+from esd.ps_server.service.uploads import receive_upload
+from esd.ps_server.service.waiting import WaitingPulls
+from esd.services.domain.claimants import check_claimant
+from esd.services.domain.errors import FailedPrecondition, InvalidArgument, NotFound, PermissionDenied, StaleEpoch
+from esd.services.runtime.caller import present_caller
+from esd.services.runtime.roles import DENSE_PART, PARTS_OF_WORKERS, Role
+from esd.services.wire.batches import decode_log_entry, encode_log_entry
+from esd.services.wire.rows import (
     decode_forget,
     decode_lookup,
     encode_rows,
@@ -32,7 +32,7 @@ from services.wire.rows import (
     pieces,
     values_per_chunk,
 )
-from services.wire.tables import decode_table, encode_table
+from esd.services.wire.tables import decode_table, encode_table
 
 Context = grpc.aio.ServicerContext[Any, Any]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from pydantic import Field, SecretStr
 
-from services.domain.ids import PARTITIONS
-from services.runtime.settings import ReadableFile, ServerSettings
+from esd.services.domain.ids import PARTITIONS
+from esd.services.runtime.settings import ReadableFile, ServerSettings
 
 
 class ParameterServerSettings(ServerSettings, env_prefix="ESD_PS_"):

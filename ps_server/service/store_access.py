@@ -7,15 +7,15 @@ import time
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from ps_server.core.shard import Shard
-from ps_server.core.store import Store
-from ps_server.service.settings import ParameterServerSettings
-from ps_server.stores.by_url import open_store
-from ps_server.stores.redis.connection import RedisAccess
-from services.domain.errors import FailedPrecondition
-from services.runtime import metrics
-from services.runtime.settings import SettingsError
-from services.runtime.threads import named_threads
+from esd.ps_server.core.shard import Shard
+from esd.ps_server.core.store import Store
+from esd.ps_server.service.settings import ParameterServerSettings
+from esd.ps_server.stores.by_url import open_store
+from esd.ps_server.stores.redis.connection import RedisAccess
+from esd.services.domain.errors import FailedPrecondition
+from esd.services.runtime import metrics
+from esd.services.runtime.settings import SettingsError
+from esd.services.runtime.threads import named_threads
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -11,9 +11,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from esd_native.rows import ExactPulls
-from ps_server.core.gradients import SkippedVersion
-from ps_server.service.waiting import WaitingPulls
+from esd.native.rows import ExactPulls
+from esd.ps_server.core.gradients import SkippedVersion
+from esd.ps_server.service.waiting import WaitingPulls
 
 T = TypeVar("T")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from typing import TypeVar
 
-from protos import ps_pb2
-from ps_server.service.budget import Share
-from services.domain.errors import InvalidArgument, ResourceExhausted
+from esd.protos import ps_pb2
+from esd.ps_server.service.budget import Share
+from esd.services.domain.errors import InvalidArgument, ResourceExhausted
 
 _COPIES = 2  # of an upload while it is joined: as it was gathered, and as it is handed on
 

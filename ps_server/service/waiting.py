@@ -14,9 +14,9 @@ from itertools import count
 import numpy as np
 from numpy.typing import NDArray
 
-from esd_native.rows import WaitingRows
-from services.domain.errors import DeadlineExceeded, EsdError, FailedPrecondition
-from services.runtime import metrics
+from esd.native.rows import WaitingRows
+from esd.services.domain.errors import DeadlineExceeded, EsdError, FailedPrecondition
+from esd.services.runtime import metrics
 
 
 class WaitingPull:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ps_server.core.shard import Shard
-from ps_server.core.store import Store
-from ps_server.stores.directory.store import DirectoryStore
-from ps_server.stores.memory import MemoryStore
-from ps_server.stores.redis.connection import RedisAccess, address_of
-from ps_server.stores.redis.store import RedisStore
-from services.domain.errors import InvalidArgument
+from esd.ps_server.core.shard import Shard
+from esd.ps_server.core.store import Store
+from esd.ps_server.stores.directory.store import DirectoryStore
+from esd.ps_server.stores.memory import MemoryStore
+from esd.ps_server.stores.redis.connection import RedisAccess, address_of
+from esd.ps_server.stores.redis.store import RedisStore
+from esd.services.domain.errors import InvalidArgument
 
 _REDIS_SCHEMES = ("redis://", "rediss://", "redis+cluster://", "rediss+cluster://")
 _URL_ONLY = RedisAccess()

@@ -11,14 +11,14 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from esd_native.rows import Applied, ExactPulls, Frame, FrameTable, PartialGradients, RowTable, WaitingRows
-from ps_server.core.shard import Shard
-from ps_server.core.store import Splits, TableStore
-from ps_server.stores.row_streams import first_of_each, scan
-from services.domain.batches import LogEntry
-from services.domain.errors import FailedPrecondition
-from services.domain.rows import GradientBlock, RowBlock
-from services.domain.tables import OptimizerKind, TableSpec
+from esd.native.rows import Applied, ExactPulls, Frame, FrameTable, PartialGradients, RowTable, WaitingRows
+from esd.ps_server.core.shard import Shard
+from esd.ps_server.core.store import Splits, TableStore
+from esd.ps_server.stores.row_streams import first_of_each, scan
+from esd.services.domain.batches import LogEntry
+from esd.services.domain.errors import FailedPrecondition
+from esd.services.domain.rows import GradientBlock, RowBlock
+from esd.services.domain.tables import OptimizerKind, TableSpec
 
 _SCAN_BYTES = 1 << 20
 _OPTIMIZERS = (OptimizerKind.SGD, OptimizerKind.ROWWISE_ADAGRAD, OptimizerKind.ADAM)  # as FrameTable numbers them

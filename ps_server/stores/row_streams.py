@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from esd_native.rows import RowTable
-from services.domain.rows import RowBlock
+from esd.native.rows import RowTable
+from esd.services.domain.rows import RowBlock
 
 
 class SeenIds:

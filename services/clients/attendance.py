@@ -9,14 +9,14 @@ from typing import Any, Self
 
 import grpc
 
-from services.clients.plan_position import PlanPosition
-from services.clients.unanswered import Unanswered
-from services.domain.errors import EsdError, Unavailable
-from services.domain.plans import PlanMessage
-from services.domain.reports import IterationReport, Lease, Report, WorkerPhase
-from services.runtime.retry import AWAY, Backoff
-from services.runtime.status import domain_errors, error_of
-from services.wire.attend import Response, decode_response, encode_attendance
+from esd.services.clients.plan_position import PlanPosition
+from esd.services.clients.unanswered import Unanswered
+from esd.services.domain.errors import EsdError, Unavailable
+from esd.services.domain.plans import PlanMessage
+from esd.services.domain.reports import IterationReport, Lease, Report, WorkerPhase
+from esd.services.runtime.retry import AWAY, Backoff
+from esd.services.runtime.status import domain_errors, error_of
+from esd.services.wire.attend import Response, decode_response, encode_attendance
 
 # For which a report may wait, as far as the latest iterations tell: far less than what the dispatcher calls slow
 # (dispatcher/service/state/stragglers.py).

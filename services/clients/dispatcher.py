@@ -9,17 +9,17 @@ from typing import Any, Self, TypeVar
 
 from numpy.typing import ArrayLike
 
-from services.clients.attendance import Attendance, idle
-from services.clients.dispatcher_async import AsyncDispatcherClient
-from services.domain.batches import SampleBatch
-from services.domain.errors import FailedPrecondition
-from services.domain.hybrid import HybridResult
-from services.domain.jobs import Criterion, JobSpec
-from services.domain.plans import PlanMessage
-from services.domain.reports import Lease, Registration, Report, WorkerPhase
-from services.domain.state import Evaluation, JobState
-from services.runtime.security import PLAINTEXT, Credentials
-from services.runtime.settings import DEFAULT_MAX_MESSAGE_BYTES
+from esd.services.clients.attendance import Attendance, idle
+from esd.services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import FailedPrecondition
+from esd.services.domain.hybrid import HybridResult
+from esd.services.domain.jobs import Criterion, JobSpec
+from esd.services.domain.plans import PlanMessage
+from esd.services.domain.reports import Lease, Registration, Report, WorkerPhase
+from esd.services.domain.state import Evaluation, JobState
+from esd.services.runtime.security import PLAINTEXT, Credentials
+from esd.services.runtime.settings import DEFAULT_MAX_MESSAGE_BYTES
 
 T = TypeVar("T")
 
@@ -32,10 +32,10 @@ class DispatcherClient:
         with DispatcherClient("127.0.0.1:50051") as dispatcher:
             state = dispatcher.describe()
 
-    All methods raise the errors of services.domain.errors; Unavailable when the dispatcher cannot be reached,
+    All methods raise the errors of esd.services.domain.errors; Unavailable when the dispatcher cannot be reached,
     FailedPrecondition when the client is closed. Several threads may use one client.
-    `services.clients.dispatcher_async.AsyncDispatcherClient` has the same methods for programs with an event loop; this
-    client runs one of those in a thread of its own.
+    `AsyncDispatcherClient` has the same methods for programs with an event loop; this client runs one of those in a
+    thread of its own.
 
     Args:
         address: `host:port`.
@@ -262,7 +262,7 @@ class DispatcherClient:
 
 
 class BlockingAttendance:
-    """A worker's part in one epoch, `services.clients.attendance.Attendance` for programs without an event loop.
+    """A worker's part in one epoch, `esd.services.clients.attendance.Attendance` for programs without an event loop.
 
         with dispatcher.attend(lease) as attendance:
             for message in attendance:

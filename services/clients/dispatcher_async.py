@@ -13,27 +13,27 @@ from typing import Any, Self
 import grpc
 from numpy.typing import ArrayLike
 
-from protos import dispatcher_pb2 as pb
-from protos import dispatcher_pb2_grpc
-from services.clients.attendance import Attendance, idle
-from services.clients.read_ahead import read_ahead
-from services.domain.batches import SampleBatch
-from services.domain.errors import InvalidArgument, NotFound, Unavailable
-from services.domain.hybrid import HybridProblem, HybridResult
-from services.domain.jobs import Criterion, JobSpec
-from services.domain.reports import Lease, Registration, WorkerPhase
-from services.domain.state import Evaluation, JobState
-from services.runtime.answers import ReadableAnswers
-from services.runtime.channel import channel
-from services.runtime.retry import AWAY, repeated
-from services.runtime.security import PLAINTEXT, Credentials
-from services.runtime.settings import DEFAULT_MAX_MESSAGE_BYTES
-from services.runtime.status import domain_errors
-from services.wire.batches import encode_batch
-from services.wire.hybrid import decode_result, encode_problem
-from services.wire.jobs import encode_job
-from services.wire.reports import LONGEST_WAIT_SECONDS, decode_lease, encode_registration
-from services.wire.state import decode_state, encode_evaluation
+from esd.protos import dispatcher_pb2 as pb
+from esd.protos import dispatcher_pb2_grpc
+from esd.services.clients.attendance import Attendance, idle
+from esd.services.clients.read_ahead import read_ahead
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import InvalidArgument, NotFound, Unavailable
+from esd.services.domain.hybrid import HybridProblem, HybridResult
+from esd.services.domain.jobs import Criterion, JobSpec
+from esd.services.domain.reports import Lease, Registration, WorkerPhase
+from esd.services.domain.state import Evaluation, JobState
+from esd.services.runtime.answers import ReadableAnswers
+from esd.services.runtime.channel import channel
+from esd.services.runtime.retry import AWAY, repeated
+from esd.services.runtime.security import PLAINTEXT, Credentials
+from esd.services.runtime.settings import DEFAULT_MAX_MESSAGE_BYTES
+from esd.services.runtime.status import domain_errors
+from esd.services.wire.batches import encode_batch
+from esd.services.wire.hybrid import decode_result, encode_problem
+from esd.services.wire.jobs import encode_job
+from esd.services.wire.reports import LONGEST_WAIT_SECONDS, decode_lease, encode_registration
+from esd.services.wire.state import decode_state, encode_evaluation
 
 _ATTEND = f"/{pb.DESCRIPTOR.services_by_name['Dispatcher'].full_name}/Attend"
 _OPENING_SECONDS = 3.0  # for which a sample stream is opened again, as gRPC does with calls that are no streams
@@ -51,7 +51,7 @@ class AsyncDispatcherClient:
         async with AsyncDispatcherClient("127.0.0.1:50051") as dispatcher:
             state = await dispatcher.describe()
 
-    Each method does what the method of the same name of `services.clients.dispatcher.DispatcherClient` does and is
+    Each method does what the method of the same name of `esd.services.clients.dispatcher.DispatcherClient` does and is
     documented there: arguments, results and errors are the same. A stream of samples may be an asynchronous iterable
     here; a blocking one is drawn from in a thread. A client belongs to the event loop in which it was made.
     """

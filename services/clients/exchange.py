@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from services.clients.frame_stream import FrameStream
-from services.clients.frames import Frame
-from services.clients.outbox import Outbox
-from services.clients.traffic import Traffic
-from services.domain.errors import EsdError, Unavailable
-from services.runtime.retry import Backoff
+from esd.services.clients.frame_stream import FrameStream
+from esd.services.clients.frames import Frame
+from esd.services.clients.outbox import Outbox
+from esd.services.clients.traffic import Traffic
+from esd.services.domain.errors import EsdError, Unavailable
+from esd.services.runtime.retry import Backoff
 
 _FAREWELL_SECONDS = 1.0  # for a server to end a stream that its client has closed
 

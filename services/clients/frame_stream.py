@@ -10,13 +10,13 @@ from typing import Any
 
 import grpc
 
-from services.clients.frames import Frame
-from services.clients.outbox import Outbox
-from services.clients.traffic import Traffic
-from services.domain.errors import EsdError, Internal, Unavailable
-from services.runtime.status import domain_errors, error_of
-from services.wire.exchange import Credit
-from services.wire.frames import Answer
+from esd.services.clients.frames import Frame
+from esd.services.clients.outbox import Outbox
+from esd.services.clients.traffic import Traffic
+from esd.services.domain.errors import EsdError, Internal, Unavailable
+from esd.services.runtime.status import domain_errors, error_of
+from esd.services.wire.exchange import Credit
+from esd.services.wire.frames import Answer
 
 # A pull may wait for what another worker pushes, and that one's push must not wait behind pulls that wait for this
 # worker's. So pulls are sent while less than this share of the credit is used, and pushes as long as there is any.

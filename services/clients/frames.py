@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from services.domain.errors import EsdError, Internal
-from services.runtime.retry import Backoff
-from services.wire.exchange import Stored
-from services.wire.frames import Answer, Arrivals, Message
+from esd.services.domain.errors import EsdError, Internal
+from esd.services.runtime.retry import Backoff
+from esd.services.wire.exchange import Stored
+from esd.services.wire.frames import Answer, Arrivals, Message
 
 
 class Frame:

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable
 
-from services.clients.frames import Frame
+from esd.services.clients.frames import Frame
 
 
 class Outbox:

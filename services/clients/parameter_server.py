@@ -11,25 +11,25 @@ from typing import Any, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from protos import ps_pb2, ps_pb2_grpc
-from services.clients.exchange import Exchange
-from services.clients.frames import Frame
-from services.clients.traffic import Traffic
-from services.domain.batches import LogEntry
-from services.domain.claimants import new_claimant
-from services.domain.errors import EsdError, Internal, Unavailable
-from services.domain.frames import Parcel, Pulls
-from services.domain.rows import Push, RowBlock
-from services.domain.tables import TableSpec
-from services.domain.worker_set import WorkerSet
-from services.runtime.answers import ReadableAnswers
-from services.runtime.channel import channel
-from services.runtime.security import PLAINTEXT, Credentials
-from services.runtime.settings import DEFAULT_MAX_MESSAGE_BYTES
-from services.runtime.status import Requests, domain_errors
-from services.wire.batches import decode_log_entry, encode_log_entry
-from services.wire.frames import Arrivals, encode_parcel
-from services.wire.rows import (
+from esd.protos import ps_pb2, ps_pb2_grpc
+from esd.services.clients.exchange import Exchange
+from esd.services.clients.frames import Frame
+from esd.services.clients.traffic import Traffic
+from esd.services.domain.batches import LogEntry
+from esd.services.domain.claimants import new_claimant
+from esd.services.domain.errors import EsdError, Internal, Unavailable
+from esd.services.domain.frames import Parcel, Pulls
+from esd.services.domain.rows import Push, RowBlock
+from esd.services.domain.tables import TableSpec
+from esd.services.domain.worker_set import WorkerSet
+from esd.services.runtime.answers import ReadableAnswers
+from esd.services.runtime.channel import channel
+from esd.services.runtime.security import PLAINTEXT, Credentials
+from esd.services.runtime.settings import DEFAULT_MAX_MESSAGE_BYTES
+from esd.services.runtime.status import Requests, domain_errors
+from esd.services.wire.batches import decode_log_entry, encode_log_entry
+from esd.services.wire.frames import Arrivals, encode_parcel
+from esd.services.wire.rows import (
     decode_rows,
     decode_values,
     dense_chunks,
@@ -38,7 +38,7 @@ from services.wire.rows import (
     part_chunks,
     payload_bytes,
 )
-from services.wire.tables import encode_table
+from esd.services.wire.tables import encode_table
 
 _EXCHANGE = "/esd.v1.ParameterServer/Exchange"
 _SAVE_SECONDS = 3600.0  # a server may write gigabytes to a disk
@@ -98,8 +98,8 @@ class AsyncParameterServerClient:
         async with AsyncParameterServerClient("127.0.0.1:50051", table) as server:
             await server.create_table()
 
-    Every call may be repeated, whatever became of the first attempt; `services.runtime.retry.repeated` does it for as
-    long as a server is away. All methods raise the errors of services.domain.errors: Unavailable when the server or its
+    Every call may be repeated, whatever became of the first attempt; `services/runtime/retry.py` `repeated` does it for
+    as long as a server is away. All methods raise the errors of `esd.errors`: Unavailable when the server or its
     store cannot be reached, NotFound when there is no such table, DeadlineExceeded when the answer is late, StaleEpoch
     when `epoch` is not the table's. A client belongs to the event loop in which it was made, and is one dispatcher to
     the server where it begins epochs: nobody else gets them.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from services.domain.errors import StaleEpoch
-from services.domain.plans import EndOfStream, FlushPlan, IterationPlan, Membership, PlanMessage, Reload
+from esd.services.domain.errors import StaleEpoch
+from esd.services.domain.plans import EndOfStream, FlushPlan, IterationPlan, Membership, PlanMessage, Reload
 
 
 class PlanPosition:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable
 from typing import TypeVar
 
-from services.runtime.leavable_thread import LeavableThread
+from esd.services.runtime.leavable_thread import LeavableThread
 
 BATCHES_AHEAD = 8
 

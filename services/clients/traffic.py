@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from services.wire.rows import CHUNK_BYTES
+from esd.services.wire.rows import CHUNK_BYTES
 
 
 class Traffic:

@@ -7,9 +7,9 @@ import time
 from collections import deque
 from dataclasses import dataclass
 
-from services.domain.errors import EsdError, StaleEpoch
-from services.domain.reports import FailureReport, IterationReport, Report, WorkerPhase
-from services.wire.attend import encode_request, encode_said
+from esd.services.domain.errors import EsdError, StaleEpoch
+from esd.services.domain.reports import FailureReport, IterationReport, Report, WorkerPhase
+from esd.services.wire.attend import encode_request, encode_said
 
 _MOST_HELD_BYTES = 1 << 16
 

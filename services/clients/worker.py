@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from protos import worker_pb2, worker_pb2_grpc
-from services.clients.exchange import Exchange
-from services.clients.frames import Frame
-from services.clients.traffic import Traffic
-from services.domain.errors import Unavailable
-from services.domain.frames import Parcel, RowPush
-from services.domain.tables import TableSpec
-from services.runtime.answers import ReadableAnswers
-from services.runtime.channel import channel
-from services.runtime.retry import AWAY, repeated
-from services.runtime.security import Credentials
-from services.runtime.status import domain_errors
-from services.wire.frames import encode_parcel
+from esd.protos import worker_pb2, worker_pb2_grpc
+from esd.services.clients.exchange import Exchange
+from esd.services.clients.frames import Frame
+from esd.services.clients.traffic import Traffic
+from esd.services.domain.errors import Unavailable
+from esd.services.domain.frames import Parcel, RowPush
+from esd.services.domain.tables import TableSpec
+from esd.services.runtime.answers import ReadableAnswers
+from esd.services.runtime.channel import channel
+from esd.services.runtime.retry import AWAY, repeated
+from esd.services.runtime.security import Credentials
+from esd.services.runtime.status import domain_errors
+from esd.services.wire.frames import encode_parcel
 
 _DELIVER = "/esd.v1.Worker/Deliver"
 _CALL_SECONDS = 10.0  # for a call that is answered at once

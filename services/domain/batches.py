@@ -9,9 +9,9 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from services.domain.errors import InvalidArgument
-from services.domain.features import Feature, Pooling
-from services.domain.ids import table_of
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.features import Feature, Pooling
+from esd.services.domain.ids import table_of
 
 T = TypeVar("T", bound=np.generic)
 

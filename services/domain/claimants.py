@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 
-from services.domain.errors import InvalidArgument
+from esd.services.domain.errors import InvalidArgument
 
 CLAIMANT_BYTES = 16
 

@@ -13,9 +13,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from services.domain.ids import shard_of
-from services.domain.rows import GradientBlock, Push, RowBlock
-from services.domain.tables import TableSpec
+from esd.services.domain.ids import shard_of
+from esd.services.domain.rows import GradientBlock, Push, RowBlock
+from esd.services.domain.tables import TableSpec
 
 Part = slice | NDArray[np.int64]
 

@@ -8,8 +8,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from services.domain.errors import InvalidArgument
-from services.domain.jobs import MAX_WORKERS, Criterion
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.jobs import MAX_WORKERS, Criterion
 
 Costs = NDArray[np.float32] | NDArray[np.float64] | NDArray[np.int32]
 

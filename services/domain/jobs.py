@@ -10,12 +10,12 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
-from services.domain.errors import InvalidArgument
-from services.domain.features import Feature, check_features
-from services.domain.losses import Loss
-from services.domain.schedules import CONSTANT, Schedule
-from services.domain.sync import Sync
-from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.features import Feature, check_features
+from esd.services.domain.losses import Loss
+from esd.services.domain.schedules import CONSTANT, Schedule
+from esd.services.domain.sync import Sync
+from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 
 MAX_WORKERS = 64  # worker sets are uint64 masks
 MAX_LAYERS = 64  # of the MLP; with MAX_WIDTH it bounds what a worker is asked to build before it has seen a sample

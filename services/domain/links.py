@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from services.domain.errors import InvalidArgument
+from esd.services.domain.errors import InvalidArgument
 
 _SPEED = re.compile(r"(\d+(?:\.\d+)?)([kmg]?)")
 _FACTOR = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}

@@ -2,7 +2,7 @@
 
 The dispatcher mirrors every cache and decides samples, pushes, evictions, pulls and cache slots; the worker holds
 tensors and obeys. Sets of rows are columns of equal length, never one object per row. The columns have the same names
-in the engine that makes them (esd_native/engine.pyi), here, and in the messages that carry them.
+in the engine that makes them (esd/native/engine.pyi), here, and in the messages that carry them.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from services.domain.ids import parts_of_tables, table_of
-from services.domain.jobs import JobSpec
-from services.domain.versions import trainings
-from services.domain.worker_set import WorkerSet
+from esd.services.domain.ids import parts_of_tables, table_of
+from esd.services.domain.jobs import JobSpec
+from esd.services.domain.versions import trainings
+from esd.services.domain.worker_set import WorkerSet
 
 Column = TypeVar("Column", bound=np.generic)
 

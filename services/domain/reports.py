@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from services.domain.errors import InvalidArgument
+from esd.services.domain.errors import InvalidArgument
 
 SCORE_BINS = 65536  # predicted probabilities are reported as floor(65536 p)
 OTHER_LABEL = 2  # how a label that is neither 0 nor 1 is reported

@@ -13,9 +13,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from services.domain.errors import InvalidArgument
-from services.domain.tables import TableSpec
-from services.domain.versions import MAX_VERSION, trainings
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.tables import TableSpec
+from esd.services.domain.versions import MAX_VERSION, trainings
 
 Part = slice | NDArray[np.bool_] | NDArray[np.integer]
 

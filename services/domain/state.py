@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from statistics import fmean
 
-from services.domain.errors import InvalidArgument
-from services.domain.jobs import JobSpec
-from services.domain.reports import PhaseTimes, TransferCounts
-from services.domain.staleness import NEVER_STALE, Staleness
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.jobs import JobSpec
+from esd.services.domain.reports import PhaseTimes, TransferCounts
+from esd.services.domain.staleness import NEVER_STALE, Staleness
 
 KEPT_EVALUATIONS = 128  # the latest, of which a driver that is started again sees whether the model still gets better
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from services.domain.errors import InvalidArgument
+from esd.services.domain.errors import InvalidArgument
 
 
 class Sync(Enum):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from services.domain.errors import InvalidArgument
+from esd.services.domain.errors import InvalidArgument
 
 MAX_DIMENSION = 4096
 ROW_KEY_BYTES = 16  # what moves with a row: its id and its version, eight bytes each

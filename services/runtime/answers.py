@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 from google.protobuf.message import DecodeError
 
-from services.domain.errors import Internal
+from esd.services.domain.errors import Internal
 
 _Read = Callable[[bytes], Any]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from services.runtime.roles import Role
+from esd.services.runtime.roles import Role
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from typing import Any
 
 import grpc
 
-from services.runtime.deadline import Deadline
-from services.runtime.release import INTERFACES, user_agent
-from services.runtime.security import PLAINTEXT, Credentials
-from services.runtime.settings import DEFAULT_MAX_MESSAGE_BYTES
+from esd.services.runtime.deadline import Deadline
+from esd.services.runtime.release import INTERFACES, user_agent
+from esd.services.runtime.security import PLAINTEXT, Credentials
+from esd.services.runtime.settings import DEFAULT_MAX_MESSAGE_BYTES
 
 # Calls with one request and one answer end within this time even if their caller sets no timeout of its own.
 # Streams last as long as what they carry: their callers set the timeout, or none for a watch.

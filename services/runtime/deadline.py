@@ -12,7 +12,7 @@ from typing import Any
 
 import grpc
 
-from services.runtime.status import NO_AGREEMENT
+from esd.services.runtime.status import NO_AGREEMENT
 
 READY = grpc.ChannelConnectivity.READY
 TRANSIENT_FAILURE = grpc.ChannelConnectivity.TRANSIENT_FAILURE

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
-from services.domain.errors import InvalidArgument
+from esd.services.domain.errors import InvalidArgument
 
 _UNDECODABLE: Final = object()
 

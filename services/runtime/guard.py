@@ -12,10 +12,10 @@ from typing import Any
 
 import grpc
 
-from services.domain.errors import PermissionDenied, Unauthenticated
-from services.runtime.caller import Caller
-from services.runtime.places import is_health, machine_of
-from services.runtime.roles import ROLES_BY_RPC, Role, RolesByName, Token
+from esd.services.domain.errors import PermissionDenied, Unauthenticated
+from esd.services.runtime.caller import Caller
+from esd.services.runtime.places import is_health, machine_of
+from esd.services.runtime.roles import ROLES_BY_RPC, Role, RolesByName, Token
 
 _TOKEN_KEY = "authorization"  # noqa: S105 - the name of the metadata, as in RFC 6750
 _COMMON_NAME, _OTHER_NAMES = "x509_common_name", "x509_subject_alternative_name"  # in gRPC's authentication context

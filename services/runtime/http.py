@@ -14,8 +14,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 
-from services.domain.errors import FailedPrecondition
-from services.runtime.settings import split_address
+from esd.services.domain.errors import FailedPrecondition
+from esd.services.runtime.settings import split_address
 
 _LONGEST_HEAD = 2**14  # bytes of a request line and its headers
 _HEAD_SECONDS = 2.0  # for the request to come

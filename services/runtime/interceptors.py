@@ -26,15 +26,15 @@ from typing import Any
 
 import grpc
 
-from services.domain.errors import DeadlineExceeded, InvalidArgument, PermissionDenied, Unauthenticated, Unavailable
-from services.runtime import logs, metrics
-from services.runtime.caller import bind_caller
-from services.runtime.decoding import all_checked, checked, tolerant
-from services.runtime.guard import Admit, Guard, Metadata
-from services.runtime.places import HEALTH_REQUEST_SECONDS, Places, is_health
-from services.runtime.release import check_release
-from services.runtime.status import REASON_KEY, status_of
-from services.runtime.tasks import is_cancelled
+from esd.services.domain.errors import DeadlineExceeded, InvalidArgument, PermissionDenied, Unauthenticated, Unavailable
+from esd.services.runtime import logs, metrics
+from esd.services.runtime.caller import bind_caller
+from esd.services.runtime.decoding import all_checked, checked, tolerant
+from esd.services.runtime.guard import Admit, Guard, Metadata
+from esd.services.runtime.places import HEALTH_REQUEST_SECONDS, Places, is_health
+from esd.services.runtime.release import check_release
+from esd.services.runtime.status import REASON_KEY, status_of
+from esd.services.runtime.tasks import is_cancelled
 
 GIVEN_UP_TEXT = "the service has given up what the call waited for, which may be done or not; call again"
 

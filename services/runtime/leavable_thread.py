@@ -16,7 +16,7 @@ from queue import SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 from weakref import WeakSet
 
-from services.runtime.threads import name_this_thread
+from esd.services.runtime.threads import name_this_thread
 
 LEAVE_SECONDS = 1.0  # in which calls that do return may do so, before the interpreter falls apart under them
 

@@ -23,9 +23,9 @@ from prometheus_client import (
     generate_latest,
 )
 
-from services.domain.staleness import MOST_UPDATES
-from services.runtime.http import Resource
-from services.runtime.settings import ServerSettings
+from esd.services.domain.staleness import MOST_UPDATES
+from esd.services.runtime.http import Resource
+from esd.services.runtime.settings import ServerSettings
 
 REGISTRY = CollectorRegistry()  # all of them
 FigureGauges = Mapping[str, Gauge]  # by the names of the fields of `Quality`, each by label of the job

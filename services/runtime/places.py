@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from urllib.parse import unquote
 
-from services.domain.errors import Overloaded
+from esd.services.domain.errors import Overloaded
 
 # Orchestrators ask for health without a token, and the answer says nothing else. So anybody can open such calls, and
 # they have limits of their own, by machine and in total, that leave the places of the other calls alone. A watch lasts

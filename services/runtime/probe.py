@@ -1,4 +1,4 @@
-"""`python3 -m services.runtime.probe HOST:PORT`: exits with 0 if the service there says that it is serving.
+"""`python3 -m esd.services.runtime.probe HOST:PORT`: exits with 0 if the service there says that it is serving.
 
 The health check of every container. It runs every few seconds, so it imports gRPC and nothing else: the certificates
 that it needs for a service with TLS are the service's own, from the container's ESD_..._TLS_... variables.
@@ -32,7 +32,7 @@ def problem(address: str) -> str:
 def main() -> None:
     """Prints why a service is not healthy, if so, where `docker inspect` shows it."""
     if len(sys.argv) != 2:
-        sys.exit("usage: python3 -m services.runtime.probe HOST:PORT")
+        sys.exit("usage: python3 -m esd.services.runtime.probe HOST:PORT")
     reason = problem(sys.argv[1])
     if reason:
         sys.exit(f"{sys.argv[1]}: {reason}")

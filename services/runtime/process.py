@@ -12,10 +12,10 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import NoReturn
 
-from services.domain.errors import EsdError, InvalidArgument
-from services.runtime import logs
-from services.runtime.memory import keep_freed_memory
-from services.runtime.threads import named_threads
+from esd.services.domain.errors import EsdError, InvalidArgument
+from esd.services.runtime import logs
+from esd.services.runtime.memory import keep_freed_memory
+from esd.services.runtime.threads import named_threads
 
 EXIT_FAILURE = 1
 EXIT_CONFIGURATION = 2

@@ -11,8 +11,8 @@ import hashlib
 from importlib.metadata import version
 from urllib.parse import quote
 
-from protos import common_pb2, dispatcher_pb2, ps_pb2, worker_pb2
-from services.domain.errors import FailedPrecondition
+from esd.protos import common_pb2, dispatcher_pb2, ps_pb2, worker_pb2
+from esd.services.domain.errors import FailedPrecondition
 
 INTERFACES = tuple(module.DESCRIPTOR for module in (common_pb2, dispatcher_pb2, ps_pb2, worker_pb2))
 

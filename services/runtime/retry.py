@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from services.domain.errors import DeadlineExceeded, EsdError, Unavailable
+from esd.services.domain.errors import DeadlineExceeded, EsdError, Unavailable
 
 FIRST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 1.0

@@ -14,9 +14,9 @@ from typing import Self
 
 import grpc
 
-from services.domain.errors import InvalidArgument
-from services.runtime.roles import Token, read_tokens
-from services.runtime.settings import ClientSettings, PeerSettings, SettingsError, load
+from esd.services.domain.errors import InvalidArgument
+from esd.services.runtime.roles import Token, read_tokens
+from esd.services.runtime.settings import ClientSettings, PeerSettings, SettingsError, load
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,17 +13,17 @@ import grpc
 from grpc_health.v1 import health
 from grpc_reflection.v1alpha import reflection
 
-from services.domain.errors import FailedPrecondition
-from services.runtime import metrics
-from services.runtime.channel import KEEPALIVE_OPTIONS, KEEPALIVE_SECONDS
-from services.runtime.guard import Guard
-from services.runtime.health import Health
-from services.runtime.http import serve_http
-from services.runtime.interceptors import CallInterceptor
-from services.runtime.places import Places
-from services.runtime.roles import RolesByName
-from services.runtime.security import Credentials
-from services.runtime.settings import ServerSettings, SettingsError, split_address
+from esd.services.domain.errors import FailedPrecondition
+from esd.services.runtime import metrics
+from esd.services.runtime.channel import KEEPALIVE_OPTIONS, KEEPALIVE_SECONDS
+from esd.services.runtime.guard import Guard
+from esd.services.runtime.health import Health
+from esd.services.runtime.http import serve_http
+from esd.services.runtime.interceptors import CallInterceptor
+from esd.services.runtime.places import Places
+from esd.services.runtime.roles import RolesByName
+from esd.services.runtime.security import Credentials
+from esd.services.runtime.settings import ServerSettings, SettingsError, split_address
 
 _log = logging.getLogger(__name__)
 

@@ -20,10 +20,10 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Validati
 from pydantic_core import PydanticUndefined
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
-from services.domain.documents import read_toml, suggestion
-from services.domain.errors import InvalidArgument
-from services.runtime.logs import LogLevel
-from services.runtime.roles import Role, RolesByName
+from esd.services.domain.documents import read_toml, suggestion
+from esd.services.domain.errors import InvalidArgument
+from esd.services.runtime.logs import LogLevel
+from esd.services.runtime.roles import Role, RolesByName
 
 CONFIG_VARIABLE = "ESD_CONFIG"
 SECTIONS = ("ps", "dispatcher", "worker", "client")

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 
 import grpc
 
-from services.domain.errors import (
+from esd.services.domain.errors import (
     DeadlineExceeded,
     EsdError,
     FailedPrecondition,
@@ -34,7 +34,7 @@ from services.domain.errors import (
     Unauthenticated,
     Unavailable,
 )
-from services.runtime.tasks import is_cancelled
+from esd.services.runtime.tasks import is_cancelled
 
 REASON_KEY = "esd-reason"
 INTERNAL_TEXT = "internal error; the log of the service that failed has the details"

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from services.domain.errors import InvalidArgument
+from esd.services.domain.errors import InvalidArgument
 
 
 def encode_array(array: NDArray[Any], dtype: DTypeLike, field: str) -> bytes:

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from protos import common_pb2
-from protos import dispatcher_pb2 as pb
-from services.domain.errors import InvalidArgument
-from services.domain.plans import PlanMessage
-from services.domain.reports import FailureReport, FlushReport, IterationReport, Lease, Report, WorkerPhase
-from services.wire.messages import parse
-from services.wire.plans import decode_iteration_plans, decode_plan_messages
-from services.wire.report_reader import read_iteration_reports
-from services.wire.reports import (
+from esd.protos import common_pb2
+from esd.protos import dispatcher_pb2 as pb
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.plans import PlanMessage
+from esd.services.domain.reports import FailureReport, FlushReport, IterationReport, Lease, Report, WorkerPhase
+from esd.services.wire.messages import parse
+from esd.services.wire.plans import decode_iteration_plans, decode_plan_messages
+from esd.services.wire.report_reader import read_iteration_reports
+from esd.services.wire.reports import (
     decode_failure_report,
     decode_flush_report,
     decode_iteration_report,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from protos import common_pb2, ps_pb2
-from services.domain.batches import LogEntry, SampleBatch
-from services.domain.errors import InvalidArgument
-from services.wire.arrays import decode_array, encode_array
+from esd.protos import common_pb2, ps_pb2
+from esd.services.domain.batches import LogEntry, SampleBatch
+from esd.services.domain.errors import InvalidArgument
+from esd.services.wire.arrays import decode_array, encode_array
 
 
 def encode_batch(batch: SampleBatch) -> common_pb2.SampleBatch:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from protos import worker_pb2
-from services.domain.errors import InvalidArgument
-from services.domain.rows import RowBlock
-from services.domain.tables import TableSpec
-from services.wire.messages import parse
-from services.wire.rows import decode_rows
+from esd.protos import worker_pb2
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.rows import RowBlock
+from esd.services.domain.tables import TableSpec
+from esd.services.wire.messages import parse
+from esd.services.wire.rows import decode_rows
 
 
 @dataclass(frozen=True, slots=True)

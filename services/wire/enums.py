@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
-from services.domain.errors import InvalidArgument
+from esd.services.domain.errors import InvalidArgument
 
 E = TypeVar("E", bound=Enum)
 

@@ -3,7 +3,7 @@
 A worker that gets rows from another one answers in the same way (protos/worker.proto, Deliver).
 
 The client's end is in services/wire/frames.py. Frames for rows in memory, and answers with rows, are native
-(esd_native.rows).
+(esd.native.rows).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from protos import ps_pb2
-from services.domain.errors import InvalidArgument
-from services.wire.arrays import decode_array, decode_column
-from services.wire.messages import parse
-from services.wire.rows import CHUNK_BYTES
+from esd.protos import ps_pb2
+from esd.services.domain.errors import InvalidArgument
+from esd.services.wire.arrays import decode_array, decode_column
+from esd.services.wire.messages import parse
+from esd.services.wire.rows import CHUNK_BYTES
 
 # A frame, and an answer: a MiB of payload, and what stands beside it (the name of a table, lengths, numbers).
 MAX_FRAME_BYTES = CHUNK_BYTES + 4096

@@ -13,12 +13,12 @@ import numpy as np
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
-from esd_native import frames as native
-from protos import common_pb2, ps_pb2
-from services.domain.errors import Internal
-from services.domain.frames import Parcel, Pulls
-from services.domain.tables import TableSpec
-from services.wire.exchange import Credit
+from esd.native import frames as native
+from esd.protos import common_pb2, ps_pb2
+from esd.services.domain.errors import Internal
+from esd.services.domain.frames import Parcel, Pulls
+from esd.services.domain.tables import TableSpec
+from esd.services.wire.exchange import Credit
 
 _LONGEST_WAIT_MS = 2**32 - 1
 

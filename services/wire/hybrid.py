@@ -1,15 +1,15 @@
-"""HybridDis calls and their answers, between services.domain.hybrid and the contract."""
+"""HybridDis calls and their answers, between esd.services.domain.hybrid and the contract."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from protos import dispatcher_pb2 as pb
-from services.domain.errors import InvalidArgument
-from services.domain.hybrid import HybridProblem, HybridResult
-from services.domain.jobs import MAX_WORKERS
-from services.wire.arrays import decode_array, decode_column, encode_array
-from services.wire.jobs import CRITERIA
+from esd.protos import dispatcher_pb2 as pb
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.hybrid import HybridProblem, HybridResult
+from esd.services.domain.jobs import MAX_WORKERS
+from esd.services.wire.arrays import decode_array, decode_column, encode_array
+from esd.services.wire.jobs import CRITERIA
 
 _DTYPES = {"float_costs": np.float32, "int_costs": np.int32}
 

@@ -12,16 +12,16 @@ from typing import Any
 
 from google.protobuf.json_format import ParseDict, ParseError
 
-from protos import common_pb2, dispatcher_pb2
-from services.domain.errors import InvalidArgument
-from services.domain.features import Feature, Pooling
-from services.domain.jobs import MAX_WORKERS, Criterion, JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
-from services.domain.losses import Loss
-from services.domain.schedules import CONSTANT, Decay, Schedule
-from services.domain.sync import Sync
-from services.domain.tables import TableSpec
-from services.wire.enums import EnumCodec
-from services.wire.tables import decode_optimizer, decode_table, encode_optimizer, encode_table
+from esd.protos import common_pb2, dispatcher_pb2
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.features import Feature, Pooling
+from esd.services.domain.jobs import MAX_WORKERS, Criterion, JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
+from esd.services.domain.losses import Loss
+from esd.services.domain.schedules import CONSTANT, Decay, Schedule
+from esd.services.domain.sync import Sync
+from esd.services.domain.tables import TableSpec
+from esd.services.wire.enums import EnumCodec
+from esd.services.wire.tables import decode_optimizer, decode_table, encode_optimizer, encode_table
 
 CRITERIA = EnumCodec(Criterion, dispatcher_pb2.Criterion, "CRITERION_", "criterion", unspecified=Criterion.MIN2_MIN)
 _SYNCS = EnumCodec(Sync, dispatcher_pb2.Sync, "SYNC_", "sync")

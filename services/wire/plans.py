@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from esd_native.plans import pack, place, read_plans, unpack_int64, unpack_uint32, unpack_uint64
-from protos import dispatcher_pb2
-from services.domain.claimants import check_claimant
-from services.domain.errors import InvalidArgument
-from services.domain.features import MAX_FEATURES, MAX_LENGTH
-from services.domain.jobs import MAX_WORKERS
-from services.domain.plans import (
+from esd.native.plans import pack, place, read_plans, unpack_int64, unpack_uint32, unpack_uint64
+from esd.protos import dispatcher_pb2
+from esd.services.domain.claimants import check_claimant
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.features import MAX_FEATURES, MAX_LENGTH
+from esd.services.domain.jobs import MAX_WORKERS
+from esd.services.domain.plans import (
     NO_DIRECT_ROWS,
     NO_GRADIENTS,
     NO_TRANSFERS,
@@ -29,9 +29,9 @@ from services.domain.plans import (
     Reload,
     Transfers,
 )
-from services.domain.worker_set import WorkerSet
-from services.wire.arrays import decode_array
-from services.wire.jobs import decode_job, encode_job
+from esd.services.domain.worker_set import WorkerSet
+from esd.services.wire.arrays import decode_array
+from esd.services.wire.jobs import decode_job, encode_job
 
 # The fields of an IterationPlan by form; each has the same name in its message.
 _NUMBERS = ("epoch", "iteration", "batch_size", "forgotten_below")

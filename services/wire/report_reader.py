@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from esd_native.reports import read_iterations
-from services.domain.reports import (
+from esd.native.reports import read_iterations
+from esd.services.domain.reports import (
     LEAST_BANDWIDTH,
     MOST_BANDWIDTH,
     MOST_MOVED,

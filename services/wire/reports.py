@@ -1,4 +1,4 @@
-"""Registrations, leases and reports of workers, between services.domain.reports and the contract."""
+"""Registrations, leases and reports of workers, between esd.services.domain.reports and the contract."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from protos import dispatcher_pb2 as pb
-from services.domain.errors import InvalidArgument
-from services.domain.reports import (
+from esd.protos import dispatcher_pb2 as pb
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.reports import (
     PHASES,
     TRANSFERS,
     FailureReport,
@@ -22,8 +22,8 @@ from services.domain.reports import (
     TransferCounts,
     WorkerPhase,
 )
-from services.wire.arrays import decode_column, encode_array
-from services.wire.enums import EnumCodec
+from esd.services.wire.arrays import decode_column, encode_array
+from esd.services.wire.enums import EnumCodec
 
 LONGEST_WAIT_SECONDS = 60.0  # for a job that takes workers
 

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from protos import ps_pb2
-from services.domain.rows import GradientBlock, RowBlock
-from services.domain.tables import GRADIENT_KEY_BYTES, TableSpec
-from services.wire.arrays import decode_array, decode_column, encode_array
+from esd.protos import ps_pb2
+from esd.services.domain.rows import GradientBlock, RowBlock
+from esd.services.domain.tables import GRADIENT_KEY_BYTES, TableSpec
+from esd.services.wire.arrays import decode_array, decode_column, encode_array
 
 CHUNK_BYTES = 1 << 20  # payload of one message: streams of this size move fastest, far below any message limit
 

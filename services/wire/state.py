@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from protos import dispatcher_pb2 as pb
-from services.domain.staleness import NEVER_STALE, Staleness
-from services.domain.state import Evaluation, JobPhase, JobState, Quality, Recovery, ShadowCost, WorkerState
-from services.wire.enums import EnumCodec
-from services.wire.jobs import decode_job, encode_job
-from services.wire.reports import decode_phases, decode_transfers, encode_phases, encode_transfers
+from esd.protos import dispatcher_pb2 as pb
+from esd.services.domain.staleness import NEVER_STALE, Staleness
+from esd.services.domain.state import Evaluation, JobPhase, JobState, Quality, Recovery, ShadowCost, WorkerState
+from esd.services.wire.enums import EnumCodec
+from esd.services.wire.jobs import decode_job, encode_job
+from esd.services.wire.reports import decode_phases, decode_transfers, encode_phases, encode_transfers
 
 _PHASES = EnumCodec(JobPhase, pb.JobState.Phase, "PHASE_", "job.phase")
 

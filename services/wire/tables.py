@@ -1,10 +1,10 @@
-"""Tables and optimizers, between services.domain.tables and the contract."""
+"""Tables and optimizers, between esd.services.domain.tables and the contract."""
 
 from __future__ import annotations
 
-from protos import common_pb2
-from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
-from services.wire.enums import EnumCodec
+from esd.protos import common_pb2
+from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
+from esd.services.wire.enums import EnumCodec
 
 _KINDS = EnumCodec(OptimizerKind, common_pb2.Optimizer.Kind, "KIND_", "optimizer.kind")
 

@@ -6,9 +6,9 @@ import json
 
 from google.protobuf.json_format import MessageToJson
 
-from services.domain.errors import InvalidArgument
-from services.domain.jobs import JobSpec
-from services.wire.jobs import encode_job, job_of_json
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.jobs import JobSpec
+from esd.services.wire.jobs import encode_job, job_of_json
 
 _PARTS = ("name", "features", "labels", "dense_features", "tables", "model", "seed")
 

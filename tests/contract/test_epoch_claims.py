@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from dispatcher.service.checkpoint.servers import CheckpointStore
-from dispatcher.service.settings import DispatcherSettings
-from ps_server.core.shard import Shard
-from ps_server.core.table import Table
-from ps_server.core.tables import Tables
-from services.clients.parameter_server import StoredState
-from services.domain.claimants import new_claimant
-from services.domain.errors import FailedPrecondition, StaleEpoch
+from esd.dispatcher.service.checkpoint.servers import CheckpointStore
+from esd.dispatcher.service.settings import DispatcherSettings
+from esd.ps_server.core.shard import Shard
+from esd.ps_server.core.table import Table
+from esd.ps_server.core.tables import Tables
+from esd.services.clients.parameter_server import StoredState
+from esd.services.domain.claimants import new_claimant
+from esd.services.domain.errors import FailedPrecondition, StaleEpoch
 from tests.support.simple_clients import job_with
 from tests.support.stores import SPEC, open_url
 

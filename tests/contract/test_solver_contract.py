@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
 
-from dispatcher.solvers import get_solver
-from services.domain.errors import InvalidArgument
+from esd.dispatcher.solvers import get_solver
+from esd.services.domain.errors import InvalidArgument
 from tests.support.solvers import SOLVER_CASES
 
 INSTANCES = 10_000

@@ -8,16 +8,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ps_server.core.gradients import Arrival
-from ps_server.core.history_record import HistoryRecord
-from ps_server.core.shard import Shard
-from ps_server.core.store import StoreLost
-from ps_server.core.tables import Tables
-from services.domain.batches import LogEntry
-from services.domain.errors import FailedPrecondition
-from services.domain.ids import shard_of
-from services.domain.rows import RowBlock
-from services.domain.tables import OptimizerSpec, TableSpec
+from esd.ps_server.core.gradients import Arrival
+from esd.ps_server.core.history_record import HistoryRecord
+from esd.ps_server.core.shard import Shard
+from esd.ps_server.core.store import StoreLost
+from esd.ps_server.core.tables import Tables
+from esd.services.domain.batches import LogEntry
+from esd.services.domain.errors import FailedPrecondition
+from esd.services.domain.ids import shard_of
+from esd.services.domain.rows import RowBlock
+from esd.services.domain.tables import OptimizerSpec, TableSpec
 from tests.support.stores import (
     ALL_BITS,
     DISPATCHER,

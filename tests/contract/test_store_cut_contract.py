@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ps_server.core.history_record import HistoryRecord
-from services.domain.rows import RowBlock
+from esd.ps_server.core.history_record import HistoryRecord
+from esd.services.domain.rows import RowBlock
 from tests.support.stores import SPEC, as_dict, assert_rows, blocks_as_dict, gradients_of, open_url, rows_of
 
 

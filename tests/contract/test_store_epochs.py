@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ps_server.core.shard import Shard
-from ps_server.core.tables import Tables
-from services.domain.errors import FailedPrecondition, StaleEpoch
+from esd.ps_server.core.shard import Shard
+from esd.ps_server.core.tables import Tables
+from esd.services.domain.errors import FailedPrecondition, StaleEpoch
 from tests.support.stores import ANOTHER, DISPATCHER, SPEC, blocks_as_dict, open_url, rows_of
 
 IDS = np.arange(40, dtype=np.uint64)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from services.domain.errors import DeadlineExceeded, Unauthenticated, Unavailable
+from esd.services.domain.errors import DeadlineExceeded, Unauthenticated, Unavailable
 
 ROOT = Path(__file__).parents[2]
 COMPOSE = ["docker-compose"] if shutil.which("docker-compose") else ["docker", "compose"]

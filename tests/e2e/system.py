@@ -15,10 +15,10 @@ from esd.cli.demo import DEMO
 from esd.cli.options import RunOptions
 from esd.cli.simulate import run as simulate_run
 from esd.cli.stream import global_batches, training_stream
-from services.clients.dispatcher import DispatcherClient
-from services.domain.errors import Unavailable
-from services.domain.state import JobState
-from services.domain.tables import OptimizerKind
+from esd.services.clients.dispatcher import DispatcherClient
+from esd.services.domain.errors import Unavailable
+from esd.services.domain.state import JobState
+from esd.services.domain.tables import OptimizerKind
 from tests.e2e.compose import Project, docker, inspect, wait_until
 from tests.support.reference import TrainedModel, train_reference
 

@@ -17,7 +17,7 @@ import pytest
 from esd.cli.attach import run_attached
 from esd.cli.cluster.command import CREDENTIALS
 from esd.cli.simulate import run as simulate_run
-from services.clients.dispatcher import DispatcherClient
+from esd.services.clients.dispatcher import DispatcherClient
 from tests.e2e.compose import ROOT, TURNED_AWAY, docker
 from tests.e2e.engine import second_machine
 from tests.integration.test_attached_training import OPTIONS

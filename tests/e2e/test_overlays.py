@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from services.clients.dispatcher import DispatcherClient
-from services.domain.state import JobPhase
-from services.runtime.security import Credentials
-from services.runtime.settings import ClientSettings
+from esd.services.clients.dispatcher import DispatcherClient
+from esd.services.domain.state import JobPhase
+from esd.services.runtime.security import Credentials
+from esd.services.runtime.settings import ClientSettings
 from tests.e2e.compose import TURNED_AWAY, Project, docker, inspect
 from tests.support.certificates import Certificates
 

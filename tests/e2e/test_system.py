@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from services.clients.dispatcher import DispatcherClient
+from esd.services.clients.dispatcher import DispatcherClient
 from tests.e2e.compose import Project, docker, inspect, log_of, wait_until
 from tests.e2e.system import (
     FIRST_ITERATION_SECONDS,
@@ -31,7 +31,7 @@ UNPRIVILEGED = set(SERVICES) - {"worker"}  # with deploy/shape.yml, workers set 
 PRINT_STATUS_OF_WORKER = """
 import pathlib
 for process in pathlib.Path("/proc").glob("[0-9]*"):
-    if (process / "cmdline").read_bytes().split(b"\\0")[1:3] == [b"-m", b"worker"]:
+    if (process / "cmdline").read_bytes().split(b"\\0")[1:3] == [b"-m", b"esd.worker"]:
         print((process / "status").read_text())
 """
 

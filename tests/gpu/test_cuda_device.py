@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from benchmarks.cost_families import FAMILIES
-from dispatcher.solvers import get_solver
-from dispatcher.solvers.cuda.device import BLOCK_SAMPLES, open_device
-from services.domain.errors import InvalidArgument
+from esd.dispatcher.solvers import get_solver
+from esd.dispatcher.solvers.cuda.device import BLOCK_SAMPLES, open_device
+from esd.services.domain.errors import InvalidArgument
 
 pytestmark = pytest.mark.gpu
 

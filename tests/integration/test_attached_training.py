@@ -13,9 +13,9 @@ from esd.cli.attach import run_attached
 from esd.cli.launcher import local_cluster
 from esd.cli.main import app
 from esd.cli.options import RunOptions
-from services.domain.errors import InvalidArgument
-from services.domain.jobs import Criterion
-from services.domain.tables import OptimizerKind
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.jobs import Criterion
+from esd.services.domain.tables import OptimizerKind
 
 OPTIONS = RunOptions(
     data="flights", model="wdl", workers=2, links="1g", mechanism="esd", alpha=1.0, criterion=Criterion.MIN2_MIN,

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import esd
-from dispatcher.service.app import serve_dispatcher
-from dispatcher.service.settings import DispatcherSettings
-from protos import dispatcher_pb2
-from ps_server.service.app import parameter_server
-from ps_server.service.settings import ParameterServerSettings
+from esd.dispatcher.service.app import serve_dispatcher
+from esd.dispatcher.service.settings import DispatcherSettings
+from esd.protos import dispatcher_pb2
+from esd.ps_server.service.app import parameter_server
+from esd.ps_server.service.settings import ParameterServerSettings
 from tests.support.certificates import Certificates
 from tests.support.simple_clients import job_with, samples, state_when
 

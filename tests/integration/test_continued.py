@@ -11,9 +11,9 @@ import pytest
 from esd.cli import train
 from esd.cli.options import RunOptions
 from esd.cli.stream import first_samples, global_batches
-from services.domain.errors import FailedPrecondition
-from services.domain.schedules import Decay, Schedule
-from services.domain.tables import OptimizerKind
+from esd.services.domain.errors import FailedPrecondition
+from esd.services.domain.schedules import Decay, Schedule
+from esd.services.domain.tables import OptimizerKind
 from tests.support.reference import train_reference
 
 FIRST = RunOptions(

@@ -6,16 +6,16 @@ import asyncio
 from collections.abc import Iterator
 
 from esd.cli.evaluation import Evaluator
-from ps_server.service.app import parameter_server
-from ps_server.service.settings import ParameterServerSettings
-from services.clients.parameter_server import AsyncParameterServerClient
-from services.domain.batches import SampleBatch
-from services.runtime.retry import AWAY, repeated
+from esd.ps_server.service.app import parameter_server
+from esd.ps_server.service.settings import ParameterServerSettings
+from esd.services.clients.parameter_server import AsyncParameterServerClient
+from esd.services.domain.batches import SampleBatch
+from esd.services.runtime.retry import AWAY, repeated
+from esd.worker.models import build_model
+from esd.worker.training.all_reduce import DenseReducer
+from esd.worker.training.dense import DenseParameters
 from tests.support.cuttable_proxy import CuttableProxy, cuttable_proxy
 from tests.support.simple_clients import job_with, samples
-from worker.models import build_model
-from worker.training.all_reduce import DenseReducer
-from worker.training.dense import DenseParameters
 
 
 class AwayOnce:

@@ -21,17 +21,17 @@ from benchmarks.fuzz.liar import Lies
 from benchmarks.fuzz.targets import Target
 from benchmarks.fuzz.told import tell
 from benchmarks.fuzz.wrongs import wrongs
-from dispatcher.service.app import serve_dispatcher
-from dispatcher.service.settings import DispatcherSettings
-from ps_server.service.app import parameter_server
-from ps_server.service.settings import ParameterServerSettings
-from services.clients.dispatcher_async import AsyncDispatcherClient
-from services.runtime.channel import channel
-from services.runtime.server import serve
-from worker.service.inbox import Inbox
-from worker.service.link import Link
-from worker.service.servicer import SERVICE, WorkerService, add_to_server
-from worker.service.settings import WorkerSettings
+from esd.dispatcher.service.app import serve_dispatcher
+from esd.dispatcher.service.settings import DispatcherSettings
+from esd.ps_server.service.app import parameter_server
+from esd.ps_server.service.settings import ParameterServerSettings
+from esd.services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.services.runtime.channel import channel
+from esd.services.runtime.server import serve
+from esd.worker.service.inbox import Inbox
+from esd.worker.service.link import Link
+from esd.worker.service.servicer import SERVICE, WorkerService, add_to_server
+from esd.worker.service.settings import WorkerSettings
 
 COMMON = {"metrics_port": None, "grace_seconds": 0, "max_request_bytes": MAX_MESSAGE_BYTES}
 

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from dispatcher.core.grouped_auc import grouped_auc
 from esd.cli import train
 from esd.cli.options import RunOptions
 from esd.cli.stream import global_batches
-from services.domain.batches import SampleBatch
-from services.domain.reports import SCORE_BINS
-from services.domain.tables import OptimizerKind
+from esd.dispatcher.core.grouped_auc import grouped_auc
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.reports import SCORE_BINS
+from esd.services.domain.tables import OptimizerKind
 from tests.support.reference import train_reference
 
 SCHEMA = """

@@ -16,15 +16,15 @@ from esd.cli import train
 from esd.cli.held_out import watched
 from esd.cli.options import RunOptions
 from esd.cli.stream import global_batches, held_out_samples, training_stream
-from services.clients.dispatcher_async import AsyncDispatcherClient
-from services.domain.batches import SampleBatch
-from services.domain.errors import InvalidArgument
-from services.domain.features import numbered_ids
-from services.domain.jobs import JobSpec
-from services.domain.tables import OptimizerKind
+from esd.services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.features import numbered_ids
+from esd.services.domain.jobs import JobSpec
+from esd.services.domain.tables import OptimizerKind
+from esd.worker.models import build_model
 from tests.support.auc import exact_auc
 from tests.support.reference import TrainedModel, by_feature, initial_rows, train_reference
-from worker.models import build_model
 
 OPTIONS = RunOptions(
     data="synthetic:criteo?samples=4000",

@@ -15,7 +15,7 @@ import pytest
 from esd.cli import train
 from esd.cli.launcher import LocalCluster, local_cluster
 from esd.cli.options import RunOptions
-from services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from tests.support.simple_clients import state_when
 
 EVERY, PATIENCE = 4, 5

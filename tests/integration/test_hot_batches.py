@@ -9,7 +9,7 @@ import pytest
 
 from esd.cli import simulate, train
 from esd.cli.options import RunOptions
-from services.domain.errors import FailedPrecondition
+from esd.services.domain.errors import FailedPrecondition
 
 OPTIONS = RunOptions(
     data="synthetic:zipf?samples=3000&fields=3&keys=300&skew=1.6",

@@ -10,7 +10,7 @@ import pytest
 from esd.cli import simulate, train
 from esd.cli.options import RunOptions
 from esd.cli.stream import first_samples, global_batches
-from services.domain.tables import OptimizerKind
+from esd.services.domain.tables import OptimizerKind
 from tests.support.lists import MODEL, ONE_TABLE, SHARED, write_events
 from tests.support.models import assert_trained
 from tests.support.reference import train_reference

@@ -18,11 +18,11 @@ from esd.cli.held_out import watched
 from esd.cli.launcher import local_cluster
 from esd.cli.options import RunOptions
 from esd.cli.stream import TrainingStream, first_samples, training_stream
-from services.clients.dispatcher_async import AsyncDispatcherClient
-from services.domain.batches import SampleBatch
-from services.domain.state import JobState
-from services.domain.tables import OptimizerKind
-from services.runtime.metrics import REGISTRY
+from esd.services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.state import JobState
+from esd.services.domain.tables import OptimizerKind
+from esd.services.runtime.metrics import REGISTRY
 from tests.support.prometheus import Prometheus, prometheus
 from tests.support.redis_server import redis_server
 

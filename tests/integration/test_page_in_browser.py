@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dispatcher.service.app import serve_dispatcher
-from dispatcher.service.settings import DispatcherSettings
-from ps_server.service.app import parameter_server
-from ps_server.service.settings import ParameterServerSettings
-from services.clients.dispatcher_async import AsyncDispatcherClient
-from services.domain.batches import SampleBatch
-from services.domain.state import Evaluation, Quality
-from services.domain.sync import Sync
+from esd.dispatcher.service.app import serve_dispatcher
+from esd.dispatcher.service.settings import DispatcherSettings
+from esd.ps_server.service.app import parameter_server
+from esd.ps_server.service.settings import ParameterServerSettings
+from esd.services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.state import Evaluation, Quality
+from esd.services.domain.sync import Sync
 from tests.support.browser import Browser, chromium
 from tests.support.redis_server import free_port
 from tests.support.simple_clients import Dispatcher, Worker, job_with, run_to_the_end, samples, state_when

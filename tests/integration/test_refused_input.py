@@ -17,7 +17,7 @@ import pytest
 
 from esd.cli import train
 from esd.cli.options import RunOptions
-from services.domain.errors import FailedPrecondition, InvalidArgument
+from esd.services.domain.errors import FailedPrecondition, InvalidArgument
 from tests.support.models import assert_same_model
 
 ROWS, WRONG = 256, 70  # the row, counted from 0, that is changed; some iterations are trained before it

@@ -14,21 +14,21 @@ import pytest
 
 from esd.cli.driver import drive
 from esd.cli.export import export_model
-from protos import dispatcher_pb2 as pb
-from protos import dispatcher_pb2_grpc
-from services.clients.dispatcher_async import AsyncDispatcherClient
-from services.domain.errors import Unauthenticated
-from services.domain.features import numbered_ids
-from services.domain.jobs import Criterion, JobSpec, ModelSpec
-from services.domain.state import JobPhase
-from services.domain.tables import OptimizerSpec, TableSpec
-from services.runtime.channel import channel
-from services.runtime.security import Credentials
-from services.runtime.settings import ClientSettings
+from esd.protos import dispatcher_pb2 as pb
+from esd.protos import dispatcher_pb2_grpc
+from esd.services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.services.domain.errors import Unauthenticated
+from esd.services.domain.features import numbered_ids
+from esd.services.domain.jobs import Criterion, JobSpec, ModelSpec
+from esd.services.domain.state import JobPhase
+from esd.services.domain.tables import OptimizerSpec, TableSpec
+from esd.services.runtime.channel import channel
+from esd.services.runtime.security import Credentials
+from esd.services.runtime.settings import ClientSettings
 from tests.support.certificates import Certificates
 from tests.support.simple_clients import samples
 
-SERVICES = {"ps": "ps_server", "dispatcher": "dispatcher", "worker": "worker"}
+SERVICES = {"ps": "esd.ps_server", "dispatcher": "esd.dispatcher", "worker": "esd.worker"}
 
 
 class Services:

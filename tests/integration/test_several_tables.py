@@ -12,9 +12,9 @@ import pytest
 import esd
 from esd.cli import simulate, train
 from esd.cli.stream import first_samples, global_batches, held_out_samples, training_stream
-from services.domain.batches import SampleBatch
-from services.domain.ids import table_of
-from services.domain.tables import OptimizerKind
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.ids import table_of
+from esd.services.domain.tables import OptimizerKind
 from tests.support.auc import exact_auc
 from tests.support.models import assert_trained
 from tests.support.reference import train_reference

@@ -11,7 +11,7 @@ import pytest
 import esd
 from esd.cli import train
 from esd.cli.stream import held_out_samples, training_stream
-from services.domain.batches import SampleBatch
+from esd.services.domain.batches import SampleBatch
 from tests.support.auc import exact_auc
 from tests.support.models import assert_trained
 from tests.support.visits import copied, model_of_one_process, options_of

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from dispatcher.core.flushing import LOOKAHEAD
 from esd.cli import train
 from esd.cli.launcher import LocalCluster, ServiceProcess
 from esd.cli.options import RunOptions
 from esd.cli.stream import TrainingStream, training_stream
-from services.domain.batches import SampleBatch
-from services.domain.state import JobState
-from services.domain.tables import OptimizerKind
+from esd.dispatcher.core.flushing import LOOKAHEAD
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.state import JobState
+from esd.services.domain.tables import OptimizerKind
 from tests.support.models import assert_same_model
 
 OPTIONS = RunOptions(

@@ -12,8 +12,8 @@ import redis
 
 from esd.cli import train
 from esd.cli.options import RunOptions
-from ps_server.stores.redis.layout import RowKeys
-from services.domain.errors import FailedPrecondition
+from esd.ps_server.stores.redis.layout import RowKeys
+from esd.services.domain.errors import FailedPrecondition
 
 OPTIONS = RunOptions(
     data="synthetic:zipf?fields=4&keys=2000&samples=2000",

@@ -20,12 +20,12 @@ from esd.cli.launcher import LocalCluster, local_cluster
 from esd.cli.options import RunOptions
 from esd.cli.report import training_result
 from esd.cli.stream import training_stream
-from services.clients.dispatcher_async import AsyncDispatcherClient
-from services.domain.batches import SampleBatch
-from services.domain.errors import FailedPrecondition
-from services.domain.jobs import JobSpec
-from services.domain.state import JobPhase, JobState
-from services.domain.tables import OptimizerKind
+from esd.services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import FailedPrecondition
+from esd.services.domain.jobs import JobSpec
+from esd.services.domain.state import JobPhase, JobState
+from esd.services.domain.tables import OptimizerKind
 from tests.recovery.kills import assert_same_run
 from tests.support.simple_clients import state_when, stream
 

@@ -16,10 +16,10 @@ from esd.cli.export import export_model
 from esd.cli.launcher import local_cluster
 from esd.cli.options import RunOptions
 from esd.cli.stream import TrainingStream, global_batches, training_stream
-from services.clients.dispatcher_async import AsyncDispatcherClient
-from services.domain.batches import SampleBatch
-from services.domain.jobs import JobSpec
-from services.domain.state import JobState
+from esd.services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.jobs import JobSpec
+from esd.services.domain.state import JobState
 from tests.recovery.kills import OPTIONS
 from tests.support.models import assert_trained
 from tests.support.reference import train_reference

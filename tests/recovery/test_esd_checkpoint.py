@@ -15,9 +15,9 @@ from typer.testing import CliRunner, Result
 from esd.cli import checkpoint, train
 from esd.cli.launcher import LocalCluster
 from esd.cli.options import RunOptions
-from services.domain.errors import FailedPrecondition
-from services.domain.state import JobState
-from services.domain.tables import OptimizerKind
+from esd.services.domain.errors import FailedPrecondition
+from esd.services.domain.state import JobState
+from esd.services.domain.tables import OptimizerKind
 
 OPTIONS = RunOptions(
     workers=1,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from esd.cli import train
-from services.domain.jobs import RowLimitPolicy
+from esd.services.domain.jobs import RowLimitPolicy
 from tests.recovery.kills import OPTIONS, Killer, assert_same_run, interrupted_run, parameter_server, worker
 
 FULL_TABLE = replace(OPTIONS, max_rows=1_500, at_max_rows=RowLimitPolicy.FORGET)

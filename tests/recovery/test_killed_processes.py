@@ -14,17 +14,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dispatcher.service.settings import DispatcherSettings
 from esd.cli import train
 from esd.cli.driver import drive
 from esd.cli.export import export_model
 from esd.cli.launcher import LocalCluster, ServiceProcess, local_cluster
 from esd.cli.stream import global_batches, training_stream
-from services.clients.dispatcher_async import AsyncDispatcherClient
-from services.domain.batches import SampleBatch
-from services.domain.errors import EsdError
-from services.domain.state import JobPhase, JobState
-from services.runtime.security import PLAINTEXT
+from esd.dispatcher.service.settings import DispatcherSettings
+from esd.services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import EsdError
+from esd.services.domain.state import JobPhase, JobState
+from esd.services.runtime.security import PLAINTEXT
 from tests.recovery.kills import (
     OPTIONS,
     Interruption,

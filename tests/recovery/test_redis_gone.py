@@ -4,20 +4,20 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 
-from dispatcher.service.app import serve_dispatcher
-from dispatcher.service.settings import DispatcherSettings
-from protos import dispatcher_pb2 as pb
-from protos import dispatcher_pb2_grpc as pb_grpc
-from ps_server.service.app import parameter_server
-from ps_server.service.settings import ParameterServerSettings
-from services.clients.dispatcher_async import AsyncDispatcherClient
-from services.domain.errors import StaleEpoch
-from services.domain.jobs import JobSpec
-from services.domain.plans import Membership
-from services.domain.reports import FailureReport
-from services.domain.state import JobPhase
-from services.runtime.channel import channel
-from services.wire.batches import encode_batch
+from esd.dispatcher.service.app import serve_dispatcher
+from esd.dispatcher.service.settings import DispatcherSettings
+from esd.protos import dispatcher_pb2 as pb
+from esd.protos import dispatcher_pb2_grpc as pb_grpc
+from esd.ps_server.service.app import parameter_server
+from esd.ps_server.service.settings import ParameterServerSettings
+from esd.services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.services.domain.errors import StaleEpoch
+from esd.services.domain.jobs import JobSpec
+from esd.services.domain.plans import Membership
+from esd.services.domain.reports import FailureReport
+from esd.services.domain.state import JobPhase
+from esd.services.runtime.channel import channel
+from esd.services.wire.batches import encode_batch
 from tests.support.redis_server import RedisServer
 from tests.support.simple_clients import POLL_SECONDS, Worker, job_with, samples, state_when
 

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from esd.cli import checkpoint, train
-from services.domain.jobs import RowLimitPolicy
+from esd.services.domain.jobs import RowLimitPolicy
 from tests.recovery.kills import Killer, assert_same_run, dispatcher, interrupted_run, parameter_server, worker
 from tests.support.models import assert_same_model
 from tests.support.several_tables import ADAGRAD, ADAM, TabledOptions

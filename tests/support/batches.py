@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from services.domain.batches import SampleBatch
+from esd.services.domain.batches import SampleBatch
 
 
 def ids_only(ids: Any) -> SampleBatch:

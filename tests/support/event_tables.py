@@ -12,9 +12,9 @@ import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet
 
-from services.data.schema import Id, IdList, Schema, TableOptions
-from services.data.tables import TableDataset
-from services.domain.batches import SampleBatch
+from esd.data.schema import Id, IdList, Schema, TableOptions
+from esd.data.tables import TableDataset
+from esd.services.domain.batches import SampleBatch
 
 SCHEMA = Schema(
     label="clicked",

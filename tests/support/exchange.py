@@ -10,10 +10,10 @@ import grpc
 import numpy as np
 from numpy.typing import NDArray
 
-from protos import ps_pb2
-from services.domain.tables import TableSpec
-from services.runtime.status import error_of
-from services.wire.exchange import Credit
+from esd.protos import ps_pb2
+from esd.services.domain.tables import TableSpec
+from esd.services.runtime.status import error_of
+from esd.services.wire.exchange import Credit
 from tests.support.frames import SPEC
 
 METHOD = "/esd.v1.ParameterServer/Exchange"

@@ -13,13 +13,19 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from services.runtime.forks import MAX_PACKET, receive_request
+from esd.services.runtime.forks import MAX_PACKET, receive_request
 from tests.support.warm_python import ForkServer, fork_instead
 
 MAX_FILES = 16
 
 _COMMAND = "esd.cli"
-_PRELOADED = ("ps_server.service.app", "dispatcher.service.app", "worker.service.app", "worker.models", "esd.cli.main")
+_PRELOADED = (
+    "esd.ps_server.service.app",
+    "esd.dispatcher.service.app",
+    "esd.worker.service.app",
+    "esd.worker.models",
+    "esd.cli.main",
+)
 _ABOVE = 500  # numbers of files that nobody asks for
 
 

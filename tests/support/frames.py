@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from protos import ps_pb2
-from services.domain.rows import GradientBlock
-from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
+from esd.protos import ps_pb2
+from esd.services.domain.rows import GradientBlock
+from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 
 SPEC = TableSpec("t", 16, OptimizerSpec(OptimizerKind.ADAM, 0.1), seed=11, init_scale=0.5)
 NO_GRADIENTS = GradientBlock(

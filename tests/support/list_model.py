@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import esd
-from worker.models.inputs import Jagged
+from esd.worker.models.inputs import Jagged
 
 
 class Net(esd.Model):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from esd.worker.models import MODELS
 from tests.support.reference import TrainedModel
-from worker.models import MODELS
 
 POOLED = tuple(name for name in MODELS if name != "tbsm")  # the models that take one embedding of each feature
 

@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from services.clients.frames import Frame
-from services.clients.traffic import Traffic
-from services.clients.worker import AsyncWorkerClient
-from services.domain.frames import Floats, RowPush
-from services.domain.plans import Transfers
-from services.domain.tables import TableSpec
-from services.runtime.security import PLAINTEXT
-from services.runtime.server import serve
+from esd.services.clients.frames import Frame
+from esd.services.clients.traffic import Traffic
+from esd.services.clients.worker import AsyncWorkerClient
+from esd.services.domain.frames import Floats, RowPush
+from esd.services.domain.plans import Transfers
+from esd.services.domain.tables import TableSpec
+from esd.services.runtime.security import PLAINTEXT
+from esd.services.runtime.server import serve
+from esd.worker.service.inbox import Arrival, ExpectedRows, Inbox
+from esd.worker.service.link import Link
+from esd.worker.service.servicer import SERVICE, WorkerService, add_to_server
+from esd.worker.service.settings import WorkerSettings
 from tests.support.frames import SPEC
-from worker.service.inbox import Arrival, ExpectedRows, Inbox
-from worker.service.link import Link
-from worker.service.servicer import SERVICE, WorkerService, add_to_server
-from worker.service.settings import WorkerSettings
 
 EPOCH, SLOT = 3, 1
 CLIPPED = TableSpec("u", 4, SPEC.optimizer, seed=1, init_scale=0.5)

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from protos import dispatcher_pb2 as pb
-from services.domain.plans import GradientTransfers, IterationPlan, PlanMessage, Transfers
-from services.wire.plans import encode_plan_message
+from esd.protos import dispatcher_pb2 as pb
+from esd.services.domain.plans import GradientTransfers, IterationPlan, PlanMessage, Transfers
+from esd.services.wire.plans import encode_plan_message
 
 
 def varint(value: int) -> bytes:

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike, NDArray
 
-from protos import ps_pb2, ps_pb2_grpc
-from services.clients.parameter_server import AsyncParameterServerClient
-from services.domain.errors import EsdError
-from services.runtime.status import CODES, domain_errors
+from esd.protos import ps_pb2, ps_pb2_grpc
+from esd.services.clients.parameter_server import AsyncParameterServerClient
+from esd.services.domain.errors import EsdError
+from esd.services.runtime.status import CODES, domain_errors
 from tests.support.exchange import exchange
 from tests.support.frames import SPEC, frame
 

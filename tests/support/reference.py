@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
-from services.domain.batches import SampleBatch
-from services.domain.features import Pooling
-from services.domain.ids import mix64, parts_of_tables, table_of
-from services.domain.jobs import JobSpec, ModelSpec, RowLimitPolicy
-from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
-from worker.models import build_model
-from worker.models.inputs import Jagged
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.features import Pooling
+from esd.services.domain.ids import mix64, parts_of_tables, table_of
+from esd.services.domain.jobs import JobSpec, ModelSpec, RowLimitPolicy
+from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
+from esd.worker.models import build_model
+from esd.worker.models.inputs import Jagged
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 import esd
-from worker.models.inputs import join
-from worker.models.layers import mlp
+from esd.worker.models.inputs import join
+from esd.worker.models.layers import mlp
 
 
 class RunningNorm(nn.Module):

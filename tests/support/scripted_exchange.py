@@ -9,8 +9,8 @@ from typing import Any
 
 import grpc
 
-from protos import ps_pb2
-from services.clients.parameter_server import AsyncParameterServerClient
+from esd.protos import ps_pb2
+from esd.services.clients.parameter_server import AsyncParameterServerClient
 from tests.support.frames import SPEC
 
 Response = ps_pb2.ExchangeResponse

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from esd.cli.options import RunOptions
-from services.data import Dataset
-from services.data.derived import DerivedDataset
-from services.domain.batches import SampleBatch
-from services.domain.features import Feature, Pooling
-from services.domain.ids import in_table
-from services.domain.jobs import JobSpec
-from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
+from esd.data import Dataset
+from esd.data.derived import DerivedDataset
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.features import Feature, Pooling
+from esd.services.domain.ids import in_table
+from esd.services.domain.jobs import JobSpec
+from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 
 ADAM = OptimizerSpec(OptimizerKind.ADAM, 0.002)
 ADAGRAD = OptimizerSpec(OptimizerKind.ROWWISE_ADAGRAD, 0.05)

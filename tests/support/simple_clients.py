@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from services.clients.attendance import Attendance
-from services.clients.dispatcher_async import AsyncDispatcherClient
-from services.clients.parameter_server import AsyncParameterServerClient
-from services.domain.batches import SampleBatch
-from services.domain.errors import StaleEpoch
-from services.domain.features import numbered_ids
-from services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
-from services.domain.plans import EndOfStream, FlushPlan, IterationPlan, Membership, PlanMessage
-from services.domain.reports import (
+from esd.services.clients.attendance import Attendance
+from esd.services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.services.clients.parameter_server import AsyncParameterServerClient
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import StaleEpoch
+from esd.services.domain.features import numbered_ids
+from esd.services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
+from esd.services.domain.plans import EndOfStream, FlushPlan, IterationPlan, Membership, PlanMessage
+from esd.services.domain.reports import (
     FlushReport,
     IterationReport,
     Lease,
@@ -29,8 +29,8 @@ from services.domain.reports import (
     WorkerPhase,
     label_classes,
 )
-from services.domain.state import JobState
-from services.domain.tables import OptimizerSpec, TableSpec
+from esd.services.domain.state import JobState
+from esd.services.domain.tables import OptimizerSpec, TableSpec
 
 POLL_SECONDS = 0.02  # between questions for the state
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dispatcher.solvers import Costs, Prices, Solution, get_solver
-from dispatcher.solvers.cuda.answer import Answer
-from dispatcher.solvers.cuda.solver import check
-from dispatcher.solvers.native import NativeSolver
-from esd_native import cuda as native
+from esd.dispatcher.solvers import Costs, Prices, Solution, get_solver
+from esd.dispatcher.solvers.cuda.answer import Answer
+from esd.dispatcher.solvers.cuda.solver import check
+from esd.dispatcher.solvers.native import NativeSolver
+from esd.native import cuda as native
 
 
 class EmulatedSolver:

@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 
-from esd_native import engine
+from esd.native import engine
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -25,7 +25,7 @@ def copy_packages(destination: Path, packages: Iterable[str] = PACKAGES) -> None
     for package in packages:
         shutil.copytree(ROOT / package, destination / package, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
     for module in Path(engine.__file__).parent.glob("*.so"):
-        shutil.copy(module, destination / "esd_native")
+        shutil.copy(module, destination / "esd" / "native")
 
 
 def run_python(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ps_server.core.shard import Shard
-from ps_server.core.store import RowStore, Store
-from ps_server.stores.by_url import open_store
-from services.domain.rows import GradientBlock, RowBlock
-from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
+from esd.ps_server.core.shard import Shard
+from esd.ps_server.core.store import RowStore, Store
+from esd.ps_server.stores.by_url import open_store
+from esd.services.domain.rows import GradientBlock, RowBlock
+from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 
 SPEC = TableSpec("clicks-1_a", 6, OptimizerSpec(OptimizerKind.ROWWISE_ADAGRAD, 0.1), seed=2**64 - 1, init_scale=0.25)
 ALL_BITS = 2**64 - 1

@@ -9,8 +9,8 @@ from typing import Any
 
 from esd.cli.options import RunOptions
 from esd.cli.stream import global_batches, training_stream
+from esd.services.domain.batches import SampleBatch
 from examples.visits.make_data import make
-from services.domain.batches import SampleBatch
 from tests.support.reference import TrainedModel, train_reference
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "visits"

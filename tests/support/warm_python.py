@@ -1,8 +1,9 @@
 """Has the services that tests start be forks of one process, instead of importing grpc and torch once more each.
 
-A test's `python -m ps_server` takes 0.8 s of processor time to import what it needs, `python -m worker.host` 2.3 s, and
-a forked one some 0.02 s. Nothing else differs: a child is a child of the test's process, with the module as its
-`__main__`, and the files, environment, directory and session that were asked for (tests/support/fork_server.py).
+A test's `python -m esd.ps_server` takes 0.8 s of processor time to import what it needs, `python -m esd.worker.host`
+2.3 s, and a forked one some 0.02 s. Nothing else differs: a child is a child of the test's process, with the
+module as its `__main__`, and the files, environment, directory and session that were asked for
+(tests/support/fork_server.py).
 
 So are the services that a forked command starts itself; the process that forks them is a child of the command. What a
 test with the fixture `cold_python` starts is started as users have it, with all that it starts itself.
@@ -21,10 +22,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from services.runtime.forks import MAX_PACKET, send_request
+from esd.services.runtime.forks import MAX_PACKET, send_request
 
 ROOT = Path(__file__).parents[2]
-MODULES = ("ps_server", "dispatcher", "worker", "worker.host", "esd.cli")  # what is forked
+MODULES = ("esd.ps_server", "esd.dispatcher", "esd.worker", "esd.worker.host", "esd.cli")  # what is forked
 
 _LIBRARIES = ("LD_", "MALLOC_", "OMP_", "GRPC_", "PYTHON")  # variables that libraries read as they are loaded
 _ADOPT_ORPHANS = 36  # PR_SET_CHILD_SUBREAPER of prctl(2)

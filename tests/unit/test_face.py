@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 CLIENTS_PAGE = (ROOT / "docs" / "clients.md").read_text()
 
 # What `import esd` has no need of: a network, settings, kernels, tensors.
-SLOW = ("torch", "grpc", "google.protobuf", "pydantic", "esd_native", "redis", "prometheus_client", "typer", "rich")
+SLOW = ("torch", "grpc", "google.protobuf", "pydantic", "esd.native", "redis", "prometheus_client", "typer", "rich")
 
 
 def python(code: str) -> str:
@@ -63,7 +63,7 @@ def test_the_import_is_cheap() -> None:
 
 def test_what_is_slow_comes_with_the_first_use_and_torch_with_models_alone() -> None:
     assert "grpc" in loaded_after("esd.DispatcherClient")
-    assert loaded_after("esd.hybrid_dis([[1, 2]], [1, 0])") == {"esd_native"}
+    assert loaded_after("esd.hybrid_dis([[1, 2]], [1, 0])") == {"esd.native"}
     others = [name for name in esd.__all__ if name not in ("Jagged", "Model", "ModelInputs", "TrainedModel")]
     assert "torch" not in loaded_after(f"[getattr(esd, name) for name in {others}]")
     assert "torch" in loaded_after("esd.Model")

@@ -6,25 +6,25 @@ import threading
 
 import torch
 
-from services.domain.errors import InvalidArgument
-from services.domain.features import Pooling
-from services.domain.jobs import JobSpec
-from services.domain.losses import Loss
-from worker.models.dcn import DeepCross
-from worker.models.dfm import DeepFM
-from worker.models.dlrm import DLRM
-from worker.models.dropout import replace_dropout
-from worker.models.flen import FLEN
-from worker.models.inputs import InputFeature, ModelInputs
-from worker.models.linear import replace_linear
-from worker.models.losses import LOSSES
-from worker.models.mmoe import MMoE
-from worker.models.model import Model
-from worker.models.ncf import NeuMF
-from worker.models.own import import_model
-from worker.models.tbsm import TBSM
-from worker.models.trial import try_model
-from worker.models.wdl import WideDeep
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.features import Pooling
+from esd.services.domain.jobs import JobSpec
+from esd.services.domain.losses import Loss
+from esd.worker.models.dcn import DeepCross
+from esd.worker.models.dfm import DeepFM
+from esd.worker.models.dlrm import DLRM
+from esd.worker.models.dropout import replace_dropout
+from esd.worker.models.flen import FLEN
+from esd.worker.models.inputs import InputFeature, ModelInputs
+from esd.worker.models.linear import replace_linear
+from esd.worker.models.losses import LOSSES
+from esd.worker.models.mmoe import MMoE
+from esd.worker.models.model import Model
+from esd.worker.models.ncf import NeuMF
+from esd.worker.models.own import import_model
+from esd.worker.models.tbsm import TBSM
+from esd.worker.models.trial import try_model
+from esd.worker.models.wdl import WideDeep
 
 MODELS: dict[str, type[Model]] = {
     "wdl": WideDeep,

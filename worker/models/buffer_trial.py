@@ -8,9 +8,9 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from services.domain.errors import InvalidArgument
-from worker.models.buffers import BufferRule, Buffers, rules_of
-from worker.models.model import Model
+from esd.services.domain.errors import InvalidArgument
+from esd.worker.models.buffers import BufferRule, Buffers, rules_of
+from esd.worker.models.model import Model
 
 
 class TriedBuffers:

@@ -17,8 +17,8 @@ from enum import Enum
 import torch
 from torch import Tensor, nn
 
-from services.domain.errors import InvalidArgument
-from worker.models.model import Model
+from esd.services.domain.errors import InvalidArgument
+from esd.worker.models.model import Model
 
 
 class BufferRule(Enum):

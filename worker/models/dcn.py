@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from worker.models.inputs import ModelInputs, join
-from worker.models.layers import draw_parameters, mlp
-from worker.models.model import Model
+from esd.worker.models.inputs import ModelInputs, join
+from esd.worker.models.layers import draw_parameters, mlp
+from esd.worker.models.model import Model
 
 CROSS_LAYERS = 3
 

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from worker.models.inputs import ModelInputs, stack
-from worker.models.layers import draw_parameters, mlp, pair_products
-from worker.models.model import Model
+from esd.worker.models.inputs import ModelInputs, stack
+from esd.worker.models.layers import draw_parameters, mlp, pair_products
+from esd.worker.models.model import Model
 
 
 class DLRM(Model):

@@ -20,8 +20,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from services.domain.errors import InvalidArgument
-from services.domain.ids import GOLDEN, mix64
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.ids import GOLDEN, mix64
 
 _DRAWN_BITS = 24
 

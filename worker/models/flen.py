@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from worker.models.inputs import ModelInputs
-from worker.models.layers import draw_parameters, mlp, require_wide, split_wide
-from worker.models.model import Model
+from esd.worker.models.inputs import ModelInputs
+from esd.worker.models.layers import draw_parameters, mlp, require_wide, split_wide
+from esd.worker.models.model import Model
 
 
 class FLEN(Model):

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from services.domain.errors import InvalidArgument
+from esd.services.domain.errors import InvalidArgument
 
 
 @dataclass(frozen=True, slots=True)

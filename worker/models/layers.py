@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from services.domain.errors import InvalidArgument
-from worker.models.inputs import ModelInputs, stack
+from esd.services.domain.errors import InvalidArgument
+from esd.worker.models.inputs import ModelInputs, stack
 
 
 def split_wide(embeddings: Mapping[str, Any]) -> tuple[Tensor, Tensor]:

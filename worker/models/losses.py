@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from services.domain.losses import Loss
+from esd.services.domain.losses import Loss
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from services.domain.losses import Loss
-from worker.models.dropout import Samples
-from worker.models.inputs import ModelInputs
-from worker.models.losses import LOSSES, LossFunction
+from esd.services.domain.losses import Loss
+from esd.worker.models.dropout import Samples
+from esd.worker.models.inputs import ModelInputs
+from esd.worker.models.losses import LOSSES, LossFunction
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from services.domain.errors import InvalidArgument
-from worker.models.inputs import ModelInputs, stack
-from worker.models.layers import draw_parameters, mlp
-from worker.models.model import Model
+from esd.services.domain.errors import InvalidArgument
+from esd.worker.models.inputs import ModelInputs, stack
+from esd.worker.models.layers import draw_parameters, mlp
+from esd.worker.models.model import Model
 
 
 class NeuMF(Model):

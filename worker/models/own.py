@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 import torch
 
-from services.domain.errors import EsdError, FailedPrecondition, InvalidArgument
-from worker.models.model import Model
+from esd.services.domain.errors import EsdError, FailedPrecondition, InvalidArgument
+from esd.worker.models.model import Model
 
 # What may go well the next time, in a process that has been started again.
 _PASSING = (MemoryError, torch.OutOfMemoryError, torch.AcceleratorError)

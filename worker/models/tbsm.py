@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from services.domain.errors import InvalidArgument
-from worker.models.inputs import InputFeature, Jagged, ModelInputs
-from worker.models.layers import draw_parameters, mlp, pair_products
-from worker.models.model import Model
+from esd.services.domain.errors import InvalidArgument
+from esd.worker.models.inputs import InputFeature, Jagged, ModelInputs
+from esd.worker.models.layers import draw_parameters, mlp, pair_products
+from esd.worker.models.model import Model
 
 
 class TBSM(Model):

@@ -6,10 +6,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from services.domain.errors import InvalidArgument
-from worker.models.buffer_trial import TriedBuffers, evaluating
-from worker.models.inputs import Jagged, ModelInputs
-from worker.models.model import Batch, Model
+from esd.services.domain.errors import InvalidArgument
+from esd.worker.models.buffer_trial import TriedBuffers, evaluating
+from esd.worker.models.inputs import Jagged, ModelInputs
+from esd.worker.models.model import Batch, Model
 
 
 def try_model(model: Model, name: str, inputs: ModelInputs) -> None:

@@ -1,4 +1,4 @@
-"""The worker process: what `python -m worker` runs."""
+"""The worker process: what `python -m esd.worker` runs."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import contextlib
 import logging
 import sys
 
-from services.runtime import logs
-from services.runtime.process import StopEvent, announce
-from services.runtime.server import serve
-from services.runtime.settings import load
-from worker.service.job import WorkerJob
-from worker.service.servicer import SERVICE, WorkerService, add_to_server
-from worker.service.settings import WorkerSettings
+from esd.services.runtime import logs
+from esd.services.runtime.process import StopEvent, announce
+from esd.services.runtime.server import serve
+from esd.services.runtime.settings import load
+from esd.worker.service.job import WorkerJob
+from esd.worker.service.servicer import SERVICE, WorkerService, add_to_server
+from esd.worker.service.settings import WorkerSettings
 
 _log = logging.getLogger(__name__)
 

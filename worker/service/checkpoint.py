@@ -8,14 +8,14 @@ from concurrent.futures import Executor
 from hashlib import sha256
 from typing import TypeVar
 
-from services.domain.errors import FailedPrecondition, StorageUnwritable
-from services.domain.plans import FlushPlan, Membership, Reload
-from services.domain.reports import FlushReport
-from services.runtime.retry import repeated
-from services.runtime.tasks import run_in
-from worker.core.cache_book import CacheBook
-from worker.service.transfers import RowMover
-from worker.training.trainer import Trainer
+from esd.services.domain.errors import FailedPrecondition, StorageUnwritable
+from esd.services.domain.plans import FlushPlan, Membership, Reload
+from esd.services.domain.reports import FlushReport
+from esd.services.runtime.retry import repeated
+from esd.services.runtime.tasks import run_in
+from esd.worker.core.cache_book import CacheBook
+from esd.worker.service.transfers import RowMover
+from esd.worker.training.trainer import Trainer
 
 _DENSE = "dense"  # the part of a checkpoint that workers store
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import grpc
 
-from services.domain.errors import FailedPrecondition, InvalidArgument, StaleEpoch, Unavailable
-from services.runtime.status import status_of
-from services.wire.deliveries import decode_delivery
-from services.wire.exchange import (
+from esd.services.domain.errors import FailedPrecondition, InvalidArgument, StaleEpoch, Unavailable
+from esd.services.runtime.status import status_of
+from esd.services.wire.deliveries import decode_delivery
+from esd.services.wire.exchange import (
     MAX_FRAME_BYTES,
     Credit,
     encode_credit,
@@ -24,8 +24,8 @@ from services.wire.exchange import (
     encode_stored,
     sequence_of,
 )
-from worker.service.inbox import Inbox
-from worker.service.link import Link
+from esd.worker.service.inbox import Inbox
+from esd.worker.service.link import Link
 
 # What a worker may have on its way here. It is not kept here: it only tells it when to go on making frames.
 _CREDIT = Credit(frames=256, bytes=32 * MAX_FRAME_BYTES)

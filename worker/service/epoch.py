@@ -9,30 +9,30 @@ from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from typing import TypeVar
 
-from services.clients.attendance import Attendance
-from services.clients.dispatcher_async import AsyncDispatcherClient
-from services.domain.errors import FailedPrecondition
-from services.domain.plans import EndOfStream, Membership, PlanMessage, Reload
-from services.domain.reports import Lease, WorkerPhase
-from services.domain.sync import Sync
-from services.domain.tables import slots_of_tables
-from services.runtime.tasks import run_in
-from services.runtime.threads import named_threads
-from worker.core.cache_book import CacheBook
-from worker.service.checkpoint import WorkerCheckpoints
-from worker.service.inbox import Inbox
-from worker.service.link import Link
-from worker.service.parameter_servers import ParameterServers
-from worker.service.peers import Peers
-from worker.service.servicer import WorkerService
-from worker.service.settings import WorkerSettings
-from worker.service.table_mover import TableMover
-from worker.service.training_loop import TrainingLoop
-from worker.service.transfers import RowMover
-from worker.training.all_reduce import DenseReducer, GroupStore, join_group
-from worker.training.device import prepare_device
-from worker.training.rows import row_caches
-from worker.training.trainer import Trainer
+from esd.services.clients.attendance import Attendance
+from esd.services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.services.domain.errors import FailedPrecondition
+from esd.services.domain.plans import EndOfStream, Membership, PlanMessage, Reload
+from esd.services.domain.reports import Lease, WorkerPhase
+from esd.services.domain.sync import Sync
+from esd.services.domain.tables import slots_of_tables
+from esd.services.runtime.tasks import run_in
+from esd.services.runtime.threads import named_threads
+from esd.worker.core.cache_book import CacheBook
+from esd.worker.service.checkpoint import WorkerCheckpoints
+from esd.worker.service.inbox import Inbox
+from esd.worker.service.link import Link
+from esd.worker.service.parameter_servers import ParameterServers
+from esd.worker.service.peers import Peers
+from esd.worker.service.servicer import WorkerService
+from esd.worker.service.settings import WorkerSettings
+from esd.worker.service.table_mover import TableMover
+from esd.worker.service.training_loop import TrainingLoop
+from esd.worker.service.transfers import RowMover
+from esd.worker.training.all_reduce import DenseReducer, GroupStore, join_group
+from esd.worker.training.device import prepare_device
+from esd.worker.training.rows import row_caches
+from esd.worker.training.trainer import Trainer
 
 _log = logging.getLogger(__name__)
 

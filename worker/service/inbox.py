@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from services.domain.errors import DeadlineExceeded, FailedPrecondition, StaleEpoch, Unavailable
-from services.domain.plans import Transfers
-from services.domain.rows import RowBlock
-from services.domain.tables import TableSpec
-from services.wire.deliveries import Delivery
-from services.wire.exchange import Stored
+from esd.services.domain.errors import DeadlineExceeded, FailedPrecondition, StaleEpoch, Unavailable
+from esd.services.domain.plans import Transfers
+from esd.services.domain.rows import RowBlock
+from esd.services.domain.tables import TableSpec
+from esd.services.wire.deliveries import Delivery
+from esd.services.wire.exchange import Stored
 
 _KEPT = 4  # iterations whose rows are compared with the plan
 

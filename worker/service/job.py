@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from services.clients.attendance import Attendance
-from services.clients.dispatcher_async import AsyncDispatcherClient
-from services.domain.errors import EsdError, NotFound, StaleEpoch, StaleVersion
-from services.domain.reports import FailureReport, Lease, Registration, WorkerPhase
-from services.runtime.retry import AWAY
-from services.runtime.security import Credentials
-from services.runtime.settings import join_address, split_address
-from services.runtime.tasks import first_failure
-from worker.service.epoch import WorkerEpoch
-from worker.service.servicer import WorkerService
-from worker.service.settings import WorkerSettings
+from esd.services.clients.attendance import Attendance
+from esd.services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.services.domain.errors import EsdError, NotFound, StaleEpoch, StaleVersion
+from esd.services.domain.reports import FailureReport, Lease, Registration, WorkerPhase
+from esd.services.runtime.retry import AWAY
+from esd.services.runtime.security import Credentials
+from esd.services.runtime.settings import join_address, split_address
+from esd.services.runtime.tasks import first_failure
+from esd.worker.service.epoch import WorkerEpoch
+from esd.worker.service.servicer import WorkerService
+from esd.worker.service.settings import WorkerSettings
 
 _CALL_SECONDS = 10.0  # for calls that the dispatcher answers at once
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from services.clients.traffic import Traffic
-from services.wire.rows import CHUNK_BYTES
-from worker.core.bandwidth import LinkMeter, TokenBucket
+from esd.services.clients.traffic import Traffic
+from esd.services.wire.rows import CHUNK_BYTES
+from esd.worker.core.bandwidth import LinkMeter, TokenBucket
 
 _SMALLEST_CHUNK = 2**14  # bytes
 _CHUNK_SECONDS = 0.05  # on a slow link, what moves at once should not hold up the rest for longer

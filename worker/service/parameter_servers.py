@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from services.clients.parameter_server import AsyncParameterServerClient
-from services.domain.errors import StorageUnwritable, Unavailable
-from services.domain.jobs import JobSpec
-from services.domain.worker_set import WorkerSet
-from services.runtime.retry import repeated
-from services.runtime.security import Credentials
-from services.runtime.tasks import all_of
-from worker.service.link import Link
-from worker.service.settings import WorkerSettings
-from worker.service.table_servers import TableServers
+from esd.services.clients.parameter_server import AsyncParameterServerClient
+from esd.services.domain.errors import StorageUnwritable, Unavailable
+from esd.services.domain.jobs import JobSpec
+from esd.services.domain.worker_set import WorkerSet
+from esd.services.runtime.retry import repeated
+from esd.services.runtime.security import Credentials
+from esd.services.runtime.tasks import all_of
+from esd.worker.service.link import Link
+from esd.worker.service.settings import WorkerSettings
+from esd.worker.service.table_servers import TableServers
 
 T = TypeVar("T")
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from services.clients.frames import Frame
-from services.clients.worker import AsyncWorkerClient
-from services.domain.errors import EsdError, FailedPrecondition, StaleEpoch
-from services.domain.frames import RowPush
-from services.domain.plans import Membership
-from services.domain.tables import TableSpec
-from services.runtime.security import Credentials
-from services.runtime.tasks import all_of
-from worker.service.inbox import Inbox
-from worker.service.link import Link, TrafficBeside
-from worker.service.settings import WorkerSettings
+from esd.services.clients.frames import Frame
+from esd.services.clients.worker import AsyncWorkerClient
+from esd.services.domain.errors import EsdError, FailedPrecondition, StaleEpoch
+from esd.services.domain.frames import RowPush
+from esd.services.domain.plans import Membership
+from esd.services.domain.tables import TableSpec
+from esd.services.runtime.security import Credentials
+from esd.services.runtime.tasks import all_of
+from esd.worker.service.inbox import Inbox
+from esd.worker.service.link import Link, TrafficBeside
+from esd.worker.service.settings import WorkerSettings
 
 
 class Peers:

@@ -7,10 +7,10 @@ from typing import Any
 
 import grpc
 
-from protos import worker_pb2, worker_pb2_grpc
-from worker.core.cache_book import CacheBook
-from worker.service.deliveries import Deliveries
-from worker.service.settings import WorkerSettings
+from esd.protos import worker_pb2, worker_pb2_grpc
+from esd.worker.core.cache_book import CacheBook
+from esd.worker.service.deliveries import Deliveries
+from esd.worker.service.settings import WorkerSettings
 
 SERVICE = worker_pb2.DESCRIPTOR.services_by_name["Worker"].full_name
 

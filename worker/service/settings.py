@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from services.runtime.roles import Role
-from services.runtime.settings import Address, ServerSettings
+from esd.services.runtime.roles import Role
+from esd.services.runtime.settings import Address, ServerSettings
 
 DEVICE = r"cpu|cuda(:\d+)?"  # what a name of where training runs looks like
 

@@ -8,15 +8,15 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from services.clients.frames import Frame
-from services.domain.frames import NO_PULLS, Floats, GradientPush, Parcel, Pulls, RowPush
-from services.domain.jobs import JobSpec
-from services.domain.plans import NO_TRANSFERS, DirectRows, GradientTransfers, TableMoves, Transfers
-from services.runtime.tasks import run_in
-from worker.service.inbox import ExpectedRows
-from worker.service.peers import Peers
-from worker.service.table_servers import TableServers
-from worker.training.rows import RowCache
+from esd.services.clients.frames import Frame
+from esd.services.domain.frames import NO_PULLS, Floats, GradientPush, Parcel, Pulls, RowPush
+from esd.services.domain.jobs import JobSpec
+from esd.services.domain.plans import NO_TRANSFERS, DirectRows, GradientTransfers, TableMoves, Transfers
+from esd.services.runtime.tasks import run_in
+from esd.worker.service.inbox import ExpectedRows
+from esd.worker.service.peers import Peers
+from esd.worker.service.table_servers import TableServers
+from esd.worker.training.rows import RowCache
 
 
 class TableMover:

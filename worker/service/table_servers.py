@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from services.clients.frames import Frame
-from services.clients.parameter_server import AsyncParameterServerClient
-from services.domain.frames import Parcel, Pulls
-from services.domain.ids import shard_of
-from services.domain.tables import TableSpec
-from services.runtime.tasks import all_of
+from esd.services.clients.frames import Frame
+from esd.services.clients.parameter_server import AsyncParameterServerClient
+from esd.services.domain.frames import Parcel, Pulls
+from esd.services.domain.ids import shard_of
+from esd.services.domain.tables import TableSpec
+from esd.services.runtime.tasks import all_of
 
 Patiently = Callable[[Callable[[], Awaitable[Any]]], Coroutine[Any, Any, Any]]
 

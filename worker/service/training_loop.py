@@ -8,15 +8,15 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import Executor
 from typing import Any
 
-from services.domain.errors import FailedPrecondition
-from services.domain.plans import FlushPlan, IterationPlan, PlanMessage
-from services.domain.reports import IterationReport, PhaseTimes, TransferCounts, WorkerPhase, label_classes
-from services.domain.sync import Sync
-from services.runtime.tasks import run_in
-from worker.core.cache_book import CacheBook
-from worker.service.link import Link
-from worker.service.transfers import IterationTransfers, RowMover
-from worker.training.trainer import StepResult, Trainer
+from esd.services.domain.errors import FailedPrecondition
+from esd.services.domain.plans import FlushPlan, IterationPlan, PlanMessage
+from esd.services.domain.reports import IterationReport, PhaseTimes, TransferCounts, WorkerPhase, label_classes
+from esd.services.domain.sync import Sync
+from esd.services.runtime.tasks import run_in
+from esd.worker.core.cache_book import CacheBook
+from esd.worker.service.link import Link
+from esd.worker.service.transfers import IterationTransfers, RowMover
+from esd.worker.training.trainer import StepResult, Trainer
 
 Confirm = Callable[[IterationReport], object]
 TakeCheckpoint = Callable[[FlushPlan], Coroutine[Any, Any, None]]

@@ -6,16 +6,16 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from services.clients.frames import Frame
-from services.domain.ids import parts_of_tables
-from services.domain.plans import FlushPlan, IterationPlan, Membership, Transfers
-from services.domain.reports import TransferCounts
-from services.domain.sync import ring_bytes
-from services.runtime.tasks import all_of
-from worker.service.inbox import Arrival
-from worker.service.parameter_servers import ParameterServers
-from worker.service.peers import Peers
-from worker.service.table_mover import TableMover, TableTransfers
+from esd.services.clients.frames import Frame
+from esd.services.domain.ids import parts_of_tables
+from esd.services.domain.plans import FlushPlan, IterationPlan, Membership, Transfers
+from esd.services.domain.reports import TransferCounts
+from esd.services.domain.sync import ring_bytes
+from esd.services.runtime.tasks import all_of
+from esd.worker.service.inbox import Arrival
+from esd.worker.service.parameter_servers import ParameterServers
+from esd.worker.service.peers import Peers
+from esd.worker.service.table_mover import TableMover, TableTransfers
 
 
 class RowMover:

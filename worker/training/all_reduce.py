@@ -11,9 +11,9 @@ from typing import Any, Protocol, cast
 from torch import Tensor, distributed
 from torch.distributed import ProcessGroupGloo, Store  # type: ignore[attr-defined] # re-exported
 
-from services.domain.errors import DeadlineExceeded, Unavailable
-from services.domain.plans import Membership
-from services.runtime.threads import batch_threads
+from esd.services.domain.errors import DeadlineExceeded, Unavailable
+from esd.services.domain.plans import Membership
+from esd.services.runtime.threads import batch_threads
 
 _ALL_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 - it is refused here
 

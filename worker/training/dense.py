@@ -14,11 +14,11 @@ from torch.optim.adagrad import adagrad
 from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
-from services.domain.errors import FailedPrecondition
-from services.domain.jobs import ModelSpec
-from services.domain.tables import OptimizerKind
-from worker.training.all_reduce import DenseReducer
-from worker.training.gradient_buckets import GradientBuckets
+from esd.services.domain.errors import FailedPrecondition
+from esd.services.domain.jobs import ModelSpec
+from esd.services.domain.tables import OptimizerKind
+from esd.worker.training.all_reduce import DenseReducer
+from esd.worker.training.gradient_buckets import GradientBuckets
 
 _MOMENTS = {
     OptimizerKind.SGD: (),

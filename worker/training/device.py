@@ -6,7 +6,7 @@ import os
 
 import torch
 
-from services.domain.errors import FailedPrecondition
+from esd.services.domain.errors import FailedPrecondition
 
 
 def prepare_device(name: str, threads: int) -> torch.device:

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from services.domain.features import Feature
-from worker.models.inputs import Jagged
-from worker.training.pooling import embed
+from esd.services.domain.features import Feature
+from esd.worker.models.inputs import Jagged
+from esd.worker.training.pooling import embed
 
 
 class Embedder:

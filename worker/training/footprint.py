@@ -14,16 +14,16 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from services.domain.footprint import Footprint
-from services.domain.jobs import JobSpec
-from services.domain.plans import IterationPlan
-from services.domain.tables import TableSpec
-from worker.core.cache_book import CacheBook
-from worker.models import build_model
-from worker.training.all_reduce import DenseReducer
-from worker.training.device import prepare_device
-from worker.training.rows import RowCache
-from worker.training.trainer import Trainer
+from esd.services.domain.footprint import Footprint
+from esd.services.domain.jobs import JobSpec
+from esd.services.domain.plans import IterationPlan
+from esd.services.domain.tables import TableSpec
+from esd.worker.core.cache_book import CacheBook
+from esd.worker.models import build_model
+from esd.worker.training.all_reduce import DenseReducer
+from esd.worker.training.device import prepare_device
+from esd.worker.training.rows import RowCache
+from esd.worker.training.trainer import Trainer
 
 _CACHE_BYTES = 64e6  # of the cache by which a row is weighed
 _ROW_VALUE = 1e-3  # in place of what parameter servers would send

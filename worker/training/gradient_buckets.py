@@ -9,7 +9,7 @@ from itertools import pairwise
 import torch
 from torch import nn
 
-from worker.training.all_reduce import DenseReducer
+from esd.worker.training.all_reduce import DenseReducer
 
 _BUCKET_BYTES = 1 << 20  # of a bucket, at least: each costs half a millisecond of processor time of its own
 

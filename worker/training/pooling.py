@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from services.domain.features import Feature, Pooling
-from worker.models.inputs import Jagged, StackedEmbeddings
+from esd.services.domain.features import Feature, Pooling
+from esd.worker.models.inputs import Jagged, StackedEmbeddings
 
 
 def embed(

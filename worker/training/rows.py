@@ -1,6 +1,6 @@
 """The embedding rows of a worker: the cache that holds them on the training device, and the optimizers that train them.
 
-The optimizers are for rows that this worker alone trains. Their formulas are those of services.domain.tables; the
+The optimizers are for rows that this worker alone trains. Their formulas are those of esd.services.domain.tables; the
 parameter server has the same ones for split rows.
 """
 
@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from esd_native import training
-from services.domain.errors import ResourceExhausted
-from services.domain.plans import UsedRows
-from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
+from esd.native import training
+from esd.services.domain.errors import ResourceExhausted
+from esd.services.domain.plans import UsedRows
+from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 
 
 def row_caches(

@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from services.domain.batches import SampleBatch
-from services.domain.errors import FailedPrecondition
-from services.domain.jobs import JobSpec
-from services.domain.reports import SCORE_BINS
-from worker.models import build_model
-from worker.models.model import Batch
-from worker.models.own import failures_named
-from worker.training.device import prepare_device
-from worker.training.embeddings import Embedder
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import FailedPrecondition
+from esd.services.domain.jobs import JobSpec
+from esd.services.domain.reports import SCORE_BINS
+from esd.worker.models import build_model
+from esd.worker.models.model import Batch
+from esd.worker.models.own import failures_named
+from esd.worker.training.device import prepare_device
+from esd.worker.training.embeddings import Embedder
 
 _PARTS = ("parameter/", "buffer/")  # as DenseParameters.save names them; to_npz gives the names alone
 

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from worker.models.buffers import BufferRule, Buffers, rules_of
-from worker.models.model import Model
-from worker.training.all_reduce import DenseReducer
+from esd.worker.models.buffers import BufferRule, Buffers, rules_of
+from esd.worker.models.model import Model
+from esd.worker.training.all_reduce import DenseReducer
 
 
 class SharedBuffers:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import torch
 
-from services.domain.plans import UsedRows
-from services.domain.tables import TableSpec
-from worker.training.all_reduce import DenseReducer
+from esd.services.domain.plans import UsedRows
+from esd.services.domain.tables import TableSpec
+from esd.worker.training.all_reduce import DenseReducer
 
 
 class SharedGradients:

@@ -14,14 +14,14 @@ from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 from torch import Tensor
 
-from esd_native.rows import initialise
-from services.domain.batches import SampleBatch
-from services.domain.errors import InvalidArgument, NotFound
-from services.domain.ids import parts_of_tables
-from services.domain.jobs import JobSpec
-from services.wire.trained_models import job_of_model
-from worker.models import build_model
-from worker.training.embeddings import Embedder
+from esd.native.rows import initialise
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import InvalidArgument, NotFound
+from esd.services.domain.ids import parts_of_tables
+from esd.services.domain.jobs import JobSpec
+from esd.services.wire.trained_models import job_of_model
+from esd.worker.models import build_model
+from esd.worker.training.embeddings import Embedder
 
 
 class TrainedModel:

@@ -12,19 +12,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from services.domain.errors import FailedPrecondition
-from services.domain.jobs import JobSpec
-from services.domain.plans import IterationPlan, UsedRows
-from services.domain.reports import SCORE_BINS
-from worker.models import build_model
-from worker.models.model import Batch
-from worker.models.own import failures_named
-from worker.training.all_reduce import DenseReducer
-from worker.training.dense import DenseParameters
-from worker.training.embeddings import Embedder
-from worker.training.rows import RowCache
-from worker.training.shared_buffers import SharedBuffers
-from worker.training.shared_gradients import SharedGradients
+from esd.services.domain.errors import FailedPrecondition
+from esd.services.domain.jobs import JobSpec
+from esd.services.domain.plans import IterationPlan, UsedRows
+from esd.services.domain.reports import SCORE_BINS
+from esd.worker.models import build_model
+from esd.worker.models.model import Batch
+from esd.worker.models.own import failures_named
+from esd.worker.training.all_reduce import DenseReducer
+from esd.worker.training.dense import DenseParameters
+from esd.worker.training.embeddings import Embedder
+from esd.worker.training.rows import RowCache
+from esd.worker.training.shared_buffers import SharedBuffers
+from esd.worker.training.shared_gradients import SharedGradients
 
 
 @dataclass(frozen=True, slots=True)

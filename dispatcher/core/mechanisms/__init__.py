@@ -6,18 +6,18 @@ from collections.abc import Callable
 from dataclasses import fields
 from functools import partial
 
-from dispatcher.core.mechanisms.brute_force import BruteForce
-from dispatcher.core.mechanisms.esd import Esd
-from dispatcher.core.mechanisms.hash import Hash
-from dispatcher.core.mechanisms.history import History
-from dispatcher.core.mechanisms.joint import Joint
-from dispatcher.core.mechanisms.laia import Laia, LaiaTwoChoices
-from dispatcher.core.mechanisms.laia_adaptive import LaiaAdaptive
-from dispatcher.core.mechanisms.protocol import Assignment, DispatchInput, Mechanism, WorkloadLimits
-from dispatcher.core.mechanisms.random import Random
-from dispatcher.core.mechanisms.replay import Replay
-from services.domain.errors import InvalidArgument
-from services.domain.jobs import JobSpec
+from esd.dispatcher.core.mechanisms.brute_force import BruteForce
+from esd.dispatcher.core.mechanisms.esd import Esd
+from esd.dispatcher.core.mechanisms.hash import Hash
+from esd.dispatcher.core.mechanisms.history import History
+from esd.dispatcher.core.mechanisms.joint import Joint
+from esd.dispatcher.core.mechanisms.laia import Laia, LaiaTwoChoices
+from esd.dispatcher.core.mechanisms.laia_adaptive import LaiaAdaptive
+from esd.dispatcher.core.mechanisms.protocol import Assignment, DispatchInput, Mechanism, WorkloadLimits
+from esd.dispatcher.core.mechanisms.random import Random
+from esd.dispatcher.core.mechanisms.replay import Replay
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.jobs import JobSpec
 
 __all__ = [
     "MECHANISMS",

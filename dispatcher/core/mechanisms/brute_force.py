@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.core.mechanisms.protocol import Assignment, DispatchInput
-from esd_native.engine import CacheTooSmall
-from services.domain.errors import InvalidArgument
+from esd.dispatcher.core.mechanisms.protocol import Assignment, DispatchInput
+from esd.native.engine import CacheTooSmall
+from esd.services.domain.errors import InvalidArgument
 
 _MOST_ASSIGNMENTS = 50_000
 

@@ -11,8 +11,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from services.domain.batches import SampleBatch
-from services.domain.ids import GOLDEN, mix64, sequence
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.ids import GOLDEN, mix64, sequence
 
 _MASK = 2**64 - 1
 

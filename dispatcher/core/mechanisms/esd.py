@@ -7,13 +7,13 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.core.decision_time import AffordableSteps, DecisionTime
-from dispatcher.core.hybrid import hybrid_dis
-from dispatcher.core.mechanisms.draws import content_order
-from dispatcher.core.mechanisms.protocol import Assignment, DispatchInput
-from dispatcher.solvers import Solution, Solver, get_training_solver
-from dispatcher.solvers.protocol import AnyCosts, Prices
-from services.domain.jobs import JobSpec, scale_workloads
+from esd.dispatcher.core.decision_time import AffordableSteps, DecisionTime
+from esd.dispatcher.core.hybrid import hybrid_dis
+from esd.dispatcher.core.mechanisms.draws import content_order
+from esd.dispatcher.core.mechanisms.protocol import Assignment, DispatchInput
+from esd.dispatcher.solvers import Solution, Solver, get_training_solver
+from esd.dispatcher.solvers.protocol import AnyCosts, Prices
+from esd.services.domain.jobs import JobSpec, scale_workloads
 
 _FINER = 16
 _FINER_LIMIT = 2**25  # with evictions at most doubling a cost, entries stay below 2^30

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.core.learned import Arrays
-from dispatcher.core.mechanisms.draws import content_order
-from dispatcher.core.mechanisms.protocol import Assignment, DispatchInput
-from esd_native import solver
-from services.domain.jobs import JobSpec
+from esd.dispatcher.core.learned import Arrays
+from esd.dispatcher.core.mechanisms.draws import content_order
+from esd.dispatcher.core.mechanisms.protocol import Assignment, DispatchInput
+from esd.native import solver
+from esd.services.domain.jobs import JobSpec
 
 _PROFILED_BATCHES = 16
 _PROFILED_SAMPLES = 16_384  # with larger batches the profile ends earlier, so that no decision waits for it

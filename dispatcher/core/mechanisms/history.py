@@ -6,10 +6,10 @@ import time
 
 import numpy as np
 
-from dispatcher.core.mechanisms.draws import content_order
-from dispatcher.core.mechanisms.protocol import Assignment, DispatchInput
-from dispatcher.solvers import get_training_solver
-from services.domain.jobs import JobSpec
+from esd.dispatcher.core.mechanisms.draws import content_order
+from esd.dispatcher.core.mechanisms.protocol import Assignment, DispatchInput
+from esd.dispatcher.solvers import get_training_solver
+from esd.services.domain.jobs import JobSpec
 
 
 class History:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dispatcher.core.mechanisms.draws import first_draw
-from dispatcher.core.mechanisms.protocol import Assignment, DispatchInput
-from services.domain.batches import SampleBatch
-from services.domain.jobs import JobSpec
+from esd.dispatcher.core.mechanisms.draws import first_draw
+from esd.dispatcher.core.mechanisms.protocol import Assignment, DispatchInput
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.jobs import JobSpec
 
 
 class Joint:
@@ -15,7 +15,7 @@ class Joint:
     assignment is ESD's optimum; then large-neighbourhood search with exact re-solves takes the sharing into account.
     With a lookahead, the batches that follow are placed tentatively, and rows are led to where they are wanted next.
     Where workloads are balanced, samples move on from workers that would be late. A budget ends the search early.
-    `esd_native.engine.Engine.joint` has the objective and the algorithm.
+    `esd.native.engine.Engine.joint` has the objective and the algorithm.
     """
 
     def __init__(self, job: JobSpec) -> None:

@@ -7,12 +7,12 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.core.mechanisms.draws import start_of
-from dispatcher.core.mechanisms.protocol import Assignment, DispatchInput
-from esd_native import solver
-from services.domain.batches import SampleBatch
-from services.domain.ids import GOLDEN
-from services.domain.jobs import JobSpec, scale_workloads
+from esd.dispatcher.core.mechanisms.draws import start_of
+from esd.dispatcher.core.mechanisms.protocol import Assignment, DispatchInput
+from esd.native import solver
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.ids import GOLDEN
+from esd.services.domain.jobs import JobSpec, scale_workloads
 
 
 class Laia:

@@ -8,12 +8,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.core.decision_time import AffordableSteps
-from dispatcher.core.mechanisms.laia import allocate
-from dispatcher.core.mechanisms.protocol import Assignment, DispatchInput
-from dispatcher.core.mechanisms.table_profiler import TableProfiler
-from services.domain.batches import SampleBatch
-from services.domain.jobs import JobSpec
+from esd.dispatcher.core.decision_time import AffordableSteps
+from esd.dispatcher.core.mechanisms.laia import allocate
+from esd.dispatcher.core.mechanisms.protocol import Assignment, DispatchInput
+from esd.dispatcher.core.mechanisms.table_profiler import TableProfiler
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.jobs import JobSpec
 
 
 class LaiaAdaptive:

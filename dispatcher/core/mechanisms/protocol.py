@@ -8,10 +8,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.core.cost_model import RowSizes
-from dispatcher.core.decision_time import DecisionTime
-from esd_native.engine import Engine
-from services.domain.batches import SampleBatch
+from esd.dispatcher.core.cost_model import RowSizes
+from esd.dispatcher.core.decision_time import DecisionTime
+from esd.native.engine import Engine
+from esd.services.domain.batches import SampleBatch
 
 
 @dataclass(frozen=True, slots=True)

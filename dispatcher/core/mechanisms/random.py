@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from dispatcher.core.mechanisms.draws import draws
-from dispatcher.core.mechanisms.protocol import Assignment, DispatchInput
-from services.domain.jobs import JobSpec
+from esd.dispatcher.core.mechanisms.draws import draws
+from esd.dispatcher.core.mechanisms.protocol import Assignment, DispatchInput
+from esd.services.domain.jobs import JobSpec
 
 
 class Random:

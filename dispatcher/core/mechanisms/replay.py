@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.core.mechanisms.protocol import Assignment, DispatchInput
-from services.domain.errors import InvalidArgument
+from esd.dispatcher.core.mechanisms.protocol import Assignment, DispatchInput
+from esd.services.domain.errors import InvalidArgument
 
 
 class Replay:

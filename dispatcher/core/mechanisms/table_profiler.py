@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from services.domain.batches import SampleBatch
+from esd.services.domain.batches import SampleBatch
 
 _COMPACT_ROWS = 1 << 16
 

@@ -9,15 +9,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from dispatcher.core.checkpoint_schedule import CheckpointSchedule
-from dispatcher.core.learned import Snapshot
-from dispatcher.service.checkpoint.servers import CheckpointStore
-from dispatcher.service.state.manifest import DENSE, Manifest, SavedWorker, checksum, describe_job
-from dispatcher.service.state.worker_record import WorkerRecord
-from services.domain.errors import EsdError, FailedPrecondition, StorageUnwritable
-from services.domain.jobs import JobSpec
-from services.domain.reports import FlushReport
-from services.domain.state import Evaluation
+from esd.dispatcher.core.checkpoint_schedule import CheckpointSchedule
+from esd.dispatcher.core.learned import Snapshot
+from esd.dispatcher.service.checkpoint.servers import CheckpointStore
+from esd.dispatcher.service.state.manifest import DENSE, Manifest, SavedWorker, checksum, describe_job
+from esd.dispatcher.service.state.worker_record import WorkerRecord
+from esd.services.domain.errors import EsdError, FailedPrecondition, StorageUnwritable
+from esd.services.domain.jobs import JobSpec
+from esd.services.domain.reports import FlushReport
+from esd.services.domain.state import Evaluation
 
 _log = logging.getLogger(__name__)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dispatcher.service.state.manifest import Manifest
-from services.domain.errors import FailedPrecondition
-from services.domain.jobs import JobSpec, ModelSpec
-from services.wire.jobs import job_of_json
+from esd.dispatcher.service.state.manifest import Manifest
+from esd.services.domain.errors import FailedPrecondition
+from esd.services.domain.jobs import JobSpec, ModelSpec
+from esd.services.wire.jobs import job_of_json
 
 # What may be another one; of tables and model, what says how they are trained.
 _FREE = {

@@ -7,17 +7,17 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dispatcher.service.checkpoint.checkpoints import Checkpoints
-from dispatcher.service.checkpoint.continuation import goes_on_from
-from dispatcher.service.checkpoint.servers import CheckpointStore
-from dispatcher.service.settings import DispatcherSettings
-from dispatcher.service.state.manifest import Manifest, describe_job
-from protos import common_pb2
-from services.clients.parameter_server import StoredState
-from services.domain.batches import LogEntry, SampleBatch
-from services.domain.errors import FailedPrecondition
-from services.domain.jobs import JobSpec
-from services.wire.batches import decode_batch
+from esd.dispatcher.service.checkpoint.checkpoints import Checkpoints
+from esd.dispatcher.service.checkpoint.continuation import goes_on_from
+from esd.dispatcher.service.checkpoint.servers import CheckpointStore
+from esd.dispatcher.service.settings import DispatcherSettings
+from esd.dispatcher.service.state.manifest import Manifest, describe_job
+from esd.protos import common_pb2
+from esd.services.clients.parameter_server import StoredState
+from esd.services.domain.batches import LogEntry, SampleBatch
+from esd.services.domain.errors import FailedPrecondition
+from esd.services.domain.jobs import JobSpec
+from esd.services.wire.batches import decode_batch
 
 _log = logging.getLogger(__name__)
 

@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeVar
 
-from dispatcher.service.settings import DispatcherSettings
-from services.clients.parameter_server import AsyncParameterServerClient, StoredState
-from services.domain.batches import LogEntry
-from services.domain.errors import FailedPrecondition, StaleEpoch, StorageUnwritable
-from services.domain.jobs import JobSpec
-from services.runtime.retry import AWAY, repeated
-from services.runtime.security import Credentials
+from esd.dispatcher.service.settings import DispatcherSettings
+from esd.services.clients.parameter_server import AsyncParameterServerClient, StoredState
+from esd.services.domain.batches import LogEntry
+from esd.services.domain.errors import FailedPrecondition, StaleEpoch, StorageUnwritable
+from esd.services.domain.jobs import JobSpec
+from esd.services.runtime.retry import AWAY, repeated
+from esd.services.runtime.security import Credentials
 
 _CALL_SECONDS = 60.0
 _TAKEOVERS = 5  # attempts; another one is needed when somebody else has begun the same epoch a moment before

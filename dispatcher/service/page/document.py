@@ -9,13 +9,13 @@ from collections.abc import Callable
 from dataclasses import asdict, fields
 from typing import Any
 
-from dispatcher.service.describe import job_state
-from dispatcher.service.run.job import Job
-from dispatcher.service.state.totals import JobTotals, Point
-from dispatcher.service.state.worker_record import WorkerRecord
-from services.domain.staleness import MOST_UPDATES
-from services.domain.state import JobState, ShadowCost
-from services.domain.sync import Sync
+from esd.dispatcher.service.describe import job_state
+from esd.dispatcher.service.run.job import Job
+from esd.dispatcher.service.state.totals import JobTotals, Point
+from esd.dispatcher.service.state.worker_record import WorkerRecord
+from esd.services.domain.staleness import MOST_UPDATES
+from esd.services.domain.state import JobState, ShadowCost
+from esd.services.domain.sync import Sync
 
 
 async def state_document(job: Job | None) -> bytes:

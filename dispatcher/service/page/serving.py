@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from importlib.resources import files
 
-from dispatcher.service.page.document import state_document
-from dispatcher.service.run.current_job import CurrentJob
-from dispatcher.service.settings import DispatcherSettings
-from services.runtime.http import Resource, serve_http
+from esd.dispatcher.service.page.document import state_document
+from esd.dispatcher.service.run.current_job import CurrentJob
+from esd.dispatcher.service.settings import DispatcherSettings
+from esd.services.runtime.http import Resource, serve_http
 
 _FILES = {
     "/": ("index.html", "text/html; charset=utf-8"),
@@ -30,7 +30,7 @@ async def serve_page(current_job: CurrentJob, settings: DispatcherSettings) -> A
     Raises:
         FailedPrecondition: the port cannot be listened on.
     """
-    folder = files("dispatcher.service.page") / "static"
+    folder = files("esd.dispatcher.service.page") / "static"
     resources = {path: Resource(kind, _constant((folder / name).read_bytes())) for path, (name, kind) in _FILES.items()}
     resources["/state.json"] = Resource("application/json", lambda: state_document(current_job.latest))
     variable = settings.variable("page_port")

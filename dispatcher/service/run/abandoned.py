@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from dispatcher.service.run.job import Job
+from esd.dispatcher.service.run.job import Job
 
 
 async def end_when_abandoned(job: Job) -> None:

@@ -12,14 +12,14 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 
-from dispatcher.service.run.job import Job
-from dispatcher.service.run.plans import messages_for
-from dispatcher.service.run.reports import take_in
-from dispatcher.service.state import job_metrics
-from services.domain.errors import EsdError, InvalidArgument
-from services.runtime.status import status_of
-from services.wire.attend import Attendance, Refusal, decode_request, encode_answer
-from services.wire.exchange import sequence_of
+from esd.dispatcher.service.run.job import Job
+from esd.dispatcher.service.run.plans import messages_for
+from esd.dispatcher.service.run.reports import take_in
+from esd.dispatcher.service.state import job_metrics
+from esd.services.domain.errors import EsdError, InvalidArgument
+from esd.services.runtime.status import status_of
+from esd.services.wire.attend import Attendance, Refusal, decode_request, encode_answer
+from esd.services.wire.exchange import sequence_of
 
 _ANSWER_SECONDS = 0.01  # for which an answer waits for a message to travel with
 _MOST_REFUSALS = 64  # that wait to be told; until they are, nothing more is read

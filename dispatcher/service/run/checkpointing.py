@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dispatcher.core.learned import Snapshot
-from dispatcher.service.checkpoint.checkpoints import Checkpoints, PendingCheckpoint
-from dispatcher.service.run.job import Job
-from dispatcher.service.state.epoch import Epoch
-from dispatcher.service.state.worker_record import WorkerRecord
-from services.domain.errors import EsdError, StorageUnwritable
-from services.domain.plans import FlushPlan
-from services.domain.reports import FlushReport
-from services.wire.plans import encode_plan_message
+from esd.dispatcher.core.learned import Snapshot
+from esd.dispatcher.service.checkpoint.checkpoints import Checkpoints, PendingCheckpoint
+from esd.dispatcher.service.run.job import Job
+from esd.dispatcher.service.state.epoch import Epoch
+from esd.dispatcher.service.state.worker_record import WorkerRecord
+from esd.services.domain.errors import EsdError, StorageUnwritable
+from esd.services.domain.plans import FlushPlan
+from esd.services.domain.reports import FlushReport
+from esd.services.wire.plans import encode_plan_message
 
 _FAILED_CHECKPOINTS = 3  # in a row, after which samples and pre-images have piled up for long enough
 

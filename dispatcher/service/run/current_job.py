@@ -6,16 +6,16 @@ import asyncio
 import logging
 from contextlib import suppress
 
-from dispatcher.core.decision_log import DecisionLog
-from dispatcher.core.planner import check_job
-from dispatcher.service.checkpoint.checkpoints import Checkpoints
-from dispatcher.service.checkpoint.resume import find_starting_point
-from dispatcher.service.run.job import Job
-from dispatcher.service.run.planning import plan_stream
-from dispatcher.service.settings import DispatcherSettings
-from dispatcher.service.state.manifest import describe_job
-from services.domain.errors import FailedPrecondition, NotFound, Unavailable
-from services.domain.jobs import JobSpec
+from esd.dispatcher.core.decision_log import DecisionLog
+from esd.dispatcher.core.planner import check_job
+from esd.dispatcher.service.checkpoint.checkpoints import Checkpoints
+from esd.dispatcher.service.checkpoint.resume import find_starting_point
+from esd.dispatcher.service.run.job import Job
+from esd.dispatcher.service.run.planning import plan_stream
+from esd.dispatcher.service.settings import DispatcherSettings
+from esd.dispatcher.service.state.manifest import describe_job
+from esd.services.domain.errors import FailedPrecondition, NotFound, Unavailable
+from esd.services.domain.jobs import JobSpec
 
 # Opening a job asks the parameter servers what they hold of it. One that does not answer at all (a link that is cut)
 # must not keep callers longer than they wait, by default 30 s: they get an answer, and try again.

@@ -6,9 +6,9 @@ for the others, or to find out who they are.
 
 from __future__ import annotations
 
-from dispatcher.service.run.job import Job
-from dispatcher.service.state.epoch import Epoch
-from services.domain.errors import InvalidArgument, ResourceExhausted
+from esd.dispatcher.service.run.job import Job
+from esd.dispatcher.service.state.epoch import Epoch
+from esd.services.domain.errors import InvalidArgument, ResourceExhausted
 
 _LONGEST_KEY = 256
 _MOST_BYTES = 2**24  # of keys and values of an epoch; 64 workers need a hundredth

@@ -14,29 +14,29 @@ import time
 from collections import deque
 from collections.abc import Sequence
 
-from dispatcher.core.decision import Decision
-from dispatcher.service.checkpoint.checkpoints import Checkpoints, RestoredCheckpoint
-from dispatcher.service.run.shadow import Shadows
-from dispatcher.service.run.submit import Submission
-from dispatcher.service.settings import DispatcherSettings
-from dispatcher.service.state import job_metrics
-from dispatcher.service.state.epoch import Epoch, PlanLog, PublishedPlan
-from dispatcher.service.state.evaluations import Evaluations
-from dispatcher.service.state.feedback import ReportedFeedback
-from dispatcher.service.state.held_back import HeldBack
-from dispatcher.service.state.leases import Workers
-from dispatcher.service.state.lifecycle import Lifecycle
-from dispatcher.service.state.manifest import Manifest
-from dispatcher.service.state.samples import SampleQueue
-from dispatcher.service.state.stragglers import Stragglers
-from dispatcher.service.state.totals import JobTotals
-from dispatcher.service.state.worker_record import WorkerRecord
-from services.domain.claimants import new_claimant
-from services.domain.errors import FailedPrecondition, NotFound
-from services.domain.jobs import JobSpec
-from services.domain.reports import Lease, Registration
-from services.domain.state import JobPhase, Recovery
-from services.domain.worker_set import WorkerSet
+from esd.dispatcher.core.decision import Decision
+from esd.dispatcher.service.checkpoint.checkpoints import Checkpoints, RestoredCheckpoint
+from esd.dispatcher.service.run.shadow import Shadows
+from esd.dispatcher.service.run.submit import Submission
+from esd.dispatcher.service.settings import DispatcherSettings
+from esd.dispatcher.service.state import job_metrics
+from esd.dispatcher.service.state.epoch import Epoch, PlanLog, PublishedPlan
+from esd.dispatcher.service.state.evaluations import Evaluations
+from esd.dispatcher.service.state.feedback import ReportedFeedback
+from esd.dispatcher.service.state.held_back import HeldBack
+from esd.dispatcher.service.state.leases import Workers
+from esd.dispatcher.service.state.lifecycle import Lifecycle
+from esd.dispatcher.service.state.manifest import Manifest
+from esd.dispatcher.service.state.samples import SampleQueue
+from esd.dispatcher.service.state.stragglers import Stragglers
+from esd.dispatcher.service.state.totals import JobTotals
+from esd.dispatcher.service.state.worker_record import WorkerRecord
+from esd.services.domain.claimants import new_claimant
+from esd.services.domain.errors import FailedPrecondition, NotFound
+from esd.services.domain.jobs import JobSpec
+from esd.services.domain.reports import Lease, Registration
+from esd.services.domain.state import JobPhase, Recovery
+from esd.services.domain.worker_set import WorkerSet
 
 _KNOWN_RECOVERIES = 100
 _EPOCHS_WITHOUT_PROGRESS = 5  # in a row, after which another one would hardly help

@@ -14,8 +14,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.core.decision import Decision
-from dispatcher.core.decision_log import (
+from esd.dispatcher.core.decision import Decision
+from esd.dispatcher.core.decision_log import (
     CheckpointPlanned,
     DecisionLog,
     EpochBegan,
@@ -24,21 +24,21 @@ from dispatcher.core.decision_log import (
     Record,
     StreamEnded,
 )
-from dispatcher.core.feedback import Feedback
-from dispatcher.core.planner import Planner
-from dispatcher.service.run.abandoned import end_when_abandoned
-from dispatcher.service.run.checkpointing import begin_checkpoint, commit_end
-from dispatcher.service.run.job import Job
-from dispatcher.service.run.recovery import next_epoch, resume_finished
-from dispatcher.service.state import job_metrics
-from dispatcher.service.state.epoch import Epoch, PublishedPlan
-from esd_native.engine import BatchIds
-from services.domain.batches import SampleBatch
-from services.domain.errors import EsdError, StaleEpoch
-from services.domain.state import JobPhase
-from services.runtime.tasks import run_in
-from services.runtime.threads import named_threads
-from services.wire.plans import digest_of, encode_plan_message
+from esd.dispatcher.core.feedback import Feedback
+from esd.dispatcher.core.planner import Planner
+from esd.dispatcher.service.run.abandoned import end_when_abandoned
+from esd.dispatcher.service.run.checkpointing import begin_checkpoint, commit_end
+from esd.dispatcher.service.run.job import Job
+from esd.dispatcher.service.run.recovery import next_epoch, resume_finished
+from esd.dispatcher.service.state import job_metrics
+from esd.dispatcher.service.state.epoch import Epoch, PublishedPlan
+from esd.native.engine import BatchIds
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import EsdError, StaleEpoch
+from esd.services.domain.state import JobPhase
+from esd.services.runtime.tasks import run_in
+from esd.services.runtime.threads import named_threads
+from esd.services.wire.plans import digest_of, encode_plan_message
 
 # Iterations for which there is room at once are planned and published together, since each costs the loops of all
 # processes a turn. But no plan waits for longer than this until others are decided, by the time of the latest decision.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 
-from dispatcher.service.run.job import Job
-from dispatcher.service.state.epoch import Epoch, PlanLog
-from dispatcher.service.state.worker_record import WorkerRecord
-from services.domain.errors import FailedPrecondition, NotFound
-from services.domain.plans import EndOfStream, Membership
-from services.domain.state import JobPhase
-from services.wire.attend import Attendance
-from services.wire.plans import encode_plan_message
+from esd.dispatcher.service.run.job import Job
+from esd.dispatcher.service.state.epoch import Epoch, PlanLog
+from esd.dispatcher.service.state.worker_record import WorkerRecord
+from esd.services.domain.errors import FailedPrecondition, NotFound
+from esd.services.domain.plans import EndOfStream, Membership
+from esd.services.domain.state import JobPhase
+from esd.services.wire.attend import Attendance
+from esd.services.wire.plans import encode_plan_message
 
 # A worker reads what it is told at once, and keeps it until its turn comes. So it gets at most this many plans that it
 # has not confirmed, however long the job's window is.

@@ -10,17 +10,17 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 
-from dispatcher.core.planner import Planner
-from dispatcher.service.checkpoint.checkpoints import Checkpoints, RestoredCheckpoint
-from dispatcher.service.run.job import Job
-from dispatcher.service.state.epoch import Epoch, PlanLog
-from dispatcher.service.state.manifest import DENSE, Manifest
-from services.domain.errors import FailedPrecondition, StaleEpoch
-from services.domain.jobs import JobSpec, equal_workloads, scale_workloads
-from services.domain.reports import Registration
-from services.domain.worker_set import WorkerSet
-from services.runtime.tasks import run_in
-from services.wire.plans import encode_plan_message
+from esd.dispatcher.core.planner import Planner
+from esd.dispatcher.service.checkpoint.checkpoints import Checkpoints, RestoredCheckpoint
+from esd.dispatcher.service.run.job import Job
+from esd.dispatcher.service.state.epoch import Epoch, PlanLog
+from esd.dispatcher.service.state.manifest import DENSE, Manifest
+from esd.services.domain.errors import FailedPrecondition, StaleEpoch
+from esd.services.domain.jobs import JobSpec, equal_workloads, scale_workloads
+from esd.services.domain.reports import Registration
+from esd.services.domain.worker_set import WorkerSet
+from esd.services.runtime.tasks import run_in
+from esd.services.wire.plans import encode_plan_message
 
 _log = logging.getLogger(__name__)
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from dispatcher.core.grouped_auc import FullWindow
-from dispatcher.service.run.checkpointing import checkpoint_flushed
-from dispatcher.service.run.job import Job
-from dispatcher.service.state import job_metrics
-from dispatcher.service.state.epoch import Epoch
-from dispatcher.service.state.worker_record import WorkerRecord
-from services.domain.errors import FailedPrecondition, InvalidArgument
-from services.domain.reports import FailureReport, FlushReport, IterationReport, Report, WorkerPhase
-from services.domain.state import JobPhase
+from esd.dispatcher.core.grouped_auc import FullWindow
+from esd.dispatcher.service.run.checkpointing import checkpoint_flushed
+from esd.dispatcher.service.run.job import Job
+from esd.dispatcher.service.state import job_metrics
+from esd.dispatcher.service.state.epoch import Epoch
+from esd.dispatcher.service.state.worker_record import WorkerRecord
+from esd.services.domain.errors import FailedPrecondition, InvalidArgument
+from esd.services.domain.reports import FailureReport, FlushReport, IterationReport, Report, WorkerPhase
+from esd.services.domain.state import JobPhase
 
 
 def take_in(job: Job, worker: WorkerRecord, report: WorkerPhase | Report) -> None:

@@ -13,15 +13,15 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.core.planner import Planner
-from dispatcher.service.state import job_metrics
-from esd_native.engine import BatchIds
-from services.domain.batches import SampleBatch
-from services.domain.errors import EsdError
-from services.domain.jobs import JobSpec
-from services.domain.reports import Registration
-from services.domain.state import ShadowCost
-from services.runtime.threads import named_threads
+from esd.dispatcher.core.planner import Planner
+from esd.dispatcher.service.state import job_metrics
+from esd.native.engine import BatchIds
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import EsdError
+from esd.services.domain.jobs import JobSpec
+from esd.services.domain.reports import Registration
+from esd.services.domain.state import ShadowCost
+from esd.services.runtime.threads import named_threads
 
 # Shadows run beside the planner and never hold it up: when they are this many batches behind, there is no processor for
 # them.

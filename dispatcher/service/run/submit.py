@@ -7,14 +7,14 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from dispatcher.service.checkpoint.checkpoints import Checkpoints
-from dispatcher.service.state.lifecycle import Lifecycle
-from dispatcher.service.state.samples import SampleQueue
-from protos import common_pb2
-from services.domain.batches import LogEntry, SampleBatch
-from services.domain.errors import EsdError, FailedPrecondition, StaleEpoch, Unavailable
-from services.domain.jobs import JobSpec
-from services.wire.batches import decode_batch, encode_batch
+from esd.dispatcher.service.checkpoint.checkpoints import Checkpoints
+from esd.dispatcher.service.state.lifecycle import Lifecycle
+from esd.dispatcher.service.state.samples import SampleQueue
+from esd.protos import common_pb2
+from esd.services.domain.batches import LogEntry, SampleBatch
+from esd.services.domain.errors import EsdError, FailedPrecondition, StaleEpoch, Unavailable
+from esd.services.domain.jobs import JobSpec
+from esd.services.wire.batches import decode_batch, encode_batch
 
 
 class Submission:

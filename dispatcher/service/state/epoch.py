@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from services.domain.errors import StaleEpoch
-from services.domain.worker_set import WorkerSet
+from esd.services.domain.errors import StaleEpoch
+from esd.services.domain.worker_set import WorkerSet
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from dispatcher.service.state import job_metrics
-from services.domain.errors import InvalidArgument
-from services.domain.state import KEPT_EVALUATIONS, Evaluation
+from esd.dispatcher.service.state import job_metrics
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.state import KEPT_EVALUATIONS, Evaluation
 
 
 class Evaluations:

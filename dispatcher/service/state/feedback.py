@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from dispatcher.core.feedback import Feedback
-from dispatcher.core.learned import read_arrays, save_arrays
-from services.domain.reports import IterationReport
+from esd.dispatcher.core.feedback import Feedback
+from esd.dispatcher.core.learned import read_arrays, save_arrays
+from esd.services.domain.reports import IterationReport
 
 
 class ReportedFeedback:

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.service.state import job_metrics
-from dispatcher.service.state.worker_record import WorkerRecord
+from esd.dispatcher.service.state import job_metrics
+from esd.dispatcher.service.state.worker_record import WorkerRecord
 
 _log = logging.getLogger(__name__)
 

@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.core.decision import Decision
-from dispatcher.core.planner import Planner
-from dispatcher.service.state.lifecycle import Lifecycle
-from dispatcher.service.state.samples import SampleQueue
-from dispatcher.service.state.totals import JobTotals
-from dispatcher.service.state.worker_record import WorkerRecord
-from services.domain.jobs import JobSpec
-from services.domain.reports import PHASES, IterationReport, TransferCounts
-from services.domain.state import Evaluation, JobPhase, Quality
-from services.domain.sync import Sync
-from services.runtime import metrics
+from esd.dispatcher.core.decision import Decision
+from esd.dispatcher.core.planner import Planner
+from esd.dispatcher.service.state.lifecycle import Lifecycle
+from esd.dispatcher.service.state.samples import SampleQueue
+from esd.dispatcher.service.state.totals import JobTotals
+from esd.dispatcher.service.state.worker_record import WorkerRecord
+from esd.services.domain.jobs import JobSpec
+from esd.services.domain.reports import PHASES, IterationReport, TransferCounts
+from esd.services.domain.state import Evaluation, JobPhase, Quality
+from esd.services.domain.sync import Sync
+from esd.services.runtime import metrics
 
 
 def show_job(

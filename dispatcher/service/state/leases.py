@@ -7,12 +7,12 @@ import re
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 
-from dispatcher.service.state.manifest import SavedWorker
-from dispatcher.service.state.worker_record import WorkerRecord
-from services.domain.errors import FailedPrecondition, NotFound, PermissionDenied, ResourceExhausted
-from services.domain.reports import Lease, Registration
-from services.domain.worker_set import WorkerSet
-from services.runtime.caller import present_caller
+from esd.dispatcher.service.state.manifest import SavedWorker
+from esd.dispatcher.service.state.worker_record import WorkerRecord
+from esd.services.domain.errors import FailedPrecondition, NotFound, PermissionDenied, ResourceExhausted
+from esd.services.domain.reports import Lease, Registration
+from esd.services.domain.worker_set import WorkerSet
+from esd.services.runtime.caller import present_caller
 
 _HEARTBEATS_PER_LEASE = 4  # two may get lost on the way, and the third still comes in time
 

@@ -7,9 +7,9 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from dispatcher.service.state.epoch import Epoch
-from services.domain.errors import FailedPrecondition, Unavailable
-from services.domain.state import JobPhase
+from esd.dispatcher.service.state.epoch import Epoch
+from esd.services.domain.errors import FailedPrecondition, Unavailable
+from esd.services.domain.state import JobPhase
 
 _log = logging.getLogger(__name__)
 

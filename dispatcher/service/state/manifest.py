@@ -10,11 +10,11 @@ from typing import Any
 
 from google.protobuf.json_format import MessageToDict
 
-from services.domain.errors import FailedPrecondition
-from services.domain.jobs import DispatchOptions, JobSpec
-from services.domain.reports import PhaseTimes, TransferCounts
-from services.domain.state import Evaluation, Quality
-from services.wire.jobs import encode_job
+from esd.services.domain.errors import FailedPrecondition
+from esd.services.domain.jobs import DispatchOptions, JobSpec
+from esd.services.domain.reports import PhaseTimes, TransferCounts
+from esd.services.domain.state import Evaluation, Quality
+from esd.services.wire.jobs import encode_job
 
 _FORMAT = 3
 DENSE = "dense"  # the part that the leading worker writes; the others are the dispatcher's

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 
-from services.domain.batches import SampleBatch
-from services.domain.errors import FailedPrecondition
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import FailedPrecondition
 
 
 class SampleQueue:

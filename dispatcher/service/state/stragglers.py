@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import Iterable
 from statistics import median
 
-from dispatcher.service.state import job_metrics
-from dispatcher.service.state.worker_record import WorkerRecord
-from services.domain.reports import WorkerPhase
+from esd.dispatcher.service.state import job_metrics
+from esd.dispatcher.service.state.worker_record import WorkerRecord
+from esd.services.domain.reports import WorkerPhase
 
 _RECENT = 101  # iterations whose median is the measure
 _FEWEST = 5  # before that many, nobody knows what is usual

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dispatcher.core.decision import Decision
-from dispatcher.core.progress import Progress
-from services.domain.jobs import JobSpec
-from services.domain.reports import IterationReport
-from services.domain.staleness import NEVER_STALE, Staleness
-from services.domain.sync import Sync
+from esd.dispatcher.core.decision import Decision
+from esd.dispatcher.core.progress import Progress
+from esd.services.domain.jobs import JobSpec
+from esd.services.domain.reports import IterationReport
+from esd.services.domain.staleness import NEVER_STALE, Staleness
+from esd.services.domain.sync import Sync
 
 _RECENT_DECISIONS = 4096
 _MOST_POINTS = 600  # about as many as a wide screen can show apart

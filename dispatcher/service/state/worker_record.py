@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from dispatcher.core.feedback import LINK_SMOOTHING
-from dispatcher.service.state.manifest import SavedWorker
-from services.domain.reports import (
+from esd.dispatcher.core.feedback import LINK_SMOOTHING
+from esd.dispatcher.service.state.manifest import SavedWorker
+from esd.services.domain.reports import (
     FlushReport,
     IterationReport,
     PhaseTimes,

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.simulator.alternatives.alternative import (
+from esd.dispatcher.simulator.alternatives.alternative import (
     Alternative,
     AlternativeTotals,
     Traffic,
     Trained,
     simulate_alternative,
 )
-from dispatcher.simulator.alternatives.flushing import Flushing
-from dispatcher.simulator.alternatives.het import Het
-from dispatcher.simulator.alternatives.uncached import Fae, NoCache, most_popular
-from services.domain.errors import InvalidArgument
+from esd.dispatcher.simulator.alternatives.flushing import Flushing
+from esd.dispatcher.simulator.alternatives.het import Het
+from esd.dispatcher.simulator.alternatives.uncached import Fae, NoCache, most_popular
+from esd.services.domain.errors import InvalidArgument
 
 __all__ = [
     "ALTERNATIVES",

@@ -9,11 +9,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.core.cost_model import Operations
-from dispatcher.core.decision import Decision
-from dispatcher.core.planner import Planner
-from dispatcher.simulator.simulate import with_lookahead
-from services.domain.batches import SampleBatch
+from esd.dispatcher.core.cost_model import Operations
+from esd.dispatcher.core.decision import Decision
+from esd.dispatcher.core.planner import Planner
+from esd.dispatcher.simulator.simulate import with_lookahead
+from esd.services.domain.batches import SampleBatch
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from services.domain.errors import ResourceExhausted
+from esd.services.domain.errors import ResourceExhausted
 
 S = TypeVar("S", bound=np.generic)
 

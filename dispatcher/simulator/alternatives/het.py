@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.core.cost_model import Operations
-from dispatcher.simulator.alternatives.alternative import Traffic, Trained
-from dispatcher.simulator.alternatives.cached_rows import LruCaches, RowNumbers, grown
+from esd.dispatcher.core.cost_model import Operations
+from esd.dispatcher.simulator.alternatives.alternative import Traffic, Trained
+from esd.dispatcher.simulator.alternatives.cached_rows import LruCaches, RowNumbers, grown
 
 
 class Het:

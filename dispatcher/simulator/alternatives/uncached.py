@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.core.cost_model import Operations
-from dispatcher.simulator.alternatives.alternative import Traffic, Trained
+from esd.dispatcher.core.cost_model import Operations
+from esd.dispatcher.simulator.alternatives.alternative import Traffic, Trained
 
 
 class NoCache:

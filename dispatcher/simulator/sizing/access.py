@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from services.domain.batches import SampleBatch
-from services.domain.errors import InvalidArgument
-from services.domain.ids import table_of
-from services.domain.tables import TableSpec
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.ids import table_of
+from esd.services.domain.tables import TableSpec
 
 
 @dataclass(frozen=True, slots=True)

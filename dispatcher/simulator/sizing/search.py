@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from services.domain.errors import ResourceExhausted
+from esd.services.domain.errors import ResourceExhausted
 
 _SLOWER, _COSTLIER = 1.02, 1.05  # what a smaller cache may take and move, relative to the largest one
 _STEP = 1.25  # by which sizes of a cache differ that are told apart

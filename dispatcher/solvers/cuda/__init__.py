@@ -1,9 +1,9 @@
 """The assignment solvers on a CUDA device.
 
-The kernel's sources are in native/cuda and travel in esd_native.cuda as text. NVRTC compiles them at run time, through
+The kernel's sources are in native/cuda and travel in esd.native.cuda as text. NVRTC compiles them at run time, through
 cuda-core (`pip install esd-train[cuda]`). Importing this package needs neither a device nor cuda-core.
 """
 
-from dispatcher.solvers.cuda.solver import CudaSolver, to_host
+from esd.dispatcher.solvers.cuda.solver import CudaSolver, to_host
 
 __all__ = ["CudaSolver", "to_host"]

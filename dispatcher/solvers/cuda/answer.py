@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.solvers.protocol import Prices, Solution
-from esd_native import cuda as native
+from esd.dispatcher.solvers.protocol import Prices, Solution
+from esd.native import cuda as native
 
 _BAD_ENTRY, _EXPONENT, _GAP, _PASSES, _PHASES, _ADJUSTMENTS = range(native.REPORT_WORDS)
 
@@ -19,7 +19,7 @@ class Answer:
     """The arrays that one solve fills.
 
     Attributes:
-        report: int64 [REPORT_WORDS + n]; esd_native.cuda.REPORT_WORDS says what is in it.
+        report: int64 [REPORT_WORDS + n]; esd.native.cuda.REPORT_WORDS says what is in it.
         assignment: int32 [k], the worker of each sample.
         chosen_costs: [k], the costs of the assignment, in the dtype of the costs.
     """

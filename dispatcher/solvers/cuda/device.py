@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.solvers.cuda.answer import Answer
-from dispatcher.solvers.cuda.kernel import Algorithm, Variant, compile_kernel
-from esd_native import cuda as native
-from services.domain.errors import InvalidArgument, Unavailable
+from esd.dispatcher.solvers.cuda.answer import Answer
+from esd.dispatcher.solvers.cuda.kernel import Algorithm, Variant, compile_kernel
+from esd.native import cuda as native
+from esd.services.domain.errors import InvalidArgument, Unavailable
 
 # More samples than one block reads quickly are solved by a cooperative grid, which has a block per _GRID_SAMPLES.
 BLOCK_SAMPLES = 8192

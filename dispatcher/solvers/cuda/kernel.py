@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import DTypeLike
 
-from esd_native import cuda as native
+from esd.native import cuda as native
 
 Algorithm = Literal["dual", "hungarian"]
 

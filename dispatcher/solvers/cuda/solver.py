@@ -8,13 +8,13 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.solvers.cuda.device import CudaDevice, open_device
-from dispatcher.solvers.cuda.kernel import Algorithm
-from dispatcher.solvers.native import NativeSolver
-from dispatcher.solvers.protocol import AnyCosts, Prices, Solution
-from esd_native import solver as native
-from services.domain.errors import Internal, InvalidArgument, Unavailable
-from services.domain.hybrid import Costs
+from esd.dispatcher.solvers.cuda.device import CudaDevice, open_device
+from esd.dispatcher.solvers.cuda.kernel import Algorithm
+from esd.dispatcher.solvers.native import NativeSolver
+from esd.dispatcher.solvers.protocol import AnyCosts, Prices, Solution
+from esd.native import solver as native
+from esd.services.domain.errors import Internal, InvalidArgument, Unavailable
+from esd.services.domain.hybrid import Costs
 
 _log = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from esd.cli.cluster.containers import containers_of
 from esd.cli.cluster.secrets import CLIENT, provide_secrets
 from esd.cli.report import messages, print_json
 from esd.cli.tables import print_table
-from services.domain.errors import FailedPrecondition, Unavailable
-from services.runtime.settings import join_address
+from esd.services.domain.errors import FailedPrecondition, Unavailable
+from esd.services.runtime.settings import join_address
 
 if TYPE_CHECKING:
     from esd.cli.cluster.engines import Engines, Found

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from services.domain.errors import EsdError
-from services.runtime.threads import named_threads
+from esd.services.domain.errors import EsdError
+from esd.services.runtime.threads import named_threads
 
 T = TypeVar("T")
 R = TypeVar("R")

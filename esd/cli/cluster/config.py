@@ -7,9 +7,9 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from services.domain.documents import read_toml
-from services.domain.errors import InvalidArgument
-from services.domain.links import parse_link
+from esd.services.domain.documents import read_toml
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.links import parse_link
 
 
 def _link(text: str) -> str:

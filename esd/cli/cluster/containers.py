@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass, field
 from esd.cli.cluster.code import Files
 from esd.cli.cluster.config import Cluster, Host
 from esd.cli.cluster.secrets import PASSWORD, worker_name
-from services.domain.links import parse_link
-from services.runtime.settings import join_address
+from esd.services.domain.links import parse_link
+from esd.services.runtime.settings import join_address
 
 _USER = "10001:10001"
 _REDIS_USER = "999:999"
@@ -201,4 +201,4 @@ def _secured(prefix: str, secrets: Mapping[str, Files] | None) -> dict[str, str]
 
 
 def _probe(address: str) -> tuple[str, ...]:
-    return ("CMD", "python3", "-m", "services.runtime.probe", address)
+    return ("CMD", "python3", "-m", "esd.services.runtime.probe", address)

@@ -21,7 +21,7 @@ from esd.cli.cluster.concurrently import for_each
 from esd.cli.cluster.config import Cluster, Host
 from esd.cli.cluster.containers import Container
 from esd.cli.report import messages
-from services.domain.errors import FailedPrecondition, Unavailable
+from esd.services.domain.errors import FailedPrecondition, Unavailable
 
 _CLUSTER, _SERVICE, _FINGERPRINT, _FILES = "esd.cluster", "esd.service", "esd.fingerprint", "esd.files"
 _SECOND = 10**9  # in the engine's unit

@@ -49,19 +49,19 @@ Span reserve_column(Column<T>& values, std::size_t size) {
   return span;
 }
 
-// The columns of services.domain.plans.Transfers; where partial gradients move, also contributors and steps.
+// The columns of esd.services.domain.plans.Transfers; where partial gradients move, also contributors and steps.
 struct TransferSpans {
   Span ids, slots, versions;  // u64, u32, i64
   Span contributors, steps;   // u64, i64
   std::size_t early = 0;      // how many rows, the first ones, may move early
 };
 
-// The columns of services.domain.plans.DirectRows.
+// The columns of esd.services.domain.plans.DirectRows.
 struct DirectSpans {
   Span places, peers;  // u32
 };
 
-// The columns of services.domain.plans.IterationPlan.
+// The columns of esd.services.domain.plans.IterationPlan.
 struct WorkerPlan {
   TransferSpans update_rows, update_gradients, evict_rows, evict_gradients, drops, discards, pulls;
   std::array<std::uint32_t, RowSizes::kMaxTables> stateless_pulls{};    // by table, of rows without optimizer state
@@ -91,7 +91,7 @@ struct IterationPlans {
   StaleReads stale_reads;                  // with bounded staleness
 };
 
-// The columns of services.domain.plans.FlushPlan.
+// The columns of esd.services.domain.plans.FlushPlan.
 struct WorkerFlush {
   TransferSpans rows, gradients;
 };

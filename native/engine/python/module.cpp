@@ -1,4 +1,4 @@
-// Python binding of the dispatch engine; documented in esd_native/engine.pyi.
+// Python binding of the dispatch engine; documented in esd/native/engine.pyi.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/array.h>

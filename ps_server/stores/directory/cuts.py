@@ -11,14 +11,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 
-from esd_native.rows import RowTable
-from ps_server.stores.directory.disk import remove
-from ps_server.stores.directory.row_files import chain_of, row_file, row_files, stored_rows, write_rows
-from ps_server.stores.directory.shard_folders import ShardFolders
-from ps_server.stores.memory import MemoryCuts, MemoryRows
-from ps_server.stores.row_streams import SeenIds, first_of_each, scan
-from services.domain.errors import FailedPrecondition
-from services.domain.rows import RowBlock
+from esd.native.rows import RowTable
+from esd.ps_server.stores.directory.disk import remove
+from esd.ps_server.stores.directory.row_files import chain_of, row_file, row_files, stored_rows, write_rows
+from esd.ps_server.stores.directory.shard_folders import ShardFolders
+from esd.ps_server.stores.memory import MemoryCuts, MemoryRows
+from esd.ps_server.stores.row_streams import SeenIds, first_of_each, scan
+from esd.services.domain.errors import FailedPrecondition
+from esd.services.domain.rows import RowBlock
 
 _log = logging.getLogger(__name__)
 

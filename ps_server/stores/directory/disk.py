@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from services.domain.errors import FailedPrecondition, StorageUnwritable
-from services.domain.whole_files import write_whole
+from esd.services.domain.errors import FailedPrecondition, StorageUnwritable
+from esd.services.domain.whole_files import write_whole
 
 
 @contextmanager

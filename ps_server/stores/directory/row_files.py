@@ -18,10 +18,10 @@ from typing import BinaryIO
 
 import numpy as np
 
-from ps_server.stores.directory.disk import disk_errors, write_file
-from ps_server.stores.row_streams import first_of_each
-from services.domain.errors import FailedPrecondition
-from services.domain.rows import RowBlock
+from esd.ps_server.stores.directory.disk import disk_errors, write_file
+from esd.ps_server.stores.row_streams import first_of_each
+from esd.services.domain.errors import FailedPrecondition
+from esd.services.domain.rows import RowBlock
 
 _MAGIC = b"ESDROWS1"
 _DIGEST_BYTES = hashlib.sha256().digest_size

@@ -15,14 +15,14 @@ from pathlib import Path
 
 import numpy as np
 
-from ps_server.core.history_record import Cut, HistoryRecord, resharded
-from ps_server.core.shard import Shard
-from ps_server.stores.directory.disk import disk_errors, write_bytes
-from ps_server.stores.directory.row_files import row_file, stored_rows, write_rows
-from services.domain.ids import shard_of
-from services.domain.rows import RowBlock
-from services.domain.versions import trainings
-from services.domain.whole_files import sync_folder
+from esd.ps_server.core.history_record import Cut, HistoryRecord, resharded
+from esd.ps_server.core.shard import Shard
+from esd.ps_server.stores.directory.disk import disk_errors, write_bytes
+from esd.ps_server.stores.directory.row_files import row_file, stored_rows, write_rows
+from esd.services.domain.ids import shard_of
+from esd.services.domain.rows import RowBlock
+from esd.services.domain.versions import trainings
+from esd.services.domain.whole_files import sync_folder
 
 HISTORY = "history.json"
 

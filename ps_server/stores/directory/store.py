@@ -23,19 +23,19 @@ from typing import BinaryIO
 
 from google.protobuf.message import DecodeError
 
-from protos import common_pb2
-from ps_server.core.seal import DENSE_REMEDY, LOG_REMEDY, sealed, unsealed
-from ps_server.core.shard import Shard
-from ps_server.core.store import StoreLost, TableStore
-from ps_server.stores.directory.cuts import DirectoryCuts
-from ps_server.stores.directory.disk import disk_errors, read_bytes, remove, write_bytes
-from ps_server.stores.directory.shard_folders import HISTORY, ShardFolders
-from ps_server.stores.memory import MemoryFrames, MemoryPartials, MemoryRows, MemoryStore
-from services.domain.batches import LogEntry
-from services.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
-from services.domain.tables import TableSpec
-from services.domain.whole_files import DRAFT, make_folder
-from services.wire.tables import decode_table, encode_table
+from esd.protos import common_pb2
+from esd.ps_server.core.seal import DENSE_REMEDY, LOG_REMEDY, sealed, unsealed
+from esd.ps_server.core.shard import Shard
+from esd.ps_server.core.store import StoreLost, TableStore
+from esd.ps_server.stores.directory.cuts import DirectoryCuts
+from esd.ps_server.stores.directory.disk import disk_errors, read_bytes, remove, write_bytes
+from esd.ps_server.stores.directory.shard_folders import HISTORY, ShardFolders
+from esd.ps_server.stores.memory import MemoryFrames, MemoryPartials, MemoryRows, MemoryStore
+from esd.services.domain.batches import LogEntry
+from esd.services.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
+from esd.services.domain.tables import TableSpec
+from esd.services.domain.whole_files import DRAFT, make_folder
+from esd.services.wire.tables import decode_table, encode_table
 
 _log = logging.getLogger(__name__)
 

@@ -3,14 +3,14 @@
 # ruff: noqa: D102 - the methods are documented in ps_server/core/store.py
 from __future__ import annotations
 
-from ps_server.core.history_record import HistoryRecord, resharded
-from ps_server.core.seal import DENSE_REMEDY, sealed, unsealed
-from ps_server.core.shard import Shard
-from ps_server.stores.redis import scripts
-from ps_server.stores.redis.claim import Claim
-from ps_server.stores.redis.connection import Command, RedisConnection, Reply
-from ps_server.stores.redis.layout import number
-from services.domain.errors import FailedPrecondition
+from esd.ps_server.core.history_record import HistoryRecord, resharded
+from esd.ps_server.core.seal import DENSE_REMEDY, sealed, unsealed
+from esd.ps_server.core.shard import Shard
+from esd.ps_server.stores.redis import scripts
+from esd.ps_server.stores.redis.claim import Claim
+from esd.ps_server.stores.redis.connection import Command, RedisConnection, Reply
+from esd.ps_server.stores.redis.layout import number
+from esd.services.domain.errors import FailedPrecondition
 
 
 class RedisHistory:

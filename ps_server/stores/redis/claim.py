@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from ps_server.core.shard import Shard
-from ps_server.stores.redis import scripts
-from ps_server.stores.redis.connection import Command, RedisConnection, Reply
-from services.domain.errors import FailedPrecondition
+from esd.ps_server.core.shard import Shard
+from esd.ps_server.stores.redis import scripts
+from esd.ps_server.stores.redis.connection import Command, RedisConnection, Reply
+from esd.services.domain.errors import FailedPrecondition
 
 _log = logging.getLogger(__name__)
 

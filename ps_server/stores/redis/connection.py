@@ -23,9 +23,9 @@ from redis.cluster import RedisCluster
 from redis.connection import AbstractConnection
 from redis.retry import Retry
 
-from ps_server.core.store import StoreLost
-from ps_server.stores.redis.replies import is_answer
-from services.domain.errors import (
+from esd.ps_server.core.store import StoreLost
+from esd.ps_server.stores.redis.replies import is_answer
+from esd.services.domain.errors import (
     FailedPrecondition,
     InvalidArgument,
     StorageUnwritable,

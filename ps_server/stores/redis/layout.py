@@ -31,9 +31,9 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from esd_native.rows import checksums
-from services.domain.errors import FailedPrecondition
-from services.domain.ids import PARTITIONS
+from esd.native.rows import checksums
+from esd.services.domain.errors import FailedPrecondition
+from esd.services.domain.ids import PARTITIONS
 
 _VERSION_BYTES = 8
 _CHECKSUM_BYTES = 4

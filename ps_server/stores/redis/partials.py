@@ -8,17 +8,17 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from esd_native.rows import checksums
-from ps_server.core.shard import Shard
-from ps_server.core.store import RowStore, Splits
-from ps_server.stores.memory import MemoryPartials
-from ps_server.stores.redis import layout
-from ps_server.stores.redis.claim import Claim
-from ps_server.stores.redis.connection import Command, RedisConnection
-from services.domain.errors import FailedPrecondition
-from services.domain.ids import GOLDEN, partition_of
-from services.domain.rows import GradientBlock
-from services.domain.tables import TableSpec
+from esd.native.rows import checksums
+from esd.ps_server.core.shard import Shard
+from esd.ps_server.core.store import RowStore, Splits
+from esd.ps_server.stores.memory import MemoryPartials
+from esd.ps_server.stores.redis import layout
+from esd.ps_server.stores.redis.claim import Claim
+from esd.ps_server.stores.redis.connection import Command, RedisConnection
+from esd.services.domain.errors import FailedPrecondition
+from esd.services.domain.ids import GOLDEN, partition_of
+from esd.services.domain.rows import GradientBlock
+from esd.services.domain.tables import TableSpec
 
 _SCAN_FIELDS = 500  # that Redis looks at per step
 

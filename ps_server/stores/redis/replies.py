@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ps_server.stores.redis import scripts
+from esd.ps_server.stores.redis import scripts
 
 _TEXT, _TEXT_OR_NONE = frozenset([bytes]), frozenset([bytes, type(None)])
 

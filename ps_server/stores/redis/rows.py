@@ -14,14 +14,14 @@ from typing import Any, Generic, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ps_server.core.shard import Shard
-from ps_server.stores.redis import layout, scripts
-from ps_server.stores.redis.claim import Claim
-from ps_server.stores.redis.connection import Command, RedisConnection, Reply, ask, translated_errors
-from ps_server.stores.row_streams import SeenIds, first_of_each
-from services.domain.ids import partition_of, shard_of
-from services.domain.rows import RowBlock
-from services.domain.tables import TableSpec
+from esd.ps_server.core.shard import Shard
+from esd.ps_server.stores.redis import layout, scripts
+from esd.ps_server.stores.redis.claim import Claim
+from esd.ps_server.stores.redis.connection import Command, RedisConnection, Reply, ask, translated_errors
+from esd.ps_server.stores.row_streams import SeenIds, first_of_each
+from esd.services.domain.ids import partition_of, shard_of
+from esd.services.domain.rows import RowBlock
+from esd.services.domain.tables import TableSpec
 
 T = TypeVar("T")
 

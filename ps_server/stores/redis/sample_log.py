@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ps_server.core.seal import LOG_REMEDY, sealed, unsealed
-from ps_server.stores.redis.claim import Claim
-from ps_server.stores.redis.connection import Command, RedisConnection, Reply
-from services.domain.batches import LogEntry
+from esd.ps_server.core.seal import LOG_REMEDY, sealed, unsealed
+from esd.ps_server.stores.redis.claim import Claim
+from esd.ps_server.stores.redis.connection import Command, RedisConnection, Reply
+from esd.services.domain.batches import LogEntry
 
 _READ_ENTRIES = 16  # in one reply; a batch may have megabytes
 

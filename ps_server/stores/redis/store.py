@@ -7,19 +7,19 @@ import json
 from contextlib import suppress
 from dataclasses import asdict
 
-from ps_server.core.shard import Shard
-from ps_server.core.store import TableStore
-from ps_server.stores.redis.checkpoints import RedisBlobs, RedisHistory, dense_key, history_key, parts_key
-from ps_server.stores.redis.claim import Claim
-from ps_server.stores.redis.connection import RedisAccess, connect
-from ps_server.stores.redis.layout import number, partition_keys
-from ps_server.stores.redis.partials import RedisPartials
-from ps_server.stores.redis.rows import RedisCuts, RedisRows
-from ps_server.stores.redis.sample_log import RedisLog, log_key
-from ps_server.stores.redis.trust import MarkedConnection, check_configuration, check_rows
-from services.domain.errors import EsdError, FailedPrecondition, InvalidArgument
-from services.domain.ids import PARTITIONS
-from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
+from esd.ps_server.core.shard import Shard
+from esd.ps_server.core.store import TableStore
+from esd.ps_server.stores.redis.checkpoints import RedisBlobs, RedisHistory, dense_key, history_key, parts_key
+from esd.ps_server.stores.redis.claim import Claim
+from esd.ps_server.stores.redis.connection import RedisAccess, connect
+from esd.ps_server.stores.redis.layout import number, partition_keys
+from esd.ps_server.stores.redis.partials import RedisPartials
+from esd.ps_server.stores.redis.rows import RedisCuts, RedisRows
+from esd.ps_server.stores.redis.sample_log import RedisLog, log_key
+from esd.ps_server.stores.redis.trust import MarkedConnection, check_configuration, check_rows
+from esd.services.domain.errors import EsdError, FailedPrecondition, InvalidArgument
+from esd.services.domain.ids import PARTITIONS
+from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 
 _LAYOUT = b"esd:layout"
 _TABLES = b"esd:tables"

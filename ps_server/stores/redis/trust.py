@@ -14,11 +14,11 @@ from collections.abc import Sequence
 
 from redis import Redis, exceptions
 
-from ps_server.core.store import StoreLost
-from ps_server.stores.redis.connection import Command, RedisConnection, Reply, lost_data, translated_errors
-from ps_server.stores.redis.layout import partition_keys
-from ps_server.stores.redis.scripts import MISSING_ROWS
-from services.domain.errors import FailedPrecondition
+from esd.ps_server.core.store import StoreLost
+from esd.ps_server.stores.redis.connection import Command, RedisConnection, Reply, lost_data, translated_errors
+from esd.ps_server.stores.redis.layout import partition_keys
+from esd.ps_server.stores.redis.scripts import MISSING_ROWS
+from esd.services.domain.errors import FailedPrecondition
 
 _log = logging.getLogger(__name__)
 

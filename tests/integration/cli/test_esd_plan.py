@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from esd.cli import sizing
 from esd.cli.main import app
-from services.domain.errors import EsdError
+from esd.services.domain.errors import EsdError
 
 DATA = "synthetic:zipf?keys=20000&fields=5"
 RUN = ("--data", DATA, "--dim", "32", "--workers", "2", "--links", "200m,50m", "--mechanism", "laia")
@@ -33,7 +33,7 @@ def invoke(command: str, *arguments: str) -> str:
 def warm_measurements() -> Iterator[None]:
     """Models are measured in forks of one process that has imported torch; each is still a process of its own."""
     warm = get_context("forkserver")
-    warm.set_forkserver_preload(["worker.training.footprint"])
+    warm.set_forkserver_preload(["esd.worker.training.footprint"])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sizing, "get_context", lambda _: warm)
         yield

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.service.settings import DispatcherSettings
-from ps_server.service.settings import ParameterServerSettings
-from services.runtime.settings import explain
+from esd.dispatcher.service.settings import DispatcherSettings
+from esd.ps_server.service.settings import ParameterServerSettings
+from esd.services.runtime.settings import explain
+from esd.worker.service.settings import WorkerSettings
 from tests.support.command import esd
-from worker.service.settings import WorkerSettings
 
 SERVICES = {"ps": ParameterServerSettings, "dispatcher": DispatcherSettings, "worker": WorkerSettings}
 

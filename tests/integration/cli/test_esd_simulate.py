@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from esd.cli.main import app
-from services.domain.errors import EsdError
+from esd.services.domain.errors import EsdError
 from tests.support.command import esd
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from services.data import open_data
-from services.domain.batches import SampleBatch
+from esd.data import open_data
+from esd.services.domain.batches import SampleBatch
 from tests.support.auc import exact_auc
 from tests.support.command import esd, esd_here
 from tests.support.models import assert_same_model

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from esd.cli.launcher import local_cluster
-from services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 
 
 async def test_the_port_of_a_service_is_its_own_while_it_is_away(tmp_path: Path) -> None:

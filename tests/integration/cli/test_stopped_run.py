@@ -13,7 +13,7 @@ import pytest
 from esd.cli import train
 from esd.cli.launcher import LocalCluster
 from esd.cli.options import RunOptions
-from services.domain.state import JobState
+from esd.services.domain.state import JobState
 
 OPTIONS = RunOptions(
     workers=1,

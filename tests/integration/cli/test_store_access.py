@@ -37,5 +37,5 @@ async def test_password_and_authority_of_redis_are_passed_on(
 
         monkeypatch.setenv("ESD_PS_STORE_PASSWORD_FILE", str(password))
         command = await command_line_of_a_server(store, tmp_path)
-    assert b"ps_server" in command
+    assert b"esd.ps_server" in command
     assert PASSWORD.encode() not in command

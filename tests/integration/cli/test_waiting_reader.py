@@ -15,8 +15,8 @@ import pytest
 
 # As a package of one's own would be installed: samples as those of Criteo are, and then what a pipe brings.
 READER = """
-from services.data import open_data
-from services.data.derived import DerivedDataset
+from esd.data import open_data
+from esd.data.derived import DerivedDataset
 
 class Waiting(DerivedDataset):
     fingerprint = "waiting"

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from esd.cli.worker_host import ForkedProcess, WorkerHost
-from services.domain.errors import InvalidArgument, Unavailable
-from services.domain.features import Feature, numbered_ids
-from services.domain.jobs import JobSpec, ModelSpec
-from services.domain.tables import OptimizerSpec, TableSpec
+from esd.services.domain.errors import InvalidArgument, Unavailable
+from esd.services.domain.features import Feature, numbered_ids
+from esd.services.domain.jobs import JobSpec, ModelSpec
+from esd.services.domain.tables import OptimizerSpec, TableSpec
 
 SECONDS = 120
 

@@ -7,11 +7,11 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from dispatcher.service.app import serve_dispatcher
-from dispatcher.service.settings import DispatcherSettings
-from ps_server.service.app import parameter_server
-from ps_server.service.settings import ParameterServerSettings
-from services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.dispatcher.service.app import serve_dispatcher
+from esd.dispatcher.service.settings import DispatcherSettings
+from esd.ps_server.service.app import parameter_server
+from esd.ps_server.service.settings import ParameterServerSettings
+from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from tests.support.simple_clients import Dispatcher
 
 

@@ -9,16 +9,16 @@ from typing import Any
 import grpc
 import pytest
 
-from protos import common_pb2, dispatcher_pb2_grpc
-from protos import dispatcher_pb2 as pb
-from services.clients.dispatcher_async import AsyncDispatcherClient
-from services.domain.errors import InvalidArgument, StaleEpoch, Unavailable
-from services.domain.plans import IterationPlan, Membership
-from services.domain.reports import FailureReport, Lease
-from services.runtime.channel import channel
-from services.runtime.status import domain_errors
-from services.wire.attend import encode_request, encode_said
-from services.wire.plans import decode_plan_messages
+from esd.protos import common_pb2, dispatcher_pb2_grpc
+from esd.protos import dispatcher_pb2 as pb
+from esd.services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.services.domain.errors import InvalidArgument, StaleEpoch, Unavailable
+from esd.services.domain.plans import IterationPlan, Membership
+from esd.services.domain.reports import FailureReport, Lease
+from esd.services.runtime.channel import channel
+from esd.services.runtime.status import domain_errors
+from esd.services.wire.attend import encode_request, encode_said
+from esd.services.wire.plans import decode_plan_messages
 from tests.support.simple_clients import JOB, Dispatcher, Worker, job_with, report_of, samples, stream
 
 PATH = "/esd.v1.Dispatcher/Attend"

@@ -9,10 +9,10 @@ import grpc
 import numpy as np
 import pytest
 
-from protos import common_pb2, dispatcher_pb2, dispatcher_pb2_grpc
-from services.runtime.channel import channel
-from services.wire.batches import encode_batch
-from services.wire.jobs import encode_job
+from esd.protos import common_pb2, dispatcher_pb2, dispatcher_pb2_grpc
+from esd.services.runtime.channel import channel
+from esd.services.wire.batches import encode_batch
+from esd.services.wire.jobs import encode_job
 from tests.support.simple_clients import JOB, Dispatcher, job_with, samples
 
 INVALID = grpc.StatusCode.INVALID_ARGUMENT

@@ -5,10 +5,10 @@ import json
 
 import numpy as np
 
-from dispatcher.core.feedback import Feedback
-from dispatcher.core.planner import Planner
-from services.domain.plans import FlushPlan, IterationPlan, Membership
-from services.domain.reports import PhaseTimes
+from esd.dispatcher.core.feedback import Feedback
+from esd.dispatcher.core.planner import Planner
+from esd.services.domain.plans import FlushPlan, IterationPlan, Membership
+from esd.services.domain.reports import PhaseTimes
 from tests.support.command import esd
 from tests.support.simple_clients import Dispatcher, Worker, job_with, samples, stream
 

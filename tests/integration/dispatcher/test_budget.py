@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from dispatcher.core.decision_log import IterationPlanned, JobOpened, Observed, read_decisions
-from dispatcher.simulator.decision_replay import replay_decisions
-from services.domain.batches import SampleBatch
-from services.runtime.metrics import REGISTRY
-from services.wire.jobs import job_of_json
-from services.wire.plans import digest_of
+from esd.dispatcher.core.decision_log import IterationPlanned, JobOpened, Observed, read_decisions
+from esd.dispatcher.simulator.decision_replay import replay_decisions
+from esd.services.domain.batches import SampleBatch
+from esd.services.runtime.metrics import REGISTRY
+from esd.services.wire.jobs import job_of_json
+from esd.services.wire.plans import digest_of
 from tests.support.simple_clients import (
     POLL_SECONDS,
     Dispatcher,

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from ps_server.service.app import parameter_server
-from ps_server.service.settings import ParameterServerSettings
-from services.clients.dispatcher import DispatcherClient
-from services.clients.dispatcher_async import AsyncDispatcherClient
-from services.clients.parameter_server import AsyncParameterServerClient
-from services.domain.batches import SampleBatch
-from services.domain.errors import FailedPrecondition, StaleEpoch
-from services.domain.jobs import JobSpec
-from services.domain.plans import EndOfStream, FlushPlan, IterationPlan, Membership, PlanMessage, Reload
-from services.domain.reports import FailureReport
-from services.domain.state import JobPhase
+from esd.ps_server.service.app import parameter_server
+from esd.ps_server.service.settings import ParameterServerSettings
+from esd.services.clients.dispatcher import DispatcherClient
+from esd.services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.services.clients.parameter_server import AsyncParameterServerClient
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import FailedPrecondition, StaleEpoch
+from esd.services.domain.jobs import JobSpec
+from esd.services.domain.plans import EndOfStream, FlushPlan, IterationPlan, Membership, PlanMessage, Reload
+from esd.services.domain.reports import FailureReport
+from esd.services.domain.state import JobPhase
 from tests.support.cuttable_proxy import CuttableProxy, cuttable_proxy
 from tests.support.redis_server import free_port
 from tests.support.simple_clients import (

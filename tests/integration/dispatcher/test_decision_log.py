@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from dispatcher.core.decision_log import IterationPlanned, Observed, read_decisions
-from dispatcher.simulator.decision_replay import replay_decisions
-from services.domain.errors import FailedPrecondition, InvalidArgument
-from services.domain.plans import FlushPlan, IterationPlan, Membership
-from services.domain.reports import PhaseTimes
-from services.wire.jobs import job_of_json
-from services.wire.plans import digest_of
+from esd.dispatcher.core.decision_log import IterationPlanned, Observed, read_decisions
+from esd.dispatcher.simulator.decision_replay import replay_decisions
+from esd.services.domain.errors import FailedPrecondition, InvalidArgument
+from esd.services.domain.plans import FlushPlan, IterationPlan, Membership
+from esd.services.domain.reports import PhaseTimes
+from esd.services.wire.jobs import job_of_json
+from esd.services.wire.plans import digest_of
 from tests.support.plan_messages import message_of
 from tests.support.simple_clients import Dispatcher, Worker, job_with, registration, samples, stream
 

@@ -13,13 +13,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from dispatcher.service.run import submit
 from esd.cli.driver import drive
-from services.clients.dispatcher import DispatcherClient
-from services.domain.batches import SampleBatch
-from services.domain.errors import FailedPrecondition, NotFound
-from services.domain.plans import Membership
-from services.domain.state import JobPhase, JobState
+from esd.dispatcher.service.run import submit
+from esd.services.clients.dispatcher import DispatcherClient
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import FailedPrecondition, NotFound
+from esd.services.domain.plans import Membership
+from esd.services.domain.state import JobPhase, JobState
 from tests.support.clock import Clock
 from tests.support.command import esd
 from tests.support.simple_clients import JOB, Dispatcher, Worker, job_with, run_to_the_end, samples, state_when

@@ -7,12 +7,12 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from ps_server.service.app import parameter_server
-from ps_server.service.settings import ParameterServerSettings
-from services.clients.parameter_server import AsyncParameterServerClient
-from services.domain.errors import FailedPrecondition
-from services.domain.jobs import JobSpec
-from services.domain.state import JobPhase
+from esd.ps_server.service.app import parameter_server
+from esd.ps_server.service.settings import ParameterServerSettings
+from esd.services.clients.parameter_server import AsyncParameterServerClient
+from esd.services.domain.errors import FailedPrecondition
+from esd.services.domain.jobs import JobSpec
+from esd.services.domain.state import JobPhase
 from tests.support.simple_clients import Dispatcher, job_with, run_to_the_end, samples, state_when
 
 

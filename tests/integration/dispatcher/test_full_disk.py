@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from ps_server.service.app import parameter_server
-from ps_server.service.settings import ParameterServerSettings
-from services.domain.errors import FailedPrecondition, StorageUnwritable
-from services.domain.jobs import JobSpec
-from services.domain.plans import FlushPlan
-from services.domain.state import JobPhase
-from services.runtime.retry import repeated
+from esd.ps_server.service.app import parameter_server
+from esd.ps_server.service.settings import ParameterServerSettings
+from esd.services.domain.errors import FailedPrecondition, StorageUnwritable
+from esd.services.domain.jobs import JobSpec
+from esd.services.domain.plans import FlushPlan
+from esd.services.domain.state import JobPhase
+from esd.services.runtime.retry import repeated
 from tests.support.simple_clients import Dispatcher, Worker, cut, flush_report_of, job_with, samples, state_when
 
 BATCHES = 14

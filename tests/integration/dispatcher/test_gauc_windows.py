@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dispatcher.core.grouped_auc import FullWindow
-from dispatcher.core.progress import RECENT_SAMPLES
-from services.domain.batches import SampleBatch
-from services.domain.plans import IterationPlan
+from esd.dispatcher.core.grouped_auc import FullWindow
+from esd.dispatcher.core.progress import RECENT_SAMPLES
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.plans import IterationPlan
 from tests.support.simple_clients import Dispatcher, Worker, job_with, samples, train_all
 
 

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from dispatcher.service.run import group_keys
-from services.domain.errors import DeadlineExceeded, InvalidArgument, NotFound, ResourceExhausted, StaleEpoch
-from services.domain.plans import Membership
-from services.domain.reports import Lease
+from esd.dispatcher.service.run import group_keys
+from esd.services.domain.errors import DeadlineExceeded, InvalidArgument, NotFound, ResourceExhausted, StaleEpoch
+from esd.services.domain.plans import Membership
+from esd.services.domain.reports import Lease
 from tests.support.simple_clients import JOB, Dispatcher, Worker
 
 

@@ -14,12 +14,12 @@ from typing import Any
 import grpc
 import pytest
 
-from dispatcher.service.checkpoint import servers
-from dispatcher.service.checkpoint.servers import CheckpointStore
-from dispatcher.service.settings import DispatcherSettings
-from protos import ps_pb2, ps_pb2_grpc
-from services.domain.batches import LogEntry
-from services.domain.errors import ResourceExhausted
+from esd.dispatcher.service.checkpoint import servers
+from esd.dispatcher.service.checkpoint.servers import CheckpointStore
+from esd.dispatcher.service.settings import DispatcherSettings
+from esd.protos import ps_pb2, ps_pb2_grpc
+from esd.services.domain.batches import LogEntry
+from esd.services.domain.errors import ResourceExhausted
 from tests.support.simple_clients import Dispatcher, job_with, samples, stream
 
 SETTINGS = DispatcherSettings(recovery_seconds=240.0, metrics_port=None)
@@ -31,7 +31,7 @@ async def parameter_server_process() -> AsyncIterator[tuple[asyncio.subprocess.P
     """A real process, which a signal can stop; its address."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ESD_")}
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "ps_server", env=environment, stdout=asyncio.subprocess.PIPE
+        sys.executable, "-m", "esd.ps_server", env=environment, stdout=asyncio.subprocess.PIPE
     )
     try:
         assert process.stdout is not None

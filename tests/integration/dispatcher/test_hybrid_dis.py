@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import esd
-from services.domain.errors import InvalidArgument
-from services.domain.jobs import Criterion
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.jobs import Criterion
 from tests.support.simple_clients import Dispatcher
 
 

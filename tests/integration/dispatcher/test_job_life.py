@@ -9,16 +9,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dispatcher.service.run import current_job as jobs
-from dispatcher.service.settings import DispatcherSettings
-from services.domain.batches import SampleBatch
-from services.domain.claimants import CLAIMANT_BYTES
-from services.domain.errors import FailedPrecondition, InvalidArgument, NotFound, ResourceExhausted, Unavailable
-from services.domain.plans import EndOfStream, FlushPlan, IterationPlan, Membership
-from services.domain.reports import FailureReport, FlushReport, TransferCounts, WorkerPhase
-from services.domain.state import JobPhase
-from services.domain.worker_set import WorkerSet
-from services.runtime.metrics import REGISTRY
+from esd.dispatcher.service.run import current_job as jobs
+from esd.dispatcher.service.settings import DispatcherSettings
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.claimants import CLAIMANT_BYTES
+from esd.services.domain.errors import FailedPrecondition, InvalidArgument, NotFound, ResourceExhausted, Unavailable
+from esd.services.domain.plans import EndOfStream, FlushPlan, IterationPlan, Membership
+from esd.services.domain.reports import FailureReport, FlushReport, TransferCounts, WorkerPhase
+from esd.services.domain.state import JobPhase
+from esd.services.domain.worker_set import WorkerSet
+from esd.services.runtime.metrics import REGISTRY
 from tests.support.command import esd
 from tests.support.simple_clients import (
     JOB,

@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from ps_server.service.app import parameter_server
-from ps_server.service.settings import ParameterServerSettings
-from services.domain.batches import SampleBatch
-from services.domain.errors import StaleEpoch
-from services.domain.jobs import JobSpec
-from services.domain.plans import IterationPlan
-from services.domain.reports import FailureReport, PhaseTimes
+from esd.ps_server.service.app import parameter_server
+from esd.ps_server.service.settings import ParameterServerSettings
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import StaleEpoch
+from esd.services.domain.jobs import JobSpec
+from esd.services.domain.plans import IterationPlan
+from esd.services.domain.reports import FailureReport, PhaseTimes
 from tests.support.simple_clients import Dispatcher, Worker, job_with, report_of, samples, state_when, stream, train_all
 
 BATCHES = [samples(8, seed=seed) for seed in range(24)]

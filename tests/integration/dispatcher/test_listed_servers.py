@@ -7,15 +7,15 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 
 import pytest
 
-from ps_server.service.app import parameter_server
-from ps_server.service.settings import ParameterServerSettings
-from services.clients.parameter_server import AsyncParameterServerClient
-from services.domain.errors import FailedPrecondition, NotFound
-from services.domain.jobs import JobSpec
+from esd.ps_server.service.app import parameter_server
+from esd.ps_server.service.settings import ParameterServerSettings
+from esd.services.clients.parameter_server import AsyncParameterServerClient
+from esd.services.domain.errors import FailedPrecondition, NotFound
+from esd.services.domain.jobs import JobSpec
+from esd.worker.service.link import Link
+from esd.worker.service.parameter_servers import ParameterServers
+from esd.worker.service.settings import WorkerSettings
 from tests.support.simple_clients import Dispatcher, job_with
-from worker.service.link import Link
-from worker.service.parameter_servers import ParameterServers
-from worker.service.settings import WorkerSettings
 
 ALONE = (0, 1)
 WORKER = WorkerSettings(name="a", dispatcher="127.0.0.1:1", link=1e9, cache_rows=8)

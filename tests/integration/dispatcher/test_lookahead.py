@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dispatcher.core.planner import Planner
+from esd.dispatcher.core.planner import Planner
 from tests.support.simple_clients import Dispatcher, job_with, run_to_the_end, samples
 
 

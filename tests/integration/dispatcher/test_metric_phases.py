@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from services.runtime.metrics import DISPATCH_SECONDS, ITERATION_SECONDS, JOB_PHASE
+from esd.services.runtime.metrics import DISPATCH_SECONDS, ITERATION_SECONDS, JOB_PHASE
 from tests.support.simple_clients import Dispatcher, job_with, run_to_the_end, samples
 
 

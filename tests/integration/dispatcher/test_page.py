@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from services.domain.errors import FailedPrecondition
-from services.domain.state import JobPhase
-from services.runtime import http
-from services.runtime.metrics import REGISTRY
+from esd.services.domain.errors import FailedPrecondition
+from esd.services.domain.state import JobPhase
+from esd.services.runtime import http
+from esd.services.runtime.metrics import REGISTRY
 from tests.support.simple_clients import JOB, job_with, run_to_the_end, samples, state_when
 
 

@@ -6,18 +6,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from protos import dispatcher_pb2 as pb
-from protos import dispatcher_pb2_grpc as pb_grpc
-from services.clients.dispatcher_async import AsyncDispatcherClient
-from services.domain.batches import SampleBatch
-from services.domain.errors import FailedPrecondition, NotFound, Unavailable
-from services.domain.plans import EndOfStream, FlushPlan, IterationPlan, Membership
-from services.domain.reports import Lease
-from services.domain.state import JobPhase
-from services.domain.sync import Sync
-from services.runtime.channel import channel
-from services.runtime.status import domain_errors
-from services.wire.batches import encode_batch
+from esd.protos import dispatcher_pb2 as pb
+from esd.protos import dispatcher_pb2_grpc as pb_grpc
+from esd.services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import FailedPrecondition, NotFound, Unavailable
+from esd.services.domain.plans import EndOfStream, FlushPlan, IterationPlan, Membership
+from esd.services.domain.reports import Lease
+from esd.services.domain.state import JobPhase
+from esd.services.domain.sync import Sync
+from esd.services.runtime.channel import channel
+from esd.services.runtime.status import domain_errors
+from esd.services.wire.batches import encode_batch
 from tests.support.clock import Clock
 from tests.support.cuttable_proxy import cuttable_proxy
 from tests.support.simple_clients import JOB, Dispatcher, Worker, job_with, samples, state_when, stream

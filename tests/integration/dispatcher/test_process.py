@@ -1,4 +1,4 @@
-"""`python -m dispatcher`, the real process: ready line, health, a whole job, metrics, SIGTERM."""
+"""`python -m esd.dispatcher`, the real process: ready line, health, a whole job, metrics, SIGTERM."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from contextlib import asynccontextmanager
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from services.clients.dispatcher_async import AsyncDispatcherClient
-from services.domain.plans import Membership
-from services.domain.state import JobPhase
-from services.runtime.channel import channel
+from esd.services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.services.domain.plans import Membership
+from esd.services.domain.state import JobPhase
+from esd.services.runtime.channel import channel
 from tests.support.simple_clients import JOB, Dispatcher, Worker, run_to_the_end, samples, stream
 
 pytestmark = pytest.mark.usefixtures("cold_python")
@@ -30,7 +30,7 @@ async def process(**settings: str) -> AsyncIterator[asyncio.subprocess.Process]:
     running = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "dispatcher",
+        "esd.dispatcher",
         env=environment,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.service.state.leases import Workers
-from services.clients.dispatcher_async import AsyncDispatcherClient
-from services.domain.errors import EsdError, NotFound, PermissionDenied
-from services.domain.plans import Membership, PlanMessage
-from services.domain.reports import FailureReport, FlushReport, Lease, Report, TransferCounts
-from services.domain.state import JobPhase
-from services.runtime.caller import Caller, bind_caller
-from services.runtime.roles import Role
-from services.runtime.security import Credentials
-from services.runtime.settings import ClientSettings
+from esd.dispatcher.service.state.leases import Workers
+from esd.services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.services.domain.errors import EsdError, NotFound, PermissionDenied
+from esd.services.domain.plans import Membership, PlanMessage
+from esd.services.domain.reports import FailureReport, FlushReport, Lease, Report, TransferCounts
+from esd.services.domain.state import JobPhase
+from esd.services.runtime.caller import Caller, bind_caller
+from esd.services.runtime.roles import Role
+from esd.services.runtime.security import Credentials
+from esd.services.runtime.settings import ClientSettings
 from tests.support.certificates import Certificates
 from tests.support.simple_clients import JOB, Dispatcher, registration
 

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from dispatcher.core.planner import Planner
-from dispatcher.service.run import shadow
-from dispatcher.service.run.shadow import Shadows
-from dispatcher.service.settings import DispatcherSettings
-from dispatcher.simulator.simulate import simulate
 from esd.cli.report import training_result
-from esd_native.engine import BatchIds
-from services.domain.jobs import JobSpec
-from services.domain.state import ShadowCost
-from services.runtime.metrics import REGISTRY
-from services.runtime.settings import SettingsError, load
+from esd.dispatcher.core.planner import Planner
+from esd.dispatcher.service.run import shadow
+from esd.dispatcher.service.run.shadow import Shadows
+from esd.dispatcher.service.settings import DispatcherSettings
+from esd.dispatcher.simulator.simulate import simulate
+from esd.native.engine import BatchIds
+from esd.services.domain.jobs import JobSpec
+from esd.services.domain.state import ShadowCost
+from esd.services.runtime.metrics import REGISTRY
+from esd.services.runtime.settings import SettingsError, load
 from tests.support.simple_clients import job_with, registration, run_to_the_end, samples, state_when
 
 JOB = job_with(workers=2, batch_size=16, mechanism="esd")

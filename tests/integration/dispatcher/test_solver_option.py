@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from dispatcher.core.decision_log import read_decisions
-from dispatcher.simulator.decision_replay import replay_decisions
-from services.domain.errors import FailedPrecondition, Unavailable
-from services.wire.jobs import job_of_json
-from services.wire.plans import digest_of
+from esd.dispatcher.core.decision_log import read_decisions
+from esd.dispatcher.simulator.decision_replay import replay_decisions
+from esd.services.domain.errors import FailedPrecondition, Unavailable
+from esd.services.wire.jobs import job_of_json
+from esd.services.wire.plans import digest_of
 from tests.support.simple_clients import Dispatcher, job_with, run_to_the_end, samples
 
 BATCHES = [samples(8, seed=seed) for seed in range(20)]
@@ -42,7 +42,7 @@ async def test_a_job_whose_solver_has_no_device_is_not_opened(
     def fail() -> None:
         raise Unavailable("no CUDA device: no driver")
 
-    monkeypatch.setattr("dispatcher.solvers.open_device", fail)
+    monkeypatch.setattr("esd.dispatcher.solvers.open_device", fail)
     with pytest.raises(FailedPrecondition, match="solver hungarian-cuda needs a CUDA device"):
         await dispatcher.client.create_job(job_with(mechanism="esd", solver="hungarian-cuda"))
     assert await dispatcher.client.describe() is None

@@ -15,16 +15,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dispatcher.service.app import serve_dispatcher
-from dispatcher.service.settings import DispatcherSettings
-from services.clients.dispatcher import DispatcherClient
-from services.clients.dispatcher_async import AsyncDispatcherClient
-from services.domain.errors import FailedPrecondition, InvalidArgument, NotFound, Unavailable
-from services.domain.plans import EndOfStream, FlushPlan, IterationPlan, Membership
-from services.domain.reports import Lease
-from services.domain.state import JobPhase
-from services.runtime.security import Credentials
-from services.runtime.settings import ClientSettings
+from esd.dispatcher.service.app import serve_dispatcher
+from esd.dispatcher.service.settings import DispatcherSettings
+from esd.services.clients.dispatcher import DispatcherClient
+from esd.services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.services.domain.errors import FailedPrecondition, InvalidArgument, NotFound, Unavailable
+from esd.services.domain.plans import EndOfStream, FlushPlan, IterationPlan, Membership
+from esd.services.domain.reports import Lease
+from esd.services.domain.state import JobPhase
+from esd.services.runtime.security import Credentials
+from esd.services.runtime.settings import ClientSettings
 from tests.support.certificates import Certificates
 from tests.support.simple_clients import flush_report_of, job_with, registration, report_of, samples
 
@@ -155,8 +155,10 @@ async def test_the_example(dispatcher: Any, secured: str, certificates: Certific
 
 
 def test_the_example_needs_the_contract_alone() -> None:
-    imported = re.findall(r"^(?:from|import) (\w+)", (ROOT / "examples" / "hybrid_dis.py").read_text(), re.MULTILINE)
-    assert set(imported) == {"__future__", "argparse", "pathlib", "grpc", "numpy", "protos"}
+    text = (ROOT / "examples" / "hybrid_dis.py").read_text()
+    imported = re.findall(r"^(?:from|import) (\w+)", text, re.MULTILINE)
+    assert set(imported) == {"__future__", "argparse", "pathlib", "grpc", "numpy", "esd"}
+    assert re.findall(r"^from (esd\S*)", text, re.MULTILINE) == ["esd.protos"]
 
 
 def test_the_documented_bytes_are_right() -> None:

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from dispatcher.service.checkpoint.servers import CheckpointStore
-from ps_server.service.app import parameter_server
-from ps_server.service.settings import ParameterServerSettings
-from services.clients.parameter_server import AsyncParameterServerClient
-from services.domain.batches import SampleBatch
-from services.domain.errors import FailedPrecondition, StaleEpoch
-from services.domain.jobs import JobSpec
-from services.domain.reports import FailureReport
-from services.domain.state import JobPhase
+from esd.dispatcher.service.checkpoint.servers import CheckpointStore
+from esd.ps_server.service.app import parameter_server
+from esd.ps_server.service.settings import ParameterServerSettings
+from esd.services.clients.parameter_server import AsyncParameterServerClient
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import FailedPrecondition, StaleEpoch
+from esd.services.domain.jobs import JobSpec
+from esd.services.domain.reports import FailureReport
+from esd.services.domain.state import JobPhase
 from tests.support.simple_clients import (
     JOB,
     Dispatcher,

@@ -4,8 +4,8 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from ps_server.service.app import parameter_server
-from ps_server.service.settings import ParameterServerSettings
+from esd.ps_server.service.app import parameter_server
+from esd.ps_server.service.settings import ParameterServerSettings
 from tests.support.ps_client import Client
 from tests.support.stores import PATIENCE_SECONDS
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ps_server.core.shard import Shard
-from ps_server.core.tables import Tables
-from ps_server.stores.memory import MemoryStore
-from services.clients.parameter_server import AsyncParameterServerClient
-from services.domain.errors import Unavailable
-from services.domain.rows import GradientBlock, Push, RowBlock
+from esd.ps_server.core.shard import Shard
+from esd.ps_server.core.tables import Tables
+from esd.ps_server.stores.memory import MemoryStore
+from esd.services.clients.parameter_server import AsyncParameterServerClient
+from esd.services.domain.errors import Unavailable
+from esd.services.domain.rows import GradientBlock, Push, RowBlock
 from tests.support.cuttable_proxy import CuttableProxy, cuttable_proxy
 from tests.support.frames import SPEC
 

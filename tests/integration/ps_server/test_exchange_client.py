@@ -9,11 +9,11 @@ import grpc
 import numpy as np
 import pytest
 
-from protos import common_pb2, ps_pb2
-from services.clients.frames import Frame
-from services.clients.parameter_server import AsyncParameterServerClient
-from services.clients.traffic import Traffic
-from services.domain.errors import (
+from esd.protos import common_pb2, ps_pb2
+from esd.services.clients.frames import Frame
+from esd.services.clients.parameter_server import AsyncParameterServerClient
+from esd.services.clients.traffic import Traffic
+from esd.services.domain.errors import (
     EsdError,
     FailedPrecondition,
     Internal,
@@ -22,9 +22,9 @@ from services.domain.errors import (
     StorageUnwritable,
     Unavailable,
 )
-from services.domain.frames import NO_PULLS, Parcel, Pulls
-from services.domain.rows import Push, RowBlock
-from services.runtime.status import status_of
+from esd.services.domain.frames import NO_PULLS, Parcel, Pulls
+from esd.services.domain.rows import Push, RowBlock
+from esd.services.runtime.status import status_of
 from tests.support.frames import NO_GRADIENTS, SPEC
 from tests.support.scripted_exchange import Response, scripted_exchange
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from protos import ps_pb2
-from services.domain.ids import shard_of
+from esd.protos import ps_pb2
+from esd.services.domain.ids import shard_of
 from tests.support.exchange import RawExchange, exchange
 from tests.support.frames import SPEC, frame, gradient_push, row_push
 

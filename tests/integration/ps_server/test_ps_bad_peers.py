@@ -9,10 +9,10 @@ import grpc
 import numpy as np
 import pytest
 
-from protos import ps_pb2
-from ps_server.service.app import parameter_server
-from ps_server.service.settings import ParameterServerSettings
-from services.runtime.logs import JsonFormatter
+from esd.protos import ps_pb2
+from esd.ps_server.service.app import parameter_server
+from esd.ps_server.service.settings import ParameterServerSettings
+from esd.services.runtime.logs import JsonFormatter
 from tests.support.frames import gradient_push, row_push
 from tests.support.ps_client import Client, refused
 

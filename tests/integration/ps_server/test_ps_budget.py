@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator
 import numpy as np
 import pytest
 
-from protos import ps_pb2
-from ps_server.service.app import parameter_server
-from ps_server.service.budget import BYTES_PER_PULLED_ID, ByteBudget
-from ps_server.service.settings import ParameterServerSettings
-from ps_server.service.uploads import receive_upload
-from services.domain.errors import Overloaded
+from esd.protos import ps_pb2
+from esd.ps_server.service.app import parameter_server
+from esd.ps_server.service.budget import BYTES_PER_PULLED_ID, ByteBudget
+from esd.ps_server.service.settings import ParameterServerSettings
+from esd.ps_server.service.uploads import receive_upload
+from esd.services.domain.errors import Overloaded
 from tests.support.frames import row_push
 from tests.support.ps_client import Client
 

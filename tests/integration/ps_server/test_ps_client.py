@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from services.clients.parameter_server import AsyncParameterServerClient, PushAnswer, StoredState
-from services.clients.traffic import Traffic
-from services.domain.batches import LogEntry
-from services.domain.errors import FailedPrecondition, NotFound, StaleEpoch
-from services.domain.rows import GradientBlock, Push, RowBlock
-from services.domain.worker_set import WorkerSet
+from esd.services.clients.parameter_server import AsyncParameterServerClient, PushAnswer, StoredState
+from esd.services.clients.traffic import Traffic
+from esd.services.domain.batches import LogEntry
+from esd.services.domain.errors import FailedPrecondition, NotFound, StaleEpoch
+from esd.services.domain.rows import GradientBlock, Push, RowBlock
+from esd.services.domain.worker_set import WorkerSet
 from tests.support.ps_client import SPEC, Client
 
 IDS = np.arange(40, dtype=np.uint64)

@@ -6,10 +6,10 @@ from contextlib import AsyncExitStack
 import numpy as np
 import pytest
 
-from ps_server.service.exchange import Exchange
-from services.clients.parameter_server import AsyncParameterServerClient
-from services.clients.traffic import Traffic
-from services.domain.errors import (
+from esd.ps_server.service.exchange import Exchange
+from esd.services.clients.parameter_server import AsyncParameterServerClient
+from esd.services.clients.traffic import Traffic
+from esd.services.domain.errors import (
     DeadlineExceeded,
     FailedPrecondition,
     InvalidArgument,
@@ -17,10 +17,10 @@ from services.domain.errors import (
     StaleEpoch,
     StaleVersion,
 )
-from services.domain.frames import Parcel, Pulls
-from services.domain.rows import GradientBlock, Push, RowBlock
-from services.domain.worker_set import WorkerSet
-from services.wire.exchange import MAX_FRAME_BYTES, Credit
+from esd.services.domain.frames import Parcel, Pulls
+from esd.services.domain.rows import GradientBlock, Push, RowBlock
+from esd.services.domain.worker_set import WorkerSet
+from esd.services.wire.exchange import MAX_FRAME_BYTES, Credit
 from tests.support.exchange import METHOD, answered_rows, exchange
 from tests.support.frames import NO_GRADIENTS, SPEC, frame, gradient_push, row_push
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.fuzz.lying_redis import LyingRedis, live_with
-from ps_server.service.app import parameter_server
-from ps_server.service.settings import ParameterServerSettings
+from esd.ps_server.service.app import parameter_server
+from esd.ps_server.service.settings import ParameterServerSettings
 from tests.support.redis_server import redis_server
 
 

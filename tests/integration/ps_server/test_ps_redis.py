@@ -17,11 +17,11 @@ from grpc import StatusCode
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from redis import Redis
 
-from ps_server.service.app import parameter_server
-from ps_server.service.settings import ParameterServerSettings
-from services.domain.errors import FailedPrecondition, InvalidArgument, StorageUnwritable, Unavailable
-from services.domain.worker_set import WorkerSet
-from services.runtime.retry import repeated
+from esd.ps_server.service.app import parameter_server
+from esd.ps_server.service.settings import ParameterServerSettings
+from esd.services.domain.errors import FailedPrecondition, InvalidArgument, StorageUnwritable, Unavailable
+from esd.services.domain.worker_set import WorkerSet
+from esd.services.runtime.retry import repeated
 from tests.support.frames import SPEC, gradient_push, row_push
 from tests.support.ps_client import Client, refused
 from tests.support.redis_server import await_cluster, await_ping, await_takeover, free_port, redis_cluster, redis_server
@@ -30,12 +30,12 @@ from tests.support.stores import SPEC as STORED
 
 
 async def started(**environment):
-    """`python -m ps_server` as a process, and its ready line (None if it ended instead)."""
+    """`python -m esd.ps_server` as a process, and its ready line (None if it ended instead)."""
     patient = {"ESD_PS_STORE_TIMEOUT_SECONDS": f"{PATIENCE_SECONDS}"}
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "ps_server",
+        "esd.ps_server",
         env={**os.environ, **patient, **environment},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

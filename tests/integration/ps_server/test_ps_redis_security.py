@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ps_server.service.app import parameter_server
-from ps_server.service.settings import ParameterServerSettings
-from services.domain.errors import FailedPrecondition, Unavailable
-from services.runtime.security import Credentials
-from services.runtime.settings import ClientSettings, SettingsError
+from esd.ps_server.service.app import parameter_server
+from esd.ps_server.service.settings import ParameterServerSettings
+from esd.services.domain.errors import FailedPrecondition, Unavailable
+from esd.services.runtime.security import Credentials
+from esd.services.runtime.settings import ClientSettings, SettingsError
 from tests.support.certificates import Certificates
 from tests.support.frames import row_push
 from tests.support.ps_client import Client

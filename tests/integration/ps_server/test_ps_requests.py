@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from grpc import StatusCode
 
-from protos import ps_pb2
-from services.clients.parameter_server import AsyncParameterServerClient
-from services.domain.ids import shard_of
+from esd.protos import ps_pb2
+from esd.services.clients.parameter_server import AsyncParameterServerClient
+from esd.services.domain.ids import shard_of
 from tests.support.frames import SPEC, gradient_push, row_push
 from tests.support.ps_client import refused
 

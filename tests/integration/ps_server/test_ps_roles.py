@@ -7,11 +7,11 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from ps_server.service.app import parameter_server
-from ps_server.service.settings import ParameterServerSettings
-from services.domain.errors import PermissionDenied
-from services.runtime.security import Credentials
-from services.runtime.settings import ClientSettings
+from esd.ps_server.service.app import parameter_server
+from esd.ps_server.service.settings import ParameterServerSettings
+from esd.services.domain.errors import PermissionDenied
+from esd.services.runtime.security import Credentials
+from esd.services.runtime.settings import ClientSettings
 from tests.support.certificates import Certificates
 from tests.support.ps_client import Client
 

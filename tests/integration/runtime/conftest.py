@@ -10,12 +10,12 @@ from typing import Any
 import grpc
 import pytest
 
-from protos import dispatcher_pb2, dispatcher_pb2_grpc, ps_pb2, ps_pb2_grpc
-from services.domain.errors import Unavailable
-from services.runtime import status
-from services.runtime.channel import channel
-from services.runtime.server import Server, serve
-from services.runtime.settings import ServerSettings
+from esd.protos import dispatcher_pb2, dispatcher_pb2_grpc, ps_pb2, ps_pb2_grpc
+from esd.services.domain.errors import Unavailable
+from esd.services.runtime import status
+from esd.services.runtime.channel import channel
+from esd.services.runtime.server import Server, serve
+from esd.services.runtime.settings import ServerSettings
 
 
 class ToySettings(ServerSettings, env_prefix="ESD_TOY_"):

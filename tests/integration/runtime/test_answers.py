@@ -9,8 +9,8 @@ from typing import Any
 import grpc
 import pytest
 
-from services.clients.parameter_server import AsyncParameterServerClient
-from services.domain.errors import Internal
+from esd.services.clients.parameter_server import AsyncParameterServerClient
+from esd.services.domain.errors import Internal
 from tests.support.frames import SPEC
 
 NO_MESSAGE = b"\xff\xff\xff"

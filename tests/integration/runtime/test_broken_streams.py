@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from protos import ps_pb2, ps_pb2_grpc
-from services.domain.errors import InvalidArgument, Unavailable
-from services.runtime.channel import channel
-from services.runtime.status import Requests, domain_errors
+from esd.protos import ps_pb2, ps_pb2_grpc
+from esd.services.domain.errors import InvalidArgument, Unavailable
+from esd.services.runtime.channel import channel
+from esd.services.runtime.status import Requests, domain_errors
 from tests.support.cuttable_proxy import cuttable_proxy
 
 

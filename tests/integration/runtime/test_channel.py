@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from protos import ps_pb2, ps_pb2_grpc, worker_pb2, worker_pb2_grpc
-from services.domain.errors import DeadlineExceeded, FailedPrecondition, Overloaded, ResourceExhausted, Unavailable
-from services.runtime.channel import channel
-from services.runtime.status import domain_errors
+from esd.protos import ps_pb2, ps_pb2_grpc, worker_pb2, worker_pb2_grpc
+from esd.services.domain.errors import DeadlineExceeded, FailedPrecondition, Overloaded, ResourceExhausted, Unavailable
+from esd.services.runtime.channel import channel
+from esd.services.runtime.status import domain_errors
 
 
 async def test_unavailable_is_retried_until_it_recovers(toy: Any) -> None:

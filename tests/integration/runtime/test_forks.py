@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from services.runtime.forks import MAX_PACKET, send_request
+from esd.services.runtime.forks import MAX_PACKET, send_request
 
 SECONDS = 110
 
 # The roles of the children: `echo` says what it was given, `sleep` waits for a signal, `wait` for the end of its input.
 _PARENT = """
 import json, os, socket, sys, threading
-from services.runtime.forks import serve_forks
+from esd.services.runtime.forks import serve_forks
 if sys.argv[2:] == ["threaded"]:
     threading.Thread(target=threading.Event().wait, daemon=True).start()
 asked = serve_forks(socket.socket(fileno=int(sys.argv[1])))

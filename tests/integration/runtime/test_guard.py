@@ -10,13 +10,13 @@ from typing import Any
 import grpc
 import pytest
 
-from services.runtime.caller import present_caller
-from services.runtime.channel import channel
-from services.runtime.places import is_health
-from services.runtime.roles import ROLES_BY_RPC, Role
-from services.runtime.security import Credentials
-from services.runtime.server import serve
-from services.runtime.settings import ClientSettings, ServerSettings
+from esd.services.runtime.caller import present_caller
+from esd.services.runtime.channel import channel
+from esd.services.runtime.places import is_health
+from esd.services.runtime.roles import ROLES_BY_RPC, Role
+from esd.services.runtime.security import Credentials
+from esd.services.runtime.server import serve
+from esd.services.runtime.settings import ClientSettings, ServerSettings
 from tests.support.certificates import Certificates
 
 SERVED = [rpc for rpc in ROLES_BY_RPC if rpc.startswith("/esd.v1.")]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from services.runtime import http, process
+from esd.services.runtime import http, process
 
 
 def open_files() -> int:

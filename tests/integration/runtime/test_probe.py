@@ -5,8 +5,8 @@ import os
 import sys
 from pathlib import Path
 
-from services.runtime.server import serve
-from services.runtime.settings import ServerSettings
+from esd.services.runtime.server import serve
+from esd.services.runtime.settings import ServerSettings
 from tests.support.certificates import Certificates
 from tests.support.redis_server import free_port
 
@@ -19,7 +19,7 @@ async def probe(*arguments: str, **variables: object) -> tuple[int, str]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "services.runtime.probe",
+        "esd.services.runtime.probe",
         *arguments,
         env=os.environ | {name: str(value) for name, value in variables.items()},
         stderr=asyncio.subprocess.PIPE,

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from protos.generate import ROOT
+from esd.protos.generate import ROOT
 
 SERVE = """
-from services.runtime.process import announce, run
-from services.runtime.server import serve
-from services.runtime.settings import ServerSettings, load
+from esd.services.runtime.process import announce, run
+from esd.services.runtime.server import serve
+from esd.services.runtime.settings import ServerSettings, load
 
 class Settings(ServerSettings, env_prefix="ESD_TOY_"):
     pass
@@ -30,7 +30,7 @@ run(main)
 """
 
 STUBBORN = """
-from services.runtime.process import announce, run
+from esd.services.runtime.process import announce, run
 
 async def main(stop):
     announce("stubborn", "127.0.0.1:1", None)
@@ -44,9 +44,9 @@ run(main)
 
 WAITING = """
 import asyncio, os, threading
-from services.domain.errors import Unavailable
-from services.runtime.process import announce, run
-from services.runtime.threads import named_threads
+from esd.services.domain.errors import Unavailable
+from esd.services.runtime.process import announce, run
+from esd.services.runtime.threads import named_threads
 
 async def main(stop):
     named_threads("waiting").submit(threading.Event().wait)
@@ -60,7 +60,7 @@ run(main)
 """
 
 DEFECT = """
-from services.runtime.process import run
+from esd.services.runtime.process import run
 
 async def main(stop):
     raise KeyError("row")

@@ -9,10 +9,10 @@ from typing import Any
 import grpc
 import pytest
 
-from protos import ps_pb2, ps_pb2_grpc
-from services.domain.errors import FailedPrecondition
-from services.runtime import channel
-from services.runtime.release import INTERFACES, RELEASE
+from esd.protos import ps_pb2, ps_pb2_grpc
+from esd.services.domain.errors import FailedPrecondition
+from esd.services.runtime import channel
+from esd.services.runtime.release import INTERFACES, RELEASE
 
 OTHER = "0.0.1+0123abcd"
 
@@ -42,7 +42,7 @@ async def test_a_caller_of_another_release_is_refused_and_both_are_named(
 def test_every_interface_is_part_of_a_release() -> None:
     """What a file imports is no part of its own description."""
     folder = Path(__file__).parents[3] / "protos"
-    assert {file.name for file in INTERFACES} == {f"protos/{path.name}" for path in folder.glob("*.proto")}
+    assert {file.name for file in INTERFACES} == {f"esd/protos/{path.name}" for path in folder.glob("*.proto")}
 
 
 async def test_callers_with_stubs_of_their_own_are_served(toy: Any) -> None:

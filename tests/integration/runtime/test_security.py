@@ -11,12 +11,12 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2_grpc
 
-from protos import dispatcher_pb2, dispatcher_pb2_grpc, ps_pb2, ps_pb2_grpc
-from services.domain.errors import DeadlineExceeded, EsdError, PermissionDenied, Unauthenticated, Unavailable
-from services.runtime.channel import channel
-from services.runtime.security import PLAINTEXT, Credentials
-from services.runtime.settings import ClientSettings, SettingsError
-from services.runtime.status import domain_errors
+from esd.protos import dispatcher_pb2, dispatcher_pb2_grpc, ps_pb2, ps_pb2_grpc
+from esd.services.domain.errors import DeadlineExceeded, EsdError, PermissionDenied, Unauthenticated, Unavailable
+from esd.services.runtime.channel import channel
+from esd.services.runtime.security import PLAINTEXT, Credentials
+from esd.services.runtime.settings import ClientSettings, SettingsError
+from esd.services.runtime.status import domain_errors
 from tests.support.certificates import Certificates
 
 

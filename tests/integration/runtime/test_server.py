@@ -10,9 +10,9 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from services.domain.errors import DeadlineExceeded, NotFound, Unavailable
-from services.runtime.channel import channel
-from services.runtime.metrics import REGISTRY
+from esd.services.domain.errors import DeadlineExceeded, NotFound, Unavailable
+from esd.services.runtime.channel import channel
+from esd.services.runtime.metrics import REGISTRY
 from tests.support.redis_server import free_port
 
 SERVICE = "esd.v1.ParameterServer"

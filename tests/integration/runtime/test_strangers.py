@@ -10,15 +10,15 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from protos import ps_pb2, ps_pb2_grpc
-from services.domain.errors import Overloaded, Unauthenticated
-from services.runtime import interceptors
-from services.runtime.channel import channel
-from services.runtime.places import HEALTH_CALLS_BY_PEER
-from services.runtime.retry import repeated
-from services.runtime.security import Credentials
-from services.runtime.settings import ClientSettings
-from services.runtime.status import domain_errors
+from esd.protos import ps_pb2, ps_pb2_grpc
+from esd.services.domain.errors import Overloaded, Unauthenticated
+from esd.services.runtime import interceptors
+from esd.services.runtime.channel import channel
+from esd.services.runtime.places import HEALTH_CALLS_BY_PEER
+from esd.services.runtime.retry import repeated
+from esd.services.runtime.security import Credentials
+from esd.services.runtime.settings import ClientSettings
+from esd.services.runtime.status import domain_errors
 from tests.support.certificates import Certificates
 
 LONG = "x" * 70_000  # the toys below take 65,536 bytes

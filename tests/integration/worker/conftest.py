@@ -14,28 +14,28 @@ from typing import Any
 
 import pytest
 
-from dispatcher.service.servicer import SERVICE, add_to_server
 from esd.cli.worker_host import Process, WorkerHost
-from protos import dispatcher_pb2 as pb
-from protos import dispatcher_pb2_grpc
-from ps_server.service.app import parameter_server
-from ps_server.service.settings import ParameterServerSettings
-from services.domain.claimants import new_claimant
-from services.domain.errors import EsdError, NotFound
-from services.domain.jobs import JobSpec
-from services.domain.plans import FlushPlan, Membership, PlanMessage
-from services.domain.reports import FailureReport, FlushReport, IterationReport, Lease, Registration, Report
-from services.domain.worker_set import WorkerSet
-from services.runtime.server import serve
-from services.runtime.settings import ServerSettings
-from services.wire.attend import Attendance, decode_request, encode_answer
-from services.wire.exchange import sequence_of
-from services.wire.reports import decode_registration, encode_lease
+from esd.dispatcher.service.servicer import SERVICE, add_to_server
+from esd.protos import dispatcher_pb2 as pb
+from esd.protos import dispatcher_pb2_grpc
+from esd.ps_server.service.app import parameter_server
+from esd.ps_server.service.settings import ParameterServerSettings
+from esd.services.domain.claimants import new_claimant
+from esd.services.domain.errors import EsdError, NotFound
+from esd.services.domain.jobs import JobSpec
+from esd.services.domain.plans import FlushPlan, Membership, PlanMessage
+from esd.services.domain.reports import FailureReport, FlushReport, IterationReport, Lease, Registration, Report
+from esd.services.domain.worker_set import WorkerSet
+from esd.services.runtime.server import serve
+from esd.services.runtime.settings import ServerSettings
+from esd.services.wire.attend import Attendance, decode_request, encode_answer
+from esd.services.wire.exchange import sequence_of
+from esd.services.wire.reports import decode_registration, encode_lease
+from esd.worker.service.job import WorkerJob
+from esd.worker.service.servicer import WorkerService
+from esd.worker.service.settings import WorkerSettings
 from tests.integration.worker.small import worker_settings
 from tests.support.plan_messages import message_of
-from worker.service.job import WorkerJob
-from worker.service.servicer import WorkerService
-from worker.service.settings import WorkerSettings
 
 READY_SECONDS = 110  # importing torch on a busy machine
 

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from services.clients.parameter_server import AsyncParameterServerClient
-from services.domain.batches import SampleBatch
-from services.domain.features import numbered_ids
-from services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
-from services.domain.tables import OptimizerSpec, TableSpec
+from esd.services.clients.parameter_server import AsyncParameterServerClient
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.features import numbered_ids
+from esd.services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
+from esd.services.domain.tables import OptimizerSpec, TableSpec
 
 
 def small_job(

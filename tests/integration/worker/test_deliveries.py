@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from services.clients.frames import Frame
-from services.domain.errors import (
+from esd.services.clients.frames import Frame
+from esd.services.domain.errors import (
     DeadlineExceeded,
     EsdError,
     FailedPrecondition,
@@ -18,9 +18,13 @@ from services.domain.errors import (
     StaleEpoch,
     Unavailable,
 )
-from services.domain.plans import Membership
-from services.domain.worker_set import WorkerSet
-from services.wire.exchange import Stored
+from esd.services.domain.plans import Membership
+from esd.services.domain.worker_set import WorkerSet
+from esd.services.wire.exchange import Stored
+from esd.worker.service.inbox import Inbox
+from esd.worker.service.link import Link
+from esd.worker.service.peers import Peers
+from esd.worker.service.settings import WorkerSettings
 from tests.support.cuttable_proxy import cuttable_proxy
 from tests.support.peers import (
     CLIPPED,
@@ -34,10 +38,6 @@ from tests.support.peers import (
     sending,
     worker_service,
 )
-from worker.service.inbox import Inbox
-from worker.service.link import Link
-from worker.service.peers import Peers
-from worker.service.settings import WorkerSettings
 
 
 async def taken(frames: list[Frame]) -> Stored:

@@ -13,18 +13,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dispatcher.core.planner import Planner
-from protos import worker_pb2, worker_pb2_grpc
-from services.clients.parameter_server import AsyncParameterServerClient
-from services.domain.errors import DeadlineExceeded, FailedPrecondition, NotFound, StaleVersion, Unavailable
-from services.domain.plans import IterationPlan
-from services.domain.rows import GradientBlock, Push, RowBlock
-from services.domain.tables import OptimizerSpec
-from services.runtime.channel import channel
+from esd.dispatcher.core.planner import Planner
+from esd.protos import worker_pb2, worker_pb2_grpc
+from esd.services.clients.parameter_server import AsyncParameterServerClient
+from esd.services.domain.errors import DeadlineExceeded, FailedPrecondition, NotFound, StaleVersion, Unavailable
+from esd.services.domain.plans import IterationPlan
+from esd.services.domain.rows import GradientBlock, Push, RowBlock
+from esd.services.domain.tables import OptimizerSpec
+from esd.services.runtime.channel import channel
+from esd.worker.models import MODELS
+from esd.worker.models.wdl import WideDeep
 from tests.integration.worker.small import small_job, small_stream, worker_settings
 from tests.support.cuttable_proxy import cuttable_proxy
-from worker.models import MODELS
-from worker.models.wdl import WideDeep
 
 
 def plans_of(job, iterations):
@@ -255,7 +255,7 @@ async def test_a_worker_describes_itself_and_ends_on_a_signal(start_servers, sta
     job = small_job(await start_servers(1), 1, OptimizerSpec())
     ((plan,),) = plans_of(job, 1)
     dispatcher, address = await serve_scripts(job, [[plan]])
-    worker = await start_process("worker", **worker_settings(address, "a"))
+    worker = await start_process("esd.worker", **worker_settings(address, "a"))
     await asyncio.wait_for(dispatcher.until(lambda: bool(dispatcher.reports[0])), 60)
     async with channel(worker.address) as to_worker:
         state = await worker_pb2_grpc.WorkerStub(to_worker).DescribeWorker(
@@ -274,6 +274,6 @@ async def test_a_worker_describes_itself_and_ends_on_a_signal(start_servers, sta
 async def test_a_worker_of_another_release_says_so_and_ends(start_servers, run_worker_job, serve_scripts, monkeypatch):
     job = small_job(await start_servers(1), 1, OptimizerSpec())
     _, address = await serve_scripts(job, [[]])
-    monkeypatch.setattr("services.runtime.channel.user_agent", lambda caller: f"{caller} esd/0.0.1+0123abcd")
+    monkeypatch.setattr("esd.services.runtime.channel.user_agent", lambda caller: f"{caller} esd/0.0.1+0123abcd")
     with pytest.raises(FailedPrecondition, match=r"the caller is of release 0\.0\.1\+0123abcd"):
         await run_worker_job(address)

@@ -9,16 +9,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from services.domain.frames import Parcel
-from services.domain.jobs import JobSpec
-from services.domain.rows import GradientBlock, Push, RowBlock
-from services.domain.tables import OptimizerSpec
+from esd.services.domain.frames import Parcel
+from esd.services.domain.jobs import JobSpec
+from esd.services.domain.rows import GradientBlock, Push, RowBlock
+from esd.services.domain.tables import OptimizerSpec
+from esd.worker.service.link import Link
+from esd.worker.service.parameter_servers import ParameterServers
+from esd.worker.service.settings import WorkerSettings
 from tests.integration.worker.small import small_job
 from tests.support.redis_server import free_port
 from tests.support.reference import initial_rows
-from worker.service.link import Link
-from worker.service.parameter_servers import ParameterServers
-from worker.service.settings import WorkerSettings
 
 IDS = np.random.default_rng(1).integers(0, 2**64, 5000, np.uint64)
 NEVER_TRAINED = np.zeros(len(IDS), np.int64)
@@ -133,14 +133,14 @@ async def test_traffic_is_never_faster_than_the_link_in_either_direction(job, se
 
 async def test_a_server_that_restarts_is_waited_for(start_process):
     address = f"127.0.0.1:{free_port()}"
-    first = await start_process("ps_server", ESD_PS_LISTEN=address)
+    first = await start_process("esd.ps_server", ESD_PS_LISTEN=address)
     job = small_job([address], 1, OptimizerSpec())
     servers = connect(job)
     await servers.create_tables()
     first.process.terminate()
     await first.end()
     again = asyncio.create_task(servers.create_tables())
-    await start_process("ps_server", ESD_PS_LISTEN=address)
+    await start_process("esd.ps_server", ESD_PS_LISTEN=address)
     await again
     rows = np.empty((10, 5), np.float32)
     await servers.tables[0].pull(IDS[:10], NEVER_TRAINED[:10], rows)

@@ -10,10 +10,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dispatcher.core.planner import Planner
-from services.domain.plans import EndOfStream, IterationPlan
-from services.domain.reports import TransferCounts
-from services.domain.tables import OptimizerKind, OptimizerSpec
+from esd.dispatcher.core.planner import Planner
+from esd.services.domain.plans import EndOfStream, IterationPlan
+from esd.services.domain.reports import TransferCounts
+from esd.services.domain.tables import OptimizerKind, OptimizerSpec
 from tests.integration.worker.small import small_job, small_stream, stored_model
 from tests.support.cuttable_proxy import cuttable_proxy
 from tests.support.reference import train_reference

@@ -17,13 +17,13 @@ from benchmarks.e2e.bounds import arithmetic_seconds, duplex_seconds, observed
 from benchmarks.e2e.comparison import Measured
 from benchmarks.e2e.processors import ProcessorTime
 from benchmarks.e2e.report import tables
-from dispatcher.core.decision_log import DecisionLog, IterationPlanned, Observed
-from dispatcher.core.feedback import Feedback
-from dispatcher.core.planner import Planner
 from esd.cli.options import RunOptions
 from esd.cli.stream import global_batches, training_stream
-from services.domain.features import numbered_ids
-from services.runtime.threads import named_threads
+from esd.dispatcher.core.decision_log import DecisionLog, IterationPlanned, Observed
+from esd.dispatcher.core.feedback import Feedback
+from esd.dispatcher.core.planner import Planner
+from esd.services.domain.features import numbered_ids
+from esd.services.runtime.threads import named_threads
 
 OPTIONS = RunOptions(
     data="synthetic:zipf?fields=4&keys=500",

@@ -12,7 +12,7 @@ from benchmarks.cost_families import FAMILIES
 from benchmarks.solver import CPU_SOLVERS, report, run
 from benchmarks.solver_plot import save_plot
 from esd.cli.main import app
-from services.domain.errors import InvalidArgument
+from esd.services.domain.errors import InvalidArgument
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -11,8 +11,8 @@ import torch
 from benchmarks.quality import samples as made
 from benchmarks.quality.__main__ import compared
 from benchmarks.quality.plain_models import PLAIN_MODELS
-from services.domain.batches import SampleBatch
-from worker.models import MODELS
+from esd.services.domain.batches import SampleBatch
+from esd.worker.models import MODELS
 
 
 def batch(ids: list[list[int]], labels: list[int]) -> SampleBatch:

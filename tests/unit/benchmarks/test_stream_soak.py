@@ -6,9 +6,9 @@ import asyncio
 
 from benchmarks.stream_soak.exchange import SPEC
 from benchmarks.stream_soak.services import DISPATCHER, PARAMETER_SERVER
-from services.clients.dispatcher_async import AsyncDispatcherClient
-from services.clients.parameter_server import AsyncParameterServerClient
-from services.domain.state import JobPhase
+from esd.services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.services.clients.parameter_server import AsyncParameterServerClient
+from esd.services.domain.state import JobPhase
 
 
 async def test_misdeeds_leave_nothing_behind_at_a_parameter_server() -> None:

@@ -7,7 +7,7 @@ from threading import Barrier, Lock
 import pytest
 
 from esd.cli.cluster.concurrently import AT_ONCE, for_each
-from services.domain.errors import FailedPrecondition, Unavailable
+from esd.services.domain.errors import FailedPrecondition, Unavailable
 
 
 def test_as_many_as_allowed_run_at_once_and_results_keep_their_order() -> None:

@@ -15,7 +15,7 @@ import pytest
 from esd.cli.cluster.config import Cluster, read_cluster
 from esd.cli.cluster.containers import containers_of
 from esd.cli.cluster.engines import connected
-from services.domain.errors import FailedPrecondition, Unavailable
+from esd.services.domain.errors import FailedPrecondition, Unavailable
 
 CONTAINER = "esd_redis_edge-7"
 HANGS_UP: dict[str, Any] = {}

@@ -8,7 +8,7 @@ import yaml
 from esd.cli.cluster.code import LIMIT, read_code
 from esd.cli.cluster.config import read_cluster
 from esd.cli.cluster.containers import CODE, containers_of
-from services.domain.errors import InvalidArgument
+from esd.services.domain.errors import InvalidArgument
 
 EXAMPLE = Path(__file__).parents[3] / "deploy" / "cluster.toml"
 

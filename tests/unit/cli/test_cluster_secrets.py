@@ -10,9 +10,9 @@ import pytest
 from esd.cli.cluster.config import Cluster, read_cluster
 from esd.cli.cluster.containers import FILES, Container, containers_of
 from esd.cli.cluster.secrets import PASSWORD, provide_secrets
-from services.domain.errors import FailedPrecondition
-from services.runtime.security import Credentials
-from services.runtime.settings import ClientSettings
+from esd.services.domain.errors import FailedPrecondition
+from esd.services.runtime.security import Credentials
+from esd.services.runtime.settings import ClientSettings
 from tests.support.power_cut import Disk, files_in
 
 EXAMPLE = Path(__file__).parents[3] / "deploy" / "cluster.toml"

@@ -1,7 +1,7 @@
 import pytest
 
 from esd.cli.dimensions import parse_dimensions
-from services.domain.errors import InvalidArgument
+from esd.services.domain.errors import InvalidArgument
 
 FIELDS = ("origin", "dest", "carrier")
 

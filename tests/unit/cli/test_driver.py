@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from esd.cli import driver
-from services.domain.errors import EsdError, NotFound, Unavailable
-from services.domain.state import JobPhase, JobState, Quality
+from esd.services.domain.errors import EsdError, NotFound, Unavailable
+from esd.services.domain.state import JobPhase, JobState, Quality
 from tests.support.simple_clients import job_with
 
 JOB = job_with(checkpoint_every=5)

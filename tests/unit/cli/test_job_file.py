@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from esd.cli.main import app
-from services.domain.errors import InvalidArgument
+from esd.services.domain.errors import InvalidArgument
 
 STREAM = 'data = "synthetic:zipf?fields=3&keys=50&samples=400"\n'
 

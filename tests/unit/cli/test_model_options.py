@@ -8,9 +8,9 @@ import pytest
 
 from esd.cli.model import parse_hidden
 from esd.cli.options import RunOptions
-from services.domain.errors import InvalidArgument
-from services.domain.features import Feature
-from services.domain.losses import Loss
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.features import Feature
+from esd.services.domain.losses import Loss
 
 
 @pytest.mark.parametrize(("text", "widths"), [("256,128", (256, 128)), ("64", (64,)), ("", ()), (" 8, 4 ", (8, 4))])

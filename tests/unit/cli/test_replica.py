@@ -10,7 +10,7 @@ import pytest
 
 from esd.cli import replica
 from esd.cli.replica import interface_of, local_address, replica_link, replica_number
-from services.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
+from esd.services.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
 
 ADDRESS = "172.18.0.2"
 

@@ -10,14 +10,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dispatcher.core.planner import Planner
-from protos import dispatcher_pb2 as pb
-from services.clients.attendance import Attendance, idle
-from services.domain.errors import Unavailable
-from services.domain.plans import IterationPlan, Membership
-from services.domain.reports import FailureReport, FlushReport, IterationReport, Lease, TransferCounts
-from services.domain.worker_set import WorkerSet
-from services.wire.plans import encode_plan_message
+from esd.dispatcher.core.planner import Planner
+from esd.protos import dispatcher_pb2 as pb
+from esd.services.clients.attendance import Attendance, idle
+from esd.services.domain.errors import Unavailable
+from esd.services.domain.plans import IterationPlan, Membership
+from esd.services.domain.reports import FailureReport, FlushReport, IterationReport, Lease, TransferCounts
+from esd.services.domain.worker_set import WorkerSet
+from esd.services.wire.plans import encode_plan_message
 from tests.support.simple_clients import job_with, report_of, samples
 
 QUICK, SLOW = 0.02, 0.5  # seconds of an iteration

@@ -10,9 +10,9 @@ from contextlib import aclosing
 import numpy as np
 import pytest
 
-from services.clients.read_ahead import BATCHES_AHEAD, read_ahead
-from services.domain.batches import SampleBatch
-from services.domain.errors import InvalidArgument
+from esd.services.clients.read_ahead import BATCHES_AHEAD, read_ahead
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import InvalidArgument
 
 
 def batch(number: int) -> SampleBatch:

@@ -5,10 +5,10 @@ import os
 import numpy as np
 import pytest
 
-from services.data import count_distinct, open_data
-from services.data import distinct as distinct_module
-from services.domain.batches import SampleBatch
-from services.domain.errors import InvalidArgument
+from esd.data import count_distinct, open_data
+from esd.data import distinct as distinct_module
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import InvalidArgument
 
 HEADER = "userId,movieId,rating,timestamp\n"
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from services.data import open_data
-from services.data.epochs import Epochs
-from services.domain.batches import SampleBatch
-from services.domain.errors import InvalidArgument
+from esd.data import open_data
+from esd.data.epochs import Epochs
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import InvalidArgument
 
 URI = "synthetic:zipf?samples=5000"
 

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from services.data import hashing, open_data
-from services.data.hashing import file_fingerprint
+from esd.data import hashing, open_data
+from esd.data.hashing import file_fingerprint
 
 MEBIBYTE = 1 << 20
 HOUR_NS = 3_600_000_000_000

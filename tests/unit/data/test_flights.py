@@ -3,10 +3,10 @@ import importlib.util
 import numpy as np
 import pytest
 
-from services.data import count_distinct, open_data
-from services.data.hashing import field_key, hash_bytes
-from services.domain.batches import SampleBatch
-from services.domain.errors import NotFound
+from esd.data import count_distinct, open_data
+from esd.data.hashing import field_key, hash_bytes
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import NotFound
 
 
 def names(dataset):

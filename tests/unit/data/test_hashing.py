@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from esd_native.text import Parser, hash_integers, hash_texts
-from services.data.hashing import derived_ids, field_key, hash_bytes
-from services.domain.ids import mix64
+from esd.data.hashing import derived_ids, field_key, hash_bytes
+from esd.native.text import Parser, hash_integers, hash_texts
+from esd.services.domain.ids import mix64
 
 VALUES = [b"", b"a", b"68fd1e64", b"68fd1e64a", "Zürich".encode(), b"x" * 31, bytes(8)]
 

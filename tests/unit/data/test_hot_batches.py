@@ -8,14 +8,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dispatcher.core.planner import Planner
 from esd.cli.options import RunOptions
-from services.data import Dataset, open_data
-from services.data.derived import DerivedDataset
-from services.data.epochs import Epochs
-from services.data.hot_batches import HotBatches, ReplicatedRows
-from services.domain.batches import SampleBatch
-from services.domain.errors import InvalidArgument
+from esd.data import Dataset, open_data
+from esd.data.derived import DerivedDataset
+from esd.data.epochs import Epochs
+from esd.data.hot_batches import HotBatches, ReplicatedRows
+from esd.dispatcher.core.planner import Planner
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import InvalidArgument
 
 URI = "synthetic:zipf?samples=12000&fields=3&keys=3000&skew=1.6"
 SIZE = 64

@@ -8,13 +8,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet
 import pytest
 
-from services.data import open_data
-from services.data.hashing import derived_ids, field_key, hash_bytes
-from services.data.readers.journey import JourneyDataset
-from services.data.readers.journey_tables import package_data
-from services.data.tables.columns import hashed
-from services.domain.batches import SampleBatch
-from services.domain.ids import distinct_values
+from esd.data import open_data
+from esd.data.hashing import derived_ids, field_key, hash_bytes
+from esd.data.readers.journey import JourneyDataset
+from esd.data.readers.journey_tables import package_data
+from esd.data.tables.columns import hashed
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.ids import distinct_values
 
 CHECKED = 20
 

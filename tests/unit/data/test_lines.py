@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from services.data.lines import BLOCK_BYTES, MAX_LINE_BYTES, line_blocks, read_line_blocks
-from services.domain.errors import InvalidArgument, NotFound
+from esd.data.lines import BLOCK_BYTES, MAX_LINE_BYTES, line_blocks, read_line_blocks
+from esd.services.domain.errors import InvalidArgument, NotFound
 
 
 def test_blocks_end_at_line_ends_and_lose_nothing():

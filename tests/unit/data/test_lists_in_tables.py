@@ -13,11 +13,11 @@ import pyarrow.parquet
 import pytest
 
 import esd
-from services.data.hashing import derived_ids, field_key, hash_bytes
-from services.data.schema import IdList, Schema
-from services.domain.batches import SampleBatch
-from services.domain.errors import InvalidArgument
-from services.domain.ids import in_table
+from esd.data.hashing import derived_ids, field_key, hash_bytes
+from esd.data.schema import IdList, Schema
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.ids import in_table
 from tests.support.event_tables import LISTED, LISTS, samples, write
 
 

@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from services.data import open_data
-from services.domain.errors import InvalidArgument
+from esd.data import open_data
+from esd.services.domain.errors import InvalidArgument
 
 GOOD = "1" + "\t5" * 13 + "\t05db9164" * 26
 RATINGS = "userId,movieId,rating,timestamp"
@@ -87,7 +87,7 @@ def test_skips_counts_and_reports(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
         assert sum(len(batch) for batch in dataset) == 3
     assert dataset.skipped == 2
-    (record,) = (each for each in caplog.records if each.name.startswith("services."))
+    (record,) = (each for each in caplog.records if each.name.startswith("esd."))
     assert "data.txt:2: column 1 (label): expected 0 or 1, found 'bad'" in record.message
     list(dataset)
     assert dataset.skipped == 2  # of the latest iteration, not of all

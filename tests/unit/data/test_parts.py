@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from services.data.parts import Part
-from services.domain.batches import SampleBatch
-from services.domain.errors import InvalidArgument
-from services.domain.features import single_ids
+from esd.data.parts import Part
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.features import single_ids
 
 
 def test_nothing_behind_a_part_is_read() -> None:

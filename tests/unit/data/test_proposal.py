@@ -11,10 +11,10 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from services.data.schema import Id, IdList
-from services.data.schema_file import read_schema
-from services.data.tables import TableDataset, propose
-from services.domain.errors import InvalidArgument
+from esd.data.schema import Id, IdList
+from esd.data.schema_file import read_schema
+from esd.data.tables import TableDataset, propose
+from esd.services.domain.errors import InvalidArgument
 
 ROWS = 400
 EVENTS = pa.table(

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import esd
-from services.data.schema import Schema
-from services.data.schema_file import read_schema
-from services.domain.errors import InvalidArgument
+from esd.data.schema import Schema
+from esd.data.schema_file import read_schema
+from esd.services.domain.errors import InvalidArgument
 from tests.support.event_tables import LISTS, SCHEMA
 
 

@@ -10,10 +10,10 @@ import pyarrow.parquet
 import pytest
 
 import esd
-from services.data import Dataset, open_data
-from services.data.paths import find_files
-from services.domain.batches import SampleBatch
-from services.domain.errors import EsdError, InvalidArgument, NotFound
+from esd.data import Dataset, open_data
+from esd.data.paths import find_files
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import EsdError, InvalidArgument, NotFound
 
 RATINGS = "userId,movieId,rating,timestamp\n"
 

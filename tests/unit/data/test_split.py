@@ -15,11 +15,11 @@ import pytest
 import esd
 from esd.cli.options import RunOptions
 from esd.cli.stream import held_out_samples, training_stream
-from services.data import Dataset, open_data
-from services.data.schema import Schema
-from services.data.split import split
-from services.domain.batches import SampleBatch
-from services.domain.errors import InvalidArgument
+from esd.data import Dataset, open_data
+from esd.data.schema import Schema
+from esd.data.split import split
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import InvalidArgument
 from tests.support.event_tables import write
 
 URI = "synthetic:zipf?samples=1000"

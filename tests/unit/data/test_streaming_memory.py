@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 import esd
-from services.data import open_data
+from esd.data import open_data
 from tests.support.event_tables import write
 
 

@@ -3,11 +3,11 @@ import itertools
 import numpy as np
 import pytest
 
-from services.data import open_data
-from services.data.readers.synthetic import normal, uniform, zipf_ranks
-from services.domain.batches import SampleBatch
-from services.domain.errors import InvalidArgument
-from services.domain.ids import mix64
+from esd.data import open_data
+from esd.data.readers.synthetic import normal, uniform, zipf_ranks
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.ids import mix64
 
 
 def take(uri, batches, batch_size=500, seed=0):

@@ -17,12 +17,12 @@ import pyarrow.parquet
 import pytest
 
 import esd
-from services.data import count_distinct, open_data
-from services.data.hashing import derived_ids, field_key, hash_bytes
-from services.data.schema import Id, Schema
-from services.data.tables import TableDataset, files
-from services.domain.batches import SampleBatch
-from services.domain.errors import InvalidArgument, NotFound
+from esd.data import count_distinct, open_data
+from esd.data.hashing import derived_ids, field_key, hash_bytes
+from esd.data.schema import Id, Schema
+from esd.data.tables import TableDataset, files
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import InvalidArgument, NotFound
 from tests.support.event_tables import DAYS, EVENTS, SCHEMA, samples, write
 
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from esd.cli.options import RunOptions
-from services.data import Dataset, lines, open_data
-from services.data.hashing import field_key, hash_bytes
-from services.data.split import split
-from services.domain.batches import SampleBatch
-from services.domain.errors import InvalidArgument
-from services.domain.ids import in_table
+from esd.data import Dataset, lines, open_data
+from esd.data.hashing import field_key, hash_bytes
+from esd.data.split import split
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.ids import in_table
 
 TABLES = {"user": 0, "item": 1, "category": 2}
 MORNING = int(dt.datetime(2017, 11, 25, tzinfo=dt.UTC).timestamp())
@@ -104,7 +104,7 @@ def test_a_view_is_a_sample_and_so_is_what_somebody_else_looked_at(tmp_path: Pat
 def test_neither_blocks_nor_files_nor_batches_change_the_samples(
     tmp_path: Path, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("services.data.readers.taobao._OTHERS", 100)
+    monkeypatch.setattr("esd.data.readers.taobao._OTHERS", 100)
     text = log.text()
     for folder in ("whole", "cut"):
         (tmp_path / folder).mkdir()
@@ -159,7 +159,7 @@ def test_another_file_is_refused(tmp_path: Path, text: str, named: str) -> None:
 
 
 def test_memory_is_bounded_where_lines_do_not_end_a_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.data.readers.taobao._MOST_VIEWS", 100)
+    monkeypatch.setattr("esd.data.readers.taobao._MOST_VIEWS", 100)
     (tmp_path / "a.csv").write_text("1,2,3,pv,4\n" * 101)
     with pytest.raises(InvalidArgument, match="a user has more than 100 views: the lines of a user stand together"):
         list(opened(tmp_path))

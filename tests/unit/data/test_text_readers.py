@@ -5,10 +5,10 @@ import gzip
 import numpy as np
 import pytest
 
-from services.data import open_data
-from services.data.hashing import derived_ids, field_key, hash_bytes
-from services.domain.batches import SampleBatch
-from services.domain.errors import InvalidArgument, NotFound
+from esd.data import open_data
+from esd.data.hashing import derived_ids, field_key, hash_bytes
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import InvalidArgument, NotFound
 
 CRITEO = (
     "0\t1\t1\t5\t0\t1382\t4\t15\t2\t181\t1\t2\t\t2\t68fd1e64\t80e26c9b\tfb936136\t7b4723c4\t25c83c98\t7e0ccccf\tde7995b8"

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 from deploy.grafana import dashboard
-from services.runtime.metrics import REGISTRY
+from esd.services.runtime.metrics import REGISTRY
 
 ROOT = Path(__file__).parents[3]
 PROMETHEUS = ROOT / "deploy" / "prometheus"

@@ -8,12 +8,12 @@ from types import MappingProxyType
 import numpy as np
 import pytest
 
-from dispatcher.core.cost_model import Operations
-from services.domain.batches import SampleBatch
-from services.domain.features import Feature, Pooling, numbered_ids
-from services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
-from services.domain.plans import FlushPlan, GradientTransfers, IterationPlan, Transfers
-from services.domain.tables import OptimizerSpec, TableSpec
+from esd.dispatcher.core.cost_model import Operations
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.features import Feature, Pooling, numbered_ids
+from esd.services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
+from esd.services.domain.plans import FlushPlan, GradientTransfers, IterationPlan, Transfers
+from esd.services.domain.tables import OptimizerSpec, TableSpec
 
 Place = tuple[int, int]  # a table and a slot
 

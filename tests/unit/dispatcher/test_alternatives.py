@@ -5,13 +5,13 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from dispatcher.core.mechanisms import Replay
-from dispatcher.core.planner import Planner
-from dispatcher.simulator.alternatives import Cluster, get_alternative, most_popular, simulate_alternative
-from dispatcher.simulator.alternatives.alternative import Trained
-from dispatcher.simulator.alternatives.cached_rows import LruCaches, RowNumbers
-from dispatcher.simulator.simulate import trace_batches
-from services.domain.errors import InvalidArgument, ResourceExhausted
+from esd.dispatcher.core.mechanisms import Replay
+from esd.dispatcher.core.planner import Planner
+from esd.dispatcher.simulator.alternatives import Cluster, get_alternative, most_popular, simulate_alternative
+from esd.dispatcher.simulator.alternatives.alternative import Trained
+from esd.dispatcher.simulator.alternatives.cached_rows import LruCaches, RowNumbers
+from esd.dispatcher.simulator.simulate import trace_batches
+from esd.services.domain.errors import InvalidArgument, ResourceExhausted
 
 BANDWIDTHS = [4e6, 2e6, 1e6]
 CAPACITIES = [30, 25, 20]

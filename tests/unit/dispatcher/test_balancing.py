@@ -7,10 +7,10 @@ import itertools
 import numpy as np
 import pytest
 
-from dispatcher.core.feedback import Feedback
-from dispatcher.core.planner import Planner
-from dispatcher.simulator.simulate import simulate
-from services.domain.errors import InvalidArgument, ResourceExhausted
+from esd.dispatcher.core.feedback import Feedback
+from esd.dispatcher.core.planner import Planner
+from esd.dispatcher.simulator.simulate import simulate
+from esd.services.domain.errors import InvalidArgument, ResourceExhausted
 
 UNEQUAL = [625e6, 625e6, 62.5e6, 62.5e6]
 EQUAL = [625e6] * 4

@@ -5,16 +5,16 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pytest
 
-from dispatcher.core.planner import Planner
-from dispatcher.simulator.alternatives import Cluster, get_alternative
-from dispatcher.simulator.alternatives.alternative import Trained
-from esd_native.engine import Engine
-from services.domain.errors import InvalidArgument
-from services.domain.jobs import RowLimitPolicy
-from services.domain.schedules import Schedule
-from services.domain.sync import Sync
-from services.domain.tables import OptimizerKind, OptimizerSpec
-from services.domain.versions import trainings
+from esd.dispatcher.core.planner import Planner
+from esd.dispatcher.simulator.alternatives import Cluster, get_alternative
+from esd.dispatcher.simulator.alternatives.alternative import Trained
+from esd.native.engine import Engine
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.jobs import RowLimitPolicy
+from esd.services.domain.schedules import Schedule
+from esd.services.domain.sync import Sync
+from esd.services.domain.tables import OptimizerKind, OptimizerSpec
+from esd.services.domain.versions import trainings
 
 BANDWIDTHS = [4e6, 2e6, 1e6]
 MOST = [0, 1, 2, 4, 8, 16, 32, 64]  # updates that a read of each bucket may lack; the last bucket has no limit

@@ -6,14 +6,14 @@ import itertools
 import numpy as np
 import pytest
 
-from dispatcher.core.cost_model import RowSizes
-from dispatcher.core.mechanisms import MECHANISMS, DispatchInput, Replay
-from dispatcher.core.mechanisms.brute_force import BruteForce
-from dispatcher.core.planner import Planner
-from esd_native.engine import Engine
-from services.domain.errors import InvalidArgument
-from services.domain.features import numbered_ids
-from services.domain.tables import OptimizerSpec, TableSpec
+from esd.dispatcher.core.cost_model import RowSizes
+from esd.dispatcher.core.mechanisms import MECHANISMS, DispatchInput, Replay
+from esd.dispatcher.core.mechanisms.brute_force import BruteForce
+from esd.dispatcher.core.planner import Planner
+from esd.native.engine import Engine
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.features import numbered_ids
+from esd.services.domain.tables import OptimizerSpec, TableSpec
 from tests.support.batches import ids_only
 
 SIZES = RowSizes([TableSpec("t", 8, OptimizerSpec(), seed=0, init_scale=0.1)], numbered_ids(1))

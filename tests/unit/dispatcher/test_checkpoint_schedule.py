@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from dispatcher.core.checkpoint_schedule import CheckpointSchedule
+from esd.dispatcher.core.checkpoint_schedule import CheckpointSchedule
 
 
 def taken(schedule, iterations, seconds_each, first=0):

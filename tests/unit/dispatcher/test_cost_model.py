@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from dispatcher.core.cost_model import CostModel, Operations, RowSizes
-from services.domain.errors import InvalidArgument
-from services.domain.features import numbered_ids
-from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
+from esd.dispatcher.core.cost_model import CostModel, Operations, RowSizes
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.features import numbered_ids
+from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 
 
 def operations(miss_pull, update_push, evict_push):

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from cuda.core.utils import FileStreamProgramCache
 
-from dispatcher.solvers.cuda import kernel
-from dispatcher.solvers.cuda.kernel import Variant, compile_kernel, source
+from esd.dispatcher.solvers.cuda import kernel
+from esd.dispatcher.solvers.cuda.kernel import Variant, compile_kernel, source
 
 ELF = b"\x7fELF"
 COMPILED = (

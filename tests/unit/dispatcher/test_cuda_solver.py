@@ -7,11 +7,11 @@ import logging
 import numpy as np
 import pytest
 
-from dispatcher.solvers import DEVICE_ENTRIES, get_solver
-from dispatcher.solvers.cuda import solver as cuda_solver
-from dispatcher.solvers.cuda.solver import check
-from dispatcher.solvers.native import NativeSolver
-from services.domain.errors import InvalidArgument, Unavailable
+from esd.dispatcher.solvers import DEVICE_ENTRIES, get_solver
+from esd.dispatcher.solvers.cuda import solver as cuda_solver
+from esd.dispatcher.solvers.cuda.solver import check
+from esd.dispatcher.solvers.native import NativeSolver
+from esd.services.domain.errors import InvalidArgument, Unavailable
 
 CAPACITIES = np.array([2, 2], np.int32)
 
@@ -34,7 +34,7 @@ def test_no_device_is_one_log_line_and_the_cpu(caplog):
     costs = np.array([[1, 5], [1, 5], [1, 5], [2, 3]], np.int32)
     with caplog.at_level(logging.INFO):
         found = [get_solver(name).solve(costs, CAPACITIES) for name in ("dual-cuda", "hungarian-cuda", "dual-cuda")]
-    assert [record.getMessage() for record in caplog.records if record.name.startswith("dispatcher.")] == [
+    assert [record.getMessage() for record in caplog.records if record.name.startswith("esd.dispatcher.")] == [
         "CUDA solvers are not available, the CPU solves instead: no CUDA device: no driver"
     ]
     for solution in found:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from dispatcher.core.decision_log import (
+from esd.dispatcher.core.decision_log import (
     CheckpointPlanned,
     DecisionLog,
     EpochBegan,
@@ -16,7 +16,7 @@ from dispatcher.core.decision_log import (
     StreamEnded,
     read_decisions,
 )
-from services.domain.errors import FailedPrecondition, InvalidArgument
+from esd.services.domain.errors import FailedPrecondition, InvalidArgument
 
 JOB = {"name": "flights", "seed": "7"}
 RECORDS = [

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from dispatcher.core.decision_log import CheckpointPlanned, EpochBegan, IterationPlanned, JobOpened, StreamEnded
-from dispatcher.core.planner import Planner
-from dispatcher.simulator.decision_replay import replay_decisions
-from dispatcher.simulator.simulate import simulate
-from services.domain.errors import InvalidArgument
-from services.wire.plans import digest_of
+from esd.dispatcher.core.decision_log import CheckpointPlanned, EpochBegan, IterationPlanned, JobOpened, StreamEnded
+from esd.dispatcher.core.planner import Planner
+from esd.dispatcher.simulator.decision_replay import replay_decisions
+from esd.dispatcher.simulator.simulate import simulate
+from esd.services.domain.errors import InvalidArgument
+from esd.services.wire.plans import digest_of
 
 BANDWIDTHS, CACHES = [1e6, 2e6, 5e6], [40, 40, 40]
 

@@ -6,11 +6,11 @@ import time
 import numpy as np
 import pytest
 
-from dispatcher.core.decision_time import DecisionTime, NecessaryTime
-from dispatcher.core.feedback import Feedback
-from dispatcher.core.mechanisms.esd import AffordableShare
-from dispatcher.core.planner import Planner
-from services.domain.errors import InvalidArgument
+from esd.dispatcher.core.decision_time import DecisionTime, NecessaryTime
+from esd.dispatcher.core.feedback import Feedback
+from esd.dispatcher.core.mechanisms.esd import AffordableShare
+from esd.dispatcher.core.planner import Planner
+from esd.services.domain.errors import InvalidArgument
 
 BANDWIDTHS, CACHES = [4e6, 4e6, 1e6, 1e6], [80] * 4
 

@@ -7,15 +7,15 @@ import re
 import numpy as np
 import pytest
 
-from dispatcher.core.planner import Planner
-from dispatcher.simulator.simulate import simulate
-from esd_native.engine import Engine
-from protos import dispatcher_pb2 as pb
-from services.domain.errors import InvalidArgument
-from services.domain.jobs import RowLimitPolicy
-from services.domain.plans import DirectRows
-from services.domain.sync import Sync
-from services.wire.plans import decode_plan_messages
+from esd.dispatcher.core.planner import Planner
+from esd.dispatcher.simulator.simulate import simulate
+from esd.native.engine import Engine
+from esd.protos import dispatcher_pb2 as pb
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.jobs import RowLimitPolicy
+from esd.services.domain.plans import DirectRows
+from esd.services.domain.sync import Sync
+from esd.services.wire.plans import decode_plan_messages
 from tests.support.plan_messages import message_of
 
 BANDWIDTHS = [4e6, 2e6, 1e6]

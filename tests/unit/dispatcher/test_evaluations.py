@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from dispatcher.service.state.evaluations import Evaluations
-from dispatcher.service.state.manifest import Manifest
-from services.domain.errors import InvalidArgument
-from services.domain.state import KEPT_EVALUATIONS, Evaluation, Quality
-from services.runtime.metrics import REGISTRY
-from services.wire.state import decode_evaluation, encode_evaluation
+from esd.dispatcher.service.state.evaluations import Evaluations
+from esd.dispatcher.service.state.manifest import Manifest
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.state import KEPT_EVALUATIONS, Evaluation, Quality
+from esd.services.runtime.metrics import REGISTRY
+from esd.services.wire.state import decode_evaluation, encode_evaluation
 
 LABELS = ("clicked", "bought")
 CLICKED = Quality(0.5, 0.75, 0.9, 1.1, 0.6)

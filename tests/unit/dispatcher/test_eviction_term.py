@@ -3,15 +3,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dispatcher.core.cost_model import EvictionRisk, RowSizes
-from dispatcher.core.mechanisms import DispatchInput
-from dispatcher.core.mechanisms.esd import Esd
-from dispatcher.core.planner import Planner
-from dispatcher.simulator.simulate import simulate
-from esd_native.engine import Engine
-from services.domain.errors import InvalidArgument
-from services.domain.features import numbered_ids
-from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
+from esd.dispatcher.core.cost_model import EvictionRisk, RowSizes
+from esd.dispatcher.core.mechanisms import DispatchInput
+from esd.dispatcher.core.mechanisms.esd import Esd
+from esd.dispatcher.core.planner import Planner
+from esd.dispatcher.simulator.simulate import simulate
+from esd.native.engine import Engine
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.features import numbered_ids
+from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 from tests.support.batches import ids_only
 
 LINKS = np.array([1, 1, 10], np.int32)

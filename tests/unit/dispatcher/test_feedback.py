@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from dispatcher.core.feedback import ComputeTimes, Feedback, MeasuredLinks
-from dispatcher.core.planner import Planner
-from dispatcher.service.state.feedback import ReportedFeedback
-from services.domain.errors import InvalidArgument
-from services.domain.jobs import scale_workloads
-from services.domain.reports import IterationReport, PhaseTimes, TransferCounts
+from esd.dispatcher.core.feedback import ComputeTimes, Feedback, MeasuredLinks
+from esd.dispatcher.core.planner import Planner
+from esd.dispatcher.service.state.feedback import ReportedFeedback
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.jobs import scale_workloads
+from esd.services.domain.reports import IterationReport, PhaseTimes, TransferCounts
 
 BANDWIDTHS = [625e6, 625e6, 62.5e6, 62.5e6]
 

@@ -8,7 +8,7 @@ import weakref
 import numpy as np
 import pytest
 
-from dispatcher.core.grouped_auc import MOST_FULL, WindowedGauc, grouped_auc
+from esd.dispatcher.core.grouped_auc import MOST_FULL, WindowedGauc, grouped_auc
 from tests.support.auc import exact_auc
 
 

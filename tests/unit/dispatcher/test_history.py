@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
-from dispatcher.service.state.totals import History, Point
+from esd.dispatcher.service.state.totals import History, Point
 
 
 def point(iterations: int) -> Point:

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from dispatcher.core.planner import Planner
-from dispatcher.simulator.simulate import simulate, trace_batches, with_lookahead
-from services.domain.errors import InvalidArgument
+from esd.dispatcher.core.planner import Planner
+from esd.dispatcher.simulator.simulate import simulate, trace_batches, with_lookahead
+from esd.services.domain.errors import InvalidArgument
 
 BANDWIDTHS = [625e6, 625e6, 62.5e6, 62.5e6]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dispatcher.core.hybrid import hybrid_dis
-from dispatcher.solvers import get_solver
-from esd_native import solver as native
-from services.domain.errors import InvalidArgument
-from services.domain.jobs import Criterion
+from esd.dispatcher.core.hybrid import hybrid_dis
+from esd.dispatcher.solvers import get_solver
+from esd.native import solver as native
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.jobs import Criterion
 
 AUTO = get_solver("auto")
 

@@ -4,18 +4,18 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from dispatcher.core.cost_model import RowSizes
-from dispatcher.core.decision_time import DecisionTime
-from dispatcher.core.mechanisms import DispatchInput
-from dispatcher.core.mechanisms.laia import Laia, LaiaTwoChoices, allocate
-from dispatcher.core.mechanisms.laia_adaptive import LaiaAdaptive
-from dispatcher.core.mechanisms.random import Random
-from dispatcher.core.mechanisms.table_profiler import TableProfiler
-from dispatcher.core.planner import Planner
-from dispatcher.simulator.simulate import simulate
-from esd_native.engine import Engine
-from services.domain.features import numbered_ids
-from services.domain.tables import OptimizerSpec, TableSpec
+from esd.dispatcher.core.cost_model import RowSizes
+from esd.dispatcher.core.decision_time import DecisionTime
+from esd.dispatcher.core.mechanisms import DispatchInput
+from esd.dispatcher.core.mechanisms.laia import Laia, LaiaTwoChoices, allocate
+from esd.dispatcher.core.mechanisms.laia_adaptive import LaiaAdaptive
+from esd.dispatcher.core.mechanisms.random import Random
+from esd.dispatcher.core.mechanisms.table_profiler import TableProfiler
+from esd.dispatcher.core.planner import Planner
+from esd.dispatcher.simulator.simulate import simulate
+from esd.native.engine import Engine
+from esd.services.domain.features import numbered_ids
+from esd.services.domain.tables import OptimizerSpec, TableSpec
 from tests.support.batches import ids_only
 
 CAPACITIES = np.full(3, 8, np.int32)

@@ -5,9 +5,9 @@ import itertools
 
 import pytest
 
-from dispatcher.service.state.leases import Workers
-from dispatcher.service.state.worker_record import WorkerRecord
-from services.domain.reports import Registration
+from esd.dispatcher.service.state.leases import Workers
+from esd.dispatcher.service.state.worker_record import WorkerRecord
+from esd.services.domain.reports import Registration
 
 NAMES = ["1", "2", "worker-2", "worker-02", "worker-10", "worker-²"]
 SLOTS = ["1", "2", "worker-02", "worker-2", "worker-10", "worker-²"]

@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 import pytest
 
-from dispatcher.service.state.epoch import Epoch, PlanLog
-from dispatcher.service.state.lifecycle import Lifecycle
-from services.domain.errors import FailedPrecondition, StaleEpoch, Unavailable
-from services.domain.state import JobPhase
-from services.domain.worker_set import WorkerSet
+from esd.dispatcher.service.state.epoch import Epoch, PlanLog
+from esd.dispatcher.service.state.lifecycle import Lifecycle
+from esd.services.domain.errors import FailedPrecondition, StaleEpoch, Unavailable
+from esd.services.domain.state import JobPhase
+from esd.services.domain.worker_set import WorkerSet
 
 
 def epoch_of_two() -> Epoch:

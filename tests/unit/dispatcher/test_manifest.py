@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from dispatcher.service.state.manifest import Manifest, SavedWorker
-from services.domain.errors import FailedPrecondition
-from services.domain.reports import PhaseTimes, TransferCounts
+from esd.dispatcher.service.state.manifest import Manifest, SavedWorker
+from esd.services.domain.errors import FailedPrecondition
+from esd.services.domain.reports import PhaseTimes, TransferCounts
 
 WRITTEN = Manifest({"name": "flights"}, 20, 640, (SavedWorker("w", 1e6, 50, TransferCounts(3), PhaseTimes(0.5)),))
 

@@ -3,18 +3,18 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from dispatcher.core.cost_model import RowSizes
-from dispatcher.core.mechanisms import DispatchInput, Replay
-from dispatcher.core.mechanisms.draws import draws, first_draw
-from dispatcher.core.mechanisms.hash import Hash
-from dispatcher.core.mechanisms.history import History
-from dispatcher.core.mechanisms.laia import Laia, allocate
-from dispatcher.core.mechanisms.random import Random
-from esd_native import solver
-from esd_native.engine import Engine
-from services.domain.errors import InvalidArgument
-from services.domain.features import numbered_ids
-from services.domain.tables import OptimizerSpec, TableSpec
+from esd.dispatcher.core.cost_model import RowSizes
+from esd.dispatcher.core.mechanisms import DispatchInput, Replay
+from esd.dispatcher.core.mechanisms.draws import draws, first_draw
+from esd.dispatcher.core.mechanisms.hash import Hash
+from esd.dispatcher.core.mechanisms.history import History
+from esd.dispatcher.core.mechanisms.laia import Laia, allocate
+from esd.dispatcher.core.mechanisms.random import Random
+from esd.native import solver
+from esd.native.engine import Engine
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.features import numbered_ids
+from esd.services.domain.tables import OptimizerSpec, TableSpec
 from tests.support.batches import ids_only
 
 SIZES = RowSizes([TableSpec("t", 8, OptimizerSpec(), seed=0, init_scale=0.1)], numbered_ids(1))

@@ -9,8 +9,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from dispatcher.core.planner import Planner
-from dispatcher.simulator.simulate import with_lookahead
+from esd.dispatcher.core.planner import Planner
+from esd.dispatcher.simulator.simulate import with_lookahead
 from tests.unit.dispatcher.test_planner import plan_bytes
 
 BANDWIDTHS = [625e6, 625e6, 62.5e6, 62.5e6]

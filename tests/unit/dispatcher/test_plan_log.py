@@ -2,8 +2,8 @@
 
 import pytest
 
-from dispatcher.service.state.epoch import PlanLog, PublishedPlan
-from services.domain.worker_set import WorkerSet
+from esd.dispatcher.service.state.epoch import PlanLog, PublishedPlan
+from esd.services.domain.worker_set import WorkerSet
 
 
 def plan(samples: int) -> PublishedPlan:

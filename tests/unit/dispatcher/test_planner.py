@@ -3,11 +3,11 @@ import dataclasses
 import numpy as np
 import pytest
 
-from dispatcher.core.mechanisms import MECHANISMS
-from dispatcher.core.planner import Planner
-from dispatcher.simulator.simulate import with_lookahead
-from services.domain.errors import InvalidArgument, ResourceExhausted
-from services.domain.jobs import RowLimitPolicy, scale_workloads
+from esd.dispatcher.core.mechanisms import MECHANISMS
+from esd.dispatcher.core.planner import Planner
+from esd.dispatcher.simulator.simulate import with_lookahead
+from esd.services.domain.errors import InvalidArgument, ResourceExhausted
+from esd.services.domain.jobs import RowLimitPolicy, scale_workloads
 
 SCALABLE = sorted(set(MECHANISMS) - {"brute-force"})
 BANDWIDTHS = [625e6, 625e6, 62.5e6, 62.5e6]

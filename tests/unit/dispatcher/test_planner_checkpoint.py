@@ -7,12 +7,12 @@ from dataclasses import fields, is_dataclass, replace
 import numpy as np
 import pytest
 
-from dispatcher.core.feedback import Feedback
-from dispatcher.core.learned import Snapshot
-from dispatcher.core.planner import Planner
-from services.domain.errors import InvalidArgument
-from services.domain.jobs import RowLimitPolicy
-from services.domain.sync import Sync
+from esd.dispatcher.core.feedback import Feedback
+from esd.dispatcher.core.learned import Snapshot
+from esd.dispatcher.core.planner import Planner
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.jobs import RowLimitPolicy
+from esd.services.domain.sync import Sync
 from tests.support.simple_clients import job_with, samples
 
 BANDWIDTHS, CACHE_ROWS = [1e6, 1e5], [30, 25]

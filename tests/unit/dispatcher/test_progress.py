@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.core.progress import Progress
-from dispatcher.core.scores import ScoreHistogram, Scores
-from services.domain.reports import IterationReport, PhaseTimes, TransferCounts
+from esd.dispatcher.core.progress import Progress
+from esd.dispatcher.core.scores import ScoreHistogram, Scores
+from esd.services.domain.reports import IterationReport, PhaseTimes, TransferCounts
 from tests.support.auc import exact_auc
 
 

@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from dispatcher.core.planner import Planner
-from dispatcher.core.progress import Progress
-from dispatcher.service.checkpoint.checkpoints import RestoredCheckpoint
-from dispatcher.service.run import reports
-from dispatcher.service.run.job import Job
-from dispatcher.service.settings import DispatcherSettings
-from dispatcher.service.state.epoch import Epoch, PlanLog, PublishedPlan
-from dispatcher.service.state.manifest import Manifest
-from services.domain.errors import FailedPrecondition, StaleEpoch
-from services.domain.reports import FailureReport, FlushReport, Report, TransferCounts
-from services.domain.state import JobPhase
-from services.domain.worker_set import WorkerSet
+from esd.dispatcher.core.planner import Planner
+from esd.dispatcher.core.progress import Progress
+from esd.dispatcher.service.checkpoint.checkpoints import RestoredCheckpoint
+from esd.dispatcher.service.run import reports
+from esd.dispatcher.service.run.job import Job
+from esd.dispatcher.service.settings import DispatcherSettings
+from esd.dispatcher.service.state.epoch import Epoch, PlanLog, PublishedPlan
+from esd.dispatcher.service.state.manifest import Manifest
+from esd.services.domain.errors import FailedPrecondition, StaleEpoch
+from esd.services.domain.reports import FailureReport, FlushReport, Report, TransferCounts
+from esd.services.domain.state import JobPhase
+from esd.services.domain.worker_set import WorkerSet
 from tests.support.simple_clients import registration, report_of
 
 BOTH = WorkerSet.all_of(2)

@@ -5,15 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dispatcher.core.cost_model import RowSizes
-from dispatcher.core.mechanisms import MECHANISMS
-from dispatcher.core.planner import Planner
-from dispatcher.simulator.dimensions import with_dimensions
-from dispatcher.simulator.simulate import simulate, trace_batches, with_lookahead
-from services.domain.errors import InvalidArgument
-from services.domain.features import Feature
-from services.domain.ids import in_table
-from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
+from esd.dispatcher.core.cost_model import RowSizes
+from esd.dispatcher.core.mechanisms import MECHANISMS
+from esd.dispatcher.core.planner import Planner
+from esd.dispatcher.simulator.dimensions import with_dimensions
+from esd.dispatcher.simulator.simulate import simulate, trace_batches, with_lookahead
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.features import Feature
+from esd.services.domain.ids import in_table
+from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 
 BANDWIDTHS = [625e6, 625e6, 62.5e6, 62.5e6]
 

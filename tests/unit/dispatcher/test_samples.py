@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.service.state.samples import SampleQueue
-from services.domain.batches import SampleBatch
-from services.domain.errors import FailedPrecondition
+from esd.dispatcher.service.state.samples import SampleQueue
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import FailedPrecondition
 
 
 def numbered(start: int, count: int) -> SampleBatch:

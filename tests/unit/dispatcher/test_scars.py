@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from dispatcher.simulator.sizing.scars import Device, best_cache, epoch_communication, expected_distinct
-from services.domain.errors import InvalidArgument
+from esd.dispatcher.simulator.sizing.scars import Device, best_cache, epoch_communication, expected_distinct
+from esd.services.domain.errors import InvalidArgument
 
 ZIPF = 1.0 / np.arange(1, 2001) ** 1.1
 ZIPF /= ZIPF.sum()

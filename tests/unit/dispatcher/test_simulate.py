@@ -3,10 +3,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from dispatcher.core.mechanisms import Replay
-from dispatcher.core.planner import Planner
-from dispatcher.simulator.simulate import simulate, trace_batches
-from services.domain.errors import InvalidArgument
+from esd.dispatcher.core.mechanisms import Replay
+from esd.dispatcher.core.planner import Planner
+from esd.dispatcher.simulator.simulate import simulate, trace_batches
+from esd.services.domain.errors import InvalidArgument
 
 BANDWIDTHS = [625e6, 625e6, 62.5e6, 62.5e6]
 

@@ -5,17 +5,17 @@ import math
 import numpy as np
 import pytest
 
-from dispatcher.core.planner import Planner
-from dispatcher.simulator.simulate import trace_batches
-from dispatcher.simulator.sizing.access import AccessTable
-from dispatcher.simulator.sizing.coherence import expected_traffic
-from dispatcher.simulator.sizing.scars import expected_distinct
-from dispatcher.simulator.sizing.search import SizeSearch, Trial
-from dispatcher.simulator.sizing.shapes import fit_shapes
-from services.domain.batches import SampleBatch
-from services.domain.errors import InvalidArgument, ResourceExhausted
-from services.domain.ids import in_table
-from services.domain.tables import OptimizerSpec, TableSpec
+from esd.dispatcher.core.planner import Planner
+from esd.dispatcher.simulator.simulate import trace_batches
+from esd.dispatcher.simulator.sizing.access import AccessTable
+from esd.dispatcher.simulator.sizing.coherence import expected_traffic
+from esd.dispatcher.simulator.sizing.scars import expected_distinct
+from esd.dispatcher.simulator.sizing.search import SizeSearch, Trial
+from esd.dispatcher.simulator.sizing.shapes import fit_shapes
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import InvalidArgument, ResourceExhausted
+from esd.services.domain.ids import in_table
+from esd.services.domain.tables import OptimizerSpec, TableSpec
 
 FIELDS, SAMPLES = 4, 24_000
 

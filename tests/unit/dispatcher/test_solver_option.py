@@ -2,10 +2,10 @@
 
 import pytest
 
-import dispatcher.solvers
-from dispatcher.core.planner import Planner, check_job
-from dispatcher.simulator.simulate import simulate
-from services.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
+import esd.dispatcher.solvers
+from esd.dispatcher.core.planner import Planner, check_job
+from esd.dispatcher.simulator.simulate import simulate
+from esd.services.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
 
 BANDWIDTHS, CACHES = [4e6, 4e6, 1e6, 1e6], [60] * 4
 
@@ -17,7 +17,7 @@ def no_device(monkeypatch):
     def fail():
         raise Unavailable("no CUDA device: no driver")
 
-    monkeypatch.setattr(dispatcher.solvers, "open_device", fail)
+    monkeypatch.setattr(esd.dispatcher.solvers, "open_device", fail)
 
 
 @pytest.mark.parametrize("mechanism", ["esd", "esd-priced"])

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dispatcher.service.checkpoint.resume import samples_after
-from dispatcher.service.state.manifest import Manifest, describe_job
-from services.domain.batches import LogEntry, SampleBatch
-from services.domain.jobs import RowLimitPolicy
-from services.wire.batches import encode_batch
+from esd.dispatcher.service.checkpoint.resume import samples_after
+from esd.dispatcher.service.state.manifest import Manifest, describe_job
+from esd.services.domain.batches import LogEntry, SampleBatch
+from esd.services.domain.jobs import RowLimitPolicy
+from esd.services.wire.batches import encode_batch
 
 
 def entry(position, count):

@@ -2,9 +2,9 @@
 
 import pytest
 
-from dispatcher.service.state.stragglers import Stragglers
-from dispatcher.service.state.worker_record import WorkerRecord
-from services.domain.reports import WorkerPhase
+from esd.dispatcher.service.state.stragglers import Stragglers
+from esd.dispatcher.service.state.worker_record import WorkerRecord
+from esd.services.domain.reports import WorkerPhase
 from tests.support.simple_clients import registration
 
 

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dispatcher.service.run.submit import Submission
-from dispatcher.service.state.lifecycle import Lifecycle
-from dispatcher.service.state.samples import SampleQueue
-from protos import common_pb2
-from services.domain.batches import LogEntry, SampleBatch
-from services.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
-from services.wire.batches import decode_batch, encode_batch
+from esd.dispatcher.service.run.submit import Submission
+from esd.dispatcher.service.state.lifecycle import Lifecycle
+from esd.dispatcher.service.state.samples import SampleQueue
+from esd.protos import common_pb2
+from esd.services.domain.batches import LogEntry, SampleBatch
+from esd.services.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
+from esd.services.wire.batches import decode_batch, encode_batch
 
 OF_A_LATER_VERSION = b"\xf8\x07\x01"  # a field that this version does not know: what is encoded anew has lost it
 

@@ -3,17 +3,17 @@
 import numpy as np
 import pytest
 
-from dispatcher.core.feedback import Feedback
-from dispatcher.core.mechanisms import Replay
-from dispatcher.core.planner import Planner
-from dispatcher.service.state import job_metrics
-from dispatcher.simulator.alternatives import Cluster, get_alternative
-from dispatcher.simulator.alternatives.alternative import Trained
-from dispatcher.simulator.simulate import trace_batches
-from services.domain.errors import InvalidArgument
-from services.domain.sync import Sync
-from services.domain.worker_set import WorkerSet
-from services.runtime import metrics
+from esd.dispatcher.core.feedback import Feedback
+from esd.dispatcher.core.mechanisms import Replay
+from esd.dispatcher.core.planner import Planner
+from esd.dispatcher.service.state import job_metrics
+from esd.dispatcher.simulator.alternatives import Cluster, get_alternative
+from esd.dispatcher.simulator.alternatives.alternative import Trained
+from esd.dispatcher.simulator.simulate import trace_batches
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.sync import Sync
+from esd.services.domain.worker_set import WorkerSet
+from esd.services.runtime import metrics
 
 BANDWIDTHS = [4e6, 2e6, 1e6]
 

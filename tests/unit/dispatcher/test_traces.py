@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from dispatcher.core.mechanisms import Replay
-from dispatcher.core.planner import Planner
-from dispatcher.simulator.simulate import simulate, trace_batches
+from esd.dispatcher.core.mechanisms import Replay
+from esd.dispatcher.core.planner import Planner
+from esd.dispatcher.simulator.simulate import simulate, trace_batches
 
 FAST, SLOW = 480.0, 48.0  # bytes per second: a row of 8 values with its id and version takes 0.1 s and 1 s under SGD
 

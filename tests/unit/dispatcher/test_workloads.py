@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.core.workloads import BalancedWorkloads
-from services.domain.errors import InvalidArgument
+from esd.dispatcher.core.workloads import BalancedWorkloads
+from esd.services.domain.errors import InvalidArgument
 
 
 def balance_of(workers, batch_size, least=1, most=None, seconds=None):

@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from dispatcher.core.mechanisms import MECHANISMS
 from esd.cli.main import app
+from esd.data import open_data
+from esd.dispatcher.core.mechanisms import MECHANISMS
+from esd.ps_server.core.shard import Shard
+from esd.ps_server.core.tables import Tables
+from esd.services.domain.errors import InvalidArgument
 from examples.extending.mechanism import ByField
 from examples.extending.store import SqliteStore
-from ps_server.core.shard import Shard
-from ps_server.core.tables import Tables
-from services.data import open_data
-from services.domain.errors import InvalidArgument
 from tests.support.stores import SPEC, assert_rows, rows_of
 
 ROOT = Path(__file__).parents[3]

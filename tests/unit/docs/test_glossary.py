@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from services.domain.jobs import RowLimitPolicy
+from esd.services.domain.jobs import RowLimitPolicy
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "glossary.md").read_text()
@@ -19,7 +19,7 @@ ROWS = re.findall(r"^\| (\*\*.*) \| ([^|]*) \|$", PAGE, re.MULTILINE)
 PYTHON = (".py", ".pyi")
 SOURCES = (*PYTHON, ".h", ".cpp", ".cu", ".proto")
 FOLDERS = (
-    "benchmarks", "dispatcher", "esd", "esd_native", "examples", "native", "protos", "ps_server", "scripts", "services",
+    "benchmarks", "dispatcher", "esd", "examples", "native", "protos", "ps_server", "scripts", "services",
     "tests", "worker",
 )  # fmt: skip
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.domain.batches import SampleBatch
-from services.domain.errors import InvalidArgument
-from services.domain.features import Feature, Pooling, check_features
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.features import Feature, Pooling, check_features
 
 FIELDS = 3
 SAMPLE = st.lists(st.lists(st.integers(0, 2**64 - 1), max_size=3), min_size=FIELDS, max_size=FIELDS)

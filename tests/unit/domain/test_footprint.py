@@ -1,4 +1,4 @@
-from services.domain.footprint import Footprint
+from esd.services.domain.footprint import Footprint
 
 
 def test_rows_that_fit_are_what_samples_leave() -> None:

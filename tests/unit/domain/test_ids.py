@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis.extra.numpy import array_shapes, arrays
 from hypothesis.strategies import integers
 
-from services.domain.ids import distinct_values, in_table, table_of
+from esd.services.domain.ids import distinct_values, in_table, table_of
 
 
 @pytest.mark.parametrize("number", [0, 1, 15, 255])

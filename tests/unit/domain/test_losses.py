@@ -7,8 +7,8 @@ import re
 import numpy as np
 import pytest
 
-from services.domain.errors import InvalidArgument
-from services.domain.losses import Loss
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.losses import Loss
 
 TAKEN = {
     Loss.BCE: [0.0, 0.25, 1.0],

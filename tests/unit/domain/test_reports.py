@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from services.domain.errors import InvalidArgument
-from services.domain.reports import FlushReport, IterationReport, PhaseTimes, Registration, TransferCounts
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.reports import FlushReport, IterationReport, PhaseTimes, Registration, TransferCounts
 
 REGISTRATION = {
     "most_samples": 8,

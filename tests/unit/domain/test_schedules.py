@@ -10,8 +10,8 @@ import torch
 from torch.optim import lr_scheduler
 
 from esd.cli.learning import parse_schedule
-from services.domain.errors import InvalidArgument
-from services.domain.schedules import CONSTANT, Decay, Schedule
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.schedules import CONSTANT, Decay, Schedule
 
 ITERATIONS = 400
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from services.domain.errors import InvalidArgument
-from services.domain.sync import Sync, parse_sync
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.sync import Sync, parse_sync
 
 WRONG_NUMBERS = ("replicated", "replicated:", "replicated:-1", "replicated:1,2")
 REFUSED = [(text, "form replicated:REPLICATED_ROWS") for text in WRONG_NUMBERS]

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from services.domain.batches import SampleBatch
-from services.domain.errors import InvalidArgument
-from services.domain.features import Feature, Pooling
-from services.domain.ids import in_table, parts_of_tables
-from services.domain.plans import GradientTransfers, Transfers
-from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec, slots_of_tables
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.features import Feature, Pooling
+from esd.services.domain.ids import in_table, parts_of_tables
+from esd.services.domain.plans import GradientTransfers, Transfers
+from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec, slots_of_tables
 
 A, B, C = 5, (1 << 56) + 2, (1 << 56) + 9  # ids of the tables 0, 1 and 1
 

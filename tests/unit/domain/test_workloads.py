@@ -2,8 +2,8 @@
 
 import pytest
 
-from services.domain.errors import InvalidArgument
-from services.domain.jobs import equal_workloads
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.jobs import equal_workloads
 
 
 def test_what_is_left_goes_to_the_first() -> None:

@@ -14,8 +14,8 @@ from heapq import nsmallest
 
 import numpy as np
 
-from esd_native.engine import Engine
-from services.domain.ids import mix64
+from esd.native.engine import Engine
+from esd.services.domain.ids import mix64
 from tests.unit.native.reference_cache import Cache, Copy
 
 NEVER = 2**32 - 1  # no iteration
@@ -43,7 +43,7 @@ class Row:
 
 
 class ReferenceEngine:
-    """Same calls as `esd_native.engine.Engine`, on lists of lists; plans hold lists of tuples."""
+    """Same calls as `esd.native.engine.Engine`, on lists of lists; plans hold lists of tuples."""
 
     def __init__(
         self,

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from benchmarks.cost_families import FAMILIES
-from dispatcher.solvers import get_solver
-from esd_native import cuda as native
+from esd.dispatcher.solvers import get_solver
+from esd.native import cuda as native
 from tests.support.solvers import EmulatedSolver
 
 ALGORITHMS = ("dual", "hungarian")

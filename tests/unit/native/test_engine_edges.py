@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from esd_native.engine import BatchIds, CacheTooSmall, Engine
-from services.domain.ids import distinct_values
+from esd.native.engine import BatchIds, CacheTooSmall, Engine
+from esd.services.domain.ids import distinct_values
 
 SECOND_TABLE = 1 << 56  # the first id of it
 

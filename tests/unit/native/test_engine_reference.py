@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from esd_native.engine import CacheTooSmall, Engine
+from esd.native.engine import CacheTooSmall, Engine
 from tests.unit.native.reference_engine import PROFILE, ReferenceEngine, prepare_both
 
 if TYPE_CHECKING:  # in its stub only
-    from esd_native.engine import CacheColumns, IterationColumns
+    from esd.native.engine import CacheColumns, IterationColumns
 
 TRANSFERS = ("update_rows", "evict_rows", "drops", "discards", "pulls")
 POLICIES = ("emark", "emark-size", "reuse", "lru", "lfu", "static")

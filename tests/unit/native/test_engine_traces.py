@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from esd_native.engine import Engine
+from esd.native.engine import Engine
 
 KINDS = ("update_rows", "update_gradients", "evict_rows", "evict_gradients", "drops", "pulls")
 

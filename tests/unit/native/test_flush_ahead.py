@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from esd_native.engine import Engine
+from esd.native.engine import Engine
 
 if TYPE_CHECKING:
-    from esd_native.engine import PlanColumns
+    from esd.native.engine import PlanColumns
 
 NEVER = 2**31
 

@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from esd_native.engine import Engine, HotSamples
+from esd.native.engine import Engine, HotSamples
 
 PERIOD = 32
 WORKERS = 3

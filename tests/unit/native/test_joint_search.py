@@ -7,9 +7,9 @@ import random
 import numpy as np
 import pytest
 
-from esd_native import solver
-from esd_native.engine import Engine
-from services.domain.ids import in_table
+from esd.native import solver
+from esd.native.engine import Engine
+from esd.services.domain.ids import in_table
 from tests.unit.native.reference_engine import ReferenceEngine, prepare_both
 from tests.unit.native.reference_joint import objective
 

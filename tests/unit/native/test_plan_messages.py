@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dispatcher.core.planner import Planner
-from esd_native import plans
-from esd_native.engine import Engine
-from services.domain.batches import SampleBatch
-from services.domain.jobs import RowLimitPolicy
-from services.wire.attend import decode_response
+from esd.dispatcher.core.planner import Planner
+from esd.native import plans
+from esd.native.engine import Engine
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.jobs import RowLimitPolicy
+from esd.services.wire.attend import decode_response
 from tests.support.plan_messages import message_of, pack
 from tests.support.simple_clients import job_with
 

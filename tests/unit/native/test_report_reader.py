@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.fuzz.twists import Twist, twists
-from esd_native.reports import count_scores
-from protos import dispatcher_pb2 as pb
-from services.domain.errors import InvalidArgument
-from services.domain.reports import (
+from esd.native.reports import count_scores
+from esd.protos import dispatcher_pb2 as pb
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.reports import (
     LEAST_BANDWIDTH,
     MOST_BANDWIDTH,
     MOST_MOVED,
@@ -24,10 +24,10 @@ from services.domain.reports import (
     PhaseTimes,
     TransferCounts,
 )
-from services.wire.attend import encode_request, encode_said
-from services.wire.messages import parse
-from services.wire.report_reader import read_iteration_reports
-from services.wire.reports import decode_iteration_report
+from esd.services.wire.attend import encode_request, encode_said
+from esd.services.wire.messages import parse
+from esd.services.wire.report_reader import read_iteration_reports
+from esd.services.wire.reports import decode_iteration_report
 
 COUNTS = st.one_of(st.integers(0, 300), st.sampled_from([MOST_MOVED - 1, MOST_MOVED]))
 SECONDS = st.one_of(st.floats(0, 2), st.sampled_from([-0.0, MOST_SECONDS]))

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 from google.protobuf.message import DecodeError
 
-from esd_native.rows import ExactPulls, Frame, WaitingRows
-from protos import ps_pb2
-from ps_server.core.shard import Shard
-from ps_server.core.table import Table
-from ps_server.core.tables import Tables
-from ps_server.stores.memory import MemoryStore
-from services.domain.errors import EsdError, FailedPrecondition, InvalidArgument
-from services.domain.ids import shard_of
-from services.domain.rows import GradientBlock, RowBlock
-from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
-from services.wire.rows import decode_gradients, decode_rows, encode_gradients, encode_rows
+from esd.native.rows import ExactPulls, Frame, WaitingRows
+from esd.protos import ps_pb2
+from esd.ps_server.core.shard import Shard
+from esd.ps_server.core.table import Table
+from esd.ps_server.core.tables import Tables
+from esd.ps_server.stores.memory import MemoryStore
+from esd.services.domain.errors import EsdError, FailedPrecondition, InvalidArgument
+from esd.services.domain.ids import shard_of
+from esd.services.domain.rows import GradientBlock, RowBlock
+from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
+from esd.services.wire.rows import decode_gradients, decode_rows, encode_gradients, encode_rows
 from tests.support.exchange import answered_rows
 from tests.support.stores import as_dict, blocks_as_dict
 

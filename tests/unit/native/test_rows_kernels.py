@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from esd_native import rows as native
-from services.domain.ids import mix64
+from esd.native import rows as native
+from esd.services.domain.ids import mix64
 
 GOLDEN = 0x9E3779B97F4A7C15
 MASK = 2**64 - 1

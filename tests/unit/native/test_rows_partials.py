@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from esd_native.rows import PartialGradients
+from esd.native.rows import PartialGradients
 
 WAITS, COMPLETES, REPEATED, CONFLICT = range(4)
 

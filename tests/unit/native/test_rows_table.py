@@ -5,9 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from esd_native import rows as native
-from esd_native.rows import RowTable
-from services.domain.ids import mix64, shard_of
+from esd.native import rows as native
+from esd.native.rows import RowTable
+from esd.services.domain.ids import mix64, shard_of
 
 
 class ReferenceTable:

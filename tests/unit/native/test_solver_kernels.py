@@ -8,8 +8,8 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from esd_native import solver
-from services.domain.ids import mix64
+from esd.native import solver
+from esd.services.domain.ids import mix64
 
 CRITERIA = ("min2-min", "min3-min", "min3-min2", "row-mean")
 

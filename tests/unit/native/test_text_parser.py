@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from esd_native.text import DistinctIds, Parser
-from services.data.hashing import hash_bytes
+from esd.data.hashing import hash_bytes
+from esd.native.text import DistinctIds, Parser
 
 INTEGER = re.compile(rb"-?[0-9]+")
 DECIMAL = re.compile(rb"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")

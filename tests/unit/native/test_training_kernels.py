@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from esd_native import rows as native_rows
-from esd_native import training
-from services.domain.tables import OptimizerKind, OptimizerSpec
+from esd.native import rows as native_rows
+from esd.native import training
+from esd.services.domain.tables import OptimizerKind, OptimizerSpec
+from esd.worker.training.rows import RowCache, train_on_device
 from tests.unit.worker.conftest import HandMadePlans
-from worker.training.rows import RowCache, train_on_device
 
 SLOTS, DIMENSION, FIELDS, SAMPLES, DISTINCT = 40, 9, 5, 12, 17
 RATE = np.float32(0.1)

@@ -10,8 +10,8 @@ import pytest
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
 from grpc_tools import protoc
 
-from protos import ps_pb2_grpc
-from protos.generate import ROOT, generate
+from esd.protos import ps_pb2_grpc
+from esd.protos.generate import ROOT, generate
 
 PROTOS = sorted((ROOT / "protos").glob("*.proto"))
 MESSAGE, SERVICE = 4, 6  # field numbers of FileDescriptorProto, of which source paths are made
@@ -20,11 +20,11 @@ NESTED, FIELD, METHOD = 3, 2, 2  # of DescriptorProto and ServiceDescriptorProto
 
 def test_generated_code_equals_what_the_generator_makes_now(tmp_path: Path) -> None:
     generate(tmp_path)
-    made = sorted(path.name for path in (tmp_path / "protos").iterdir())
+    made = sorted(path.name for path in (tmp_path / "esd/protos").iterdir())
     committed = sorted(path.name for path in (ROOT / "protos").glob("*_pb2*"))
     assert made == committed
     for name in made:
-        assert (tmp_path / "protos" / name).read_text() == (ROOT / "protos" / name).read_text(), (
+        assert (tmp_path / "esd/protos" / name).read_text() == (ROOT / "protos" / name).read_text(), (
             f"protos/{name} is not what `make protos` makes"
         )
 
@@ -44,7 +44,7 @@ def test_floors_of_the_dependencies_are_the_generating_versions() -> None:
 def contract(tmp_path_factory: pytest.TempPathFactory) -> FileDescriptorSet:
     """All .proto files with their comments."""
     path = tmp_path_factory.mktemp("contract") / "descriptors"
-    files = [str(proto.relative_to(ROOT)) for proto in PROTOS]
+    files = [f"esd/protos/{proto.name}" for proto in PROTOS]
     arguments = ["protoc", f"--proto_path={ROOT}", "--include_source_info", f"--descriptor_set_out={path}", *files]
     assert protoc.main(arguments) == 0
     return FileDescriptorSet.FromString(path.read_bytes())

@@ -9,19 +9,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ps_server.core.history_record import Cut
-from ps_server.core.shard import Shard
-from ps_server.core.table import Table
-from ps_server.core.tables import Tables
-from ps_server.service.offline import offline_tables
-from ps_server.service.settings import ParameterServerSettings
-from ps_server.stores.directory.cuts import DirectoryCuts
-from ps_server.stores.directory.row_files import chain_of
-from ps_server.stores.directory.store import DirectoryStore
-from services.domain.errors import FailedPrecondition, StaleEpoch
-from services.domain.ids import shard_of
-from services.domain.rows import RowBlock
-from services.domain.tables import OptimizerSpec, TableSpec
+from esd.ps_server.core.history_record import Cut
+from esd.ps_server.core.shard import Shard
+from esd.ps_server.core.table import Table
+from esd.ps_server.core.tables import Tables
+from esd.ps_server.service.offline import offline_tables
+from esd.ps_server.service.settings import ParameterServerSettings
+from esd.ps_server.stores.directory.cuts import DirectoryCuts
+from esd.ps_server.stores.directory.row_files import chain_of
+from esd.ps_server.stores.directory.store import DirectoryStore
+from esd.services.domain.errors import FailedPrecondition, StaleEpoch
+from esd.services.domain.ids import shard_of
+from esd.services.domain.rows import RowBlock
+from esd.services.domain.tables import OptimizerSpec, TableSpec
 from tests.support.power_cut import Disk, files_in
 from tests.support.stores import DISPATCHER
 

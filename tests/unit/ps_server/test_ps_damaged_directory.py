@@ -9,14 +9,14 @@ import shutil
 import numpy as np
 import pytest
 
-from ps_server.core.history_record import HistoryRecord
-from ps_server.core.shard import Shard
-from ps_server.core.store import StoreLost
-from ps_server.core.table import Table
-from ps_server.core.tables import Tables
-from ps_server.stores.directory.store import DirectoryStore
-from services.domain.batches import LogEntry
-from services.domain.errors import FailedPrecondition, StorageUnwritable, Unavailable
+from esd.ps_server.core.history_record import HistoryRecord
+from esd.ps_server.core.shard import Shard
+from esd.ps_server.core.store import StoreLost
+from esd.ps_server.core.table import Table
+from esd.ps_server.core.tables import Tables
+from esd.ps_server.stores.directory.store import DirectoryStore
+from esd.services.domain.batches import LogEntry
+from esd.services.domain.errors import FailedPrecondition, StorageUnwritable, Unavailable
 from tests.support.stores import SPEC, open_url, rows_of
 
 

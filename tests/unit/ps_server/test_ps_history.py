@@ -8,14 +8,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ps_server.core.history_record import Checkpoint, Cut, HistoryRecord, resharded
-from ps_server.core.shard import Shard
-from ps_server.core.shared_lock import SharedLock
-from ps_server.core.table import Table
-from ps_server.stores.memory import memory_table
-from services.domain.errors import FailedPrecondition, InvalidArgument, StaleEpoch
-from services.domain.rows import GradientBlock, RowBlock
-from services.domain.tables import OptimizerSpec, TableSpec
+from esd.ps_server.core.history_record import Checkpoint, Cut, HistoryRecord, resharded
+from esd.ps_server.core.shard import Shard
+from esd.ps_server.core.shared_lock import SharedLock
+from esd.ps_server.core.table import Table
+from esd.ps_server.stores.memory import memory_table
+from esd.services.domain.errors import FailedPrecondition, InvalidArgument, StaleEpoch
+from esd.services.domain.rows import GradientBlock, RowBlock
+from esd.services.domain.tables import OptimizerSpec, TableSpec
 from tests.support.stores import ANOTHER, DISPATCHER
 
 SPEC = TableSpec("t", 2, OptimizerSpec(), seed=1, init_scale=0.1)

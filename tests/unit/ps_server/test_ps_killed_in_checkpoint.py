@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ps_server.core.shard import Shard
-from ps_server.core.table import Table
-from ps_server.core.tables import Tables
-from ps_server.stores.directory.store import DirectoryStore
-from services.domain.rows import RowBlock
-from services.domain.tables import OptimizerSpec, TableSpec
+from esd.ps_server.core.shard import Shard
+from esd.ps_server.core.table import Table
+from esd.ps_server.core.tables import Tables
+from esd.ps_server.stores.directory.store import DirectoryStore
+from esd.services.domain.rows import RowBlock
+from esd.services.domain.tables import OptimizerSpec, TableSpec
 from tests.support.stores import DISPATCHER
 
 SPEC = TableSpec("t", 3, OptimizerSpec(), seed=1, init_scale=0.1)

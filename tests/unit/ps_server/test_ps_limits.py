@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from ps_server.core.shard import Shard
-from ps_server.core.tables import Tables
-from ps_server.stores.memory import MemoryStore
-from services.domain.errors import FailedPrecondition, InvalidArgument, ResourceExhausted
+from esd.ps_server.core.shard import Shard
+from esd.ps_server.core.tables import Tables
+from esd.ps_server.stores.memory import MemoryStore
+from esd.services.domain.errors import FailedPrecondition, InvalidArgument, ResourceExhausted
 from tests.support.stores import DISPATCHER, SPEC, open_url
 
 

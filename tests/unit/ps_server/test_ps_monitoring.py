@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from ps_server.service import monitoring
-from ps_server.service.monitoring import store_followed
-from ps_server.service.store_access import StoreThreads
-from services.domain.errors import Unavailable
+from esd.ps_server.service import monitoring
+from esd.ps_server.service.monitoring import store_followed
+from esd.ps_server.service.store_access import StoreThreads
+from esd.services.domain.errors import Unavailable
 
 
 class Store:

@@ -5,17 +5,17 @@ import asyncio
 import numpy as np
 import pytest
 
-from esd_native.rows import ExactPulls
-from protos import ps_pb2
-from ps_server.core.shard import Shard
-from ps_server.core.tables import Tables
-from ps_server.service.frame_pulls import FramePulls
-from ps_server.service.store_access import StoreThreads
-from ps_server.service.waiting import WaitingPulls
-from ps_server.stores.memory import MemoryStore
-from services.domain.errors import DeadlineExceeded, FailedPrecondition, StaleVersion
-from services.domain.rows import RowBlock
-from services.domain.tables import OptimizerSpec, TableSpec
+from esd.native.rows import ExactPulls
+from esd.protos import ps_pb2
+from esd.ps_server.core.shard import Shard
+from esd.ps_server.core.tables import Tables
+from esd.ps_server.service.frame_pulls import FramePulls
+from esd.ps_server.service.store_access import StoreThreads
+from esd.ps_server.service.waiting import WaitingPulls
+from esd.ps_server.stores.memory import MemoryStore
+from esd.services.domain.errors import DeadlineExceeded, FailedPrecondition, StaleVersion
+from esd.services.domain.rows import RowBlock
+from esd.services.domain.tables import OptimizerSpec, TableSpec
 
 SPEC = TableSpec("t", 2, OptimizerSpec(), seed=1, init_scale=1)
 IDS = np.array([5, 6], np.uint64)

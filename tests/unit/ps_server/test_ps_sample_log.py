@@ -2,12 +2,12 @@
 
 import pytest
 
-from ps_server.core.history import History
-from ps_server.core.sample_log import SampleLog
-from ps_server.stores.memory import MemoryLog, memory_table
-from services.domain.batches import LogEntry
-from services.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
-from services.domain.tables import OptimizerSpec, TableSpec
+from esd.ps_server.core.history import History
+from esd.ps_server.core.sample_log import SampleLog
+from esd.ps_server.stores.memory import MemoryLog, memory_table
+from esd.services.domain.batches import LogEntry
+from esd.services.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
+from esd.services.domain.tables import OptimizerSpec, TableSpec
 
 SPEC = TableSpec("clicks", 2, OptimizerSpec(), seed=1, init_scale=0.1)
 FIRST, SECOND, END = LogEntry(10, 3, b"abc"), LogEntry(13, 2, b"de"), LogEntry(15, 0)

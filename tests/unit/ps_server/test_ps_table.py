@@ -9,17 +9,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from esd_native.rows import Frame, WaitingRows
-from protos import ps_pb2
-from ps_server.core.gradients import apply_optimizer
-from ps_server.core.shard import Shard
-from ps_server.core.tables import Tables
-from ps_server.stores.memory import MemoryStore
-from services.domain.errors import FailedPrecondition, InvalidArgument, NotFound, StaleEpoch
-from services.domain.ids import shard_of
-from services.domain.rows import GradientBlock, RowBlock
-from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
-from services.wire.rows import encode_rows
+from esd.native.rows import Frame, WaitingRows
+from esd.protos import ps_pb2
+from esd.ps_server.core.gradients import apply_optimizer
+from esd.ps_server.core.shard import Shard
+from esd.ps_server.core.tables import Tables
+from esd.ps_server.stores.memory import MemoryStore
+from esd.services.domain.errors import FailedPrecondition, InvalidArgument, NotFound, StaleEpoch
+from esd.services.domain.ids import shard_of
+from esd.services.domain.rows import GradientBlock, RowBlock
+from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
+from esd.services.wire.rows import encode_rows
 from tests.support.stores import DISPATCHER
 
 SPEC = TableSpec("t", 4, OptimizerSpec(OptimizerKind.ADAM, 0.1), seed=3, init_scale=0.5)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ps_server.stores.redis import scripts
-from ps_server.stores.redis.replies import is_answer
+from esd.ps_server.stores.redis import scripts
+from esd.ps_server.stores.redis.replies import is_answer
 
 Command = tuple[bytes | int, ...]
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from grpc._cython import cygrpc
 
-from services.runtime.channel import KEEPALIVE_OPTIONS, channel_options
-from services.runtime.server import server_options
-from services.runtime.settings import ServerSettings
+from esd.services.runtime.channel import KEEPALIVE_OPTIONS, channel_options
+from esd.services.runtime.server import server_options
+from esd.services.runtime.settings import ServerSettings
 
 
 class ToySettings(ServerSettings, env_prefix="ESD_TOY_"):

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from services.runtime.leavable_thread import LeavableThread
+from esd.services.runtime.leavable_thread import LeavableThread
 
 HANGING = """
 import os
-from services.runtime.leavable_thread import LeavableThread
+from esd.services.runtime.leavable_thread import LeavableThread
 
 reading, _writing = os.pipe()
 thread = LeavableThread("esd-test")
@@ -23,7 +23,7 @@ thread.submit(os.read, reading, 1)
 
 # Its last call begins in time, and takes processor time in native code: it would be cut off if nobody waited.
 BUSY = """
-from services.runtime import leavable_thread
+from esd.services.runtime import leavable_thread
 
 leavable_thread.LEAVE_SECONDS = 60  # on a machine that is busy
 thread = leavable_thread.LeavableThread("esd-test")

@@ -10,7 +10,7 @@ import pytest
 MEASURE = """
 import resource
 import numpy as np
-from services.runtime.memory import keep_freed_memory
+from esd.services.runtime.memory import keep_freed_memory
 
 keep_freed_memory()
 

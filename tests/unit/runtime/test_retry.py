@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from services.domain.errors import DeadlineExceeded, NotFound, Unavailable
-from services.runtime import retry
-from services.runtime.retry import Backoff, repeated
+from esd.services.domain.errors import DeadlineExceeded, NotFound, Unavailable
+from esd.services.runtime import retry
+from esd.services.runtime.retry import Backoff, repeated
 from tests.support.flaky import Flaky
 
 

@@ -9,10 +9,10 @@ import pytest
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
-from protos import dispatcher_pb2, ps_pb2, worker_pb2
-from services.domain.errors import InvalidArgument
-from services.runtime.places import is_health
-from services.runtime.roles import ANYBODY, PARTS_OF_WORKERS, ROLES_BY_RPC, Role, RolesByName, Token, read_tokens
+from esd.protos import dispatcher_pb2, ps_pb2, worker_pb2
+from esd.services.domain.errors import InvalidArgument
+from esd.services.runtime.places import is_health
+from esd.services.runtime.roles import ANYBODY, PARTS_OF_WORKERS, ROLES_BY_RPC, Role, RolesByName, Token, read_tokens
 
 PAGE = (Path(__file__).parents[3] / "docs" / "security.md").read_text()
 FILES = (dispatcher_pb2, ps_pb2, worker_pb2, health_pb2, reflection_pb2)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from services.runtime.security import PLAINTEXT, Credentials
-from services.runtime.settings import ClientSettings, SettingsError, load
+from esd.services.runtime.security import PLAINTEXT, Credentials
+from esd.services.runtime.settings import ClientSettings, SettingsError, load
 from tests.support.certificates import Certificates
 
 

@@ -5,7 +5,7 @@ import json
 import logging
 import sys
 
-from services.runtime import logs
+from esd.services.runtime import logs
 
 
 def line(**fields: object) -> dict[str, object]:

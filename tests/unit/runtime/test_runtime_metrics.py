@@ -5,7 +5,7 @@ import re
 import pytest
 from prometheus_client import Metric
 
-from services.runtime.metrics import BY_SERVICE, EVERY_SERVICE, REGISTRY
+from esd.services.runtime.metrics import BY_SERVICE, EVERY_SERVICE, REGISTRY
 
 OURS = [family for family in REGISTRY.collect() if not family.name.startswith("process_")]
 LABELS = {"op", "worker", "mechanism", "result", "table", "phase", "solver", "method", "code", "label", "feature"}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import Field, SecretStr
 
-from services.runtime.settings import ServerSettings, SettingsError, join_address, load, split_address
+from esd.services.runtime.settings import ServerSettings, SettingsError, join_address, load, split_address
 
 
 class PsSettings(ServerSettings, env_prefix="ESD_PS_"):

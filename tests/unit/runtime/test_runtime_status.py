@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import grpc
 import pytest
 
-from services.domain import errors
-from services.domain.errors import (
+from esd.services.domain import errors
+from esd.services.domain.errors import (
     DeadlineExceeded,
     EsdError,
     FailedPrecondition,
@@ -18,8 +18,8 @@ from services.domain.errors import (
     ResourceExhausted,
     Unavailable,
 )
-from services.runtime.retry import AWAY
-from services.runtime.status import CODES, INTERNAL_TEXT, REASON_KEY, domain_errors, error_from, status_of
+from esd.services.runtime.retry import AWAY
+from esd.services.runtime.status import CODES, INTERNAL_TEXT, REASON_KEY, domain_errors, error_from, status_of
 
 
 def subclasses(cls: type[EsdError]) -> Iterator[type[EsdError]]:

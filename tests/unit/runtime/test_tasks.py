@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from services.domain.errors import Unavailable
-from services.runtime.tasks import all_of
+from esd.services.domain.errors import Unavailable
+from esd.services.runtime.tasks import all_of
 from tests.support.flaky import Flaky
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from services.runtime.threads import named_threads
+from esd.services.runtime.threads import named_threads
 
 
 def shown_name() -> str:

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from protos import common_pb2, ps_pb2
-from services.domain.batches import LogEntry, SampleBatch
-from services.domain.errors import InvalidArgument
-from services.wire.arrays import decode_array, decode_column, encode_array
-from services.wire.batches import decode_batch, decode_log_entry, encode_batch, encode_log_entry
+from esd.protos import common_pb2, ps_pb2
+from esd.services.domain.batches import LogEntry, SampleBatch
+from esd.services.domain.errors import InvalidArgument
+from esd.services.wire.arrays import decode_array, decode_column, encode_array
+from esd.services.wire.batches import decode_batch, decode_log_entry, encode_batch, encode_log_entry
 
 SHAPES = st.tuples(st.integers(0, 5), st.integers(1, 4), st.integers(0, 3))
 FINITE = st.floats(allow_nan=False, allow_infinity=False, width=32)

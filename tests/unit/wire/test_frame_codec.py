@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protos import common_pb2, ps_pb2
-from services.domain.errors import Internal
-from services.domain.frames import Floats, GradientPush, Parcel, Pulls, RowPush
-from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
-from services.wire.frames import Answer, Arrivals, Message, encode_parcel
+from esd.protos import common_pb2, ps_pb2
+from esd.services.domain.errors import Internal
+from esd.services.domain.frames import Floats, GradientPush, Parcel, Pulls, RowPush
+from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
+from esd.services.wire.frames import Answer, Arrivals, Message, encode_parcel
 
 SPEC = TableSpec("rows", 3, OptimizerSpec(OptimizerKind.ROWWISE_ADAGRAD), 7, 0.1)
 CACHE = np.random.default_rng(5).normal(size=(50, SPEC.row_width)).astype(np.float32)

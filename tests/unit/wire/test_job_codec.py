@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protos import common_pb2, dispatcher_pb2
-from services.domain.errors import InvalidArgument
-from services.domain.features import Feature, Pooling
-from services.domain.jobs import Criterion, JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
-from services.domain.losses import Loss
-from services.domain.schedules import CONSTANT, Decay, Schedule
-from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
-from services.wire.jobs import CRITERIA, decode_job, encode_job
-from services.wire.tables import decode_optimizer, decode_table, encode_optimizer, encode_table
+from esd.protos import common_pb2, dispatcher_pb2
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.features import Feature, Pooling
+from esd.services.domain.jobs import Criterion, JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
+from esd.services.domain.losses import Loss
+from esd.services.domain.schedules import CONSTANT, Decay, Schedule
+from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
+from esd.services.wire.jobs import CRITERIA, decode_job, encode_job
+from esd.services.wire.tables import decode_optimizer, decode_table, encode_optimizer, encode_table
 
 POSITIVE = st.floats(min_value=0, exclude_min=True, allow_infinity=False)
 BETA = st.floats(0, 1, exclude_max=True)

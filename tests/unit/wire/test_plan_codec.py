@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from protos import dispatcher_pb2
-from services.domain.claimants import new_claimant
-from services.domain.errors import InvalidArgument
-from services.domain.features import numbered_ids
-from services.domain.jobs import Criterion, JobSpec, ModelSpec
-from services.domain.plans import (
+from esd.protos import dispatcher_pb2
+from esd.services.domain.claimants import new_claimant
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.features import numbered_ids
+from esd.services.domain.jobs import Criterion, JobSpec, ModelSpec
+from esd.services.domain.plans import (
     DirectRows,
     EndOfStream,
     FlushPlan,
@@ -25,10 +25,10 @@ from services.domain.plans import (
     PlanMessage,
     Transfers,
 )
-from services.domain.tables import OptimizerSpec, TableSpec
-from services.domain.worker_set import WorkerSet
-from services.wire.attend import decode_response
-from services.wire.plans import decode_iteration_plans, decode_plan_messages, encode_plan_message
+from esd.services.domain.tables import OptimizerSpec, TableSpec
+from esd.services.domain.worker_set import WorkerSet
+from esd.services.wire.attend import decode_response
+from esd.services.wire.plans import decode_iteration_plans, decode_plan_messages, encode_plan_message
 from tests.support.plan_messages import message_of, pack
 
 JOB = JobSpec(

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from protos import dispatcher_pb2 as pb
-from services.domain.errors import InvalidArgument
-from services.domain.reports import (
+from esd.protos import dispatcher_pb2 as pb
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.reports import (
     FailureReport,
     FlushReport,
     IterationReport,
@@ -15,7 +15,7 @@ from services.domain.reports import (
     TransferCounts,
     WorkerPhase,
 )
-from services.wire.reports import (
+from esd.services.wire.reports import (
     decode_failure_report,
     decode_flush_report,
     decode_iteration_report,

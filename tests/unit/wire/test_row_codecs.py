@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from protos import ps_pb2
-from services.domain.errors import InvalidArgument
-from services.domain.rows import GradientBlock, RowBlock
-from services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
-from services.wire.rows import (
+from esd.protos import ps_pb2
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.rows import GradientBlock, RowBlock
+from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
+from esd.services.wire.rows import (
     CHUNK_BYTES,
     decode_forget,
     decode_gradients,

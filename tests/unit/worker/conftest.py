@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from services.domain.features import numbered_ids
-from services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
-from services.domain.plans import GradientTransfers, IterationPlan, Transfers
-from services.domain.tables import OptimizerSpec, TableSpec
+from esd.services.domain.features import numbered_ids
+from esd.services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
+from esd.services.domain.plans import GradientTransfers, IterationPlan, Transfers
+from esd.services.domain.tables import OptimizerSpec, TableSpec
 
 Row = tuple[int, int, int]  # id, slot, version
 GradientRow = tuple[int, int, int, int]  # id, slot, version, contributors

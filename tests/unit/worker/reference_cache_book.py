@@ -8,8 +8,8 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from services.domain.errors import FailedPrecondition
-from services.domain.plans import FlushPlan, GradientTransfers, IterationPlan, Reload, Transfers
+from esd.services.domain.errors import FailedPrecondition
+from esd.services.domain.plans import FlushPlan, GradientTransfers, IterationPlan, Reload, Transfers
 
 
 class SlotState(IntEnum):

@@ -12,10 +12,10 @@ import pytest
 import torch
 from torch.distributed import HashStore
 
-from services.domain.plans import Membership
-from services.domain.worker_set import WorkerSet
+from esd.services.domain.plans import Membership
+from esd.services.domain.worker_set import WorkerSet
+from esd.worker.training.all_reduce import GroupStore, join_group
 from tests.support.simple_clients import job_with
-from worker.training.all_reduce import GroupStore, join_group
 
 WORKERS = 2
 

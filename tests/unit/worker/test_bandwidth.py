@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from worker.core.bandwidth import LinkMeter, TokenBucket
-from worker.service.link import Link, TrafficBeside
+from esd.worker.core.bandwidth import LinkMeter, TokenBucket
+from esd.worker.service.link import Link, TrafficBeside
 
 
 class Clock:
@@ -119,8 +119,8 @@ async def test_what_goes_beside_pushes_is_measured_where_the_link_is_shaped(monk
     async def sleep(seconds):
         clock.now += seconds
 
-    monkeypatch.setattr("worker.service.link.time.monotonic", clock)
-    monkeypatch.setattr("services.clients.traffic.asyncio.sleep", sleep)
+    monkeypatch.setattr("esd.worker.service.link.time.monotonic", clock)
+    monkeypatch.setattr("esd.services.clients.traffic.asyncio.sleep", sleep)
     link = Link(10_000, shape=shape)
     clock.now += 60  # the burst is saved up
     start = clock.now

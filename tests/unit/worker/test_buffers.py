@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch import nn
 
-from services.domain.errors import InvalidArgument
-from worker import models
-from worker.models import build_model
-from worker.models.inputs import join
-from worker.models.model import Model
-from worker.training.all_reduce import DenseReducer
-from worker.training.shared_buffers import SharedBuffers
+from esd.services.domain.errors import InvalidArgument
+from esd.worker import models
+from esd.worker.models import build_model
+from esd.worker.models.inputs import join
+from esd.worker.models.model import Model
+from esd.worker.training.all_reduce import DenseReducer
+from esd.worker.training.shared_buffers import SharedBuffers
 
 
 class Buffered(Model):

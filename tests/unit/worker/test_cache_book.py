@@ -3,9 +3,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from services.domain.errors import FailedPrecondition
-from services.domain.plans import FlushPlan, Reload
-from worker.core.cache_book import CacheBook
+from esd.services.domain.errors import FailedPrecondition
+from esd.services.domain.plans import FlushPlan, Reload
+from esd.worker.core.cache_book import CacheBook
 
 ME, OTHER = 0b01, 0b10
 BOTH = ME | OTHER

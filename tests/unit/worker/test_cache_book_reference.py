@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dispatcher.core.planner import Planner
-from services.domain.batches import SampleBatch
-from services.domain.errors import FailedPrecondition
-from services.domain.plans import GradientTransfers, IterationPlan, Transfers
-from services.domain.sync import Sync
+from esd.dispatcher.core.planner import Planner
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import FailedPrecondition
+from esd.services.domain.plans import GradientTransfers, IterationPlan, Transfers
+from esd.services.domain.sync import Sync
+from esd.worker.core.cache_book import CacheBook
 from tests.support.simple_clients import job_with
 from tests.unit.worker.reference_cache_book import ReferenceCacheBook
-from worker.core.cache_book import CacheBook
 
 CACHE, ITERATIONS = 40, 50
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from services.domain.errors import FailedPrecondition
-from services.domain.tables import OptimizerKind, OptimizerSpec
-from worker.models import build_model
-from worker.training.all_reduce import DenseReducer
-from worker.training.dense import DenseParameters
+from esd.services.domain.errors import FailedPrecondition
+from esd.services.domain.tables import OptimizerKind, OptimizerSpec
+from esd.worker.models import build_model
+from esd.worker.training.all_reduce import DenseReducer
+from esd.worker.training.dense import DenseParameters
 
 
 def dense_of(make_job, kind, **changes):

@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch import nn
 
-from services.domain.ids import mix64
+from esd.services.domain.ids import mix64
+from esd.worker import models
+from esd.worker.models import build_model
+from esd.worker.models.dropout import SampleDropout, Samples
+from esd.worker.models.layers import mlp
+from esd.worker.models.model import Model
 from tests.support.reference import by_feature
-from worker import models
-from worker.models import build_model
-from worker.models.dropout import SampleDropout, Samples
-from worker.models.layers import mlp
-from worker.models.model import Model
 
 P = 0.3
 

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 from torch.distributed import HashStore, ProcessGroupGloo
 
-from worker.training import gradient_buckets
-from worker.training.all_reduce import DenseReducer
-from worker.training.gradient_buckets import GradientBuckets
+from esd.worker.training import gradient_buckets
+from esd.worker.training.all_reduce import DenseReducer
+from esd.worker.training.gradient_buckets import GradientBuckets
 
 
 @pytest.fixture(autouse=True)

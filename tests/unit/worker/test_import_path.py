@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from services.domain.errors import InvalidArgument
-from worker.models import build_model
+from esd.services.domain.errors import InvalidArgument
+from esd.worker.models import build_model
 
 ROOT = Path(__file__).parents[3]
 NETS = '''

@@ -5,10 +5,10 @@ import weakref
 import numpy as np
 import pytest
 
-from services.domain.errors import FailedPrecondition
-from services.domain.plans import Transfers
-from services.domain.rows import RowBlock
-from worker.service.inbox import ExpectedRows
+from esd.services.domain.errors import FailedPrecondition
+from esd.services.domain.plans import Transfers
+from esd.services.domain.rows import RowBlock
+from esd.worker.service.inbox import ExpectedRows
 
 PLAN = Transfers(np.array([9, 4, 7], np.uint64), np.arange(3, dtype=np.uint32), np.array([3, 1, 2]), early=3)
 PLACES = np.array([2, 0, 1])

@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import nn
 
-from worker import models
-from worker.models import build_model, linear
-from worker.models.layers import mlp
-from worker.models.linear import OneDnnLinear
-from worker.models.model import Model
+from esd.worker import models
+from esd.worker.models import build_model, linear
+from esd.worker.models.layers import mlp
+from esd.worker.models.linear import OneDnnLinear
+from esd.worker.models.model import Model
 
 pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN")
 

@@ -10,15 +10,15 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from services.domain.errors import InvalidArgument
-from services.domain.losses import Loss
-from worker import models
-from worker.models import build_model
-from worker.models.losses import LOSSES
-from worker.models.model import Batch, Model
-from worker.training.all_reduce import DenseReducer
-from worker.training.rows import RowCache
-from worker.training.trainer import Trainer
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.losses import Loss
+from esd.worker import models
+from esd.worker.models import build_model
+from esd.worker.models.losses import LOSSES
+from esd.worker.models.model import Batch, Model
+from esd.worker.training.all_reduce import DenseReducer
+from esd.worker.training.rows import RowCache
+from esd.worker.training.trainer import Trainer
 
 OUTPUTS = [-3.0, -0.2, 0.0, 1.7]
 

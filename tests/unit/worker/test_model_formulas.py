@@ -13,9 +13,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from services.domain.errors import InvalidArgument
-from worker.models import MODELS
-from worker.models.inputs import InputFeature, Jagged, ModelInputs
+from esd.services.domain.errors import InvalidArgument
+from esd.worker.models import MODELS
+from esd.worker.models.inputs import InputFeature, Jagged, ModelInputs
 
 DIMENSION, DENSE, HIDDEN = 6, 3, (8, 4)
 FEATURES = ("user_id", "user_city", "item_id", "item.brand", "item.price", "hour")

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from services.domain.errors import InvalidArgument
+from esd.services.domain.errors import InvalidArgument
+from esd.worker.models import build_model
+from esd.worker.models.inputs import StackedEmbeddings
 from tests.support.models import POOLED
 from tests.support.reference import by_feature
-from worker.models import build_model
-from worker.models.inputs import StackedEmbeddings
 
 
 @pytest.mark.parametrize("name", POOLED)

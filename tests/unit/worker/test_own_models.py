@@ -12,17 +12,17 @@ import pytest
 import torch
 from torch import nn
 
-from services.domain.errors import FailedPrecondition, InvalidArgument
-from services.domain.features import Feature, Pooling, numbered_ids
-from services.domain.jobs import ModelSpec
-from services.domain.tables import OptimizerKind, OptimizerSpec
-from worker import models
-from worker.models import build_model
-from worker.models.inputs import StackedEmbeddings, join, stack
-from worker.models.layers import mlp
-from worker.models.model import Model
-from worker.training.all_reduce import DenseReducer
-from worker.training.dense import DenseParameters
+from esd.services.domain.errors import FailedPrecondition, InvalidArgument
+from esd.services.domain.features import Feature, Pooling, numbered_ids
+from esd.services.domain.jobs import ModelSpec
+from esd.services.domain.tables import OptimizerKind, OptimizerSpec
+from esd.worker import models
+from esd.worker.models import build_model
+from esd.worker.models.inputs import StackedEmbeddings, join, stack
+from esd.worker.models.layers import mlp
+from esd.worker.models.model import Model
+from esd.worker.training.all_reduce import DenseReducer
+from esd.worker.training.dense import DenseParameters
 
 
 class Own(Model):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from services.domain.features import Feature, Pooling, numbered_ids
-from worker.models.inputs import Jagged
-from worker.training.pooling import embed
+from esd.services.domain.features import Feature, Pooling, numbered_ids
+from esd.worker.models.inputs import Jagged
+from esd.worker.training.pooling import embed
 
 FEATURES = (
     Feature("one"),

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 import torch
 
-from esd_native import rows as native_rows
-from services.domain.tables import OptimizerKind, OptimizerSpec
-from worker.training.rows import updated_rows
+from esd.native import rows as native_rows
+from esd.services.domain.tables import OptimizerKind, OptimizerSpec
+from esd.worker.training.rows import updated_rows
 
 DIMENSION = 6
 

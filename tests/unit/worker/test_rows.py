@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from services.domain.errors import ResourceExhausted
-from worker.training.rows import RowCache
+from esd.services.domain.errors import ResourceExhausted
+from esd.worker.training.rows import RowCache
 
 CPU = torch.device("cpu")
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from services.domain.tables import OptimizerKind
+from esd.services.domain.tables import OptimizerKind
 
 TRAIN = """
 import sys
 import torch
-from services.domain.jobs import ModelSpec
-from services.domain.tables import OptimizerKind, OptimizerSpec
-import worker.service.app
-from worker.training.all_reduce import DenseReducer
-from worker.training.dense import DenseParameters
-from worker.training.device import prepare_device
+from esd.services.domain.jobs import ModelSpec
+from esd.services.domain.tables import OptimizerKind, OptimizerSpec
+import esd.worker.service.app
+from esd.worker.training.all_reduce import DenseReducer
+from esd.worker.training.dense import DenseParameters
+from esd.worker.training.device import prepare_device
 
 device = prepare_device("cpu", 1)
 for kind in OptimizerKind:

@@ -9,14 +9,14 @@ import pytest
 import torch
 
 import esd
-from services.domain.batches import SampleBatch
-from services.domain.errors import InvalidArgument, NotFound
-from services.domain.features import Feature, Pooling
-from services.domain.ids import in_table
-from services.domain.tables import OptimizerSpec, TableSpec
-from services.wire.trained_models import describe_model, job_of_model
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import InvalidArgument, NotFound
+from esd.services.domain.features import Feature, Pooling
+from esd.services.domain.ids import in_table
+from esd.services.domain.tables import OptimizerSpec, TableSpec
+from esd.services.wire.trained_models import describe_model, job_of_model
+from esd.worker.models import build_model
 from tests.support.reference import initial_rows
-from worker.models import build_model
 
 FEATURES = (Feature("user"), Feature("seen", table=1, pooling=Pooling.SUM, max_length=5), Feature("item", table=1))
 TABLES = (TableSpec("users", 4, OptimizerSpec(), 7, 0.1), TableSpec("items", 3, OptimizerSpec(), 8, 0.1))

@@ -9,15 +9,15 @@ import pytest
 import torch
 from torch.nn import functional
 
-from services.domain.errors import FailedPrecondition
-from services.domain.tables import OptimizerKind, OptimizerSpec
+from esd.services.domain.errors import FailedPrecondition
+from esd.services.domain.tables import OptimizerKind, OptimizerSpec
+from esd.worker.models import build_model
+from esd.worker.training.all_reduce import DenseReducer
+from esd.worker.training.dense import DenseParameters
+from esd.worker.training.rows import RowCache
+from esd.worker.training.trainer import Trainer
 from tests.support.models import POOLED
 from tests.support.reference import by_feature
-from worker.models import build_model
-from worker.training.all_reduce import DenseReducer
-from worker.training.dense import DenseParameters
-from worker.training.rows import RowCache
-from worker.training.trainer import Trainer
 
 CPU = torch.device("cpu")
 IDS, FIELDS, BATCH = 30, 4, 8

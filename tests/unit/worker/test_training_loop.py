@@ -12,12 +12,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from services.domain.plans import FlushPlan
-from services.domain.sync import Sync
-from worker.core.cache_book import CacheBook
-from worker.service.inbox import Inbox
-from worker.service.training_loop import TrainingLoop
-from worker.training.trainer import StepResult
+from esd.services.domain.plans import FlushPlan
+from esd.services.domain.sync import Sync
+from esd.worker.core.cache_book import CacheBook
+from esd.worker.service.inbox import Inbox
+from esd.worker.service.training_loop import TrainingLoop
+from esd.worker.training.trainer import StepResult
 
 ALONE = 1  # the contributors of worker 0
 

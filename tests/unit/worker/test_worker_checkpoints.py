@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from services.domain.errors import StorageUnwritable, Unavailable
-from services.domain.reports import FlushReport, TransferCounts
-from services.domain.tables import OptimizerSpec, TableSpec
-from worker.service.checkpoint import WorkerCheckpoints
-from worker.service.link import Link
-from worker.service.parameter_servers import ParameterServers
-from worker.service.settings import WorkerSettings
+from esd.services.domain.errors import StorageUnwritable, Unavailable
+from esd.services.domain.reports import FlushReport, TransferCounts
+from esd.services.domain.tables import OptimizerSpec, TableSpec
+from esd.worker.service.checkpoint import WorkerCheckpoints
+from esd.worker.service.link import Link
+from esd.worker.service.parameter_servers import ParameterServers
+from esd.worker.service.settings import WorkerSettings
 
 FULL = StorageUnwritable("part-5-dense: No space left on device; make room")
 MOVED = TransferCounts(flush_push=3)

@@ -1,9 +1,9 @@
 import pytest
 
-from services.domain.errors import FailedPrecondition
-from services.runtime.settings import SettingsError, load
-from worker.service.settings import WorkerSettings
-from worker.training.device import prepare_device
+from esd.services.domain.errors import FailedPrecondition
+from esd.services.runtime.settings import SettingsError, load
+from esd.worker.service.settings import WorkerSettings
+from esd.worker.training.device import prepare_device
 
 
 @pytest.fixture

@@ -1,0 +1,63 @@
+"""What a data set is: a stream of samples that can be read again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.features import Feature
+
+
+class Dataset(Protocol):
+    """A stream of samples, in training order. Every iteration starts again and yields the same samples.
+
+    Two iterations may go on at a time, in two threads: one trains while the other is judged by.
+
+    Memory stays bounded however long the stream is. Iteration raises InvalidArgument on a malformed record,
+    naming file, line and column.
+    """
+
+    @property
+    def name(self) -> str:
+        """Name of the reader: flights, criteo, avazu, criteo-search, movielens, synthetic:criteo, ..."""
+        ...
+
+    @property
+    def features(self) -> tuple[Feature, ...]:
+        """The F features of ids, in the order in which SampleBatch has their ids."""
+        ...
+
+    @property
+    def dense_features(self) -> tuple[str, ...]:
+        """Names of the d dense features: the columns of SampleBatch.dense; may be empty."""
+        ...
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the L labels: the columns of SampleBatch.labels."""
+        ...
+
+    @property
+    def samples(self) -> int | None:
+        """Samples of the whole stream; None when that is unknown before it is read, or when the stream is endless."""
+        ...
+
+    @property
+    def endless(self) -> bool:
+        """Whether the stream has no end."""
+        ...
+
+    @property
+    def skipped(self) -> int:
+        """How many malformed records the latest iteration has skipped so far."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """Names source, content and reader version, at most 1,000 characters; equal ones mean equal samples."""
+        ...
+
+    def __iter__(self) -> Iterator[SampleBatch]:
+        """Yields batches of 1 to `batch_size` samples."""
+        ...

@@ -1,0 +1,27 @@
+"""What a data set that is made of another one has of it."""
+
+from __future__ import annotations
+
+from esd.data.dataset import Dataset
+
+
+class DerivedDataset:
+    """A `Dataset` but for `fingerprint` and iteration; it describes itself as the one that it is made of does.
+
+    Args:
+        source: the other one.
+    """
+
+    def __init__(self, source: Dataset) -> None:
+        self._source = source
+        self.name = source.name
+        self.features = source.features
+        self.labels = source.labels
+        self.dense_features = source.dense_features
+        self.samples = source.samples
+        self.endless = source.endless
+
+    @property
+    def skipped(self) -> int:
+        """How many malformed records the latest iteration of the source has skipped so far."""
+        return self._source.skipped

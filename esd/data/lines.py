@@ -1,0 +1,79 @@
+"""Text files, plain or gzip, in blocks of whole lines."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import zlib
+from collections.abc import Generator, Iterator
+from contextlib import closing, nullcontext
+from itertools import islice
+from pathlib import Path
+from typing import Protocol
+
+from esd.services.domain.errors import InvalidArgument, NotFound
+
+BLOCK_BYTES = 1 << 20
+MAX_LINE_BYTES = 1 << 16  # a record has a few hundred bytes; more means that this is another kind of file
+_GZIP_MAGIC = b"\x1f\x8b"
+
+
+class ByteStream(Protocol):
+    """What line_blocks reads from: a file, a gzip file, a member of a zip archive."""
+
+    def read(self, size: int, /) -> bytes:
+        """Up to `size` bytes; none at the end."""
+        ...
+
+
+def line_blocks(file: ByteStream) -> Iterator[bytes]:
+    """Yields the content in blocks of about 1 MiB that end where a line ends; the last one as the file ends.
+
+    Of a line without end only MAX_LINE_BYTES + 1 bytes are kept: enough for the parser to refuse it.
+    """
+    rest = b""
+    while chunk := file.read(BLOCK_BYTES):
+        end = chunk.rfind(b"\n") + 1
+        if end == 0:
+            rest = (rest + chunk)[: MAX_LINE_BYTES + 1]
+            continue
+        yield rest + chunk[:end]
+        rest = chunk[end:]
+    if rest:
+        yield rest
+
+
+def first_lines(path: Path) -> bytes:
+    """Returns the beginning of a file, 1 or 2 MiB that end where a line ends, or the whole of a smaller one.
+
+    Raises:
+        NotFound, InvalidArgument: see read_line_blocks.
+    """
+    with closing(read_line_blocks(path)) as blocks:
+        return b"".join(islice(blocks, 2))  # the last line is a block of its own if the file ends within it
+
+
+def read_line_blocks(path: Path) -> Generator[bytes]:
+    """Yields the blocks of a file; gzip is recognised by its content.
+
+    Raises:
+        NotFound: there is no such file.
+        InvalidArgument: it cannot be read, its gzip data is damaged, or it was cut meanwhile.
+    """
+    try:
+        with path.open("rb") as raw:
+            size = os.fstat(raw.fileno()).st_size
+            packed = raw.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+            raw.seek(0)
+            with gzip.GzipFile(fileobj=raw) if packed else nullcontext(raw) as file:
+                yield from line_blocks(file)
+            if raw.tell() < size:
+                raise InvalidArgument(
+                    f"data file {path} had {size} bytes, and ended after {raw.tell()}: it was cut while it was read"
+                )
+    except FileNotFoundError as error:
+        raise NotFound(f"data file {path} does not exist") from error
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InvalidArgument(f"{path}: damaged gzip data: {error}") from error
+    except OSError as error:
+        raise InvalidArgument(f"data file {path} cannot be read: {error.strerror}") from error

@@ -1,0 +1,283 @@
+"""A schema: which columns of somebody's table are ids, lists of ids, dense features, labels, weight and group.
+
+esd/data/schema_file.py reads it from a file of TOML.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from esd.data.kinds import check_kinds
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.features import MAX_LENGTH, Feature, Pooling, tables_of
+from esd.services.domain.tables import OptimizerKind, TableSpec
+
+CROSS = " x "  # between the names of a cross' parts
+REFUSE, CUT = "refuse", "cut"
+_LIST_POOLINGS = (Pooling.SUM.value, Pooling.MEAN.value, Pooling.LIST.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Id:
+    """A column that has one value per row: a text, a whole number or a date.
+
+    Attributes:
+        column: its name.
+        table: the table of its rows; None: the job's first one. Columns of one named table share the rows of equal
+            values; without a name, every column has rows of its own.
+    """
+
+    column: str
+    table: str | None = None
+
+    def __post_init__(self) -> None:
+        check_kinds(self, "{} of esd.Id")
+
+
+@dataclass(frozen=True, slots=True)
+class IdList:
+    """A column that has a list of values per row, or a text that is split; an absent list is an empty one.
+
+    Attributes:
+        column: its name.
+        max: the most values that a row may have.
+        pool: what the model gets of their embeddings: `sum` or `mean`, or `list` for one by one.
+        table: as of `Id`.
+        longer: what becomes of a longer list: `refuse`, or `cut` to the first `max` values.
+        separator: between the values, where the column is a text.
+    """
+
+    column: str
+    max: int
+    pool: str = Pooling.MEAN.value
+    table: str | None = None
+    longer: str = REFUSE
+    separator: str = "|"
+
+    def __post_init__(self) -> None:
+        check_kinds(self, "{} of esd.IdList")
+        if not 1 <= self.max <= MAX_LENGTH:
+            raise InvalidArgument(f"max of the list {self.column!r} is {self.max}, it must be in 1..{MAX_LENGTH}")
+        for name, value, known in (("pool", self.pool, _LIST_POOLINGS), ("longer", self.longer, (REFUSE, CUT))):
+            if value not in known:
+                raise InvalidArgument(f"{name} of the list {self.column!r} is {value!r}, choose {', '.join(known)}")
+        if not self.separator:
+            raise InvalidArgument(f"the separator of the list {self.column!r} is empty")
+
+
+@dataclass(frozen=True, slots=True)
+class TableOptions:
+    """How the rows of a named table differ from those of the job's options; None: not at all.
+
+    Attributes:
+        dim: values per row.
+        optimizer: `sgd`, `adagrad` or `adam`.
+        learning_rate: of the optimizer.
+    """
+
+    dim: int | None = None
+    optimizer: str | None = None
+    learning_rate: float | None = None
+
+    def __post_init__(self) -> None:
+        check_kinds(self, "{} of esd.TableOptions")
+        known = [kind.value for kind in OptimizerKind]
+        if self.optimizer is not None and self.optimizer not in known:
+            raise InvalidArgument(f"optimizer {self.optimizer!r} of a table is unknown, choose {', '.join(known)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """Says what the columns of a table are. Columns that it does not name are not read.
+
+    Attributes:
+        label: the column of the label, or the columns of several.
+        ids: the columns of categories; a text stands for `Id`.
+        crosses: fields made of several of `ids`, of which none is a list.
+        dense: the columns of numbers.
+        log: those of `dense` that become ln(1 + x), and 0 below 0.
+        positive_from: the least label that counts as 1.
+        label_range: the least and the largest label; None: labels are 0 and 1.
+        missing: by column, what stands for an absent value; of a list, for one that is absent within it.
+        weight: the column of numbers that the samples' losses are multiplied by.
+        group: the column of what samples belong to, such as their user, for metrics by group.
+        time: the column of when samples happened, by which the last ones can be held out; it may be one of `ids`, too.
+        tables: by name, how the tables that `ids` name differ.
+        positive: the texts that are labels of 1; every other text is 0. None are given: labels are numbers.
+        decimal: what stands before the fraction of a number in a file of texts, `.` or `,`; None: `.`.
+
+    Raises:
+        InvalidArgument: something is of another kind than above; a column is named twice, or in a place that needs it
+            elsewhere, too.
+    """
+
+    label: str | tuple[str, ...]
+    ids: tuple[str | Id | IdList, ...]
+    crosses: tuple[tuple[str, ...], ...] = ()
+    dense: tuple[str, ...] = ()
+    log: tuple[str, ...] = ()
+    positive_from: float | None = None
+    label_range: tuple[float, float] | None = None
+    missing: Mapping[str, str | float] = field(default_factory=dict)
+    weight: str | None = None
+    group: str | None = None
+    time: str | None = None
+    tables: Mapping[str, TableOptions] = field(default_factory=dict)
+    positive: tuple[str, ...] = ()
+    decimal: str | None = None
+
+    def __post_init__(self) -> None:
+        self._check_kinds()
+        if not self.ids:
+            raise InvalidArgument("a schema needs at least one column of ids")
+        if not self.labels:
+            raise InvalidArgument("a schema needs at least one label")
+        named = [each.column for each in self.id_columns] + [*self.labels, *self.dense]
+        named += [self.weight] if self.weight is not None else []
+        for name in named:
+            if named.count(name) > 1:
+                raise InvalidArgument(f"the schema names column {name!r} twice")
+        single = {each.column for each in self.id_columns if isinstance(each, Id)}
+        for cross in self.crosses:
+            if len(cross) < 2 or not set(cross) <= single:
+                raise InvalidArgument(f"the cross {list(cross)} must name at least two of the ids {sorted(single)}")
+        for name in self.tables:
+            if name not in self.table_names:
+                raise InvalidArgument(f"tables has {name!r}, which no column of ids is of")
+        self._check_labels()
+        self._check_numbers()
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The columns of the labels."""
+        return (self.label,) if isinstance(self.label, str) else tuple(self.label)
+
+    @property
+    def id_columns(self) -> tuple[Id | IdList, ...]:
+        """The columns of `ids`, each described."""
+        return tuple(Id(each) if isinstance(each, str) else each for each in self.ids)
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        """All columns whose values are told apart, each once."""
+        group = () if self.group is None else (self.group,)
+        return tuple(dict.fromkeys([*(each.column for each in self.id_columns), *group]))
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        """The column of times, if there is one."""
+        return () if self.time is None else (self.time,)
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """The columns of numbers: the labels, the dense features, the weight."""
+        return (*self.labels, *self.dense, *(() if self.weight is None else (self.weight,)))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns that samples are made of."""
+        return (*self.categories, *self.numbers)
+
+    @property
+    def table_names(self) -> tuple[str | None, ...]:
+        """The tables of the ids, by number; None is the job's first one, which is the first here if it is used."""
+        used = dict.fromkeys([*(each.table for each in self.id_columns), *(None for _ in self.crosses)])
+        return (*([None] if None in used else []), *(name for name in used if name is not None))
+
+    @property
+    def features(self) -> tuple[Feature, ...]:
+        """The F features: the ids, then the crosses."""
+        number = {name: at for at, name in enumerate(self.table_names)}
+        features = [
+            Feature(each.column, number[each.table], Pooling(each.pool), each.max)
+            if isinstance(each, IdList)
+            else Feature(each.column, number[each.table])
+            for each in self.id_columns
+        ]
+        return (*features, *(Feature(CROSS.join(cross), number[None]) for cross in self.crosses))
+
+    @property
+    def to_score(self) -> Schema:
+        """The same without what only training needs besides the labels: weight, group and time."""
+        needed = {*(each.column for each in self.id_columns), *self.dense}
+        missing = {name: value for name, value in self.missing.items() if name in needed}
+        return replace(self, weight=None, group=None, time=None, missing=missing)
+
+    def to_json(self) -> str:
+        """Returns one text for each schema that makes other samples.
+
+        What is not said is left out, so that keys which schemas get in later versions change no text from before.
+        """
+        said = _said(asdict(self)) | {"ids": [_said(asdict(each)) for each in self.id_columns]}
+        return json.dumps(said, sort_keys=True)
+
+    def _check_kinds(self) -> None:
+        """Checks what a program may give by mistake; a file's reader has told it by the file's own words."""
+        for name in ("ids", "crosses", "dense", "log", "positive"):
+            value = getattr(self, name)
+            if isinstance(value, str):
+                raise InvalidArgument(f"{name} is {value!r}, it must be a tuple: ({value!r},)")
+        for each in self.ids if isinstance(self.ids, list | tuple) else ():
+            if not isinstance(each, str | Id | IdList):
+                raise InvalidArgument(f"ids has {each!r}, it must be the name of a column, an esd.Id or an esd.IdList")
+        for cross in self.crosses if isinstance(self.crosses, list | tuple) else ():
+            if isinstance(cross, str):
+                raise InvalidArgument(f"crosses has {cross!r}, it must be a tuple of columns")
+        for text in self.positive if isinstance(self.positive, list | tuple) else ():
+            if not isinstance(text, str):
+                raise InvalidArgument(f"positive has {text!r}, it must be a text: {str(text)!r}")
+        check_kinds(self, "{} of a schema")
+
+    def _check_labels(self) -> None:
+        if (self.positive_from is not None) + (self.label_range is not None) + bool(self.positive) > 1:
+            raise InvalidArgument("positive, positive_from and label_range say what labels are: give one of them")
+        if self.positive_from is not None and not math.isfinite(self.positive_from):
+            raise InvalidArgument(f"positive_from is {self.positive_from}, it must be finite")
+        if self.label_range is not None:
+            least, most = self.label_range
+            if not least < most:
+                raise InvalidArgument(
+                    f"label_range is {least:g} to {most:g}, the least label must be below the largest"
+                )
+
+    def _check_numbers(self) -> None:
+        if self.decimal not in (None, ".", ","):
+            raise InvalidArgument(f"decimal is {self.decimal!r}, choose '.' or ','")
+        for name in self.log:
+            if name not in self.dense:
+                raise InvalidArgument(f"log names {name!r}, which is not among the dense columns {list(self.dense)}")
+        for name, value in self.missing.items():
+            if name not in (*self.categories, *self.dense, self.weight):
+                raise InvalidArgument(f"missing names {name!r}, which is neither an id nor a dense column")
+            number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+            if name not in self.categories and not number:
+                raise InvalidArgument(f"missing.{name} is {value!r}, a dense column needs a finite number")
+
+
+def job_tables(schema: Schema | None, features: Sequence[Feature], first: TableSpec) -> tuple[TableSpec, ...]:
+    """Returns the tables of a job's features, by number.
+
+    Args:
+        schema: says how they differ; None: they do not, and have the names of their first features.
+        features: of the job.
+        first: the job's first table.
+    """
+    options = {} if schema is None else schema.tables
+    tables = []
+    for number, name in enumerate(tables_of(features) if schema is None else schema.table_names):
+        said = options.get(name or "", TableOptions())
+        dimension = first.dimension if said.dim is None else said.dim
+        kind = first.optimizer.kind if said.optimizer is None else OptimizerKind(said.optimizer)
+        rate = first.optimizer.learning_rate if said.learning_rate is None else said.learning_rate
+        full_name = first.name if number == 0 else first.further(str(name))
+        trained = replace(first.optimizer, kind=kind, learning_rate=rate)
+        tables.append(TableSpec(full_name, dimension, trained, first.seed, init_scale=dimension**-0.5))
+    return tuple(tables)
+
+
+def _said(values: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value not in (None, (), {})}

@@ -1,0 +1,287 @@
+"""Sample streams over tables of one's own: files, and frames that are in memory."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterable, Iterator
+from copy import copy
+from functools import cached_property
+from pathlib import Path
+from typing import Protocol, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from esd.data.dataset import Dataset
+from esd.data.hashing import READER_VERSION, files_fingerprint
+from esd.data.paths import find_files
+from esd.data.schema import Schema
+from esd.data.split import TIME, Span, split
+from esd.data.tables.columns import Mistakes, check_types, samples_of, shown, without, wrong_rows
+from esd.data.tables.files import ENDINGS, Piece, Ragged, is_text, outline, pieces, row_count, sliced
+from esd.data.tables.times import times_of, within
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import InvalidArgument
+
+_log = logging.getLogger(__name__)
+
+_COLUMNS = ("ids", "dense", "labels", "lengths", "weights", "groups")  # of a SampleBatch
+
+
+class _Table:
+    """What files and frames have in common: samples with times, if the schema names a column of these.
+
+    Args:
+        schema: which columns are what.
+        batch_size: samples of a batch, at most.
+        skip_bad: rows that are no samples and are left out before one is an error.
+        labelled: whether they have labels; those of others are NaN, and they have no weights, groups or times.
+    """
+
+    endless = False
+
+    def __init__(self, schema: Schema, batch_size: int, skip_bad: int, *, labelled: bool) -> None:
+        if batch_size < 1:
+            raise InvalidArgument(f"batch_size is {batch_size}, it must be at least 1")
+        if skip_bad < 0:
+            raise InvalidArgument(f"skip_bad is {skip_bad}, it must be at least 0")
+        self._schema = schema if labelled else schema.to_score
+        self._skip_bad = skip_bad
+        self._labelled = labelled
+        self._numbers = [name for name in self._schema.numbers if labelled or name not in schema.labels]
+        self._batch_size = batch_size
+        self._span: Span | None = None
+        self.features = schema.features
+        self.labels = schema.labels
+        self.dense_features = schema.dense
+        self.skipped = 0
+
+    @property
+    def timed(self) -> bool:
+        """Whether samples have times."""
+        return self._schema.time is not None
+
+    def between(self, first: int | None, end: int | None) -> Self:
+        """See esd.data.split.Timed."""
+        part = copy(self)
+        part.__dict__.pop("samples", None)
+        part._span = Span(first, end)  # noqa: SLF001 - of the same class
+        return part
+
+    def split(self, last: str | float) -> tuple[Dataset, Dataset]:
+        """Returns the samples to train and the last ones, to judge by: `split(last="1d")`. See esd.data.split."""
+        parts: tuple[Dataset, Dataset] = split(self, last)  # type: ignore[arg-type] # what is missing, both kinds have
+        return parts
+
+
+class TableDataset(_Table):
+    """A `Dataset` over files of one schema, in the order of their names.
+
+    Every file is looked at before the first sample: one that lacks a column, or has another type in it than the files
+    before, is refused at once and not after a day of training.
+
+    Raises:
+        NotFound: there is no such file.
+        InvalidArgument: a file does not fit the schema, is damaged or empty.
+    """
+
+    name = "files"
+
+    def __init__(
+        self,
+        pattern: str,
+        schema: Schema,
+        batch_size: int,
+        skip_bad: int = 0,
+        data_dir: Path | None = None,
+        *,
+        labelled: bool = True,
+    ) -> None:
+        super().__init__(schema, batch_size, skip_bad, labelled=labelled)
+        self._files = find_files(pattern, data_dir or Path(), ENDINGS)
+        first: pa.Schema | None = None
+        for file in self._files:
+            found, empty = outline(file)
+            if first is None:
+                first = found
+            check_types(self._schema, found, f"data file {file}", written=is_text(file), labelled=labelled)
+            if empty:
+                raise InvalidArgument(f"data file {file} has no rows")
+            if not is_text(file):
+                _check_same(self._schema, first, found, f"{file} and {self._files[0]}")
+
+    @cached_property
+    def samples(self) -> int | None:
+        """How many there are, where the files tell so or their times were read, and none may be skipped."""
+        if self._span is not None:
+            return None if self._skip_bad else _count_within(self.times(), self._span)
+        counts = [] if self._skip_bad else [row_count(file) for file in self._files]
+        return sum(filter(None, counts)) if counts and None not in counts else None
+
+    def times(self) -> Iterator[NDArray[np.int64]]:
+        """See esd.data.split.Timed; rows without a time are left out."""
+        column = str(self._schema.time)
+        for file in self._files:
+            for piece in pieces(file, [column], []):
+                yield _present_times(piece.batch.column(column))
+
+    @property
+    def fingerprint(self) -> str:
+        """Names the schema and the content of all files, which are read for it."""
+        made = hashlib.blake2b(self._schema.to_json().encode(), digest_size=8).hexdigest()
+        name = f"{files_fingerprint(self._files)}, schema {made}, reader {READER_VERSION}"
+        return name if self._span is None else f"{name}; {self._span}"
+
+    def __iter__(self) -> Iterator[SampleBatch]:
+        cleaned = _Cleaned(self._schema, self._skip_bad, self._span, labelled=self._labelled)
+        for file in self._files:
+            ragged = cleaned.ragged(str(file))
+            for piece in pieces(file, [*self._schema.categories, *cleaned.besides], self._numbers, ragged):
+                yield from _cut(cleaned.samples(piece, str(file)), self._batch_size)
+                self.skipped = cleaned.skipped
+
+
+class Frame(Protocol):
+    """What pandas, polars, pyarrow and others give of their frames."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Exports the frame as a stream of Arrow batches."""
+
+
+class FrameDataset(_Table):
+    """A `Dataset` over a frame, in the order of its rows.
+
+    Raises:
+        InvalidArgument: the frame does not fit the schema.
+    """
+
+    name = "frame"
+
+    def __init__(
+        self, frame: Frame, schema: Schema, batch_size: int, skip_bad: int = 0, *, labelled: bool = True
+    ) -> None:
+        super().__init__(schema, batch_size, skip_bad, labelled=labelled)
+        try:
+            self._table = pa.table(frame)
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise InvalidArgument(f"a {type(frame).__name__} cannot be read as a frame: {error}") from None
+        check_types(self._schema, self._table.schema, "the frame", labelled=labelled)
+
+    @cached_property
+    def samples(self) -> int | None:
+        """How many there are, if none may be skipped."""
+        if self._skip_bad:
+            return None
+        return len(self._table) if self._span is None else _count_within(self.times(), self._span)
+
+    def times(self) -> Iterator[NDArray[np.int64]]:
+        """See esd.data.split.Timed; rows without a time are left out."""
+        for column in self._table[self._schema.time].chunks:
+            yield _present_times(column)
+
+    @property
+    def fingerprint(self) -> str:
+        """Names the samples by a hash of all of them."""
+        contents = {name: hashlib.blake2b(digest_size=8) for name in _COLUMNS}
+        samples = 0
+        for batch in self:
+            samples += len(batch)
+            for name, content in contents.items():
+                column: NDArray[np.generic] | None = getattr(batch, name)
+                content.update(b"" if column is None else column.tobytes())
+        return f"frame of {samples} samples {' '.join(content.hexdigest() for content in contents.values())}"
+
+    def __iter__(self) -> Iterator[SampleBatch]:
+        cleaned = _Cleaned(self._schema, self._skip_bad, self._span, labelled=self._labelled)
+        first = 0
+        for block in self._table.select([*self._schema.categories, *self._numbers, *cleaned.besides]).to_batches():
+            for batch in sliced(block):
+                yield from _cut(cleaned.samples(Piece(batch, first), "the frame"), self._batch_size)
+                self.skipped = cleaned.skipped
+                first += len(batch)
+
+
+class _Cleaned:
+    """Makes samples of pieces, and leaves out as many rows that are none as may be skipped.
+
+    Args:
+        schema: of the samples.
+        skip_bad: how many rows that is.
+        span: samples of other times are left out, too; None: there are none.
+        labelled: whether pieces have labels.
+
+    Attributes:
+        skipped: rows left out so far that were no samples.
+        besides: columns that pieces have besides those that the schema makes samples of.
+    """
+
+    def __init__(self, schema: Schema, skip_bad: int, span: Span | None, *, labelled: bool) -> None:
+        self._schema = schema
+        self._labelled = labelled
+        self._skip_bad = skip_bad
+        self._span = span
+        self.skipped = 0
+        self.besides = [] if span is None else [each for each in schema.times if each not in schema.columns]
+
+    def samples(self, piece: Piece, source: str) -> SampleBatch:
+        """Returns the samples of a piece.
+
+        Raises:
+            InvalidArgument: more rows than may be skipped are no samples; names file, row and column.
+        """
+        untimed: list[Mistakes] = []
+        if self._span is not None and self._schema.time is not None:
+            piece, absent = within(piece, self._schema.time, self._span)
+            untimed = [Mistakes(self._schema.time, absent, TIME)] if absent.any() else []
+        try:
+            samples, mistakes = samples_of(piece.batch, self._schema, labelled=self._labelled)
+        except pa.ArrowException as error:  # such as a time zone that is not known here
+            raise InvalidArgument(f"{source}: {error}") from error
+        mistakes += untimed
+        if not mistakes:
+            return samples
+        for row, mistake in wrong_rows(mistakes):
+            self._skip(_described(piece, source, row, mistake))
+        return without(samples, mistakes)
+
+    def ragged(self, source: str) -> Ragged:
+        """Returns what is told of the rows of a file that have more or fewer values than its header."""
+        return lambda number, wrong: self._skip(f"{source}: row {number}: {wrong}")
+
+    def _skip(self, message: str) -> None:
+        if self.skipped == self._skip_bad:
+            allowed = f"--skip-bad {self._skip_bad} allows no more" if self._skip_bad else "--skip-bad N skips it"
+            raise InvalidArgument(f"{message} ({allowed})")
+        if self.skipped == 0:
+            _log.warning("skipping a row that is no sample, further ones are only counted: %s", message)
+        self.skipped += 1
+
+
+def _described(piece: Piece, source: str, row: int, mistake: Mistakes) -> str:
+    found = shown(piece.batch.column(mistake.column)[row])
+    place = f"{source}: row {piece.number(row)}{piece.place}: column {mistake.column!r}"
+    return f"{place}: expected {mistake.expected}, found {found}"
+
+
+def _cut(samples: SampleBatch, size: int) -> Iterable[SampleBatch]:
+    for start in range(0, len(samples), size):
+        yield samples[start : start + size]
+
+
+def _present_times(column: pa.Array) -> NDArray[np.int64]:
+    times, absent = times_of(column)
+    return times[~absent]
+
+
+def _count_within(times: Iterable[NDArray[np.int64]], span: Span) -> int:
+    return sum(int(span.holds(each).sum()) for each in times)
+
+
+def _check_same(schema: Schema, first: pa.Schema, found: pa.Schema, files: str) -> None:
+    """Refuses a column whose type changes from file to file: its values would have other ids from there on."""
+    for name in dict.fromkeys([*schema.categories, *schema.times]):
+        before, now = first.field(name).type, found.field(name).type
+        if before != now:
+            raise InvalidArgument(f"column {name!r} is of another type in {files}: {now} and {before}")

@@ -1,0 +1,140 @@
+"""Plans on the worker, native.
+
+Columns of integers travel packed: each value in as many bits as the widest needs above the least one
+(protos/dispatcher.proto, Transfers).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Columns of r rows: ids uint64 [r], slots uint32 [r], versions int64 [r], all C-contiguous.
+Rows = tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.int64]]
+
+# The same, and contributors uint64 [r].
+Gradients = tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.int64], NDArray[np.uint64]]
+
+def pack(values: NDArray[Any]) -> bytes:
+    """Packs a column: uint64, uint32 or int64 [r], C-contiguous. Raises TypeError for any other."""
+
+def unpack_uint64(data: bytes, count: int | None = None) -> NDArray[np.uint64]:
+    """Reads a packed column.
+
+    Args:
+        data: its bytes.
+        count: how many values there must be; None: as many as it says, at most eight for each byte.
+
+    Returns:
+        uint64 [r].
+
+    Raises:
+        ValueError: another number of values, or bytes that are no packed column; the text goes on after the name of
+            the column.
+    """
+
+def unpack_uint32(data: bytes, count: int | None = None) -> NDArray[np.uint32]:
+    """Does the same for values of 32 bits. Raises ValueError for wider ones, too."""
+
+def unpack_int64(data: bytes, count: int | None = None) -> NDArray[np.int64]:
+    """Does the same for signed values."""
+
+def read_plans(
+    data: bytes, features: int, length: int, ids: int, workers: int
+) -> tuple[list[dict[str, Any]], bytes] | None:
+    """Reads the plans of iterations in a message (protos/dispatcher.proto, AttendResponse).
+
+    Args:
+        data: the message.
+        features: the most that a sample may have.
+        length: the most ids that a sample may have of one of them.
+        ids: the most that all samples of a plan may have.
+        workers: the most that a job may have.
+
+    Returns:
+        Of each plan the fields of esd.services.domain.plans.IterationPlan by name, without those that are None by
+        default; rows to move as (ids, slots, versions, early), gradients as (rows, contributors, steps), direct rows as
+        (places, peers), and None for any of these that has no entries. Then the message without the plans. None alone
+        if a plan, or the message, is not entirely as it should be.
+    """
+
+def place(places: NDArray[np.uint32], trained: Rows, others: Rows) -> Rows:
+    """Puts rows together that their plan trains, too, and others.
+
+    Args:
+        places: uint32 [r], C-contiguous: the place of each row among `trained`, u rows; u for the next of `others`.
+        trained: rows by place.
+        others: the rows that are not among them, in order.
+
+    Raises:
+        ValueError: a place is above u, or `others` are more or fewer; the text goes on after the name of the column.
+    """
+
+class Misfit(ValueError):
+    """A plan does not fit the cache; the text says which row, and what is in its slot."""
+
+class SlotBook:
+    """Which row is in which slot of a worker's cache, at which version and in which state; empty at first.
+
+    States are 0 empty, 1 clean (the parameter server has the row, too), 2 owned (the only copy of the latest value),
+    3 partial (this worker's gradient of a split row), 4 spent (a gradient that is pushed: the row must be pulled).
+
+    Args:
+        rows: slots that each table of the job may use, by number. With several tables, the top 8 bits of an id are the
+            number of its table.
+        worker: slot of the worker in the job, 0..63.
+        keeps_copies: a trained copy stays at its version and is partial until what was gathered on it is pushed, for a
+            later version, which is the copy's from then on; then it is clean, and may be trained or pulled again.
+    """
+
+    def __init__(self, rows: Sequence[int], worker: int, keeps_copies: bool = False) -> None: ...
+    def enter(
+        self,
+        where: str,
+        discards: Rows,
+        update_rows: Rows,
+        update_gradients: Gradients,
+        evict_rows: Rows,
+        evict_gradients: Gradients,
+        drops: Rows,
+        pulls: Rows,
+        trained: Gradients,
+        replicated: NDArray[np.uint32],
+    ) -> None:
+        """Enters the columns of a plan (esd.services.domain.plans.IterationPlan) in this order, all or nothing.
+
+        Args:
+            where: begins the text of a misfit.
+            discards: forgotten rows.
+            update_rows: owned rows that are pushed and stay.
+            update_gradients: partial gradients that are pushed and leave their slots spent.
+            evict_rows: owned rows that are pushed and leave.
+            evict_gradients: partial gradients that are pushed and leave.
+            drops: rows that leave without anything unpushed.
+            pulls: rows that come, with their versions.
+            trained: the unique rows, with their versions before training.
+            replicated: uint32 [h], places of the replicated ones among these, ascending. Whom their contributors name
+                owns them afterwards; the copies of the others are clean.
+
+        Raises:
+            Misfit: a row is not what the plan takes for granted, a slot does not exist or is named twice in one list,
+                or this worker is none of a row's contributors.
+            ValueError: the columns of a list differ in length.
+        """
+
+    def enter_flush(self, where: str, rows: Rows, gradients: Gradients) -> None:
+        """Enters a flush. Raises Misfit as `enter` does, or if something stays behind that is not pushed."""
+
+    def enter_reload(self, rows: Rows, outdated: Rows) -> None:
+        """Fills an empty cache with clean rows, and with spent slots. Raises Misfit as `enter` does."""
+
+    @property
+    def cached(self) -> int:
+        """The number of slots in use."""
+
+    def contents(self) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.uint8]]:
+        """Returns what the slots hold: ids uint64 [C], versions int64 [C] and states uint8 [C].
+
+        With several tables, those that were ever named, table by table.
+        """

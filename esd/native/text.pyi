@@ -1,0 +1,76 @@
+"""A parser of delimited text into columns, ids of columns, and an exact count of distinct ids. All release the GIL."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+class Parser:
+    """Parses lines of delimited text into hashed ids and numbers. It is immutable and safe to share between threads."""
+
+    def __init__(
+        self,
+        columns: Sequence[tuple[str, bool, int]],
+        delimiter: str,
+        *,
+        quoted: bool,
+        missing: str,
+        max_line_bytes: int,
+    ) -> None:
+        """Fixes the format.
+
+        Args:
+            columns: kind, optional and field key of every column, in file order. A kind is `skip`; `id`, which is
+                hashed with the field key (esd/data/hashing.py); `integer`, within +-2^53; `decimal`, finite as
+                float32 and no smaller than float64 can tell from 0; or `flag`, 0 or 1. An optional number may be
+                absent.
+            delimiter: one or two bytes.
+            quoted: whether fields may stand in double quotes, with "" for a quote; a quoted field ends on its own line.
+            missing: how an absent number is written, besides as an empty field.
+            max_line_bytes: how long a line may be; a longer one is no record.
+
+        Raises:
+            ValueError: a kind is unknown, or the delimiter is not one or two bytes.
+        """
+
+    def parse(
+        self, text: bytes, bad_allowed: int
+    ) -> tuple[NDArray[np.uint64], NDArray[np.float64], int, list[tuple[int, int, str, bytes | None]]]:
+        """Parses whole lines, which end in LF or CRLF; the last one may lack its end.
+
+        Lines that are no records are left out and reported. Parsing stops after `bad_allowed` + 1 of them.
+
+        Returns:
+            ids: uint64 [n, id columns], in file order.
+            numbers: float64 [n, number columns], in file order; an absent number is NaN.
+            lines: how many lines were read.
+            mistakes: of each line that is no record its number (from 0 in this text), the column (from 1, or 0 for the
+                whole line), what was expected there, and the first 40 bytes found, or None at the end of the line.
+        """
+
+def hash_texts(
+    field_key: int, offsets: NDArray[np.int32] | NDArray[np.int64], text: NDArray[np.uint8]
+) -> NDArray[np.uint64]:
+    """Returns the ids of n texts, uint64 [n] (esd/data/hashing.py).
+
+    Args:
+        field_key: of the field.
+        offsets: [n + 1]; text i are the bytes from offsets[i] to offsets[i + 1].
+        text: uint8 [b].
+
+    Raises:
+        ValueError: the offsets do not ascend, or lie outside the text.
+    """
+
+def hash_integers(field_key: int, values: NDArray[np.int64] | NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Returns the ids of integers, uint64 [n]: each is that of its decimal digits as a text."""
+
+class DistinctIds:
+    """Counts the distinct ids among all that were added, exactly, with about 20 bytes of memory for each."""
+
+    def __init__(self) -> None: ...
+    def add(self, ids: NDArray[np.uint64]) -> None:
+        """Adds ids, uint64 [r], contiguous."""
+
+    def __len__(self) -> int:
+        """The number of distinct ids so far."""

@@ -1,6 +1,0 @@
-"""Data of one's own: Parquet, Arrow and CSV files, and frames, whose columns a schema names. Needs pyarrow."""
-
-from services.data.tables.dataset import FrameDataset, TableDataset
-from services.data.tables.proposal import propose
-
-__all__ = ["FrameDataset", "TableDataset", "propose"]
