@@ -64,7 +64,7 @@ e2e: setup
 
 chaos: setup
 	scripts/debian-packages redis-server
-	$(VENV)/bin/python -m benchmarks.chaos
+	$(VENV)/bin/python -m hardening.chaos
 
 protos: setup
 	$(VENV)/bin/python -m esd.protos.generate

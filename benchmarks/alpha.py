@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.cost_families import FAMILIES
 from benchmarks.dispatch.cases import WORKERS, Stream, make_planner, open_stream
 from benchmarks.solver import device
 from esd.dispatcher.core.hybrid import hybrid_dis
@@ -18,6 +17,7 @@ from esd.dispatcher.solvers.cuda import CudaSolver
 from esd.dispatcher.solvers.cuda.device import CudaDevice
 from esd.dispatcher.solvers.protocol import Prices
 from esd.services.domain.jobs import Criterion
+from testbed.cost_families import FAMILIES
 
 ALPHAS = (1.0, 0.5, 0.25, 0.125, 0.0)
 BATCHES = (128, 256)  # samples per worker

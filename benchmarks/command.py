@@ -19,7 +19,6 @@ from benchmarks import plan as plans
 from benchmarks import ps as rows
 from benchmarks import solver as solvers
 from benchmarks.alpha import run as run_alphas
-from benchmarks.cost_families import FAMILIES
 from benchmarks.dispatch import balance as balances
 from benchmarks.dispatch.bars import PARTS, Report, run
 from benchmarks.dispatch.settings import STREAMS
@@ -28,6 +27,7 @@ from esd.cli import options as opt
 from esd.cli.report import messages
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.tables import OptimizerKind
+from testbed.cost_families import FAMILIES
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 

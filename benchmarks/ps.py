@@ -23,7 +23,7 @@ from esd.services.domain.frames import Parcel, Pulls
 from esd.services.domain.rows import GradientBlock, Push, RowBlock
 from esd.services.domain.tables import OptimizerSpec, TableSpec
 from esd.services.runtime.memory import keep_freed_memory
-from tests.support.redis_server import redis_server
+from testbed.redis_server import redis_server
 
 STORES = ("memory", "directory", "redis")
 DIMENSIONS = (16, 128, 512)

@@ -35,7 +35,7 @@ from esd.services.domain.batches import SampleBatch
 from esd.services.domain.features import Feature, numbered_ids
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.state import JobState
-from tests.support.redis_server import redis_server
+from testbed.redis_server import redis_server
 
 FIELDS = 26
 BATCH = 2048  # samples of an iteration: about 53,000 new rows while the table grows

@@ -20,12 +20,12 @@ from functools import cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.cost_families import FAMILIES, Costs
 from benchmarks.yardsticks import Run, installed
 from esd.dispatcher.solvers import SOLVERS, get_solver
 from esd.dispatcher.solvers.cuda import CudaSolver
 from esd.dispatcher.solvers.cuda.device import CudaDevice, open_device
 from esd.services.domain.errors import InvalidArgument, Unavailable
+from testbed.cost_families import FAMILIES, Costs
 
 _log = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.cost_families import Costs
-from benchmarks.native_targets import built
+from testbed.cost_families import Costs
+from testbed.native_targets import built
 
 Run = Callable[[], float]
 Prepare = Callable[[Costs, NDArray[np.int32]], Run | None]

@@ -13,8 +13,9 @@ from hypothesis import HealthCheck, settings
 
 from esd.dispatcher.solvers.cuda.device import open_device
 from esd.services.domain.errors import Unavailable
+from testbed.redis_server import redis_server
 from tests.support.certificates import Certificates
-from tests.support.redis_server import redis_cluster, redis_server
+from tests.support.redis_cluster import redis_cluster
 from tests.support.warm_python import ForkServer, fork_instead
 
 COLD_POPEN = subprocess.Popen

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.native_targets import built
+from testbed.native_targets import built
 
 QUEUES = {  # by the programme's names
     "two-level": "two-level queues",

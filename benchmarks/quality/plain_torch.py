@@ -15,7 +15,7 @@ from esd.cli.model import parse_hidden
 from esd.cli.options import RunOptions
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.features import Pooling
-from tests.support.auc import exact_auc
+from testbed.auc import exact_auc
 
 
 def train(samples: Samples, chosen: RunOptions) -> tuple[float, float]:

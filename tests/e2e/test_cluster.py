@@ -18,10 +18,10 @@ from esd.cli.attach import run_attached
 from esd.cli.cluster.command import CREDENTIALS
 from esd.cli.simulate import run as simulate_run
 from esd.services.clients.dispatcher import DispatcherClient
+from testbed.free_port import free_port
 from tests.e2e.compose import ROOT, TURNED_AWAY, docker
 from tests.e2e.engine import second_machine
 from tests.integration.test_attached_training import OPTIONS
-from tests.support.redis_server import free_port
 
 pytestmark = pytest.mark.timeout(600)
 

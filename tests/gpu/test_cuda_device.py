@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.cost_families import FAMILIES
 from esd.dispatcher.solvers import get_solver
 from esd.dispatcher.solvers.cuda.device import BLOCK_SAMPLES, open_device
 from esd.services.domain.errors import InvalidArgument
+from testbed.cost_families import FAMILIES
 
 pytestmark = pytest.mark.gpu
 

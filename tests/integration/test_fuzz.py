@@ -1,6 +1,6 @@
 """A few hundred malformed requests to every service, lies to a running job, and jobs that are told something wrong.
 
-`python -m benchmarks.fuzz` sends many more.
+`python -m hardening.fuzz` sends many more.
 """
 
 from __future__ import annotations
@@ -13,14 +13,6 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from benchmarks.fuzz import targets
-from benchmarks.fuzz.attended import train_beside_a_liar
-from benchmarks.fuzz.campaign import MAX_MESSAGE_BYTES, campaign
-from benchmarks.fuzz.delivered import train_beside_a_stranger
-from benchmarks.fuzz.liar import Lies
-from benchmarks.fuzz.targets import Target
-from benchmarks.fuzz.told import tell
-from benchmarks.fuzz.wrongs import wrongs
 from esd.dispatcher.service.app import serve_dispatcher
 from esd.dispatcher.service.settings import DispatcherSettings
 from esd.ps_server.service.app import parameter_server
@@ -32,6 +24,14 @@ from esd.worker.service.inbox import Inbox
 from esd.worker.service.link import Link
 from esd.worker.service.servicer import SERVICE, WorkerService, add_to_server
 from esd.worker.service.settings import WorkerSettings
+from hardening.fuzz import targets
+from hardening.fuzz.attended import train_beside_a_liar
+from hardening.fuzz.campaign import MAX_MESSAGE_BYTES, campaign
+from hardening.fuzz.delivered import train_beside_a_stranger
+from hardening.fuzz.liar import Lies
+from hardening.fuzz.targets import Target
+from hardening.fuzz.told import tell
+from hardening.fuzz.wrongs import wrongs
 
 COMMON = {"metrics_port": None, "grace_seconds": 0, "max_request_bytes": MAX_MESSAGE_BYTES}
 

@@ -23,7 +23,7 @@ from esd.services.domain.features import numbered_ids
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.tables import OptimizerKind
 from esd.worker.models import build_model
-from tests.support.auc import exact_auc
+from testbed.auc import exact_auc
 from tests.support.reference import TrainedModel, by_feature, initial_rows, train_reference
 
 OPTIONS = RunOptions(

@@ -23,8 +23,8 @@ from esd.services.domain.batches import SampleBatch
 from esd.services.domain.state import JobState
 from esd.services.domain.tables import OptimizerKind
 from esd.services.runtime.metrics import REGISTRY
+from testbed.redis_server import redis_server
 from tests.support.prometheus import Prometheus, prometheus
-from tests.support.redis_server import redis_server
 
 OPTIONS = RunOptions(
     workers=2,

@@ -20,8 +20,8 @@ from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.state import Evaluation, Quality
 from esd.services.domain.sync import Sync
+from testbed.free_port import free_port
 from tests.support.browser import Browser, chromium
-from tests.support.redis_server import free_port
 from tests.support.simple_clients import Dispatcher, Worker, job_with, run_to_the_end, samples, state_when
 
 DESKTOP = {"width": 1280, "height": 900}

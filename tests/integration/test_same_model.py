@@ -16,7 +16,7 @@ from esd.cli.stream import first_samples, global_batches
 from esd.services.domain.features import numbered_ids
 from esd.services.domain.jobs import RowLimitPolicy
 from esd.services.domain.tables import OptimizerKind
-from tests.support.auc import exact_auc
+from testbed.auc import exact_auc
 from tests.support.models import assert_same_model, distance
 from tests.support.reference import TrainedModel, train_reference
 

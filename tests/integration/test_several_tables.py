@@ -15,7 +15,7 @@ from esd.cli.stream import first_samples, global_batches, held_out_samples, trai
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.ids import table_of
 from esd.services.domain.tables import OptimizerKind
-from tests.support.auc import exact_auc
+from testbed.auc import exact_auc
 from tests.support.models import assert_trained
 from tests.support.reference import train_reference
 from tests.support.several_tables import ADAGRAD, ADAM, SGD, TabledOptions

@@ -12,7 +12,7 @@ import esd
 from esd.cli import train
 from esd.cli.stream import held_out_samples, training_stream
 from esd.services.domain.batches import SampleBatch
-from tests.support.auc import exact_auc
+from testbed.auc import exact_auc
 from tests.support.models import assert_trained
 from tests.support.visits import copied, model_of_one_process, options_of
 

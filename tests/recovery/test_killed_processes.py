@@ -36,7 +36,7 @@ from tests.recovery.kills import (
     worker,
 )
 from tests.support.models import assert_same_model
-from tests.support.redis_server import redis_cluster
+from tests.support.redis_cluster import redis_cluster
 from tests.support.reference import train_reference
 
 

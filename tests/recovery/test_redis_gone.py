@@ -18,7 +18,7 @@ from esd.services.domain.reports import FailureReport
 from esd.services.domain.state import JobPhase
 from esd.services.runtime.channel import channel
 from esd.services.wire.batches import encode_batch
-from tests.support.redis_server import RedisServer
+from testbed.redis_server import RedisServer
 from tests.support.simple_clients import POLL_SECONDS, Worker, job_with, samples, state_when
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support.redis_server import free_port
+from testbed.free_port import free_port
 
 CONFIGURATION = Path(__file__).parents[2] / "deploy" / "prometheus"
 POLL_SECONDS = 0.1  # between questions; Prometheus tells of nothing by itself

@@ -15,7 +15,7 @@ import pytest
 
 from esd.data import open_data
 from esd.services.domain.batches import SampleBatch
-from tests.support.auc import exact_auc
+from testbed.auc import exact_auc
 from tests.support.command import esd, esd_here
 from tests.support.models import assert_same_model
 from tests.support.processes import children_of, is_running

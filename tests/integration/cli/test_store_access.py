@@ -8,7 +8,7 @@ import pytest
 
 from esd.cli.launcher import ServiceFailed, local_cluster
 from tests.support.certificates import Certificates
-from tests.support.redis_server import encrypted_redis_server
+from tests.support.redis_encrypted import encrypted_redis_server
 
 PASSWORD = "sesame-0815"
 

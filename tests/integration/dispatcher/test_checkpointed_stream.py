@@ -20,8 +20,8 @@ from esd.services.domain.jobs import JobSpec
 from esd.services.domain.plans import EndOfStream, FlushPlan, IterationPlan, Membership, PlanMessage, Reload
 from esd.services.domain.reports import FailureReport
 from esd.services.domain.state import JobPhase
+from testbed.free_port import free_port
 from tests.support.cuttable_proxy import CuttableProxy, cuttable_proxy
-from tests.support.redis_server import free_port
 from tests.support.simple_clients import (
     POLL_SECONDS,
     Dispatcher,

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.fuzz.lying_redis import LyingRedis, live_with
 from esd.ps_server.service.app import parameter_server
 from esd.ps_server.service.settings import ParameterServerSettings
-from tests.support.redis_server import redis_server
+from hardening.fuzz.lying_redis import LyingRedis, live_with
+from testbed.redis_server import redis_server
 
 
 @pytest.mark.parametrize("seed", [1, 2])

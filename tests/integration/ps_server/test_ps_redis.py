@@ -22,9 +22,11 @@ from esd.ps_server.service.settings import ParameterServerSettings
 from esd.services.domain.errors import FailedPrecondition, InvalidArgument, StorageUnwritable, Unavailable
 from esd.services.domain.worker_set import WorkerSet
 from esd.services.runtime.retry import repeated
+from testbed.free_port import free_port
+from testbed.redis_server import redis_server
 from tests.support.frames import SPEC, gradient_push, row_push
 from tests.support.ps_client import Client, refused
-from tests.support.redis_server import await_cluster, await_ping, await_takeover, free_port, redis_cluster, redis_server
+from tests.support.redis_cluster import await_cluster, await_ping, await_takeover, redis_cluster
 from tests.support.stores import PATIENCE_SECONDS, open_url, rows_of
 from tests.support.stores import SPEC as STORED
 

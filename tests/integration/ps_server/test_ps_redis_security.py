@@ -15,10 +15,11 @@ from esd.ps_server.service.settings import ParameterServerSettings
 from esd.services.domain.errors import FailedPrecondition, Unavailable
 from esd.services.runtime.security import Credentials
 from esd.services.runtime.settings import ClientSettings, SettingsError
+from testbed.redis_server import RedisServer
 from tests.support.certificates import Certificates
 from tests.support.frames import row_push
 from tests.support.ps_client import Client
-from tests.support.redis_server import RedisServer, encrypted_redis_server
+from tests.support.redis_encrypted import encrypted_redis_server
 
 PASSWORD = "sesame-0815"
 

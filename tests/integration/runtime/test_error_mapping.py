@@ -11,7 +11,7 @@ from esd.protos import ps_pb2
 from esd.services.domain.errors import DeadlineExceeded, EsdError, Internal, NotFound, Unavailable
 from esd.services.runtime.interceptors import GIVEN_UP_TEXT
 from esd.services.runtime.status import CODES, INTERNAL_TEXT, REASON_KEY, domain_errors, error_from
-from tests.support.redis_server import free_port
+from testbed.free_port import free_port
 
 RETRIED = Unavailable
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from esd.services.runtime.server import serve
 from esd.services.runtime.settings import ServerSettings
+from testbed.free_port import free_port
 from tests.support.certificates import Certificates
-from tests.support.redis_server import free_port
 
 
 class ProbedSettings(ServerSettings, env_prefix="ESD_PROBED_"):

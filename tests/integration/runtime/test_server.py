@@ -13,7 +13,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from esd.services.domain.errors import DeadlineExceeded, NotFound, Unavailable
 from esd.services.runtime.channel import channel
 from esd.services.runtime.metrics import REGISTRY
-from tests.support.redis_server import free_port
+from testbed.free_port import free_port
 
 SERVICE = "esd.v1.ParameterServer"
 Call = Callable[[Any, str], Awaitable[Any]]

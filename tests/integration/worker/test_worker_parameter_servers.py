@@ -16,8 +16,8 @@ from esd.services.domain.tables import OptimizerSpec
 from esd.worker.service.link import Link
 from esd.worker.service.parameter_servers import ParameterServers
 from esd.worker.service.settings import WorkerSettings
+from testbed.free_port import free_port
 from tests.integration.worker.small import small_job
-from tests.support.redis_server import free_port
 from tests.support.reference import initial_rows
 
 IDS = np.random.default_rng(1).integers(0, 2**64, 5000, np.uint64)

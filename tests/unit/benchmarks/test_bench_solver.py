@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks.cost_families import FAMILIES
 from benchmarks.solver import CPU_SOLVERS, report, run
 from benchmarks.solver_plot import save_plot
 from esd.cli.main import app
 from esd.services.domain.errors import InvalidArgument
+from testbed.cost_families import FAMILIES
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -13,7 +13,8 @@ import pytest
 import redis
 import yaml
 
-from tests.support.redis_server import await_ready, free_port
+from testbed.free_port import free_port
+from testbed.redis_server import await_ready
 
 ROOT = Path(__file__).parents[3]
 COMPOSE_FILES = [ROOT / "docker-compose.yml", *sorted((ROOT / "deploy").glob("*.yml"))]

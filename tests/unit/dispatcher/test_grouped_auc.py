@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from esd.dispatcher.core.grouped_auc import MOST_FULL, WindowedGauc, grouped_auc
-from tests.support.auc import exact_auc
+from testbed.auc import exact_auc
 
 
 def samples(count: int, groups: int, seed: int = 5):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from esd.dispatcher.core.progress import Progress
 from esd.dispatcher.core.scores import ScoreHistogram, Scores
 from esd.services.domain.reports import IterationReport, PhaseTimes, TransferCounts
-from tests.support.auc import exact_auc
+from testbed.auc import exact_auc
 
 
 def scores(bins: list[int], labels: list[int]) -> Scores:

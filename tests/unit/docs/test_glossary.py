@@ -19,8 +19,8 @@ ROWS = re.findall(r"^\| (\*\*.*) \| ([^|]*) \|$", PAGE, re.MULTILINE)
 PYTHON = (".py", ".pyi")
 SOURCES = (*PYTHON, ".h", ".cpp", ".cu", ".proto")
 FOLDERS = (
-    "benchmarks", "dispatcher", "esd", "examples", "native", "protos", "ps_server", "scripts", "services",
-    "tests", "worker",
+    "benchmarks", "dispatcher", "esd", "examples", "hardening", "native", "protos", "ps_server", "scripts", "services",
+    "testbed", "tests", "worker",
 )  # fmt: skip
 
 # What the thing is called now.

@@ -50,7 +50,7 @@ def test_plain_sentences_and_quoted_names_match_nothing() -> None:
 
 def test_numbers_move_between_packages_and_never_rise(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(language, "RECORDED", tmp_path / "language.toml")
-    language.RECORDED.write_text('[matching]\n"benchmarks/fuzz" = 50\n"esd" = 2\n')
+    language.RECORDED.write_text('[matching]\n"hardening/fuzz" = 50\n"esd" = 2\n')
     language.record({"esd": 1, "hardening/fuzz": 50, "protos": 0})
     assert language.recorded() == {"esd": 1, "hardening/fuzz": 50}
     with pytest.raises(ValueError, match="52 docstrings match, and the recorded number is 51"):

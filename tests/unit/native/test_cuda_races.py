@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
-from benchmarks.native_targets import built
+from testbed.native_targets import built
 
 
 def test_no_step_races_with_itself() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.cost_families import FAMILIES
 from esd.dispatcher.solvers import get_solver
 from esd.native import cuda as native
+from testbed.cost_families import FAMILIES
 from tests.support.solvers import EmulatedSolver
 
 ALGORITHMS = ("dual", "hungarian")

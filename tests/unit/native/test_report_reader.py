@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.fuzz.twists import Twist, twists
 from esd.native.reports import count_scores
 from esd.protos import dispatcher_pb2 as pb
 from esd.services.domain.errors import InvalidArgument
@@ -28,6 +27,7 @@ from esd.services.wire.attend import encode_request, encode_said
 from esd.services.wire.messages import parse
 from esd.services.wire.report_reader import read_iteration_reports
 from esd.services.wire.reports import decode_iteration_report
+from hardening.fuzz.twists import Twist, twists
 
 COUNTS = st.one_of(st.integers(0, 300), st.sampled_from([MOST_MOVED - 1, MOST_MOVED]))
 SECONDS = st.one_of(st.floats(0, 2), st.sampled_from([-0.0, MOST_SECONDS]))

@@ -1,0 +1,1 @@
+"""Attempts to break real runs: faults, malformed messages, hostile strangers and long lives."""

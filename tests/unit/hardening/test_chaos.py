@@ -1,0 +1,74 @@
+"""Which faults a chaos campaign draws, and how it compares models."""
+
+import random
+import re
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from hardening.chaos.bad_days import OPTIONS as BAD_DAY
+from hardening.chaos.bad_days import draw_bad_days
+from hardening.chaos.faults import draw_faults
+from hardening.chaos.system import OPTIONS
+from hardening.chaos.verdict import difference
+
+
+def test_thirty_faults_hold_every_kind_at_least_twice():
+    faults = draw_faults(random.Random(0), 30)
+    kinds = Counter(re.sub(r"worker \d", "worker", fault.name) for fault in faults)
+    assert len(kinds) == 12
+    assert min(kinds.values()) >= 2
+    assert all(0 < fault.iteration < OPTIONS.iterations for fault in faults)
+    assert all(fault.store == "redis" for fault in faults if fault.name == "kill redis")
+
+
+def test_a_seed_gives_the_same_faults():
+    first, second = (draw_faults(random.Random(7), 12) for _ in range(2))
+    assert [(each.name, each.store, each.iteration) for each in first] == [
+        (each.name, each.store, each.iteration) for each in second
+    ]
+
+
+def test_a_seed_gives_the_same_bad_days():
+    first, second = (draw_bad_days(random.Random(7), 12) for _ in range(2))
+    assert [list(map(str, each.misfortunes)) for each in first] == [list(map(str, each.misfortunes)) for each in second]
+
+
+def test_sixty_bad_days_hold_everything_on_every_store_with_every_optimizer():
+    days = draw_bad_days(random.Random(0), 60)
+    assert len({(day.store, day.options.optimizer) for day in days}) == 6
+    assert {len(day.misfortunes) for day in days} == {2, 3}
+    names = " ".join(each.name for day in days for each in day.misfortunes)
+    for kind in ("kill worker", "kill redis", "hang worker", "hang ps_server", "cut", "lose packets", "second start"):
+        assert kind in names
+    assert all(0 <= each.iteration <= BAD_DAY.iterations for day in days for each in day.misfortunes)
+
+
+def model(folder, **changes):
+    arrays = {
+        "ids": np.arange(3, dtype=np.uint64),
+        "versions": np.array([2, 1, 5]),
+        "rows": np.ones((3, 2), np.float32),
+        "dense/w": np.full(4, 2.0, np.float32),
+        "model": np.array("wdl of 3 features"),
+    }
+    folder.mkdir()
+    np.savez(folder / "model.npz", **arrays | changes)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, 0.0),
+        ({"dense/w": np.array([2, 2, 2, 2.004], np.float32)}, 1e-3),
+        ({"versions": np.array([2, 1, 6])}, float("inf")),
+        ({"model": np.array("wdl of 4 features")}, float("inf")),
+        ({"dense/other": np.zeros(2, np.float32)}, float("inf")),
+    ],
+    ids=["same", "near", "trained once more", "of other samples", "larger"],
+)
+def test_the_distance_of_two_models(tmp_path, changes, expected):
+    undisturbed = model(tmp_path / "undisturbed")
+    assert difference(model(tmp_path / "run", **changes), undisturbed) == pytest.approx(expected, rel=1e-2)
