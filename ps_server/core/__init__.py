@@ -1,1 +1,1 @@
-"""What the parameter server means, apart from how it is stored and reached."""
+"""The rules of the parameter server, independent of its stores and of gRPC."""

@@ -1,4 +1,4 @@
-"""Split rows: partial gradients become one optimizer step when all contributors are in."""
+"""Partial gradients of split rows: when all contributors have sent theirs, one optimizer step uses their sum."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from esd.services.domain.versions import at_birth
 
 
 class Arrival(IntEnum):
-    """What a contribution means for what is pending; the codes of esd.native.rows."""
+    """The effect of a contribution on the pending sum of its row; values are the codes of esd.native.rows."""
 
     WAITS = 0
     COMPLETES = 1
@@ -25,11 +25,11 @@ class Arrival(IntEnum):
 
 
 class SkippedVersion(FailedPrecondition):
-    """Gradients make versions behind ones that are not made yet.
+    """A gradient makes a version whose predecessor does not exist yet.
 
     Attributes:
-        ids: uint64 [r], the rows.
-        versions: int64 [r], that they must reach before.
+        ids: uint64 [r], the rows whose gradients came too early.
+        versions: int64 [r], the versions that these rows must reach first.
     """
 
     def __init__(self, message: str, ids: NDArray[np.uint64], versions: NDArray[np.int64]) -> None:
@@ -39,9 +39,9 @@ class SkippedVersion(FailedPrecondition):
 
 
 def discard_made(store: TableStore, ids: NDArray[np.uint64]) -> None:
-    """Discards what is pending for versions that the rows have reached.
+    """Discards pending gradients whose version the row has already reached.
 
-    Such gradients are left when a store fails between writing a row and discarding its gradients.
+    They are left over when a store fails after it has written a row and before it has discarded the row's gradients.
     """
     targets = store.partials.splits(ids).targets
     pending = targets > 0
@@ -52,7 +52,7 @@ def discard_made(store: TableStore, ids: NDArray[np.uint64]) -> None:
 
 
 def discard_of_earlier_lives(store: TableStore, ids: NDArray[np.uint64], births: NDArray[np.int64]) -> None:
-    """Discards what is pending for lives of the rows before those that began at the versions `births`, int64 [r]."""
+    """Discards pending gradients of earlier lives: their version is below the row's entry in `births`, int64 [r]."""
     targets = store.partials.splits(ids).targets
     over = (targets > 0) & (targets < births)
     if over.any():
@@ -60,13 +60,13 @@ def discard_of_earlier_lives(store: TableStore, ids: NDArray[np.uint64], births:
 
 
 def classify(store: TableStore, block: GradientBlock) -> NDArray[np.uint8]:
-    """Returns an Arrival per gradient, uint8 [r]. Changes nothing.
+    """Returns an Arrival per gradient, uint8 [r]; changes nothing.
 
-    A gradient for a version that the row has reached is repeated: the sum was made before.
+    A gradient for a version that the row has reached counts as repeated, because its sum was applied before.
 
     Raises:
-        SkippedVersion: a gradient skips a version.
-        FailedPrecondition: it disagrees with the pending ones.
+        SkippedVersion: a gradient is more than one version ahead of its row.
+        FailedPrecondition: a gradient disagrees with the pending ones on version, contributors or step.
     """
     versions = store.rows.versions(block.ids)
     skips = block.targets > np.maximum(versions, at_birth(block.targets)) + 1
@@ -86,17 +86,16 @@ def classify(store: TableStore, block: GradientBlock) -> NDArray[np.uint8]:
 
 
 def complete(store: TableStore, spec: TableSpec, last: GradientBlock, rows: NDArray[np.float32]) -> None:
-    """Trains the rows whose last contributions these are, stores them, and discards their partial gradients.
+    """Trains the rows for which `last` is the last contribution, stores them, and discards their partial gradients.
 
     Args:
         store: the table's store.
         spec: the table.
-        last: contributions that were classified COMPLETES.
-        rows: float32 [r, W], the rows before this step, with their initial values where they were never trained;
-            changed in place.
+        last: contributions that `classify` found to be COMPLETES.
+        rows: float32 [r, W], the rows before this step, with initial values if never trained; changed in place.
     """
     apply_optimizer(spec.optimizer, rows, store.partials.sum(last), last.steps, last.rates)
-    # Rows first: a crash in between leaves partial gradients of a version already made, which discard_made() finds.
+    # Rows first: after a crash in between, discard_made() finds the gradients of a version that exists already.
     store.rows.write_newer(RowBlock(last.ids, last.targets, rows))
     store.partials.discard(last.ids)
 

@@ -1,9 +1,9 @@
-"""Epochs, cuts and the way back (docs/recovery.md).
+"""Epochs, cuts and checkpoints of a table (docs/recovery.md).
 
-A cut is complete when every worker of the epoch has said that it owes the server nothing more; the rows as they are
-then belong to it. Instead of copying them, the store keeps the pre-image of each row that changes afterwards. A
-checkpoint is a cut that was committed with a manifest. What of all this must last is in history_record.py; here is what
-happens to it.
+A cut is complete when every worker of the epoch has reported that all its pushes are acknowledged; the cut is the rows
+at that moment. The store does not copy them: it keeps the pre-image of each row that changes afterwards. A checkpoint
+is a cut that was committed with a manifest. history_record.py defines the durable record of all this; this module
+changes it.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from esd.ps_server.core.store import TableStore
 from esd.services.domain.errors import FailedPrecondition, InvalidArgument, ResourceExhausted, StaleEpoch
 from esd.services.domain.worker_set import WorkerSet
 
-_LONGEST_STEP = 2**20  # from one epoch to the next; a cluster of many shards that die often needs some dozens
-_MOST_PENDING = 8  # checkpoints that have parts and are not committed; one or two are made at a time
-_MOST_PARTS = 8  # of one checkpoint; there are five
+_LONGEST_STEP = 2**20  # from one epoch to the next; a cluster of many shards that often die needs a few dozen
+_MOST_PENDING = 8  # checkpoints with parts that are not committed yet; a job makes one or two at a time
+_MOST_PARTS = 8  # parts of one checkpoint; five kinds exist
 
 
 def go_back(store: TableStore, record: HistoryRecord, checkpoint: int, epoch: int) -> tuple[HistoryRecord, int]:
-    """Puts the rows of a store that nobody writes to back to a cut.
+    """Returns the rows of a store, which must have no writers, to a cut.
 
-    May be repeated after a failure. What belonged to later cuts is dropped when the table is taken up again.
+    May be repeated after a failure. The files and pre-images of later cuts stay until the table is opened again.
 
     Args:
-        store: the table.
-        record: its history.
+        store: the table's store.
+        record: the table's history.
         checkpoint: names the cut; 0: the table as it was created.
-        epoch: begins with the rows as they are then.
+        epoch: the epoch that begins with the restored rows.
 
     Returns:
-        The record from then on, and how many rows were put back.
+        The new record, and the number of rows that were put back.
     """
     if not checkpoint:
         changed = len(store.rows)
@@ -55,18 +55,19 @@ class History:
     """The history of one table. Thread-safe."""
 
     def __init__(self, store: TableStore, table: str) -> None:
-        """Takes up what the store has recorded.
+        """Loads the stored record; begins a new epoch if the store has lost the rows since the last checkpoint.
 
         Raises:
-            FailedPrecondition: what it has recorded, or the rows of its last checkpoint, are damaged.
+            FailedPrecondition: the record, or the rows of the last checkpoint, are damaged.
         """
         self._store = store
         self._table = table
-        self._saving = threading.Lock()  # held while a cut is saved, also by who was given up and writes on
-        self._parts = threading.Lock()  # held while a part is put, so that their number is known
-        self._part_names: dict[int, set[str]] = {}  # of checkpoints that were not committed when they were put
-        self._keep: int | None = None  # how many checkpoints the last commit kept
-        self._lock = SharedLock()  # shared by those who change rows, exclusive to those who need them to stand still
+        # Held while a cut is saved. A save whose RPC was cancelled runs on in its thread and keeps the lock to its end.
+        self._saving = threading.Lock()
+        self._parts = threading.Lock()  # held while a part is stored, so that the count of parts is exact
+        self._part_names: dict[int, set[str]] = {}  # by checkpoint that was not committed when its part was stored
+        self._keep: int | None = None  # number of checkpoints that the last commit kept
+        self._lock = SharedLock()  # shared by writers of rows; exclusive where rows must stand still
         stored = store.history.load()
         self._record = HistoryRecord() if stored is None else HistoryRecord.decode(stored, f"table {table!r}")
         saved = self._record.saved
@@ -75,19 +76,19 @@ class History:
         )
         if lost:
             self._begin_after_last_checkpoint()
-        self._sweep(uncommitted_parts=lost)  # what was being made cannot be committed any more
+        self._sweep(uncommitted_parts=lost)  # with the rows lost, unfinished checkpoints can never be committed
         store.cuts.keep_pre_images(self._record.last_iteration or None)
 
     @property
     def record(self) -> HistoryRecord:
-        """The record as it is now; a new one replaces it with every change."""
+        """The present record; every change replaces it by a new object."""
         return self._record
 
     def check_epoch(self, epoch: int) -> None:
-        """Raises StaleEpoch unless `epoch` is the table's."""
+        """Raises StaleEpoch unless `epoch` is the table's present epoch."""
         if epoch != self._record.epoch:
             raise StaleEpoch(
-                f"epoch {epoch} is not that of table {self._table!r}, which is in epoch {self._record.epoch}"
+                f"epoch {epoch} is not the epoch of table {self._table!r}, which is in epoch {self._record.epoch}"
             )
 
     def check_unfinished(self) -> None:
@@ -100,17 +101,17 @@ class History:
 
     @contextmanager
     def in_epoch(self, epoch: int) -> Iterator[None]:
-        """Surrounds what an epoch may do whether or not the table is finished. Raises StaleEpoch in another one."""
+        """Holds off a change of epoch during the block. Raises StaleEpoch if `epoch` is not the table's epoch."""
         with self._lock.shared():
             self.check_epoch(epoch)
             yield
 
     @contextmanager
     def writing(self, epoch: int) -> Iterator[None]:
-        """Surrounds every change of rows, and of the dense parameters.
+        """Holds off cuts and a change of epoch while the block changes rows or dense parameters.
 
         Raises:
-            StaleEpoch: the epoch is not the table's.
+            StaleEpoch: `epoch` is not the table's epoch.
             FailedPrecondition: the table is finished.
         """
         with self._lock.shared():
@@ -120,7 +121,7 @@ class History:
 
     @contextmanager
     def writing_at_once(self, epoch: int) -> Iterator[bool]:
-        """Surrounds a change of rows that waits for nothing; yields whether it may be made now: see `writing`."""
+        """Like `writing`, but never waits: yields False where `writing` would wait or raise."""
         if not self._lock.try_share():
             yield False
             return
@@ -131,10 +132,10 @@ class History:
 
     @contextmanager
     def at_checkpoint(self, checkpoint: int) -> Iterator[tuple[int, ...]]:
-        """Surrounds reads of rows as they were at a checkpoint; yields the cuts after it, ascending.
+        """Keeps a checkpoint from being dropped while the block reads its rows; yields the later cuts, ascending.
 
         Raises:
-            FailedPrecondition: there is no such checkpoint, or it is not kept any more.
+            FailedPrecondition: the checkpoint does not exist, or is no longer kept.
         """
         with self._lock.shared():
             record = self._record
@@ -147,22 +148,22 @@ class History:
             yield tuple(cut for cut in record.iterations if cut > checkpoint)
 
     def cut(self, epoch: int, checkpoint: int, worker: int, contributors: int, *, last: bool = False) -> bool:
-        """Counts one worker's report for a cut; True when the cut is complete.
+        """Records one worker's report for a cut, and returns whether the cut is complete now.
 
         Args:
             epoch: the epoch of the worker.
             checkpoint: names the cut, > 0.
             worker: slot of the worker.
             contributors: mask of the worker slots whose reports make the cut complete.
-            last: whether the job ends here without a checkpoint: the table is finished then, and no way back is kept.
+            last: whether the job ends here without a checkpoint: the table is finished, no pre-images are kept.
 
         Raises:
-            InvalidArgument: the worker is no contributor, or checkpoint 0 is cut, which is the empty table.
-            FailedPrecondition: a later cut is there already, or the table is finished.
-            StaleEpoch: the epoch is not the table's.
+            InvalidArgument: the worker is no contributor, or `checkpoint` is 0, which names the empty table.
+            FailedPrecondition: a later cut exists already, or the table is finished.
+            StaleEpoch: `epoch` is not the table's epoch.
         """
         if checkpoint < 1:
-            raise InvalidArgument("checkpoint is 0, cuts are named by the iteration that follows them")
+            raise InvalidArgument("checkpoint is 0, but a cut is named by the iteration that follows it, 1 or above")
         if worker not in WorkerSet(contributors):
             raise InvalidArgument(f"worker {worker} is not among the contributors {contributors:#x} of the cut")
         with self._lock.exclusive():
@@ -172,7 +173,7 @@ class History:
                 return True
             self.check_unfinished()
             if checkpoint < max(record.arriving, record.last_iteration):
-                raise FailedPrecondition(f"cut {checkpoint} comes too late, cut {record.last_iteration} is there")
+                raise FailedPrecondition(f"cut {checkpoint} comes too late: cut {record.last_iteration} exists already")
             arrived = (record.arrived if record.arriving == checkpoint else 0) | 1 << worker
             complete = arrived & contributors == contributors
             if complete and last:
@@ -186,11 +187,11 @@ class History:
             return complete
 
     def save(self, epoch: int, checkpoint: int) -> tuple[int, int]:
-        """Makes a complete cut durable; how many rows changed since the cut before, and the bytes they take.
+        """Makes a complete cut durable; returns the number of rows changed since the cut before, and their bytes.
 
         Raises:
             FailedPrecondition: the cut is not complete.
-            StaleEpoch: the epoch is not the table's.
+            StaleEpoch: `epoch` is not the table's epoch.
         """
         with self._saving:
             self._check_complete(epoch, checkpoint)
@@ -203,14 +204,14 @@ class History:
         return changed
 
     def commit(self, epoch: int, checkpoint: int, manifest: bytes, keep: int, *, finished: bool = False) -> None:
-        """Makes a checkpoint the valid one; of the committed ones, the last `keep` stay, the others are dropped.
+        """Makes a cut the newest checkpoint; keeps the last `keep` checkpoints and drops older ones.
 
-        Checkpoint 0 is the table as it was created. With `finished` it is the last one: the job has ended.
+        Checkpoint 0 is the table as it was created. `finished` marks the job's last checkpoint: the job has ended.
 
         Raises:
-            InvalidArgument: none is to be kept.
-            FailedPrecondition: the cut is not complete, or a later checkpoint, or the end of the job, is committed.
-            StaleEpoch: the epoch is not the table's.
+            InvalidArgument: `keep` is below 1.
+            FailedPrecondition: the cut is not complete, a later checkpoint is committed, or the job has ended.
+            StaleEpoch: `epoch` is not the table's epoch.
         """
         if keep < 1:
             raise InvalidArgument(f"keep is {keep}, at least the checkpoint that is committed must stay")
@@ -231,20 +232,20 @@ class History:
             self._sweep()
 
     def restore(self, checkpoint: int, epoch: int, claimant: bytes) -> int:
-        """Puts the rows back to a cut and begins an epoch; how many rows had to be put back.
+        """Returns the rows to a cut and begins an epoch; returns the number of rows that were put back.
 
-        What came after that cut is dropped. An epoch goes back once: when its beginning is repeated, as by an attempt
-        that its caller had given up and that ran late, the rows may be trained already, and stay as they are.
+        Everything after the cut is dropped. An epoch restores once: a repeated call of the same epoch may arrive late,
+        after its caller has timed out and sent another, when rows are already trained. It then changes nothing.
 
         Args:
             checkpoint: names the cut.
-            epoch: that begins, or has begun for this dispatcher.
+            epoch: the epoch that begins, or that this dispatcher has already begun.
             claimant: names the dispatcher.
 
         Raises:
-            FailedPrecondition: there is no way back to that cut, or the epoch has begun at another one.
-            StaleEpoch: a later epoch has begun, or this one for another dispatcher.
-            InvalidArgument: the epoch is far above the present one.
+            FailedPrecondition: the cut does not exist here, or the epoch has begun at another cut.
+            StaleEpoch: a later epoch has begun, or another dispatcher has begun this one.
+            InvalidArgument: the epoch is too far above the present one.
         """
         with self._lock.exclusive():
             record = self._record
@@ -264,43 +265,43 @@ class History:
             return changed
 
     def claim(self, claimant: bytes) -> None:
-        """Claims a table that nobody has, for a job that begins no epoch. May be repeated.
+        """Claims an unclaimed table for a job without epochs. May be repeated.
 
-        Two such jobs would push rows at the same versions, of which the later ones are taken for repeated ones, and
-        each would train on with rows of the other.
+        Without the claim, two such jobs would push rows at the same versions: the server would take the later pushes
+        for repetitions, and each job would go on training the rows of the other.
 
         Raises:
-            FailedPrecondition: another job has claimed it, or a dispatcher has begun an epoch.
+            FailedPrecondition: another job has claimed the table, or a dispatcher has begun an epoch on it.
         """
         with self._lock.exclusive():
             record = self._record
             if record.has_another(claimant) or (record.epoch and not record.claimant):
                 raise FailedPrecondition(
-                    f"table {self._table!r} is that of another job, which trains it or has begun to; a job without "
+                    f"table {self._table!r} belongs to another job, which trains it or has begun to; a job without "
                     "checkpoints begins with a table of its own (--table), or with an empty store"
                 )
             if not record.claimant:
                 self._write(record.claimed_by(claimant, record.epoch))
 
     def begin_epoch(self, epoch: int, claimant: bytes, *, takes_over: bool) -> None:
-        """Begins an epoch with the rows as they are: requests of earlier ones are refused from now on.
+        """Begins an epoch and leaves the rows as they are; from now on requests of earlier epochs are refused.
 
         Args:
-            epoch: that begins, or has begun for this dispatcher.
+            epoch: the epoch that begins, or that this dispatcher has already begun.
             claimant: names the dispatcher.
-            takes_over: whether the table may be another dispatcher's, which has begun an epoch here.
+            takes_over: whether this dispatcher may take the table from another one that has begun an epoch here.
 
         Raises:
-            FailedPrecondition: the table is another dispatcher's.
-            StaleEpoch: a later epoch has begun, or this one for another dispatcher.
-            InvalidArgument: the epoch is far above the present one.
+            FailedPrecondition: the table belongs to another dispatcher, and `takes_over` is False.
+            StaleEpoch: a later epoch has begun, or another dispatcher has begun this one.
+            InvalidArgument: the epoch is too far above the present one.
         """
         with self._lock.exclusive():
             record = self._record
             if not takes_over and record.has_another(claimant):
                 raise FailedPrecondition(
                     f"another dispatcher has taken table {self._table!r} over, with epoch {record.claimed}, and the "
-                    "job goes on there; if that one has ended, too, repeat the job: it goes on from its last checkpoint"
+                    "job runs there; if that dispatcher has ended, too, repeat the job: it resumes from its checkpoint"
                 )
             self._check_begins(epoch, claimant)
             claimed = record.claimed_by(claimant, epoch)
@@ -308,19 +309,19 @@ class History:
                 self._write(claimed)
 
     def put_part(self, checkpoint: int, name: str, data: bytes, epoch: int) -> None:
-        """Keeps a named part of a checkpoint that is being made.
+        """Stores a named part of a checkpoint that is not committed yet.
 
         Raises:
-            StaleEpoch: the epoch is not the table's.
-            FailedPrecondition: that checkpoint is committed, or a later one is; the table is finished.
-            ResourceExhausted: too many others, or too many parts of this one, wait to be committed.
+            StaleEpoch: `epoch` is not the table's epoch.
+            FailedPrecondition: this or a later checkpoint is committed, or the table is finished.
+            ResourceExhausted: too many checkpoints, or too many parts of this one, wait to be committed.
         """
         with self._lock.shared(), self._parts:
             self.check_epoch(epoch)
             if checkpoint <= self._record.last.iteration:
                 raise FailedPrecondition(
                     f"checkpoint {checkpoint} of table {self._table!r} is not being made: checkpoint "
-                    f"{self._record.last.iteration} is committed, its parts and those of earlier ones stay as they are"
+                    f"{self._record.last.iteration} is committed, and parts of committed checkpoints stay as they are"
                 )
             self.check_unfinished()
             pending = self._store.blobs.checkpoints() - {each.iteration for each in self._record.committed}
@@ -339,10 +340,10 @@ class History:
             names.add(name)
 
     def _base_of(self, checkpoint: int) -> int:
-        """Returns the checkpoint that the files of another one may build on, 0 for none.
+        """Returns the checkpoint that the file of a new one may build on; 0: none.
 
-        It is not the last one, so that of two checkpoints that are kept side by side none needs a file of the other:
-        one damaged file never takes both.
+        It is the last but one, so two neighbouring checkpoints share no file, and one damaged file never destroys
+        both. If only one checkpoint is kept, the file may build on the last.
         """
         earlier = [each.iteration for each in self._record.committed if 0 < each.iteration < checkpoint]
         apart = 1 if self._keep == 1 else 2
@@ -354,8 +355,8 @@ class History:
             raise StaleEpoch(f"epoch {epoch} cannot begin, table {self._table!r} is in epoch {present}")
         if epoch == present and self._record.is_of_another(claimant):
             raise StaleEpoch(
-                f"epoch {epoch} of table {self._table!r} is that of another dispatcher, which began it first; begin a "
-                "later one, or leave the table to that dispatcher"
+                f"another dispatcher has begun epoch {epoch} of table {self._table!r}; begin a later one, or leave the "
+                "table to that dispatcher"
             )
         if epoch > present + _LONGEST_STEP:
             raise InvalidArgument(
@@ -368,7 +369,7 @@ class History:
         if checkpoint != record.restored:
             raise FailedPrecondition(
                 f"epoch {record.epoch} of table {self._table!r} has begun at checkpoint {record.restored}; only a "
-                f"later one can begin at checkpoint {checkpoint}"
+                f"later epoch can begin at checkpoint {checkpoint}"
             )
 
     def _check_complete(self, epoch: int, checkpoint: int) -> None:
@@ -377,18 +378,18 @@ class History:
             raise FailedPrecondition(f"cut {checkpoint} of table {self._table!r} is not complete")
 
     def _begin_after_last_checkpoint(self) -> None:
-        """Begins a new epoch at the last checkpoint: what came after it was lost with the process."""
+        """Begins a new epoch at the last checkpoint, because the process has lost all later changes."""
         record, last = self._record, self._record.last.iteration
         saved = record.saved if record.saved is not None and record.saved.iteration > last else None
         back = replace(record.going_back_to(last), epoch=record.epoch + 1, restored=None, saved=saved)
-        if saved is not None:  # whether it is a checkpoint, the dispatcher will say
+        if saved is not None:  # may be a checkpoint on the other shards; its file stays until the dispatcher decides
             back = replace(back, outdated_cuts=tuple(cut for cut in back.outdated_cuts if cut != saved.iteration))
         self._write(replace(back, finished=record.finished and bool(record.committed)))
 
     def _sweep(self, *, uncommitted_parts: bool = False) -> None:
-        """Drops what is left of cuts of the past; if asked, also the parts of checkpoints that were never committed.
+        """Drops outdated cuts and, with `uncommitted_parts`, the parts of checkpoints that were never committed.
 
-        What a crash leaves behind is dropped when the table is taken up again, or at the next checkpoint.
+        A crash may leave such data; this runs when the table is opened and at every commit, and then drops it.
         """
         record = self._record
         for cut in record.outdated_cuts:

@@ -1,4 +1,4 @@
-"""What of a table's history must outlive the process: its epoch, its cuts and its checkpoints (docs/recovery.md)."""
+"""The part of a table's history that must outlive the process: epoch, cuts and checkpoints (docs/recovery.md)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from esd.services.domain.errors import FailedPrecondition
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A complete cut that there is a way back to.
+    """A complete cut, which the rows can return to.
 
     Attributes:
-        iteration: the iteration that follows the cut, which names it.
-        rows: how many rows this server had stored.
-        trainings: how often they had been trained, summed over rows. A look at the cut must find both numbers again.
+        iteration: names the cut by the iteration that follows it.
+        rows: number of rows that this server had stored.
+        trainings: how often these rows had been trained, in total. A verification must find both numbers again.
     """
 
     iteration: int
@@ -32,7 +32,7 @@ class Checkpoint:
 
     Attributes:
         iteration: names its cut; 0: the table as it was created.
-        manifest: what the dispatcher has written about it, on shard 0; empty on the others.
+        manifest: the dispatcher's description of the checkpoint, on shard 0; empty on the other shards.
     """
 
     iteration: int
@@ -44,23 +44,23 @@ _NO_CHECKPOINT = Checkpoint(0, b"")
 
 @dataclass(frozen=True, slots=True)
 class HistoryRecord:
-    """What of a table's history must outlive the process.
+    """The durable part of a table's history.
 
     Attributes:
         epoch: the epoch whose requests are served.
-        claimant: the dispatcher that has begun an epoch here last, by its random name, or the job without epochs that
-            has claimed the table; empty: none has.
-        claimed: the epoch that it has begun. A later one is nobody's: the server has begun it by itself, as it had lost
-            rows, or somebody has gone back to a checkpoint while no server ran.
+        claimant: random name of the dispatcher that last began an epoch here, or of the job without epochs that has
+            claimed the table; empty: the table is unclaimed.
+        claimed: the epoch that the claimant began. A later `epoch` has no claimant: the server began it itself after
+            it had lost rows, or `esd checkpoint restore` began it while no server ran.
         cuts: the complete cuts, ascending; pre-images are kept for the last.
-        committed: the checkpoints that can be gone back to, ascending.
+        committed: the checkpoints that the rows can return to, ascending.
         arriving: the cut that workers are reporting for; 0: none.
         arrived: mask of the worker slots that have reported.
-        outdated_cuts: cuts of the past, of which something may still have to be dropped.
-        finished: whether the job that trains the table has ended. Nothing is written then until a way back is taken.
-        saved: the cut that was made durable last, until it is committed. Who takes over from a process that died before
-            it heard of the commit must still have it, since it may be a checkpoint on the other shards.
-        restored: the checkpoint that the rows were put back to when the epoch began; None: they were not.
+        outdated_cuts: dropped cuts whose data may not be removed completely yet.
+        finished: whether the job that trains the table has ended. The table then refuses writes until a restore.
+        saved: the cut that was last made durable, until it is committed. If the process dies before it learns of the
+            commit, its successor still needs the cut, because it may be a checkpoint on the other shards.
+        restored: the checkpoint that the rows returned to when the epoch began; None: it began without a restore.
     """
 
     epoch: int = 0
@@ -87,37 +87,37 @@ class HistoryRecord:
 
     @property
     def last_cut(self) -> Cut:
-        """The cut of the checkpoint that a recovery goes back to; one without rows if that is the table's creation."""
+        """The cut of the checkpoint that a recovery returns to; a cut without rows if that is the table's creation."""
         return next((cut for cut in self.cuts if cut.iteration == self.last.iteration), Cut(0, 0, 0))
 
     @property
     def last(self) -> Checkpoint:
-        """The checkpoint that a recovery goes back to."""
+        """The checkpoint that a recovery returns to."""
         return self.committed[-1] if self.committed else _NO_CHECKPOINT
 
     def is_of_another(self, claimant: bytes) -> bool:
-        """Tells whether the present epoch is that of another dispatcher."""
+        """Returns whether another dispatcher has begun the present epoch."""
         return self.claimed == self.epoch and self.has_another(claimant)
 
     def has_another(self, claimant: bytes) -> bool:
-        """Tells whether another dispatcher has the table: the latest that has begun an epoch."""
+        """Returns whether the last dispatcher to begin an epoch here is another one."""
         return self.claimant not in (b"", claimant)
 
     def claimed_by(self, claimant: bytes, epoch: int) -> HistoryRecord:
-        """Returns the record in an epoch that is this dispatcher's."""
+        """Returns the record with `claimant` as the owner of epoch `epoch`."""
         restored = self.restored if epoch == self.claimed else None
         return replace(self, epoch=epoch, restored=restored, claimant=claimant, claimed=epoch)
 
     def has(self, iteration: int) -> bool:
-        """Tells whether there is such a cut."""
+        """Returns whether the cut exists."""
         return iteration in self.iterations
 
     def is_saved_only(self, iteration: int) -> bool:
-        """Tells whether this is the saved cut, of a process before: it can be read, and nothing builds on it."""
+        """Returns whether this is the cut saved by an earlier process: readable, but no file may build on it."""
         return self.saved is not None and self.saved.iteration == iteration and not self.has(iteration)
 
     def committing(self, checkpoint: Checkpoint, keep: int) -> HistoryRecord:
-        """Returns the record with one more checkpoint; the last `keep` checkpoints stay, with their cuts."""
+        """Returns the record with one more checkpoint; only the last `keep` checkpoints stay, with their cuts."""
         earlier = (each for each in self.committed if each.iteration < checkpoint.iteration)
         committed = (*earlier, checkpoint)[-keep:]
         return _with_cuts_in(
@@ -125,7 +125,7 @@ class HistoryRecord:
         )
 
     def going_back_to(self, iteration: int) -> HistoryRecord:
-        """Returns the record without what came after a cut, which is a checkpoint from then on."""
+        """Returns the record without everything after a cut, which becomes the last checkpoint."""
         record = self
         if record.saved is not None and not record.has(record.saved.iteration):
             record = replace(record, cuts=(*record.cuts, record.saved))
@@ -146,7 +146,7 @@ class HistoryRecord:
 
     @classmethod
     def decode(cls, data: bytes, place: str = "this store") -> HistoryRecord:
-        """Reads what `encode` has made and `place` has kept. Raises FailedPrecondition if it is damaged."""
+        """Reads the output of `encode` as `place` has kept it. Raises FailedPrecondition if it is damaged."""
         try:
             document = json.loads(data)
             fields = document["record"]
@@ -163,7 +163,7 @@ class HistoryRecord:
                     outdated_cuts=tuple(fields["outdated_cuts"]),
                     finished=fields["finished"],
                     saved=None if fields["saved"] is None else Cut(**fields["saved"]),
-                    # Earlier versions have not recorded these.
+                    # Records of earlier versions lack these fields.
                     restored=fields.get("restored"),
                     claimant=bytes.fromhex(fields.get("claimant", "")),
                     claimed=fields.get("claimed", 0),
@@ -176,12 +176,12 @@ class HistoryRecord:
 def resharded(records: Sequence[HistoryRecord], shard: int) -> HistoryRecord:
     """Returns the record of one shard after the number of shards has changed.
 
-    Nothing may be changed before a restore: until then the shards before may have been at different cuts, to all of
-    which there is a way back. What all of them had stored counts as the first shard's, which also has the manifests.
+    The rows must not change before a restore: the earlier shards may have been at different cuts, and the rows can
+    still return to each of them. The totals of all earlier shards are booked on shard 0, which also has the manifests.
 
     Args:
-        records: those of all shards before, by their index.
-        shard: index of the shard that the record is for.
+        records: the records of all earlier shards, by index.
+        shard: index of the new shard.
     """
     totals: dict[int, Cut] = {}
     for record in records:

@@ -1,4 +1,4 @@
-"""The log of one job's sample stream, kept for the dispatcher: entries join without gaps, a repeated one is ignored."""
+"""The log of one job's sample stream, kept for the dispatcher: entries join without gaps, repetitions are ignored."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LONGEST_STREAM = 2**63 - 1  # samples
 
 
 class SampleLog:
-    """The log of one table's job. Thread-safe. Every method raises StaleEpoch unless the epoch is the table's."""
+    """The sample log of one table. Thread-safe. Every method raises StaleEpoch unless `epoch` is the table's epoch."""
 
     def __init__(self, store: LogStore, history: History, table: str) -> None:
         self._store = store
@@ -24,7 +24,7 @@ class SampleLog:
         self._table = table
         self._lock = threading.Lock()
         self._last: LogEntry | None = None  # without its batch
-        self._known = False  # whether `_last` is what the store has
+        self._known = False  # whether `_last` is the store's last entry
 
     @property
     def durable(self) -> bool:
@@ -32,12 +32,12 @@ class SampleLog:
         return self._store.durable
 
     def append(self, entry: LogEntry, epoch: int) -> None:
-        """Adds an entry behind the last one; one that is there already is ignored. The first may be anywhere.
+        """Adds an entry after the last one; a repeated entry is ignored. The first entry may begin at any position.
 
         Raises:
-            InvalidArgument: a batch without samples, samples without a batch, or more than any stream has.
-            FailedPrecondition: it does not begin where the log ends, or the stream has ended.
-            StaleEpoch: the epoch is not the table's.
+            InvalidArgument: only one of `samples` and the batch is empty, or the stream exceeds 2^63-1 samples.
+            FailedPrecondition: the entry does not begin where the log ends, or the stream has ended.
+            StaleEpoch: `epoch` is not the table's epoch.
         """
         with self._history.in_epoch(epoch):
             if entry.closes != (not entry.batch):
@@ -54,8 +54,8 @@ class SampleLog:
         """Reads all entries in order.
 
         Raises:
-            StaleEpoch: the epoch is not the table's.
-            FailedPrecondition: while they are read: an entry is damaged, or one is missing.
+            StaleEpoch: `epoch` is not the table's epoch.
+            FailedPrecondition: an entry is damaged or missing; raised by the iterator.
         """
         self._history.check_epoch(epoch)
         return self._joined()
@@ -83,7 +83,7 @@ class SampleLog:
             yield entry
 
     def _is_there(self, entry: LogEntry, last: LogEntry) -> bool:
-        """Tells whether an entry is the last one already. Raises FailedPrecondition if it does not follow it either."""
+        """Returns whether an entry repeats the last one. Raises FailedPrecondition if it does not follow it either."""
         if (entry.position, entry.samples) == (last.position, last.samples):
             return True
         if last.closes or entry.position != last.end:
@@ -95,7 +95,10 @@ class SampleLog:
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """Surrounds a change. After one that broke off nobody knows what the store has, so it is asked again."""
+        """Surrounds a change of the store.
+
+        If a change breaks off, the state of the store is unknown, so the next change asks the store again.
+        """
         with self._lock:
             if not self._known:
                 self._last = self._store.last()
@@ -103,6 +106,6 @@ class SampleLog:
             try:
                 yield
             except FailedPrecondition:
-                self._known = True  # refused before anything happened
+                self._known = True  # refused before the store was changed
                 raise
             self._known = True

@@ -1,4 +1,4 @@
-"""A checksum in front of bytes that must come back as they were: samples, dense parameters."""
+"""A checksum before bytes that must be read back unchanged: samples and dense parameters."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ DENSE_REMEDY = "Repeat the command of the job, which stores them again"
 
 
 def sealed(name: str, data: bytes) -> bytes:
-    """Returns data with a checksum over it and over the name that it is kept under."""
+    """Returns the data after a checksum over the data and the name it is stored under."""
     return _digest(name, data) + data
 
 
 def unsealed(name: str, stored: bytes, place: str, remedy: str) -> bytes:
-    """Returns what `sealed` was given.
+    """Checks and removes the checksum of `sealed`, and returns the data.
 
     Args:
-        name: as given to `sealed`.
-        stored: what was kept.
-        place: where, for the error.
-        remedy: what to do, for the error.
+        name: the name that `sealed` was called with.
+        stored: the stored bytes.
+        place: where they are stored, for the error.
+        remedy: advice to the operator, for the error.
 
     Raises:
-        FailedPrecondition: it is not as it was sealed, or was sealed under another name.
+        FailedPrecondition: the bytes have changed, or were sealed under another name.
     """
     data = stored[_DIGEST_BYTES:]
     if stored[:_DIGEST_BYTES] != _digest(name, data):

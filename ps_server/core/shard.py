@@ -1,4 +1,4 @@
-"""The share of a table's ids that one server answers for."""
+"""The share of a table's ids that one server holds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from esd.services.domain.ids import PARTITIONS, shard_of
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Shard `index` of `count`, which has the ids of its partitions. Raises InvalidArgument for an impossible one."""
+    """Shard `index` of `count`, which owns the ids of its partitions. Raises InvalidArgument for impossible numbers."""
 
     index: int = 0
     count: int = 1
@@ -30,9 +30,9 @@ class Shard:
         return range(self.index, PARTITIONS, self.count)
 
     def check_listed(self, place: int, servers: int) -> None:
-        """Raises FailedPrecondition unless a job that lists this server at `place` of `servers` lists it well.
+        """Raises FailedPrecondition unless this server's place in a job's list of servers is its shard number.
 
-        Two servers that are both shard 0 of 1 would each take whatever ids a job sends, and hold half a table.
+        Two servers that are both configured as shard 0 of 1 would accept any id, and each would hold half a table.
         """
         if (place, servers) != (self.index, self.count):
             raise FailedPrecondition(

@@ -1,4 +1,4 @@
-"""A lock that many threads may share, or one may have for itself."""
+"""A lock that many threads may share, or that one thread may hold exclusively."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 class SharedLock:
-    """Any number of threads share it at a time; one that wants it for itself waits until they are done."""
+    """A readers-writer lock: a thread that wants it exclusively waits until all sharers have left."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -17,7 +17,7 @@ class SharedLock:
 
     @contextmanager
     def shared(self) -> Iterator[None]:
-        """While the block runs, nobody has the lock for itself."""
+        """Holds the lock shared during the block: no thread has it exclusively."""
         with self._changed:
             self._changed.wait_for(lambda: not self._exclusive)
             self._sharing += 1
@@ -27,13 +27,13 @@ class SharedLock:
             self.unshare()
 
     def try_share(self) -> bool:
-        """Shares the lock if that takes no waiting; whoever gets True calls `unshare`."""
+        """Shares the lock unless that would wait; returns whether it did. The caller must call `unshare` after True."""
         with self._changed:
             self._sharing += not self._exclusive
             return not self._exclusive
 
     def unshare(self) -> None:
-        """Shares the lock no more."""
+        """Gives a share of the lock back."""
         with self._changed:
             self._sharing -= 1
             if self._exclusive:
@@ -41,10 +41,11 @@ class SharedLock:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """While the block runs, nobody else has the lock in either way. Newcomers wait behind it."""
+        """Holds the lock exclusively during the block. Threads that arrive meanwhile wait for the block to end."""
         with self._changed:
             self._changed.wait_for(lambda: not self._exclusive)
             self._exclusive = True
+            # The flag is set before the wait, so that new sharers cannot starve this thread.
             self._changed.wait_for(lambda: self._sharing == 0)
         try:
             yield

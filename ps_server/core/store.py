@@ -1,19 +1,19 @@
-"""What the parameter server asks of a store.
+"""The interface between the parameter server and its stores.
 
-A store keeps tables for one shard, and a table's share of a shard in six places, each with a protocol of its own:
+A store keeps tables for one shard. For each table it has six parts, each with a protocol of its own:
 
     rows       RowStore      the rows, each with its version
     partials   PartialStore  partial gradients that wait for their other contributors
-    cuts       CutStore      the way back to the rows as they were at earlier cuts
-    history    HistoryStore  the record of epochs, cuts and checkpoints
+        cuts       CutStore      pre-images, from which the rows at earlier cuts are rebuilt
+        history    HistoryStore  the record of epochs, cuts and checkpoints
     blobs      BlobStore     parts of checkpoints, and the dense parameters
     log        LogStore      the sample stream that trains the table
 
-One parameter server at a time writes to a store: it claims its shard first, and as soon as another one has taken over,
-whatever it writes is refused with StoreLost. When a writing method returns, what it wrote survives as well as the
-store promises: in memory while the process lives, with a checkpoint directory from one checkpoint to the next, in Redis
-by its persistence settings. All methods may be called from several threads and raise Unavailable while the backend is
-out of reach; any of them may be repeated.
+One parameter server at a time writes to a store. A server claims its shard first; as soon as another server has taken
+the shard over, every write of the first one raises StoreLost. When a writing method has returned, its data survives as
+well as the store promises: in memory while the process lives, in a checkpoint directory from one checkpoint to the
+next, in Redis by its persistence settings. All methods may be called from several threads, may be repeated, and raise
+Unavailable while the backend is out of reach.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from esd.services.domain.tables import TableSpec
 
 
 class StoreLost(FailedPrecondition):
-    """The store is not this server's any more, or not the one that it has begun with. Nothing is read or written."""
+    """The store belongs to another server now, or has lost its data. It must not be used any more."""
 
 
 class RowStore(Protocol):
@@ -44,18 +44,18 @@ class RowStore(Protocol):
         """Returns the version of each row, int64 [r]."""
 
     def read(self, ids: NDArray[np.uint64]) -> RowBlock:
-        """Returns the rows with their versions; zeros where the version is 0. The arrays are the caller's to change."""
+        """Returns the rows with their versions; zeros where the version is 0. The caller may change the arrays."""
 
     def write_newer(self, block: RowBlock) -> NDArray[np.bool_]:
-        """Stores each row whose version is above the stored one, atomically per row. True where it was stored, [r]."""
+        """Stores rows that are newer than the stored ones, atomically per row; returns which were stored, bool [r]."""
 
     def write_newer_and_read(self, block: RowBlock, ids: NDArray[np.uint64]) -> tuple[NDArray[np.bool_], RowBlock]:
-        """Does `write_newer`, then `read` of these ids, in one trip where the rows are in another process."""
+        """Does `write_newer`, then `read` of `ids`, in one round trip if the rows are in another process."""
 
     def forget_older(self, ids: NDArray[np.uint64], below: int) -> int:
-        """Takes each row whose version is below `below` out of the table, atomically per row; how many there were.
+        """Removes each row whose version is below `below`, atomically per row; returns the number of removed rows.
 
-        Leaving counts as a change: while pre-images are kept (see CutStore), that of the row is kept.
+        A removal counts as a change: where pre-images are kept (see CutStore), it keeps the pre-image of the row.
         """
 
     def scan(self) -> Iterator[RowBlock]:
@@ -65,17 +65,17 @@ class RowStore(Protocol):
         """Returns how many rows are stored."""
 
     def totals(self) -> tuple[int, int]:
-        """Counts the rows that are stored, and all the trainings that they have had in their present lives."""
+        """Returns the number of stored rows, and how often they were trained in their present lives, in total."""
 
     def clear(self) -> None:
-        """Drops all rows. No writes may run meanwhile."""
+        """Drops all rows. The caller makes sure that no writes run meanwhile."""
 
 
 class Splits(NamedTuple):
-    """What the contributors of r pending sums agree on.
+    """The properties on which the contributors of r pending sums agree.
 
     Attributes:
-        targets: int64 [r], the version that the sum will make; 0 where nothing is pending.
+        targets: int64 [r], the version that the sum will make; 0 where no gradient is pending.
         contributors: uint64 [r], mask of worker slots.
         steps: uint32 [r], optimizer step.
     """
@@ -90,60 +90,59 @@ class PartialStore(Protocol):
 
     @property
     def memory_bytes(self) -> int:
-        """How much memory of this process the pending gradients take."""
+        """Bytes of this process's memory that the pending gradients take."""
 
     def load(self) -> None:
-        """Takes up what an earlier process has left pending. Called once, before anything else but `clear`."""
+        """Loads the gradients that an earlier process left pending. Called once, before every method except `clear`."""
 
     def inspect(self, block: GradientBlock) -> NDArray[np.uint8]:
-        """Tells what each contribution means for the pending ones: an `Arrival` per gradient, [r]. Changes nothing."""
+        """Returns the effect of each contribution, an `Arrival` per gradient, uint8 [r]; changes nothing."""
 
     def add(self, block: GradientBlock) -> None:
-        """Keeps contributions that `inspect` has found to be new or repeated."""
+        """Keeps contributions that `inspect` has classified as new or repeated."""
 
     def sum(self, block: GradientBlock) -> NDArray[np.float32]:
-        """Per id the sum of what is pending and the block's own gradient, in worker order: float32 [r, D]."""
+        """Returns per id the sum of the pending gradients and the block's own one, in worker order: float32 [r, D]."""
 
     def splits(self, ids: NDArray[np.uint64]) -> Splits:
-        """Returns what is pending for each id; zeros where nothing is."""
+        """Returns the properties of the pending sum of each id; zeros where no gradient is pending."""
 
     def discard(self, ids: NDArray[np.uint64]) -> None:
-        """Drops everything that is pending for these ids."""
+        """Drops all pending gradients of these ids."""
 
     def clear(self) -> None:
-        """Drops everything that is pending."""
+        """Drops all pending gradients."""
 
     def __len__(self) -> int:
         """Returns how many gradients are pending, over all ids."""
 
 
 class CutStore(Protocol):
-    """The way back to the rows as they were at earlier cuts.
+    """Rebuilds the rows as they were at earlier cuts.
 
-    A cut is not copied. Instead the store keeps pre-images: the value of each row before it changed first after the
-    cut. The pre-images of one cut are a generation, named by the cut; going back undoes one generation after the other.
+    A cut is not copied. Instead the store keeps pre-images: the value of each row before its first change after the
+    cut. The pre-images of one cut form a generation, named by the cut; going back undoes the generations one by one.
     """
 
     def resume(self, cuts: Sequence[int], saved: int) -> bool:
-        """Takes up the cuts of committed checkpoints, ascending; called once, for a table that has a history.
+        """Opens the cuts of committed checkpoints, ascending. Called once, for a table that has a history.
 
-        A store whose rows have gone with their process reads those of the last cut (0 or none: no rows), and keeps the
-        way back to the others; what belongs to none of the cuts is dropped.
+        A store whose rows were lost with their process loads the rows of the last cut (without cuts: no rows), and
+        keeps the data of the other cuts. Data of any further cut is dropped.
 
         Args:
-            cuts: of the checkpoints.
-            saved: a later cut that was saved, and of which it is not known whether it is a checkpoint; 0: none. What is
-                durable of it is kept.
+            cuts: the cuts of the committed checkpoints.
+            saved: a later cut that was saved but may or may not be a checkpoint; 0: none. Its durable data is kept.
 
         Returns:
-            True if the rows are those of the last cut now, False if they are what was written last.
+            True if the rows are now the rows of the last cut; False if they are the rows that were written last.
 
         Raises:
             FailedPrecondition: a file of the last cut is damaged.
         """
 
     def keep_pre_images(self, cut: int | None) -> None:
-        """From now on the pre-image of each row that changes first after `cut` is kept; None: none are kept."""
+        """From now on keeps the pre-image of each row at its first change after `cut`; None: keeps no pre-images."""
 
     def save(self, cut: int, earlier: int, base: int) -> tuple[int, int]:
         """Makes the rows of a complete cut as durable as the store can.
@@ -151,28 +150,28 @@ class CutStore(Protocol):
         Args:
             cut: the cut.
             earlier: the cut before it; 0: there is none.
-            base: the cut that what is written may build on; 0: on none.
+            base: the cut that the written data may build on; 0: the data must stand alone.
 
         Returns:
-            How many rows changed since the earlier cut, and how many bytes were written. Where all rows are written,
-            all count as changed.
+            The number of rows that changed since the earlier cut, and the number of bytes written. Where all rows
+            are written, all count as changed.
         """
 
     def rows_at(self, cut: int, later: Sequence[int]) -> Iterator[RowBlock]:
-        """Yields every row as it was at a cut, once, in unspecified order. No writes may run meanwhile.
+        """Yields every row once as it was at a cut, in unspecified order. No writes may run meanwhile.
 
         Args:
             cut: the cut.
             later: the cuts after it, ascending.
 
         Raises:
-            FailedPrecondition: a row or a file is damaged; the text names it.
+            FailedPrecondition: a row or a file is damaged; the message names it.
         """
 
     def as_of(self, block: RowBlock, cut: int, later: Sequence[int]) -> RowBlock:
-        """Returns rows that were read a moment ago as they were at a cut; version 0 where there was none.
+        """Turns rows that were just read into the rows as they were at a cut; version 0 where the row did not exist.
 
-        Others may write meanwhile, but no cut is made and none is dropped. The arrays of the block may be changed.
+        Writes may run meanwhile, but no cut may be made or dropped. The arrays of the block may be changed.
 
         Args:
             block: the rows.
@@ -180,33 +179,33 @@ class CutStore(Protocol):
             later: the cuts after it, ascending.
 
         Raises:
-            FailedPrecondition: the way back is in files only; a row is damaged.
+            FailedPrecondition: the rows of the cut exist in files only, or a row is damaged.
         """
 
     def put_back(self, cuts: Sequence[int]) -> int:
-        """Puts the rows back to the first of these cuts, and drops their pre-images. No writes may run meanwhile.
+        """Returns the rows to the first of these cuts, and drops their pre-images. No writes may run meanwhile.
 
         Args:
-            cuts: one, and all those after it, ascending.
+            cuts: the cut to return to, and all later cuts, ascending.
 
         Returns:
-            How many rows were put back, each time counted.
+            The number of rows put back; a row counts once for each generation that holds it.
 
         Raises:
-            FailedPrecondition: a file of the cut is damaged. Nothing is changed.
+            FailedPrecondition: a file of the cut is damaged. No row is changed then.
         """
 
     def drop(self, cut: int) -> None:
-        """Drops what is kept for a cut alone. A cut that is not there is no error."""
+        """Drops the data that only this cut needs. Does nothing if the cut does not exist."""
 
 
 class HistoryStore(Protocol):
     """The record of a table's epochs, cuts and checkpoints, as bytes (see HistoryRecord)."""
 
     def load(self) -> bytes | None:
-        """Returns the record that was saved last; None if there is none.
+        """Returns the record that was saved last; None if the table has none.
 
-        After a change of the number of shards it is what the shards before have left to this one.
+        After a change of the number of shards it is this shard's part of the earlier shards' records.
 
         Raises:
             FailedPrecondition: a record is damaged.
@@ -217,16 +216,16 @@ class HistoryStore(Protocol):
 
 
 class BlobStore(Protocol):
-    """Bytes that are kept beside the rows as they come: named parts of checkpoints, and the dense parameters."""
+    """Opaque bytes stored with the rows: named parts of checkpoints, and the dense parameters."""
 
     def put_part(self, checkpoint: int, name: str, data: bytes) -> None:
         """Keeps a named part of a checkpoint."""
 
     def get_part(self, checkpoint: int, name: str) -> bytes | None:
-        """Returns a part of a checkpoint; None if there is no such part."""
+        """Returns a part of a checkpoint; None if it does not exist."""
 
     def checkpoints(self) -> set[int]:
-        """Returns the checkpoints that have parts here."""
+        """Returns the checkpoints that have parts in this store."""
 
     def drop_parts(self, checkpoint: int) -> None:
         """Drops all parts of a checkpoint."""
@@ -235,26 +234,26 @@ class BlobStore(Protocol):
         """Replaces the dense parameters."""
 
     def get_dense(self) -> bytes | None:
-        """Returns the dense parameters that were stored last; None if there are none."""
+        """Returns the dense parameters that were stored last; None if none were stored."""
 
 
 class FrameStore(Protocol):
-    """Does whole frames of the exchange, in one native call each that waits for nothing."""
+    """Applies whole frames of the exchange, in one native call each that never waits."""
 
     def apply(self, frame: native.Frame, waiting: native.WaitingRows, limit: int) -> native.Applied | None:
-        """Stores what a frame pushes, tells it those who wait, and answers as many of its pulls as there can be.
+        """Stores the pushes of a frame, announces them to the waiting pulls, and answers the frame's first pulls.
 
         Args:
-            frame: for this table.
+            frame: a frame for this table.
             waiting: the rows that pulls wait for.
             limit: the most rows of an answer.
 
         Returns:
-            What has become of it; None if something has to be waited for.
+            The result; None if the call would have to wait for a lock.
         """
 
     def answer(self, pulls: native.ExactPulls, sequence: int, limit: int) -> bytes | None:
-        """Returns the next answer to pulls of a frame; None if there is nothing to tell yet."""
+        """Returns the next answer to the pulls of a frame; None if none of their rows can be sent yet."""
 
 
 class LogStore(Protocol):
@@ -268,7 +267,7 @@ class LogStore(Protocol):
         """Returns the last entry, perhaps without its batch; None if there is none."""
 
     def append(self, entry: LogEntry) -> None:
-        """Adds an entry behind the last one. An entry that is there is not added twice."""
+        """Adds an entry after the last one. An entry that is stored already is not added twice."""
 
     def read(self) -> Iterator[LogEntry]:
         """Yields all entries, in order."""
@@ -282,10 +281,10 @@ class LogStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TableStore:
-    """Where one table is kept on one shard; the module's documentation says what is kept where.
+    """The parts of one table on one shard; the documentation of the module describes them.
 
-    A store whose rows are in this process may also have `frames`, made for a shard: a short way to its rows and partial
-    gradients.
+    `frames`, which only a store with its rows in this process has, makes the fast path to the rows and partial
+    gradients of a shard.
     """
 
     rows: RowStore
@@ -298,7 +297,7 @@ class TableStore:
 
 
 class Store(Protocol):
-    """A place where the tables of one shard are kept."""
+    """Keeps the tables of one shard."""
 
     @property
     def name(self) -> str:
@@ -308,35 +307,34 @@ class Store(Protocol):
         """Returns every table that was created so far."""
 
     def create(self, spec: TableSpec) -> tuple[TableSpec, bool]:
-        """Creates a table unless its name is taken; the specification that holds now, and whether it is new."""
+        """Creates a table unless its name is taken; returns the stored specification, and whether it is new."""
 
     def open(self, spec: TableSpec) -> TableStore:
-        """Returns a table that was created before."""
+        """Opens a table that was created before."""
 
     def shards(self, table: str) -> int:
-        """By how many shards a table was served last; 0 if it has no history."""
+        """Returns the number of shards that last served a table; 0 if it has no history."""
 
     def claim(self, *, exclusive: bool) -> None:
-        """Says that this process serves its shard from now on, before it writes anything.
+        """Registers this process as the server of its shard. Must be called before any write.
 
-        A store that cannot tell a process that lives from one that has died a moment ago waits until it can, which
-        takes seconds at most, or refuses if `exclusive` is asked for. What another process has claimed before is
-        worth nothing from then on.
+        If the shard is claimed and the store cannot tell a live claimant from one that has just died, the call waits
+        until it can, a few seconds at most, or, with `exclusive`, raises. An earlier claim becomes void.
 
         Raises:
             FailedPrecondition: another process serves the shard.
         """
 
     def release(self) -> None:
-        """Says that this process serves its shard no more. Without a claim it does nothing."""
+        """Gives the claim of the shard back. Does nothing without a claim."""
 
     def ping(self) -> None:
-        """Says that this process still serves its shard.
+        """Renews the claim of the shard.
 
         Raises:
             Unavailable: the backend is out of reach.
-            StoreLost: another process serves the shard, or the store has lost what it held.
+            StoreLost: another process serves the shard, or the store has lost its data.
         """
 
     def close(self) -> None:
-        """Releases the shard and gives up connections; the store is not used any more."""
+        """Releases the shard and closes connections; the store must not be used afterwards."""

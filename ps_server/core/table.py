@@ -24,12 +24,12 @@ from esd.services.domain.versions import MAX_VERSION, at_birth
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """What a push has changed.
+    """The result of a push.
 
     Attributes:
-        stored: how many rows or gradients were new.
-        already_known: how many were repeated, and ignored.
-        ids: uint64 [r], rows that can be read at `versions` (int64 [r]) now, whoever stored them.
+        stored: number of rows or gradients that were new.
+        already_known: number that were repeated, and ignored.
+        ids: uint64 [r], rows that can be read at `versions` (int64 [r]) now, stored by this push or an earlier one.
     """
 
     stored: int
@@ -39,22 +39,22 @@ class Pushed:
 
 
 class Table:
-    """The rows of one table, and what belongs to them. Thread-safe.
+    """The rows of one table, with its pending gradients, history, blobs and sample log. Thread-safe.
 
     Attributes:
         spec: the table.
-        row_bytes: of it.
+        row_bytes: bytes of a row.
         history: its epochs and checkpoints.
         blobs: parts of its checkpoints, and the dense parameters of its model.
         samples: the log of the sample stream that trains it.
-        frames: does whole frames at once; None if the store cannot.
+        frames: applies whole frames in one native call; None if the store has no such path.
     """
 
     def __init__(self, spec: TableSpec, store: TableStore, shard: Shard) -> None:
-        """Takes up what the store has of the table.
+        """Opens the table's data in the store.
 
         Raises:
-            FailedPrecondition: what it has is damaged.
+            FailedPrecondition: the stored data is damaged.
         """
         self.spec = spec
         self.row_bytes = spec.row_bytes
@@ -65,39 +65,40 @@ class Table:
         self.frames = store.frames(shard) if store.frames else None
         self.samples = SampleLog(store.log, self.history, spec.name)
         store.partials.load()
-        # What is pending must not change between looking at a gradient and keeping it.
+        # Held from classifying a gradient until it is stored, so that the pending sum cannot change in between.
         self._gradients = threading.RLock()
 
     def read(self, ids: NDArray[np.uint64], wanted: NDArray[np.int64] | None = None) -> RowBlock:
-        """Returns the rows as they are now.
+        """Returns the present rows.
 
         Args:
             ids: uint64 [r].
-            wanted: int64 [r], versions whose lives the rows must be in, or in later ones; None: any life will do. A
-                row that was not trained in that life has its initial values, whatever is stored of an earlier one.
+            wanted: int64 [r], versions; a row must be in the life of its version or a later one. None: any life will
+                do. A row that was not trained in that life has its initial values, even if an earlier life is stored.
         """
         return self._born(self._store.rows.read(ids), wanted)
 
     def look_up(self, ids: NDArray[np.uint64], checkpoint: int = 0) -> RowBlock:
-        """Returns the rows of these ids, uint64 [r], as they are now, or as they were at a checkpoint.
+        """Returns the rows of these ids, uint64 [r], at present or at a checkpoint (0: at present).
 
         Raises:
-            InvalidArgument: an id is foreign.
+            InvalidArgument: an id belongs to another shard.
             FailedPrecondition: the checkpoint is not kept.
         """
         self._shard.check(ids)
         if not checkpoint:
             return self.read(ids)
         with self.history.at_checkpoint(checkpoint) as later:
-            # The rows come first: what changes after they were read has its pre-image when those are read.
+            # The rows come first: a row that changes after this read has its pre-image by the time pre-images are read.
             return self._born(self._store.cuts.as_of(self._store.rows.read(ids), checkpoint, later), None)
 
     def check_pull(self, ids: NDArray[np.uint64], wanted: NDArray[np.int64], epoch: int = 0) -> None:
-        """Checks what a pull asks for.
+        """Checks the arguments of a pull.
 
         Raises:
-            InvalidArgument: these are not distinct ids of this shard, with a possible version each.
-            StaleEpoch: the epoch is not the table's.
+            InvalidArgument: an id is repeated or belongs to another shard, a version is negative or too large, or the
+                columns differ in length.
+            StaleEpoch: `epoch` is not the table's epoch.
         """
         check_columns(ids, versions=wanted)
         check_distinct(ids)
@@ -106,18 +107,18 @@ class Table:
         self.history.check_epoch(epoch)
 
     def apply_at_once(self, frame: native.Frame, waiting: native.WaitingRows, limit: int) -> native.Applied | None:
-        """Does what a frame asks for, in one native call that waits for nothing.
+        """Applies a frame in one native call that never waits.
 
-        It is what `push_rows`, `push_gradients` and `check_pull` do, and the first answer.
+        The effect is the same as of `push_rows`, `push_gradients` and `check_pull`, with the first answer encoded.
 
         Args:
-            frame: for this table.
-            waiting: the rows that pulls wait for, which are told of what is stored.
+            frame: a frame for this table.
+            waiting: the rows that pulls wait for; stored rows are announced to it.
             limit: the most rows of an answer.
 
         Returns:
-            What has become of the frame. If it is not good, or None, the frame must go the other way, which says what
-            is wrong with it, and waits for locks that are taken now.
+            The result. If it is None or not good, the caller must apply the frame through the methods above: they wait
+            for locks that are taken now, and their errors describe what is wrong with the frame.
         """
         if self.frames is None:
             return None
@@ -130,19 +131,19 @@ class Table:
                 self._gradients.release()
 
     def push_rows(self, block: RowBlock, epoch: int = 0) -> Pushed:
-        """Stores rows that are newer than the stored ones.
+        """Stores the rows that are newer than the stored ones.
 
         Raises:
-            InvalidArgument: wrong sizes, duplicate or foreign ids, NaN.
-            FailedPrecondition: partial gradients of a row are pending, and the push would make them void.
-            StaleEpoch: the epoch is not the table's.
+            InvalidArgument: a column has the wrong size, an id is repeated or is foreign, or a value is NaN.
+            FailedPrecondition: the push would make pending partial gradients of a row void.
+            StaleEpoch: `epoch` is not the table's epoch.
         """
         return self._push_rows(block, epoch, self._store.rows.write_newer)
 
     def push_rows_and_read(
         self, block: RowBlock, ids: NDArray[np.uint64], wanted: NDArray[np.int64], epoch: int = 0
     ) -> tuple[Pushed, RowBlock]:
-        """Does `push_rows`, then `read`, in one trip to a store that is another process."""
+        """Does `push_rows`, then `read`, in one round trip if the store is another process."""
         read: list[RowBlock] = []
 
         def write(block: RowBlock) -> NDArray[np.bool_]:
@@ -154,12 +155,13 @@ class Table:
         return pushed, self._born(read[0], wanted)
 
     def push_gradients(self, block: GradientBlock, epoch: int = 0) -> Pushed:
-        """Keeps partial gradients, and trains the rows whose last contributor this is.
+        """Keeps partial gradients, and trains the rows for which this is the last contribution.
 
         Raises:
-            InvalidArgument: wrong sizes, duplicate or foreign ids, NaN, sender not a contributor.
+            InvalidArgument: a column has the wrong size, an id is repeated or belongs to another shard, a value is NaN,
+                or the sender is not among the contributors.
             FailedPrecondition: a gradient skips a version, or disagrees with the pending ones.
-            StaleEpoch: the epoch is not the table's.
+            StaleEpoch: `epoch` is not the table's epoch.
         """
         block.validate(self.spec)
         self._shard.check(block.ids)
@@ -178,27 +180,27 @@ class Table:
         return Pushed(len(block) - known, known, block.ids[made], block.targets[made])
 
     def forget(self, ids: NDArray[np.uint64], below: int, epoch: int) -> int:
-        """Takes rows out of the table, with what is pending for versions below `below`; how many rows there were.
+        """Removes rows with versions below `below`, and their pending gradients; returns the number of removed rows.
 
-        A row whose version is not below stays: it is in a later life.
+        A row whose version is not below stays, because it is in a later life.
 
         Raises:
-            InvalidArgument: duplicate or foreign ids, a version that begins no life.
-            StaleEpoch: the epoch is not the table's.
+            InvalidArgument: an id is repeated or belongs to another shard, or `below` does not begin a life.
+            StaleEpoch: `epoch` is not the table's epoch.
         """
         check_distinct(ids)
         self._shard.check(ids)
         if not 0 < below <= MAX_VERSION or at_birth(np.array([below])) != below:
-            raise InvalidArgument(f"below is {below}, it must be a version that begins a life: a multiple of 2^30")
+            raise InvalidArgument(f"below is {below}, but it must begin a life of rows: a multiple of 2^30")
         with self.history.writing(epoch):
             self._discard_of_earlier_lives(ids, np.full(len(ids), below))
             return self._store.rows.forget_older(ids, below)
 
     def put_dense(self, data: bytes, epoch: int = 0) -> None:
-        """Keeps the dense parameters of the table's model.
+        """Stores the dense parameters of the table's model.
 
         Raises:
-            StaleEpoch: the epoch is not the table's.
+            StaleEpoch: `epoch` is not the table's epoch.
             FailedPrecondition: the table is finished.
         """
         with self.history.writing(epoch):
@@ -209,19 +211,19 @@ class Table:
         return self._store.rows.scan()
 
     def stored_rows(self) -> int:
-        """Returns how many rows were trained at least once."""
+        """Returns the number of rows that were trained at least once."""
         return len(self._store.rows)
 
     def pending_gradients(self) -> int:
-        """Returns how many partial gradients wait for their other contributors."""
+        """Returns the number of partial gradients that wait for their other contributors."""
         return len(self._store.partials)
 
     def pending_bytes(self) -> int:
-        """Returns how much memory of this process the pending gradients take."""
+        """Returns the bytes of this process's memory that the pending gradients take."""
         return self._store.partials.memory_bytes
 
     def _born(self, block: RowBlock, wanted: NDArray[np.int64] | None) -> RowBlock:
-        """Gives rows that were not trained in the life that is wanted their initial values; returns the block."""
+        """Gives rows that were not trained in the wanted life their initial values; returns the block."""
         births = np.zeros_like(block.versions) if wanted is None else at_birth(wanted)
         unborn = block.versions < np.maximum(births, 1)
         block.versions[unborn] = 0
@@ -231,7 +233,7 @@ class Table:
         return block
 
     def _push_rows(self, block: RowBlock, epoch: int, write: Callable[[RowBlock], NDArray[np.bool_]]) -> Pushed:
-        """Checks a push of rows, and lets `write` store what is newer."""
+        """Checks a push of rows, and stores the newer ones through `write`."""
         block.validate(self.spec)
         self._shard.check(block.ids)
         with self.history.writing(epoch):
@@ -242,12 +244,12 @@ class Table:
 
     def _discard_of_earlier_lives(self, ids: NDArray[np.uint64], versions: NDArray[np.int64]) -> None:
         births = at_birth(versions)
-        if births.any():  # otherwise no row has had a life before, and a push of rows need not wait for gradients
+        if births.any():  # otherwise all rows are in their first life, and a push of rows need not wait for the lock
             with self._gradients:
                 gradients.discard_of_earlier_lives(self._store, ids, births)
 
     def _refuse_voiding(self, block: RowBlock) -> None:
-        """Raises FailedPrecondition if a row of the push is at or above a version that gradients are pending for."""
+        """Raises FailedPrecondition if a row of the push would reach a version for which gradients are pending."""
         targets = self._store.partials.splits(block.ids).targets
         at = np.flatnonzero((targets > 0) & (targets <= block.versions))
         if len(at):

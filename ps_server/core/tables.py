@@ -13,18 +13,19 @@ from esd.services.domain.tables import TableSpec
 
 
 class Tables:
-    """All tables of a store by their names. Thread-safe."""
+    """All tables of a store, by name. Thread-safe."""
 
     def __init__(self, store: Store, shard: Shard, limit: int = 1000) -> None:
-        """Takes up every table that the store has, with what it has pending.
+        """Opens every table of the store, with its pending gradients.
 
         Args:
-            store: where they are kept; claimed.
-            shard: the share of their ids that this server answers for.
-            limit: the most tables that may be created; those that are there count.
+            store: the claimed store of the tables.
+            shard: the share of their ids that this server holds.
+            limit: the most tables, existing ones included, up to which new ones are created.
 
         Raises:
             Unavailable: the store's backend is out of reach.
+            FailedPrecondition: the stored data of a table is damaged.
         """
         self._store = store
         self._limit = limit
@@ -33,11 +34,11 @@ class Tables:
         self._tables = {spec.name: self._open(spec) for spec in store.tables()}
 
     def create(self, spec: TableSpec) -> bool:
-        """Creates a table; False when the identical one is there already.
+        """Creates a table; returns False if an identical one exists.
 
         Raises:
-            FailedPrecondition: the name is taken by a table with another specification.
-            ResourceExhausted: there are as many tables as may be.
+            FailedPrecondition: a table of this name exists with another specification.
+            ResourceExhausted: `limit` tables exist already.
         """
         with self._creation:
             if spec.name not in self._tables and len(self._tables) >= self._limit:
@@ -54,7 +55,7 @@ class Tables:
             return created
 
     def get(self, name: str) -> Table:
-        """Returns the table of a name. Raises NotFound when there is none."""
+        """Returns the table of a name. Raises NotFound if it does not exist."""
         table = self._tables.get(name)
         if table is None:
             raise NotFound(f"there is no table {name!r}; CreateTable makes it")

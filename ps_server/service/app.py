@@ -20,10 +20,10 @@ async def parameter_server(settings: ParameterServerSettings) -> AsyncIterator[S
     """Serves while the block runs.
 
     Raises:
-        InvalidArgument: shard or store URL make no sense.
+        InvalidArgument: the shard or the store's URL is invalid.
         Unavailable: Redis is out of reach.
-        FailedPrecondition: Redis cannot keep these rows, another process serves them, a checkpoint is damaged, or an
-            address cannot be listened on.
+        FailedPrecondition: Redis could lose rows, another process serves the shard, stored data is damaged, or the
+            server cannot listen on an address.
     """
     shard = Shard(settings.shard, settings.shards)
     with (

@@ -1,7 +1,7 @@
-"""The memory that calls may hold while they wait: pulls for rows, and uploads for their last piece.
+"""The memory that waiting calls may hold: pulls that wait for rows, and uploads that wait for their last piece.
 
-A call that would take more than is left is refused as Overloaded, so that its caller tries again a little later. One
-that holds all there is may go on: it is bounded by its own limits, and must not wait for itself.
+A call that needs more than is left is refused as Overloaded, so that its caller tries again a little later. A call that
+holds all of the used memory itself may take more: its own limits bound it, and waiting for itself would never end.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from typing import Self
 
 from esd.services.domain.errors import Overloaded
 
-# What a pull holds for each of its rows besides the rows themselves: the request, the decoded ids and versions, and
-# what the check for repeated ids and the search for missing rows make of them. Measured with 1,000,000 rows: 58.
+# Memory that a pull holds per row, without the rows: the request, the decoded ids and versions, and the buffers of the
+# checks for repeated and missing rows. Measured with 1,000,000 rows: 58.
 BYTES_PER_PULLED_ID = 64
 
 
 class ByteBudget:
-    """Bytes that all calls hold together.
+    """Bounds the bytes that all calls hold together.
 
     Args:
-        limit: the most bytes, unless a single call takes more.
+        limit: the most bytes; a single call may exceed it.
         knob: the setting that raises the limit, for the error.
     """
 
@@ -29,11 +29,11 @@ class ByteBudget:
         self._held = 0
 
     def share(self) -> Share:
-        """Returns what one call holds, nothing at first; closing it, as the end of a block does, gives it back."""
+        """Returns the share of one call, empty at first. Closing it, or leaving its block, gives the bytes back."""
         return Share(self)
 
     def take(self, size: int, *, besides: int) -> None:
-        """Takes bytes for a call that holds `besides` bytes already. Raises Overloaded when too few are left."""
+        """Takes bytes for a call that holds `besides` bytes already. Raises Overloaded if too few are left."""
         others = self._held - besides
         if others and self._held + size > self._limit:
             raise Overloaded(
@@ -43,7 +43,7 @@ class ByteBudget:
         self._held += size
 
     def give_back(self, size: int) -> None:
-        """Takes bytes of a call back."""
+        """Returns the bytes of a call."""
         self._held -= size
 
 
@@ -51,7 +51,7 @@ class Share:
     """The bytes of one call.
 
     Attributes:
-        held: how many it has taken.
+        held: the bytes that it has taken.
     """
 
     def __init__(self, budget: ByteBudget) -> None:
@@ -59,12 +59,12 @@ class Share:
         self._budget = budget
 
     def take(self, size: int) -> None:
-        """Takes bytes more. Raises Overloaded when too few are left."""
+        """Takes more bytes. Raises Overloaded if too few are left."""
         self._budget.take(size, besides=self.held)
         self.held += size
 
     def close(self) -> None:
-        """Gives everything back. May be repeated."""
+        """Returns all bytes. May be repeated."""
         self._budget.give_back(self.held)
         self.held = 0
 

@@ -1,9 +1,9 @@
-"""The exchange: standing streams on which frames store rows and pull rows (protos/ps.proto, Exchange).
+"""The server side of the exchange: streams of frames that store rows and pull rows (protos/ps.proto, Exchange).
 
-Of each stream one coroutine reads frames, applies them and begins their pulls, and one task writes answers. A frame is
-no task: what of it waits is an entry of WaitingPulls, which puts the frame back into the writer's queue when it can go
-on. So the answers of a stream are made one at a time, when the peer takes them, and a peer that does not read holds no
-rows here.
+Each stream has one coroutine, which reads frames, applies them and begins their pulls, and one task, which writes
+answers. A frame has no task of its own: while its pulls wait for rows, it is an entry of WaitingPulls, which puts it
+back into the writer's queue when rows have arrived. So a stream encodes one answer at a time, when the peer accepts it,
+and a peer that does not read keeps no rows in this server's memory.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ _log = logging.getLogger(__name__)
 Context = grpc.aio.ServicerContext[Any, Any]
 
 Content = Frame | ps_pb2.ExchangeRequest
-"""A frame as it was read: natively, or, if there is something unusual about it, by protobuf."""
+"""A frame as decoded by the native reader, or by protobuf if the native reader does not know its form."""
 
-# Looking a metric up by its labels takes longer than changing it.
+# Looked up once, because finding a metric by its labels takes longer than changing it.
 _READ, _WRITTEN = (metrics.STORE_SECONDS.labels(operation) for operation in ("read", "write"))
 _DONE_WELL = metrics.EXCHANGE_FRAMES.labels(grpc.StatusCode.OK.name)
 _RECEIVED, _SENT = (metrics.EXCHANGE_BYTES.labels(operation) for operation in ("received", "sent"))
@@ -59,7 +59,7 @@ _RECEIVED, _SENT = (metrics.EXCHANGE_BYTES.labels(operation) for operation in ("
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What all streams of a server share."""
+    """The objects that all streams of a server share."""
 
     tables: Tables
     waiting: Mapping[str, WaitingPulls]
@@ -68,20 +68,20 @@ class Exchange:
     settings: ParameterServerSettings
 
     async def serve(self, context: Context) -> None:
-        """Serves one stream until its peer has closed its side and every frame is answered."""
+        """Serves one stream until the peer has closed its side and every frame is answered."""
         stream = _Stream(self, context)
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(stream.write_answers(), name="exchange-answers")
                 await stream.read_frames()
         except* grpc.aio.InternalError:
-            pass  # what gRPC raises when the peer goes in the middle of a message: there is nobody to answer
+            pass  # gRPC raises this if the peer disappears in the middle of a message; there is nobody left to answer
         finally:
             stream.close()
 
 
 class _Frame:
-    """A frame that is not answered to the end."""
+    """A frame whose last answer is not sent yet."""
 
     def __init__(self, data: bytes, share: Share) -> None:
         self.sequence = sequence_of(data)
@@ -89,13 +89,13 @@ class _Frame:
         self.share = share
         self.arrived = time.perf_counter()
         self.pulls: FramePulls | None = None
-        # Whether it is in the writer's queue to go on with its pulls, or must wait until its first answer is.
+        # Whether the frame is in the writer's queue, or its first answer has still to be put there.
         self.queued = True
 
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What the peer is told about a frame, nothing or a message, the last one or not."""
+    """One answer to a frame: a message, or none yet; `last` marks the frame's final answer."""
 
     frame: _Frame
     message: bytes | None
@@ -113,24 +113,24 @@ class _Stream:
         self._unanswered: set[_Frame] = set()
         self._unanswered_bytes = 0
         self._queue: deque[_Answer | _Frame] = deque()
-        self._work = asyncio.Event()  # there is something in the queue, or nothing will be any more
-        self._room = asyncio.Event()  # the queue is short enough to read on
+        self._work = asyncio.Event()  # the queue has an item, or the stream is closing
+        self._room = asyncio.Event()  # the queue is short enough for the next frame to be read
         self._room.set()
         self._closing = False
 
     async def read_frames(self) -> None:
-        """Takes frames until the peer closes its side."""
+        """Receives frames until the peer closes its side."""
         while (data := await self._context.read()) is not grpc.aio.EOF:  # type: ignore[attr-defined]
             _RECEIVED.inc(len(data))
             await self._take(data)
-            if len(self._queue) > self._credit.frames:  # refusals, which the peer does not read
+            if len(self._queue) > self._credit.frames:  # refusals that the peer does not read
                 self._room.clear()
                 await self._room.wait()
         self._closing = True
         self._work.set()
 
     async def write_answers(self) -> None:
-        """Grants the credit and writes answers until there will be no more."""
+        """Grants the credit, then writes answers until every frame is answered and the peer has closed its side."""
         try:
             await self._context.write(encode_credit(self._credit))
             while self._queue or self._unanswered or not self._closing:
@@ -144,13 +144,13 @@ class _Stream:
                     self._work.clear()
                     await self._work.wait()
         except grpc.aio.InternalError:
-            pass  # nothing can be sent any more: the peer has gone, which the call may be told later
+            pass  # the peer has gone; the call itself may learn it later
         except Exception:
             if not self._context.done():  # otherwise the peer has gone
                 raise
 
     def close(self) -> None:
-        """Gives up what is not answered."""
+        """Drops all unanswered frames."""
         for frame in tuple(self._unanswered):
             self._forget(frame)
 
@@ -165,18 +165,23 @@ class _Stream:
             self._admit(frame)
             table = self._exchange.tables.get(content.table)
             answer = self._apply_at_once(frame, content, table) or await self._apply(frame, data, table)
-        except Exception as error:  # noqa: BLE001 - the edge of a frame: everything becomes a refusal
+        except Exception as error:  # noqa: BLE001 - a frame's boundary: any error becomes its refusal
             answer = self._refusal(frame, error)
         if answer.message is not None:
             self._queue.append(answer)
             self._work.set()
         frame.queued = False
-        self._wake(frame)  # pulls that were completed meanwhile
+        self._wake(frame)  # rows may have arrived while the frame was applied
 
     def _admit(self, frame: _Frame) -> None:
-        """Raises unless the frame is one that may come now."""
+        """Checks a frame's size, sequence and credit.
+
+        Raises:
+            InvalidArgument: the frame is too long, or its sequence is not above the last one of the stream.
+            Overloaded: the unanswered frames exceed the credit.
+        """
         if frame.size > MAX_FRAME_BYTES:
-            raise InvalidArgument(f"the frame has {frame.size} bytes, and at most {MAX_FRAME_BYTES} are taken")
+            raise InvalidArgument(f"the frame has {frame.size} bytes, and at most {MAX_FRAME_BYTES} are allowed")
         if frame.sequence <= self._last_sequence:
             raise InvalidArgument(
                 f"the frame's sequence is {frame.sequence}, it must be above {self._last_sequence}, the last of this "
@@ -196,7 +201,7 @@ class _Stream:
             )
 
     def _apply_at_once(self, frame: _Frame, content: Content, table: Table) -> _Answer | None:
-        """Applies a frame without leaving the event loop; None if it must go the other way."""
+        """Applies a frame without leaving the event loop; None if it must be applied in a thread."""
         if not isinstance(content, Frame) or self._exchange.threads.refuses:
             return None
         waiting = self._exchange.waiting[table.spec.name]
@@ -212,7 +217,7 @@ class _Stream:
             stored = None if applied.stored is None else Stored(*applied.stored)
             try:
                 self._begin_pulls(frame, content, table, applied.pulls).lag()
-            except Exception as error:  # noqa: BLE001 - the edge of a frame
+            except Exception as error:  # noqa: BLE001 - a frame's boundary
                 return self._refusal(frame, error, stored)
         return _Answer(frame, applied.answer, last=applied.pulls is None)
 
@@ -230,7 +235,7 @@ class _Stream:
         loop = asyncio.get_running_loop()
 
         def announce(pushed: Pushed) -> None:
-            # From the thread and not after the await: a peer that hangs up must not leave others waiting.
+            # From the thread and not after the await: if the peer hangs up, other streams still wait for these rows.
             loop.call_soon_threadsafe(waiting.announce, pushed.ids, pushed.versions)
 
         run = exchange.threads.write if content.pushes else exchange.threads.read
@@ -244,12 +249,12 @@ class _Stream:
             if outcome is None or frame.pulls is None:
                 return _Answer(frame, encode_stored(frame.sequence, stored), last=True)
             message = frame.pulls.settle(outcome, stored)
-        except Exception as error:  # noqa: BLE001 - the edge of a frame
+        except Exception as error:  # noqa: BLE001 - a frame's boundary
             return self._refusal(frame, error, stored)
         return _Answer(frame, message, last=frame.pulls.done)
 
     def _begin_pulls(self, frame: _Frame, content: Content, table: Table, pulls: ExactPulls) -> FramePulls:
-        """Makes room for the pulls of a frame. Raises Overloaded if there is none."""
+        """Reserves memory for the pulls of a frame, and begins them. Raises Overloaded if too little is left."""
         frame.share.take(BYTES_PER_PULLED_ID * (pulls.due + pulls.lagging))
         deadline = asyncio.get_running_loop().time() + self._longest_wait(content)
         waiting = self._exchange.waiting[table.spec.name]
@@ -263,18 +268,18 @@ class _Stream:
         return min(content.wait_ms / 1000, self._exchange.settings.pull_wait_seconds)
 
     async def _go_on(self, frame: _Frame) -> _Answer | None:
-        """Reads what can be read of a frame's pulls; its answer, or None if the frame is answered."""
+        """Reads the rows of a frame's pulls that are due; returns an answer, or None if there is nothing to read."""
         frame.queued = False
         if frame.pulls is None or not frame.pulls.ready:
             return None
         try:
             message = await frame.pulls.go_on(self._exchange.threads)
-        except Exception as error:  # noqa: BLE001 - the edge of a frame
+        except Exception as error:  # noqa: BLE001 - a frame's boundary
             return self._refusal(frame, error)
         return _Answer(frame, message, last=frame.pulls.done)
 
     def _refusal(self, frame: _Frame, error: Exception, stored: Stored | None = None) -> _Answer:
-        """Returns the answer that ends a frame with an error."""
+        """Returns the last answer of a frame, with an error."""
         status = status_of(error)
         _log.info("frame %d refused: %s", frame.sequence, status.details, extra={"code": status.code.name})
         message = encode_refusal(frame.sequence, stored, status.code.value[0], status.reason, status.details)
@@ -283,7 +288,7 @@ class _Stream:
     async def _write(self, answer: _Answer) -> None:
         frame = answer.frame
         if answer.last:
-            self._forget(frame)  # before its peer, who has read the answer, may send another one
+            self._forget(frame)  # before the write: a peer that has read the answer may send another frame at once
         if answer.message is not None:
             await self._context.write(answer.message)
             _SENT.inc(len(answer.message))
@@ -295,7 +300,7 @@ class _Stream:
             self._wake(frame)
 
     def _wake(self, frame: _Frame) -> None:
-        """Puts a frame into the queue if its pulls can go on."""
+        """Puts a frame into the queue if its pulls have rows to read."""
         if frame.pulls is not None and frame.pulls.ready and not frame.queued:
             frame.queued = True
             self._queue.append(frame)
@@ -312,7 +317,7 @@ class _Stream:
 
 
 def _read(data: bytes) -> Content:
-    """Reads a frame. Raises InvalidArgument if these bytes are none."""
+    """Decodes a frame. Raises InvalidArgument if the bytes are not one."""
     try:
         return Frame(data)
     except ValueError:

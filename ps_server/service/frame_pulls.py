@@ -1,7 +1,7 @@
-"""The pulls of one frame: each row is sent as soon as it is at the version that is asked for.
+"""The pulls of one frame: each row is sent as soon as it has reached the wanted version.
 
-They are read in parts of as many rows as fit an answer, so that no more than that is in memory at a time. Rows that are
-not there yet wait (ps_server/service/waiting.py), while the parts behind them go on.
+Rows are read in parts that fit one answer, so no more than one answer's rows are in memory at a time. Rows that are not
+at their version yet wait (ps_server/service/waiting.py), and the parts after them are read meanwhile.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from esd.services.wire.exchange import Stored, rows_per_answer
 
 
 class FramePulls:
-    """What a frame pulls, until all of it is answered.
+    """The pulls of a frame that are not answered yet.
 
     Args:
-        table: where the rows are.
+        table: the table of the rows.
         waiting: the waiting pulls of the table.
-        pulls: what is asked for; checked.
-        sequence: of the frame.
-        epoch: of the frame.
-        deadline: until when rows may be waited for, by the event loop's clock.
-        wake: called when there may be something to read.
+        pulls: the wanted rows, already checked.
+        sequence: the sequence of the frame.
+        epoch: the epoch of the frame.
+        deadline: the time by the event loop's clock until which rows may be waited for.
+        wake: called when rows may be ready to be read.
     """
 
     def __init__(
@@ -55,31 +55,31 @@ class FramePulls:
 
     @property
     def done(self) -> bool:
-        """Whether every row was answered."""
+        """Whether every row is answered."""
         return self._pulls.done
 
     @property
     def ready(self) -> bool:
-        """Whether there is something to read now, or an error to tell."""
+        """Whether rows can be read now, or an error must be answered."""
         return not self._reading and (self._pulls.due > 0 or self._entry.refusal is not None)
 
     def begin(self) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-        """Begins to read a part: the ids and wanted versions of its rows. `settle` takes them.
+        """Begins to read a part: returns the ids and wanted versions of its rows, which `settle` expects.
 
         Raises:
-            EsdError: the waiting was refused, or took too long.
+            EsdError: the wait was refused, or has taken too long.
         """
         self._entry.check()
         self._reading = True
-        # What is announced while it is read counts, so that nothing is missed.
+        # Registered before the read, so that rows announced during the read are not missed.
         self._waiting.rows.expect_due(self._entry.ticket, self._pulls, self._limit)
         return self._pulls.due_rows(self._limit)
 
     def settle(self, block: RowBlock, stored: Stored | None = None) -> bytes | None:
-        """Takes the rows that were read; the answer with those that are as asked for, None if there is nothing to tell.
+        """Returns the answer with those of the read rows that have reached their version, or None if it would be empty.
 
         Raises:
-            StaleVersion: a row is newer than asked for.
+            StaleVersion: a row is newer than the wanted version.
         """
         self._reading = False
         counts = None if stored is None else (stored.new, stored.already_known)
@@ -90,7 +90,7 @@ class FramePulls:
         return message
 
     async def go_on(self, threads: StoreThreads) -> bytes | None:
-        """Reads the next part; the answer, or None if there is nothing to tell. Raises as `begin` and `settle` do."""
+        """Reads the next part; returns its answer, or None if it would be empty. Raises as `begin` and `settle` do."""
         self._entry.check()
         if self._table.frames is None:
             return self.settle(await threads.read(self._table.read, *self.begin()))
@@ -99,16 +99,16 @@ class FramePulls:
         return message
 
     def lag(self) -> None:
-        """Lets the rows wait that were found to be behind when they were read at once.
+        """Lets the rows wait that the native call found behind their wanted version.
 
         Raises:
-            StaleVersion: a row is newer than asked for.
+            StaleVersion: a row is newer than the wanted version.
         """
         self._waiting.rows.expect_behind(self._entry.ticket, self._pulls)
         self._wait()
 
     def close(self) -> None:
-        """Waits for nothing more. May be repeated."""
+        """Ends the wait. May be repeated."""
         self._waiting.leave(self._entry)
 
     def _wait(self) -> None:
@@ -117,7 +117,7 @@ class FramePulls:
             raise StaleVersion(f"row {row} is at version {version}, the pull wants the older version {wanted}")
         if not self._pulls.lagging:
             return
-        if not self._waiting.rows.missing(self._entry.ticket):  # announced while it was read
+        if not self._waiting.rows.missing(self._entry.ticket):  # all were announced during the read: read them again
             self._pulls.retry()
         elif not self._pulls.due:
             self._waiting.wait(self._entry, self._deadline)

@@ -1,4 +1,4 @@
-"""A frame of the exchange: what it holds, and what it does to its table."""
+"""A frame of the exchange that is applied in a thread: its decoded parts, and their effect on the table."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Due = tuple[NDArray[np.uint64], NDArray[np.int64]]  # ids and wanted versions, [
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What a frame asks for, in this order; None for what it leaves out.
+    """The decoded parts of a frame, in the order in which they are applied; None for a part that it lacks.
 
     Attributes:
-        epoch: of the plan.
-        rows: to store.
-        gradients: to store.
+        epoch: the epoch of the plan.
+        rows: rows to store.
+        gradients: gradients to store.
         pulls: rows to read.
     """
 
@@ -38,12 +38,12 @@ class Frame:
 
     @property
     def pushes(self) -> bool:
-        """Whether it stores anything."""
+        """Whether the frame stores rows or gradients."""
         return self.rows is not None or self.gradients is not None
 
 
 def decode_frame(message: ps_pb2.ExchangeRequest, spec: TableSpec) -> Frame:
-    """Reads a frame for a table. Raises InvalidArgument if a column has the wrong length, or nothing is in it."""
+    """Decodes a frame for a table. Raises InvalidArgument if a column has the wrong length, or the frame is empty."""
     frame = Frame(
         message.epoch,
         decode_rows(message.rows, spec) if message.HasField("rows") else None,
@@ -58,24 +58,26 @@ def decode_frame(message: ps_pb2.ExchangeRequest, spec: TableSpec) -> Frame:
 def apply_frame(
     frame: Frame, table: Table, announce: Callable[[Pushed], None], due: Due | None
 ) -> tuple[Stored | None, RowBlock | Exception | None]:
-    """Stores what a frame pushes, then reads the first rows that it pulls.
+    """Stores the pushes of a frame, then reads the first rows that it pulls.
 
     Args:
-        frame: what to do.
-        table: of the frame.
-        announce: is told of everything that is stored, as soon as it is.
-        due: ids and wanted versions of the rows to read; None: there are none.
+        frame: the frame to apply.
+        table: the table of the frame.
+        announce: called with the result of each push as soon as it is stored.
+        due: ids and wanted versions of the rows to read; None: the frame pulls nothing.
 
     Returns:
-        What was stored, None if nothing was to be; and the rows, or why they could not be read.
+        The counts of stored rows and gradients, None if the frame pushes nothing; and the rows, or the error of
+        reading them.
 
     Raises:
-        EsdError: nothing is acknowledged, whatever part of it was stored; it may be sent again.
+        EsdError: a push failed, possibly after a part of it was stored. The frame is not acknowledged and may be sent
+            again.
     """
     if frame.pulls is not None:
         table.check_pull(frame.pulls.ids, frame.pulls.versions, frame.epoch)
     if frame.rows is not None and frame.gradients is None and due is not None:
-        with suppress(FailedPrecondition):  # one after the other says which of both is refused
+        with suppress(FailedPrecondition):  # the two single calls below find out which of them is refused
             pushed, block = table.push_rows_and_read(frame.rows, *due, frame.epoch)
             announce(pushed)
             return Stored(pushed.stored, pushed.already_known), block
@@ -87,7 +89,7 @@ def apply_frame(
     stored = Stored(new, known) if frame.pushes else None
     try:
         return stored, None if due is None else table.read(*due)
-    except Exception as error:  # noqa: BLE001 - what is stored is acknowledged, whatever becomes of the pulls
+    except Exception as error:  # noqa: BLE001 - the push is stored and must be acknowledged, even if the read fails
         return stored, error
 
 

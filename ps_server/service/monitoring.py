@@ -1,4 +1,4 @@
-"""What the server says of itself every two seconds: whether its store can be reached, and how full its tables are."""
+"""Updates the server's health and metrics every two seconds: reachability of the store, fill of the tables."""
 
 from __future__ import annotations
 
@@ -16,17 +16,16 @@ from esd.services.runtime.server import Server
 
 _log = logging.getLogger(__name__)
 
-_INTERVAL_SECONDS = 2.0  # asking Redis how full a table is takes as long as a small push
+_INTERVAL_SECONDS = 2.0  # a Redis spends as long on these counts as on a small push
 
 
 @asynccontextmanager
 async def store_followed(
     store: Store, threads: StoreThreads, server: Server, refuse_waiting: Callable[[FailedPrecondition], None]
 ) -> AsyncIterator[None]:
-    """Lets the server say while the block runs whether its store can be reached; it starts healthy.
+    """Keeps the server's health at the reachability of its store while the block runs; it starts healthy.
 
-    While the store is another server's, or not the one that it was, every request is refused with the reason; those
-    that wait for something are told it by `refuse_waiting`.
+    After StoreLost every request is refused with the reason, and `refuse_waiting` ends the waiting pulls with it.
     """
     await server.set_serving(True)
     metrics.STORE_UP.set(1)
@@ -58,7 +57,7 @@ async def _follow(
             await threads.ask(store.ping)
             reachable = True
             threads.refuse(None)
-        except Exception as error:  # noqa: BLE001 - a defect, too: nobody else looks after the store's claim and health
+        except Exception as error:  # noqa: BLE001 - this task alone renews the claim, so even a defect must not end it
             reachable = False
             if was_reachable:
                 _log.error("not serving: %s", error, exc_info=None if isinstance(error, EsdError) else error)
@@ -73,7 +72,7 @@ async def _follow(
 async def _keep_measuring(tables: Tables, threads: StoreThreads) -> None:
     while True:
         await asyncio.sleep(_INTERVAL_SECONDS)
-        with suppress(Exception):  # the store is away, which esd_store_up tells
+        with suppress(Exception):  # the store is out of reach, which esd_store_up shows
             await threads.read(_measure, tables)
 
 

@@ -1,4 +1,4 @@
-"""The checkpoints of a store while no server runs on it: they are listed, verified and gone back to."""
+"""Lists, verifies and restores the checkpoints of a store while no server runs on it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from esd.services.domain.errors import EsdError, FailedPrecondition, InvalidArgu
 from esd.services.domain.tables import TableSpec
 from esd.services.domain.versions import trainings
 
-_PING_SECONDS = 2.0  # as often as a server says that it is there
+_PING_SECONDS = 2.0  # as often as a server renews its claim
 
 
 class OfflineTable:
@@ -44,20 +44,24 @@ class OfflineTable:
 
     @property
     def checkpoints(self) -> tuple[Checkpoint, ...]:
-        """The checkpoints that can be gone back to, ascending, with their manifests."""
+        """The checkpoints that the table can return to, ascending, with their manifests."""
         return self._records[0].committed
 
     def rows(self, checkpoint: int) -> int:
-        """Returns how many rows all shards had stored at a checkpoint."""
+        """Returns the number of rows that all shards together had stored at a checkpoint."""
         return sum(cut.rows for record in self._records for cut in record.cuts if cut.iteration == checkpoint)
 
     def part(self, checkpoint: int, name: str) -> bytes | None:
-        """Returns a part of a checkpoint, None if it is not there."""
+        """Returns a part of a checkpoint; None if it does not exist."""
         return self._tables[0].blobs.get_part(checkpoint, name)
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
-        """Nobody else changes the table while the block runs. Raises FailedPrecondition while a server runs on it."""
+        """Keeps other processes from changing the table during the block.
+
+        Raises:
+            FailedPrecondition: a server runs on the store.
+        """
         with ExitStack() as stack:
             for store in self._stores:
                 store.claim(exclusive=True)
@@ -66,7 +70,7 @@ class OfflineTable:
             yield
 
     def damaged_rows(self, checkpoint: int) -> list[str]:
-        """Tells what is wrong with the rows of a checkpoint, a sentence for each damage; empty if nothing is.
+        """Verifies the rows of a checkpoint; returns a sentence per damage, none if the rows are whole.
 
         The table must be claimed.
         """
@@ -91,10 +95,10 @@ class OfflineTable:
         return damage
 
     def restore(self, checkpoint: int) -> int:
-        """Puts the table, which must be claimed, back to a checkpoint; how many rows had to be put back.
+        """Returns the claimed table to a checkpoint; returns the number of rows that were put back.
 
-        A damaged sample log is dropped, too. The first shard goes first: it says which checkpoint is valid, and the
-        others can still follow it there when this is interrupted.
+        A damaged sample log is dropped, too. The first shard goes first: its record decides which checkpoint is valid,
+        and after an interruption the other shards can still follow it there.
         """
         epoch = max(record.epoch for record in self._records) + 1
         changed = 0
@@ -115,11 +119,11 @@ class OfflineTable:
 
 @contextmanager
 def offline_tables(settings: ParameterServerSettings) -> Iterator[list[OfflineTable]]:
-    """Opens the tables of the store that parameter servers with these settings use, whatever their number of shards.
+    """Opens the tables of the store that parameter servers with these settings use, for any number of shards.
 
     Raises:
-        InvalidArgument: the store keeps nothing.
-        NotFound: there is no such checkpoint directory.
+        InvalidArgument: the store is in memory and has no checkpoint directory.
+        NotFound: the checkpoint directory does not exist.
         Unavailable: Redis is out of reach.
         FailedPrecondition: a record is damaged.
     """
@@ -129,7 +133,7 @@ def offline_tables(settings: ParameterServerSettings) -> Iterator[list[OfflineTa
         raise NotFound(f"there is no checkpoint directory {settings.checkpoint_dir}")
     with ExitStack() as stack:
 
-        @cache  # the tables of a shard share its store, so that a claim on one of them is one on all
+        @cache  # the tables of a shard share its store, so that one claim covers all of them
         def opened(shard: Shard) -> Store:
             return stack.enter_context(closing(open_configured_store(settings, shard)))
 
@@ -144,13 +148,13 @@ def offline_tables(settings: ParameterServerSettings) -> Iterator[list[OfflineTa
 
 @contextmanager
 def _kept_alive(stores: Sequence[Store]) -> Iterator[None]:
-    """Says for the stores, as long as the block runs, that this process is there."""
+    """Renews the claims of the stores while the block runs."""
     ended = threading.Event()
 
     def ping() -> None:
         while not ended.wait(_PING_SECONDS):
             for store in stores:
-                with suppress(EsdError):  # whoever works on the store hears of it
+                with suppress(EsdError):  # the operation that uses the store meets the same error and reports it
                     store.ping()
 
     thread = threading.Thread(target=ping, daemon=True)

@@ -1,4 +1,4 @@
-"""The rpcs of `protos/ps.proto`: decode, let the core work in the store's threads, encode."""
+"""The RPCs of `protos/ps.proto`: each decodes its request, calls the core in a thread of the store, and encodes."""
 
 # ruff: noqa: N802, D102, ARG002 - names, arguments and documentation of the rpcs are the proto's
 from __future__ import annotations
@@ -42,7 +42,7 @@ _PART_NAME = re.compile(r"[a-z]{1,32}")
 
 
 def add_to_server(servicer: ParameterServer, server: Any) -> None:
-    """Lets a server of grpc.aio serve the rpcs; frames of the exchange and their answers are bytes, nothing else."""
+    """Registers the RPCs with a grpc.aio server; Exchange passes its frames and answers as undecoded bytes."""
     ps_pb2_grpc.add_ParameterServerServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]
     exchange = grpc.stream_stream_rpc_method_handler(servicer.Exchange)
     server.add_registered_method_handlers(SERVICE, {"Exchange": exchange})
@@ -64,7 +64,7 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
         self._exchange = Exchange(tables, self._waiting, threads, self._budget, settings)
 
     def refuse_waiting(self, reason: FailedPrecondition) -> None:
-        """Ends all waiting pulls: what they wait for will not come."""
+        """Ends all waiting pulls with this error, because their rows will not come."""
         for waiting in self._waiting.values():
             waiting.refuse(reason)
 
@@ -206,7 +206,7 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
 
         rows = await self._threads.write(restore)
         now = f"table {spec.name!r} has gone back to checkpoint {request.checkpoint} and is in epoch {request.epoch}"
-        over = StaleEpoch(f"{now}: rows that were waited for before will not come")
+        over = StaleEpoch(f"{now}: rows that pulls waited for before will not come")
         self._waiting[spec.name].refuse(over, before=request.epoch)
         return ps_pb2.RestoreResponse(rows=rows)
 
@@ -256,21 +256,26 @@ def _dense_of(chunk: ps_pb2.PutDenseRequest) -> str:
 
 
 async def _allowed_parts(chunks: AsyncIterator[ps_pb2.PutPartRequest]) -> AsyncIterator[ps_pb2.PutPartRequest]:
-    """Yields the pieces of a part, once it is clear from the first that the caller may put it."""
+    """Yields the pieces of a part after checking that the caller may store a part of this name."""
     async for chunk in chunks:
         _check_part(chunk.name)
         yield chunk
 
 
 def _check_part(name: str) -> None:
-    """Raises InvalidArgument if a part cannot have this name, PermissionDenied if it is not the caller's business."""
+    """Checks the name of a part.
+
+    Raises:
+        InvalidArgument: no part can have this name.
+        PermissionDenied: the part belongs to the dispatcher, and the caller has another role.
+    """
     if not _PART_NAME.fullmatch(name):
         raise InvalidArgument(f"part name {name!r} must match {_PART_NAME.pattern}")
     caller = present_caller()
     if name not in PARTS_OF_WORKERS and Role.DISPATCHER not in caller.roles:
         raise PermissionDenied(
-            f"part {name!r} of a checkpoint is the dispatcher's, and {caller.identity} is of "
-            f"{', '.join(sorted(caller.roles))}; workers put and get {', '.join(sorted(PARTS_OF_WORKERS))}"
+            f"only the dispatcher stores and reads part {name!r} of a checkpoint, and {caller.identity} has the roles "
+            f"{', '.join(sorted(caller.roles))}; workers store and read {', '.join(sorted(PARTS_OF_WORKERS))}"
         )
 
 
@@ -279,7 +284,7 @@ def _part_of(chunk: ps_pb2.PutPartRequest) -> str:
 
 
 class _WaitingPulls(dict[str, WaitingPulls]):
-    """The waiting pulls by table."""
+    """The waiting pulls, by table; an entry is made at its first use."""
 
     def __missing__(self, table: str) -> WaitingPulls:
         return self.setdefault(table, WaitingPulls(table))

@@ -1,4 +1,4 @@
-"""The service's way to its store: opened as the settings say, worked on by threads of its own."""
+"""The service's access to its store: opened as configured, used from threads of its own."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ T = TypeVar("T")
 
 
 def open_configured_store(settings: ParameterServerSettings, shard: Shard) -> Store:
-    """Returns the store that the settings name, for one shard.
+    """Opens the configured store for one shard.
 
-    Raises as `open_store` does, and SettingsError where the file of the password holds something else.
+    Raises as `open_store` does, and SettingsError if the password file is not UTF-8.
     """
     access = RedisAccess(
         password=_password(settings),
@@ -43,9 +43,9 @@ def _password(settings: ParameterServerSettings) -> str | None:
         return None
     try:
         return path.read_text(encoding="utf-8").strip()
-    except UnicodeDecodeError:  # its text has the bytes of the file, which belong into no log
+    except UnicodeDecodeError:  # its message quotes the bytes of the file, which must not reach a log
         raise SettingsError(
-            f"{settings.variable('store_password_file')}={path}: not a password in UTF-8, but other bytes"
+            f"{settings.variable('store_password_file')}={path}: the file holds no password in UTF-8"
         ) from None
 
 
@@ -60,16 +60,16 @@ class StoreThreads:
         self._refusal: FailedPrecondition | None = None
 
     def refuse(self, reason: FailedPrecondition | None) -> None:
-        """From now on reads and writes raise this; None: they run again."""
+        """Makes reads and writes raise this error from now on; None: they run again."""
         self._refusal = reason
 
     @property
     def refuses(self) -> bool:
-        """Whether reads and writes raise now."""
+        """Whether reads and writes raise at present."""
         return self._refusal is not None
 
     async def ask(self, work: Callable[[], None]) -> None:
-        """Runs `work` in a thread, whatever is refused."""
+        """Runs `work` in a thread, even while reads and writes are refused."""
         await self._run("read", work)
 
     async def read(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -78,12 +78,12 @@ class StoreThreads:
         return await self._run("read", lambda: work(*args, **kwargs))
 
     async def write(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Runs `work` in a thread, measured as a write. It goes on when the caller is cancelled."""
+        """Runs `work` in a thread, measured as a write. A cancelled caller does not stop it."""
         self._check()
         return await self._run("write", lambda: work(*args, **kwargs))
 
     def close(self) -> None:
-        """Waits for running work; queued work is dropped."""
+        """Waits for running work; drops queued work."""
         self._executor.shutdown(cancel_futures=True)
 
     def _check(self) -> None:

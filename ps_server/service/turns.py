@@ -1,8 +1,8 @@
-"""Gradients that come before their turn: others still have to make the version of the row that theirs comes behind.
+"""Gradients that arrive before their turn: the version before theirs is not made yet.
 
-Workers that keep updates to themselves (`Sync.BOUNDED`) push when their own bounds say so. So the gradients of one
-version may be on their way when somebody sends those of the next. The frame waits, and those behind it on its stream;
-nobody waits in a circle, since a version's gradients are sent with an earlier plan than those of the next.
+With `Sync.BOUNDED` workers push when their own bounds require it, so the gradients of one version may still be on their
+way when another worker sends gradients of the next. The frame then waits, and with it the later frames of its stream.
+The waits form no circle: the gradients of a version are sent with an earlier plan than the gradients of the next.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ T = TypeVar("T")
 
 
 async def in_turn(apply: Callable[[], Awaitable[T]], waiting: WaitingPulls, epoch: int, deadline: float) -> T:
-    """Applies a frame as soon as no gradient of it skips a version.
+    """Applies a frame as soon as none of its gradients skips a version.
 
     Args:
-        apply: applies it, and may be repeated.
-        waiting: hears of all rows that are stored in the frame's table.
-        epoch: of the frame.
-        deadline: until when it may wait, by the event loop's clock.
+        apply: applies the frame; may be called again after SkippedVersion.
+        waiting: the waiting pulls of the frame's table, to which every stored row is announced.
+        epoch: the epoch of the frame.
+        deadline: the time by the event loop's clock until which the frame may wait.
 
     Raises:
-        SkippedVersion: the time is over.
-        EsdError: whatever `apply` raises; why nothing may be waited for any more.
+        SkippedVersion: a version is still missing when the wait is over.
+        EsdError: `apply` fails for another reason, or the wait is refused or too long.
     """
     try:
         return await apply()
@@ -43,7 +43,7 @@ async def in_turn(apply: Callable[[], Awaitable[T]], waiting: WaitingPulls, epoc
         rows = ExactPulls(skipped.ids, skipped.versions)
         waiting.rows.expect_due(entry.ticket, rows, len(skipped.ids))
         try:
-            return await apply()  # what was stored before this entry was made has woken nobody
+            return await apply()  # again: rows stored before this entry was registered have woken nobody
         except SkippedVersion:
             waiting.wait(entry, deadline)
         await reached.wait()

@@ -1,4 +1,4 @@
-"""Uploads that come in pieces and are taken whole or not at all: dense parameters, and parts of checkpoints."""
+"""Uploads that arrive in pieces and are stored whole or not at all: dense parameters, and parts of checkpoints."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from esd.protos import ps_pb2
 from esd.ps_server.service.budget import Share
 from esd.services.domain.errors import InvalidArgument, ResourceExhausted
 
-_COPIES = 2  # of an upload while it is joined: as it was gathered, and as it is handed on
+_COPIES = 2  # of an upload in memory while its pieces are joined: the buffer and the joined bytes
 
 C = TypeVar("C", ps_pb2.PutDenseRequest, ps_pb2.PutPartRequest)
 
@@ -17,28 +17,28 @@ C = TypeVar("C", ps_pb2.PutDenseRequest, ps_pb2.PutPartRequest)
 async def receive_upload(
     chunks: AsyncIterator[C], subject: Callable[[C], str], limit: int, knob: str, share: Share
 ) -> tuple[C, bytes]:
-    """Receives one upload: its last chunk, which names what was uploaded, and the joined pieces.
+    """Receives one upload; returns its last chunk, which names the upload, and the joined pieces.
 
     Args:
-        chunks: the chunks, as they come.
-        subject: says in words what a chunk is a piece of, which is the same for all chunks of an upload.
-        limit: the most bytes to take.
+        chunks: the chunks, in the order of their arrival.
+        subject: describes what a chunk belongs to; the description must be the same for all chunks of an upload.
+        limit: the most bytes of an upload.
         knob: the setting that raises the limit, for the error.
-        share: takes the memory that the upload holds.
+        share: the share of the memory budget that the upload uses.
 
     Raises:
-        InvalidArgument: it ends without its last chunk (grpc.aio shows a cut connection as a plain end), goes on
-            after it, or changes its subject.
-        ResourceExhausted: it is longer than `limit`.
-        Overloaded: other calls hold too much.
+        InvalidArgument: the upload ends without its last chunk (grpc.aio reports a cut connection as a plain end),
+            continues after it, or changes its subject.
+        ResourceExhausted: the upload is longer than `limit`.
+        Overloaded: other calls hold too much memory.
     """
     latest: C | None = None
     data = bytearray()  # a list would hold an object for every piece, however small or empty
     async for chunk in chunks:
         if latest is not None and latest.last:
-            raise InvalidArgument("the upload goes on after the chunk that is marked as the last")
+            raise InvalidArgument("the upload continues after the chunk that is marked as the last")
         if latest is not None and subject(chunk) != subject(latest):
-            raise InvalidArgument(f"the upload began for {subject(latest)} and goes on for {subject(chunk)}")
+            raise InvalidArgument(f"the upload began for {subject(latest)} and continues for {subject(chunk)}")
         latest = chunk
         data += chunk.data
         if len(data) > limit:

@@ -1,8 +1,8 @@
-"""The pulls that wait for rows, and who tells them that these are there.
+"""Pulls that wait for rows, and the pushes that wake them.
 
-A pull that waits holds no thread and no task: it is an entry here, which is woken when pushes have announced all rows
-that it lacks, when its time is over, or when nothing will come any more. All of it happens on the event loop, to which
-the store's threads hand what they have stored; so nothing is announced between a look at the rows and an entry here.
+A waiting pull holds no thread and no task: it is an entry here. It is woken when pushes have announced all its missing
+rows, when its deadline passes, or when its rows can never come. Everything here runs on the event loop, and the store's
+threads hand their announcements to the loop; so no row can be announced between a read and the entry that follows it.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class WaitingPull:
     """An entry of WaitingPulls.
 
     Attributes:
-        ticket: names it in `WaitingPulls.rows`.
-        epoch: in which it was asked for.
-        deadline: until when it waits, by the event loop's clock; None while it does not wait.
-        refusal: why it can wait no more; None while it can.
+        ticket: identifies the pull in `WaitingPulls.rows`.
+        epoch: the epoch of its frame.
+        deadline: the time by the event loop's clock until which it waits; None while it does not wait.
+        refusal: the error that ended its wait; None while it may wait.
     """
 
     def __init__(self, ticket: int, epoch: int, wake: Callable[[], None]) -> None:
@@ -37,19 +37,19 @@ class WaitingPull:
         self.wake = wake
 
     def check(self) -> None:
-        """Raises why it can wait no more, if that is so."""
+        """Raises the error that ended the wait, if there is one."""
         if self.refusal is not None:
             raise type(self.refusal)(str(self.refusal))
 
 
 class WaitingPulls:
-    """The pulls of one table that may have to wait, which every push to the table tells of what it has stored.
+    """The pulls of one table that may have to wait. Every push to the table announces its stored rows here.
 
     Args:
-        table: its name.
+        table: the table's name, for metrics.
 
     Attributes:
-        rows: which rows they wait for.
+        rows: the rows that each pull waits for.
     """
 
     def __init__(self, table: str) -> None:
@@ -62,11 +62,11 @@ class WaitingPulls:
 
     @property
     def count(self) -> int:
-        """How many pulls wait now."""
+        """Number of pulls that wait now."""
         return self._waiting
 
     def join(self, epoch: int, wake: Callable[[], None]) -> WaitingPull:
-        """Returns an entry; `wake` is called when all rows that it expects are announced, or it is refused."""
+        """Registers a pull; `wake` is called when all its expected rows are announced, or when it is refused."""
         pull = WaitingPull(next(self._tickets), epoch, wake)
         self._pulls[pull.ticket] = pull
         return pull
@@ -78,7 +78,7 @@ class WaitingPulls:
             self.rows.forget(pull.ticket)
 
     def wait(self, pull: WaitingPull, deadline: float) -> None:
-        """Lets a pull wait until this time of the event loop's clock, when it is refused with DeadlineExceeded."""
+        """Lets a pull wait until `deadline` by the event loop's clock, when it is refused with DeadlineExceeded."""
         if pull.deadline is None:
             self._waiting += 1
             self._gauge.inc()
@@ -87,23 +87,23 @@ class WaitingPulls:
             self._set_timer(deadline)
 
     def go_on(self, pull: WaitingPull) -> None:
-        """Says that a pull waits no more. May be repeated."""
+        """Marks a pull as no longer waiting. May be repeated."""
         if pull.deadline is not None:
             pull.deadline = None
             self._waiting -= 1
             self._gauge.dec()
 
     def announce(self, ids: NDArray[np.uint64], versions: NDArray[np.int64]) -> None:
-        """Wakes the pulls that can go on now that rows `ids`, uint64 [r], can be read at `versions`, int64 [r]."""
+        """Wakes the pulls whose last missing row is now readable: rows `ids`, uint64 [r], at `versions`, int64 [r]."""
         self.wake(self.rows.announce(ids, versions))
 
     def wake(self, tickets: Iterable[int]) -> None:
-        """Wakes pulls for which the last row was announced."""
+        """Wakes the pulls of these tickets, whose last row was announced."""
         for ticket in tickets:
             self._pulls[ticket].wake()
 
     def refuse(self, reason: FailedPrecondition, *, before: int | None = None) -> None:
-        """Ends the pulls that wait with this error: those of epochs before this one, or all (None)."""
+        """Ends waiting pulls with this error: the pulls of epochs before `before`, or all (None)."""
         for pull in tuple(self._pulls.values()):
             if before is None or pull.epoch < before:
                 self._end(pull, reason)

@@ -38,7 +38,7 @@ def test_a_way_back_that_comes_again_takes_nothing_back(served, rng):
     assert served.history.restore(10, 1, DISPATCHER) == 0
     assert blocks_as_dict(served.scan()) == blocks_as_dict([trained])
     assert served.history.record.iterations == (10, 20)
-    with pytest.raises(FailedPrecondition, match=r"epoch 1 .* has begun at checkpoint 10; .* later one can .* 20"):
+    with pytest.raises(FailedPrecondition, match=r"epoch 1 .* has begun at checkpoint 10; .* later epoch can .* 20"):
         served.history.restore(20, 1, DISPATCHER)
     assert served.history.restore(10, 2, DISPATCHER) == len(IDS)
     with pytest.raises(StaleEpoch, match=r"epoch 1 cannot begin, table .* is in epoch 2"):
@@ -90,9 +90,7 @@ def test_an_epoch_is_given_to_one_dispatcher(served, restores):
 
     begin(1, DISPATCHER)
     begin(1, DISPATCHER)  # repeated
-    with pytest.raises(
-        StaleEpoch, match=r"epoch 1 of table .* is that of another dispatcher, .* begin a later one, or"
-    ):
+    with pytest.raises(StaleEpoch, match=r"another dispatcher has begun epoch 1 of table .*; begin a later one, or"):
         begin(1, ANOTHER)
     begin(2, ANOTHER)
     for epoch, text in ((1, "epoch 1 cannot begin, table .* is in epoch 2"), (2, "another dispatcher")):

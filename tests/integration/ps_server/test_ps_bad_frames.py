@@ -54,11 +54,11 @@ BAD = {
         ps_pb2.ExchangeRequest(table="t", epoch=EPOCH, pulls=ps_pb2.PullBlock(ids=bytes(16), versions=bytes(8))),
         "pulls.versions has 8 bytes",
     ),
-    "old epoch": (frame(0, GOOD, epoch=2), "epoch 2 is not that of table 't', which is in epoch 3"),
-    "old epoch of a pull": (frame(0, pull=([A], 0), epoch=2), "epoch 2 is not that of table 't'"),
+    "old epoch": (frame(0, GOOD, epoch=2), "epoch 2 is not the epoch of table 't', which is in epoch 3"),
+    "old epoch of a pull": (frame(0, pull=([A], 0), epoch=2), "epoch 2 is not the epoch of table 't'"),
     "no table": (frame(0, GOOD, epoch=EPOCH, table="u"), "there is no table 'u'"),
     "nothing": (frame(0, epoch=EPOCH), "neither stores nor pulls anything"),
-    "too long": (rows(rows=bytes(2**20 + 5000)), "and at most 1052672 are taken"),
+    "too long": (rows(rows=bytes(2**20 + 5000)), "and at most 1052672 are allowed"),
 }
 
 

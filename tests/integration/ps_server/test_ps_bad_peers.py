@@ -48,7 +48,11 @@ def of_epoch(chunk: ps_pb2.ExchangeRequest, epoch: int) -> ps_pb2.ExchangeReques
             grpc.StatusCode.INVALID_ARGUMENT,
             "rows.rows has 4 bytes",
         ),
-        (of_epoch(row_push([1], 1, 0.5), 2), grpc.StatusCode.FAILED_PRECONDITION, "epoch 2 is not that of table 't'"),
+        (
+            of_epoch(row_push([1], 1, 0.5), 2),
+            grpc.StatusCode.FAILED_PRECONDITION,
+            "epoch 2 is not the epoch of table 't'",
+        ),
     ],
     ids=["NaN rows", "infinite gradients", "wrong shape", "old epoch"],
 )

@@ -143,7 +143,7 @@ async def test_the_sample_log_is_appended_read_and_trimmed(client: Client) -> No
     for entry in (first, second, end, end):
         await client.append_samples(entry, epoch=1)
     await client.begin_epoch(2, takes_over=True)
-    with pytest.raises(StaleEpoch, match="epoch 1 is not that of table"):
+    with pytest.raises(StaleEpoch, match="epoch 1 is not the epoch of table"):
         await client.read_samples(epoch=1)
     assert await client.read_samples(epoch=2) == [first, second, end]
     await client.trim_samples(13, epoch=2)

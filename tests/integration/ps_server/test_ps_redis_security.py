@@ -77,7 +77,9 @@ async def test_what_is_missing_is_named(
 
 async def test_a_password_that_is_no_text_stays_in_its_file(settings: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "password").write_bytes("pässword-1".encode("latin-1"))
-    with pytest.raises(SettingsError, match=r"ESD_PS_STORE_PASSWORD_FILE=.*: not a password in UTF-8") as caught:
+    with pytest.raises(
+        SettingsError, match=r"ESD_PS_STORE_PASSWORD_FILE=.*: the file holds no password in UTF-8"
+    ) as caught:
         async with parameter_server(ParameterServerSettings(**settings)):
             raise AssertionError("it started")
     assert "ssword-1" not in "".join(traceback.format_exception(caught.value))

@@ -168,10 +168,10 @@ async def test_half_an_upload_is_not_stored(client):
     with refused(INVALID, "ended after 4 bytes without its last chunk"):
         await client.stub.PutDense(iter([piece]), timeout=60)
     last = ps_pb2.PutDenseRequest(table="t", data=b"half", last=True)
-    with refused(INVALID, "goes on after the chunk that is marked as the last"):
+    with refused(INVALID, "continues after the chunk that is marked as the last"):
         await client.stub.PutDense(iter([last, piece]), timeout=60)
     for other, subject in (({"table": "u"}, "'u' in epoch 0"), ({"table": "t", "epoch": 1}, "'t' in epoch 1")):
-        with refused(INVALID, f"began for table 't' in epoch 0 and goes on for table {subject}"):
+        with refused(INVALID, f"began for table 't' in epoch 0 and continues for table {subject}"):
             await client.stub.PutDense(iter([piece, ps_pb2.PutDenseRequest(last=True, **other)]), timeout=60)
     with refused(StatusCode.NOT_FOUND, "no dense parameters"):
         await client.get_dense()

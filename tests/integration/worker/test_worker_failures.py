@@ -115,7 +115,7 @@ async def test_of_two_jobs_without_checkpoints_one_trains_a_table(start_servers,
     each = [await serve_scripts(job, [plans]) for _ in range(2)]
     ended = [asyncio.create_task(run_worker_job(address)) for _, address in each]
     (refused,), (trains,) = await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED, timeout=60)
-    with pytest.raises(FailedPrecondition, match=r"table 'rows' is that of another job.*--table"):
+    with pytest.raises(FailedPrecondition, match=r"table 'rows' belongs to another job.*--table"):
         await refused
     loser, winner = (each[ended.index(task)][0] for task in (refused, trains))
     async with asyncio.timeout(60):

@@ -55,18 +55,18 @@ def test_a_table_that_is_claimed_or_has_epochs_is_claimed_by_nobody_else(store, 
     for _ in range(2):
         table.history.claim(DISPATCHER)
     table.history.check_epoch(0)
-    with pytest.raises(FailedPrecondition, match="table 't' is that of another job"):
+    with pytest.raises(FailedPrecondition, match="table 't' belongs to another job"):
         table.history.claim(ANOTHER)
-    with pytest.raises(FailedPrecondition, match="table 't' is that of another job"):
+    with pytest.raises(FailedPrecondition, match="table 't' belongs to another job"):
         Table(SPEC, store, Shard()).history.claim(ANOTHER)  # after a restart
     table.history.begin_epoch(1, ANOTHER, takes_over=True)  # a job with checkpoints
-    with pytest.raises(FailedPrecondition, match="table 't' is that of another job"):
+    with pytest.raises(FailedPrecondition, match="table 't' belongs to another job"):
         table.history.claim(DISPATCHER)
 
 
 def test_a_table_in_an_epoch_of_nobody_is_claimed_by_nobody(store):
     store.history.save(HistoryRecord(epoch=3).encode())
-    with pytest.raises(FailedPrecondition, match="table 't' is that of another job"):
+    with pytest.raises(FailedPrecondition, match="table 't' belongs to another job"):
         Table(SPEC, store, Shard()).history.claim(DISPATCHER)
 
 
